@@ -1,0 +1,52 @@
+# make demo   the airfoil case on this machine: fields for ParaView, a picture, a residual curve
+# make test   everything the project checks about itself: ruff, mypy, pytest, docs
+# make docs   the documentation as a site in site/
+# make bench  Meshloom beside hand-written C++, numba and NumPy; the result goes to bench/results/
+# make clean  removes what the above made, the virtual environment included
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+DEMO_OUT ?= runs/demo
+
+# Test processes share the cores: waiting threads must sleep, not spin.
+export OMP_WAIT_POLICY ?= passive
+# The docs stay on the major version that pyproject.toml names.
+export NO_MKDOCS_2_WARNING := 1
+
+.PHONY: demo test lint docs bench clean
+.DEFAULT_GOAL := demo
+
+# Stamps: each is made once, and again when pyproject.toml changes.
+$(VENV)/.base: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable ".[io,plot]"
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.base
+	$(PIP) --editable ".[dev]"
+	@touch $(VENV)/.base $@
+
+demo: $(VENV)/.base
+	$(BIN)/meshloom run airfoil --out $(DEMO_OUT) --overwrite
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest --numprocesses auto -m "not slow"
+	$(BIN)/mkdocs build --strict --quiet
+
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs build --strict
+
+# Alone on the machine, and spinning: this one is about speed.
+bench: export OMP_WAIT_POLICY := active
+bench: $(VENV)/.dev
+	$(BIN)/python -m bench.cpu_airfoil
+
+clean:
+	rm -rf $(VENV) build dist site runs .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

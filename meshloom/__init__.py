@@ -1,0 +1,24 @@
+"""Meshloom: parallel loops over meshes, written in Python, scheduled, tuned and explained.
+
+    import meshloom as ml
+"""
+
+from meshloom import errors
+from meshloom.backend import backend, backends, threads, use
+
+from meshloom.kernel.access import Inc, Max, Min, Read, ReadWrite, Sum, Write
+from meshloom.loop import Kernel, Loop, kernel
+from meshloom.mesh import generate
+from meshloom.mesh.core import Arg, Field, Global, Map, Set
+from meshloom.mesh.mesh import Mesh
+from meshloom.order import names as orderings
+from meshloom.program import Program, program
+from meshloom.schedule.schedule import Schedule
+from meshloom.schedule.strategies import names as strategies
+
+__version__ = "0.1.0"
+__all__ = [
+    "Arg", "Field", "Global", "Inc", "Kernel", "Loop", "Map", "Max", "Mesh", "Min", "Program", "Read", "ReadWrite",
+    "Schedule", "Set", "Sum", "Write", "backend", "backends", "errors", "generate", "kernel", "orderings", "program",
+    "strategies", "threads", "use",
+]  # fmt: skip

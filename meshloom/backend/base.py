@@ -1,0 +1,43 @@
+"""What a back end is: something that turns a bound loop into a callable."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from meshloom.mesh.core import Field, Global, Map
+from meshloom.schedule.plan import Plan
+from meshloom.schedule.schedule import Schedule
+from meshloom.schedule.spec import LoopSpec
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A loop with its data: what a back end executes. ``plan()`` builds (or fetches) the plan when it is needed."""
+
+    spec: LoopSpec
+    elements: int
+    storages: tuple[Field | Global, ...]
+    maps: tuple[Map, ...]
+    schedule: Schedule
+    plan: Callable[[], Plan]
+
+
+class Backend(ABC):
+    """A compiler call, a launch and an allocator."""
+
+    name: str = ""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes the same loop a different executable."""
+        return (self.name,)
+
+    @abstractmethod
+    def unavailable(self) -> str | None:
+        """Why it cannot run here, in one sentence; None when it can."""
+
+    @abstractmethod
+    def prepare(self, bound: Bound) -> Callable[[], None]:
+        """An executable for the loop, to be called any number of times."""

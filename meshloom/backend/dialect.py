@@ -1,0 +1,186 @@
+"""The C++/OpenMP dialect: passes as text. Blocks go to threads; items of a block are a plain loop.
+
+Each pass becomes a function for one block with ``restrict`` parameters: compilers lose that promise for pointers
+captured by an OpenMP region, and keep it for parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from meshloom.schedule.code import Pass, Phase, combined, neutral, partial_name
+from meshloom.schedule.spec import LoopSpec
+
+HEADER = r"""
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+template <class T> inline T ml_min(T a, T b) { return (a < b || a != a) ? a : b; }  // NaN wins, as in NumPy
+template <class T> inline T ml_max(T a, T b) { return (a > b || a != a) ? a : b; }
+inline double ml_abs(double a) { return std::fabs(a); }
+inline float ml_abs(float a) { return std::fabs(a); }
+inline int32_t ml_abs(int32_t a) { return a < 0 ? -a : a; }
+inline int64_t ml_abs(int64_t a) { return a < 0 ? -a : a; }
+template <class T> inline T ml_sign(T a) { return a != a ? a : (T)((a > 0) - (a < 0)); }
+inline double ml_floordiv(double a, double b) { return std::floor(a / b); }
+inline float ml_floordiv(float a, float b) { return std::floor(a / b); }
+template <class I> inline I ml_floordiv(I a, I b) { return b == 0 ? 0 : a / b - ((a % b != 0) && ((a < 0) != (b < 0))); }
+inline double ml_mod(double a, double b) { double r = std::fmod(a, b); return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r; }
+inline float ml_mod(float a, float b) { float r = std::fmod(a, b); return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r; }
+template <class I> inline I ml_mod(I a, I b) { return b == 0 ? 0 : a - ml_floordiv(a, b) * b; }
+inline double ml_pow(double a, double b) { return std::pow(a, b); }
+inline float ml_pow(float a, float b) { return std::pow(a, b); }
+template <class I> inline I ml_pow(I a, I b) { I r = 1; for (; b > 0; b >>= 1, a *= a) if (b & 1) r *= a; return r; }
+template <class T, class F> inline void ml_atomic_apply(T* p, T v, F f) {
+  using U = typename std::conditional<sizeof(T) == 8, uint64_t, uint32_t>::type;
+  U old = __atomic_load_n((U*)p, __ATOMIC_RELAXED), fresh;
+  do {
+    T a; std::memcpy(&a, &old, sizeof a); a = f(a, v); std::memcpy(&fresh, &a, sizeof a);
+    if (fresh == old) return;
+  } while (!__atomic_compare_exchange_n((U*)p, &old, fresh, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+template <class T> inline void ml_atomic_add(T* p, T v) { ml_atomic_apply(p, v, [](T a, T b) { return (T)(a + b); }); }
+template <class T> inline void ml_atomic_minimum(T* p, T v) { ml_atomic_apply(p, v, [](T a, T b) { return ml_min(a, b); }); }
+template <class T> inline void ml_atomic_maximum(T* p, T v) { ml_atomic_apply(p, v, [](T a, T b) { return ml_max(a, b); }); }
+template <class T, int K> inline T* ml_scratch(int64_t size) {  // one buffer per thread, kept between calls
+  static thread_local std::vector<T> buffer;
+  if ((int64_t)buffer.size() < size) buffer.resize(size);
+  return buffer.data();
+}
+"""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A pointer the generated function receives."""
+
+    name: str
+    ctype: str
+    const: bool
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Everything one generated source needs: pointers, sizes (int64), passes."""
+
+    spec: LoopSpec
+    pointers: tuple[Argument, ...]
+    sizes: tuple[str, ...]
+    passes: tuple[Pass, ...]
+
+
+def render(unit: Unit) -> str:
+    """C++ source with ``extern "C" void ml_loop(void* const* p, const int64_t* s)``."""
+    blocks = [_block_function(unit, k, one) for k, one in enumerate(unit.passes)]
+    globals_read = [
+        f"const {p.ctype} g{k}_{c} = {unit.spec.access(k).pointer}[{c}];"
+        for k, p in enumerate(unit.spec.params) if p.is_global and not p.mode.writes for c in range(p.dim)
+    ]  # fmt: skip
+    body = [
+        *(f"{_type(a)} {a.name} = ({_type(a)})p[{k}];" for k, a in enumerate(unit.pointers)),
+        *(f"const int64_t {name} = s[{k}];" for k, name in enumerate(unit.sizes)),
+        "const int threads = (int)threads_in_use[0];",
+        *globals_read,
+        *(["int64_t parts = 0;"] if unit.spec.reductions else []),
+        *(line for k, one in enumerate(unit.passes) for line in _launch(unit, k, one)),
+        *_finish(unit),
+    ]
+    entry = ['extern "C" void ml_loop(void* const* p, const int64_t* s) {', *body, "(void)threads;", "}"]
+    return HEADER + f"\n// loop {unit.spec.name}\n" + "\n".join(indent([*(x for b in blocks for x in b), *entry])) + "\n"
+
+
+def _type(argument: Argument) -> str:
+    return f"{'const ' if argument.const else ''}{argument.ctype}*"
+
+
+def indent(lines: list[str]) -> list[str]:
+    """Lines indented by their braces."""
+    result, depth = [], 0
+    for line in lines:
+        code = line.split("//")[0]
+        closing = len(code) - len(code.lstrip("}"))
+        result.append("  " * (depth - closing) + line)
+        depth += code.count("{") - code.count("}")
+    return result
+
+
+def _parameters(unit: Unit, text: str) -> list[tuple[str, str]]:
+    """(declaration, name) of every pointer, size and global value that some text mentions."""
+    words = set(re.findall(r"\w+", text))
+    found = [(f"{_type(a)} __restrict__ {a.name}", a.name) for a in unit.pointers if a.name in words]
+    found += [(f"const int64_t {name}", name) for name in unit.sizes if name in words]
+    for k, p in enumerate(unit.spec.params):
+        if p.is_global and not p.mode.writes:
+            found += [(f"const {p.ctype} g{k}_{c}", f"g{k}_{c}") for c in range(p.dim) if f"g{k}_{c}" in words]
+    return found
+
+
+def _block_text(one: Pass) -> str:
+    return "\n".join(line for phase in one.phases for line in (phase.first, phase.last, *phase.body))
+
+
+def _block_function(unit: Unit, number: int, one: Pass) -> list[str]:
+    """The function that executes one block of a pass."""
+    parameters = [d for d, _ in _parameters(unit, _block_text(one)) if d.split()[-1] not in {x.name for x in one.scratch}]
+    parameters += [f"{x.ctype}* __restrict__ {x.name}" for x in one.scratch]
+    parameters += [f"{unit.spec.params[o.param].ctype}& out_{partial_name(o)}" for o in one.reductions]
+    where = ["const int64_t b"] if one.blocked else ["const int64_t first", "const int64_t last"]
+    lines = [f"static __attribute__((noinline)) void pass{number}({', '.join(where + parameters)}) {{"]
+    lines += [f"{unit.spec.params[o.param].ctype} {partial_name(o)} = {neutral(unit.spec, o)};" for o in one.reductions]
+    for phase in one.phases:
+        lines += _phase(unit.spec, one, phase)
+    lines += [f"out_{partial_name(o)} = {partial_name(o)};" for o in one.reductions]
+    return [*lines, "}"]
+
+
+def _phase(spec: LoopSpec, one: Pass, phase: Phase) -> list[str]:
+    first, last = (phase.first, phase.last) if one.blocked else ("first", "last")
+    lines = [f"const int64_t first = {first}, last = {last};"] if one.blocked else []
+    sums = [partial_name(o) for o in one.reductions if spec.params[o.param].mode.combine == "add"]
+    if phase.independent and len(sums) == len(one.reductions):
+        lines.append("#pragma omp simd" + (f" reduction(+ : {', '.join(sums)})" if sums else ""))
+    lines += ["for (int64_t i = first; i < last; ++i) {", *phase.body, "}"]
+    return ["{", *lines, "}"]
+
+
+def _launch(unit: Unit, number: int, one: Pass) -> list[str]:
+    """The parallel loop over the blocks of a pass, repeated for each color."""
+    low, high = (f"{one.colors}[color]", f"{one.colors}[color + 1]") if one.colors else ("0", one.count)
+    lines = ["{"]
+    if one.colors:
+        lines.append("for (int64_t color = 0; color < n_colors; ++color) {")
+    lines.append(f"const int64_t low = {low}, high = {high};")
+    lines.append(f"const int64_t blocks = {'high - low' if one.blocked else '(high - low + block - 1) / block'};")
+    scratch_names = {x.name for x in one.scratch}
+    arguments = [name for _, name in _parameters(unit, _block_text(one)) if name not in scratch_names]
+    arguments += [x.name for x in one.scratch]
+    arguments += [f"{partial_name(o)}_parts[parts + j]" for o in one.reductions]
+    if one.blocked:
+        where = f"const int64_t k = low + j, b = {one.block_number}; (void)k;"
+        call = ["b", *arguments]
+    else:
+        where = "const int64_t first = low + j * block, last = ml_min(first + block, high);"
+        call = ["first", "last", *arguments]
+    lines += ["#pragma omp parallel num_threads(threads) if (blocks > 1 && threads > 1)", "{"]
+    lines += [f"{x.ctype}* {x.name} = ml_scratch<{x.ctype}, {k}>({x.size});" for k, x in enumerate(one.scratch)]
+    lines += ["#pragma omp for schedule(static)", "for (int64_t j = 0; j < blocks; ++j) {", where,
+              f"pass{number}({', '.join(call)});", "}", "}"]
+    if one.reductions:
+        lines.append("parts += blocks;")
+    return [*lines, *(["}"] if one.colors else []), "}"]
+
+
+def _finish(unit: Unit) -> list[str]:
+    """Merge the blocks' shares of the globals, in the order of the blocks: the same bits for any number of threads."""
+    lines = []
+    for o in unit.spec.reductions:
+        param, name = unit.spec.params[o.param], partial_name(o)
+        lines += [
+            f"{{ {param.ctype} total = {neutral(unit.spec, o)};",
+            f"for (int64_t j = 0; j < parts; ++j) total = {combined(param.mode.combine, 'total', f'{name}_parts[j]')};",
+            f"{unit.spec.access(o.param).pointer}[{o.comp}] = "
+            f"{combined(param.mode.combine, f'{unit.spec.access(o.param).pointer}[{o.comp}]', 'total')}; }}",
+        ]
+    return lines

@@ -1,0 +1,191 @@
+"""The command ``meshloom``: run, cases, show, info.
+
+Start-up is quick because every command imports what it needs and no more. An error made on purpose ends in one line
+on stderr and its exit code: 2 when what was asked for is wrong, 1 when the run failed.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshloom.errors import MeshloomError
+
+if TYPE_CHECKING:
+    from meshloom.config import Setting
+    from meshloom.run.launch import Job, Request
+
+_STARTED = time.perf_counter()
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Parallel loops over meshes, and ready cases that run on them.",
+    epilog="Start with: [bold]meshloom run airfoil[/bold]",
+)
+
+_RUN_EXAMPLES = """Examples:
+
+  meshloom run airfoil
+
+  meshloom run airfoil --set mesh.i=200 --set mesh.j=300 --set flow.incidence=2 --iterations 5000
+
+  meshloom show airfoil > mine.toml   (change it, then)   meshloom run mine.toml --out results
+
+  meshloom run --restart runs/airfoil-001/checkpoint.h5 --iterations 10000
+"""
+
+
+class Interrupted(MeshloomError):
+    """Stopped by a person before there was anything to go on from."""
+
+    exit_code = 130
+
+
+def main() -> None:
+    """Entry point: no tracebacks for errors that Meshloom raises on purpose."""
+    try:
+        app(prog_name="meshloom")
+    except MeshloomError as error:
+        _quit(str(error), error.exit_code)
+    except MemoryError:
+        _quit("out of memory; take a smaller mesh or --precision single", 1)
+
+
+def _quit(message: str, code: int) -> None:
+    print(f"meshloom: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"meshloom {version('meshloom')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog=_RUN_EXAMPLES)
+def run(
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="CASE_OR_FILE", help="A case (see meshloom cases) or a TOML file (see meshloom show)."),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as mesh.i=200. May be repeated."),
+    ] = None,
+    backend: Annotated[str | None, typer.Option(metavar="NAME", help="cpu or numpy; see meshloom info.")] = None,
+    precision: Annotated[str | None, typer.Option(metavar="double|single", help="Type of the numbers.")] = None,
+    iterations: Annotated[str | None, typer.Option(metavar="N", help="Iterations in all.")] = None,
+    threads: Annotated[str | None, typer.Option(metavar="N", help="Threads; 0 takes all cores.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to write to; otherwise the next free runs/CASE-001.")
+    ] = None,
+    restart: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Go on from a checkpoint, with its settings unless others are given."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that --out holds.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="End stdout with one line of JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and JSON.")] = False,
+) -> None:
+    """Run a case: progress, monitors, fields for ParaView, checkpoints and a picture."""
+    from meshloom.run.launch import Request, check
+
+    flags = {"backend": backend, "precision": precision, "iterations": iterations, "threads": threads}
+    request = Request(target, (*_settings(changes or []), *_flags(flags)), out, restart, overwrite)
+    _carry_out(request, check(request), json=json, quiet=quiet)
+
+
+def _settings(changes: list[str]) -> list[Setting]:
+    from meshloom.config import parse_set
+
+    return [parse_set(text) for text in changes]
+
+
+def _flags(flags: dict[str, str | None]) -> list[Setting]:
+    """``--iterations 200`` is ``--set run.iterations=200``, and errors name it as it was typed."""
+    from dataclasses import replace
+
+    from meshloom.config import parse_set
+
+    return [
+        replace(parse_set(f"run.{name}={value}"), where=f"--{name} {value}")
+        for name, value in flags.items()
+        if value is not None
+    ]
+
+
+def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
+    """Run a checked job and say how it ended."""
+    from meshloom.cli import summary
+    from meshloom.run.launch import folder_for, launch
+    from meshloom.run.report import make_report
+    from meshloom.run.stop import EXIT_CODE
+
+    folder = folder_for(request, job)
+    report = make_report(sys.stderr if json else sys.stdout, quiet=quiet)
+    try:
+        case, outcome = launch(job, folder, report, _STARTED)
+    except KeyboardInterrupt:
+        raise Interrupted("stopped before the first iteration") from None
+    if outcome.finished:
+        report.message(summary.table(case, folder, outcome))
+    else:
+        print(f"meshloom: stopped at iteration {outcome.iteration}; go on with:"
+              f" meshloom run --restart {shlex.quote(str(folder.checkpoint))}", file=sys.stderr)  # fmt: skip
+    if json:
+        print(summary.as_json(case, folder, outcome))
+    if not outcome.finished:
+        raise typer.Exit(EXIT_CODE)
+
+
+@app.command()
+def cases() -> None:
+    """List the cases that can be run."""
+    from meshloom.solvers.case import cases as all_cases
+
+    width = max(map(len, all_cases()))
+    for name, case in all_cases().items():
+        print(f"{name:{width}}  {case.title}")
+
+
+@app.command(epilog="Example:  meshloom show airfoil > mine.toml")
+def show(
+    target: Annotated[str, typer.Argument(metavar="CASE_OR_FILE", help="A case, or a TOML file to complete.")],
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting. May be repeated.")
+    ] = None,
+) -> None:
+    """Print a case's whole configuration as TOML, every setting explained: a file that run accepts."""
+    from meshloom.config import to_toml
+    from meshloom.run.launch import Request, check
+
+    job = check(Request(target, tuple(_settings(changes or []))))
+    print(to_toml(job.config, {"case": job.case.name}), end="")
+
+
+@app.command()
+def info() -> None:
+    """Tell about this machine: cores, compiler, back ends, memory bandwidth."""
+    from meshloom.cli.info import lines
+
+    for line in lines():
+        print(line)

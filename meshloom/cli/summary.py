@@ -1,0 +1,67 @@
+"""The end of a run in words and as JSON."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import meshloom as ml
+from meshloom.run.folder import RunFolder
+from meshloom.run.launch import threads_in_use
+from meshloom.run.report import duration
+from meshloom.run.runner import Outcome
+from meshloom.solvers.case import Case
+
+
+def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
+    """Final monitors, time and rate, and where the files are."""
+    each = outcome.seconds_per_iteration
+    rate = len(case.mesh.cells) / each / 1e6
+    rows = [
+        ("iterations", f"{outcome.iteration}"),
+        *((name, f"{value:.10g}") for name, value in outcome.monitors.items()),
+        ("time", f"{duration(outcome.seconds)}, {each * 1e3:.3g} ms per iteration, {rate:.3g} M cells/s"),
+        *((path.name, f"{path}{_what_for(path.name, folder)}") for path in _listed(folder)),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"  {name:{width}}  {text}" for name, text in rows)
+
+
+def _listed(folder: RunFolder) -> list[Any]:
+    """The files worth naming: a series stands for its VTU files."""
+    return [path for path in folder.files() if path.suffix != ".vtu"]
+
+
+def _what_for(name: str, folder: RunFolder) -> str:
+    go_on = f"go on: meshloom run --restart {shlex.quote(str(folder.checkpoint))} --iterations N"
+    purpose = {"fields.pvd": "open in ParaView", "checkpoint.h5": go_on}
+    return f"  ({purpose[name]})" if name in purpose else ""
+
+
+def as_json(case: Case, folder: RunFolder, outcome: Outcome) -> str:
+    """One line for programs."""
+    mesh = case.mesh
+    sets = {"nodes": mesh.nodes, "cells": mesh.cells, "faces": mesh.faces, "boundary_faces": mesh.boundary_faces}
+    return json.dumps(
+        {
+            "case": case.name,
+            "finished": outcome.finished,
+            "sizes": {name: len(on) for name, on in sets.items()},
+            "iterations": outcome.iteration,
+            "monitors": outcome.monitors,
+            "wall_seconds": outcome.seconds,
+            "seconds_to_first_iteration": outcome.seconds_to_first_iteration,
+            "seconds_per_iteration": outcome.seconds_per_iteration,
+            "backend": ml.backend(),
+            "precision": case.config.run.precision,
+            "threads": threads_in_use(),
+            "schedules": schedules(case),
+            "files": {path.name: str(path) for path in folder.files()},
+        }
+    )
+
+
+def schedules(case: Case) -> dict[str, str]:
+    """The schedule in force for every loop of the case."""
+    return {loop.name: str(loop.schedule) for loop in case.program.loops if isinstance(loop, ml.Loop)}

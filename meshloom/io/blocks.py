@@ -1,0 +1,122 @@
+"""What every mesh file boils down to: points, blocks of elements with tags, and names of the tags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from meshloom.errors import MeshError
+from meshloom.mesh.core import Field
+from meshloom.mesh.faces import KINDS
+from meshloom.mesh.mesh import Mesh
+
+#: Dimension and number of nodes of every element that may stand in a file.
+ELEMENTS = {
+    "vertex": (0, 1),
+    "line": (1, 2),
+    "triangle": (2, 3),
+    "quad": (2, 4),
+    "tetrahedron": (3, 4),
+    "hexahedron": (3, 8),
+    "wedge": (3, 6),
+    "pyramid": (3, 5),
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """Elements of one kind: nodes (n, k), and a tag for each (n,), 0 where it has none."""
+
+    kind: str
+    nodes: np.ndarray
+    tags: np.ndarray
+
+    @property
+    def dimension(self) -> int:
+        return ELEMENTS[self.kind][0]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The content of a mesh file; ``names`` gives the name of a tag of elements of a dimension."""
+
+    points: np.ndarray
+    blocks: list[Block]
+    names: dict[tuple[int, int], str] = field(default_factory=dict)
+
+
+def assemble(listing: Listing) -> Mesh:
+    """The mesh of the elements of highest dimension; tagged elements one dimension lower name its boundary."""
+    blocks = [block for block in listing.blocks if len(block.nodes)]
+    dimension = max((block.dimension for block in blocks), default=0)
+    if dimension < 2:
+        raise MeshError(f"no cells found; expected one of {', '.join(KINDS)}")
+    cells = [block for block in blocks if block.dimension == dimension]
+    kinds = sorted({block.kind for block in cells})
+    if len(kinds) > 1:
+        counts = ", ".join(f"{sum(len(b.nodes) for b in cells if b.kind == kind)} {kind}" for kind in kinds)
+        raise MeshError(f"mixed cells ({counts}); a mesh has cells of one kind")
+    if kinds[0] not in KINDS:
+        raise MeshError(f"{kinds[0]} cells are not supported; allowed: {', '.join(KINDS)}")
+    boundary, numbers = _named_boundary([block for block in blocks if block.dimension == dimension - 1], listing.names)
+    points = _plane(listing.points) if dimension == 2 else listing.points
+    return Mesh.from_cells(points, np.concatenate([block.nodes for block in cells]), kinds[0], boundary, groups=numbers)
+
+
+def dissolve(mesh: Mesh) -> Listing:
+    """The reverse: a block of cells (tag 0) and one of boundary faces tagged by group."""
+    face_kind = {2: "line", 3: "triangle", 4: "quad"}[mesh.boundary_nodes.arity]
+    cells = Block(mesh.kind, mesh.cell_nodes.indices, np.zeros(mesh.cells.total, dtype=np.int32))
+    faces = Block(face_kind, mesh.boundary_nodes.indices, mesh.boundary_group.numpy())
+    names = {(mesh.dim - 1, number): name for name, number in mesh.groups.items()}
+    return Listing(mesh.coordinates.numpy(), [cells, faces], names)
+
+
+def field_arrays(fields: Mapping[str, Field | np.ndarray] | None, count: int, where: str) -> dict[str, np.ndarray]:
+    """Values by name as (count,) or (count, dim) arrays of a number type, checked."""
+    arrays = {}
+    for name, values in (fields or {}).items():
+        array = values.numpy() if isinstance(values, Field) else np.asarray(values)
+        if array.ndim not in (1, 2) or len(array) != count:
+            raise MeshError(f"field {name}: shape {array.shape} does not fit the {count} {where}")
+        if array.dtype == bool:
+            array = array.astype(np.uint8)
+        if not (np.issubdtype(array.dtype, np.number) and array.dtype.kind != "c"):
+            raise MeshError(f"field {name}: values of type {array.dtype} cannot be written; numbers can")
+        arrays[name] = array.astype(np.float64) if array.dtype.itemsize > 8 or array.dtype == np.float16 else array
+    return arrays
+
+
+def with_boundary(values: np.ndarray, mesh: Mesh) -> np.ndarray:
+    """Cell values followed by those of boundary faces: each has the value of its cell."""
+    return np.concatenate((values, values[mesh.boundary_cells.indices[:, 0]]))
+
+
+def _named_boundary(
+    blocks: list[Block], names: Mapping[tuple[int, int], str]
+) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """Node lists and number of each named group; untagged elements name nothing."""
+    parts: dict[str, list[np.ndarray]] = {}
+    numbers: dict[str, int] = {}
+    for block in blocks:
+        for tag in np.unique(block.tags[block.tags != 0]).tolist():
+            name = names.get((block.dimension, tag), f"group{tag}")
+            numbers.setdefault(name, tag)
+            parts.setdefault(name, []).append(block.nodes[block.tags == tag])
+    widths = {nodes.shape[1] for group in parts.values() for nodes in group}
+    if len(widths) > 1:
+        raise MeshError("mixed boundary elements (triangles and quadrilaterals); a mesh has cells of one kind")
+    return {name: np.concatenate(group) for name, group in parts.items()}, numbers
+
+
+def _plane(points: np.ndarray) -> np.ndarray:
+    """Points of a plane mesh as (n, 2): a constant z is dropped."""
+    if points.shape[1] == 2:
+        return points
+    z = points[:, 2]
+    tolerance = 1e-12 * np.ptp(points[:, :2], axis=0).max(initial=0.0)
+    if np.ptp(z) > tolerance:
+        raise MeshError(f"a surface in space (z from {z.min():g} to {z.max():g}); 2-D cells must lie in a plane z = constant")
+    return points[:, :2]

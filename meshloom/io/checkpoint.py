@@ -1,0 +1,116 @@
+"""Checkpoints in HDF5: everything a run needs to go on, exactly as it was in memory.
+
+Layout of the file: attributes ``format``, ``case``, ``iteration``, ``precision``, ``mesh`` (digest),
+``config`` (TOML) and ``sha256``; the group ``state`` with one dataset (n, dim) per field, in the numbering the
+user gave the mesh; the dataset ``monitors`` (iteration, names) with attribute ``names``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshloom.errors import UserError
+from meshloom.io.files import write_atomically
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a run after ``iteration`` iterations."""
+
+    case: str
+    iteration: int
+    precision: str  # "double" | "single"
+    mesh: str  # digest of the mesh in the user's numbering
+    config: str  # the whole configuration as TOML
+    state: dict[str, np.ndarray]  # field name -> (n, dim) values in the user's numbering
+    monitor_names: tuple[str, ...]
+    monitors: np.ndarray  # (iteration, names) float64
+
+    def digest(self) -> str:
+        """SHA-256 of all of it: what is read back must be what was written."""
+        head = (self.case, self.iteration, self.precision, self.mesh, self.config, self.monitor_names)
+        found = hashlib.sha256(repr(head).encode())
+        for name, values in [*sorted(self.state.items()), ("monitors", self.monitors)]:
+            found.update(f"{name} {values.shape} {values.dtype.str}".encode())
+            found.update(np.ascontiguousarray(values).data)
+        return found.hexdigest()
+
+
+def save(path: Path, checkpoint: Checkpoint) -> None:
+    """Write the checkpoint in one step; the previous one stays until the new one is on the disk.
+
+    The file is put together in memory, because a disk that fills up while HDF5 writes leaves its library
+    with a file it can neither finish nor close.
+    """
+    import h5py
+
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:
+        file.attrs.update(
+            format=FORMAT,
+            case=checkpoint.case,
+            iteration=checkpoint.iteration,
+            precision=checkpoint.precision,
+            mesh=checkpoint.mesh,
+            config=checkpoint.config,
+            sha256=checkpoint.digest(),
+        )
+        for name, values in checkpoint.state.items():
+            file.create_dataset(f"state/{name}", data=values)
+        monitors = file.create_dataset("monitors", data=checkpoint.monitors)
+        monitors.attrs["names"] = list(checkpoint.monitor_names)
+    write_atomically(path, buffer.getbuffer())
+
+
+def load(path: Path) -> Checkpoint:
+    """Read a checkpoint back; UserError in one line when it is missing, damaged or something else."""
+    import h5py
+
+    if not path.is_file():
+        raise UserError(f"{path}: no such checkpoint file")
+    try:
+        if not h5py.is_hdf5(path):
+            raise UserError(f"{path}: not a checkpoint: not an HDF5 file")
+        with h5py.File(path, "r") as file:
+            checkpoint = _read(path, file)
+            written = str(file.attrs["sha256"])
+    except UserError:
+        raise
+    except (OSError, RuntimeError) as error:
+        truncated = "truncated" in str(error)
+        raise UserError(f"{path}: {'truncated' if truncated else 'damaged'} checkpoint; use an earlier one") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: an HDF5 file, but not a Meshloom checkpoint; take checkpoint.h5 of a run") from error
+    if checkpoint.digest() != written:
+        raise UserError(f"{path}: damaged checkpoint: its content does not match its checksum; use an earlier one")
+    return checkpoint
+
+
+def _read(path: Path, file: Any) -> Checkpoint:
+    """The checkpoint in an open HDF5 file; KeyError, TypeError or ValueError when something is missing."""
+    version = int(file.attrs["format"])
+    if version != FORMAT:
+        raise UserError(f"{path}: checkpoint of format {version}, this Meshloom reads format {FORMAT}")
+    iteration = int(file.attrs["iteration"])
+    names = tuple(str(name) for name in file["monitors"].attrs["names"])
+    monitors = file["monitors"][...]
+    if monitors.shape != (iteration, len(names)):
+        raise ValueError("monitors do not fit the iteration")
+    return Checkpoint(
+        case=str(file.attrs["case"]),
+        iteration=iteration,
+        precision=str(file.attrs["precision"]),
+        mesh=str(file.attrs["mesh"]),
+        config=str(file.attrs["config"]),
+        state={name: values[...] for name, values in file["state"].items()},
+        monitor_names=names,
+        monitors=monitors,
+    )

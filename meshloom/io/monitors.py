@@ -1,0 +1,49 @@
+"""Monitors as CSV: one row per iteration, complete after every chunk, the same digits whoever wrote them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshloom.io.files import write_atomically, writing
+
+
+class MonitorLog:
+    """A CSV file ``iteration,<name>,...`` that grows by rows.
+
+    ``history`` (n, names) are the rows of iterations 1 to n that are known already: a restarted run begins
+    with those of its checkpoint, and what an earlier run wrote past it is dropped.
+    """
+
+    def __init__(self, path: Path, names: tuple[str, ...], history: np.ndarray):
+        self.path = path
+        self._written = len(history)
+        write_atomically(path, (",".join(("iteration", *names)) + "\n" + _rows(1, history)).encode())
+        with writing(path):
+            self._file = open(path, "a", encoding="ascii")  # noqa: SIM115  closed by __exit__
+
+    def append(self, values: np.ndarray) -> None:
+        """The next rows, shape (n, names), on the disk when this returns."""
+        with writing(self.path):
+            self._file.write(_rows(self._written + 1, values))
+            self._file.flush()
+        self._written += len(values)
+
+    def __enter__(self) -> MonitorLog:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        # After a write that failed, closing tries once more and fails again: the first error is the one to tell.
+        with suppress(OSError) if error is not None else writing(self.path):
+            self._file.close()
+
+
+def _rows(first: int, values: np.ndarray) -> str:
+    """CSV rows; numbers in the shortest form that reads back to the same bits."""
+    return "".join(
+        ",".join((str(iteration), *(repr(float(value)) for value in row))) + "\n"
+        for iteration, row in enumerate(values, start=first)
+    )

@@ -1,0 +1,76 @@
+"""Pictures with matplotlib: a field over the cells of a plane mesh, next to the history of the monitors."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshloom.errors import UserError
+from meshloom.io.files import write_atomically
+
+
+def save_picture(
+    path: Path,
+    points: np.ndarray,
+    cells: np.ndarray,
+    values: np.ndarray,
+    *,
+    label: str,
+    window: tuple[float, float, float, float],
+    history: dict[str, np.ndarray],
+    title: str,
+) -> None:
+    """A PNG: ``values`` (n,) on ``cells`` (n, corners) of ``points`` (m, 2) within ``window``, and the monitors.
+
+    ``history`` maps a monitor's name to its value after each iteration. UserError where matplotlib is missing.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError("matplotlib is not installed; pip install 'meshloom[plot]'") from None
+    figure = Figure(figsize=(13.0, 5.2), dpi=130, layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2, width_ratios=(1.5, 1.0))
+    _draw_map(figure, left, points, cells, values, label, window)
+    _draw_history(right, history)
+    figure.suptitle(title)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    write_atomically(path, buffer.getbuffer())
+
+
+def _draw_map(
+    figure: Any,
+    axes: Any,
+    points: np.ndarray,
+    cells: np.ndarray,
+    values: np.ndarray,
+    label: str,
+    window: tuple[float, float, float, float],
+) -> None:
+    """Flat-coloured cells; those outside the window are left out, which keeps large meshes quick."""
+    from matplotlib.collections import PolyCollection
+
+    xmin, xmax, ymin, ymax = window
+    corners = points[cells]
+    low, high = corners.min(axis=1), corners.max(axis=1)
+    seen = (high[:, 0] >= xmin) & (low[:, 0] <= xmax) & (high[:, 1] >= ymin) & (low[:, 1] <= ymax)
+    # Edges in the face's colour close the hairlines that anti-aliasing leaves between neighbours.
+    patches = PolyCollection(corners[seen], array=values[seen], cmap="turbo", edgecolors="face", linewidths=0.3)
+    axes.add_collection(patches)
+    axes.set(xlim=(xmin, xmax), ylim=(ymin, ymax), aspect="equal", xlabel="x", ylabel="y")
+    figure.colorbar(patches, ax=axes, label=label, shrink=0.9)
+
+
+def _draw_history(axes: Any, history: dict[str, np.ndarray]) -> None:
+    for name, series in history.items():
+        axes.plot(np.arange(1, len(series) + 1), series, label=name, linewidth=1.4)
+    if all((series > 0.0).all() for series in history.values()):
+        axes.set_yscale("log")
+    axes.set(xlabel="iteration")
+    axes.grid(True, which="major", alpha=0.4)
+    axes.legend()

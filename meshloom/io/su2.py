@@ -1,0 +1,150 @@
+"""SU2 meshes (.su2): text with ``KEY= value`` lines, each followed by its rows. Markers are boundary groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from meshloom.errors import MeshError
+from meshloom.io.blocks import ELEMENTS, Block, Listing, dissolve
+from meshloom.io.text import as_integers, format_rows, parse_numbers, rows_of_changing_length
+from meshloom.mesh.mesh import Mesh
+
+#: The element codes of SU2 are those of VTK.
+CODES = {3: "line", 5: "triangle", 9: "quad", 10: "tetrahedron", 12: "hexahedron", 13: "wedge", 14: "pyramid"}
+
+
+def read_su2(data: bytes) -> Listing:
+    """The content of an SU2 file."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise MeshError("not text; an SU2 mesh is a text file") from None
+    sections = _sections(text)
+    if sections.count("NZONE") and int(_single(sections.value("NZONE"), "NZONE")) > 1:
+        raise MeshError("more than one zone; expected one")
+    dimension = int(_single(sections.value("NDIME"), "NDIME"))
+    if dimension not in (2, 3):
+        raise MeshError(f"NDIME= {dimension}; expected 2 or 3")
+    points = _points(sections.value("NPOIN"), sections.rows("NPOIN"), dimension)
+    blocks = _elements(sections.value("NELEM"), sections.rows("NELEM"), "NELEM", tag=0)
+    names = {}
+    for tag, (name, count, rows) in enumerate(sections.markers(), start=1):
+        names[dimension - 1, tag] = name
+        blocks += _elements(count, rows, f"marker {name}", tag)
+    expected = int(_single(sections.value("NMARK"), "NMARK")) if sections.count("NMARK") else len(names)
+    if expected != len(names):
+        raise MeshError(f"NMARK= {expected}, but {len(names)} markers found: the file is truncated")
+    return Listing(points, blocks, names)
+
+
+class _Sections:
+    """Keys in the order of the file, each with its value and the lines up to the next key."""
+
+    def __init__(self, found: list[tuple[str, str, list[str]]]):
+        self.found = found
+
+    def count(self, key: str) -> int:
+        return sum(name == key for name, _, _ in self.found)
+
+    def value(self, key: str) -> str:
+        return self._one(key)[1]
+
+    def rows(self, key: str) -> str:
+        return " ".join(self._one(key)[2])
+
+    def _one(self, key: str) -> tuple[str, str, list[str]]:
+        for section in self.found:
+            if section[0] == key:
+                return section
+        raise MeshError(f"no {key}= line; an SU2 mesh has NDIME, NELEM and NPOIN")
+
+    def markers(self) -> Iterator[tuple[str, str, str]]:
+        """Name, number of elements and rows of each marker."""
+        for position, (key, name, _) in enumerate(self.found):
+            if key == "MARKER_TAG":
+                following = next((s for s in self.found[position + 1 :] if s[0] in ("MARKER_ELEMS", "MARKER_TAG")), None)
+                if following is None or following[0] != "MARKER_ELEMS":
+                    raise MeshError(f"marker {name} has no MARKER_ELEMS= line")
+                yield name, following[1], " ".join(following[2])
+
+
+def _sections(text: str) -> _Sections:
+    found: list[tuple[str, str, list[str]]] = []
+    for line in text.splitlines():
+        content = line.split("%", 1)[0].strip()
+        if not content:
+            continue
+        key, equals, value = content.partition("=")
+        if equals:
+            found.append((key.strip(), value.strip(), []))
+        elif found:
+            found[-1][2].append(content)
+        else:
+            raise MeshError(f"found {content[:40]!r}; an SU2 mesh begins with a line such as NDIME= 2")
+    return _Sections(found)
+
+
+def _single(text: str, key: str) -> float:
+    """The first number after a key; NPOIN may carry a second one."""
+    values = as_integers(parse_numbers(text, f"{key}="), f"{key}=")
+    if len(values) == 0 or values[0] < 0:
+        raise MeshError(f"{key}= {text}: a whole number from 0 expected")
+    return float(values[0])
+
+
+def _points(count: str, rows: str, dimension: int) -> np.ndarray:
+    """Coordinates (n, d); a row may end with its own number, which is dropped."""
+    n = int(_single(count, "NPOIN"))
+    numbers = parse_numbers(rows, "NPOIN")
+    columns = len(numbers) // n if n else dimension
+    if columns not in (dimension, dimension + 1, dimension + 2) or columns * n != len(numbers):
+        raise MeshError(f"NPOIN= {n}, but {len(numbers)} numbers follow: expected {n} rows of {dimension} coordinates")
+    return numbers.reshape(n, columns)[:, :dimension]
+
+
+def _elements(count: str, rows: str, what: str, tag: int) -> list[Block]:
+    """Blocks of equal elements; a row is code, nodes and, if the file has it, its own number."""
+    n = int(_single(count, what))
+    numbers = as_integers(parse_numbers(rows, what), what)
+    for extra in (0, 1):
+        try:
+            runs = list(rows_of_changing_length(numbers, n, slice(0, 1), lambda head, e=extra: _width(head, e, what), what))  # type: ignore[misc]
+        except MeshError:
+            if extra:
+                raise
+            continue
+        break
+    blocks = []
+    for run in runs:
+        kind = CODES[int(run[0, 0])]
+        blocks.append(Block(kind, run[:, 1 : 1 + ELEMENTS[kind][1]], np.full(len(run), tag)))
+    return blocks
+
+
+def _width(head: np.ndarray, extra: int, what: str) -> int:
+    code = int(head[0])
+    if code not in CODES:
+        raise MeshError(f"{what}: element code {code} is not known; allowed: {', '.join(f'{c} ({k})' for c, k in CODES.items())}")
+    return 1 + ELEMENTS[CODES[code]][1] + extra
+
+
+def write_su2(mesh: Mesh) -> Iterator[bytes]:
+    """The mesh as pieces of an SU2 file; coordinates with all digits."""
+    listing = dissolve(mesh)
+    codes = {kind: code for code, kind in CODES.items()}
+    cells, faces = listing.blocks
+    yield f"NDIME= {mesh.dim}\nNELEM= {len(cells.nodes)}\n".encode()
+    yield from _numbered_rows(f"{codes[cells.kind]} " + "%d " * cells.nodes.shape[1] + "%d\n", cells.nodes)
+    yield f"NPOIN= {len(listing.points)}\n".encode()
+    yield from _numbered_rows("%.17g " * mesh.dim + "%d\n", listing.points)
+    yield f"NMARK= {len(mesh.groups)}\n".encode()
+    for name, number in mesh.groups.items():
+        nodes = faces.nodes[faces.tags == number]
+        yield f"MARKER_TAG= {name}\nMARKER_ELEMS= {len(nodes)}\n".encode()
+        yield from format_rows(f"{codes[faces.kind]}" + " %d" * nodes.shape[1] + "\n", nodes)
+
+
+def _numbered_rows(pattern: str, rows: np.ndarray) -> Iterator[bytes]:
+    return format_rows(pattern, np.column_stack((rows, np.arange(len(rows)))))

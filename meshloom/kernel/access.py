@@ -1,0 +1,75 @@
+"""Access modes: the annotations of a kernel's parameters, each with its contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    _Array = np.ndarray  # so that kernels type-check as the NumPy functions they are
+else:
+    _Array = object
+
+
+class Mode(_Array):
+    """Base of the access modes. They are markers: never instantiated."""
+
+    reads: ClassVar[bool] = False
+    writes: ClassVar[bool] = True
+    combine: ClassVar[str] = ""  # IR operation that merges offers from several elements
+    fields: ClassVar[bool] = True
+    globals: ClassVar[bool] = False
+
+
+class Read(Mode):
+    """Values are only read; there are no conflicts to handle."""
+
+    reads, writes, globals = True, False, True
+
+
+class Write(Mode):
+    """Every component is set, never read; through a map each target may be hit by one element only (checked)."""
+
+
+class ReadWrite(Mode):
+    """Read and set; through a map each target may be hit by one element only (checked)."""
+
+    reads = True
+
+
+class Inc(Mode):
+    """Increments (``+=``, ``-=``) are added to what is there; the schedule handles elements that meet."""
+
+    combine = "add"
+
+
+class Sum(Inc):
+    """Increments of a Global; added up in a fixed order, so the same run gives the same bits."""
+
+    fields, globals = False, True
+
+
+class Min(Mode):
+    """The smallest value offered (``p[0] = value``) survives; the schedule handles elements that meet."""
+
+    combine, globals = "minimum", True
+
+
+class Max(Mode):
+    """The largest value offered (``p[0] = value``) survives; the schedule handles elements that meet."""
+
+    combine, globals = "maximum", True
+
+
+MODES: dict[str, type[Mode]] = {m.__name__: m for m in (Read, Write, ReadWrite, Inc, Min, Max, Sum)}
+
+
+def identity(combine: str, dtype: np.dtype) -> float | int:
+    """The value that changes nothing when combined: 0, or the largest or smallest of the type."""
+    if combine == "add":
+        return 0
+    sign = 1 if combine == "minimum" else -1
+    if dtype.kind == "f":
+        return sign * np.inf
+    return int(np.iinfo(dtype).max if sign > 0 else np.iinfo(dtype).min)

@@ -1,0 +1,47 @@
+"""Counts of the emitted program: what one element costs.
+
+Flops are counted after the passes, by kind. ``flops`` is the sum of the arithmetic kinds; changes of sign, selections
+and comparisons are listed but are no arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from meshloom.kernel.expr import OPS, Node, topological
+from meshloom.kernel.trace import Output, Param
+
+ARITHMETIC = ("add", "mul", "div", "sqrt", "minmax", "special")
+KINDS = (*ARITHMETIC, "sign", "select", "integer")
+
+
+def flops_by_kind(roots: Iterable[Node]) -> dict[str, int]:
+    """Operations per element by kind, each shared expression once; integer arithmetic is kept apart."""
+    found = Counter(_kind(n) for n in topological(roots) if n.op in OPS)
+    return {k: found[k] for k in KINDS if found[k]}
+
+
+def _kind(node: Node) -> str:
+    kind = OPS[node.op].kind
+    return "integer" if node.dtype.kind == "i" and kind != "select" else kind
+
+
+def combining_flops(params: Sequence[Param], outputs: Iterable[Output]) -> dict[str, int]:
+    """The additions, minima and maxima that merge the outputs into what was there before."""
+    found: Counter[str] = Counter()
+    for output in outputs:
+        combine = params[output.param].mode.combine
+        if combine and params[output.param].dtype.kind == "f":
+            found["add" if combine == "add" else "minmax"] += 1
+    return dict(found)
+
+
+def loads(roots: Iterable[Node]) -> set[tuple[int, int, int]]:
+    """(parameter, slot, component) of every value read."""
+    return {n.value for n in topological(roots) if n.op == "load"}
+
+
+def arithmetic(by_kind: dict[str, int]) -> int:
+    """Floating-point operations per element."""
+    return sum(by_kind.get(k, 0) for k in ARITHMETIC)

@@ -1,0 +1,80 @@
+"""What can be checked when a kernel is defined, before it is ever run: annotations, and writes that the text shows."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from meshloom.errors import KernelError, nearest
+from meshloom.kernel.access import MODES, Mode
+
+
+def place(function: Callable[..., Any]) -> str:
+    """``file:line`` of a function."""
+    return f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+
+
+def modes_of(function: Callable[..., Any]) -> dict[str, type[Mode]]:
+    """Access mode of every parameter, from the annotations (also written as strings)."""
+    modes: dict[str, type[Mode]] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            raise KernelError(f"{place(function)}: kernel {function.__name__}: parameter {name} must be an ordinary one,"
+                              " without * or **")
+        modes[name] = _mode(function, name, parameter.annotation)
+    return modes
+
+
+def _mode(function: Callable[..., Any], name: str, annotation: Any) -> type[Mode]:
+    text = annotation.rsplit(".", 1)[-1] if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    if text in MODES and (isinstance(annotation, str) or annotation is MODES[text]):
+        return MODES[text]
+    start = f"{place(function)}: kernel {function.__name__}: parameter {name}"
+    if annotation is inspect.Parameter.empty:
+        raise KernelError(f"{start} has no access mode; annotate it with one of {', '.join(MODES)}")
+    raise KernelError(f"{start}: '{text or annotation}' is no access mode{nearest(text, MODES)}")
+
+
+def check_text(function: Callable[..., Any], modes: dict[str, type[Mode]]) -> None:
+    """Errors that the source shows by itself: a Read that is assigned, a Write or Inc that is never touched.
+
+    The exact check is made when the kernel is traced; this one speaks up earlier, at the definition.
+    """
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError, IndentationError):
+        return  # no source (a notebook cell gone, a lambda): tracing will tell
+    first = function.__code__.co_firstlineno
+    mentioned: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            mentioned.add(node.id)
+        for target in _assigned(node):
+            mode = modes.get(target.id)
+            if mode is not None and not mode.writes:
+                line = f"{function.__code__.co_filename}:{first + target.lineno - 1}"
+                raise KernelError(f"{line}: kernel {function.__name__}: parameter {target.id} is {mode.__name__} but is written"
+                                  " here; annotate it Write, ReadWrite or Inc")
+    for name, mode in modes.items():
+        if mode.writes and name not in mentioned:
+            raise KernelError(f"{place(function)}: kernel {function.__name__}: parameter {name} is {mode.__name__} but is never"
+                              f" {'set' if not mode.combine else 'used'}")
+
+
+def _assigned(node: ast.AST) -> list[ast.Name]:
+    """Names whose *content* a statement changes: ``name[...] = v``, ``name[...] += v``, ``name += v``."""
+    if isinstance(node, ast.Assign):
+        targets = [t for target in node.targets for t in (target.elts if isinstance(target, ast.Tuple) else [target])]
+        return [n for t in targets if isinstance(t, ast.Subscript) and (n := _root(t))]
+    if isinstance(node, ast.AugAssign):
+        return [n] if (n := _root(node.target)) else []
+    return []
+
+
+def _root(node: ast.AST) -> ast.Name | None:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None

@@ -1,0 +1,73 @@
+"""Emission: IR to C-family statements. The only place that spells an operation.
+
+The statements are in single assignment form, one per node, in the order of first need (so loads stand next to
+their use). Lines of the user's kernel appear as comments, relative to its first line, so that moving a kernel in
+its file does not change the text: compiled code is cached by content.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from meshloom.kernel.expr import C_TYPES, FLOAT32, INT64, OPS, Node, topological
+
+Leaf = Callable[[Node], str]
+
+
+def literal(value: float | int | bool, dtype: np.dtype) -> str:
+    """A constant in C, exact in its type."""
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    if dtype.kind == "i":
+        if value == np.iinfo(dtype).min:
+            return f"({literal(value + 1, dtype)} - 1)"
+        return f"INT64_C({value})" if dtype == INT64 else f"({value})" if value < 0 else str(value)
+    suffix = "f" if dtype == FLOAT32 else ""
+    if math.isnan(value):
+        return f"({C_TYPES[dtype]})NAN"
+    if math.isinf(value):
+        return f"({C_TYPES[dtype]})({'-' if value < 0 else ''}INFINITY)"
+    text = repr(float(value)) if dtype != FLOAT32 else str(np.float32(value))
+    text = text if any(c in text for c in ".e") else text + ".0"
+    return f"({text}{suffix})" if text.startswith("-") else text + suffix
+
+
+def statements(roots: Sequence[Node], leaf: Leaf, prefix: str = "v", known: dict[Node, str] | None = None,
+               first_line: int = 0) -> tuple[list[str], list[str]]:
+    """C statements computing the roots, and the name or literal that holds each root.
+
+    ``leaf`` gives the C expression of a load. ``known`` maps nodes already computed to their names and is extended.
+    """
+    names = {} if known is None else known
+    lines: list[str] = []
+    shown = None
+    for node in topological(roots):
+        if node in names:
+            continue
+        if node.op == "const":
+            names[node] = literal(node.value, node.dtype)
+            continue
+        if node.where is not None and node.where != shown:
+            shown = node.where
+            lines.append(_comment(node.where, first_line))
+        names[node] = f"{prefix}{len(names)}"
+        lines.append(f"const {C_TYPES[node.dtype]} {names[node]} = {_expression(node, names, leaf)};")
+    return lines, [names[r] for r in roots]
+
+
+def _expression(node: Node, names: dict[Node, str], leaf: Leaf) -> str:
+    if node.op == "load":
+        return leaf(node)
+    args = [names[a] for a in node.args]
+    if node.op == "cast":
+        return f"({C_TYPES[node.dtype]}){args[0]}"
+    return OPS[node.op].c.format(*args)
+
+
+def _comment(where: tuple[str, int], first_line: int) -> str:
+    text = linecache.getline(*where).strip().replace("\\", "/").replace("*/", "* /").replace("??", "? ?")
+    return f"// +{where[1] - first_line}: {text}" if first_line else f"// {text}"

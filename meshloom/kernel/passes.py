@@ -1,0 +1,136 @@
+"""Passes over the IR: short pure functions from roots to roots.
+
+``optimise`` is the list of them in order. Dead code needs no pass: what no root needs is never visited, so
+keeping fewer roots *is* the slice (``owner`` relies on that).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from meshloom.kernel.expr import BOOL, Node, compute, const, operate, rebuild, topological
+
+Roots = tuple[Node, ...]
+Rule = Callable[[Node], Node]
+
+
+def rewrite(roots: Sequence[Node], rule: Rule) -> Roots:
+    """Apply a rule to every node, arguments first."""
+    new: dict[Node, Node] = {}
+    for node in topological(roots):
+        new[node] = rule(rebuild(node, tuple(new[a] for a in node.args)))
+    return tuple(new[r] for r in roots)
+
+
+def optimise(roots: Sequence[Node]) -> Roots:
+    """All passes, in order."""
+    result = tuple(roots)
+    for one_pass in (fold_constants, powers_to_products, fold_constants, share_reciprocals, fold_constants):
+        result = one_pass(result)
+    return result
+
+
+def fold_constants(roots: Sequence[Node]) -> Roots:
+    """Compute what is constant and drop neutral elements (x+0, x*1, x/1, --x, where of a constant)."""
+    return rewrite(roots, _fold)
+
+
+def _fold(node: Node) -> Node:
+    if node.args and all(a.op == "const" for a in node.args):
+        with np.errstate(all="ignore"):
+            value = compute(node, [a.dtype.type(a.value) for a in node.args])
+        return const(value, node.dtype, node.where)
+    return _neutral(node)
+
+
+def _neutral(node: Node) -> Node:
+    match node.op, node.args:
+        case "add", (a, b) if _is(b, 0):
+            return a
+        case "add", (a, b) if _is(a, 0):
+            return b
+        case "sub", (a, b) if _is(b, 0):
+            return a
+        case "sub", (a, b) if _is(a, 0):
+            return operate("neg", (b,), node.where)
+        case "mul", (a, b) if _is(b, 1):
+            return a
+        case "mul", (a, b) if _is(a, 1):
+            return b
+        case "mul", (a, b) if _is(b, -1):
+            return operate("neg", (a,), node.where)
+        case "mul", (a, b) if _is(a, -1):
+            return operate("neg", (b,), node.where)
+        case "div", (a, b) if _is(b, 1):
+            return a
+        case "div", (a, b) if b.op == "const" and _exact_reciprocal(b):
+            return operate("mul", (a, const(1.0 / b.value, b.dtype)), node.where)
+        case "neg", (a,) if a.op == "neg":
+            return a.args[0]
+        case "add", (a, b) if b.op == "neg":
+            return operate("sub", (a, b.args[0]), node.where)
+        case "sub", (a, b) if b.op == "neg":
+            return operate("add", (a, b.args[0]), node.where)
+        case "where", (c, a, b) if c.op == "const" or a is b:
+            return a if (a is b or c.value) else b
+        case ("minimum" | "maximum"), (a, b) if a is b:
+            return a
+        case _:
+            return node
+
+
+def _is(node: Node, value: float) -> bool:
+    return node.op == "const" and node.dtype != BOOL and node.value == value
+
+
+def _exact_reciprocal(node: Node) -> bool:
+    """Dividing by a power of two is multiplying by its reciprocal, bit for bit."""
+    mantissa, _ = np.frexp(abs(node.value))
+    return bool(mantissa == 0.5) and np.isfinite(1.0 / node.value)
+
+
+def powers_to_products(roots: Sequence[Node]) -> Roots:
+    """x**n for whole n up to 16 as products (by squaring), x**0.5 as sqrt, x**-n as 1 over the product."""
+    return rewrite(roots, _power)
+
+
+def _power(node: Node) -> Node:
+    if node.op != "pow" or node.args[1].op != "const":
+        return node
+    x, exponent = node.args[0], node.args[1].value
+    if exponent == 0.5 and x.dtype.kind == "f":
+        return operate("sqrt", (x,), node.where)
+    if not np.isfinite(exponent) or exponent != int(exponent) or abs(exponent) > 16 or (exponent < 0 and x.dtype.kind != "f"):
+        return node
+    product = _product(x, int(abs(exponent)), node.where)
+    if exponent < 0:
+        return operate("div", (const(1, x.dtype), product), node.where)
+    return product
+
+
+def _product(x: Node, n: int, where: tuple[str, int] | None) -> Node:
+    if n == 0:
+        return const(1, x.dtype, where)
+    if n == 1:
+        return x
+    half = _product(x, n // 2, where)
+    square = operate("mul", (half, half), where)
+    return operate("mul", (square, x), where) if n % 2 else square
+
+
+def share_reciprocals(roots: Sequence[Node]) -> Roots:
+    """a/d and b/d become a*r and b*r with one r = 1/d: a division costs many multiplications."""
+    divisions = [n for n in topological(roots) if n.op == "div" and n.args[1].op != "const"]
+    shared = {d for d, count in Counter(n.args[1] for n in divisions).items() if count > 1}
+    # Decided on the original graph, so the rule looks the denominators up by where they went.
+    moved: dict[Node, Node] = {}
+    for node in topological(roots):
+        new = rebuild(node, tuple(moved[a] for a in node.args))
+        if node.op == "div" and node.args[1] in shared and not _is(node.args[0], 1):
+            one = const(1, new.dtype)
+            new = operate("mul", (new.args[0], operate("div", (one, new.args[1]), node.where)), node.where)
+        moved[node] = new
+    return tuple(moved[r] for r in roots)

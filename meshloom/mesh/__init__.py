@@ -1,0 +1,1 @@
+"""The nouns: sets, maps, fields, globals, meshes and their generators."""

@@ -1,0 +1,246 @@
+"""Faces from cells: every face of every cell is listed, equal ones meet, and what meets nothing is boundary.
+
+1. ``oriented_cells`` turns each cell the right way round (positive volume) or names the cell that cannot be.
+2. Each cell then lists its faces with their nodes in outward order: the "half faces", cell by cell.
+3. Half faces with the same nodes are brought together by one sort of a 64-bit key of their sorted nodes.
+   Two make an interior face, one alone a boundary face; three or more are an error.
+4. A face keeps the node order of its owner, the smaller of its two cells, so its normal points from owner to
+   neighbor, and out of the domain on the boundary. Faces are numbered in the order the cells meet them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshloom.errors import MeshError, nearest
+from meshloom.mesh.geometry import cell_volumes, corner_volumes
+
+
+@dataclass(frozen=True)
+class CellKind:
+    """One kind of cell: its dimension, its number of nodes and the local nodes of each face in outward order."""
+
+    name: str
+    dimension: int
+    nodes: int
+    faces: tuple[tuple[int, ...], ...]
+    mirrored: tuple[int, ...]  # the node order that turns an inside-out cell the right way round
+
+    @property
+    def face_nodes(self) -> int:
+        return len(self.faces[0])
+
+
+#: Outward in 2-D means (dy, -dx) of first minus second node, in 3-D the right-hand rule; node order of VTK.
+KINDS = {
+    kind.name: kind
+    for kind in (
+        CellKind("triangle", 2, 3, ((1, 0), (2, 1), (0, 2)), (0, 2, 1)),
+        CellKind("quad", 2, 4, ((1, 0), (2, 1), (3, 2), (0, 3)), (0, 3, 2, 1)),
+        CellKind("tetrahedron", 3, 4, ((0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 3, 2)), (0, 2, 1, 3)),
+        CellKind(
+            "hexahedron",
+            3,
+            8,
+            ((0, 3, 2, 1), (4, 5, 6, 7), (0, 1, 5, 4), (1, 2, 6, 5), (2, 3, 7, 6), (3, 0, 4, 7)),
+            (4, 5, 6, 7, 0, 1, 2, 3),
+        ),
+    )
+}
+
+
+def cell_kind(name: str) -> CellKind:
+    """The kind of that name."""
+    if name not in KINDS:
+        raise MeshError(f"unknown cell kind {name!r}{nearest(str(name), KINDS)}")
+    return KINDS[name]
+
+
+@dataclass(frozen=True)
+class Faces:
+    """Interior faces: nodes (m, k) and cells (m, 2), owner < neighbor. Boundary: nodes (b, k) and cell (b,)."""
+
+    nodes: np.ndarray
+    cells: np.ndarray
+    boundary_nodes: np.ndarray
+    boundary_cells: np.ndarray
+
+
+def checked_cells(cell_nodes: np.ndarray, kind: CellKind, n_nodes: int) -> np.ndarray:
+    """``cell_nodes`` as int32 (int64 where needed), after checking shape, range and repeated nodes."""
+    cells = np.asarray(cell_nodes)
+    if cells.ndim != 2 or cells.shape[1] != kind.nodes:
+        raise MeshError(f"{kind.name} cells need {kind.nodes} nodes each: expected shape (n, {kind.nodes}), got {cells.shape}")
+    if not np.issubdtype(cells.dtype, np.integer):
+        raise MeshError(f"cell nodes must be integers, got {cells.dtype}")
+    if len(cells) == 0:
+        raise MeshError("a mesh needs at least one cell")
+    outside = ((cells < 0) | (cells >= n_nodes)).any(axis=1)
+    if outside.any():
+        cell = int(np.argmax(outside))
+        raise MeshError(f"cell {cell} has nodes {_listed(cells[cell])}, but nodes go from 0 to {n_nodes - 1}")
+    cells = cells.astype(np.int32 if n_nodes < 2**31 else np.int64)
+    ordered = np.sort(cells, axis=1)
+    repeated = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    if repeated.any():
+        cell = int(np.argmax(repeated))
+        raise MeshError(f"cell {cell} names a node twice: {_listed(cells[cell])}; a {kind.name} has {kind.nodes} different nodes")
+    return cells
+
+
+def oriented_cells(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> np.ndarray:
+    """The cells with positive volume: inside-out ones are mirrored, flat or folded ones are refused.
+
+    One corner may point inwards (a quadrilateral like an arrow head); two mean that the nodes do not go round.
+    """
+    volumes = cell_volumes(x, cells, kind.name)
+    inverted = volumes < 0
+    if inverted.any():
+        cells = cells.copy()
+        cells[inverted] = cells[inverted][:, kind.mirrored]
+    measure = "area" if kind.dimension == 2 else "volume"
+    if not (volumes != 0).all():
+        cell = int(np.argmax(volumes == 0))
+        raise MeshError(f"cell {cell} has no {measure}: nodes {_listed(cells[cell])}")
+    if kind.name in ("quad", "hexahedron"):
+        folded = (corner_volumes(x, cells, kind.name) < 0).sum(axis=1) > 1
+        if folded.any():
+            cell = int(np.argmax(folded))
+            raise MeshError(f"cell {cell} is folded over: nodes {_listed(cells[cell])} do not go round a {kind.name} in VTK order")
+    return cells
+
+
+def derive_faces(cells: np.ndarray, kind: CellKind, n_nodes: int) -> Faces:
+    """Interior and boundary faces of checked and oriented cells."""
+    halves = cells[:, np.array(kind.faces)].reshape(-1, kind.face_nodes)
+    order, starts = _equal_rows(np.sort(halves, axis=1), n_nodes)
+    sizes = np.diff(np.append(starts, len(order)))
+    if (sizes > 2).any():
+        start, size = starts[np.argmax(sizes > 2)], sizes[np.argmax(sizes > 2)]
+        raise _shared_by_many(np.sort(order[start : start + size]), halves, cells, kind)
+    alone = np.sort(order[starts[sizes == 1]])
+    one, other = order[starts[sizes == 2]], order[starts[sizes == 2] + 1]
+    partner = np.full(len(halves), -1, dtype=order.dtype)
+    partner[np.minimum(one, other)] = np.maximum(one, other)
+    first = np.flatnonzero(partner >= 0)
+    second = partner[first]
+    pairs = np.stack((first, second), axis=1) // len(kind.faces)
+    _check_not_repeated(pairs, kind)
+    _check_opposite(halves[first], halves[second], pairs)
+    return Faces(halves[first], pairs.astype(cells.dtype), halves[alone], (alone // len(kind.faces)).astype(cells.dtype))
+
+
+def group_boundary(boundary_nodes: np.ndarray, named: Mapping[str, np.ndarray], n_nodes: int) -> np.ndarray:
+    """For each boundary face 1 + the position in ``named`` of the group that lists its nodes, or 0 for none."""
+    groups = np.zeros(len(boundary_nodes), dtype=np.int32)
+    arrays = [_checked_group(name, faces, boundary_nodes.shape[1], n_nodes) for name, faces in named.items()]
+    if not arrays:
+        return groups
+    names = list(named)
+    rows = np.sort(np.concatenate([boundary_nodes, *arrays]), axis=1)
+    claims = np.repeat(np.arange(len(names) + 1), [len(boundary_nodes), *map(len, arrays)])
+    order, starts = _equal_rows(rows, n_nodes)
+    labels = np.empty(len(rows), dtype=np.int64)
+    labels[order] = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
+    face_of = np.full(len(starts), -1, dtype=np.int64)
+    face_of[labels[: len(boundary_nodes)]] = np.arange(len(boundary_nodes))
+    for group, name in enumerate(names, start=1):
+        mine = np.flatnonzero(claims == group)
+        faces = face_of[labels[mine]]
+        if (faces < 0).any():
+            face = rows[mine[np.argmax(faces < 0)]]
+            raise MeshError(f"boundary group {name}: face {_listed(face)} is not on the boundary of the mesh")
+        taken = groups[faces] > 0
+        if taken.any():
+            face, holder = rows[mine[np.argmax(taken)]], names[groups[faces[taken][0]] - 1]
+            raise MeshError(f"boundary group {name}: face {_listed(face)} belongs to group {holder} already")
+        groups[faces] = group
+    return groups
+
+
+def _checked_group(name: str, faces: np.ndarray, face_nodes: int, n_nodes: int) -> np.ndarray:
+    array = np.asarray(faces)
+    if array.size == 0:
+        return np.zeros((0, face_nodes), dtype=np.int64)
+    if array.ndim != 2 or array.shape[1] != face_nodes or not np.issubdtype(array.dtype, np.integer):
+        raise MeshError(f"boundary group {name}: expected node numbers of shape (n, {face_nodes}), got {array.shape} of {array.dtype}")
+    if array.min() < 0 or array.max() >= n_nodes:
+        bad = array[((array < 0) | (array >= n_nodes)).any(axis=1)][0]
+        raise MeshError(f"boundary group {name}: face {_listed(bad)}, but nodes go from 0 to {n_nodes - 1}")
+    return array
+
+
+# Any odd numbers with well mixed bits will do: they spread rows of node numbers over 64 bits.
+_MIXERS = np.array(
+    [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], dtype=np.uint64
+)
+
+
+def _equal_rows(rows: np.ndarray, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """An order (n,) that puts equal rows side by side, and where each run of equal rows starts in it.
+
+    The rows are packed into one 64-bit key where they fit. Where they do not, the key is a hash: one sort of
+    it is several times faster than a lexicographic one, which is needed only if two different rows collide.
+    """
+    packed = n_nodes ** rows.shape[1] < 2**63
+    key = np.zeros(len(rows), dtype=np.uint64)
+    for column, mixer in zip(rows.T, _MIXERS, strict=False):
+        key = key * np.uint64(n_nodes) + column.astype(np.uint64) if packed else key + _mixed(column, mixer)
+    order = np.argsort(key)
+    fresh = np.ones(len(rows), dtype=bool)
+    fresh[1:] = np.diff(key[order]) != 0
+    if not packed:
+        neighbors = np.flatnonzero(~fresh)
+        if (rows[order[neighbors]] != rows[order[neighbors - 1]]).any():
+            order = np.lexsort(rows.T[::-1])
+            fresh[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
+    return order, np.flatnonzero(fresh)
+
+
+def _mixed(column: np.ndarray, mixer: np.uint64) -> np.ndarray:
+    """A column of node numbers spread over 64 bits."""
+    spread = (column.astype(np.uint64) + np.uint64(1)) * mixer
+    return (spread ^ (spread >> np.uint64(29))) * mixer
+
+
+def _check_not_repeated(pairs: np.ndarray, kind: CellKind) -> None:
+    """Two cells that meet in all their faces are one cell given twice."""
+    together = np.flatnonzero((pairs[1:] == pairs[:-1]).all(axis=1))  # faces of one owner stand side by side
+    if len(together) < len(kind.faces) - 1:
+        return
+    pair, counts = np.unique(pairs[together], axis=0, return_counts=True)
+    if counts.max() == len(kind.faces) - 1:
+        owner, neighbor = pair[np.argmax(counts)]
+        raise MeshError(f"cell {neighbor} is the same as cell {owner}: every cell may be given once")
+
+
+def _check_opposite(first: np.ndarray, second: np.ndarray, pairs: np.ndarray) -> None:
+    """The two cells of a face must go round it in opposite senses, else they lie on the same side of it."""
+    k = first.shape[1]
+    rows = np.arange(len(first))
+    at = np.argmax(second == first[:, :1], axis=1)
+    agree = np.ones(len(first), dtype=bool)
+    for step in range(1, k):
+        agree &= second[rows, (at + step) % k] == first[:, k - step]
+    if not agree.all():
+        face = int(np.argmin(agree))
+        owner, neighbor = pairs[face]
+        raise MeshError(f"cells {owner} and {neighbor} overlap or are twisted at their common face {_listed(first[face])}")
+
+
+def _shared_by_many(halves_here: np.ndarray, halves: np.ndarray, cells: np.ndarray, kind: CellKind) -> MeshError:
+    here = halves_here // len(kind.faces)
+    sets = np.sort(cells[here], axis=1)
+    for position in range(1, len(here)):
+        same = (sets[:position] == sets[position]).all(axis=1)
+        if same.any():
+            return MeshError(f"cell {here[position]} is the same as cell {here[np.argmax(same)]}: every cell may be given once")
+    face = _listed(halves[halves_here[0]])
+    return MeshError(f"cells {_listed(here)[1:-1]} share the face {face}: at most two cells may share a face")
+
+
+def _listed(numbers: np.ndarray) -> str:
+    return "(" + ", ".join(str(int(number)) for number in numbers) + ")"

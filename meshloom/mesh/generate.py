@@ -1,0 +1,217 @@
+"""Meshes made on the spot: the NACA 0012 C-mesh of the airfoil case, and boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+from meshloom.errors import MeshError, nearest
+from meshloom.mesh.faces import cell_kind, derive_faces, oriented_cells
+from meshloom.mesh.mesh import Mesh
+
+_SURFACE_POINTS = 100
+_MAP_ORIGIN = 0.0077  # the square-root map unfolds the plane around this point just behind the nose
+_HALF_WIDTH = 3.0  # of the base line, and the height of the columns, in the mapped plane
+
+
+def naca0012(i: int, j: int, *, decimals: int | None = 6) -> Mesh:
+    """The C-mesh around a NACA 0012 airfoil: 3*i by j quadrilaterals, i of them along the airfoil.
+
+    The wake cut has nodes on both sides, at equal places but with different numbers; its faces join the two sides
+    through their cells. Coordinates are rounded to ``decimals`` as the reference mesh file has them; None keeps
+    all digits. Groups: "wall" (1) and "farfield" (2).
+    """
+    if i < 2 or j < 1 or int(i) != i or int(j) != j:
+        raise MeshError(f"naca0012({i}, {j}): i must be a whole number from 2 and j one from 1")
+    i, j = int(i), int(j)
+    coordinates = _airfoil_coordinates(i, j)
+    if decimals is not None:
+        coordinates = _rounded(coordinates, decimals)
+    node = np.arange((3 * i + 1) * (j + 1), dtype=np.int32).reshape(j + 1, 3 * i + 1)
+    cell = np.arange(3 * i * j, dtype=np.int32).reshape(j, 3 * i)
+    cell_nodes = np.stack((node[:-1, :-1], node[:-1, 1:], node[1:, 1:], node[1:, :-1]), axis=2).reshape(-1, 4)
+    faces = _airfoil_faces(node, cell, i)
+    boundary = _airfoil_boundary(node, cell, i)
+    return Mesh.from_parts(
+        coordinates,
+        cell_nodes,
+        faces[:, :2],
+        faces[:, 2:],
+        boundary[:, :2],
+        boundary[:, 2],
+        boundary[:, 3],
+        kind="quad",
+        groups={"wall": 1, "farfield": 2},
+    )
+
+
+def _airfoil_coordinates(i: int, j: int) -> np.ndarray:
+    """Nodes row by row from the airfoil outwards, (n, 2): squares of the points of a sheared rectangle."""
+    base = (2.0 * np.arange(3 * i + 1) - 3 * i) * (_HALF_WIDTH / (3 * i))
+    bottom = np.zeros(3 * i + 1)
+    surface = _mapped_surface()
+    on_airfoil = slice(i + 1, 2 * i)  # without the trailing edge, which stays on the axis
+    bottom[on_airfoil] = CubicSpline(surface.real, surface.imag, bc_type="not-a-knot")(base[on_airfoil])
+    rise = np.arange(j + 1)[:, None] / j
+    x, y = np.broadcast_arrays(base, bottom + rise * (_HALF_WIDTH - bottom))
+    return np.stack((x * x - y * y, 2.0 * x * y), axis=2).reshape(-1, 2)
+
+
+def _mapped_surface() -> np.ndarray:
+    """The airfoil in the mapped plane, complex (199,), from the lower trailing edge to the upper one."""
+    s = np.sin(np.linspace(0.0, np.pi / 2, _SURFACE_POINTS)) ** 2
+    y = 0.594689181 * (
+        0.298222773 * np.sqrt(s) - 0.127125232 * s - 0.357907906 * s**2 + 0.291984971 * s**3 - 0.105174696 * s**4
+    )
+    y[-1] = 0.0
+    upper = np.sqrt(s + 1j * y - _MAP_ORIGIN)
+    return np.concatenate((-np.conj(upper[::-1]), upper[1:]))
+
+
+def _rounded(values: np.ndarray, decimals: int) -> np.ndarray:
+    """The values as they come back from text with that many decimals: the nearest double to the printed number."""
+    scaled = values * 10.0**decimals
+    rounded = np.rint(scaled) / 10.0**decimals + 0.0  # + 0.0: no negative zeros
+    # The product above is itself rounded, which matters only beside a tie: there, print and read.
+    ties = np.abs(np.abs(scaled - np.trunc(scaled)) - 0.5) < 1e-3
+    rounded[ties] = [float(f"{value:.{decimals}f}") for value in values[ties]]
+    return rounded
+
+
+def _airfoil_faces(node: np.ndarray, cell: np.ndarray, i: int) -> np.ndarray:
+    """Interior faces (n, 4): two nodes, two cells; in the order of the reference file.
+
+    One sweep over the cells, row by row; each cell adds up to three faces: its part of the wake cut, the face
+    above it, the face to its right.
+    """
+    rows, columns = cell.shape
+    slots = np.zeros((rows, columns, 3, 4), dtype=np.int32)
+    exists = np.zeros((rows, columns, 3), dtype=bool)
+    slots[0, :i, 0] = np.stack((node[0, :i], node[0, 1 : i + 1], cell[0, ::-1][:i], cell[0, :i]), axis=1)
+    exists[0, :i, 0] = True
+    slots[:-1, :, 1] = np.stack((node[1:-1, :-1], node[1:-1, 1:], cell[:-1], cell[1:]), axis=2)
+    exists[:-1, :, 1] = True
+    slots[:, :-1, 2] = np.stack((node[:-1, 1:-1], node[1:, 1:-1], cell[:, 1:], cell[:, :-1]), axis=2)
+    exists[:, :-1, 2] = True
+    return slots[exists]
+
+
+def _airfoil_boundary(node: np.ndarray, cell: np.ndarray, i: int) -> np.ndarray:
+    """Boundary faces (n, 4): two nodes, cell, group; airfoil, then once round the far field."""
+    wall = slice(i, 2 * i)
+    sides = (
+        (node[0, 1:][wall], node[0, :-1][wall], cell[0, wall], 1),
+        (node[1:, -1], node[:-1, -1], cell[:, -1], 2),
+        (node[-1, :-1][::-1], node[-1, 1:][::-1], cell[-1, ::-1], 2),
+        (node[:-1, 0][::-1], node[1:, 0][::-1], cell[::-1, 0], 2),
+    )
+    return np.concatenate([np.stack((a, b, of, np.full_like(of, group)), axis=1) for a, b, of, group in sides])
+
+
+def box(
+    shape: Sequence[int],
+    *,
+    cells: str | None = None,
+    extent: Sequence[float] | None = None,
+    origin: Sequence[float] | None = None,
+    alternate: bool = False,
+) -> Mesh:
+    """A box of ``shape`` = (nx, ny) or (nx, ny, nz) cuboids, each one cell or split into simplices.
+
+    ``cells``: "quad" (the default in 2-D), "triangle" (two for each quadrilateral; ``alternate`` turns every other
+    diagonal, as on a chessboard), "hexahedron" (the default in 3-D), "tetrahedron" (six for each). ``extent`` is the
+    size along each axis (1), ``origin`` the lowest corner (0). Numbers run along x first. Groups: "xmin", "xmax", ...
+    """
+    counts = _checked_shape(shape)
+    dim = len(counts)
+    kind = cell_kind(cells if cells is not None else {2: "quad", 3: "hexahedron"}[dim])
+    if kind.dimension != dim:
+        fitting = [name for name in ("quad", "triangle", "hexahedron", "tetrahedron") if cell_kind(name).dimension == dim]
+        raise MeshError(f"box{tuple(counts)}: {kind.name} cells do not fit {dim}-D{nearest('', fitting)}")
+    if alternate and kind.name != "triangle":
+        raise MeshError(f"box: alternate diagonals are for triangles, not {kind.name} cells")
+    size = _per_axis("extent", extent, 1.0, dim)
+    if (size <= 0).any():
+        raise MeshError(f"box: extent must be positive, got {size.tolist()}")
+    ticks = [low + length * np.arange(n + 1) / n for low, length, n in zip(_per_axis("origin", origin, 0.0, dim), size, counts, strict=True)]
+    x = np.stack([axis.ravel() for axis in np.meshgrid(*reversed(ticks), indexing="ij")][::-1], axis=1)
+    node = np.arange(len(x)).reshape([n + 1 for n in reversed(counts)])
+    nodes = _simplices(node, alternate) if kind.name in ("triangle", "tetrahedron") else _cuboids(node)
+    nodes = oriented_cells(x, nodes.astype(np.int32 if len(x) < 2**31 else np.int64), kind)
+    faces = derive_faces(nodes, kind, len(x))
+    return Mesh.from_parts(
+        x,
+        nodes,
+        faces.nodes,
+        faces.cells,
+        faces.boundary_nodes,
+        faces.boundary_cells,
+        _sides(faces.boundary_nodes, counts),
+        kind=kind.name,
+        groups={f"{axis}{end}": 2 * k + m + 1 for k, axis in enumerate("xyz"[:dim]) for m, end in enumerate(("min", "max"))},
+    )
+
+
+def _checked_shape(shape: Sequence[int]) -> list[int]:
+    counts = [int(n) for n in shape]
+    if len(counts) not in (2, 3) or any(n < 1 or n != given for n, given in zip(counts, shape, strict=True)):
+        raise MeshError(f"box: shape must be two or three whole numbers from 1, got {tuple(shape)}")
+    return counts
+
+
+def _per_axis(name: str, values: Sequence[float] | None, default: float, dim: int) -> np.ndarray:
+    array = np.full(dim, default) if values is None else np.asarray(values, dtype=np.float64)
+    if array.shape != (dim,) or not np.isfinite(array).all():
+        raise MeshError(f"box: {name} must be {dim} finite numbers, got {values}")
+    return array
+
+
+def _corners(node: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
+    """For each corner (0 or 1 along x, y, ...) its node of every cuboid, flat, x running first."""
+    ends = (slice(None, -1), slice(1, None))
+    return {
+        corner: node[tuple(ends[c] for c in reversed(corner))].ravel()
+        for corner in np.ndindex(*(2,) * node.ndim)
+    }
+
+
+def _cuboids(node: np.ndarray) -> np.ndarray:
+    """Cells (n, 4) or (n, 8) in VTK order."""
+    at = _corners(node)
+    square = ((0, 0), (1, 0), (1, 1), (0, 1))
+    order = square if node.ndim == 2 else tuple((*c, z) for z in (0, 1) for c in square)
+    return np.stack([at[corner] for corner in order], axis=1)
+
+
+def _simplices(node: np.ndarray, alternate: bool) -> np.ndarray:
+    """Each cuboid cut into 2 triangles or 6 tetrahedra along its main diagonal (Kuhn's way, which conforms).
+
+    One simplex for each order of the axes: it walks from the lowest corner to the highest along them.
+    """
+    at = _corners(node)
+    dim = node.ndim
+    paths = []
+    for axes in permutations(range(dim)):
+        corners = [tuple(int(axis in axes[:step]) for axis in range(dim)) for step in range(dim + 1)]
+        paths.append(np.stack([at[corner] for corner in corners], axis=1))
+    simplices = np.stack(paths, axis=1)
+    if alternate:
+        other = np.stack([np.stack([at[c] for c in corners], axis=1)
+                          for corners in (((1, 0), (1, 1), (0, 1)), ((1, 0), (0, 1), (0, 0)))], axis=1)  # fmt: skip
+        odd = np.add.outer(*(np.arange(n - 1) for n in node.shape)).ravel() % 2 == 1
+        simplices[odd] = other[odd]
+    return simplices.reshape(-1, dim + 1)
+
+
+def _sides(boundary_nodes: np.ndarray, counts: list[int]) -> np.ndarray:
+    """The group of each boundary face: 1 + 2*axis on the lower side of an axis, 2 + 2*axis on the upper one."""
+    group = np.zeros(len(boundary_nodes), dtype=np.int32)
+    rest = boundary_nodes.astype(np.int64)
+    for axis, n in enumerate(counts):
+        position, rest = rest % (n + 1), rest // (n + 1)
+        group[(position == 0).all(axis=1)] = 1 + 2 * axis
+        group[(position == n).all(axis=1)] = 2 + 2 * axis
+    return group

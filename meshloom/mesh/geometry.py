@@ -1,0 +1,129 @@
+"""Measures of cells and faces: volumes, centroids, area vectors. Pure functions on arrays, vectorised.
+
+``x`` is always (n, d) coordinates, ``nodes`` always (m, k) node numbers. "Volume" means area in 2-D; it is
+signed: positive where the nodes go round in the positive sense (counter-clockwise; VTK order in 3-D).
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+#: The eight corners of the unit cube in the node order of a hexahedron (VTK).
+_HEX_CORNERS = np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)])
+
+
+def mean_points(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """The mean of the nodes of each row, (m, d)."""
+    total = np.array(x[nodes[:, 0]], dtype=np.float64)
+    for slot in range(1, nodes.shape[1]):
+        total += x[nodes[:, slot]]
+    total /= nodes.shape[1]
+    return total
+
+
+def area_vectors(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Normal times area of each face, (m, d).
+
+    2-D, nodes (a, b): with (dx, dy) = x_a - x_b the vector is (dy, -dx). 3-D: by the right-hand rule of the node
+    loop. The vector depends on the loop alone, so the outward ones of a closed cell sum to zero even where a
+    quadrilateral is warped.
+    """
+    if x.shape[1] == 2:
+        d = x[nodes[:, 0]] - x[nodes[:, 1]]
+        return np.stack((d[:, 1], -d[:, 0]), axis=1)
+    if nodes.shape[1] == 3:
+        first, second = x[nodes[:, 1]] - x[nodes[:, 0]], x[nodes[:, 2]] - x[nodes[:, 0]]
+    else:
+        first, second = x[nodes[:, 2]] - x[nodes[:, 0]], x[nodes[:, 3]] - x[nodes[:, 1]]
+    return 0.5 * np.cross(first, second)
+
+
+def cell_volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
+    """Signed volume (area in 2-D) of each cell, (m,); exact for trilinear hexahedra."""
+    if kind == "triangle":
+        return 0.5 * _cross2(_edge(x, nodes, 0, 1), _edge(x, nodes, 0, 2))
+    if kind == "quad":
+        return 0.5 * _cross2(_edge(x, nodes, 0, 2), _edge(x, nodes, 1, 3))
+    if kind == "tetrahedron":
+        return _triple(*(_edge(x, nodes, 0, slot) for slot in (1, 2, 3))) / 6.0
+    return _hex_moments(x, nodes, first=False)[0]
+
+
+def cell_centroids(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
+    """Centre of mass of each cell, (m, d); exact for plane quadrilaterals and trilinear hexahedra."""
+    if kind in ("triangle", "tetrahedron"):
+        return mean_points(x, nodes)
+    if kind == "quad":
+        halves = nodes[:, (0, 1, 2)], nodes[:, (0, 2, 3)]
+        weights = [cell_volumes(x, half, "triangle")[:, None] for half in halves]
+        sums = weights[0] * mean_points(x, halves[0]) + weights[1] * mean_points(x, halves[1])
+        return sums / (weights[0] + weights[1])
+    volume, moment = _hex_moments(x, nodes, first=True)
+    return x[nodes[:, 0]] + moment / volume[:, None]
+
+
+def corner_volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
+    """Signed volume spanned by the edges that leave each corner, (m, corners): negative where a cell folds over."""
+    if kind == "quad":
+        corners = [_cross2(_edge(x, nodes, c, (c + 1) % 4), _edge(x, nodes, c, (c + 3) % 4)) for c in range(4)]
+    elif kind == "hexahedron":
+        corners = []
+        for c, corner in enumerate(_HEX_CORNERS):
+            along = [_hex_slot(corner ^ np.eye(3, dtype=int)[axis]) for axis in range(3)]
+            flips = -1.0 if corner.sum() % 2 else 1.0
+            corners.append(flips * _triple(*(_edge(x, nodes, c, other) for other in along)))
+    else:
+        corners = [cell_volumes(x, nodes, kind)]
+    return np.stack(corners, axis=1)
+
+
+def _edge(x: np.ndarray, nodes: np.ndarray, start: int, end: int) -> np.ndarray:
+    return x[nodes[:, end]] - x[nodes[:, start]]
+
+
+def _cross2(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]
+
+
+def _triple(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    return (
+        a[:, 0] * (b[:, 1] * c[:, 2] - b[:, 2] * c[:, 1])
+        + a[:, 1] * (b[:, 2] * c[:, 0] - b[:, 0] * c[:, 2])
+        + a[:, 2] * (b[:, 0] * c[:, 1] - b[:, 1] * c[:, 0])
+    )
+
+
+def _hex_slot(corner: np.ndarray) -> int:
+    """The slot of the node at a corner of the unit cube."""
+    return int(np.flatnonzero((_HEX_CORNERS == corner).all(axis=1))[0])
+
+
+def _hex_moments(x: np.ndarray, nodes: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Volume (m,) and, if ``first``, the first moment about node 0 (m, 3) of trilinear hexahedra.
+
+    Position times Jacobian is cubic in each reference coordinate, so two Gauss points per direction are exact.
+    """
+    relative = [_edge(x, nodes, 0, slot) for slot in range(8)]
+    volume, moment = np.zeros(len(nodes)), np.zeros((len(nodes) if first else 0, 3))
+    for point in product((0.5 - 0.5 / np.sqrt(3.0), 0.5 + 0.5 / np.sqrt(3.0)), repeat=3):
+        parts = np.where(_HEX_CORNERS == 1, point, 1.0 - np.array(point))  # (8, 3): the linear factors
+        signs = 2.0 * _HEX_CORNERS - 1.0
+        columns = []
+        for axis in range(3):
+            others = parts[:, [a for a in range(3) if a != axis]].prod(axis=1)
+            columns.append(_combine(signs[:, axis] * others, relative))
+        weight = _triple(*columns) / 8.0
+        volume += weight
+        if first:
+            moment += weight[:, None] * _combine(parts.prod(axis=1), relative)
+    return volume, moment
+
+
+def _combine(weights: np.ndarray, arrays: list[np.ndarray]) -> np.ndarray:
+    """Sum of weight times array; slot 0 is the origin, so its array is zero."""
+    total = weights[1] * arrays[1]
+    for weight, array in zip(weights[2:], arrays[2:], strict=True):
+        total += weight * array
+    return total

@@ -1,0 +1,277 @@
+"""Mesh: nodes, cells, interior faces and boundary faces, the maps between them, and the names of the boundary."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from meshloom.errors import MeshError, nearest
+from meshloom.mesh import geometry
+from meshloom.mesh.core import Field, Map, Set
+from meshloom.mesh.faces import CellKind, cell_kind, checked_cells, derive_faces, group_boundary, oriented_cells
+from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
+
+#: The group of boundary faces that nobody named.
+UNNAMED = "boundary"
+
+
+class Mesh:
+    """One kind of cell, with everything a face or cell loop needs.
+
+    Sets: ``nodes``, ``cells``, ``faces`` (interior: two cells each), ``boundary_faces`` (one cell each). In 2-D faces
+    are edges. Maps: ``cell_nodes``, ``face_nodes``, ``face_cells``, ``boundary_nodes``, ``boundary_cells``. Fields:
+    ``coordinates`` on nodes and ``boundary_group`` on boundary faces, whose numbers ``groups`` names.
+
+    The normal of a face points from its first cell to its second, and out of the domain on the boundary: in 2-D,
+    with (dx, dy) = first minus second node, it is (dy, -dx); in 3-D it follows the right-hand rule of the nodes.
+    """
+
+    def __init__(
+        self,
+        coordinates: ArrayLike,
+        *,
+        kind: str,
+        cell_nodes: ArrayLike,
+        face_nodes: ArrayLike,
+        face_cells: ArrayLike,
+        boundary_nodes: ArrayLike,
+        boundary_cells: ArrayLike,
+        boundary_group: ArrayLike | None = None,
+        groups: Mapping[str, int] | None = None,
+        halo: Mapping[str, int] | None = None,
+        permutation: Permutation | None = None,
+    ):
+        shape = cell_kind(kind)
+        x = _checked_coordinates(coordinates, shape)
+        arrays = {
+            "cell_nodes": _rows("cell_nodes", cell_nodes, shape.nodes),
+            "face_nodes": _rows("face_nodes", face_nodes, shape.face_nodes),
+            "face_cells": _rows("face_cells", face_cells, 2),
+            "boundary_nodes": _rows("boundary_nodes", boundary_nodes, shape.face_nodes),
+            "boundary_cells": _rows("boundary_cells", boundary_cells, 1),
+        }
+        copies = _checked_halo(halo)
+        sizes = {"nodes": len(x), "cells": len(arrays["cell_nodes"]), "faces": len(arrays["face_cells"]),
+                 "boundary_faces": len(arrays["boundary_cells"])}  # fmt: skip
+        self.kind = shape.name
+        self.nodes, self.cells, self.faces, self.boundary_faces = (_set(name, sizes[name], copies) for name in SETS)
+        self.cell_nodes = Map(self.cells, self.nodes, arrays["cell_nodes"], "cell_nodes")
+        self.face_nodes = Map(self.faces, self.nodes, arrays["face_nodes"], "face_nodes")
+        self.face_cells = Map(self.faces, self.cells, arrays["face_cells"], "face_cells")
+        self.boundary_nodes = Map(self.boundary_faces, self.nodes, arrays["boundary_nodes"], "boundary_nodes")
+        self.boundary_cells = Map(self.boundary_faces, self.cells, arrays["boundary_cells"], "boundary_cells")
+        self.coordinates = self.nodes.field("coordinates", shape.dimension, data=x, dtype=np.float64)
+        self.groups, numbers = _checked_groups(groups, boundary_group, sizes["boundary_faces"])
+        self.boundary_group = self.boundary_faces.field("boundary_group", data=numbers, dtype=np.int32)
+        for elements, nodes in ((self.cells, self.cell_nodes), (self.faces, self.face_nodes),
+                                (self.boundary_faces, self.boundary_nodes)):  # fmt: skip
+            elements.points = geometry.mean_points(x, nodes.indices)
+        self.nodes.points = x
+        self._permutation = permutation
+
+    @classmethod
+    def from_cells(
+        cls,
+        coordinates: ArrayLike,
+        cell_nodes: ArrayLike,
+        kind: str,
+        boundary: Mapping[str, ArrayLike] | None = None,
+        *,
+        groups: Mapping[str, int] | None = None,
+    ) -> Mesh:
+        """A mesh from coordinates (n, d) and the nodes of each cell; faces are derived, owner < neighbor.
+
+        ``boundary`` lists for each group the nodes (m, k) of its faces, in any order; boundary faces in no list
+        form the group "boundary". ``groups`` may give the numbers of the groups; others count up from 1.
+        """
+        shape = cell_kind(kind)
+        x = _checked_coordinates(coordinates, shape)
+        cells = oriented_cells(x, checked_cells(np.asarray(cell_nodes), shape, len(x)), shape)
+        faces = derive_faces(cells, shape, len(x))
+        named = {name: np.asarray(nodes) for name, nodes in (boundary or {}).items()}
+        member = group_boundary(faces.boundary_nodes, named, len(x))
+        names = [*named, UNNAMED] if (member == 0).any() and UNNAMED not in named else list(named)
+        numbers = _numbered(names, groups or {})
+        values = np.array([numbers.get(UNNAMED, 0), *(numbers[name] for name in named)], dtype=np.int32)
+        return cls(
+            x,
+            kind=kind,
+            cell_nodes=cells,
+            face_nodes=faces.nodes,
+            face_cells=faces.cells,
+            boundary_nodes=faces.boundary_nodes,
+            boundary_cells=faces.boundary_cells,
+            boundary_group=values[member],
+            groups=numbers,
+        )
+
+    @classmethod
+    def from_parts(
+        cls,
+        coordinates: ArrayLike,
+        cell_nodes: ArrayLike,
+        face_nodes: ArrayLike,
+        face_cells: ArrayLike,
+        boundary_nodes: ArrayLike,
+        boundary_cells: ArrayLike,
+        boundary_group: ArrayLike | None = None,
+        *,
+        kind: str,
+        groups: Mapping[str, int] | None = None,
+        halo: Mapping[str, int] | None = None,
+    ) -> Mesh:
+        """A mesh with given connectivity, taken as it is: nothing is derived, reoriented or renumbered.
+
+        ``boundary_group`` (b,) holds a number of ``groups`` for each boundary face (all "boundary" unless given).
+        ``halo`` says how many of the last rows of a set are copies owned elsewhere, such as ``{"cells": 12}``.
+        """
+        return cls(
+            coordinates,
+            kind=kind,
+            cell_nodes=cell_nodes,
+            face_nodes=face_nodes,
+            face_cells=face_cells,
+            boundary_nodes=boundary_nodes,
+            boundary_cells=boundary_cells,
+            boundary_group=boundary_group,
+            groups=groups,
+            halo=halo,
+        )
+
+    @property
+    def dim(self) -> int:
+        """2 or 3."""
+        return self.coordinates.dim
+
+    @cached_property
+    def owner_first(self) -> bool:
+        """Whether every face has owner < neighbor; such a mesh stays so when it is reordered."""
+        cells = self.face_cells.indices
+        return bool((cells[:, 0] < cells[:, 1]).all())
+
+    @property
+    def permutation(self) -> Permutation:
+        """The way back to the numbering before the first ``reordered`` (the identity if there was none)."""
+        if self._permutation is None:
+            self._permutation = Permutation.identity(*(getattr(self, name).total for name in SETS))
+        return self._permutation
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of connectivity, coordinates and boundary groups as they are now."""
+        state = hashlib.sha256(f"{self.kind} {sorted(self.groups.items())}".encode())
+        for map_ in (self.cell_nodes, self.face_nodes, self.face_cells, self.boundary_nodes, self.boundary_cells):
+            state.update(map_.digest.encode())
+        for field in (self.coordinates, self.boundary_group):
+            state.update(np.ascontiguousarray(field.numpy()).data)
+        return state.hexdigest()
+
+    def reordered(self, name: str, *, block: int = 256, seed: int = 0) -> Mesh:
+        """The same mesh with cells, faces, boundary faces and nodes renumbered by an ordering of ``meshloom.order``.
+
+        ``permutation`` of the result carries values there and back; it leads to the numbering before the first
+        reordering. "given" leaves every number as it is.
+        """
+        if name == "given":
+            step = Permutation.identity(*(getattr(self, set_name).total for set_name in SETS))
+        else:
+            step = ordering(self, name, block=block, seed=seed)
+        total = step if self._permutation is None else self._permutation.then(step)
+        halo = {set_name: getattr(self, set_name).halo for set_name in SETS}
+        return Mesh(kind=self.kind, groups=self.groups, halo=halo, permutation=total, **renumbered(self, step))
+
+    def group(self, name: str) -> np.ndarray:
+        """The numbers of the boundary faces of a group."""
+        if name not in self.groups:
+            raise MeshError(f"unknown boundary group {name!r}{nearest(name, self.groups)}")
+        return np.flatnonzero(self.boundary_group.numpy() == self.groups[name])
+
+    def cell_volumes(self) -> np.ndarray:
+        """Volume (area in 2-D) of each cell, (cells,)."""
+        return geometry.cell_volumes(self.coordinates.numpy(), self.cell_nodes.indices, self.kind)
+
+    def cell_centroids(self) -> np.ndarray:
+        """Centre of mass of each cell, (cells, d)."""
+        return geometry.cell_centroids(self.coordinates.numpy(), self.cell_nodes.indices, self.kind)
+
+    def face_normals(self) -> np.ndarray:
+        """Normal times area of each interior face, from its first cell to its second, (faces, d)."""
+        return geometry.area_vectors(self.coordinates.numpy(), self.face_nodes.indices)
+
+    def boundary_normals(self) -> np.ndarray:
+        """Normal times area of each boundary face, out of the domain, (boundary_faces, d)."""
+        return geometry.area_vectors(self.coordinates.numpy(), self.boundary_nodes.indices)
+
+    def __repr__(self) -> str:
+        return (
+            f"Mesh({len(self.cells)} {self.kind} cells, {len(self.faces)} faces, {len(self.boundary_faces)} boundary"
+            f" faces, {len(self.nodes)} nodes; groups: {', '.join(self.groups) or 'none'})"
+        )
+
+
+def _checked_coordinates(coordinates: ArrayLike, kind: CellKind) -> np.ndarray:
+    x = np.array(coordinates, dtype=np.float64)
+    if x.ndim != 2 or x.shape[1] != kind.dimension:
+        raise MeshError(f"{kind.name} cells need coordinates of shape (n, {kind.dimension}), got {x.shape}")
+    if not np.isfinite(x).all():
+        node = int(np.argmin(np.isfinite(x).all(axis=1)))
+        raise MeshError(f"node {node} has the coordinates {x[node].tolist()}: they must be finite numbers")
+    return x
+
+
+def _rows(name: str, indices: ArrayLike, width: int) -> np.ndarray:
+    array = np.asarray(indices)
+    if array.size == 0:
+        return np.zeros((0, width), dtype=np.int32)
+    if array.ndim == 1 and width == 1:
+        array = array.reshape(-1, 1)
+    if array.ndim != 2 or array.shape[1] != width:
+        raise MeshError(f"{name}: expected shape (n, {width}), got {array.shape}")
+    return array
+
+
+def _checked_halo(halo: Mapping[str, int] | None) -> dict[str, int]:
+    for name in halo or {}:
+        if name not in SETS:
+            raise MeshError(f"halo of unknown set {name!r}{nearest(name, SETS)}")
+    return dict(halo or {})
+
+
+def _set(name: str, total: int, halo: Mapping[str, int]) -> Set:
+    copies = halo.get(name, 0)
+    if copies > total:
+        raise MeshError(f"{name}: a halo of {copies} is more than all {total} elements")
+    return Set(total - copies, name, halo=copies)
+
+
+def _numbered(names: list[str], given: Mapping[str, int]) -> dict[str, int]:
+    """A number for each group name: the given one, else the next free from 1."""
+    free = (number for number in range(1, len(names) + len(given) + 1) if number not in given.values())
+    return {name: int(given[name]) if name in given else next(free) for name in names}
+
+
+def _checked_groups(
+    groups: Mapping[str, int] | None, numbers: ArrayLike | None, count: int
+) -> tuple[dict[str, int], np.ndarray]:
+    """Names and the number of each boundary face, checked against each other."""
+    if numbers is None:
+        names = dict(groups) if groups else ({UNNAMED: 1} if count else {})
+        if len(names) > 1:
+            raise MeshError(f"boundary_group is missing: which of the {count} boundary faces belong to {', '.join(names)}?")
+        return names, np.full(count, next(iter(names.values()), 1), dtype=np.int32)
+    values = np.asarray(numbers)
+    if values.shape not in ((count,), (count, 1)) or not (values.size == 0 or np.issubdtype(values.dtype, np.integer)):
+        raise MeshError(f"boundary_group: expected {count} integers, got shape {values.shape} of {values.dtype}")
+    values = values.reshape(-1)
+    present = np.unique(values).tolist()
+    names = dict(groups) if groups is not None else {f"group{number}": number for number in present}
+    if len(set(names.values())) < len(names):
+        raise MeshError(f"two boundary groups have the same number: {names}")
+    unknown = [number for number in present if number not in names.values()]
+    if unknown:
+        raise MeshError(f"boundary_group holds {unknown[0]}, but the groups are {names}")
+    return names, values.astype(np.int32)

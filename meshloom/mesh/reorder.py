@@ -1,0 +1,137 @@
+"""Renumbering a mesh: which number every node, cell and face gets, and the way back.
+
+Cell orderings (random, RCM, GPS, Hilbert, recursive bisection) number the cells; faces then follow their
+cells. Block orderings (greedy, KaMinPar, METIS) number the faces in blocks; cells and nodes then follow the
+blocks that touch them. "given" changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from meshloom.errors import MeshError, nearest
+from meshloom.mesh.core import Field, Set
+
+if TYPE_CHECKING:
+    from meshloom.mesh.mesh import Mesh
+
+SETS = ("nodes", "cells", "faces", "boundary_faces")
+BLOCK_ORDERINGS = ("greedy", "kaminpar", "metis")
+
+
+@dataclass(frozen=True, eq=False)
+class Permutation:
+    """Where everything came from: position k of each array holds the old number of what is now number k.
+
+    ``flipped`` (faces,) is true where a face changed its direction: its two cells and its nodes are swapped, so a
+    value that has a sign by the direction of the face (a flux) changes its sign too.
+    """
+
+    nodes: np.ndarray
+    cells: np.ndarray
+    faces: np.ndarray
+    boundary_faces: np.ndarray
+    flipped: np.ndarray
+
+    @classmethod
+    def identity(cls, nodes: int, cells: int, faces: int, boundary_faces: int) -> Permutation:
+        return cls(*(np.arange(n) for n in (nodes, cells, faces, boundary_faces)), np.zeros(faces, dtype=bool))
+
+    def of(self, on: str) -> np.ndarray:
+        """The array of one set, new to old."""
+        if on not in SETS:
+            raise MeshError(f"unknown set {on!r} of a mesh{nearest(str(on), SETS)}")
+        array: np.ndarray = getattr(self, on)
+        return array
+
+    def inverse(self, on: str) -> np.ndarray:
+        """Old to new: position k holds the new number of what was number k."""
+        forward = self.of(on)
+        backward = np.empty_like(forward)
+        backward[forward] = np.arange(len(forward))
+        return backward
+
+    def apply(self, on: str, values: Field | ArrayLike) -> np.ndarray:
+        """Values (n, ...) in the old numbering, brought into the new one."""
+        return self._rows(on, values)[self.of(on)]
+
+    def undo(self, on: str, values: Field | ArrayLike) -> np.ndarray:
+        """Values (n, ...) in the new numbering, brought back into the old one."""
+        new = self._rows(on, values)
+        old = np.empty_like(new)
+        old[self.of(on)] = new
+        return old
+
+    def then(self, later: Permutation) -> Permutation:
+        """This renumbering followed by ``later``, as one."""
+        arrays = [self.of(on)[later.of(on)] for on in SETS]
+        return Permutation(*arrays, self.flipped[later.faces] ^ later.flipped)
+
+    def _rows(self, on: str, values: Field | ArrayLike) -> np.ndarray:
+        array = values.numpy() if isinstance(values, Field) else np.asarray(values)
+        if array.ndim == 0 or len(array) != len(self.of(on)):
+            raise MeshError(f"values of shape {array.shape} do not fit {on}, which has {len(self.of(on))} elements")
+        return array
+
+
+def ordering(mesh: Mesh, name: str, *, block: int, seed: int) -> Permutation:
+    """The renumbering of ``mesh`` by the ordering ``name``; halo elements stay last."""
+    from meshloom.order import follow, order_elements, order_targets
+
+    face_cells, n_cells = mesh.face_cells.indices, mesh.cells.total
+    if name in BLOCK_ORDERINGS:
+        faces = order_elements(name, face_cells, n_cells, points=mesh.faces.points, block=block, seed=seed)
+        faces = _halo_last(faces, mesh.faces)
+        cells = _halo_last(follow(faces, face_cells, n_cells, block=block), mesh.cells)
+        nodes = follow(faces, mesh.face_nodes.indices, mesh.nodes.total, block=block)
+        new_cell = _inverse(cells)
+    else:
+        cells = order_targets(name, face_cells, n_cells, points=mesh.cells.points, block=block, seed=seed)
+        cells = _halo_last(cells, mesh.cells)
+        nodes = follow(cells, mesh.cell_nodes.indices, mesh.nodes.total)
+        new_cell = _inverse(cells)
+        low, high = np.sort(new_cell[face_cells], axis=1).T
+        faces = _halo_last(np.lexsort((high, low)), mesh.faces)
+    boundary = np.argsort(new_cell[mesh.boundary_cells.indices[:, 0]], kind="stable")
+    flipped = _wrong_way(new_cell[face_cells[faces]]) if mesh.owner_first else np.zeros(len(faces), dtype=bool)
+    return Permutation(_halo_last(nodes, mesh.nodes), cells, faces, _halo_last(boundary, mesh.boundary_faces), flipped)
+
+
+def renumbered(mesh: Mesh, permutation: Permutation) -> dict[str, np.ndarray]:
+    """The arrays of ``mesh`` in the new numbering, by the names of the arguments of ``Mesh.from_parts``."""
+    new_cell, new_node = permutation.inverse("cells"), permutation.inverse("nodes")
+    face_nodes = new_node[mesh.face_nodes.indices[permutation.faces]]
+    face_cells = new_cell[mesh.face_cells.indices[permutation.faces]]
+    flipped = permutation.flipped
+    face_nodes[flipped] = face_nodes[flipped, ::-1]
+    face_cells[flipped] = face_cells[flipped, ::-1]
+    return {
+        "coordinates": permutation.apply("nodes", mesh.coordinates),
+        "cell_nodes": new_node[mesh.cell_nodes.indices[permutation.cells]],
+        "face_nodes": face_nodes,
+        "face_cells": face_cells,
+        "boundary_nodes": new_node[mesh.boundary_nodes.indices[permutation.boundary_faces]],
+        "boundary_cells": new_cell[mesh.boundary_cells.indices[permutation.boundary_faces]],
+        "boundary_group": permutation.apply("boundary_faces", mesh.boundary_group),
+    }
+
+
+def _inverse(order: np.ndarray) -> np.ndarray:
+    backward = np.empty_like(order)
+    backward[order] = np.arange(len(order))
+    return backward
+
+
+def _halo_last(order: np.ndarray, of: Set) -> np.ndarray:
+    """Owned elements first, halo elements after them, each in the given order."""
+    if of.halo == 0:
+        return order
+    return np.concatenate((order[order < of.owned], order[order >= of.owned]))
+
+
+def _wrong_way(cells: np.ndarray) -> np.ndarray:
+    return cells[:, 0] > cells[:, 1]

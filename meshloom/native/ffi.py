@@ -1,0 +1,106 @@
+"""Calling the native sources of this folder: compile at first use, hand over arrays, check what was handed over.
+
+The C++ side trusts its arguments, so every index array passes through ``as_indices`` or ``as_order`` first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from meshloom.errors import MeshError
+from meshloom.native.compiler import load
+
+_INDEX_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
+
+
+@cache
+def library(name: str) -> ctypes.CDLL:
+    """The compiled ``<name>.cpp`` of this folder."""
+    here = Path(__file__).parent
+    texts = [(here / file).read_text(encoding="utf-8") for file in ("common.hpp", f"{name}.cpp")]
+    return load(f"{texts[0]}\n#line 1 \"{name}.cpp\"\n{texts[1]}", name)
+
+
+def call(name: str, function: str, *arguments: object) -> None:
+    """Call ``function`` of ``library(name)``: arrays go as pointers, lists of arrays as tables of pointers."""
+    status = getattr(library(name), function)(*map(_to_c, arguments))
+    if status:
+        raise MemoryError(f"{function} ran out of memory")
+
+
+def _to_c(argument: object) -> object:
+    if argument is None:
+        return ctypes.c_void_p(None)
+    if isinstance(argument, np.ndarray):
+        if not argument.flags.c_contiguous:
+            raise ValueError("native code takes contiguous arrays")
+        return ctypes.c_void_p(argument.ctypes.data)
+    if isinstance(argument, list):
+        return (ctypes.c_void_p * len(argument))(*(array.ctypes.data for array in argument))
+    if isinstance(argument, float):
+        return ctypes.c_double(argument)
+    return ctypes.c_int64(argument)  # type: ignore[arg-type]
+
+
+def suffix(array: np.ndarray) -> str:
+    """``"i32"`` or ``"i64"``: which version of a function takes this index array."""
+    return "i32" if array.dtype == np.int32 else "i64"
+
+
+def as_indices(indices: ArrayLike, n_targets: int) -> np.ndarray:
+    """Indices as a contiguous (n, arity) array of int32 or int64, every one in [0, n_targets)."""
+    array = np.asarray(indices)
+    if array.dtype not in _INDEX_TYPES:
+        if not np.issubdtype(array.dtype, np.integer) and array.size:
+            raise MeshError(f"indices must be integers, got {array.dtype}")
+        array = array.astype(np.int64)
+    if array.ndim == 1:
+        array = array.reshape(-1, 1)
+    if array.ndim != 2 or array.shape[1] < 1:
+        raise MeshError(f"indices have shape {array.shape}, expected (n, arity) with arity from 1")
+    _check_range(array, n_targets, "index")
+    return np.ascontiguousarray(array)
+
+
+def as_order(order: ArrayLike, n: int) -> np.ndarray:
+    """Element numbers in [0, n) as a contiguous int64 array."""
+    array = np.ascontiguousarray(order, np.int64)
+    if array.ndim != 1:
+        raise MeshError(f"an order has shape {array.shape}, expected one dimension")
+    _check_range(array, n, "element")
+    return array
+
+
+def as_permutation(order: ArrayLike, n: int) -> np.ndarray:
+    """``as_order``, holding every number of [0, n) once."""
+    array = as_order(order, n)
+    if len(array) != n or (n and np.bincount(array, minlength=n).max() > 1):
+        raise MeshError(f"an order of {n} elements must hold every number from 0 to {n - 1} once")
+    return array
+
+
+def as_offsets(offsets: ArrayLike, n: int) -> np.ndarray:
+    """Block offsets 0 = o[0] <= o[1] <= ... <= o[nb] = n as a contiguous int64 array."""
+    array = np.ascontiguousarray(offsets, np.int64)
+    if array.ndim != 1 or len(array) < 1 or array[0] != 0 or array[-1] != n or (np.diff(array) < 0).any():
+        raise MeshError(f"block offsets must rise from 0 to {n}, the number of elements in blocks")
+    return array
+
+
+def same_type(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The index arrays in one common type, the wider one where they differ."""
+    common = np.dtype(np.int64) if any(a.dtype == np.int64 for a in arrays) else np.dtype(np.int32)
+    return [np.ascontiguousarray(a, common) for a in arrays]
+
+
+def _check_range(array: np.ndarray, limit: int, what: str) -> None:
+    if array.size and (array.min() < 0 or array.max() >= limit):
+        where = np.unravel_index(int(np.argmax((array < 0) | (array >= limit))), array.shape)
+        place = ", slot ".join(str(int(i)) for i in where)
+        raise MeshError(f"{what} {array[where]} at row {place} is out of range: there are {limit}")

@@ -1,0 +1,35 @@
+"""The orderings by name. Each is one function from a ``Task`` to a permutation, registered where it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from meshloom.errors import ScheduleError, nearest
+from meshloom.order.task import Task
+
+Ordering = Callable[[Task], np.ndarray]
+ORDERINGS: dict[str, Ordering] = {}
+
+
+def ordering(name: str) -> Callable[[Ordering], Ordering]:
+    """Register the decorated function under ``name``."""
+
+    def register(function: Ordering) -> Ordering:
+        ORDERINGS[name] = function
+        return function
+
+    return register
+
+
+def names() -> tuple[str, ...]:
+    """The names of all orderings."""
+    return tuple(ORDERINGS)
+
+
+def find(name: str) -> Ordering:
+    """The ordering of this name, or an error with the nearest one."""
+    if name not in ORDERINGS:
+        raise ScheduleError(f"unknown ordering {name!r}{nearest(str(name), ORDERINGS)}")
+    return ORDERINGS[name]

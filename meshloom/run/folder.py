@@ -1,0 +1,150 @@
+"""The output folder of a run: claimed before anything starts, never taken from another run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshloom.errors import UserError
+from meshloom.io.files import writing
+
+CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE = "run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"
+_OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE)
+_VTU_PATTERN = "fields_" + "[0-9]" * 7 + ".vtu"
+DEFAULT_PARENT = Path("runs")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where one run writes; the names of its files."""
+
+    path: Path
+    created: bool = False  # made for this run
+    marked: bool = False  # the marker was put down for this run
+    replaces: bool = False  # an earlier run's files go when this one begins
+
+    @property
+    def config(self) -> Path:
+        return self.path / CONFIG
+
+    @property
+    def monitors(self) -> Path:
+        return self.path / MONITORS
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / CHECKPOINT
+
+    @property
+    def series(self) -> Path:
+        return self.path / SERIES
+
+    @property
+    def picture(self) -> Path:
+        return self.path / PICTURE
+
+    def vtu(self, iteration: int) -> Path:
+        return self.path / f"fields_{iteration:07d}.vtu"
+
+    def vtu_files(self) -> list[tuple[int, Path]]:
+        """(iteration, file) of the VTU files that are there, by iteration."""
+        found = [(int(path.stem.rpartition("_")[2]), path) for path in self.path.glob(_VTU_PATTERN)]
+        return sorted(found)
+
+    def files(self) -> list[Path]:
+        """The files of a run that are there now."""
+        known = [self.path / name for name in _OWN_FILES] + [path for _, path in self.vtu_files()]
+        return [path for path in known if path.exists()]
+
+    def begin(self) -> None:
+        """The run starts: the files of the run it replaces go, and nothing else."""
+        if self.replaces:
+            for path in self.files():
+                with writing(path):
+                    path.unlink()
+
+    def abandon(self) -> None:
+        """Undo the claim of a run that did not begin."""
+        with suppress(OSError):
+            if self.marked:
+                self.config.unlink(missing_ok=True)
+            if self.created:
+                self.path.rmdir()
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder holds a run."""
+    return RunFolder(path).files() != []
+
+
+def claim(case: str, out: Path | None, *, overwrite: bool = False, goes_on: bool = False) -> RunFolder:
+    """The folder ``out``, or the next free ``runs/<case>-001``, created and writable.
+
+    A folder that holds a run is refused, unless ``overwrite`` (its files are removed) or ``goes_on`` (this run
+    continues that one). Two runs that start at the same time never get the same folder.
+    """
+    if out is None:
+        return _next_free(case)
+    with _clear_refusal(out):
+        created = _make(out)
+        if is_run(out) and not (overwrite or goes_on):
+            raise UserError(
+                f"{out} already holds a run; give --overwrite, another --out, or --restart {out / CHECKPOINT} to go on"
+            )
+        if is_run(out) or goes_on:
+            _probe(out)
+            return RunFolder(out, created, replaces=not goes_on)
+        return _marked(out, created)
+
+
+def _next_free(case: str) -> RunFolder:
+    """The first ``runs/<case>-NNN`` that nobody has; making it is the test, so there is no race."""
+    with _clear_refusal(DEFAULT_PARENT):
+        DEFAULT_PARENT.mkdir(exist_ok=True)
+        number = 1
+        while True:
+            path = DEFAULT_PARENT / f"{case}-{number:03d}"
+            try:
+                path.mkdir()
+            except FileExistsError:
+                number += 1
+                continue
+            return _marked(path, created=True)
+
+
+def _make(path: Path) -> bool:
+    """Create a folder with its parents; False when it was there."""
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+        return False
+    return True
+
+
+def _marked(path: Path, created: bool) -> RunFolder:
+    """Put the marker down; of two runs that try, one fails."""
+    folder = RunFolder(path, created, marked=True)
+    os.close(os.open(folder.config, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    return folder
+
+
+def _probe(path: Path) -> None:
+    """Raise OSError unless files can be made here."""
+    probe = path / f".probe.{os.getpid()}"
+    os.close(os.open(probe, os.O_CREAT | os.O_WRONLY, 0o666))
+    probe.unlink()
+
+
+@contextmanager
+def _clear_refusal(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"cannot write to the output folder {path}: {error.strerror}; choose another with --out"
+        ) from error

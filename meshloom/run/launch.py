@@ -1,0 +1,181 @@
+"""From what a person asked for to a case that is ready to run: every check before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import meshloom as ml
+from meshloom.backend import cpu_count
+from meshloom.config import Setting, build, flatten, parse_settings, read_settings, toml_value
+from meshloom.errors import ConfigError, UserError, nearest
+from meshloom.io import checkpoint as checkpoints
+from meshloom.run.folder import RunFolder, claim, is_run
+from meshloom.run.report import Report
+from meshloom.run.runner import Outcome, Runner, Start
+from meshloom.solvers.case import Case, RunOptions, cases, find_case
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to run: a case's name or a TOML file, changes to it, and where to write."""
+
+    target: str | None  # None: the case of the checkpoint
+    changes: tuple[Setting, ...] = ()
+    out: Path | None = None
+    restart: Path | None = None
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """A checked request."""
+
+    case: type[Case]
+    config: Any
+    start: Start | None
+    changed: tuple[str, ...] = ()  # "run.iterations 20 -> 40": what a restart does differently
+
+
+def check(request: Request) -> Job:
+    """The case and its whole configuration, from defaults or checkpoint, then the file, then the changes."""
+    start = Start(request.restart, checkpoints.load(request.restart)) if request.restart else None
+    case, settings = _target(request.target, start)
+    settings = [*settings, *request.changes]
+    if start is None:
+        return Job(case, build(case.Config, settings), None)
+    saved = build(case.Config, _without_case(parse_settings(start.checkpoint.config, str(start.path))))
+    config = build(case.Config, settings, saved)
+    _check_restart(start, case, config)
+    return Job(case, config, start, _differences(saved, config))
+
+
+def _target(target: str | None, start: Start | None) -> tuple[type[Case], list[Setting]]:
+    """The case that a name, a file or a checkpoint stands for, and the settings of the file."""
+    if target is None:
+        if start is None:
+            raise UserError(f"which case? give a name or a TOML file: meshloom run {next(iter(cases()))}")
+        return find_case(start.checkpoint.case, f"{start.path}: "), []
+    if target in cases():
+        return find_case(target), []
+    path = Path(target)
+    if path.suffix != ".toml" and not path.is_file():
+        raise UserError(f"unknown case '{target}'{nearest(target, cases())}")
+    return load_case_file(path)
+
+
+def load_case_file(path: Path) -> tuple[type[Case], list[Setting]]:
+    """The case named at the top of a TOML file, and the file's other settings."""
+    settings = read_settings(path)
+    named = [setting for setting in settings if setting.key == "case"]
+    if not named:
+        raise ConfigError(f'{path}: no case is named; put a line such as case = "{next(iter(cases()))}" at the top')
+    if not isinstance(named[0].value, str):
+        raise ConfigError(f"{named[0].where}: case must be a name; allowed: {', '.join(cases())}")
+    return find_case(named[0].value, f"{named[0].where}: "), _without_case(settings)
+
+
+def _without_case(settings: Sequence[Setting]) -> list[Setting]:
+    return [setting for setting in settings if setting.key != "case"]
+
+
+def _check_restart(start: Start, case: type[Case], config: Any) -> None:
+    """A restart may change much, but not what the numbers in the checkpoint mean."""
+    saved = start.checkpoint
+    if saved.case != case.name:
+        raise UserError(f"{start.path}: checkpoint of case '{saved.case}', not of '{case.name}'")
+    if saved.precision != config.run.precision:
+        raise UserError(f"{start.path}: checkpoint in {saved.precision} precision; give --precision {saved.precision}")
+    if saved.iteration >= config.run.iterations:
+        raise UserError(f"{start.path}: already at iteration {saved.iteration} of {config.run.iterations};"
+                        " give more with --iterations")  # fmt: skip
+
+
+def _differences(before: Any, after: Any) -> tuple[str, ...]:
+    old, new = flatten(before), flatten(after)
+    return tuple(f"{key} {toml_value(old[key])} -> {toml_value(new[key])}" for key in new if old[key] != new[key])
+
+
+def folder_for(request: Request, job: Job) -> RunFolder:
+    """Claim the output folder: a restart goes on in the folder of its checkpoint unless ``out`` says otherwise."""
+    out = request.out
+    if job.start is not None:
+        home = job.start.path.resolve().parent
+        if out is None and (home / "run.toml").is_file():
+            out = job.start.path.parent
+        if out is not None and out.resolve() == home and is_run(out):
+            return claim(job.case.name, out, goes_on=True)
+    return claim(job.case.name, out, overwrite=request.overwrite)
+
+
+def set_up(job: Job, report: Report) -> Case:
+    """The case, built on the back end that it asks for; a restart's state is put in."""
+    _choose_backend(job.config.run, report)
+    case = job.case(job.config)
+    _check_schedules(case)
+    if job.start is not None:
+        _continue_from(case, job.start)
+    return case
+
+
+def _choose_backend(options: RunOptions, report: Report) -> None:
+    """``auto`` takes cpu, or numpy where cpu cannot be used, and says why."""
+    name = options.backend
+    if name == "auto":
+        reason = ml.backends()["cpu"]
+        name = "numpy" if reason else "cpu"
+        if reason:
+            report.message(f"the numpy back end is used, which is slow: {reason}")
+    ml.use(name, threads=options.threads or cpu_count())
+
+
+def _check_schedules(case: Case) -> None:
+    """A strategy that was asked for by name must be able to run its loop."""
+    for loop in case.program.loops:
+        if isinstance(loop, ml.Loop) and not loop.applies:
+            raise UserError(f"schedule.{loop.name}: strategy '{loop.schedule.strategy}' cannot run it: {loop.reason}")
+
+
+def _continue_from(case: Case, start: Start) -> None:
+    saved = start.checkpoint
+    if saved.mesh != case.given.digest:
+        raise UserError(f"{start.path}: checkpoint of another mesh (digest {saved.mesh[:12]}, this one"
+                        f" {case.given.digest[:12]}); restart with the same [mesh] settings")  # fmt: skip
+    for field in case.state:
+        values = saved.state.get(field.name)
+        if values is None or values.dtype != field.dtype or values.shape != field.shape:
+            raise UserError(f"{start.path}: the checkpoint does not fit: field {field.name} {field.shape} {field.dtype}"
+                            f" is {'missing' if values is None else f'{values.shape} {values.dtype}'}")  # fmt: skip
+        case.assign_given(field, values)
+
+
+def launch(job: Job, folder: RunFolder, report: Report, began: float) -> tuple[Case, Outcome]:
+    """Set the case up and run it; a folder claimed for a run that never began is given back."""
+    begun = False
+    try:
+        case = set_up(job, report)
+        _announce(job, case, folder, report)
+        runner = Runner(case, folder, report, job.start, began)
+        begun = True
+    finally:
+        if not begun:
+            folder.abandon()
+    return case, runner.run()
+
+
+def _announce(job: Job, case: Case, folder: RunFolder, report: Report) -> None:
+    """What is about to run, before the bar appears."""
+    report.message(
+        f"{case.name}: {len(case.mesh.cells)} cells, {len(case.mesh.faces)} faces; back end {ml.backend()},"
+        f" {threads_in_use()} threads, {job.config.run.precision} precision; writing to {folder.path}"
+    )
+    if job.start is not None:
+        changed = f"; changed: {', '.join(job.changed)}" if job.changed else ""
+        report.message(f"going on from {job.start.path}, iteration {job.start.checkpoint.iteration}{changed}")
+
+
+def threads_in_use() -> int:
+    """Threads that the back end in use really has."""
+    return ml.threads() if ml.backend() == "cpu" else 1

@@ -1,0 +1,128 @@
+"""What a person sees while a case runs: a progress bar in a terminal, plain lines elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+_SECONDS_BETWEEN_LINES = 5.0
+
+
+@dataclass(frozen=True)
+class Advance:
+    """Where a run stands after a chunk."""
+
+    iteration: int
+    iterations: int
+    monitors: dict[str, float]
+    rate: float  # iterations per second
+    cells: int
+
+    @property
+    def cell_rate(self) -> float:
+        """Million cell updates per second."""
+        return self.rate * self.cells / 1e6
+
+    @property
+    def seconds_left(self) -> float:
+        return (self.iterations - self.iteration) / self.rate if self.rate > 0.0 else 0.0
+
+    def monitor_text(self) -> str:
+        return "  ".join(f"{name} {value:.4e}" for name, value in self.monitors.items())
+
+    def rate_text(self) -> str:
+        return f"{self.rate:.4g} iterations/s, {self.cell_rate:.3g} M cells/s"
+
+
+class Report:
+    """The silent one, and the interface of the others."""
+
+    def message(self, text: str) -> None:
+        """One line for the person."""
+
+    def advance(self, now: Advance) -> None:
+        """A chunk is done."""
+
+    def close(self) -> None:
+        """The time loop is over."""
+
+
+class PlainReport(Report):
+    """Lines of text, at most one every few seconds, and the last iteration."""
+
+    def __init__(self, stream: TextIO):
+        self.stream = stream
+        self._last = time.monotonic()
+
+    def message(self, text: str) -> None:
+        print(text, file=self.stream, flush=True)
+
+    def advance(self, now: Advance) -> None:
+        if now.iteration < now.iterations and time.monotonic() - self._last < _SECONDS_BETWEEN_LINES:
+            return
+        self._last = time.monotonic()
+        left = f", {duration(now.seconds_left)} left" if now.iteration < now.iterations else ""
+        self.message(f"iteration {now.iteration}/{now.iterations}  {now.monitor_text()}  {now.rate_text()}{left}")
+
+
+class BarReport(Report):
+    """A rich progress bar with monitors, rate and time left."""
+
+    def __init__(self, stream: TextIO):
+        from rich.console import Console
+
+        self.console = Console(file=stream, highlight=False)
+        self._progress: Progress | None = None
+        self._task: Any = None
+
+    def message(self, text: str) -> None:
+        self.console.print(text, markup=False, soft_wrap=True)
+
+    def advance(self, now: Advance) -> None:
+        if self._progress is None:
+            self._progress = self._started()
+            self._task = self._progress.add_task("", total=now.iterations, monitors="", rate="", left="")
+        self._progress.update(
+            self._task,
+            completed=now.iteration,
+            monitors=now.monitor_text(),
+            rate=now.rate_text(),
+            left=f"{duration(now.seconds_left)} left",
+        )
+
+    def _started(self) -> Progress:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        columns = ("[cyan]{task.fields[monitors]}", "{task.fields[rate]}", "[dim]{task.fields[left]}")
+        bar = (MofNCompleteColumn(), BarColumn(bar_width=None))
+        progress = Progress(*bar, *map(TextColumn, columns), console=self.console, expand=True)
+        progress.start()
+        return progress
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+def make_report(stream: TextIO, *, quiet: bool = False) -> Report:
+    """The report that suits the stream."""
+    if quiet:
+        return Report()
+    return BarReport(stream) if stream.isatty() else PlainReport(stream)
+
+
+def duration(seconds: float) -> str:
+    """``0.42 s``, ``12 s``, ``3 min 05 s``, ``2 h 07 min``."""
+    if seconds < 9.95:
+        return f"{seconds:.2g} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -1,0 +1,221 @@
+"""The time loop of any case: chunks of iterations, and between them whatever is due.
+
+A chunk is a number of iterations that takes about a fifth of a second, so that Python costs nothing and a person
+still sees the bar move and can stop the run. Chunks end where a file is due. How a run is cut into chunks
+changes nothing in its numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from meshloom.config import to_toml
+from meshloom.errors import RunError, UserError
+from meshloom.io import checkpoint as checkpoints
+from meshloom.io.checkpoint import Checkpoint
+from meshloom.io.files import write_atomically, writing
+from meshloom.io.monitors import MonitorLog
+from meshloom.io.vtk import Series, write_vtu
+from meshloom.run.diagnose import Snapshot, breakdown, take_snapshot
+from meshloom.run.folder import RunFolder
+from meshloom.run.pace import Pace
+from meshloom.run.report import Advance, Report
+from meshloom.run.stop import StopRequest
+from meshloom.solvers.case import Case
+
+_SNAPSHOT_SECONDS = 1.0  # a copy of the state costs some milliseconds on large meshes: not before every chunk
+
+
+@dataclass(frozen=True)
+class Start:
+    """A checkpoint to go on from, and its file."""
+
+    path: Path
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out of a run."""
+
+    finished: bool  # False: stopped by a person
+    iteration: int
+    monitors: dict[str, float]  # after the last iteration
+    seconds: float  # the whole run
+    seconds_to_first_iteration: float
+    seconds_per_iteration: float
+
+
+@dataclass(frozen=True)
+class _Good:
+    """A state known to be finite, to repeat from when a later one is not."""
+
+    iteration: int
+    time: float
+    state: Snapshot
+
+
+class Runner:
+    """One run of a case into a folder. ``began`` is when the person's waiting began (``time.perf_counter``)."""
+
+    def __init__(
+        self, case: Case, folder: RunFolder, report: Report, start: Start | None = None, began: float | None = None
+    ):
+        self.case, self.folder, self.report = case, folder, report
+        self.options, self.iterations = case.config.output, case.config.run.iterations
+        self.first = self.iteration = start.checkpoint.iteration if start else 0
+        self.history = [start.checkpoint.monitors if start else np.empty((0, len(case.monitors)))]
+        self.kept = (start.path, self.iteration) if start else None  # the last good checkpoint
+        self.began = time.perf_counter() if began is None else began
+        self.until_first = 0.0
+        self.pace = Pace()
+        self.good = _Good(self.iteration, time.monotonic(), take_snapshot(case))
+        self.checkpoint_time = time.monotonic()
+
+    def run(self) -> Outcome:
+        """From where the case stands to the last iteration, or until a signal asks to stop."""
+        try:
+            self.folder.begin()
+            write_atomically(self.folder.config, self._config_text().encode())
+            with StopRequest() as stop, MonitorLog(self.folder.monitors, self.case.monitors, self.history[0]) as log:
+                while self.iteration < self.iterations and not stop:
+                    self._advance(log)
+                    self._write_what_is_due()
+                if self.iteration < self.iterations:
+                    self._write_checkpoint()
+            if self.iteration == self.iterations and self.options.plot:
+                self._draw()
+        except RunError as error:
+            raise RunError(f"{error}; {self._kept_text()}") from error
+        finally:
+            self.report.close()
+        return self._outcome()
+
+    # --- computing
+
+    def _advance(self, log: MonitorLog) -> None:
+        """One chunk, checked."""
+        if time.monotonic() - self.good.time > _SNAPSHOT_SECONDS:
+            self.good = _Good(self.iteration, time.monotonic(), take_snapshot(self.case))
+        count = min(self.pace.chunk(), self._until_due())
+        start = time.perf_counter()
+        with np.errstate(all="ignore"):  # what is not finite is found here, with loop and cell
+            rows = self.case.monitor_rows(self.case.program.run(count, record=self.case.recorded))
+            self.pace.done(count, time.perf_counter() - start)
+            finite = np.isfinite(rows).all(axis=1)
+            if not finite.all():
+                log.append(rows[: np.argmin(finite)])
+                raise RunError(breakdown(self.case, self.good.state, self.good.iteration, self.iteration + count))
+        if self.iteration == self.first:
+            self.until_first = time.perf_counter() - self.began
+        self.iteration += count
+        self.history.append(rows)
+        log.append(rows)
+        self.report.advance(
+            Advance(self.iteration, self.iterations, self._monitors(), self.pace.rate, len(self.case.mesh.cells))
+        )
+
+    def _until_due(self) -> int:
+        """Iterations until the next file or the end."""
+        every = [n for n in (self.options.every, self.options.checkpoint_every) if n > 0]
+        return min([self.iterations - self.iteration, *(n - self.iteration % n for n in every)])
+
+    def _monitors(self) -> dict[str, float]:
+        last = self.history[-1]
+        return dict(zip(self.case.monitors, map(float, last[-1]), strict=True)) if len(last) else {}
+
+    # --- writing
+
+    def _write_what_is_due(self) -> None:
+        """The checkpoint first: whatever happens to the other files, the run can go on."""
+        options, last = self.options, self.iteration == self.iterations
+        by_clock = 0.0 < options.checkpoint_seconds <= time.monotonic() - self.checkpoint_time
+        if last or by_clock or _is_due(self.iteration, options.checkpoint_every):
+            self._write_checkpoint()
+        if options.vtu and (last or _is_due(self.iteration, options.every)):
+            self._write_fields()
+
+    def _write_checkpoint(self) -> None:
+        case = self.case
+        checkpoints.save(
+            self.folder.checkpoint,
+            Checkpoint(
+                case=case.name,
+                iteration=self.iteration,
+                precision=case.config.run.precision,
+                mesh=self._mesh_digest,
+                config=self._config_text(comments=False),
+                state={field.name: case.in_given_order(field) for field in case.state},
+                monitor_names=case.monitors,
+                monitors=np.concatenate(self.history),
+            ),
+        )
+        self.kept, self.checkpoint_time = (self.folder.checkpoint, self.iteration), time.monotonic()
+
+    def _write_fields(self) -> None:
+        path = self.folder.vtu(self.iteration)
+        with writing(path):
+            write_vtu(path, self.case.given, self.case.cell_fields(), {})
+            self._series.add(float(self.iteration), path)
+
+    def _draw(self) -> None:
+        picture = self.case.picture()
+        if picture is None:
+            return
+        from meshloom.io.plots import save_picture
+
+        try:
+            save_picture(
+                self.folder.picture,
+                self.case.given.coordinates.numpy(),
+                self.case.given.cell_nodes.indices,
+                picture.values,
+                label=picture.label,
+                window=picture.window,
+                history=dict(zip(self.case.monitors, np.concatenate(self.history).T, strict=True)),
+                title=f"{self.case.name} after {self.iteration} iterations",
+            )
+        except UserError as missing:
+            self.report.message(f"no picture: {missing}")
+
+    def _config_text(self, *, comments: bool = True) -> str:
+        return to_toml(self.case.config, {"case": self.case.name}, comments=comments)
+
+    @cached_property
+    def _mesh_digest(self) -> str:
+        return self.case.given.digest
+
+    @cached_property
+    def _series(self) -> Series:
+        """The .pvd file; a restart keeps what was written up to its checkpoint."""
+        series = Series(self.folder.series)
+        for iteration, path in self.folder.vtu_files():
+            if iteration <= self.first:
+                series.add(float(iteration), path)
+        return series
+
+    # --- the end
+
+    def _kept_text(self) -> str:
+        if self.kept is None:
+            return "no checkpoint had been written yet"
+        return f"the last good checkpoint is {self.kept[0]} (iteration {self.kept[1]})"
+
+    def _outcome(self) -> Outcome:
+        return Outcome(
+            finished=self.iteration == self.iterations,
+            iteration=self.iteration,
+            monitors=self._monitors(),
+            seconds=time.perf_counter() - self.began,
+            seconds_to_first_iteration=self.until_first,
+            seconds_per_iteration=self.pace.seconds_per_iteration,
+        )
+
+
+def _is_due(iteration: int, every: int) -> bool:
+    return every > 0 and iteration % every == 0

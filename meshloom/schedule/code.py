@@ -1,0 +1,134 @@
+"""The shape of generated code: passes of blocks of phases of items.
+
+A loop runs as a list of passes. A pass covers a range of items, cut into blocks; blocks are independent of each
+other, so the CPU gives them to threads and a GPU to thread blocks. Inside a block, phases follow each other (on a GPU
+with a barrier between), and the items of a phase are independent or run in order as the phase says. With ``colors``
+the pass is repeated for each color, one after the other. A dialect (one per back end) turns passes into text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from meshloom.kernel import emit
+from meshloom.kernel.access import identity
+from meshloom.kernel.emit import literal
+from meshloom.kernel.expr import Node
+from meshloom.kernel.trace import Output
+from meshloom.schedule.spec import LoopSpec
+
+Sink = Callable[[Output, str], list[str]]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Statements for each item ``i`` of [first, last); C expressions that may use the block number ``b``."""
+
+    first: str
+    last: str
+    body: tuple[str, ...]
+    independent: bool = False  # no item writes what another touches: may be vectorised
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Memory private to a block: ``size`` entries (a C expression), the same for every block."""
+
+    ctype: str
+    name: str
+    size: str
+
+
+@dataclass(frozen=True)
+class Pass:
+    """See the module's docstring.
+
+    Without ``blocked`` the items [0, count) are cut into blocks of the schedule's size and ``phases`` has one phase, whose
+    range is filled in by the dialect. With it, ``count`` blocks are numbered by ``b`` and phases give their own ranges.
+    """
+
+    name: str
+    count: str
+    phases: tuple[Phase, ...]
+    blocked: bool = False
+    colors: str | None = None  # plan array of offsets into the items or blocks, length n_colors + 1
+    block_number: str = "k"  # C expression of b from the position k in the launch
+    scratch: tuple[Scratch, ...] = ()
+    reductions: tuple[Output, ...] = field(default=())
+
+
+class ElementCode:
+    """Statements of one element: rows of the maps, loads, arithmetic, and sinks for the outputs."""
+
+    def __init__(self, spec: LoopSpec, outputs: Sequence[Output]):
+        self.spec, self.outputs = spec, tuple(outputs)
+
+    def lines(self, sink: Sink, *, element: str = "i") -> tuple[str, ...]:
+        """All statements for the element numbered by the C expression ``element``."""
+        roots = [o.value for o in self.outputs]
+        text, names = self.values(roots)
+        sunk = [line for o, name in zip(self.outputs, names, strict=True) for line in sink(o, name)]
+        return (f"const int64_t e = {element};", *self.rows(roots, self.outputs), *text, *sunk)
+
+    def values(self, roots: Sequence[Node], known: dict[Node, str] | None = None) -> tuple[list[str], list[str]]:
+        """Statements for some nodes, and the names of their values."""
+        return emit.statements(roots, self.leaf, known=known, first_line=self.spec.first_line)
+
+    def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[str]:
+        """Statements that read the entries of the maps that these values and stores need."""
+        from meshloom.kernel.count import loads
+
+        addresses = loads(roots) | {(o.param, o.slot, o.comp) for o in stored}
+        used = sorted({(m, slot) for param, slot, _ in addresses if (m := self.spec.params[param].map) is not None})
+        return [f"const int64_t {row_name(m, s)} = m{m}[{index_of(f'e * {self.spec.maps[m].arity}', s)}];" for m, s in used]
+
+    def leaf(self, node: Node) -> str:
+        param, _, comp = node.value
+        if self.spec.params[param].is_global:
+            return f"g{param}_{comp}"
+        return self.place(*node.value)
+
+    def place(self, param: int, slot: int, comp: int) -> str:
+        """The lvalue that a slot and component of a field parameter name."""
+        row = "e" if self.spec.params[param].map is None else row_name(self.spec.params[param].map, slot)
+        return self.spec.access(param).at(row, comp)
+
+    def plain(self, output: Output, value: str) -> list[str]:
+        """Store, add or offer, with nobody else around; globals go to the block's partial result."""
+        param = self.spec.params[output.param]
+        target = partial_name(output) if param.is_global else self.place(output.param, output.slot, output.comp)
+        return [f"{target} = {combined(param.mode.combine, target, value)};"]
+
+    def atomic(self, output: Output, value: str) -> list[str]:
+        """As ``plain``, but hardware makes the update of a racy output indivisible."""
+        param = self.spec.params[output.param]
+        if not param.racy:
+            return self.plain(output, value)
+        return [f"ml_atomic_{param.mode.combine}(&{self.place(output.param, output.slot, output.comp)}, {value});"]
+
+
+def row_name(map_number: int | None, slot: int) -> str:
+    return f"c{map_number}_{slot}"
+
+
+def index_of(start: str, offset: int) -> str:
+    return f"{start} + {offset}" if offset else start
+
+
+def partial_name(output: Output) -> str:
+    """The variable that collects a block's share of a global."""
+    return f"r{output.param}_{output.comp}"
+
+
+def neutral(spec: LoopSpec, output: Output) -> str:
+    """The literal a reduction starts from."""
+    param = spec.params[output.param]
+    return literal(identity(param.mode.combine, param.dtype), param.dtype)
+
+
+def combined(combine: str, old: str, new: str) -> str:
+    """C expression that merges a new value into an old one; just the new one without a combining mode."""
+    if not combine:
+        return new
+    return f"{old} + {new}" if combine == "add" else f"ml_{combine[:3]}({old}, {new})"

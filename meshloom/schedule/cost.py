@@ -1,0 +1,48 @@
+"""The cost model: bytes, flops, atomics and launches of a strategy, and the seconds a machine needs for them.
+
+It is meant to rank strategies, not to predict times: measured figures stand beside it in ``loop.explain()``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one execution of a loop has to do, whatever the strategy. Bytes and flops are for the whole loop."""
+
+    elements: int
+    targets: int
+    incidences: int  # racy slots of all elements: how often a target is updated
+    components: int  # values added or offered per element, all slots
+    flops: float
+    compulsory: float  # bytes, each datum once
+    staged: float  # bytes of one copy of all increments, shared up to sign
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a strategy makes of the work."""
+
+    bytes: float
+    flops: float
+    atomics: float = 0.0
+    updates: float = 0.0  # read-modify-write of targets in memory order of the elements
+    launches: int = 1
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Seconds per unit on one machine; the defaults are those of one core of a current server."""
+
+    per_byte: float = 1 / 12e9
+    per_flop: float = 1 / 4e9
+    per_atomic: float = 8e-9
+    per_update: float = 0.4e-9
+    per_launch: float = 3e-6
+
+    def seconds(self, cost: Cost) -> float:
+        """Traffic and arithmetic overlap; atomics, dependent updates and launches do not."""
+        return (max(cost.bytes * self.per_byte, cost.flops * self.per_flop) + cost.atomics * self.per_atomic
+                + cost.updates * self.per_update + cost.launches * self.per_launch)

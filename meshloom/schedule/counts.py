@@ -1,0 +1,170 @@
+"""What a loop costs: flops by kind, and bytes three ways.
+
+*issued*: every access of every element. *compulsory*: each datum once, maps included, what is incremented read and
+written (the ``sum w S`` of the locality paper). *lines*: whole cache lines, each once per block, from the real maps,
+layouts and block size; large loops are sampled.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind, loads
+from meshloom.mesh.core import Field, Global, Map
+from meshloom.schedule.cost import Work
+from meshloom.schedule.gather import columns_of
+from meshloom.schedule.spec import LoopSpec
+
+LINE = 64  # bytes
+SAMPLED_BLOCKS = 64
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes of one execution of the loop; see the module."""
+
+    issued: int
+    compulsory: int
+    lines: int
+
+
+class Counts:
+    """Counts of a loop over its set. ``flops`` and ``flops_by_kind`` are per element, ``bytes`` per execution."""
+
+    def __init__(self, spec: LoopSpec, elements: int, storages: tuple[Field | Global, ...], maps: tuple[Map, ...],
+                 block: int):
+        self.spec, self.elements, self.storages, self.maps, self.block = spec, elements, storages, maps, block
+        self._roots = [o.value for o in spec.outputs]
+
+    @cached_property
+    def flops_by_kind(self) -> dict[str, int]:
+        """Operations per element by kind: add, mul, div, sqrt, minmax, special; sign, select and integer apart."""
+        total = flops_by_kind(self._roots)
+        for kind, count in combining_flops(self.spec.params, self.spec.outputs).items():
+            total[kind] = total.get(kind, 0) + count
+        return total
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations per element."""
+        return arithmetic(self.flops_by_kind)
+
+    @cached_property
+    def accesses(self) -> dict[tuple[int, int, int], int]:
+        """(parameter, slot, component) -> how often it is moved: 1 read or written, 2 both. Globals left out."""
+        moved = dict.fromkeys(loads(self._roots), 1)
+        for o in self.spec.outputs:
+            key = (o.param, o.slot, o.comp)
+            moved[key] = 2 if self.spec.params[o.param].mode.combine or key in moved else 1
+        return {k: v for k, v in moved.items() if not self.spec.params[k[0]].is_global}
+
+    @cached_property
+    def used_maps(self) -> tuple[int, ...]:
+        return tuple(sorted({m for p, _, _ in self.accesses if (m := self.spec.params[p].map) is not None}))
+
+    @cached_property
+    def bytes(self) -> Bytes:
+        """Bytes three ways, for one execution."""
+        return Bytes(self._issued(), self._compulsory(), self._lines())
+
+    def _issued(self) -> int:
+        values = sum(times * self.spec.params[p].dtype.itemsize for (p, _, _), times in self.accesses.items())
+        entries = {(self.spec.params[p].map, slot) for p, slot, _ in self.accesses}
+        indices = sum(self.spec.maps[m].dtype.itemsize for m, _ in entries if m is not None)
+        return self.elements * (values + indices)
+
+    def _compulsory(self) -> int:
+        total = sum(self.elements * self.spec.maps[m].arity * self.spec.maps[m].dtype.itemsize for m in self.used_maps)
+        weight: dict[tuple[int, int], int] = {}
+        for (p, _, comp), times in self.accesses.items():
+            weight[p, comp] = max(weight.get((p, comp), 0), times)
+        for (p, _), times in weight.items():
+            number = self.spec.params[p].map
+            rows = self.elements if number is None else distinct_targets(self.maps[number])
+            total += times * rows * self.spec.params[p].dtype.itemsize
+        return total
+
+    def _lines(self) -> int:
+        """Lines touched by blocks of consecutive elements, sampled evenly, times the size of a line."""
+        blocks = -(-self.elements // self.block) if self.elements else 0
+        chosen = np.unique(np.linspace(0, blocks - 1, min(blocks, SAMPLED_BLOCKS)).astype(int)) if blocks else np.array([], int)
+        total = sum(self._lines_of_block(b * self.block, min((b + 1) * self.block, self.elements)) for b in chosen.tolist())
+        return round(total * LINE * (blocks / len(chosen))) if len(chosen) else 0
+
+    def _lines_of_block(self, first: int, last: int) -> int:
+        total = sum(-(-(last - first) * self.spec.maps[m].arity * self.spec.maps[m].dtype.itemsize // LINE)
+                    for m in self.used_maps)
+        touched: dict[int, list[np.ndarray]] = {}
+        weight: dict[int, int] = {}
+        for (p, slot, comp), times in self.accesses.items():
+            touched.setdefault(p, []).append(self._addresses(p, self._rows(p, slot, first, last), comp) // LINE)
+            weight[p] = max(weight.get(p, 0), times)
+        return total + sum(weight[p] * len(np.unique(np.concatenate(parts))) for p, parts in touched.items())
+
+    def _rows(self, param: int, slot: int, first: int, last: int) -> np.ndarray:
+        number = self.spec.params[param].map
+        return np.arange(first, last) if number is None else self.maps[number].indices[first:last, slot].astype(np.int64)
+
+    def _addresses(self, param: int, rows: np.ndarray, comp: int) -> np.ndarray:
+        described, storage = self.spec.params[param], self.storages[param]
+        dim, layout, size = described.dim, described.layout, described.dtype.itemsize
+        if layout.kind == "soa":
+            return (comp * (storage.storage.size // dim) + rows) * size
+        if layout.kind == "aosoa":
+            return (rows // layout.width * dim * layout.width + comp * layout.width + rows % layout.width) * size
+        return (rows * dim + comp) * size
+
+    @property
+    def vector_scalar_ratio(self) -> float:
+        """V/S: values of vector fields (dim above 1) per value of scalar fields that an element accesses."""
+        vector = sum(1 for p, _, _ in self.accesses if self.spec.params[p].dim > 1)
+        scalar = len(self.accesses) - vector
+        return vector / scalar if scalar else math.inf
+
+    @property
+    def bytes_per_flop(self) -> float:
+        """B/F: compulsory bytes per floating-point operation."""
+        flops = self.flops * self.elements
+        return self.bytes.compulsory / flops if flops else math.inf
+
+    @property
+    def reuse(self) -> float:
+        """How often a target of the racy (else the first) map is used per load by a block of consecutive elements."""
+        numbers = self.spec.racy_maps or self.used_maps
+        if not numbers or not self.elements:
+            return 1.0
+        indices = self.maps[numbers[0]].indices[: self.elements].astype(np.int64)
+        blocks = np.arange(self.elements) // self.block
+        pairs = (blocks[:, None] * self.maps[numbers[0]].target.total + indices).ravel()
+        return pairs.size / len(np.unique(pairs))
+
+    @cached_property
+    def work(self) -> Work:
+        """The input of the cost model."""
+        racy = self.spec.racy_maps
+        staged = sum(len(c.nodes) * self.spec.params[c.param].dtype.itemsize for m in racy for c in columns_of(self.spec, m))
+        return Work(
+            elements=self.elements, targets=sum(self.maps[m].target.total for m in racy),
+            incidences=self.elements * sum(self.spec.maps[m].arity for m in racy),
+            components=len(self.spec.racy_outputs), flops=float(self.flops * self.elements),
+            compulsory=float(self._compulsory()), staged=float(staged * self.elements))
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{n} {k}" for k, n in self.flops_by_kind.items())
+        return (f"{self.flops} flops per element ({kinds}); bytes: issued {self.bytes.issued:,}, compulsory"
+                f" {self.bytes.compulsory:,}, lines {self.bytes.lines:,}; V/S {self.vector_scalar_ratio:.2f},"
+                f" B/F {self.bytes_per_flop:.2f}")
+
+
+def distinct_targets(one: Map) -> int:
+    """How many targets a map reaches from the owned elements."""
+    count = one.__dict__.get("_distinct")
+    if count is None:
+        hit = np.zeros(one.target.total, bool)
+        hit[one.indices[: one.source.owned]] = True
+        count = one.__dict__["_distinct"] = int(np.count_nonzero(hit))
+    return count

@@ -1,0 +1,95 @@
+"""``loop.explain()``: the schedule in force, why, and the figures, as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshloom.errors import CompilerError
+from meshloom.mesh.core import Global
+from meshloom.native.algorithms import color_blocks, thread_colors
+from meshloom.native.runtime import copy_bandwidth
+from meshloom.schedule.plan import topology
+from meshloom.schedule.strategies import strategy
+from meshloom.schedule.strategies.block_color import block_offsets
+
+if TYPE_CHECKING:
+    from meshloom.loop import Loop
+
+
+def explain(loop: Loop) -> str:
+    """Lines of ``label  text`` under a headline."""
+    rows = [("schedule", _schedule(loop)), ("why", loop.reason), ("arguments", _arguments(loop)), *_figures(loop)]
+    rows += [*_plan_figures(loop), ("measured", _measured(loop))]
+    head = f"{loop.name} over {loop.set.name}: {loop.set.size:,} elements, back end {loop.backend.name}"
+    return "\n".join([head, *(f"  {label:<10} {text}" for label, text in rows)])
+
+
+def _schedule(loop: Loop) -> str:
+    chosen = strategy(loop.schedule.strategy)
+    if loop.backend.name == "numpy":
+        return "whole arrays, one after the other (the reference ignores strategies)"
+    sameness = "deterministic" if chosen.deterministic else "sums may differ in the last digits from run to run"
+    return f"{loop.schedule} ({chosen.summary}; {sameness})"
+
+
+def _arguments(loop: Loop) -> str:
+    parts = []
+    for (name, mode), argument in zip(loop.kernel.modes.items(), loop.arguments, strict=True):
+        what = "global" if isinstance(argument, Global) else f"{argument!r} {argument.field.layout}"
+        parts.append(f"{name}: {mode.__name__} {what}")
+    return ", ".join(parts)
+
+
+def _figures(loop: Loop) -> list[tuple[str, str]]:
+    counts = loop.counts
+    kinds = ", ".join(f"{n} {k}" for k, n in counts.flops_by_kind.items())
+    moved = counts.bytes
+    return [
+        ("flops", f"{counts.flops} per element ({kinds or 'none'})"),
+        ("bytes", f"compulsory {_amount(moved.compulsory)}, issued {_amount(moved.issued)}, lines {_amount(moved.lines)}"),
+        ("ratios", f"V/S {counts.vector_scalar_ratio:.2f}, B/F {counts.bytes_per_flop:.2f}"),
+    ]
+
+
+def _plan_figures(loop: Loop) -> list[tuple[str, str]]:
+    if not loop.spec.racy_outputs or not loop.set.size:
+        return []
+    counts = loop.counts
+    blocks = -(-loop.set.size // counts.block)
+    text = f"reuse {counts.reuse:.2f}, {counts.bytes.lines / 64 / blocks:,.0f} cache lines per block of {counts.block}"
+    try:
+        block_colors, most = _colors(loop)
+    except CompilerError:
+        return [("plan", text + "; colors unknown without a compiler")]
+    return [("plan", f"{text}, {block_colors} block colors, {most} thread colors")]
+
+
+def _colors(loop: Loop) -> tuple[int, int]:
+    """Colors of the blocks, and the most colors inside a block, for blocks of consecutive elements."""
+    maps = {k: (m.indices, m.target.total, m.digest) for k, m in enumerate(loop.maps)}
+    arrays, targets = topology(loop.spec, loop.set.size, maps).conflicts()
+    offsets, visit = block_offsets(loop.set.size, loop.counts.block), np.arange(loop.set.size)
+    return (int(color_blocks(offsets, visit, arrays, targets).max()) + 1,
+            int(thread_colors(offsets, visit, arrays, targets).max()) + 1)
+
+
+def _measured(loop: Loop) -> str:
+    if loop.seconds is None:
+        return "not yet: run the loop, then ask again"
+    rate = loop.counts.bytes.compulsory / loop.seconds
+    text = f"{loop.seconds * 1e3:.4g} ms ({loop.calls} runs), {rate / 1e9:.3g} GB/s of compulsory bytes"
+    try:
+        copy = copy_bandwidth()
+    except CompilerError:
+        return text
+    return f"{text}, {rate / copy:.2f} of copy ({copy / 1e9:.3g} GB/s)"
+
+
+def _amount(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.4g} {unit}"
+        count /= 1000
+    raise AssertionError

@@ -1,0 +1,143 @@
+"""Gathering: what ``staged``, ``owner`` and ``tile`` share.
+
+Seen from a target, the loop is a sum over the incident (element, slot) pairs. The increments of an element are its
+*columns*: the distinct values up to sign, so that ``res[0] += f; res[1] -= f`` keeps one copy of f, and a sign per slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshloom.kernel.emit import literal
+from meshloom.kernel.expr import Node
+from meshloom.kernel.trace import Output
+from meshloom.schedule.code import combined
+from meshloom.schedule.spec import LoopSpec, is_negation
+
+ColumnName = Callable[[int, int], str]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The distinct values one element adds to one parameter. ``use[slot][comp]`` = (column, sign) or None."""
+
+    param: int
+    nodes: tuple[Node, ...]
+    use: tuple[tuple[tuple[int, int] | None, ...], ...]
+
+    @property
+    def uniform(self) -> bool:
+        """Every slot uses the same columns, and one sign throughout: the slot decides a factor only."""
+        patterns = {tuple(u[0] if u else None for u in slot) for slot in self.use}
+        return len(patterns) == 1 and all(len({u[1] for u in slot if u}) <= 1 for slot in self.use)
+
+    @property
+    def signs(self) -> tuple[int, ...]:
+        """The sign of each slot (uniform columns only)."""
+        return tuple(next((u[1] for u in slot if u), 1) for slot in self.use)
+
+    @property
+    def components(self) -> tuple[int, ...]:
+        """Components that any slot changes."""
+        return tuple(c for c in range(len(self.use[0])) if any(slot[c] for slot in self.use))
+
+
+def columns_of(spec: LoopSpec, map_number: int) -> tuple[Columns, ...]:
+    """The columns of each racy parameter behind a map."""
+    params = sorted({o.param for o in spec.racy_outputs if spec.params[o.param].map == map_number})
+    return tuple(_columns(spec, p, [o for o in spec.racy_outputs if o.param == p]) for p in params)
+
+
+def _columns(spec: LoopSpec, param: int, outputs: Sequence[Output]) -> Columns:
+    described = spec.params[param]
+    arity = spec.maps[described.map].arity if described.map is not None else 1
+    nodes: list[Node] = []
+    use: list[list[tuple[int, int] | None]] = [[None] * described.dim for _ in range(arity)]
+    for output in outputs:
+        node, sign = is_negation(output.value) if described.mode.combine == "add" else (output.value, 1)
+        if node not in nodes:
+            nodes.append(node)
+        use[output.slot][output.comp] = (nodes.index(node), sign)
+    return Columns(param, tuple(nodes), tuple(tuple(slot) for slot in use))
+
+
+def accumulate(spec: LoopSpec, groups: Sequence[Columns], arity: int, name: ColumnName,
+               prepare: Callable[[int | None], list[str]] = lambda slot: []) -> list[str]:
+    """Statements that merge the columns of one incident (element, slot ``s``) into the accumulators.
+
+    ``name(param, column)`` is the C expression of a column's value. ``prepare(slot)`` gives statements that make
+    the values of one slot available (slot None: those of all slots, when columns are uniform).
+    """
+    if arity == 1 or all(g.uniform for g in groups):
+        return [*prepare(None), *(line for g in groups for line in _uniform(spec, g, name))]
+    lines = ["switch (s) {"]
+    for slot in range(arity):
+        body = [line for g in groups for line in _slot(spec, g, slot, name)]
+        lines += [f"case {slot}: {{", *prepare(slot), *body, "} break;"]
+    return [*lines, "}"]
+
+
+def _uniform(spec: LoopSpec, group: Columns, name: ColumnName) -> list[str]:
+    param = spec.params[group.param]
+    signs = group.signs
+    weight = ""
+    lines = []
+    if len(set(signs)) == 2:
+        weight = f"w{group.param} * "
+        lines.append(f"const {param.ctype} w{group.param} = {_sign_of_slot(signs, param.dtype)};")
+    elif set(signs) == {-1}:
+        weight = "-"
+    for comp, used in enumerate(group.use[0]):
+        if used:
+            lines.append(_merge(spec, group.param, comp, weight + name(group.param, used[0])))
+    return lines
+
+
+def _sign_of_slot(signs: tuple[int, ...], dtype: np.dtype) -> str:
+    """C expression of the factor of slot ``s``."""
+    plus, minus = literal(1, dtype), literal(-1, dtype)
+    negative = [k for k, sign in enumerate(signs) if sign < 0]
+    mask = sum(1 << k for k in negative)
+    test = f"s == {negative[0]}" if len(negative) == 1 else f"(UINT64_C({mask}) >> s) & 1"
+    return f"({test}) ? {minus} : {plus}"
+
+
+def _slot(spec: LoopSpec, group: Columns, slot: int, name: ColumnName) -> list[str]:
+    return [
+        _merge(spec, group.param, comp, ("-" if used[1] < 0 else "") + name(group.param, used[0]))
+        for comp, used in enumerate(group.use[slot]) if used
+    ]
+
+
+def _merge(spec: LoopSpec, param: int, comp: int, value: str) -> str:
+    target = accumulator(param, comp)
+    return f"{target} = {combined(spec.params[param].mode.combine, target, value)};"
+
+
+def accumulator(param: int, comp: int) -> str:
+    return f"a{param}_{comp}"
+
+
+def over_targets(spec: LoopSpec, groups: Sequence[Columns], incident: Sequence[str], offsets: str) -> tuple[str, ...]:
+    """Statements for target ``i``: load the accumulators, visit the incident entries ``x``, store."""
+    places = [(g.param, c, spec.access(g.param).at("t", c)) for g in groups for c in g.components]
+    return (
+        "const int64_t t = i;",
+        *(f"{spec.params[p].ctype} {accumulator(p, c)} = {place};" for p, c, place in places),
+        f"for (int64_t x = {offsets}[t]; x < {offsets}[t + 1]; ++x) {{", *incident, "}",
+        *(f"{place} = {accumulator(p, c)};" for p, c, place in places),
+    )  # fmt: skip
+
+
+def split_entry(entries: str, arity: int, element: str = "e") -> list[str]:
+    """Statements that take the entry at ``x`` apart into element and slot ``s``; ``s`` is unsigned for cheap division."""
+    if arity == 1:
+        return [f"const int64_t {element} = {entries}[x];"]
+    return [
+        f"const uint64_t entry = (uint64_t){entries}[x];",
+        f"const int64_t {element} = (int64_t)(entry / {arity});",
+        f"const unsigned s = (unsigned)(entry % {arity});",
+    ]

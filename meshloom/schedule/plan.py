@@ -1,0 +1,101 @@
+"""Plans: the arrays a strategy needs, as pure functions of the maps, checked, and cached on disk by content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from meshloom.native import cache
+from meshloom.native.algorithms import incidence
+from meshloom.schedule.spec import LoopSpec
+
+VERSION = 1  # of the plan arrays' meaning: a new one makes old cache entries unreachable
+SMALLEST_CACHED = 1 << 15  # elements; smaller plans are built faster than they are read
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Named arrays (offsets int64, numbers int32 or int64) and named sizes."""
+
+    strategy: str
+    block: int
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The maps through which a loop's elements meet. ``maps``: map number -> (indices (n, arity), number of targets).
+
+    ``spaces`` numbers the target set of each map: maps into one set conflict with each other. ``order`` is the order in which
+    elements are visited, None as given.
+    """
+
+    elements: int
+    maps: dict[int, tuple[np.ndarray, int]]
+    spaces: dict[int, int]
+    order: np.ndarray | None = None
+    digest: str = ""
+
+    @cached_property
+    def visit(self) -> np.ndarray:
+        """Elements in the order of visit."""
+        return self.order if self.order is not None else np.arange(self.elements, dtype=self.index_type)
+
+    @property
+    def index_type(self) -> np.dtype:
+        largest = max([self.elements * max((i.shape[1] for i, _ in self.maps.values()), default=1),
+                       *(t for _, t in self.maps.values())])
+        return np.dtype(np.int32 if largest < 2**31 else np.int64)
+
+    def conflicts(self) -> tuple[list[np.ndarray], list[int]]:
+        """Index arrays and target counts, one for each target set (maps into one set side by side)."""
+        arrays, counts = [], []
+        for space in sorted(set(self.spaces.values())):
+            members = [m for m in self.maps if self.spaces[m] == space]
+            parts = [self.maps[m][0][: self.elements] for m in members]
+            arrays.append(np.ascontiguousarray(np.concatenate(parts, axis=1)) if len(parts) > 1
+                          else np.ascontiguousarray(parts[0]))
+            counts.append(self.maps[members[0]][1])
+        return arrays, counts
+
+    def incidence(self, map_number: int) -> tuple[np.ndarray, np.ndarray]:
+        """For each target the entries (element*arity + slot) that lead to it, ascending: (offsets, entries)."""
+        indices, targets = self.maps[map_number]
+        return incidence(np.ascontiguousarray(indices[: self.elements]), targets)
+
+
+def topology(spec: LoopSpec, elements: int, maps: dict[int, tuple[np.ndarray, int, str]],
+             order: np.ndarray | None = None) -> Topology:
+    """The racy part of a loop; ``maps``: map number -> (indices, number of targets, digest)."""
+    racy = spec.racy_maps
+    text = "|".join([str(elements), *(f"{m}:{spec.maps[m].target}:{maps[m][2]}" for m in racy)])
+    digest = hashlib.sha256(text.encode())
+    if order is not None:
+        digest.update(np.ascontiguousarray(order).data)
+    return Topology(elements, {m: maps[m][:2] for m in racy}, {m: spec.maps[m].target for m in racy}, order,
+                    digest.hexdigest())
+
+
+def cached_plan(build: Callable[[Topology, int], Plan], name: str, topo: Topology, block: int,
+                verify: Callable[[Plan, Topology], None]) -> Plan:
+    """The plan from the disk, or built, verified and stored. A damaged entry is rebuilt."""
+    if topo.elements < SMALLEST_CACHED:
+        plan = build(topo, block)
+        verify(plan, topo)
+        return plan
+    key = hashlib.sha256(f"{VERSION}|{name}|{block}|{topo.digest}".encode()).hexdigest()
+    stored = cache.load_arrays("plans", key)
+    if stored is not None and "sizes" in stored:
+        sizes = dict(zip(bytes(stored.pop("size_names")).decode().split(), stored.pop("sizes").tolist(), strict=True))
+        return Plan(name, block, stored, sizes)
+    plan = build(topo, block)
+    verify(plan, topo)
+    labels = np.frombuffer(" ".join(plan.sizes).encode(), np.uint8)
+    cache.store_arrays("plans", key, plan.arrays | {
+        "sizes": np.array(list(plan.sizes.values()), np.int64), "size_names": labels})
+    return plan

@@ -1,0 +1,56 @@
+"""Schedule: how a loop is executed. A value object that can be written in one word or in full."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from meshloom.errors import ScheduleError, nearest
+from meshloom.mesh.layout import parse_layout
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """``strategy``: one of ``ml.strategies()`` or "auto". ``block``: elements (or targets) per block, None to choose.
+
+    ``layout``: put the loop's fields into this layout before it runs, None to leave them. ``order``: the order in which
+    elements are visited ("given" or an ordering's name); fields stay where they are.
+    """
+
+    strategy: str = "auto"
+    block: int | None = None
+    layout: str | None = None
+    order: str = "given"
+
+    def __post_init__(self) -> None:
+        if self.block is not None and (int(self.block) != self.block or self.block < 1):
+            raise ScheduleError(f"schedule: block must be a whole number from 1, got {self.block}")
+        if self.layout is not None:
+            parse_layout(self.layout)
+
+    def __str__(self) -> str:
+        parts = [self.strategy]
+        parts += [f"block={self.block}"] if self.block else []
+        parts += [f"layout={self.layout}"] if self.layout else []
+        parts += [f"order={self.order}"] if self.order != "given" else []
+        return " ".join(parts)
+
+    def having(self, **changes: Any) -> Schedule:
+        """A copy with some entries changed."""
+        return replace(self, **changes)
+
+
+def parse_schedule(value: Schedule | str | Mapping[str, Any] | None) -> Schedule:
+    """A Schedule from a strategy's name, a mapping as in a configuration file, or a Schedule."""
+    if value is None:
+        return Schedule()
+    if isinstance(value, Schedule):
+        return value
+    if isinstance(value, str):
+        return Schedule(strategy=value)
+    allowed = [f.name for f in fields(Schedule)]
+    for key in value:
+        if key not in allowed:
+            raise ScheduleError(f"schedule: unknown key '{key}'{nearest(key, allowed)}")
+    return Schedule(**value)

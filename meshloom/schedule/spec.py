@@ -1,0 +1,127 @@
+"""What a loop is, without its data: parameters, layouts, maps and the optimised program of one element.
+
+Everything that generates code depends on a ``LoopSpec`` alone, so the same text comes out for the same loop on any mesh.
+``Access`` is the only place that writes an index expression.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshloom.kernel.access import Mode
+from meshloom.kernel.expr import C_TYPES, Node
+from meshloom.kernel.trace import Output
+from meshloom.mesh.layout import Layout
+
+
+@dataclass(frozen=True)
+class SpecParam:
+    """A parameter: ``map`` is None for direct access; ``is_global`` for a Global."""
+
+    name: str
+    mode: type[Mode]
+    dim: int
+    dtype: np.dtype
+    layout: Layout
+    map: int | None
+    is_global: bool = False
+
+    @property
+    def ctype(self) -> str:
+        return C_TYPES[self.dtype]
+
+    @property
+    def racy(self) -> bool:
+        """Several elements may meet at one entry: the schedule has to do something about it."""
+        return self.map is not None and bool(self.mode.combine)
+
+
+@dataclass(frozen=True)
+class SpecMap:
+    """A map: ``target`` numbers the sets that the loop's maps lead to."""
+
+    arity: int
+    dtype: np.dtype
+    target: int
+
+
+@dataclass(frozen=True)
+class LoopSpec:
+    """A loop without data. ``outputs`` hold the optimised program."""
+
+    name: str
+    params: tuple[SpecParam, ...]
+    maps: tuple[SpecMap, ...]
+    outputs: tuple[Output, ...]
+    first_line: int = 0
+
+    @property
+    def racy_outputs(self) -> tuple[Output, ...]:
+        return tuple(o for o in self.outputs if self.params[o.param].racy)
+
+    @property
+    def other_outputs(self) -> tuple[Output, ...]:
+        """Direct, one-to-one and global outputs: no two elements meet there."""
+        return tuple(o for o in self.outputs if not self.params[o.param].racy)
+
+    @property
+    def racy_maps(self) -> tuple[int, ...]:
+        """Maps through which elements meet, each once, ascending."""
+        return tuple(sorted({m for o in self.racy_outputs if (m := self.params[o.param].map) is not None}))
+
+    @property
+    def one_to_one_maps(self) -> tuple[int, ...]:
+        """Maps written through without combining: no target may be hit twice."""
+        written = {p.map for p in self.params if p.mode.writes and not p.mode.combine and p.map is not None}
+        return tuple(sorted(written))
+
+    @property
+    def reductions(self) -> tuple[Output, ...]:
+        """Outputs to globals."""
+        return tuple(o for o in self.outputs if self.params[o.param].is_global)
+
+    def access(self, param: int) -> Access:
+        return Access(f"f{param}_{identifier(self.params[param].name)}", f"stride{param}", self.params[param])
+
+
+@dataclass(frozen=True)
+class Access:
+    """Index expressions of one parameter's buffer, by layout."""
+
+    pointer: str
+    stride: str
+    param: SpecParam
+
+    def at(self, row: str, comp: int) -> str:
+        """The C expression (an lvalue) of a component at a row."""
+        return f"{self.pointer}[{self.index(row, comp)}]"
+
+    def index(self, row: str, comp: int) -> str:
+        dim, layout = self.param.dim, self.param.layout
+        if dim == 1:
+            return row
+        if layout.kind == "aos":
+            return _sum(f"{row} * {dim}", comp)
+        if layout.kind == "soa":
+            return _sum(row, f"{comp} * {self.stride}" if comp > 1 else self.stride if comp else 0)
+        width = layout.width
+        group, lane = (f"({row} >> {width.bit_length() - 1})", f"({row} & {width - 1})") if width & (width - 1) == 0 else (
+            f"({row} / {width})", f"({row} % {width})")
+        return _sum(f"{group} * {dim * width} + {lane}", comp * width)
+
+
+def _sum(a: str, b: str | int) -> str:
+    return f"{a} + {b}" if b else a
+
+
+def identifier(name: str) -> str:
+    """A name as a C identifier."""
+    return re.sub(r"\W", "_", name)
+
+
+def is_negation(node: Node) -> tuple[Node, int]:
+    """(node, 1), or (inner, -1) for a negated node: staged values are shared up to their sign."""
+    return (node.args[0], -1) if node.op == "neg" else (node, 1)

@@ -1,0 +1,14 @@
+"""The strategies, one file each; importing this package registers them in the order of the documentation."""
+
+from meshloom.schedule.strategies.direct import Direct  # isort: skip
+from meshloom.schedule.strategies.atomic import Atomic  # isort: skip
+from meshloom.schedule.strategies.color import Color  # isort: skip
+from meshloom.schedule.strategies.block_color import BlockColor  # isort: skip
+from meshloom.schedule.strategies.block_atomic import BlockAtomic  # isort: skip
+from meshloom.schedule.strategies.staged import Staged  # isort: skip
+from meshloom.schedule.strategies.owner import Owner  # isort: skip
+from meshloom.schedule.strategies.tile import Tile  # isort: skip
+from meshloom.schedule.strategies.base import Strategy, names, strategy
+
+__all__ = ["Atomic", "BlockAtomic", "BlockColor", "Color", "Direct", "Owner", "Staged", "Strategy", "Tile", "names",
+           "strategy"]

@@ -1,0 +1,27 @@
+"""atomic: one launch over the elements; the hardware makes every racy update indivisible."""
+
+from __future__ import annotations
+
+from meshloom.schedule.code import ElementCode, Pass, Phase
+from meshloom.schedule.cost import Cost, Work
+from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.strategies.direct import visiting
+
+
+class Atomic(Strategy):
+    name = "atomic"
+    deterministic = False  # sums depend on who comes first
+    summary = "one launch, hardware atomics"
+
+    def plan(self, topology: Topology, block: int) -> Plan:
+        return Plan(self.name, block, visiting(topology))
+
+    def passes(self, spec: LoopSpec, plan: Plan) -> list[Pass]:
+        code = ElementCode(spec, spec.outputs)
+        body = code.lines(code.atomic, element="visit[i]" if "visit" in plan.arrays else "i")
+        return [Pass("elements", "n", (Phase("", "", body),), reductions=spec.reductions)]
+
+    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+        return Cost(work.compulsory, work.flops, atomics=work.elements * work.components)

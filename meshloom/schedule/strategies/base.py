@@ -1,0 +1,64 @@
+"""What every strategy answers: does it apply, what plan it needs, what code it emits, is it deterministic, its cost."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from meshloom.errors import ScheduleError, nearest
+from meshloom.schedule.code import Pass
+from meshloom.schedule.cost import Cost, Work
+from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.spec import LoopSpec
+
+
+class Strategy(ABC):
+    """A way to keep elements that meet at one target from losing each other's contributions.
+
+    Subclasses register themselves by ``name``. They hold no state: everything is a function of the loop and its maps.
+    """
+
+    name: ClassVar[str] = ""
+    deterministic: ClassVar[bool] = True
+    summary: ClassVar[str] = ""
+    cpu_block: ClassVar[int] = 4096
+    registry: ClassVar[dict[str, Strategy]] = {}
+
+    def __init_subclass__(cls) -> None:
+        if cls.name:
+            Strategy.registry[cls.name] = cls()
+
+    def declines(self, spec: LoopSpec) -> str | None:
+        """Why this strategy cannot run the loop; None when it can."""
+        return None
+
+    @abstractmethod
+    def plan(self, topology: Topology, block: int) -> Plan:
+        """Plan arrays, a pure function of the maps and the block size."""
+
+    @abstractmethod
+    def passes(self, spec: LoopSpec, plan: Plan) -> list[Pass]:
+        """The passes to emit. Only names and types of the plan's arrays may be used, not their contents."""
+
+    def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
+        """Arrays that live between the passes: (name, type, entries per element)."""
+        return []
+
+    @abstractmethod
+    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+        """Estimated traffic and arithmetic of one execution."""
+
+
+def strategy(name: str) -> Strategy:
+    """A strategy by name."""
+    found = Strategy.registry.get(name)
+    if found is None:
+        raise ScheduleError(f"unknown strategy '{name}'{nearest(name, ('auto', *names()))}")
+    return found
+
+
+def names() -> tuple[str, ...]:
+    """Names of the strategies that compete, in the order of the documentation."""
+    return tuple(n for n in Strategy.registry if n != "direct")

@@ -1,0 +1,71 @@
+"""staged: a first pass writes the increments of every element to a temporary array, a second pass over the targets adds
+up what belongs to each. No races, deterministic; the price is one write and some reads of the increments."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshloom.kernel.expr import Node
+from meshloom.schedule.code import ElementCode, Pass, Phase
+from meshloom.schedule.cost import Cost, Work
+from meshloom.schedule.gather import Columns, accumulate, columns_of, over_targets, split_entry
+from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.strategies.direct import visiting
+
+
+class Staged(Strategy):
+    name = "staged"
+    summary = "increments to a temporary array, then a gather by target"
+
+    def plan(self, topology: Topology, block: int) -> Plan:
+        return Plan(self.name, block, visiting(topology) | incidences(topology))
+
+    def passes(self, spec: LoopSpec, plan: Plan) -> list[Pass]:
+        groups = [(m, columns_of(spec, m)) for m in spec.racy_maps]
+        columns = [c for _, members in groups for c in members]
+        code = ElementCode(spec, spec.other_outputs)
+        roots = [n for c in columns for n in c.nodes]
+        known: dict[Node, str] = {}
+        text, names = code.values(roots, known)
+        others = [o.value for o in code.outputs]
+        more, other_names = code.values(others, known)
+        stores = [f"{stage_at(c, 'e', k)} = {names.pop(0)};" for c in columns for k in range(len(c.nodes))]
+        sunk = [line for o, name in zip(code.outputs, other_names, strict=True) for line in code.plain(o, name)]
+        element = "visit[i]" if "visit" in plan.arrays else "i"
+        body = (f"const int64_t e = {element};", *code.rows(roots + others, code.outputs), *text, *more, *stores, *sunk)
+        first = Pass("elements", "n", (Phase("", "", body, independent="visit" not in plan.arrays),),
+                     reductions=spec.reductions)
+        return [first, *(gather_pass(spec, m, members) for m, members in groups)]
+
+    def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
+        return [(f"stage{c.param}", spec.params[c.param].dtype, len(c.nodes))
+                for m in spec.racy_maps for c in columns_of(spec, m)]
+
+    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+        return Cost(work.compulsory + 2 * work.staged + 4 * work.incidences + 8 * work.targets, work.flops, launches=2)
+
+
+def incidences(topology: Topology) -> dict[str, np.ndarray]:
+    """Plan arrays ``offsets<m>`` and ``entries<m>`` of every racy map."""
+    arrays = {}
+    for m in topology.maps:
+        arrays[f"offsets{m}"], arrays[f"entries{m}"] = topology.incidence(m)
+    return arrays
+
+
+def stage_at(columns: Columns, element: str, column: int) -> str:
+    """Where a column of an element is kept."""
+    width = len(columns.nodes)
+    return f"stage{columns.param}[{element} * {width} + {column}]" if width > 1 else f"stage{columns.param}[{element}]"
+
+
+def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...]) -> Pass:
+    """A pass over the targets of a map that merges the staged columns."""
+    arity = spec.maps[map_number].arity
+    by_param = {g.param: g for g in groups}
+    incident = [*split_entry(f"entries{map_number}", arity),
+                *accumulate(spec, groups, arity, lambda p, k: stage_at(by_param[p], "e", k))]
+    return Pass(f"gather{map_number}", f"targets{map_number}",
+                (Phase("", "", over_targets(spec, groups, incident, f"offsets{map_number}")),))

@@ -1,0 +1,164 @@
+"""The plan verifier: recomputes from the maps what a plan must satisfy, and rejects plans that do not.
+
+Checks of races use stamps: every (element or block) writes its number at its targets, then looks whether it is still there. Whoever
+finds another number shares a target with somebody. No sorting, so millions of elements take a fraction of a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from meshloom.errors import KernelError, PlanError
+from meshloom.mesh.core import Map
+from meshloom.schedule.plan import Plan, Topology
+
+
+def verify(plan: Plan, topology: Topology) -> None:
+    """Raise PlanError unless the plan is right for these maps."""
+    _CHECKS[plan.strategy](plan, topology)
+
+
+def _demand(condition: bool, plan: Plan, what: str) -> None:
+    if not condition:
+        raise PlanError(f"plan of '{plan.strategy}' (block {plan.block}) is wrong: {what}")
+
+
+def _check_permutation(plan: Plan, name: str, size: int) -> None:
+    array = plan.arrays[name]
+    _demand(array.shape == (size,), plan, f"{name} has {len(array)} entries, expected {size}")
+    _demand(not size or (array.min() >= 0 and array.max() < size), plan, f"{name} has an entry out of bounds")
+    _demand(bool((np.bincount(array, minlength=size) == 1).all()), plan, f"{name} does not visit everything exactly once")
+
+
+def _check_offsets(plan: Plan, name: str, end: int) -> None:
+    array = plan.arrays[name]
+    _demand(len(array) > 0 and array[0] == 0 and array[-1] == end, plan, f"{name} does not run from 0 to {end}")
+    _demand(bool((np.diff(array) >= 0).all()), plan, f"{name} is not ascending")
+
+
+def _visit(plan: Plan, topology: Topology) -> np.ndarray:
+    if "visit" in plan.arrays:
+        _check_permutation(plan, "visit", topology.elements)
+        return plan.arrays["visit"]
+    return np.arange(topology.elements)
+
+
+def _lost_stamps(owner: np.ndarray, rows: np.ndarray, targets: int) -> np.ndarray:
+    """(rows.shape) True where a target carries another owner's number than that of the row."""
+    stamp = np.full(targets, -1, np.int64)
+    stamp[rows] = owner[:, None]
+    return stamp[rows] != owner[:, None]
+
+
+def _check_direct(plan: Plan, topology: Topology) -> None:
+    _visit(plan, topology)
+
+
+def _check_color(plan: Plan, topology: Topology) -> None:
+    visit = _visit(plan, topology)
+    _check_offsets(plan, "color_offsets", topology.elements)
+    _demand(plan.sizes["n_colors"] == len(plan.arrays["color_offsets"]) - 1, plan, "n_colors does not fit color_offsets")
+    ends = plan.arrays["color_offsets"]
+    for rows, targets in zip(*topology.conflicts(), strict=True):
+        for color, (first, last) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+            members = visit[first:last].astype(np.int64)
+            lost = _lost_stamps(members, rows[members], targets)
+            _demand(not lost.any(), plan, f"two elements of color {color} share a target")
+
+
+def _check_blocks(plan: Plan, topology: Topology) -> np.ndarray:
+    """Block number of each position of the visit."""
+    _check_offsets(plan, "block_offsets", topology.elements)
+    lengths = np.diff(plan.arrays["block_offsets"])
+    _demand(not len(lengths) or lengths.max() <= plan.block, plan, f"a block has more than {plan.block} elements")
+    _demand(plan.sizes["n_blocks"] == len(lengths), plan, "n_blocks does not fit block_offsets")
+    return np.repeat(np.arange(len(lengths)), lengths)
+
+
+def _check_block_color(plan: Plan, topology: Topology) -> None:
+    visit, block_of = _visit(plan, topology), _check_blocks(plan, topology)
+    blocks = plan.sizes["n_blocks"]
+    _check_permutation(plan, "block_list", blocks)
+    _check_offsets(plan, "color_offsets", blocks)
+    ends = plan.arrays["color_offsets"]
+    _demand(plan.sizes["n_colors"] == len(ends) - 1, plan, "n_colors does not fit color_offsets")
+    color_of_block = np.empty(blocks, np.int64)
+    color_of_block[plan.arrays["block_list"]] = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    color = color_of_block[block_of]
+    for rows, targets in zip(*topology.conflicts(), strict=True):
+        for c in range(len(ends) - 1):
+            members = np.flatnonzero(color == c)
+            lost = _lost_stamps(block_of[members], rows[visit[members]], targets)
+            _demand(not lost.any(), plan, f"two blocks of color {c} share a target")
+
+
+def _check_block_atomic(plan: Plan, topology: Topology) -> None:
+    visit, block_of = _visit(plan, topology), _check_blocks(plan, topology)
+    spaces = sorted(set(topology.spaces.values()))
+    for space, rows, targets in zip(spaces, *topology.conflicts(), strict=True):
+        flags = plan.arrays[f"shared{space}"]
+        _demand(flags.shape == (targets,), plan, f"shared{space} has {len(flags)} entries, expected {targets}")
+        visited = rows[visit]
+        lost = _lost_stamps(block_of, visited, targets)
+        _demand(bool(flags[visited[lost]].all()), plan, "a target shared by two blocks is not marked")
+
+
+def _check_incidence(plan: Plan, topology: Topology, number: int, entries: np.ndarray) -> None:
+    """Each (element, slot) stands once, under the target that it leads to."""
+    indices, targets = topology.maps[number]
+    total = topology.elements * indices.shape[1]
+    _check_offsets(plan, f"offsets{number}", total)
+    _demand(len(plan.arrays[f"offsets{number}"]) == targets + 1, plan, f"offsets{number} does not have one row per target")
+    _demand(entries.shape == (total,), plan, f"map {number} has {len(entries)} incidences, expected {total}")
+    _demand(not total or (entries.min() >= 0 and entries.max() < total), plan, f"an incidence of map {number} is out of bounds")
+    _demand(bool((np.bincount(entries, minlength=total) == 1).all()), plan, f"an incidence of map {number} is missing or doubled")
+    under = np.repeat(np.arange(targets), np.diff(plan.arrays[f"offsets{number}"]))
+    leads_to = indices[: topology.elements].reshape(-1)[entries]
+    _demand(bool((leads_to == under).all()), plan, f"an incidence of map {number} stands under the wrong target")
+
+
+def _check_gather(plan: Plan, topology: Topology) -> None:
+    _visit(plan, topology)
+    for number in topology.maps:
+        _check_incidence(plan, topology, number, plan.arrays[f"entries{number}"])
+
+
+def _check_tile(plan: Plan, topology: Topology) -> None:
+    _visit(plan, topology)
+    for number, (indices, targets) in topology.maps.items():
+        arity, elements = indices.shape[1], plan.arrays[f"tile_elements{number}"]
+        starts, local = plan.arrays[f"tile_offsets{number}"], plan.arrays[f"local{number}"].astype(np.int64)
+        _check_offsets(plan, f"tile_offsets{number}", len(elements))
+        tiles = -(-targets // plan.block)
+        sizes = (plan.sizes[f"tiles{number}"], plan.sizes[f"tile{number}"], len(starts) - 1)
+        _demand(sizes == (tiles, plan.block, tiles), plan, "the number or size of tiles does not fit the targets")
+        lengths = np.diff(starts)
+        _demand(plan.sizes[f"largest{number}"] >= lengths.max(initial=0), plan, "a tile is larger than its scratch memory")
+        _demand(not len(elements) or (elements.min() >= 0 and elements.max() < topology.elements), plan,
+                "a tile holds an element out of bounds")
+        tile_of_element = np.repeat(np.arange(tiles), lengths)
+        rising = (np.diff(elements.astype(np.int64)) > 0) | (np.diff(tile_of_element) > 0)
+        _demand(bool(rising.all()), plan, "a tile does not list its elements once, ascending")
+        _check_offsets(plan, f"offsets{number}", len(local))
+        tile_of_entry = np.repeat(np.arange(targets) // plan.block, np.diff(plan.arrays[f"offsets{number}"]))
+        _demand(bool(((local >= 0) & (local // arity < lengths[tile_of_entry])).all()), plan, "a local number is out of bounds")
+        entries = elements[starts[tile_of_entry] + local // arity].astype(np.int64) * arity + local % arity
+        _check_incidence(plan, topology, number, entries)
+
+
+_CHECKS: dict[str, Callable[[Plan, Topology], None]] = {
+    "direct": _check_direct, "atomic": _check_direct, "color": _check_color, "block_color": _check_block_color,
+    "block_atomic": _check_block_atomic, "staged": _check_gather, "owner": _check_gather, "tile": _check_tile,
+}  # fmt: skip
+
+
+def check_one_to_one(loop: str, one: Map) -> None:
+    """A map that is written through without combining must not lead two elements to one target."""
+    rows = one.indices[: one.source.owned]
+    lost = _lost_stamps(np.arange(len(rows)), rows, one.target.total)
+    if lost.any():
+        element, slot = np.argwhere(lost)[0]
+        raise KernelError(f"loop {loop} writes through map {one.name}, but element {element} shares {one.target.name} entry"
+                          f" {rows[element, slot]} with another one; use Inc, Min or Max, or a map that leads to each target once")

@@ -1,0 +1,268 @@
+"""Inviscid flow round an airfoil: the OP2 airfoil benchmark, and the first case to run.
+
+Steady two-dimensional compressible Euler equations, cell-centred finite volumes: the central flux plus a
+scalar dissipation, a local time step in every cell, two stages per iteration. The state of a cell is
+q = (density, momentum x, momentum y, total energy), all per volume, in units of the free stream: its density
+and pressure are 1.
+"""
+# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+import meshloom as ml
+from meshloom import order
+from meshloom.config import option, section, table
+from meshloom.errors import MeshError
+from meshloom.solvers.case import PRECISIONS, Case, OutputOptions, Picture, RunOptions, schedule_check
+
+LOOPS = ("save_soln", "adt_calc", "res_calc", "bres_calc", "update")
+WALL, FAR_FIELD = 1, 2  # kinds of boundary faces
+
+
+# --- configuration ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MeshOptions:
+    """Which mesh: a generated one round a NACA 0012, or a file."""
+
+    i: int = option(100, "cells along the surface; the mesh has 3 i j cells", low=3, high=20_000)
+    j: int = option(150, "cells from the surface outwards", low=2, high=20_000)
+    decimals: int = option(
+        6, "coordinates are rounded to so many decimals, as the reference mesh file was; -1 keeps all", low=-1, high=15
+    )
+    file: str = option("", "a mesh file of quadrilaterals or triangles to use instead, such as wing.su2", path=True)
+    walls: tuple[str, ...] = option(("wall",), "names of the mesh's boundary groups that are solid")
+    farfield: tuple[str, ...] = option(("farfield",), "names of the boundary groups where the free stream comes in")
+    order: str = option(
+        "given", "renumber cells and faces for locality; all output keeps your numbering", allowed=order.names
+    )
+
+
+@dataclass(frozen=True)
+class FlowOptions:
+    """The gas, the free stream and the scheme."""
+
+    mach: float = option(0.4, "Mach number of the free stream", above=0.0, high=10.0)
+    incidence: float = option(0.0, "angle of the free stream to the chord in degrees", low=-45.0, high=45.0)
+    gamma: float = option(1.4, "ratio of specific heats", above=1.0, high=3.0)
+    cfl: float = option(0.9, "length of the local time step as a share of the stable one", above=0.0, high=1e6)
+    dissipation: float = option(0.05, "factor of the scalar dissipation", low=0.0, high=1.0)
+    float_constants: bool = option(
+        True,
+        "round the constants above to single precision first: the original program writes them as float literals,"
+        " and the published residuals belong to those values",
+    )
+
+
+@dataclass(frozen=True)
+class AirfoilOutput(OutputOptions):
+    """What to write, and how often."""
+
+    window: tuple[float, float, float, float] = option(
+        (-0.4, 1.4, -0.75, 0.75), "part of the plane in the picture: xmin, xmax, ymin, ymax in chords"
+    )
+
+
+@dataclass(frozen=True)
+class AirfoilConfig:
+    run: RunOptions = section(RunOptions, "How long, and on what.", iterations=2000)
+    mesh: MeshOptions = section(MeshOptions, "The mesh: NACA 0012 in a C-shaped grid, or a file.")
+    flow: FlowOptions = section(FlowOptions, "The gas, the free stream and the scheme.")
+    output: AirfoilOutput = section(AirfoilOutput, "What to write, and how often.")
+    schedule: dict[str, Any] = table(
+        "How loops are executed, where the automatic choice shall not do: a line such as res_calc = \"color\" or"
+        f" res_calc = {{strategy = \"color\", block = 512}}. Loops: {', '.join(LOOPS)}, and default for all others.",
+        schedule_check(LOOPS),
+    )
+
+
+# --- physics ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Gas:
+    """The constants of the equations and of the scheme."""
+
+    gamma: float
+    mach: float
+    incidence: float  # radians
+    cfl: float
+    dissipation: float
+
+    @classmethod
+    def of(cls, flow: FlowOptions) -> Gas:
+        keep = (lambda value: float(np.float32(value))) if flow.float_constants else float
+        angle = math.radians(flow.incidence)
+        return cls(keep(flow.gamma), keep(flow.mach), angle, keep(flow.cfl), keep(flow.dissipation))
+
+    @property
+    def free_stream(self) -> np.ndarray:
+        """State q (4,) far away: pressure and density 1."""
+        speed = self.mach * math.sqrt(self.gamma)
+        energy = 1.0 / (self.gamma - 1.0) + 0.5 * speed**2
+        return np.array([1.0, speed * math.cos(self.incidence), speed * math.sin(self.incidence), energy])
+
+    def pressure(self, q: np.ndarray) -> np.ndarray:
+        """Of states (..., 4)."""
+        kinetic = 0.5 * (q[..., 1] ** 2 + q[..., 2] ** 2) / q[..., 0]
+        return (self.gamma - 1.0) * (q[..., 3] - kinetic)
+
+
+class Kernels(NamedTuple):
+    """One iteration's kernels, in the order of first use."""
+
+    save_soln: ml.Kernel
+    adt_calc: ml.Kernel
+    res_calc: ml.Kernel
+    bres_calc: ml.Kernel
+    update: ml.Kernel
+
+
+def kernels(gas: Gas) -> Kernels:
+    """The five kernels for a gas; its constants become literals in the compiled code."""
+    gamma, cfl, dissipation = gas.gamma, gas.cfl, gas.dissipation
+    q_far = gas.free_stream
+
+    def normal(x: np.ndarray) -> tuple[Any, Any]:
+        """Normal of a face, as long as the face; it points from its first cell to its second, or outwards."""
+        dx, dy = x[0] - x[1]
+        return dy, -dx
+
+    def flux(q: np.ndarray, nx: Any, ny: Any) -> np.ndarray:
+        """What flows through a face in the state q: mass, momentum, energy per time."""
+        p = gas.pressure(q)
+        volume = (q[1] * nx + q[2] * ny) / q[0]
+        return np.stack([volume * q[0], volume * q[1] + p * nx, volume * q[2] + p * ny, volume * (q[3] + p)])
+
+    @ml.kernel
+    def save_soln(q: ml.Read, qold: ml.Write):
+        qold[...] = q
+
+    @ml.kernel
+    def adt_calc(x: ml.Read, q: ml.Read, adt: ml.Write):
+        """Area over time step: the fastest wave through each side of the cell, summed."""
+        u, v = q[1] / q[0], q[2] / q[0]
+        sound = np.sqrt(gamma * (gamma - 1.0) * (q[3] / q[0] - 0.5 * (u**2 + v**2)))
+        waves = 0.0
+        for side in range(len(x)):
+            dx, dy = x[(side + 1) % len(x)] - x[side]
+            waves = waves + np.abs(u * dy - v * dx) + sound * np.sqrt(dx**2 + dy**2)
+        adt[...] = waves / cfl
+
+    @ml.kernel
+    def res_calc(x: ml.Read, q: ml.Read, adt: ml.Read, res: ml.Inc):
+        """Central flux between two cells, with dissipation by the difference of their states."""
+        nx, ny = normal(x)
+        smoothing = 0.5 * dissipation * (adt[0] + adt[1])
+        f = 0.5 * (flux(q[0], nx, ny) + flux(q[1], nx, ny)) + smoothing * (q[0] - q[1])
+        res[0] += f
+        res[1] -= f
+
+    @ml.kernel
+    def bres_calc(x: ml.Read, q: ml.Read, adt: ml.Read, res: ml.Inc, kind: ml.Read):
+        """A wall takes the pressure alone; elsewhere the other side is the free stream."""
+        nx, ny = normal(x)
+        p = gas.pressure(q[0])
+        wall = np.stack([0.0 * p, p * nx, p * ny, 0.0 * p])
+        far = 0.5 * (flux(q[0], nx, ny) + flux(q_far, nx, ny)) + dissipation * adt[0] * (q[0] - q_far)
+        res[0] += np.where(kind == WALL, wall, far)
+
+    @ml.kernel
+    def update(qold: ml.Read, q: ml.Write, res: ml.ReadWrite, adt: ml.Read, rms: ml.Sum):
+        """A step from the old state; the residual is cleared for the next stage."""
+        change = res / adt
+        q[...] = qold - change
+        res[...] = 0.0
+        rms += change @ change
+
+    return Kernels(save_soln, adt_calc, res_calc, bres_calc, update)
+
+
+# --- the case ---------------------------------------------------------------------------------------------
+
+
+class Airfoil(Case):
+    """Flow round a NACA 0012; the monitor ``rms`` is the root mean square change of the last stage."""
+
+    name: ClassVar[str] = "airfoil"
+    title: ClassVar[str] = "inviscid flow round a NACA 0012 airfoil (Euler, finite volumes; the OP2 benchmark)"
+    Config: ClassVar[type] = AirfoilConfig
+    monitors: ClassVar[tuple[str, ...]] = ("rms",)
+
+    def __init__(self, config: AirfoilConfig):
+        self.config, self.gas = config, Gas.of(config.flow)
+        self.given = _mesh(config.mesh)
+        self.mesh = self.given if config.mesh.order == "given" else self.given.reordered(config.mesh.order)
+        dtype = PRECISIONS[config.run.precision]
+        free_stream = np.tile(self.gas.free_stream, (len(self.mesh.cells), 1))
+        self.q = self.mesh.cells.field("q", 4, dtype=dtype, data=free_stream)
+        self.rms = ml.Global(0.0, "rms")
+        self.state, self.recorded = (self.q,), (self.rms,)
+        self.program = self._program(dtype)
+
+    def _program(self, dtype: np.dtype) -> ml.Program:
+        """One iteration: two stages, both from the state at its start."""
+        mesh, q, rms = self.mesh, self.q, self.rms
+        cells, faces, boundary = mesh.cells, mesh.faces, mesh.boundary_faces
+        x = mesh.nodes.field("x", 2, dtype=dtype, data=mesh.coordinates.numpy())
+        qold, adt = cells.field("qold", 4, dtype=dtype), cells.field("adt", dtype=dtype)
+        res, kind = cells.field("res", 4, dtype=dtype), _boundary_kind(mesh, self.config.mesh)
+        save_soln, adt_calc, res_calc, bres_calc, update = map(self.scheduled, kernels(self.gas))
+
+        @ml.program
+        def iteration() -> None:
+            save_soln(cells, q, qold)
+            for _stage in range(2):
+                adt_calc(cells, x[mesh.cell_nodes], q, adt)
+                res_calc(faces, x[mesh.face_nodes], q[mesh.face_cells], adt[mesh.face_cells], res[mesh.face_cells])
+                bres_calc(boundary, x[mesh.boundary_nodes], q[mesh.boundary_cells], adt[mesh.boundary_cells],
+                          res[mesh.boundary_cells], kind)  # fmt: skip
+                rms.value = 0.0
+                update(cells, qold, q, res, adt, rms)
+
+        return iteration
+
+    def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
+        return np.sqrt(recorded / len(self.mesh.cells))
+
+    def cell_fields(self) -> dict[str, np.ndarray]:
+        q = self.in_given_order(self.q).astype(np.float64)
+        velocity, pressure = q[:, 1:3] / q[:, :1], self.gas.pressure(q)
+        mach = np.hypot(velocity[:, 0], velocity[:, 1]) / np.sqrt(self.gas.gamma * pressure / q[:, 0])
+        return {"mach": mach, "pressure": pressure, "density": q[:, 0], "velocity": velocity, "q": q}
+
+    def picture(self) -> Picture:
+        return Picture(self.cell_fields()["mach"], "Mach number", self.config.output.window)
+
+
+def _mesh(options: MeshOptions) -> ml.Mesh:
+    """The mesh that the configuration asks for, in its own numbering."""
+    if not options.file:
+        return ml.generate.naca0012(options.i, options.j, decimals=None if options.decimals < 0 else options.decimals)
+    mesh = ml.read(options.file)
+    if mesh.coordinates.dim != 2:
+        raise MeshError(f"{options.file}: a mesh in {mesh.coordinates.dim} dimensions; this case needs a plane one")
+    return mesh
+
+
+def _boundary_kind(mesh: ml.Mesh, options: MeshOptions) -> ml.Field:
+    """WALL or FAR_FIELD on every boundary face, from the names of its group."""
+    kinds = dict.fromkeys(options.farfield, FAR_FIELD) | dict.fromkeys(options.walls, WALL)
+    groups = mesh.boundary_group.numpy()
+    kind = np.zeros(len(groups), np.int32)
+    for name, value in mesh.groups.items():
+        kind[groups == value] = kinds.get(name, 0)
+    if not kind.all():
+        found = ", ".join(name for name, value in mesh.groups.items() if (groups == value).any()) or "none"
+        raise MeshError(
+            f"{np.count_nonzero(kind == 0)} boundary faces are neither wall nor far field;"
+            f" the mesh has the groups {found}: name each of them in mesh.walls or mesh.farfield"
+        )
+    return mesh.boundary_faces.field("kind", dtype=np.int32, data=kind)

@@ -1,0 +1,169 @@
+"""What a case is: physics on a mesh that a person can run by name.
+
+A case is one subclass of ``Case`` in one module of this folder; naming it there is all it takes for the
+command line to find, list, show and run it. The runner asks it for the answers below and does the rest:
+the time loop, progress, monitors, fields, checkpoints, pictures.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+import meshloom as ml
+from meshloom import order
+from meshloom.config import option
+from meshloom.errors import UserError, nearest
+from meshloom.schedule.schedule import parse_schedule
+
+PRECISIONS = {"double": np.dtype(np.float64), "single": np.dtype(np.float32)}
+
+
+# --- the sections that all cases share --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How long and on what to run."""
+
+    iterations: int = option(1000, "iterations in all, those before a restart included", low=1, high=10**9)
+    backend: str = option(
+        "auto",
+        "what executes the loops; auto takes cpu where there is a C++ compiler, else numpy",
+        allowed=lambda: ("auto", *ml.backends()),
+    )
+    precision: str = option("double", "type of the numbers in all fields", allowed=tuple(PRECISIONS))
+    threads: int = option(0, "threads of the cpu back end; 0 takes all cores", low=0, high=4096)
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What to write, and how often."""
+
+    vtu: bool = option(True, "write the fields as VTU files with a .pvd series, for ParaView")
+    every: int = option(0, "iterations between VTU files; 0 writes one at the end", low=0, high=10**9)
+    plot: bool = option(True, "draw a PNG at the end (needs matplotlib)")
+    checkpoint_every: int = option(0, "iterations between checkpoints; 0 goes by the clock alone", low=0, high=10**9)
+    checkpoint_seconds: float = option(60.0, "seconds between checkpoints; 0 goes by iterations alone", low=0.0)
+
+
+def schedule_check(loops: tuple[str, ...]) -> Callable[[str, Any], None]:
+    """The check of a ``[schedule]`` table: ``loop = "strategy"`` or ``loop = {strategy = ..., block = ...}``."""
+
+    def check(loop: str, value: Any) -> None:
+        if loop not in ("default", *loops):
+            raise ValueError(f"is no loop of this case{nearest(loop, ('default', *loops))}")
+        if not isinstance(value, str | dict):
+            raise ValueError(f"must be a strategy or a table {{strategy = \"color\", block = 512}}, got {value}")
+        schedule = parse_schedule(value)
+        _check_name("strategy", schedule.strategy, ("auto", *ml.strategies()))
+        _check_name("order", schedule.order, order.names())
+
+    return check
+
+
+def _check_name(key: str, name: str, allowed: tuple[str, ...]) -> None:
+    if name not in allowed:
+        raise ValueError(f"has {key} '{name}'; allowed: {', '.join(allowed)}")
+
+
+# --- the case ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A field to draw over the mesh: ``values`` (cells,) in the user's numbering."""
+
+    values: np.ndarray
+    label: str
+    window: tuple[float, float, float, float]  # xmin, xmax, ymin, ymax
+
+
+class Case(ABC):
+    """One problem, set up and ready to step. Subclasses build everything in ``__init__(config)``."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]  # one line for ``meshloom cases``
+    Config: ClassVar[type]  # a dataclass with at least the sections run, output and schedule
+    monitors: ClassVar[tuple[str, ...]]  # columns of the CSV
+
+    config: Any  # an instance of Config
+    given: ml.Mesh  # the mesh in the user's numbering: what is written and named in messages
+    mesh: ml.Mesh  # the mesh as computed on, perhaps reordered
+    program: ml.Program  # one iteration
+    state: tuple[ml.Field, ...]  # what one iteration hands to the next: checkpoints hold this
+    recorded: tuple[ml.Global, ...]  # read after every iteration
+
+    @abstractmethod
+    def __init__(self, config: Any): ...
+
+    @abstractmethod
+    def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
+        """Monitors (n, monitors) from the values (n, recorded) of ``recorded`` after n iterations."""
+
+    @abstractmethod
+    def cell_fields(self) -> dict[str, np.ndarray]:
+        """What goes into VTU files: name -> (cells,) or (cells, dim) in the user's numbering."""
+
+    def picture(self) -> Picture | None:
+        """What to draw at the end."""
+        return None
+
+    def scheduled(self, kernel: ml.Kernel) -> Callable[..., None]:
+        """The kernel, executed as the ``[schedule]`` table says: by its own entry, else by ``default`` where that
+        strategy applies, else by the automatic choice."""
+        table = self.config.schedule
+        wish, by_name = table.get(kernel.name, table.get("default")), kernel.name in table
+        if wish is None:
+            return kernel
+        schedule = parse_schedule(wish)
+
+        def call(on: ml.Set, *arguments: Any) -> None:
+            applies = by_name or kernel.loop(on, *arguments, schedule=schedule).applies
+            kernel(on, *arguments, schedule=schedule if applies else None)
+
+        return call
+
+    def in_given_order(self, field: ml.Field) -> np.ndarray:
+        """A copy of the values of a field on a set of ``mesh``, in the user's numbering, shape (n,) or (n, dim)."""
+        return field.numpy() if self.mesh is self.given else self.mesh.permutation.undo(field.set.name, field)
+
+    def assign_given(self, field: ml.Field, values: np.ndarray) -> None:
+        """Set a field from values in the user's numbering: the inverse of ``in_given_order``."""
+        if self.mesh is not self.given:
+            values = self.mesh.permutation.apply(field.set.name, values)
+        field.assign(values)
+
+    def given_number(self, on: ml.Set, elements: np.ndarray) -> np.ndarray:
+        """The user's numbers of some elements of a set of ``mesh``."""
+        return elements if self.mesh is self.given else self.mesh.permutation.of(on.name)[elements]
+
+    def __init_subclass__(cls) -> None:
+        if hasattr(cls, "name"):
+            _registry[cls.name] = cls
+
+
+_registry: dict[str, type[Case]] = {}
+
+
+def cases() -> dict[str, type[Case]]:
+    """All cases by name: every module of this folder is asked."""
+    import meshloom.solvers as folder
+
+    for module in pkgutil.iter_modules(folder.__path__, f"{folder.__name__}."):
+        importlib.import_module(module.name)
+    return dict(sorted(_registry.items()))
+
+
+def find_case(name: str, where: str = "") -> type[Case]:
+    """The case of that name, or UserError that names the nearest."""
+    known = cases()
+    if name not in known:
+        raise UserError(f"{where}unknown case '{name}'{nearest(name, known)}")
+    return known[name]

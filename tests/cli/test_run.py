@@ -1,0 +1,176 @@
+"""Running a case from the command line: what comes out, and where."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from conftest import Command
+
+SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--iterations", "12")
+
+
+def rows(path: Path) -> list[list[str]]:
+    with open(path, newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_the_command_of_the_manual(meshloom: Command):
+    result = meshloom("run", "airfoil", "--set", "mesh.i=33", "--set", "mesh.j=47", "--iterations", "200", "--json")
+    assert result.code == 0, result.err
+    found = result.json
+    assert found["case"] == "airfoil" and found["iterations"] == 200
+    assert found["sizes"] == {"nodes": 100 * 48, "cells": 99 * 47, "faces": 98 * 47 + 99 * 46 + 33, "boundary_faces": 226}
+    assert 0.0 < found["monitors"]["rms"] < 1e-3
+    assert found["wall_seconds"] > 0.0 and found["seconds_per_iteration"] > 0.0
+    assert set(found["schedules"]) == {"save_soln", "adt_calc", "res_calc", "bres_calc", "update"}
+    assert found["precision"] == "double" and found["threads"] >= 1 and found["backend"] in ("cpu", "numpy")
+    assert len(result.out.splitlines()) == 1, "stdout is the JSON line alone"
+    assert "iteration 200/200" in result.err
+
+
+def test_everything_is_written(meshloom: Command, tmp_path: Path):
+    result = meshloom("run", "airfoil", *SMALL, "--set", "output.every=5")
+    assert result.code == 0, result.err
+    folder = tmp_path / "runs" / "airfoil-001"
+    names = {path.name for path in folder.iterdir()}
+    vtu = {f"fields_{n:07d}.vtu" for n in (5, 10, 12)}
+    assert names == {"run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"} | vtu
+    table = rows(folder / "monitors.csv")
+    assert table[0] == ["iteration", "rms"] and [int(row[0]) for row in table[1:]] == list(range(1, 13))
+    assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "fields.pvd").read_text().count("<DataSet") == 3
+    assert tomllib.loads((folder / "run.toml").read_text())["run"]["iterations"] == 12
+    for name in ("picture.png", "fields.pvd", "monitors.csv", "checkpoint.h5", "rms"):
+        assert name in result.out
+
+
+def test_fields_are_in_the_users_numbering(meshloom: Command, tmp_path: Path):
+    meshio = pytest.importorskip("meshio")
+    for name, order in (("a", "given"), ("b", "random")):
+        result = meshloom("run", "airfoil", *SMALL, "--out", name, "--set", f"mesh.order={order}")
+        assert result.code == 0, result.err
+    first, second = (meshio.read(tmp_path / name / "fields_0000012.vtu") for name in "ab")
+    np.testing.assert_array_equal(first.points, second.points)
+    np.testing.assert_array_equal(first.cells[0].data, second.cells[0].data)
+    assert {"mach", "pressure", "density", "velocity", "q"} <= set(first.cell_data)
+    for field in ("mach", "pressure", "density", "q"):
+        np.testing.assert_allclose(first.cell_data[field][0], second.cell_data[field][0], rtol=1e-11, atol=1e-13)
+    with h5py.File(tmp_path / "a" / "checkpoint.h5") as one, h5py.File(tmp_path / "b" / "checkpoint.h5") as other:
+        np.testing.assert_allclose(one["state/q"][...], other["state/q"][...], rtol=1e-11, atol=1e-13)
+        assert one.attrs["mesh"] == other.attrs["mesh"]
+
+
+def test_numbers_of_runs_count_up(meshloom: Command, tmp_path: Path):
+    for _ in range(2):
+        assert meshloom("run", "airfoil", *SMALL, "--quiet", "--set", "output.plot=false").code == 0
+    assert sorted(os.listdir(tmp_path / "runs")) == ["airfoil-001", "airfoil-002"]
+
+
+def test_quiet_says_nothing(meshloom: Command):
+    result = meshloom("run", "airfoil", *SMALL, "--quiet", "--set", "output.plot=false")
+    assert (result.code, result.out, result.err) == (0, "", "")
+    with_json = meshloom("run", "airfoil", *SMALL, "--quiet", "--json", "--set", "output.plot=false")
+    assert with_json.err == "" and with_json.json["iterations"] == 12
+
+
+def test_shown_configuration_runs(meshloom: Command, tmp_path: Path):
+    shown = meshloom("show", "airfoil", "--set", "mesh.i=6", "--set", "mesh.j=4", "--set", "schedule.res_calc=owner")
+    assert shown.code == 0 and tomllib.loads(shown.out)["case"] == "airfoil"
+    (tmp_path / "mine.toml").write_text(shown.out)
+    result = meshloom("run", "mine.toml", "--backend", "numpy", "--iterations", "3", "--json")
+    assert result.code == 0, result.err
+    assert result.json["sizes"]["cells"] == 72 and "owner" in result.json["schedules"]["res_calc"]
+    again = meshloom("show", "mine.toml")
+    assert again.out == shown.out
+
+
+def test_schedules_from_the_configuration(meshloom: Command, tmp_path: Path):
+    (tmp_path / "mine.toml").write_text(
+        'case = "airfoil"\n[mesh]\ni = 6\nj = 4\n[schedule]\ndefault = "owner"\n'
+        'res_calc = {strategy = "color", block = 64}\n[output]\nplot = false\n'
+    )
+    result = meshloom("run", "mine.toml", "--backend", "numpy", "--iterations", "2", "--json")
+    assert result.code == 0, result.err
+    schedules = result.json["schedules"]
+    assert schedules["res_calc"].startswith("color") and "64" in schedules["res_calc"]
+    assert schedules["bres_calc"].startswith("owner")
+    assert not schedules["save_soln"].startswith("owner"), "a loop without races has no use for it"
+
+
+def test_single_precision(meshloom: Command, tmp_path: Path):
+    result = meshloom("run", "airfoil", *SMALL, "--precision", "single", "--json", "--out", "single")
+    double = meshloom("run", "airfoil", *SMALL, "--json", "--out", "double")
+    assert result.json["precision"] == "single"
+    assert result.json["monitors"]["rms"] == pytest.approx(double.json["monitors"]["rms"], rel=1e-3)
+    with h5py.File(tmp_path / "single" / "checkpoint.h5") as file:
+        assert file["state/q"].dtype == np.float32
+
+
+def test_without_matplotlib_the_run_succeeds(meshloom: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    real = importlib.__import__
+
+    def without(name: str, *others: object, **more: object) -> object:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *others, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("builtins.__import__", without)
+    result = meshloom("run", "airfoil", *SMALL, "--out", "plain")
+    assert result.code == 0, result.err
+    assert "no picture: matplotlib is not installed; pip install 'meshloom[plot]'" in result.out
+    assert not (tmp_path / "plain" / "picture.png").exists()
+
+
+def test_a_mesh_file_with_its_own_group_names(meshloom: Command, tmp_path: Path):
+    pytest.importorskip("meshio")
+    import meshloom as ml
+
+    mesh = ml.generate.box((6, 5))
+    ml.write(tmp_path / "box.su2", mesh)
+    names = list(mesh.groups)
+    (tmp_path / "box.toml").write_text(
+        f'case = "airfoil"\n[mesh]\nfile = "box.su2"\nwalls = []\nfarfield = {json.dumps(names)}\n'
+    )
+    result = meshloom("run", "box.toml", "--backend", "numpy", "--iterations", "3", "--json")
+    assert result.code == 0, result.err
+    assert result.json["sizes"]["cells"] == 30
+    assert result.json["monitors"]["rms"] < 1e-14, "a free stream stays a free stream"
+    refused = meshloom("run", "box.toml", "--backend", "numpy", "--set", "mesh.farfield=inlet")
+    refused.refused(2, "mesh.walls or mesh.farfield", names[0])
+
+
+def test_cases_version_info_and_help(meshloom: Command):
+    assert "airfoil" in meshloom("cases").out
+    assert meshloom("--version").out.startswith("meshloom 0.")
+    info = meshloom("info")
+    assert info.code == 0
+    for word in ("python", "machine", "compiler", "numpy: available", "cpu:", "GB/s"):
+        assert word in info.out
+    help_text = meshloom("run", "--help").out
+    for word in ("--restart", "--set", "--json", "--overwrite", "meshloom show airfoil"):
+        assert word in help_text
+
+
+def test_python_dash_m(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "meshloom", "run", "airfoil", *SMALL, "--json"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["iterations"] == 12
+
+
+def test_light_commands_do_not_load_heavy_packages():
+    script = "import sys, meshloom.cli.main; print([m for m in ('matplotlib', 'h5py', 'meshio', 'numba') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -1,0 +1,150 @@
+"""Every Python block and every cheap command in the README and the docs is run as it is written.
+
+The Python blocks of a page are one program: they run in order, in a folder of their own, once on each back end. A
+block after ``<!-- fragment -->`` is not run. In console blocks, lines that begin with ``$ meshloom`` are run; each line
+of output shown must be among the real output, up to ``...``. ``<!-- fails with N -->`` names another status than 0.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"(?P<mark><!-- [^\n]* -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+START = "import sys, runpy, meshloom as ml; ml.use(sys.argv[1]); runpy.run_path(sys.argv[2], run_name='__main__')"
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    line: int  # of the first line of text, from 1
+    mark: str
+
+
+def blocks(page: Path, language: str) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    found = [
+        Block(m["language"], m["text"], text.count("\n", 0, m.start("text")) + 1, (m["mark"] or "").strip("<!-> \n"))
+        for m in FENCE.finditer(text)
+    ]
+    return [block for block in found if block.language == language]
+
+
+def program(page: Path) -> str:
+    """The page's Python blocks at their own line numbers, so that a traceback names lines of the page."""
+    lines: list[str] = []
+    for block in blocks(page, "python"):
+        if block.mark != "fragment":
+            lines += [""] * (block.line - 1 - len(lines))
+            lines += block.text.splitlines()
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def environment(folder: Path) -> dict[str, str]:
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(p for p in paths if p), "COLUMNS": "200", "HOME": str(folder)}
+
+
+def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+@pytest.mark.parametrize("page", [p for p in PAGES if program(p)], ids=lambda page: page.stem)
+def test_python_blocks(page: Path, backend: str, tmp_path: Path) -> None:
+    script = tmp_path / f"{page.stem}.py"
+    script.write_text(program(page), encoding="utf-8")
+    done = run([sys.executable, "-c", START, backend, str(script)], tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_tutorial_writes_its_file(tmp_path: Path) -> None:
+    script = tmp_path / "tutorial.py"
+    script.write_text(program(ROOT / "docs" / "tutorial.md"), encoding="utf-8")
+    done = run([sys.executable, "-c", START, "cpu", str(script)], tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert b"temperature" in (tmp_path / "heat.vtu").read_bytes()
+
+
+def shown(block: Block) -> list[tuple[str, list[str]]]:
+    """(command, lines of output shown below it) of a console block."""
+    pairs: list[tuple[str, list[str]]] = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            pairs.append((line[2:], []))
+        elif line.strip():
+            pairs[-1][1].append(line)
+    return pairs
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "console")], ids=lambda page: page.stem)
+def test_console_blocks(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page, "console"):
+        expected = int(block.mark.rsplit(" ", 1)[1]) if block.mark.startswith("fails with") else 0
+        for command, output in shown(block):
+            words = shlex.split(command)
+            assert words[0] == "meshloom", f"{page.name}:{block.line}: only meshloom is run here"
+            done = run([sys.executable, "-m", *words], tmp_path)
+            assert done.returncode == expected, f"{command}\n{done.stderr[-3000:]}"
+            real = (done.stdout + done.stderr).splitlines()
+            for line in output:
+                head = line.split("...")[0].rstrip()
+                assert any(r.startswith(head) for r in real), f"{command}\ndoes not print: {line}\nbut: {real[:20]}"
+
+
+def test_first_screen_of_the_readme() -> None:
+    screen = (ROOT / "README.md").read_text(encoding="utf-8").split("## ")[0]
+    assert "make demo" in screen and "make test" in screen and "@ml.kernel" in screen
+    assert screen.count("\n") < 45, "the first screen has grown out of the screen"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}, which does not exist"
+
+
+def test_every_strategy_and_ordering_is_documented() -> None:
+    import meshloom as ml
+    from meshloom import order
+
+    page = (ROOT / "docs" / "schedules.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in ml.strategies():
+        assert f"| `{name}` |" in page and f"| `{name}` |" in readme
+    for name in order.names():
+        assert f"`{name}`" in page
+
+
+def test_every_access_mode_is_documented_with_its_contract() -> None:
+    from meshloom.kernel.access import MODES
+
+    page = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
+    for name in MODES:
+        assert f"`{name}`" in page
+    for name in ("Read", "Write", "ReadWrite", "Inc"):
+        contract = " ".join((MODES[name].__doc__ or "").split()).replace("``", "`")
+        assert contract in page, f"the contract of {name} in kernels.md is not that of the code"
+
+
+def test_benchmark_table_comes_from_a_result_file() -> None:
+    from bench.report import load, markdown
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"\(bench/results/([\w.-]+\.json)\)", readme)
+    assert len(named) == 1, "the README must name the one result file its table comes from"
+    assert markdown(load(ROOT / "bench" / "results" / named[0])) in readme

@@ -1,0 +1,110 @@
+"""Rooms import only what the table in CONTRIBUTING.md allows."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "meshloom"
+ROW = re.compile(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", re.MULTILINE)
+
+
+def allowed_imports() -> dict[str, set[str]]:
+    """Room -> rooms it may import, from the table."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return {room: set(re.findall(r"`(\w+)`", imports)) for room, imports in ROW.findall(text)}
+
+
+def room_of(module: str) -> str:
+    """``meshloom.mesh.core`` is in the room ``mesh``; ``meshloom`` itself is the public surface."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "meshloom"
+
+
+def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
+    """Modules of the package imported anywhere in a file, functions included; not those for type checking only."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "meshloom")
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = module.split(".")
+                parts = parts[: len(parts) - node.level + is_package]
+                base = ".".join([*parts, base] if base else parts)
+            if base == "meshloom":
+                yield from (f"meshloom.{alias.name}" if is_room(alias.name) else "meshloom" for alias in node.names)
+            elif base.startswith("meshloom."):
+                yield base
+        else:
+            yield from imported(node, module, is_package)
+
+
+def is_room(name: str) -> bool:
+    return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists()
+
+
+def files() -> Iterator[tuple[Path, str]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        yield path, ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_every_room_stands_in_the_table() -> None:
+    rooms = {room_of(module) for path, module in files() if path.read_text(encoding="utf-8").strip()}
+    table = set(allowed_imports())
+    assert rooms - table == set(), "rooms without a row in CONTRIBUTING.md"
+    assert table - rooms == set(), "rows in CONTRIBUTING.md without a room"
+
+
+def test_imports_go_one_way() -> None:
+    """What the table allows has no cycle, so neither have the rooms."""
+    table = allowed_imports()
+    done: set[str] = set()
+    while left := {room for room in table if room not in done}:
+        free = {room for room in left if table[room] <= done}
+        assert free, f"a cycle among {sorted(left)}"
+        done |= free
+
+
+def test_rooms_import_what_they_may() -> None:
+    table = allowed_imports()
+    wrong = []
+    for path, module in files():
+        room = room_of(module)
+        may = table.get(room, set())
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        for name in imported(tree, module, path.name == "__init__.py"):
+            if room_of(name) not in {room, *may}:
+                wrong.append(f"{path.relative_to(ROOT)} imports {name}: `{room}` may import {sorted(may)}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_parser_sees_every_kind_of_import() -> None:
+    text = """
+import meshloom as ml
+from meshloom import order, Field
+if TYPE_CHECKING:
+    from meshloom.cli import main
+if x:
+    from .core import Set
+def f():
+    from ..io import files
+"""
+    found = list(imported(ast.parse(text), "meshloom.mesh.mesh", False))
+    assert found == ["meshloom", "meshloom.order", "meshloom", "meshloom.mesh.core", "meshloom.io"]
+
+
+def test_modules_and_functions_stay_small() -> None:
+    for path, _ in files():
+        text = path.read_text(encoding="utf-8")
+        assert text.count("\n") < 500, f"{path.name} has 500 lines or more"
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                assert length < 60, f"{path.name}: {node.name} has {length} lines"

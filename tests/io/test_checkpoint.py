@@ -1,0 +1,138 @@
+"""Checkpoints: the same bits back, never half a file, one clear line for anything else."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from meshloom.errors import RunError, UserError
+from meshloom.io.checkpoint import Checkpoint, load, save
+from meshloom.io.monitors import MonitorLog
+
+
+@pytest.fixture
+def checkpoint() -> Checkpoint:
+    rng = np.random.default_rng(3)
+    awkward = np.array([0.0, -0.0, 5e-324, 1e308, -np.inf, 0.1])
+    return Checkpoint(
+        case="airfoil",
+        iteration=4,
+        precision="double",
+        mesh="ab" * 32,
+        config='case = "airfoil"\n[run]\niterations = 4\n',
+        state={"q": rng.random((20, 4)), "adt": awkward, "small": rng.random(3).astype(np.float32)},
+        monitor_names=("rms", "lift"),
+        monitors=rng.random((4, 2)),
+    )
+
+
+def test_comes_back_bit_for_bit(tmp_path: Path, checkpoint: Checkpoint):
+    file = tmp_path / "c.h5"
+    save(file, checkpoint)
+    back = load(file)
+    assert replace(back, state={}, monitors=checkpoint.monitors) == replace(checkpoint, state={})
+    assert back.monitors.tobytes() == checkpoint.monitors.tobytes()
+    assert back.state.keys() == checkpoint.state.keys()
+    for name, values in checkpoint.state.items():
+        assert back.state[name].dtype == values.dtype and back.state[name].tobytes() == values.tobytes()
+    assert os.listdir(tmp_path) == ["c.h5"]
+
+
+def test_before_the_first_iteration(tmp_path: Path, checkpoint: Checkpoint):
+    save(tmp_path / "c.h5", replace(checkpoint, iteration=0, monitors=np.empty((0, 2))))
+    assert load(tmp_path / "c.h5").monitors.shape == (0, 2)
+
+
+def refusal(file: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        load(file)
+    message = str(caught.value)
+    assert "\n" not in message and str(file) in message
+    return message
+
+
+def test_truncated_anywhere(tmp_path: Path, checkpoint: Checkpoint):
+    whole, cut = tmp_path / "c.h5", tmp_path / "cut.h5"
+    save(whole, checkpoint)
+    data = whole.read_bytes()
+    for size in range(0, len(data), len(data) // 97):
+        cut.write_bytes(data[:size])
+        assert "checkpoint" in refusal(cut)
+
+
+def test_a_changed_byte_is_noticed(tmp_path: Path, checkpoint: Checkpoint):
+    whole, bad = tmp_path / "c.h5", tmp_path / "bad.h5"
+    save(whole, checkpoint)
+    data = bytearray(whole.read_bytes())
+    noticed = 0
+    for position in range(0, len(data), 41):
+        changed = data.copy()
+        changed[position] ^= 0x40
+        bad.write_bytes(changed)
+        try:
+            assert load(bad).digest() == checkpoint.digest()  # a byte that HDF5 does not use
+        except UserError as error:
+            assert "\n" not in str(error)
+            noticed += 1
+    assert noticed > 20
+    numbers = data.copy()
+    numbers[data.index(checkpoint.state["q"].tobytes()) + 100] ^= 1
+    bad.write_bytes(numbers)
+    assert "damaged" in refusal(bad)
+
+
+def test_things_that_are_no_checkpoints(tmp_path: Path):
+    assert "no such" in refusal(tmp_path / "missing.h5")
+    assert "no such" in refusal(tmp_path)
+    (tmp_path / "text.h5").write_text("hello")
+    assert "not an HDF5 file" in refusal(tmp_path / "text.h5")
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["data"] = np.arange(3)
+    assert "not a Meshloom checkpoint" in refusal(tmp_path / "other.h5")
+
+
+def test_another_format_is_named(tmp_path: Path, checkpoint: Checkpoint):
+    save(tmp_path / "c.h5", checkpoint)
+    with h5py.File(tmp_path / "c.h5", "r+") as file:
+        file.attrs["format"] = 99
+    assert "format 99" in refusal(tmp_path / "c.h5")
+
+
+def _full_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_leaves_the_previous_checkpoint(
+    tmp_path: Path, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "c.h5"
+    save(file, checkpoint)
+    before = file.read_bytes()
+    monkeypatch.setattr(os, "fsync", _full_disk)
+    with pytest.raises(RunError, match=r"cannot write .*c\.h5: disk full"):
+        save(file, replace(checkpoint, iteration=5, monitors=np.ones((5, 2))))
+    assert file.read_bytes() == before
+    assert os.listdir(tmp_path) == ["c.h5"]
+
+
+def test_monitors_start_with_history_and_grow(tmp_path: Path):
+    file = tmp_path / "m.csv"
+    file.write_text("left over from a longer run\n" * 9)
+    with MonitorLog(file, ("rms", "lift"), np.array([[0.1, 1.0]])) as log:
+        log.append(np.array([[1 / 3, 2.0], [1e-300, -0.0]]))
+        assert file.read_text() == "iteration,rms,lift\n1,0.1,1.0\n2,0.3333333333333333,2.0\n3,1e-300,-0.0\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_monitors_on_a_full_disk(tmp_path: Path):
+    log = MonitorLog(tmp_path / "m.csv", ("rms",), np.empty((0, 1)))
+    log._file = open("/dev/full", "a")  # noqa: SIM115  closed by the log
+    with pytest.raises(RunError, match=r"m\.csv: disk full"), log:
+        log.append(np.ones((3, 1)))
+    assert log._file.closed
