@@ -103,7 +103,7 @@ def part_goals(result: dict[str, Any]) -> list[Goal]:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """The whole benchmark as one JSON-able result."""
-    rounds, target = (2, 0.01) if options.quick else (options.rounds, 0.3)
+    rounds, target = (2, 0.01) if options.quick else (options.rounds, 0.15)
     ml.use("cpu", threads=options.threads)
     case = Airfoil(AirfoilConfig(mesh=MeshOptions(i=options.i, j=options.j, order=options.order)))
     result = surroundings() | {
@@ -135,7 +135,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--order", default="given", help="ordering of the mesh (default %(default)s)")
     parser.add_argument("--threads", type=int, default=None, help="threads of all variants (default: all cores)")
     parser.add_argument("--iterations", type=int, default=10, help="compared before timing (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds of timing (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds of timing (default %(default)s)")
     parser.add_argument("--step-only", action="store_true", help="without strategies, overheads, starts")
     parser.add_argument("--quick", action="store_true", help="tiny mesh and short rounds: a check, not a measurement")
     parser.add_argument("--json", type=Path, default=None, help="result file (default: a dated one in bench/results/)")

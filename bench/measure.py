@@ -48,9 +48,10 @@ def processor() -> str:
     names = ("model name", "Model", "CPU part")
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            found = dict(map(str.strip, line.split(":", 1)) for line in file if ":" in line)
+            pairs = [line.partition(":") for line in file]
     except OSError:
-        found = {}
+        pairs = []
+    found = {key.strip(): value.strip() for key, _, value in pairs}
     return next((found[name] for name in names if name in found), platform.processor() or "unknown")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -77,14 +78,14 @@ def print_tables(result: dict[str, Any]) -> None:
         (name, f"{ratio:.2f}") for name, ratio in step_rows(result)]))  # fmt: skip
     if strategies := result.get("strategies"):
         automatic = strategies["auto"]["seconds"]
-        rows = [(name, entry["schedule"], f"{entry['seconds'] / automatic:.2f}") if "seconds" in entry
-                else (name, entry["declined"], "-") for name, entry in strategies.items()]  # fmt: skip
-        console.print(_table("res_calc by strategy", ("strategy", "schedule", "time / automatic"), rows))
+        loops = [(name, entry["schedule"], f"{entry['seconds'] / automatic:.2f}") if "seconds" in entry
+                 else (name, entry["declined"], "-") for name, entry in strategies.items()]  # fmt: skip
+        console.print(_table("res_calc by strategy", ("strategy", "schedule", "time / automatic"), loops))
     rows = [(g.text, g.aim(), g.figure(), "met" if g.met else "missed") for g in goals(result)]
     console.print(_table("Goals", ("goal", "aim", "measured", ""), rows))
 
 
-def _table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Any:
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")

@@ -45,9 +45,10 @@ class Kernel:
     def __call__(self, on: Set, *arguments: Argument, schedule: Wish = None) -> None:
         """Run over ``on``; inside a program, record."""
         key = (id(self), current().key, schedule if schedule.__hash__ else str(schedule), *map(id, arguments))
-        loop = on.loops.get(key)
+        loop = on.loops.get(key) if isinstance(on, Set) else None
         if loop is None:
-            loop = on.loops[key] = Loop(self, on, arguments, schedule)
+            loop = Loop(self, on, arguments, schedule)
+            on.loops[key] = loop
         loop()
 
     def loop(self, on: Set, *arguments: Argument, schedule: Wish = None) -> Loop:

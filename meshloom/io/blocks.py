@@ -118,5 +118,5 @@ def _plane(points: np.ndarray) -> np.ndarray:
     z = points[:, 2]
     tolerance = 1e-12 * np.ptp(points[:, :2], axis=0).max(initial=0.0)
     if np.ptp(z) > tolerance:
-        raise MeshError(f"a surface in space (z from {z.min():g} to {z.max():g}); 2-D cells must lie in a plane z = constant")
+        raise MeshError(f"a surface in space (z from {z.min():g} to {z.max():g}); 2-D cells need one constant z")
     return points[:, :2]

@@ -11,6 +11,8 @@ import numpy as np
 from meshloom.errors import UserError
 from meshloom.io.files import write_atomically
 
+_TAIL = 1.0  # percent of the cells at either end whose values are beyond the colour scale
+
 
 def save_picture(
     path: Path,
@@ -61,9 +63,11 @@ def _draw_map(
     seen = (high[:, 0] >= xmin) & (low[:, 0] <= xmax) & (high[:, 1] >= ymin) & (low[:, 1] <= ymax)
     # Edges in the face's colour close the hairlines that anti-aliasing leaves between neighbours.
     patches = PolyCollection(corners[seen], array=values[seen], cmap="turbo", edgecolors="face", linewidths=0.3)
+    if seen.any():  # a few extreme cells, as at the nose, must not use up the colours
+        patches.set_clim(*np.percentile(values[seen], (_TAIL, 100.0 - _TAIL)))
     axes.add_collection(patches)
     axes.set(xlim=(xmin, xmax), ylim=(ymin, ymax), aspect="equal", xlabel="x", ylabel="y")
-    figure.colorbar(patches, ax=axes, label=label, shrink=0.9)
+    figure.colorbar(patches, ax=axes, label=label, shrink=0.9, extend="both")
 
 
 def _draw_history(axes: Any, history: dict[str, np.ndarray]) -> None:

@@ -22,9 +22,9 @@ def read_su2(data: bytes) -> Listing:
     except UnicodeDecodeError:
         raise MeshError("not text; an SU2 mesh is a text file") from None
     sections = _sections(text)
-    if sections.count("NZONE") and int(_single(sections.value("NZONE"), "NZONE")) > 1:
+    if "NZONE" in sections and _single(sections.value("NZONE"), "NZONE") > 1:
         raise MeshError("more than one zone; expected one")
-    dimension = int(_single(sections.value("NDIME"), "NDIME"))
+    dimension = _single(sections.value("NDIME"), "NDIME")
     if dimension not in (2, 3):
         raise MeshError(f"NDIME= {dimension}; expected 2 or 3")
     points = _points(sections.value("NPOIN"), sections.rows("NPOIN"), dimension)
@@ -33,7 +33,7 @@ def read_su2(data: bytes) -> Listing:
     for tag, (name, count, rows) in enumerate(sections.markers(), start=1):
         names[dimension - 1, tag] = name
         blocks += _elements(count, rows, f"marker {name}", tag)
-    expected = int(_single(sections.value("NMARK"), "NMARK")) if sections.count("NMARK") else len(names)
+    expected = _single(sections.value("NMARK"), "NMARK")
     if expected != len(names):
         raise MeshError(f"NMARK= {expected}, but {len(names)} markers found: the file is truncated")
     return Listing(points, blocks, names)
@@ -45,29 +45,29 @@ class _Sections:
     def __init__(self, found: list[tuple[str, str, list[str]]]):
         self.found = found
 
-    def count(self, key: str) -> int:
-        return sum(name == key for name, _, _ in self.found)
+    def __contains__(self, key: str) -> bool:
+        return any(name == key for name, _, _ in self.found)
 
     def value(self, key: str) -> str:
         return self._one(key)[1]
 
-    def rows(self, key: str) -> str:
-        return " ".join(self._one(key)[2])
+    def rows(self, key: str) -> list[str]:
+        return self._one(key)[2]
 
     def _one(self, key: str) -> tuple[str, str, list[str]]:
         for section in self.found:
             if section[0] == key:
                 return section
-        raise MeshError(f"no {key}= line; an SU2 mesh has NDIME, NELEM and NPOIN")
+        raise MeshError(f"no {key}= line; an SU2 mesh has NDIME, NELEM, NPOIN and NMARK")
 
-    def markers(self) -> Iterator[tuple[str, str, str]]:
+    def markers(self) -> Iterator[tuple[str, str, list[str]]]:
         """Name, number of elements and rows of each marker."""
         for position, (key, name, _) in enumerate(self.found):
             if key == "MARKER_TAG":
-                following = next((s for s in self.found[position + 1 :] if s[0] in ("MARKER_ELEMS", "MARKER_TAG")), None)
-                if following is None or following[0] != "MARKER_ELEMS":
-                    raise MeshError(f"marker {name} has no MARKER_ELEMS= line")
-                yield name, following[1], " ".join(following[2])
+                following = self.found[position + 1 : position + 2]
+                if not following or following[0][0] != "MARKER_ELEMS":
+                    raise MeshError(f"marker {name} is not followed by a MARKER_ELEMS= line")
+                yield name, following[0][1], following[0][2]
 
 
 def _sections(text: str) -> _Sections:
@@ -86,52 +86,47 @@ def _sections(text: str) -> _Sections:
     return _Sections(found)
 
 
-def _single(text: str, key: str) -> float:
+def _single(text: str, key: str) -> int:
     """The first number after a key; NPOIN may carry a second one."""
     values = as_integers(parse_numbers(text, f"{key}="), f"{key}=")
     if len(values) == 0 or values[0] < 0:
         raise MeshError(f"{key}= {text}: a whole number from 0 expected")
-    return float(values[0])
+    return int(values[0])
 
 
-def _points(count: str, rows: str, dimension: int) -> np.ndarray:
+def _points(count: str, rows: list[str], dimension: int) -> np.ndarray:
     """Coordinates (n, d); a row may end with its own number, which is dropped."""
-    n = int(_single(count, "NPOIN"))
-    numbers = parse_numbers(rows, "NPOIN")
+    n = _single(count, "NPOIN")
+    numbers = parse_numbers(" ".join(rows), "NPOIN")
     columns = len(numbers) // n if n else dimension
     if columns not in (dimension, dimension + 1, dimension + 2) or columns * n != len(numbers):
         raise MeshError(f"NPOIN= {n}, but {len(numbers)} numbers follow: expected {n} rows of {dimension} coordinates")
     return numbers.reshape(n, columns)[:, :dimension]
 
 
-def _elements(count: str, rows: str, what: str, tag: int) -> list[Block]:
+def _elements(count: str, rows: list[str], what: str, tag: int) -> list[Block]:
     """Blocks of equal elements; a row is code, nodes and, if the file has it, its own number."""
-    n = int(_single(count, what))
-    numbers = as_integers(parse_numbers(rows, what), what)
-    for extra in (0, 1):
-        try:
-            runs = list(rows_of_changing_length(numbers, n, slice(0, 1), lambda head, e=extra: _width(head, e, what), what))  # type: ignore[misc]
-        except MeshError:
-            if extra:
-                raise
-            continue
-        break
-    blocks = []
-    for run in runs:
-        kind = CODES[int(run[0, 0])]
-        blocks.append(Block(kind, run[:, 1 : 1 + ELEMENTS[kind][1]], np.full(len(run), tag)))
-    return blocks
+    n = _single(count, what)
+    numbers = as_integers(parse_numbers(" ".join(rows), what), what)
+    extra = max(len(rows[0].split()) - _width(numbers, 0, what), 0) if len(numbers) else 0
+    runs = rows_of_changing_length(numbers, n, slice(0, 1), lambda head: _width(head, extra, what), what)
+    kinds = [(CODES[int(run[0, 0])], run) for run in runs]
+    return [Block(kind, run[:, 1 : 1 + ELEMENTS[kind][1]], np.full(len(run), tag)) for kind, run in kinds]
 
 
 def _width(head: np.ndarray, extra: int, what: str) -> int:
     code = int(head[0])
     if code not in CODES:
-        raise MeshError(f"{what}: element code {code} is not known; allowed: {', '.join(f'{c} ({k})' for c, k in CODES.items())}")
+        allowed = ", ".join(f"{known} ({kind})" for known, kind in CODES.items())
+        raise MeshError(f"{what}: element code {code} is not known; allowed: {allowed}")
     return 1 + ELEMENTS[CODES[code]][1] + extra
 
 
 def write_su2(mesh: Mesh) -> Iterator[bytes]:
     """The mesh as pieces of an SU2 file; coordinates with all digits."""
+    for name in mesh.groups:
+        if set(name) & set("%=\n\r") or name != name.strip() or not name:
+            raise MeshError(f"boundary group {name!r}: an SU2 marker has a name without '%', '=' and blank ends")
     listing = dissolve(mesh)
     codes = {kind: code for code, kind in CODES.items()}
     cells, faces = listing.blocks

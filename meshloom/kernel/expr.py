@@ -97,27 +97,32 @@ class Node:
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
 
 
-def _intern(op: str, args: tuple[Node, ...], dtype: np.dtype, value: Any, where: tuple[str, int] | None) -> Node:
-    key = (op, args, dtype, repr(value))  # repr keeps 0.0, -0.0, 0 and nan apart
+def _intern(op: str, args: tuple[Node, ...], dtype: np.dtype, value: Any, where: tuple[str, int] | None,
+            scope: int = 0) -> Node:
+    key = (op, args, dtype, repr(value), scope)  # repr keeps 0.0, -0.0, 0 and nan apart
     node = _interned.get(key)
     if node is None:
         node = _interned[key] = Node(op, args, dtype, value, where)
     return node
 
 
-def const(value: Any, dtype: np.dtype, where: tuple[str, int] | None = None) -> Node:
+def const(value: Any, dtype: np.dtype) -> Node:
     """A literal of a type; the value is rounded to it, as a field of that type would."""
-    return _intern("const", (), dtype, dtype.type(value).item(), where)
+    return _intern("const", (), dtype, dtype.type(value).item(), None)
 
 
-def load(param: int, slot: int, comp: int, dtype: np.dtype) -> Node:
-    """The value of a parameter at a slot of its map and a component."""
-    return _intern("load", (), dtype, (param, slot, comp), None)
+def load(param: int, slot: int, comp: int, dtype: np.dtype, scope: int = 0) -> Node:
+    """The value of a parameter at a slot of its map and a component.
+
+    Leaves of different scopes (kernels) differ, and so does everything made of them: two kernels never share a node, whose
+    line would be the other's.
+    """
+    return _intern("load", (), dtype, (param, slot, comp), None, scope)
 
 
-def base(param: int, slot: int, comp: int, dtype: np.dtype) -> Node:
+def base(param: int, slot: int, comp: int, dtype: np.dtype, scope: int = 0) -> Node:
     """Stands for "what was there before" while tracing; no emitted program contains it."""
-    return _intern("base", (), dtype, (param, slot, comp), None)
+    return _intern("base", (), dtype, (param, slot, comp), None, scope)
 
 
 def cast(node: Node, dtype: np.dtype) -> Node:
@@ -125,7 +130,7 @@ def cast(node: Node, dtype: np.dtype) -> Node:
     if node.dtype == dtype:
         return node
     if node.op == "const":
-        return const(node.value, dtype, node.where)
+        return const(node.value, dtype)
     return _intern("cast", (node,), dtype, None, node.where)
 
 

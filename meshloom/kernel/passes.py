@@ -42,8 +42,10 @@ def _fold(node: Node) -> Node:
     if node.args and all(a.op == "const" for a in node.args):
         with np.errstate(all="ignore"):
             value = compute(node, [a.dtype.type(a.value) for a in node.args])
-        return const(value, node.dtype, node.where)
-    return _neutral(node)
+        return const(value, node.dtype)
+    while (simpler := _neutral(node)) is not node:
+        node = simpler
+    return node
 
 
 def _neutral(node: Node) -> Node:
@@ -113,7 +115,7 @@ def _power(node: Node) -> Node:
 
 def _product(x: Node, n: int, where: tuple[str, int] | None) -> Node:
     if n == 0:
-        return const(1, x.dtype, where)
+        return const(1, x.dtype)
     if n == 1:
         return x
     half = _product(x, n // 2, where)

@@ -8,6 +8,7 @@ by themselves.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
 import traceback
@@ -80,6 +81,9 @@ class Symbol:
     def __index__(self) -> int:
         fail("a value that is known only at run time cannot be an index or a loop count; use a map, or np.where")
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        fail("a parameter that is Read is written here; annotate it Write, ReadWrite or Inc")
+
     def __repr__(self) -> str:
         return f"<symbol {self.node!r}>"
 
@@ -125,6 +129,9 @@ class SymbolArray(np.ndarray):
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return apply_function(func, args, kwargs)
 
+    def __index__(self) -> int:
+        return self[()].__index__() if self.ndim == 0 else super().__index__()
+
     def __setitem__(self, key: Any, value: Any) -> None:
         param = owner_of(self)
         if param is not None and not param.mode.writes:
@@ -168,21 +175,21 @@ def _wrap(value: Any) -> Any:
     return value
 
 
-def to_node(value: Any, like: Sequence[np.dtype] = (), where: Where | None = None) -> Node:
+def to_node(value: Any, like: Sequence[np.dtype] = ()) -> Node:
     """A node for a symbol or a number. Numbers are weak: they take the type of what they meet."""
     if isinstance(value, Symbol):
         return value.node
     if isinstance(value, np.ndarray) and value.ndim == 0:
-        return to_node(value[()], like, where)
+        return to_node(value[()], like)
     if not isinstance(value, bool | int | float | np.number | np.bool_):
         fail(f"a kernel computes with numbers, not with {type(value).__name__}")
     if isinstance(value, bool | np.bool_):
-        return expr.const(value, BOOL, where)
+        return expr.const(value, BOOL)
     integer = isinstance(value, int | np.integer)
     kinds = [d for d in like if d != BOOL]
     if kinds and (integer or any(d.kind == "f" for d in kinds)):
-        return expr.const(value, np.result_type(*kinds), where)
-    return expr.const(value, INT64 if integer else FLOAT64, where)
+        return expr.const(value, np.result_type(*kinds))
+    return expr.const(value, INT64 if integer else FLOAT64)
 
 
 def scalar_operation(name: str, *operands: Any) -> Any:
@@ -192,7 +199,7 @@ def scalar_operation(name: str, *operands: Any) -> Any:
     where = user_line()
     voters = operands[1:] if name == "where" else operands
     like = [v.node.dtype for v in voters if isinstance(v, Symbol)]
-    return Symbol(expr.operate(name, (to_node(v, like, where) for v in operands), where))
+    return Symbol(expr.operate(name, (to_node(v, like) for v in operands), where))
 
 
 @functools.cache
@@ -358,6 +365,7 @@ class Trace:
 
 
 _params_by_array: dict[int, Param] = {}
+_scopes = itertools.count(1)
 
 
 def owner_of(array: SymbolArray) -> Param | None:
@@ -370,12 +378,13 @@ def owner_of(array: SymbolArray) -> Param | None:
 
 def trace(function: Callable[..., Any], name: str, params: Sequence[Param]) -> Trace:
     """Run ``function`` on symbols and collect its outputs, checked against the access modes."""
-    arrays = [_symbols(k, p) for k, p in enumerate(params)]
+    scope = next(_scopes)
+    arrays = [_symbols(k, p, scope) for k, p in enumerate(params)]
     # The arrays of symbols hold the values; a view of each is what the user gets.
     for array, param in zip(arrays, params, strict=True):
         _params_by_array[id(array)] = param
     try:
-        returned = function(*(a.view(SymbolArray) for a in arrays))
+        returned = function(*(_handed_over(p, a) for p, a in zip(params, arrays, strict=True)))
     except (IndexError, ValueError, TypeError, AttributeError) as error:
         if isinstance(error, KernelError):
             raise
@@ -385,12 +394,17 @@ def trace(function: Callable[..., Any], name: str, params: Sequence[Param]) -> T
             del _params_by_array[id(array)]
     if returned is not None:
         raise KernelError(f"kernel {name} returns a value; write to a parameter instead")
-    outputs = [o for k, p in enumerate(params) if p.mode.writes for o in _outputs(name, k, p, arrays[k])]
+    outputs = [o for k, p in enumerate(params) if p.mode.writes for o in _outputs(name, k, p, arrays[k], scope)]
     _check_read_back(name, params, outputs)
     count = sum(1 for _ in expr.topological(o.value for o in outputs))
     if count > NODE_WARNING:
         warnings.warn(f"kernel {name} has {count} operations after unrolling; compiling it may take long", stacklevel=2)
     return Trace(name, tuple(params), tuple(outputs))
+
+
+def _handed_over(param: Param, array: np.ndarray) -> Any:
+    """What the user's function gets: a scalar where NumPy would give one and nothing is written, else an array."""
+    return array[()] if array.ndim == 0 and not param.mode.writes else array.view(SymbolArray)
 
 
 def _explain(error: Exception, kernel: str, params: Sequence[Param]) -> str:
@@ -401,21 +415,21 @@ def _explain(error: Exception, kernel: str, params: Sequence[Param]) -> str:
     return f"{place}kernel {kernel}: {' '.join(str(error).split())}; shapes of the parameters: {shapes}"
 
 
-def _symbols(number: int, param: Param) -> np.ndarray:
+def _symbols(number: int, param: Param, scope: int) -> np.ndarray:
     """An object array of loads (for what may be read) or of bases (for what was there before)."""
     make = expr.load if param.mode.reads else expr.base
     array = np.empty(param.shape, object)
     for index in np.ndindex(param.shape):
-        array[index] = Symbol(make(number, *param.address(index), param.dtype))
+        array[index] = Symbol(make(number, *param.address(index), param.dtype, scope))
     return array
 
 
-def _outputs(kernel: str, number: int, param: Param, array: np.ndarray) -> list[Output]:
+def _outputs(kernel: str, number: int, param: Param, array: np.ndarray, scope: int) -> list[Output]:
     outputs = []
     for index in np.ndindex(param.shape):
         slot, comp = param.address(index)
         node = to_node(array[index], (param.dtype,))
-        before = (expr.load if param.mode.reads else expr.base)(number, slot, comp, param.dtype)
+        before = (expr.load if param.mode.reads else expr.base)(number, slot, comp, param.dtype, scope)
         if param.mode.combine:
             value = _offer(node, before, param.mode.combine)
             if value is None:
@@ -475,10 +489,21 @@ def _reaches(node: Node, leaf: Node) -> bool:
 
 
 def _check_read_back(kernel: str, params: Sequence[Param], outputs: Sequence[Output]) -> None:
+    """Raise where a value that only accumulates is used for something else; name the line of that use."""
+    accumulated: dict[Node, Node] = {}  # what was there before, with what was combined with it so far -> its base
     for node in expr.topological(o.value for o in outputs):
-        for arg in node.args or (node,):
-            if arg.op == "base":
-                param = params[arg.value[0]]
-                place = f"{node.where[0]}:{node.where[1]}: " if node.where else ""
-                raise KernelError(f"{place}kernel {kernel} reads parameter {param.name}, which is {param.mode.__name__};"
-                                  " an Inc, Min, Max or Write cannot be read back: annotate it ReadWrite, or use another one")
+        source = next((accumulated[a] for a in node.args if a in accumulated), node if node.op == "base" else None)
+        if source is None:
+            continue
+        accumulated[node] = source
+        if node.op not in ("base", "add", "sub", "minimum", "maximum", "cast"):
+            _read_back(kernel, params[source.value[0]], node)
+    for output in outputs:
+        if output.value in accumulated:
+            _read_back(kernel, params[accumulated[output.value].value[0]], output.value)
+
+
+def _read_back(kernel: str, param: Param, node: Node) -> NoReturn:
+    place = f"{node.where[0]}:{node.where[1]}: " if node.where else ""
+    raise KernelError(f"{place}kernel {kernel} reads parameter {param.name}, which is {param.mode.__name__};"
+                      " an Inc, Min, Max or Write cannot be read back: annotate it ReadWrite, or use another one")

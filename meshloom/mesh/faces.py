@@ -73,7 +73,7 @@ def checked_cells(cell_nodes: np.ndarray, kind: CellKind, n_nodes: int) -> np.nd
     """``cell_nodes`` as int32 (int64 where needed), after checking shape, range and repeated nodes."""
     cells = np.asarray(cell_nodes)
     if cells.ndim != 2 or cells.shape[1] != kind.nodes:
-        raise MeshError(f"{kind.name} cells need {kind.nodes} nodes each: expected shape (n, {kind.nodes}), got {cells.shape}")
+        raise MeshError(f"cell nodes of {kind.name} cells: expected shape (n, {kind.nodes}), got {cells.shape}")
     if not np.issubdtype(cells.dtype, np.integer):
         raise MeshError(f"cell nodes must be integers, got {cells.dtype}")
     if len(cells) == 0:
@@ -87,7 +87,7 @@ def checked_cells(cell_nodes: np.ndarray, kind: CellKind, n_nodes: int) -> np.nd
     repeated = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
     if repeated.any():
         cell = int(np.argmax(repeated))
-        raise MeshError(f"cell {cell} names a node twice: {_listed(cells[cell])}; a {kind.name} has {kind.nodes} different nodes")
+        raise MeshError(f"cell {cell} names a node twice: {_listed(cells[cell])}; its nodes must differ")
     return cells
 
 
@@ -109,7 +109,8 @@ def oriented_cells(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> np.ndarr
         folded = (corner_volumes(x, cells, kind.name) < 0).sum(axis=1) > 1
         if folded.any():
             cell = int(np.argmax(folded))
-            raise MeshError(f"cell {cell} is folded over: nodes {_listed(cells[cell])} do not go round a {kind.name} in VTK order")
+            nodes = _listed(cells[cell])
+            raise MeshError(f"cell {cell} is folded over: nodes {nodes} do not go round a {kind.name} in VTK order")
     return cells
 
 
@@ -130,7 +131,8 @@ def derive_faces(cells: np.ndarray, kind: CellKind, n_nodes: int) -> Faces:
     pairs = np.stack((first, second), axis=1) // len(kind.faces)
     _check_not_repeated(pairs, kind)
     _check_opposite(halves[first], halves[second], pairs)
-    return Faces(halves[first], pairs.astype(cells.dtype), halves[alone], (alone // len(kind.faces)).astype(cells.dtype))
+    boundary_cells = (alone // len(kind.faces)).astype(cells.dtype)
+    return Faces(halves[first], pairs.astype(cells.dtype), halves[alone], boundary_cells)
 
 
 def group_boundary(boundary_nodes: np.ndarray, named: Mapping[str, np.ndarray], n_nodes: int) -> np.ndarray:
@@ -166,44 +168,53 @@ def _checked_group(name: str, faces: np.ndarray, face_nodes: int, n_nodes: int) 
     if array.size == 0:
         return np.zeros((0, face_nodes), dtype=np.int64)
     if array.ndim != 2 or array.shape[1] != face_nodes or not np.issubdtype(array.dtype, np.integer):
-        raise MeshError(f"boundary group {name}: expected node numbers of shape (n, {face_nodes}), got {array.shape} of {array.dtype}")
+        shape = f"{array.shape} of {array.dtype}"
+        raise MeshError(f"boundary group {name}: expected node numbers of shape (n, {face_nodes}), got {shape}")
     if array.min() < 0 or array.max() >= n_nodes:
         bad = array[((array < 0) | (array >= n_nodes)).any(axis=1)][0]
         raise MeshError(f"boundary group {name}: face {_listed(bad)}, but nodes go from 0 to {n_nodes - 1}")
     return array
 
 
-# Any odd numbers with well mixed bits will do: they spread rows of node numbers over 64 bits.
-_MIXERS = np.array(
-    [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], dtype=np.uint64
-)
+# Any odd numbers with well mixed bits will do: they spread node numbers over 64 bits.
+_MIXERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
 
 
 def _equal_rows(rows: np.ndarray, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """An order (n,) that puts equal rows side by side, and where each run of equal rows starts in it.
 
-    The rows are packed into one 64-bit key where they fit. Where they do not, the key is a hash: one sort of
-    it is several times faster than a lexicographic one, which is needed only if two different rows collide.
+    The rows are packed into one 64-bit key where they fit. Where they do not, the key is the first node above a
+    hash of the others: one sort of it is many times faster than a lexicographic one, which is needed only if two
+    different rows collide.
     """
     packed = n_nodes ** rows.shape[1] < 2**63
-    key = np.zeros(len(rows), dtype=np.uint64)
-    for column, mixer in zip(rows.T, _MIXERS, strict=False):
-        key = key * np.uint64(n_nodes) + column.astype(np.uint64) if packed else key + _mixed(column, mixer)
+    key = _packed_key(rows, n_nodes) if packed else _hashed_key(rows, n_nodes)
     order = np.argsort(key)
     fresh = np.ones(len(rows), dtype=bool)
     fresh[1:] = np.diff(key[order]) != 0
     if not packed:
-        neighbors = np.flatnonzero(~fresh)
-        if (rows[order[neighbors]] != rows[order[neighbors - 1]]).any():
+        repeats = np.flatnonzero(~fresh)
+        if (rows[order[repeats]] != rows[order[repeats - 1]]).any():
             order = np.lexsort(rows.T[::-1])
             fresh[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
     return order, np.flatnonzero(fresh)
 
 
-def _mixed(column: np.ndarray, mixer: np.uint64) -> np.ndarray:
-    """A column of node numbers spread over 64 bits."""
-    spread = (column.astype(np.uint64) + np.uint64(1)) * mixer
-    return (spread ^ (spread >> np.uint64(29))) * mixer
+def _packed_key(rows: np.ndarray, n_nodes: int) -> np.ndarray:
+    key = rows[:, 0].astype(np.uint64)
+    for column in rows.T[1:]:
+        key *= np.uint64(n_nodes)
+        key += column.astype(np.uint64)
+    return key
+
+
+def _hashed_key(rows: np.ndarray, n_nodes: int) -> np.ndarray:
+    bits = n_nodes.bit_length()
+    mixed = np.zeros(len(rows), dtype=np.uint64)
+    for column, mixer in zip(rows.T[1:], _MIXERS, strict=False):
+        spread = (column.astype(np.uint64) + np.uint64(1)) * np.uint64(mixer)
+        mixed += (spread ^ (spread >> np.uint64(29))) * np.uint64(mixer)
+    return (rows[:, 0].astype(np.uint64) << np.uint64(64 - bits)) | (mixed >> np.uint64(bits))
 
 
 def _check_not_repeated(pairs: np.ndarray, kind: CellKind) -> None:
@@ -228,7 +239,8 @@ def _check_opposite(first: np.ndarray, second: np.ndarray, pairs: np.ndarray) ->
     if not agree.all():
         face = int(np.argmin(agree))
         owner, neighbor = pairs[face]
-        raise MeshError(f"cells {owner} and {neighbor} overlap or are twisted at their common face {_listed(first[face])}")
+        nodes = _listed(first[face])
+        raise MeshError(f"cells {owner} and {neighbor} overlap or are twisted at their common face {nodes}")
 
 
 def _shared_by_many(halves_here: np.ndarray, halves: np.ndarray, cells: np.ndarray, kind: CellKind) -> MeshError:
@@ -237,7 +249,8 @@ def _shared_by_many(halves_here: np.ndarray, halves: np.ndarray, cells: np.ndarr
     for position in range(1, len(here)):
         same = (sets[:position] == sets[position]).all(axis=1)
         if same.any():
-            return MeshError(f"cell {here[position]} is the same as cell {here[np.argmax(same)]}: every cell may be given once")
+            first = here[np.argmax(same)]
+            return MeshError(f"cell {here[position]} is the same as cell {first}: every cell may be given once")
     face = _listed(halves[halves_here[0]])
     return MeshError(f"cells {_listed(here)[1:-1]} share the face {face}: at most two cells may share a face")
 

@@ -9,11 +9,12 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from meshloom.errors import MeshError, nearest
-from meshloom.mesh.faces import cell_kind, derive_faces, oriented_cells
+from meshloom.mesh.faces import KINDS, cell_kind, derive_faces, oriented_cells
 from meshloom.mesh.mesh import Mesh
 
 _SURFACE_POINTS = 100
 _MAP_ORIGIN = 0.0077  # the square-root map unfolds the plane around this point just behind the nose
+_SIDES = ("xmin", "xmax", "ymin", "ymax", "zmin", "zmax")
 _HALF_WIDTH = 3.0  # of the base line, and the height of the columns, in the mapped plane
 
 
@@ -129,14 +130,15 @@ def box(
     dim = len(counts)
     kind = cell_kind(cells if cells is not None else {2: "quad", 3: "hexahedron"}[dim])
     if kind.dimension != dim:
-        fitting = [name for name in ("quad", "triangle", "hexahedron", "tetrahedron") if cell_kind(name).dimension == dim]
+        fitting = [name for name, other in KINDS.items() if other.dimension == dim]
         raise MeshError(f"box{tuple(counts)}: {kind.name} cells do not fit {dim}-D{nearest('', fitting)}")
     if alternate and kind.name != "triangle":
         raise MeshError(f"box: alternate diagonals are for triangles, not {kind.name} cells")
     size = _per_axis("extent", extent, 1.0, dim)
     if (size <= 0).any():
         raise MeshError(f"box: extent must be positive, got {size.tolist()}")
-    ticks = [low + length * np.arange(n + 1) / n for low, length, n in zip(_per_axis("origin", origin, 0.0, dim), size, counts, strict=True)]
+    low = _per_axis("origin", origin, 0.0, dim)
+    ticks = [low[axis] + size[axis] * (np.arange(n + 1) / n) for axis, n in enumerate(counts)]
     x = np.stack([axis.ravel() for axis in np.meshgrid(*reversed(ticks), indexing="ij")][::-1], axis=1)
     node = np.arange(len(x)).reshape([n + 1 for n in reversed(counts)])
     nodes = _simplices(node, alternate) if kind.name in ("triangle", "tetrahedron") else _cuboids(node)
@@ -151,7 +153,7 @@ def box(
         faces.boundary_cells,
         _sides(faces.boundary_nodes, counts),
         kind=kind.name,
-        groups={f"{axis}{end}": 2 * k + m + 1 for k, axis in enumerate("xyz"[:dim]) for m, end in enumerate(("min", "max"))},
+        groups={name: number for number, name in enumerate(_SIDES[: 2 * dim], start=1)},
     )
 
 
@@ -172,10 +174,7 @@ def _per_axis(name: str, values: Sequence[float] | None, default: float, dim: in
 def _corners(node: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
     """For each corner (0 or 1 along x, y, ...) its node of every cuboid, flat, x running first."""
     ends = (slice(None, -1), slice(1, None))
-    return {
-        corner: node[tuple(ends[c] for c in reversed(corner))].ravel()
-        for corner in np.ndindex(*(2,) * node.ndim)
-    }
+    return {corner: node[tuple(ends[c] for c in reversed(corner))].ravel() for corner in np.ndindex(*(2,) * node.ndim)}
 
 
 def _cuboids(node: np.ndarray) -> np.ndarray:

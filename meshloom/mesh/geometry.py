@@ -6,12 +6,16 @@ signed: positive where the nodes go round in the positive sense (counter-clockwi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
 
 #: The eight corners of the unit cube in the node order of a hexahedron (VTK).
 _HEX_CORNERS = np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)])
+
+#: For each corner of a hexahedron its three neighbours, in an order that makes their triple product positive.
+_HEX_NEIGHBORS = ((1, 3, 4), (2, 0, 5), (3, 1, 6), (0, 2, 7), (7, 5, 0), (4, 6, 1), (5, 7, 2), (6, 4, 3))
 
 
 def mean_points(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
@@ -42,40 +46,57 @@ def area_vectors(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
 
 def cell_volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
     """Signed volume (area in 2-D) of each cell, (m,); exact for trilinear hexahedra."""
+    return _in_chunks(lambda part: _volumes(x, part, kind), nodes)
+
+
+def cell_centroids(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
+    """Centre of mass of each cell, (m, d); exact for plane quadrilaterals and trilinear hexahedra."""
+    return _in_chunks(lambda part: _centroids(x, part, kind), nodes)
+
+
+def corner_volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
+    """Signed volume spanned by the edges that leave each corner, (m, corners): negative where a cell folds over."""
+    return _in_chunks(lambda part: _corner_volumes(x, part, kind), nodes)
+
+
+_CHUNK = 16384  # cells whose intermediate arrays stay in the cache
+
+
+def _in_chunks(measure: Callable[[np.ndarray], np.ndarray], nodes: np.ndarray) -> np.ndarray:
+    """``measure(nodes)`` piece by piece."""
+    starts = range(0, max(len(nodes), 1), _CHUNK)
+    return np.concatenate([measure(nodes[start : start + _CHUNK]) for start in starts])
+
+
+def _volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
     if kind == "triangle":
         return 0.5 * _cross2(_edge(x, nodes, 0, 1), _edge(x, nodes, 0, 2))
     if kind == "quad":
         return 0.5 * _cross2(_edge(x, nodes, 0, 2), _edge(x, nodes, 1, 3))
     if kind == "tetrahedron":
         return _triple(*(_edge(x, nodes, 0, slot) for slot in (1, 2, 3))) / 6.0
-    return _hex_moments(x, nodes, first=False)[0]
+    return _hex_volumes(x, nodes)
 
 
-def cell_centroids(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
-    """Centre of mass of each cell, (m, d); exact for plane quadrilaterals and trilinear hexahedra."""
+def _centroids(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
     if kind in ("triangle", "tetrahedron"):
         return mean_points(x, nodes)
     if kind == "quad":
         halves = nodes[:, (0, 1, 2)], nodes[:, (0, 2, 3)]
-        weights = [cell_volumes(x, half, "triangle")[:, None] for half in halves]
+        weights = [_volumes(x, half, "triangle")[:, None] for half in halves]
         sums = weights[0] * mean_points(x, halves[0]) + weights[1] * mean_points(x, halves[1])
         return sums / (weights[0] + weights[1])
-    volume, moment = _hex_moments(x, nodes, first=True)
-    return x[nodes[:, 0]] + moment / volume[:, None]
+    return x[nodes[:, 0]] + _hex_moments(x, nodes) / _hex_volumes(x, nodes)[:, None]
 
 
-def corner_volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
-    """Signed volume spanned by the edges that leave each corner, (m, corners): negative where a cell folds over."""
+def _corner_volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
+    p = [x[nodes[:, slot]] for slot in range(nodes.shape[1])]
     if kind == "quad":
-        corners = [_cross2(_edge(x, nodes, c, (c + 1) % 4), _edge(x, nodes, c, (c + 3) % 4)) for c in range(4)]
+        corners = [_cross2(p[(c + 1) % 4] - p[c], p[c - 1] - p[c]) for c in range(4)]
     elif kind == "hexahedron":
-        corners = []
-        for c, corner in enumerate(_HEX_CORNERS):
-            along = [_hex_slot(corner ^ np.eye(3, dtype=int)[axis]) for axis in range(3)]
-            flips = -1.0 if corner.sum() % 2 else 1.0
-            corners.append(flips * _triple(*(_edge(x, nodes, c, other) for other in along)))
+        corners = [_triple(p[a] - p[c], p[b] - p[c], p[d] - p[c]) for c, (a, b, d) in enumerate(_HEX_NEIGHBORS)]
     else:
-        corners = [cell_volumes(x, nodes, kind)]
+        corners = [_volumes(x, nodes, kind)]
     return np.stack(corners, axis=1)
 
 
@@ -95,30 +116,32 @@ def _triple(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     )
 
 
-def _hex_slot(corner: np.ndarray) -> int:
-    """The slot of the node at a corner of the unit cube."""
-    return int(np.flatnonzero((_HEX_CORNERS == corner).all(axis=1))[0])
+def _hex_volumes(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Volumes of trilinear hexahedra (m,): the known sum of three triple products of diagonals, over 12."""
+    p = [x[nodes[:, slot]] for slot in range(8)]
+    total = _triple(p[3] - p[1] + p[7] - p[2], p[6] - p[3], p[2] - p[0])
+    total += _triple(p[4] - p[3] + p[5] - p[7], p[6] - p[4], p[7] - p[0])
+    total += _triple(p[1] - p[4] + p[2] - p[5], p[6] - p[1], p[5] - p[0])
+    return total / 12.0
 
 
-def _hex_moments(x: np.ndarray, nodes: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Volume (m,) and, if ``first``, the first moment about node 0 (m, 3) of trilinear hexahedra.
+def _hex_moments(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """First moments about node 0 of trilinear hexahedra, (m, 3).
 
     Position times Jacobian is cubic in each reference coordinate, so two Gauss points per direction are exact.
     """
     relative = [_edge(x, nodes, 0, slot) for slot in range(8)]
-    volume, moment = np.zeros(len(nodes)), np.zeros((len(nodes) if first else 0, 3))
+    moment = np.zeros((len(nodes), 3))
+    signs = 2.0 * _HEX_CORNERS - 1.0
     for point in product((0.5 - 0.5 / np.sqrt(3.0), 0.5 + 0.5 / np.sqrt(3.0)), repeat=3):
         parts = np.where(_HEX_CORNERS == 1, point, 1.0 - np.array(point))  # (8, 3): the linear factors
-        signs = 2.0 * _HEX_CORNERS - 1.0
         columns = []
         for axis in range(3):
             others = parts[:, [a for a in range(3) if a != axis]].prod(axis=1)
             columns.append(_combine(signs[:, axis] * others, relative))
-        weight = _triple(*columns) / 8.0
-        volume += weight
-        if first:
-            moment += weight[:, None] * _combine(parts.prod(axis=1), relative)
-    return volume, moment
+        jacobian = _triple(columns[0], columns[1], columns[2])
+        moment += (jacobian / 8.0)[:, None] * _combine(parts.prod(axis=1), relative)
+    return moment
 
 
 def _combine(weights: np.ndarray, arrays: list[np.ndarray]) -> np.ndarray:

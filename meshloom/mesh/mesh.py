@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError, nearest
 from meshloom.mesh import geometry
-from meshloom.mesh.core import Field, Map, Set
+from meshloom.mesh.core import Map, Set
 from meshloom.mesh.faces import CellKind, cell_kind, checked_cells, derive_faces, group_boundary, oriented_cells
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
 
@@ -261,7 +261,7 @@ def _checked_groups(
     if numbers is None:
         names = dict(groups) if groups else ({UNNAMED: 1} if count else {})
         if len(names) > 1:
-            raise MeshError(f"boundary_group is missing: which of the {count} boundary faces belong to {', '.join(names)}?")
+            raise MeshError(f"boundary_group is missing: which boundary faces belong to {', '.join(names)}?")
         return names, np.full(count, next(iter(names.values()), 1), dtype=np.int32)
     values = np.asarray(numbers)
     if values.shape not in ((count,), (count, 1)) or not (values.size == 0 or np.issubdtype(values.dtype, np.integer)):
@@ -269,6 +269,8 @@ def _checked_groups(
     values = values.reshape(-1)
     present = np.unique(values).tolist()
     names = dict(groups) if groups is not None else {f"group{number}": number for number in present}
+    if any(number < 1 for number in names.values()):
+        raise MeshError(f"boundary groups are numbered from 1, got {names}")
     if len(set(names.values())) < len(names):
         raise MeshError(f"two boundary groups have the same number: {names}")
     unknown = [number for number in present if number not in names.values()]

@@ -39,7 +39,8 @@ class Permutation:
 
     @classmethod
     def identity(cls, nodes: int, cells: int, faces: int, boundary_faces: int) -> Permutation:
-        return cls(*(np.arange(n) for n in (nodes, cells, faces, boundary_faces)), np.zeros(faces, dtype=bool))
+        flipped = np.zeros(faces, dtype=bool)
+        return cls(np.arange(nodes), np.arange(cells), np.arange(faces), np.arange(boundary_faces), flipped)
 
     def of(self, on: str) -> np.ndarray:
         """The array of one set, new to old."""
@@ -68,8 +69,13 @@ class Permutation:
 
     def then(self, later: Permutation) -> Permutation:
         """This renumbering followed by ``later``, as one."""
-        arrays = [self.of(on)[later.of(on)] for on in SETS]
-        return Permutation(*arrays, self.flipped[later.faces] ^ later.flipped)
+        return Permutation(
+            self.nodes[later.nodes],
+            self.cells[later.cells],
+            self.faces[later.faces],
+            self.boundary_faces[later.boundary_faces],
+            self.flipped[later.faces] ^ later.flipped,
+        )
 
     def _rows(self, on: str, values: Field | ArrayLike) -> np.ndarray:
         array = values.numpy() if isinstance(values, Field) else np.asarray(values)

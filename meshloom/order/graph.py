@@ -9,8 +9,8 @@ import numpy as np
 from meshloom.native.algorithms import incidence
 from meshloom.native.ffi import as_permutation, call, same_type, suffix
 
-#: Elements that meet in a target touched by more than this many are joined only to so many before and after them:
-#: a hub would otherwise make a complete graph.
+#: Elements that meet in a target of more slots than this are joined only to those at most so many slots before and
+#: after them: a hub would otherwise make a complete graph.
 HUB_WINDOW = 64
 _EVERYTHING = 2**62
 

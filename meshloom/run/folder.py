@@ -13,7 +13,7 @@ from meshloom.io.files import writing
 
 CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE = "run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"
 _OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE)
-_VTU_PATTERN = "fields_" + "[0-9]" * 7 + ".vtu"
+_VTU_PATTERN = "fields_[0-9]*.vtu"
 DEFAULT_PARENT = Path("runs")
 
 
@@ -49,14 +49,9 @@ class RunFolder:
     def vtu(self, iteration: int) -> Path:
         return self.path / f"fields_{iteration:07d}.vtu"
 
-    def vtu_files(self) -> list[tuple[int, Path]]:
-        """(iteration, file) of the VTU files that are there, by iteration."""
-        found = [(int(path.stem.rpartition("_")[2]), path) for path in self.path.glob(_VTU_PATTERN)]
-        return sorted(found)
-
     def files(self) -> list[Path]:
         """The files of a run that are there now."""
-        known = [self.path / name for name in _OWN_FILES] + [path for _, path in self.vtu_files()]
+        known = [self.path / name for name in _OWN_FILES] + sorted(self.path.glob(_VTU_PATTERN))
         return [path for path in known if path.exists()]
 
     def begin(self) -> None:

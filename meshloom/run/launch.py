@@ -46,7 +46,7 @@ def check(request: Request) -> Job:
     settings = [*settings, *request.changes]
     if start is None:
         return Job(case, build(case.Config, settings), None)
-    saved = build(case.Config, _without_case(parse_settings(start.checkpoint.config, str(start.path))))
+    saved: Any = build(case.Config, _without_case(parse_settings(start.checkpoint.config, str(start.path))))
     config = build(case.Config, settings, saved)
     _check_restart(start, case, config)
     return Job(case, config, start, _differences(saved, config))

@@ -18,7 +18,7 @@ from meshloom.config import to_toml
 from meshloom.errors import RunError, UserError
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
-from meshloom.io.files import write_atomically, writing
+from meshloom.io.files import write_atomically
 from meshloom.io.monitors import MonitorLog
 from meshloom.io.vtk import Series, write_vtu
 from meshloom.run.diagnose import Snapshot, breakdown, take_snapshot
@@ -73,6 +73,8 @@ class Runner:
         self.kept = (start.path, self.iteration) if start else None  # the last good checkpoint
         self.began = time.perf_counter() if began is None else began
         self.until_first = 0.0
+        # A restart keeps the entries up to its checkpoint.
+        self.series = Series.resume(folder.series, self.first) if start else Series(folder.series)
         self.pace = Pace()
         self.good = _Good(self.iteration, time.monotonic(), take_snapshot(case))
         self.checkpoint_time = time.monotonic()
@@ -159,9 +161,8 @@ class Runner:
 
     def _write_fields(self) -> None:
         path = self.folder.vtu(self.iteration)
-        with writing(path):
-            write_vtu(path, self.case.given, self.case.cell_fields(), {})
-            self._series.add(float(self.iteration), path)
+        write_vtu(path, self.case.given, self.case.cell_fields())
+        self.series.add(self.iteration, path)
 
     def _draw(self) -> None:
         picture = self.case.picture()
@@ -189,15 +190,6 @@ class Runner:
     @cached_property
     def _mesh_digest(self) -> str:
         return self.case.given.digest
-
-    @cached_property
-    def _series(self) -> Series:
-        """The .pvd file; a restart keeps what was written up to its checkpoint."""
-        series = Series(self.folder.series)
-        for iteration, path in self.folder.vtu_files():
-            if iteration <= self.first:
-                series.add(float(iteration), path)
-        return series
 
     # --- the end
 

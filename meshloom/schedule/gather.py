@@ -75,8 +75,9 @@ def accumulate(spec: LoopSpec, groups: Sequence[Columns], arity: int, name: Colu
         return [*prepare(None), *(line for g in groups for line in _uniform(spec, g, name))]
     lines = ["switch (s) {"]
     for slot in range(arity):
-        body = [line for g in groups for line in _slot(spec, g, slot, name)]
-        lines += [f"case {slot}: {{", *prepare(slot), *body, "} break;"]
+        lines += [f"case {slot}: {{", *prepare(slot)]
+        lines += [line for g in groups for line in _slot(spec, g, slot, name)]
+        lines.append("} break;")
     return [*lines, "}"]
 
 

@@ -89,13 +89,19 @@ def cached_plan(build: Callable[[Topology, int], Plan], name: str, topo: Topolog
         verify(plan, topo)
         return plan
     key = hashlib.sha256(f"{VERSION}|{name}|{block}|{topo.digest}".encode()).hexdigest()
-    stored = cache.load_arrays("plans", key)
-    if stored is not None and "sizes" in stored:
-        sizes = dict(zip(bytes(stored.pop("size_names")).decode().split(), stored.pop("sizes").tolist(), strict=True))
-        return Plan(name, block, stored, sizes)
-    plan = build(topo, block)
-    verify(plan, topo)
-    labels = np.frombuffer(" ".join(plan.sizes).encode(), np.uint8)
-    cache.store_arrays("plans", key, plan.arrays | {
-        "sizes": np.array(list(plan.sizes.values()), np.int64), "size_names": labels})
+    plan = _restored(name, block, cache.load_arrays("plans", key))
+    if plan is None:
+        plan = build(topo, block)
+        verify(plan, topo)
+        cache.store_arrays("plans", key, plan.arrays | {
+            "sizes": np.array(list(plan.sizes.values()), np.int64),
+            "size_names": np.frombuffer(" ".join(plan.sizes).encode(), np.uint8)})
     return plan
+
+
+def _restored(name: str, block: int, stored: dict[str, np.ndarray] | None) -> Plan | None:
+    """A plan from the arrays of a cache entry; None when there is none, or it is not one that we wrote."""
+    if stored is None or not {"sizes", "size_names"} <= stored.keys():
+        return None
+    labels, values = bytes(stored.pop("size_names")).decode().split(), stored.pop("sizes").tolist()
+    return Plan(name, block, stored, dict(zip(labels, values, strict=True)))

@@ -22,7 +22,7 @@ from meshloom.config import option
 from meshloom.errors import UserError, nearest
 from meshloom.schedule.schedule import parse_schedule
 
-PRECISIONS = {"double": np.dtype(np.float64), "single": np.dtype(np.float32)}
+PRECISIONS: dict[str, np.dtype[Any]] = {"double": np.dtype(np.float64), "single": np.dtype(np.float32)}
 
 
 # --- the sections that all cases share --------------------------------------------------------------------

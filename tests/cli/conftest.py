@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,32 +11,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.cli.main import main
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """The last line of stdout."""
-        found: dict[str, Any] = json.loads(self.out.splitlines()[-1])
-        return found
-
-    def refused(self, code: int, *parts: str) -> None:
-        """Assert a failure in one clear line that contains ``parts``."""
-        assert self.code == code, (self.code, self.out, self.err)
-        assert self.err.startswith("meshloom: ") and self.err.count("\n") == 1, self.err
-        assert "Traceback" not in self.out + self.err
-        for part in parts:
-            assert part in self.err, self.err
-
-
-Command = Callable[..., Result]
+from tests.cli.harness import Command, Result
 
 
 @pytest.fixture
@@ -60,8 +33,3 @@ def meshloom(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
 
     yield call
     ml.use(before[0], threads=before[1])
-
-
-def files_below(folder: Path) -> dict[str, bytes]:
-    """Every file with its content: to show that nothing was touched."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

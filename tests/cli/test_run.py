@@ -14,7 +14,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from conftest import Command
+
+from tests.cli.harness import Command
 
 SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--iterations", "12")
 
@@ -29,7 +30,8 @@ def test_the_command_of_the_manual(meshloom: Command):
     assert result.code == 0, result.err
     found = result.json
     assert found["case"] == "airfoil" and found["iterations"] == 200
-    assert found["sizes"] == {"nodes": 100 * 48, "cells": 99 * 47, "faces": 98 * 47 + 99 * 46 + 33, "boundary_faces": 226}
+    sizes = {"nodes": 100 * 48, "cells": 99 * 47, "faces": 98 * 47 + 99 * 46 + 33, "boundary_faces": 226}
+    assert found["sizes"] == sizes
     assert 0.0 < found["monitors"]["rms"] < 1e-3
     assert found["wall_seconds"] > 0.0 and found["seconds_per_iteration"] > 0.0
     assert set(found["schedules"]) == {"save_soln", "adt_calc", "res_calc", "bres_calc", "update"}
@@ -171,6 +173,7 @@ def test_python_dash_m(tmp_path: Path):
 
 
 def test_light_commands_do_not_load_heavy_packages():
-    script = "import sys, meshloom.cli.main; print([m for m in ('matplotlib', 'h5py', 'meshio', 'numba') if m in sys.modules])"
+    heavy = ("matplotlib", "h5py", "meshio", "numba")
+    script = f"import sys, meshloom.cli.main; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr

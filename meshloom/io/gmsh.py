@@ -1,0 +1,319 @@
+"""Gmsh meshes (.msh), formats 2.2 and 4.1, text and binary. Physical groups of faces are boundary groups.
+
+The file is cut into its ``$Section ... $EndSection`` parts; a ``_Numbers`` hands out the numbers of a part in turn,
+so that text and binary are read by the same code. Writing uses binary 2.2, which every Gmsh reads.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from meshloom.errors import MeshError
+from meshloom.io.blocks import ELEMENTS, Block, Listing, dissolve, with_boundary
+from meshloom.io.text import as_integers, parse_numbers, rows_of_changing_length
+from meshloom.mesh.mesh import Mesh
+
+CODES = {1: "line", 2: "triangle", 3: "quad", 4: "tetrahedron", 5: "hexahedron", 6: "wedge", 7: "pyramid", 15: "vertex"}
+
+
+class _Numbers:
+    """The numbers of one section, handed out in turn: from text, or from bytes by their types."""
+
+    def __init__(self, body: bytes, section: str, binary: bool, swapped: bool):
+        self.section, self.binary, self.swapped = section, binary, swapped
+        self.body = body if binary else b""
+        self.values = np.zeros(0) if binary else parse_numbers(body, f"${section}")
+        self.position = 0
+
+    def integers(self, count: int, width: int = 4) -> np.ndarray:
+        """Integers; in binary of ``width`` bytes (4: int, 8: size_t)."""
+        if self.binary:
+            return self._bytes(count, f"i{width}").astype(np.int64)
+        return as_integers(self._text(count), f"${self.section}")
+
+    def sizes(self, count: int) -> np.ndarray:
+        return self.integers(count, 8)
+
+    def doubles(self, count: int) -> np.ndarray:
+        return self._bytes(count, "f8").astype(np.float64) if self.binary else self._text(count)
+
+    def rest(self) -> np.ndarray:
+        """All numbers that are left of a text section, as integers."""
+        return self.integers(len(self.values) - self.position)
+
+    def skip_line(self) -> int:
+        """The whole number that stands as text on the first line of a binary section of format 2.2."""
+        line, _, self.body = self.body.partition(b"\n")
+        return int(as_integers(parse_numbers(line, f"${self.section}"), f"${self.section}")[0])
+
+    def records(self, count: int, dtype: np.dtype) -> np.ndarray:
+        """Structured records of a binary section."""
+        return self._bytes(count, dtype)
+
+    def _bytes(self, count: int, dtype: str | np.dtype) -> np.ndarray:
+        kind = np.dtype(dtype).newbyteorder("S") if self.swapped else np.dtype(dtype)
+        end = self.position + count * kind.itemsize
+        self._check(count, end, len(self.body))
+        values = np.frombuffer(self.body, kind, count, self.position)
+        self.position = end
+        return values
+
+    def _text(self, count: int) -> np.ndarray:
+        end = self.position + count
+        self._check(count, end, len(self.values))
+        values = self.values[self.position : end]
+        self.position = end
+        return values
+
+    def _check(self, count: int, end: int, available: int) -> None:
+        if count < 0 or end > available:
+            raise MeshError(f"${self.section} ends too early: the file is truncated or malformed")
+
+
+def read_gmsh(data: bytes) -> Listing:
+    """The content of a Gmsh file."""
+    sections = dict(_sections(data))
+    if "MeshFormat" not in sections:
+        raise MeshError("no $MeshFormat; a Gmsh mesh begins with it")
+    version, binary, swapped = _format(sections["MeshFormat"])
+    for name in ("Nodes", "Elements"):
+        if name not in sections:
+            raise MeshError(f"no ${name} section; a Gmsh mesh has $Nodes and $Elements")
+    parts = {
+        name: _Numbers(sections[name], name, binary, swapped)
+        for name in ("Entities", "Nodes", "Elements")
+        if name in sections
+    }
+    names = _physical_names(sections.get("PhysicalNames", b"0"))
+    if version == "4.1":
+        physical = _entities_41(parts["Entities"]) if "Entities" in parts else {}
+        tags, points = _nodes_41(parts["Nodes"])
+        blocks = _elements_41(parts["Elements"], physical)
+    else:
+        tags, points = _nodes_22(parts["Nodes"])
+        blocks = _elements_22(parts["Elements"])
+    return Listing(points, _renumbered(blocks, tags), names)
+
+
+def _sections(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each section; the closing line of each must be there."""
+    position = 0
+    while True:
+        start = data.find(b"$", position)
+        if start < 0:
+            return
+        line_end = data.find(b"\n", start)
+        name = data[start + 1 : line_end if line_end >= 0 else len(data)].strip()
+        end = data.find(b"$End" + name, line_end) if line_end >= 0 else -1
+        if end < 0:
+            label = name[:40].decode(errors="replace")
+            raise MeshError(f"section ${label} is not closed by $End{label}: the file is truncated or malformed")
+        yield name.decode(errors="replace"), data[line_end + 1 : end]
+        position = end + len(b"$End" + name)
+
+
+def _format(body: bytes) -> tuple[str, bool, bool]:
+    """Version "2.2" or "4.1", whether binary, and whether its bytes are in the other order."""
+    line, _, rest = body.partition(b"\n")
+    words = line.decode(errors="replace").split()
+    version = {"2": "2.2", "2.1": "2.2", "2.2": "2.2", "4.1": "4.1"}.get(words[0] if words else "")
+    if version is None or len(words) != 3 or words[1] not in ("0", "1"):
+        raise MeshError(f"$MeshFormat {' '.join(words)!r}; supported: formats 2.2 and 4.1, text or binary")
+    if words[1] == "0":
+        return version, False, False
+    if words[2] != "8":
+        raise MeshError(f"$MeshFormat {' '.join(words)!r}; binary files with numbers of 8 bytes are supported")
+    one = np.frombuffer(rest[:4].ljust(4, b"\0"), np.int32)[0]
+    if one not in (1, 1 << 24):
+        raise MeshError("$MeshFormat: the binary number 1 that tells the byte order is missing")
+    return version, True, bool(one != 1)
+
+
+def _physical_names(body: bytes) -> dict[tuple[int, int], str]:
+    names = {}
+    for line in body.decode(errors="replace").splitlines()[1:]:
+        if not line.strip():
+            continue
+        try:
+            dimension, tag, name = shlex.split(line)
+            names[int(dimension), int(tag)] = name
+        except ValueError:
+            raise MeshError(f'$PhysicalNames: {line[:40]!r}; expected a line such as: 1 2 "wall"') from None
+    return names
+
+
+def _entities_41(numbers: _Numbers) -> dict[tuple[int, int], int]:
+    """The first physical group of each entity (dimension, tag) that has one."""
+    physical = {}
+    for dimension, count in enumerate(numbers.sizes(4).tolist()):
+        for _ in range(count):
+            tag = int(numbers.integers(1)[0])
+            numbers.doubles(3 if dimension == 0 else 6)
+            groups = numbers.integers(int(numbers.sizes(1)[0]))
+            if len(groups):
+                physical[dimension, tag] = abs(int(groups[0]))
+            if dimension > 0:
+                numbers.integers(int(numbers.sizes(1)[0]))
+    return physical
+
+
+def _nodes_41(numbers: _Numbers) -> tuple[np.ndarray, np.ndarray]:
+    blocks, total, _, _ = numbers.sizes(4).tolist()
+    tags, points = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 3))]
+    for _ in range(blocks):
+        dimension, _, parametric = numbers.integers(3).tolist()
+        count = int(numbers.sizes(1)[0])
+        tags.append(numbers.sizes(count))
+        columns = 3 + (dimension if parametric else 0)
+        points.append(numbers.doubles(count * columns).reshape(count, columns)[:, :3])
+    if sum(map(len, tags)) != total:
+        raise MeshError(f"$Nodes announces {total} nodes and holds {sum(map(len, tags))}")
+    return np.concatenate(tags), np.concatenate(points)
+
+
+def _elements_41(numbers: _Numbers, physical: Mapping[tuple[int, int], int]) -> list[Block]:
+    entity_blocks, total, _, _ = numbers.sizes(4).tolist()
+    blocks = []
+    for _ in range(entity_blocks):
+        dimension, tag, code = numbers.integers(3).tolist()
+        kind, width = _element(code)
+        count = int(numbers.sizes(1)[0])
+        rows = numbers.sizes(count * (1 + width)).reshape(count, 1 + width)
+        blocks.append(Block(kind, rows[:, 1:], np.full(count, physical.get((dimension, tag), 0))))
+    if sum(len(block.nodes) for block in blocks) != total:
+        raise MeshError(f"$Elements announces {total} elements and holds {sum(len(b.nodes) for b in blocks)}")
+    return blocks
+
+
+def _nodes_22(numbers: _Numbers) -> tuple[np.ndarray, np.ndarray]:
+    if numbers.binary:
+        count = numbers.skip_line()
+        records = numbers.records(count, np.dtype([("tag", "i4"), ("x", "f8", (3,))]))
+        return records["tag"].astype(np.int64), records["x"].astype(np.float64)
+    count = int(numbers.integers(1)[0])
+    rows = numbers.doubles(count * 4).reshape(count, 4)
+    if numbers.position != len(numbers.values):
+        raise MeshError(f"$Nodes announces {count} nodes and holds more numbers than that")
+    return as_integers(rows[:, 0], "$Nodes"), rows[:, 1:]
+
+
+def _elements_22(numbers: _Numbers) -> list[Block]:
+    blocks = []
+    if numbers.binary:
+        left = numbers.skip_line()
+        while left > 0:
+            code, count, tags = numbers.integers(3).tolist()
+            kind, width = _element(code)
+            if count < 1 or tags < 0:
+                raise MeshError("$Elements: a block without elements: the file is malformed")
+            rows = numbers.integers(count * (1 + tags + width)).reshape(count, 1 + tags + width)
+            blocks.append(Block(kind, rows[:, 1 + tags :], rows[:, 1] if tags else np.zeros(count, dtype=np.int64)))
+            left -= count
+        return blocks
+    count = int(numbers.integers(1)[0])
+    for run in rows_of_changing_length(numbers.rest(), count, slice(1, 3), _length_22, "$Elements"):
+        kind, width = _element(int(run[0, 1]))
+        tags = run[:, 3] if run[0, 2] else np.zeros(len(run), dtype=np.int64)
+        blocks.append(Block(kind, run[:, -width:], tags))
+    return blocks
+
+
+def _length_22(head: np.ndarray) -> int:
+    """Numbers in a row: its own number, code, number of tags, tags, nodes."""
+    code, tags = head.tolist()
+    if tags < 0:
+        raise MeshError(f"$Elements: {tags} tags: the file is malformed")
+    return 3 + tags + _element(code)[1]
+
+
+def _element(code: int) -> tuple[str, int]:
+    """Kind and number of nodes of an element code."""
+    if code not in CODES:
+        raise MeshError(
+            f"$Elements: type {code} is not supported; first-order elements are: {', '.join(CODES.values())}"
+        )
+    return CODES[code], ELEMENTS[CODES[code]][1]
+
+
+def _renumbered(blocks: list[Block], tags: np.ndarray) -> list[Block]:
+    """Blocks whose nodes are positions in the list of nodes instead of node tags."""
+    order = np.argsort(tags, kind="stable")
+    ordered = tags[order]
+    repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(repeated):
+        raise MeshError(f"$Nodes lists node {ordered[repeated[0]]} twice")
+    renumbered = []
+    for block in blocks:
+        at = np.searchsorted(ordered, block.nodes)
+        found = np.append(ordered, -1)[at] == block.nodes
+        if not found.all():
+            raise MeshError(f"$Elements names node {block.nodes[~found][0]}, which $Nodes does not list")
+        renumbered.append(Block(block.kind, order[at], block.tags))
+    return renumbered
+
+
+def write_gmsh(
+    mesh: Mesh, cell_fields: Mapping[str, np.ndarray], node_fields: Mapping[str, np.ndarray]
+) -> Iterator[bytes]:
+    """The mesh as pieces of a binary 2.2 file; boundary faces have the field values of their cells."""
+    listing = dissolve(mesh)
+    codes = {kind: code for code, kind in CODES.items()}
+    if max(mesh.nodes.total, mesh.cells.total + mesh.boundary_faces.total) >= 2**31:
+        raise MeshError("too many elements for a Gmsh 2.2 file (2147483647)")
+    yield b"$MeshFormat\n2.2 1 8\n" + np.array(1, dtype=np.int32).tobytes() + b"\n$EndMeshFormat\n"
+    yield from _write_names(mesh)
+    points = np.zeros((mesh.nodes.total, 3))
+    points[:, : mesh.dim] = listing.points
+    yield f"$Nodes\n{len(points)}\n".encode()
+    yield _numbered(points)
+    yield f"\n$EndNodes\n$Elements\n{sum(len(block.nodes) for block in listing.blocks)}\n".encode()
+    first = 1
+    for block in listing.blocks:
+        count = len(block.nodes)
+        if count:
+            tags = np.where(block.tags == 0, 1, block.tags)
+            numbers = np.arange(first, first + count)
+            yield np.array((codes[block.kind], count, 2), dtype=np.int32).tobytes()
+            yield np.column_stack((numbers, tags, tags, block.nodes + 1)).astype(np.int32).tobytes()
+        first += count
+    yield b"\n$EndElements\n"
+    for name, values in node_fields.items():
+        yield from _write_field("NodeData", name, values)
+    for name, values in cell_fields.items():
+        yield from _write_field("ElementData", name, with_boundary(values, mesh))
+
+
+def _write_names(mesh: Mesh) -> Iterator[bytes]:
+    """The names of the boundary groups, and "cells" for the cells: Gmsh drops what is in no group."""
+    for name in mesh.groups:
+        if set(name) & set('"\\\n\r') or not name:
+            raise MeshError(f"boundary group {name!r}: a Gmsh name has no quotes and no backslashes")
+    lines = [f'{mesh.dim - 1} {number} "{name}"\n' for name, number in mesh.groups.items()]
+    lines.append(f'{mesh.dim} 1 "cells"\n')
+    yield (f"$PhysicalNames\n{len(lines)}\n" + "".join(lines) + "$EndPhysicalNames\n").encode()
+
+
+def _write_field(section: str, name: str, values: np.ndarray) -> Iterator[bytes]:
+    """One field; Gmsh knows 1, 3 and 9 components, so others are filled up with zeros."""
+    if set(name) & set('"\n\r'):
+        raise MeshError(f"field {name!r}: a Gmsh name has no quotes")
+    values = values.reshape(len(values), -1)
+    width = next((width for width in (1, 3, 9) if width >= values.shape[1]), None)
+    if width is None:
+        raise MeshError(f"field {name}: {values.shape[1]} components; a Gmsh file holds at most 9")
+    padded = np.zeros((len(values), width))
+    padded[:, : values.shape[1]] = values
+    yield f'${section}\n1\n"{name}"\n1\n0.0\n3\n0\n{width}\n{len(values)}\n'.encode()
+    yield _numbered(padded)
+    yield f"\n$End{section}\n".encode()
+
+
+def _numbered(values: np.ndarray) -> bytes:
+    """Rows of doubles, each after its number from 1 (int32)."""
+    records = np.empty(len(values), dtype=[("number", "i4"), ("values", "f8", (values.shape[1],))])
+    records["number"] = np.arange(1, len(values) + 1)
+    records["values"] = values
+    return records.tobytes()

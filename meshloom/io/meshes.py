@@ -1,0 +1,103 @@
+"""``read`` and ``write``: mesh files by their extension, with boundary groups kept.
+
+``.msh`` (Gmsh 2.2 and 4.1), ``.su2`` and ``.dat`` are read here; ``.vtu`` through meshio, the extra "io". Whatever is
+wrong with a file becomes one MeshError that names it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from meshloom.errors import MeshError, nearest
+from meshloom.io.blocks import assemble, field_arrays
+from meshloom.io.files import write_atomically
+from meshloom.io.gmsh import read_gmsh, write_gmsh
+from meshloom.io.grid_dat import read_grid, write_grid
+from meshloom.io.su2 import read_su2, write_su2
+from meshloom.io.vtk import vtu_pieces
+from meshloom.io.vtu import read_vtu
+from meshloom.mesh.core import Field
+from meshloom.mesh.mesh import Mesh
+
+Fields = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Format:
+    """How one kind of file is read and written."""
+
+    label: str
+    read: Callable[[Path], Mesh]
+    write: Callable[[Mesh, Fields, Fields], Iterable[bytes]]
+    holds_fields: bool = True
+
+
+def read(path: str | os.PathLike[str]) -> Mesh:
+    """The mesh of a file; faces are derived from the cells (those of a ``.dat`` file are given in it).
+
+    Physical groups, markers and the like on boundary faces become boundary groups of the same name. A 2-D mesh with a
+    constant z column loses it.
+    """
+    path = Path(path)
+    chosen = _format_of(path)
+    try:
+        return chosen.read(path)
+    except OSError as error:
+        raise MeshError(f"cannot read {path}: {error.strerror or error}") from error
+    except MeshError as error:
+        raise MeshError(f"{path}: {error}") from error
+    except MemoryError as error:
+        raise MeshError(f"{path}: it asks for more memory than there is: malformed or too large") from error
+
+
+def write(
+    path: str | os.PathLike[str],
+    mesh: Mesh,
+    cell_fields: Mapping[str, Field | np.ndarray] | None = None,
+    node_fields: Mapping[str, Field | np.ndarray] | None = None,
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Write a mesh, with fields where the format holds them; an existing file is replaced if ``overwrite``.
+
+    Formats other than ``.dat`` hold cells, not faces: a wake cut that joins cells by given faces is not kept.
+    """
+    path = Path(path)
+    chosen = _format_of(path)
+    if path.exists() and not overwrite:
+        raise MeshError(f"{path} exists already; choose another name or give overwrite=True")
+    if not path.parent.is_dir():
+        raise MeshError(f"cannot write {path}: there is no folder {path.parent}")
+    if (cell_fields or node_fields) and not chosen.holds_fields:
+        holding = ", ".join(extension for extension, other in FORMATS.items() if other.holds_fields)
+        raise MeshError(f"{path}: {chosen.label} files hold no fields; {holding} do")
+    on_cells = field_arrays(cell_fields, mesh.cells.total, "cells")
+    on_nodes = field_arrays(node_fields, mesh.nodes.total, "nodes")
+    try:
+        content = b"".join(chosen.write(mesh, on_cells, on_nodes))
+    except MeshError as error:
+        raise MeshError(f"{path}: {error}") from error
+    write_atomically(path, content)
+
+
+def _format_of(path: Path) -> Format:
+    extension = path.suffix.lower()
+    if extension not in FORMATS:
+        raise MeshError(f"{path}: unknown mesh format {extension or '(no extension)'!r}{nearest(extension, FORMATS)}")
+    return FORMATS[extension]
+
+
+FORMATS = {
+    ".msh": Format("Gmsh", lambda path: assemble(read_gmsh(path.read_bytes())), write_gmsh),
+    ".su2": Format(
+        "SU2", lambda path: assemble(read_su2(path.read_bytes())), lambda mesh, _, __: write_su2(mesh), False
+    ),
+    ".vtu": Format("VTU", lambda path: assemble(read_vtu(path)), partial(vtu_pieces, boundary=True)),
+    ".dat": Format("grid", lambda path: read_grid(path.read_bytes()), lambda mesh, _, __: write_grid(mesh), False),
+}

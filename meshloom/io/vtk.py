@@ -1,0 +1,145 @@
+"""VTK files for ParaView, without any library: ``.vtu`` meshes with fields, and the ``.pvd`` list of a series.
+
+A ``.vtu`` file is XML whose arrays are base64 text, which every reader understands (raw appended bytes are smaller, but
+some readers find the wrong array in them). Files are written beside their place and renamed: nobody sees half of one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from xml.etree import ElementTree
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+from meshloom.errors import MeshError, UserError
+from meshloom.io.blocks import field_arrays, with_boundary
+from meshloom.io.files import write_atomically
+from meshloom.mesh.core import Field
+from meshloom.mesh.mesh import Mesh
+
+CELL_TYPES = {"line": 3, "triangle": 5, "quad": 9, "tetrahedron": 10, "hexahedron": 12}
+_FACE_KINDS = {2: "line", 3: "triangle", 4: "quad"}
+_BYTE_ORDER = {"little": "LittleEndian", "big": "BigEndian"}[sys.byteorder]
+
+#: Cell array that holds the group of each boundary face (0 on cells), and the prefix of the names of groups.
+GROUP_ARRAY, GROUP_PREFIX = "group", "group:"
+
+
+def write_vtu(
+    path: str | os.PathLike[str],
+    mesh: Mesh,
+    cell_fields: Mapping[str, Field | np.ndarray] | None = None,
+    node_fields: Mapping[str, Field | np.ndarray] | None = None,
+    *,
+    boundary: bool = False,
+) -> None:
+    """Write a mesh with fields for ParaView, replacing the file in one step.
+
+    With ``boundary`` the boundary faces follow as cells of their own, with the field values of the cells they bound;
+    the array "group" holds their group and field data "group:<name>" the number of each, so nothing is lost.
+    """
+    on_cells = field_arrays(cell_fields, mesh.cells.total, "cells")
+    on_nodes = field_arrays(node_fields, mesh.nodes.total, "nodes")
+    write_atomically(Path(path), b"".join(vtu_pieces(mesh, on_cells, on_nodes, boundary=boundary)))
+
+
+def vtu_pieces(
+    mesh: Mesh, cell_fields: Mapping[str, np.ndarray], node_fields: Mapping[str, np.ndarray], *, boundary: bool
+) -> Iterator[bytes]:
+    """The file in pieces."""
+    points = np.zeros((mesh.nodes.total, 3))
+    points[:, : mesh.dim] = mesh.coordinates.numpy()
+    blocks = [(mesh.kind, mesh.cell_nodes.indices)]
+    groups: dict[str, np.ndarray] = {}
+    if boundary:
+        if GROUP_ARRAY in cell_fields:
+            raise MeshError(f"field {GROUP_ARRAY}: the name is taken by the groups of boundary faces; choose another")
+        blocks.append((_FACE_KINDS[mesh.boundary_nodes.arity], mesh.boundary_nodes.indices))
+        cell_fields = {name: with_boundary(values, mesh) for name, values in cell_fields.items()}
+        none = np.zeros(mesh.cells.total, dtype=np.int32)
+        cell_fields[GROUP_ARRAY] = np.concatenate((none, mesh.boundary_group.numpy()))
+        groups = {GROUP_PREFIX + name: np.array([number], np.int32) for name, number in mesh.groups.items()}
+    topology = {
+        "connectivity": np.concatenate([nodes.reshape(-1) for _, nodes in blocks]),
+        "offsets": np.cumsum(np.concatenate([np.full(len(nodes), nodes.shape[1], np.int64) for _, nodes in blocks])),
+        "types": np.concatenate([np.full(len(nodes), CELL_TYPES[kind], np.uint8) for kind, nodes in blocks]),
+    }
+    yield (
+        '<?xml version="1.0"?>\n'
+        f'<VTKFile type="UnstructuredGrid" version="1.0" byte_order="{_BYTE_ORDER}" header_type="UInt64">\n'
+        "<UnstructuredGrid>\n"
+    ).encode()
+    if groups:
+        yield from _section("FieldData", groups, ' NumberOfTuples="1"')
+    yield f'<Piece NumberOfPoints="{len(points)}" NumberOfCells="{len(topology["types"])}">\n'.encode()
+    yield from _section("Points", {"Points": points})
+    yield from _section("Cells", topology)
+    yield from _section("PointData", node_fields)
+    yield from _section("CellData", cell_fields)
+    yield b"</Piece>\n</UnstructuredGrid>\n</VTKFile>\n"
+
+
+def _section(tag: str, arrays: Mapping[str, np.ndarray], attributes: str = "") -> Iterator[bytes]:
+    """An element that holds arrays, each as base64 of its length in bytes and its bytes."""
+    yield f"<{tag}>\n".encode()
+    for name, values in arrays.items():
+        native = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
+        components = f' NumberOfComponents="{native.shape[1]}"' if native.ndim == 2 else ""
+        described = f'type="{_type_name(native.dtype)}" Name={quoteattr(name)}{components}{attributes}'
+        yield f'<DataArray {described} format="binary">'.encode()
+        yield b64encode(np.uint64(native.nbytes).tobytes() + native.tobytes())
+        yield b"</DataArray>\n"
+    yield f"</{tag}>\n".encode()
+
+
+def _type_name(dtype: np.dtype) -> str:
+    return {"f": "Float", "i": "Int", "u": "UInt"}[dtype.kind] + str(8 * dtype.itemsize)
+
+
+class Series:
+    """The ``.pvd`` list of the files of a run and their times; valid after every ``add``."""
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path)
+        self.entries: list[tuple[float, str]] = []  # time, file relative to the list
+
+    @classmethod
+    def resume(cls, path: str | os.PathLike[str], time: float = np.inf) -> Series:
+        """Go on with an existing list, without its entries after ``time``; with an empty one if there is none."""
+        series = cls(path)
+        if series.path.exists():
+            series.entries = [entry for entry in _read_entries(series.path) if entry[0] <= time]
+        return series
+
+    def add(self, time: float, file: str | os.PathLike[str]) -> None:
+        """List ``file`` at ``time``, in place of what was listed at that time, and write the list."""
+        relative = Path(os.path.relpath(file, self.path.parent)).as_posix()
+        kept = [entry for entry in self.entries if entry[0] != float(time)]
+        self.entries = sorted([*kept, (float(time), relative)], key=lambda entry: entry[0])
+        self.write()
+
+    def write(self) -> None:
+        """Write the list as it is now, in one step."""
+        rows = "".join(
+            f'<DataSet timestep="{time!r}" group="" part="0" file={quoteattr(file)}/>\n' for time, file in self.entries
+        )
+        text = (
+            f'<?xml version="1.0"?>\n<VTKFile type="Collection" version="0.1" byte_order="{_BYTE_ORDER}">\n'
+            f"<Collection>\n{rows}</Collection>\n</VTKFile>\n"
+        )
+        write_atomically(self.path, text.encode())
+
+
+def _read_entries(path: Path) -> list[tuple[float, str]]:
+    try:
+        root = ElementTree.fromstring(path.read_bytes())
+        return [(float(entry.attrib["timestep"]), entry.attrib["file"]) for entry in root.iter("DataSet")]
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except (ElementTree.ParseError, KeyError, ValueError) as error:
+        raise UserError(f"{path}: not a ParaView series ({error}); remove it or choose another folder") from error

@@ -1,0 +1,159 @@
+"""Everything that can be asked for wrongly: one clear line, the right exit code, nothing touched."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.harness import Command, Result, files_below
+
+SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--set", "output.plot=false", "--quiet")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["airfoyl"], ["unknown case 'airfoyl'; did you mean 'airfoil'?"]),
+        (["nothing-like-it"], ["unknown case 'nothing-like-it'; allowed: airfoil"]),
+        ([], ["which case?", "meshloom run airfoil"]),
+        (["missing.toml"], ["missing.toml: cannot be read: No such file"]),
+        (["airfoil", "--set", "mesh.ii=3"], ["--set mesh.ii=3: unknown key 'mesh.ii'; did you mean 'mesh.i'?"]),
+        (["airfoil", "--set", "mach=0.5"], ["did you mean 'flow.mach'?"]),
+        (["airfoil", "--set", "mesh.i=two"], ["mesh.i must be a whole number from 3 up to 20000, got \"two\""]),
+        (["airfoil", "--set", "flow.mach=-1"], ["flow.mach must be a number above 0.0 up to 10.0, got -1"]),
+        (["airfoil", "--set", "flow.mach"], ["expected key=value"]),
+        (["airfoil", "--set", "mesh.order=hilber"], ["one of given", "did you mean 'hilbert'?"]),
+        (["airfoil", "--set", "schedule.res_calc=owned"], ["schedule.res_calc has strategy 'owned'; allowed: auto, "]),
+        (["airfoil", "--set", "schedule.res_clac=owner"], ["is no loop of this case; did you mean 'res_calc'?"]),
+        (["airfoil", "--set", "schedule.res_calc={blok = 3}"], ["did you mean 'block'?"]),
+        (["airfoil", "--set", "schedule.res_calc={block = 0}"], ["block must be a whole number from 1, got 0"]),
+        (["airfoil", "--set", "schedule.res_calc={block = 'a'}"], ["schedule.res_calc", "block"]),
+        (["airfoil", "--set", "schedule.res_calc={layout = 'xyz'}"], ["unknown layout 'xyz'"]),
+        (["airfoil", "--set", "schedule.res_calc=3"], ["must be a strategy or a table"]),
+        (["airfoil", "--precision", "half"], ["--precision half: run.precision must be one of double, single"]),
+        (["airfoil", "--iterations", "0"], ["--iterations 0: run.iterations must be a whole number from 1"]),
+        (["airfoil", "--iterations", "many"], ["got \"many\""]),
+        (["airfoil", "--threads", "-1"], ["run.threads must be a whole number from 0"]),
+        (["airfoil", "--backend", "gpu"], ["--backend gpu: run.backend must be one of auto, "]),
+        (["airfoil", "--restart", "none.h5"], ["none.h5: no such checkpoint file"]),
+        (["airfoil", "--set", "mesh.file=none.su2"], ["none.su2"]),
+    ],
+)
+def test_wrong_requests(meshloom: Command, tmp_path: Path, arguments: list[str], parts: list[str]):
+    meshloom("run", *arguments).refused(2, *parts)
+    assert files_below(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("[mesh]\ni = 3\n", ['bad.toml: no case is named; put a line such as case = "airfoil" at the top']),
+        ('case = "airfoli"\n', ["bad.toml:1: unknown case 'airfoli'; did you mean 'airfoil'?"]),
+        ("case = 3\n", ["bad.toml:1: case must be a name"]),
+        ('case = "airfoil"\n\n[flow]\nmacht = 1\n', ["bad.toml:4: unknown key 'flow.macht'; did you mean"]),
+        ('case = "airfoil"\n[flow]\nmach = "fast"\n', ['bad.toml:3: flow.mach must be a number', 'got "fast"']),
+        ('case = "airfoil"\n[flow\n', ["bad.toml:2: not valid TOML"]),
+        ('case = "airfoil"\n[schedule]\nres_calc = "owned"\n', ["bad.toml:3: schedule.res_calc has strategy 'owned'"]),
+        ('case = "airfoil"\n[mesh]\nfile = "wing.xyz"\n', ["wing.xyz"]),
+    ],
+)
+def test_wrong_files(meshloom: Command, tmp_path: Path, text: str, parts: list[str]):
+    (tmp_path / "bad.toml").write_text(text)
+    meshloom("run", "bad.toml").refused(2, *parts)
+    assert list(files_below(tmp_path)) == ["bad.toml"]
+
+
+def test_malformed_mesh_file(meshloom: Command, tmp_path: Path):
+    (tmp_path / "wing.su2").write_text("NDIME= 2\nNELEM= 5\n9 0 1")
+    meshloom("run", "airfoil", "--set", "mesh.file=wing.su2").refused(2, "wing.su2")
+    assert list(files_below(tmp_path)) == ["wing.su2"]
+
+
+def test_a_folder_with_a_run_is_not_taken(meshloom: Command, tmp_path: Path):
+    assert meshloom("run", "airfoil", *SMALL, "--iterations", "4", "--out", "mine").code == 0
+    (tmp_path / "mine" / "notes.txt").write_text("keep me")
+    before = files_below(tmp_path)
+    refused = meshloom("run", "airfoil", *SMALL, "--iterations", "6", "--out", "mine")
+    refused.refused(2, "mine already holds a run", "--overwrite")
+    assert files_below(tmp_path) == before
+    assert meshloom("run", "airfoil", *SMALL, "--iterations", "6", "--out", "mine", "--overwrite").code == 0
+    after = files_below(tmp_path)
+    assert after["mine/notes.txt"] == b"keep me" and after["mine/monitors.csv"].count(b"\n") == 7
+    assert "mine/fields_0000004.vtu" not in after
+
+
+def test_overwriting_with_a_wrong_mesh_keeps_the_old_run(meshloom: Command, tmp_path: Path):
+    assert meshloom("run", "airfoil", *SMALL, "--iterations", "4", "--out", "mine").code == 0
+    before = files_below(tmp_path)
+    meshloom("run", "airfoil", "--set", "mesh.file=no.su2", "--out", "mine", "--overwrite").refused(2, "no.su2")
+    assert files_below(tmp_path) == before
+
+
+def test_unwritable_output(meshloom: Command, tmp_path: Path):
+    (tmp_path / "file").write_text("in the way")
+    for out in ("file", "file/below", "/proc/meshloom-test"):
+        meshloom("run", "airfoil", *SMALL, "--out", out).refused(2, f"cannot write to the output folder {out}", "--out")
+    assert list(files_below(tmp_path)) == ["file"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission(meshloom: Command, tmp_path: Path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    meshloom("run", "airfoil", *SMALL, "--out", "locked/run").refused(2, "Permission denied")
+
+
+def test_solution_that_blows_up(meshloom: Command, tmp_path: Path):
+    arguments = ["airfoil", *SMALL, "--set", "mesh.i=12", "--set", "mesh.j=9"]
+    good = meshloom("run", *arguments, "--iterations", "20", "--out", "run")
+    assert good.code == 0, good.err
+    kept = (tmp_path / "run" / "checkpoint.h5").read_bytes()
+    unstable = ("--iterations", "9000", "--set", "flow.cfl=40", "--quiet")
+    broken = meshloom("run", "--restart", "run/checkpoint.h5", *unstable)
+    broken.refused(1, " is ", " in cell ", "after loop ", "in iteration ", "run/checkpoint.h5 (iteration 20)")
+    assert (tmp_path / "run" / "checkpoint.h5").read_bytes() == kept
+    assert "nan" not in (tmp_path / "run" / "monitors.csv").read_text()
+    fresh = meshloom("run", *arguments, *unstable)
+    fresh.refused(1, "after loop ", "no checkpoint had been written yet")
+
+
+@pytest.mark.parametrize("order", ["given", "random"])
+def test_the_cell_is_named_in_the_users_numbering(meshloom: Command, order: str):
+    result = meshloom(
+        "run", "airfoil", "--set", "mesh.i=12", "--set", "mesh.j=9", "--backend", "numpy", "--quiet",
+        "--set", "flow.cfl=1000", "--iterations", "50", "--set", f"mesh.order={order}", "--set", "output.plot=false",
+    )  # fmt: skip
+    result.refused(1, " is NaN in cell ")
+    cell = int(result.err.split(" in cell ")[1].split()[0])
+    x, y = result.err.split(" at (")[1].split(")")[0].split(", ")
+    import meshloom as ml
+
+    assert ml.generate.naca0012(12, 9).cells.points[cell] == pytest.approx((float(x), float(y)), rel=1e-3, abs=1e-3)
+
+
+def test_disk_full(meshloom: Command, tmp_path: Path):
+    """Checkpoints grow with the history; a limit on the size of files makes a later one fail, as a full disk would."""
+    whole = ("run", "airfoil", *SMALL, "--set", "output.vtu=false", "--set", "output.checkpoint_every=20")
+    assert meshloom(*whole, "--iterations", "20", "--out", "full").code == 0
+    assert meshloom(*whole, "--iterations", "120", "--out", "enough").code == 0
+    room = (tmp_path / "full" / "checkpoint.h5").stat().st_size + 50 * 8
+    go_on = ("run", "--restart", "full/checkpoint.h5", "--iterations", "120", "--quiet")
+    done = subprocess.run(
+        (sys.executable, "-m", "meshloom", *go_on), cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+    )  # fmt: skip
+    result = Result(done.returncode, done.stdout, done.stderr)
+    result.refused(1, "cannot write full/checkpoint.h5: disk full", "checkpoint is full/checkpoint.h5 (iteration 60)")
+    assert {path.name for path in (tmp_path / "full").iterdir()} == {"run.toml", "monitors.csv", "checkpoint.h5"}
+    assert meshloom(*go_on).code == 0
+    assert (tmp_path / "full" / "monitors.csv").read_bytes() == (tmp_path / "enough" / "monitors.csv").read_bytes()
+
+
+def test_unknown_commands_and_options_end_with_2(meshloom: Command):
+    for arguments in (["fly"], ["run", "airfoil", "--fast"], ["show"]):
+        result = meshloom(*arguments)
+        assert result.code == 2 and "Traceback" not in result.err

@@ -1,0 +1,131 @@
+"""Stopping and going on: the same bits as without a stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from tests.cli.harness import Command, files_below
+
+MESH = ("--set", "mesh.i=12", "--set", "mesh.j=9", "--set", "output.plot=false", "--quiet")
+
+
+def state(path: Path) -> bytes:
+    with h5py.File(path) as file:
+        values: np.ndarray = file["state/q"][...]
+        return values.tobytes()
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+@pytest.mark.parametrize("order", ["given", "rcm"])
+def test_a_restarted_run_equals_an_uninterrupted_one(meshloom: Command, tmp_path: Path, backend: str, order: str):
+    common = ("airfoil", *MESH, "--backend", backend, "--set", f"mesh.order={order}")
+    assert meshloom("run", *common, "--iterations", "40", "--out", "whole").code == 0
+    assert meshloom("run", *common, "--iterations", "20", "--out", "half").code == 0
+    elsewhere = meshloom("run", "--restart", "half/checkpoint.h5", "--iterations", "40", "--out", "other", "--quiet")
+    in_place = meshloom("run", "airfoil", "--restart", "half/checkpoint.h5", "--iterations", "40", "--quiet")
+    assert (elsewhere.code, in_place.code) == (0, 0), elsewhere.err + in_place.err
+    for folder in ("half", "other"):
+        assert state(tmp_path / folder / "checkpoint.h5") == state(tmp_path / "whole" / "checkpoint.h5")
+        assert (tmp_path / folder / "monitors.csv").read_bytes() == (tmp_path / "whole" / "monitors.csv").read_bytes()
+    assert (tmp_path / "half" / "fields.pvd").read_text().count("<DataSet") == 2
+
+
+def test_a_restart_says_what_it_changes(meshloom: Command):
+    meshloom("run", "airfoil", *MESH, "--backend", "numpy", "--iterations", "5", "--out", "a")
+    result = meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "8", "--set", "mesh.order=rcm")
+    assert result.code == 0, result.err
+    assert "going on from a/checkpoint.h5, iteration 5" in result.out
+    assert "run.iterations 5 -> 8" in result.out and 'mesh.order "given" -> "rcm"' in result.out
+
+
+def test_rows_past_the_checkpoint_are_computed_again(meshloom: Command, tmp_path: Path):
+    run = ("run", "airfoil", *MESH, "--backend", "numpy", "--set", "output.checkpoint_every=10")
+    assert meshloom(*run, "--iterations", "20", "--out", "a").code == 0
+    whole = (tmp_path / "a" / "monitors.csv").read_bytes()
+    assert meshloom(*run, "--iterations", "10", "--out", "b").code == 0
+    with open(tmp_path / "b" / "monitors.csv", "a") as file:
+        file.write("11,0.123\n12,0.")  # as a killed run leaves it
+    assert meshloom("run", "--restart", "b/checkpoint.h5", "--iterations", "20", "--quiet").code == 0
+    assert (tmp_path / "b" / "monitors.csv").read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--iterations", "5"], ["already at iteration 5 of 5; give more with --iterations"]),
+        (["--iterations", "9", "--precision", "single"], ["double precision; give --precision double"]),
+        (["--iterations", "9", "--set", "mesh.i=7"], ["checkpoint of another mesh"]),
+        (["--iterations", "9", "--set", "mesh.j=x"], ["--set mesh.j=x"]),
+    ],
+)
+def test_restarts_that_cannot_be(meshloom: Command, tmp_path: Path, arguments: list[str], parts: list[str]):
+    meshloom("run", "airfoil", *MESH, "--backend", "numpy", "--iterations", "5", "--out", "a")
+    before = files_below(tmp_path)
+    meshloom("run", "--restart", "a/checkpoint.h5", *arguments).refused(2, *parts)
+    assert files_below(tmp_path) == before
+
+
+def test_damaged_checkpoints(meshloom: Command, tmp_path: Path):
+    meshloom("run", "airfoil", *MESH, "--backend", "numpy", "--iterations", "5", "--out", "a")
+    whole = (tmp_path / "a" / "checkpoint.h5").read_bytes()
+    (tmp_path / "a" / "checkpoint.h5").write_bytes(whole[: len(whole) // 2])
+    before = files_below(tmp_path)
+    meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "9").refused(2, "truncated checkpoint")
+    (tmp_path / "text.h5").write_text("no")
+    meshloom("run", "--restart", "text.h5").refused(2, "text.h5: not a checkpoint: not an HDF5 file")
+    assert {name: data for name, data in files_below(tmp_path).items() if name != "text.h5"} == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopping_by_signal_and_going_on(tmp_path: Path, number: signal.Signals):
+    run = [sys.executable, "-m", "meshloom", "run", "airfoil", *MESH, "--backend", "numpy", "--iterations", "1000000"]
+    process = subprocess.Popen([*run, "--out", "my run"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    log = tmp_path / "my run" / "monitors.csv"
+    deadline = time.monotonic() + 60.0
+    while not (log.exists() and log.read_text().count("\n") > 5) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err.count("\n") == 1 and "Traceback" not in err
+    command = err.strip().split("go on with: meshloom ")[1]
+    assert command == "run --restart 'my run/checkpoint.h5'"
+    with h5py.File(tmp_path / "my run" / "checkpoint.h5") as file:
+        reached = int(file.attrs["iteration"])
+    assert reached == log.read_text().count("\n") - 1
+    going_on = subprocess.run(
+        f"{sys.executable} -m meshloom {command} --iterations {reached + 3} --quiet",
+        shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert going_on.returncode == 0, going_on.stderr
+    whole = subprocess.run(
+        [*run[:-1], str(reached + 3), "--out", "whole"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert whole.returncode == 0, whole.stderr
+    assert (tmp_path / "whole" / "monitors.csv").read_bytes() == log.read_bytes()
+    assert state(tmp_path / "whole" / "checkpoint.h5") == state(tmp_path / "my run" / "checkpoint.h5")
+
+
+def test_a_second_signal_ends_at_once():
+    script = (
+        "import os, signal, time\n"
+        "from meshloom.run.stop import StopRequest\n"
+        "with StopRequest() as stop:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(0.05)\n"
+        "    assert stop\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(5)\n"
+        "    print('still here')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, env=os.environ)
+    assert done.returncode == 130 and done.stdout == ""

@@ -1,0 +1,128 @@
+"""The time loop: chunks change nothing, files come when due, a breakdown is traced to its loop and cell."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.config import build, parse_set
+from meshloom.errors import RunError
+from meshloom.io import checkpoint
+from meshloom.run.diagnose import breakdown, take_snapshot
+from meshloom.run.folder import claim
+from meshloom.run.pace import Pace
+from meshloom.run.report import Advance, Report
+from meshloom.run.runner import Outcome, Runner
+from meshloom.solvers.airfoil import Airfoil, AirfoilConfig
+
+
+@pytest.fixture(autouse=True)
+def on_numpy() -> Iterator[None]:
+    before = ml.backend()
+    ml.use("numpy")
+    yield
+    ml.use(before)
+
+
+def small(*changes: str) -> Airfoil:
+    settings = ("mesh.i=6", "mesh.j=4", "output.plot=false", "run.iterations=30", *changes)
+    return Airfoil(build(AirfoilConfig, map(parse_set, settings)))
+
+
+def run(folder: Path, *changes: str, report: Report | None = None) -> Outcome:
+    return Runner(small(*changes), claim("airfoil", folder), report or Report()).run()
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+def test_chunks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int):
+    run(tmp_path / "a")
+    monkeypatch.setattr(Pace, "chunk", lambda self: chunk)
+    run(tmp_path / "b")
+    assert (tmp_path / "a" / "monitors.csv").read_bytes() == (tmp_path / "b" / "monitors.csv").read_bytes()
+    first, second = (checkpoint.load(tmp_path / name / "checkpoint.h5") for name in "ab")
+    assert first.state["q"].tobytes() == second.state["q"].tobytes()
+
+
+def test_checkpoints_by_iterations_and_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    saved: list[int] = []
+    real = checkpoint.save
+    monkeypatch.setattr(checkpoint, "save", lambda path, one: (saved.append(one.iteration), real(path, one)))
+    run(tmp_path / "a", "output.checkpoint_every=8", "output.checkpoint_seconds=0.0")
+    assert saved == [8, 16, 24, 30]
+    saved.clear()
+    monkeypatch.setattr(Pace, "chunk", lambda self: 1)
+    run(tmp_path / "b", "output.checkpoint_seconds=1e-9")
+    assert saved == list(range(1, 31))
+
+
+def test_fields_only_where_wanted(tmp_path: Path):
+    run(tmp_path / "a", "output.vtu=false", "output.every=5")
+    assert not list((tmp_path / "a").glob("*.vtu")) and not (tmp_path / "a" / "fields.pvd").exists()
+
+
+def test_the_report_follows(tmp_path: Path):
+    seen: list[Advance] = []
+
+    class Listener(Report):
+        def advance(self, now: Advance) -> None:
+            seen.append(now)
+
+    outcome = run(tmp_path / "a", report=Listener())
+    assert seen[0].iteration == 1 and seen[-1].iteration == 30 and seen[-1].cells == 72
+    assert seen[-1].monitors == outcome.monitors and outcome.finished
+    assert 0.0 < outcome.seconds_to_first_iteration <= outcome.seconds
+
+
+def test_a_signal_stops_after_the_chunk_with_a_checkpoint(tmp_path: Path):
+    class Impatient(Report):
+        def advance(self, now: Advance) -> None:
+            if now.iteration >= 5:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    outcome = run(tmp_path / "a", "run.iterations=1000000", report=Impatient())
+    assert not outcome.finished and signal.getsignal(signal.SIGINT) is before
+    saved = checkpoint.load(tmp_path / "a" / "checkpoint.h5")
+    assert saved.iteration == outcome.iteration == len(saved.monitors)
+
+
+def test_a_full_disk_under_the_monitors_keeps_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from meshloom.io.monitors import MonitorLog
+
+    real = MonitorLog.append
+
+    def append(self: Any, values: np.ndarray) -> None:
+        if self._written >= 16:
+            self._file.close()
+            self._file = open("/dev/full", "a")  # noqa: SIM115  closed by the log
+        real(self, values)
+
+    monkeypatch.setattr(MonitorLog, "append", append)
+    with pytest.raises(RunError, match=r"monitors\.csv: disk full .*; the last good checkpoint is .* \(iteration 16\)"):
+        run(tmp_path / "a", "output.checkpoint_every=8")
+    assert checkpoint.load(tmp_path / "a" / "checkpoint.h5").iteration == 16
+
+
+@pytest.mark.parametrize("order", ["given", "random"])
+def test_a_breakdown_is_traced_to_loop_iteration_and_cell(order: str):
+    """One cell gets a negative pressure: its speed of sound is NaN in the first loop that asks for it."""
+    case = small(f"mesh.order={order}")
+    case.program.run(3)
+    q = case.in_given_order(case.q)
+    q[41, 3] = -5.0
+    case.assign_given(case.q, q)
+    text = breakdown(case, take_snapshot(case), 3, 10)
+    x, y = case.given.cells.points[41]
+    assert text == f"adt is NaN in cell 41 at ({x:.4g}, {y:.4g}) after loop adt_calc in iteration 4"
+
+
+def test_a_breakdown_that_cannot_be_repeated_says_so():
+    case = small()
+    assert "repeating them stays finite" in breakdown(case, take_snapshot(case), 0, 2)

@@ -1,0 +1,198 @@
+"""Every strategy x layout x ordering x precision against the NumPy reference, which is checked against plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.errors import UserError
+from meshloom.mesh.core import Set
+from meshloom.schedule.strategies import strategy as strategy_named
+
+LAYOUTS = ("aos", "soa", "aosoa4", "aosoa3")
+ORDERINGS = ml.orderings()
+PRECISIONS = (np.float64, np.float32)
+MESHES = ("structured", "shuffled", "random")
+
+
+@ml.kernel
+def everything(x: ml.Read, w: ml.Read, scale: ml.Read, force: ml.Inc, low: ml.Min, high: ml.Max, hits: ml.Inc,
+               flux: ml.Write, age: ml.ReadWrite, total: ml.Sum, least: ml.Min, most: ml.Max):
+    """All access modes at once: direct, through a map, and global."""
+    d = x[1] - x[0]
+    length = np.sqrt(d @ d + 0.01)
+    pull = w * d / length
+    force[0] += scale[0] * pull
+    force[1] -= scale[0] * pull
+    low[0] = length
+    low[1] = length + w
+    high[0] = pull
+    high[1] = 2.0 * pull
+    hits[0] += 1
+    hits[1] += 2
+    flux[...] = scale[1] * pull
+    age[...] = np.where(w > 0.5, age + length, -age)
+    total += w * length
+    least[...] = length
+    most[...] = length
+
+
+class Case:
+    """A mesh-like pair of sets with a map and random data; ``run`` executes the kernel and returns everything it changed."""
+
+    def __init__(self, kind: str, dtype: type, layout: str):
+        points, pairs = topology(kind)
+        rng = np.random.default_rng(5)
+        self.nodes = Set(len(points), "nodes", points=points)
+        self.edges = Set(len(pairs), "edges", points=points[pairs].mean(axis=1))
+        self.ends = ml.Map(self.edges, self.nodes, pairs, "ends")
+        make = lambda on, name, dim=1, data=None, kind=dtype: on.field(name, dim, dtype=kind, data=data, layout=layout)  # noqa: E731
+        self.x = make(self.nodes, "x", 2, points)
+        self.w = make(self.edges, "w", data=rng.random(len(pairs)))
+        self.scale = ml.Global(np.array([1.5, 0.5]), "scale", dtype=dtype)
+        self.force, self.high = make(self.nodes, "force", 2), make(self.nodes, "high", 2)
+        self.low, self.hits = make(self.nodes, "low"), make(self.nodes, "hits", kind=np.int32)
+        self.flux, self.age = make(self.edges, "flux", 2), make(self.edges, "age")
+        self.start = rng.random(len(pairs))
+        self.total, self.least, self.most = (ml.Global(0.0, n) for n in ("total", "least", "most"))
+
+    def reset(self) -> None:
+        self.force.fill(1.0)
+        self.low.fill(np.inf)
+        self.high.fill(-np.inf)
+        self.hits.fill(0)
+        self.flux.fill(7.0)
+        self.age.assign(self.start)
+        self.total.value, self.least.value, self.most.value = 2.0, np.inf, -np.inf
+
+    @property
+    def arguments(self) -> tuple:
+        e = self.ends
+        return (self.x[e], self.w, self.scale, self.force[e], self.low[e], self.high[e], self.hits[e], self.flux, self.age,
+                self.total, self.least, self.most)
+
+    def results(self) -> dict[str, np.ndarray]:
+        fields = (self.force, self.low, self.high, self.hits, self.flux, self.age)
+        return {f.name: f.numpy() for f in fields} | {
+            g.name: np.asarray(g.value) for g in (self.total, self.least, self.most)}
+
+
+@cache
+def topology(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Points (n, 2) and pairs (m, 2): a box of triangles, the same shuffled, or random pairs with self-loops."""
+    rng = np.random.default_rng(11)
+    if kind == "random":
+        return rng.random((60, 2)), rng.integers(0, 60, (311, 2))
+    mesh = ml.generate.box((9, 7), cells="triangle")
+    points, pairs = mesh.coordinates.numpy(), mesh.face_nodes.indices
+    if kind == "shuffled":
+        renumber = rng.permutation(len(points))
+        pairs = renumber[pairs][rng.permutation(len(pairs))]
+        points = points[np.argsort(renumber)]
+    return points, np.array(pairs)
+
+
+@cache
+def reference(kind: str, dtype: type) -> dict[str, np.ndarray]:
+    ml.use("numpy")
+    case = Case(kind, dtype, "aos")
+    case.reset()
+    everything(case.edges, *case.arguments)
+    return case.results()
+
+
+def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], dtype: type) -> None:
+    rtol = 1e-12 if dtype is np.float64 else 2e-5
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=rtol, atol=rtol, err_msg=name)
+
+
+@pytest.fixture(autouse=True)
+def two_threads() -> Iterator[None]:
+    before = ml.backend(), ml.threads()
+    yield
+    ml.use(before[0], threads=before[1])
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+@pytest.mark.parametrize("kind", MESHES)
+def test_numpy_back_end_equals_the_plain_function(kind: str, dtype: type) -> None:
+    case = Case(kind, dtype, "aosoa4")
+    case.reset()
+    everything.python(case.edges, *case.arguments)
+    assert_same(case.results(), reference(kind, dtype), dtype)
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=["double", "single"])
+@pytest.mark.parametrize("ordering", ORDERINGS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("strategy", ml.strategies())
+def test_every_variant_equals_numpy(strategy: str, layout: str, ordering: str, dtype: type) -> None:
+    for kind in MESHES:
+        expected = reference(kind, dtype)
+        ml.use("cpu", threads=2)
+        case = Case(kind, dtype, layout)
+        try:
+            loop = everything.loop(case.edges, *case.arguments,
+                                   schedule=ml.Schedule(strategy, block=32, order=ordering))
+            loop.prepare()
+        except UserError as error:
+            if "pip install" in str(error) or "meshloom[" in str(error):
+                pytest.skip(str(error))
+            raise
+        assert loop.applies
+        case.reset()
+        loop()
+        assert_same(case.results(), expected, dtype)
+
+
+@pytest.mark.parametrize("strategy", [s for s in ml.strategies() if strategy_named(s).deterministic])
+def test_deterministic_strategies_give_the_same_bits(strategy: str) -> None:
+    """Run to run, and for 1 and 2 threads."""
+    ml.use("cpu")
+    case = Case("shuffled", np.float64, "aos")
+    loop = everything.loop(case.edges, *case.arguments, schedule=ml.Schedule(strategy, block=16))
+    seen = []
+    for threads in (1, 2, 2, 1, 2, 2):
+        ml.use("cpu", threads=threads)
+        case.reset()
+        loop()
+        seen.append(b"".join(v.tobytes() for v in case.results().values()))
+    assert len(set(seen)) == 1
+
+
+@pytest.mark.parametrize("strategy", ml.strategies())
+def test_two_racy_maps_and_an_empty_loop(strategy: str) -> None:
+    """Increments through two maps into one set and into another one; then the same with no element at all."""
+
+    @ml.kernel
+    def scatter(v: ml.Read, a: ml.Inc, b: ml.Inc, c: ml.Inc):
+        for k in range(3):
+            a[k] += (k + 1.0) * v
+        b[0] += v
+        c[0] += 2.0 * v
+        c[1] += 3.0 * v * v
+
+    rng = np.random.default_rng(2)
+    for n in (200, 0):
+        left, right, elements = Set(40, "left"), Set(30, "right"), Set(n, "elements")
+        wide = ml.Map(elements, left, rng.integers(0, 40, (n, 3)), "wide")
+        narrow = ml.Map(elements, left, rng.integers(0, 40, (n, 1)), "narrow")
+        other = ml.Map(elements, right, rng.integers(0, 30, (n, 2)), "other", dtype=np.int64)
+        v = elements.field("v", data=rng.random(n))
+        fields = [left.field("a"), left.field("b"), right.field("c")]
+        a, b, c = fields
+        results = []
+        for backend in ("numpy", "cpu"):
+            ml.use(backend)
+            for f in fields:
+                f.fill(0.5)
+            loop = scatter.loop(elements, v, a[wide], b[narrow], c[other], schedule=ml.Schedule(strategy, block=16))
+            loop()
+            results.append([f.numpy() for f in fields])
+        for expected, found in zip(*results, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-13)

@@ -1,0 +1,162 @@
+"""Plans: random maps for every builder, a verifier that accepts what is right and rejects what was spoilt, and the cache."""
+
+from __future__ import annotations
+
+import multiprocessing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshloom.errors import PlanError
+from meshloom.native import cache
+from meshloom.schedule import plan as plans
+from meshloom.schedule.plan import Plan, Topology, cached_plan
+from meshloom.schedule.strategies import names, strategy
+from meshloom.schedule.verify import verify
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> Topology:
+    """One or two racy maps of any arity, into one set or two, from few or many elements; sometimes in another order."""
+    elements = draw(st.integers(0, 70))
+    targets = draw(st.integers(1, 40))
+    arities = draw(st.lists(st.integers(1, 5), min_size=1, max_size=2))
+    same = draw(st.booleans())
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    hub = draw(st.booleans())  # everybody meets at one target
+    maps, spaces = {}, {}
+    for k, arity in enumerate(arities):
+        indices = rng.integers(0, targets, (elements, arity)).astype(draw(st.sampled_from([np.int32, np.int64])))
+        if hub and elements:
+            indices[:, 0] = 0
+        maps[k], spaces[k] = (indices, targets), 0 if same else k
+    order = rng.permutation(elements) if draw(st.booleans()) else None
+    return Topology(elements, maps, spaces, order, "test")
+
+
+@pytest.mark.parametrize("name", names())
+@settings(max_examples=60, deadline=None)
+@given(topology=topologies(), block=st.integers(1, 50))
+def test_the_verifier_accepts_every_plan(name: str, topology: Topology, block: int) -> None:
+    verify(strategy(name).plan(topology, block), topology)
+
+
+def grid(n: int = 12) -> Topology:
+    """Faces of an n x n grid of quads, each with two cells."""
+    cell = np.arange(n * n).reshape(n, n)
+    pairs = np.concatenate([np.stack([cell[:, :-1].ravel(), cell[:, 1:].ravel()], 1),
+                            np.stack([cell[:-1].ravel(), cell[1:].ravel()], 1)])
+    return Topology(len(pairs), {0: (pairs.astype(np.int32), n * n)}, {0: 0}, None, "grid")
+
+
+def spoilt(plan: Plan, name: str, change) -> Plan:
+    array = plan.arrays[name].copy()
+    change(array)
+    return replace(plan, arrays=plan.arrays | {name: array})
+
+
+def swap(a: int, b: int):
+    def change(array: np.ndarray) -> None:
+        array[[a, b]] = array[[b, a]]
+
+    return change
+
+
+def put(position: int, value: int):
+    def change(array: np.ndarray) -> None:
+        array[position] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "change", "words"),
+    [
+        ("color", "visit", swap(0, -1), "share a target"),
+        ("color", "visit", put(3, 4), "exactly once"),
+        ("color", "visit", put(3, 10**6), "out of bounds"),
+        ("color", "visit", put(3, -1), "out of bounds"),
+        ("color", "color_offsets", put(1, 5), "share a target"),
+        ("color", "color_offsets", put(-1, 5), "does not run"),
+        ("block_color", "block_list", swap(0, -1), "share a target"),
+        ("block_color", "block_list", put(0, 1), "exactly once"),
+        ("block_color", "block_offsets", put(1, 20), "more than"),
+        ("block_color", "color_offsets", put(0, 1), "does not run"),
+        ("block_atomic", "shared0", lambda a: a.fill(0), "not marked"),
+        ("block_atomic", "block_offsets", put(1, 2), "more than"),
+        ("staged", "entries0", swap(0, -1), "wrong target"),
+        ("staged", "entries0", put(0, 5), "missing or doubled"),
+        ("owner", "entries0", put(0, -4), "out of bounds"),
+        ("owner", "offsets0", put(3, 1), "ascending"),
+        ("tile", "local0", swap(0, -1), "out of bounds|wrong target|missing"),
+        ("tile", "tile_elements0", swap(0, 1), "ascending"),
+        ("tile", "tile_elements0", put(0, 10**6), "out of bounds"),
+        ("tile", "tile_offsets0", put(1, 0), "out of bounds|ascending|wrong|missing"),
+    ],
+)
+def test_the_verifier_rejects_spoilt_plans(name: str, array: str, change, words: str) -> None:
+    topology = grid()
+    plan = strategy(name).plan(topology, 16)
+    verify(plan, topology)
+    with pytest.raises(PlanError, match=words):
+        verify(spoilt(plan, array, change), topology)
+
+
+def test_the_verifier_sees_too_little_scratch_memory() -> None:
+    topology = grid()
+    plan = strategy("tile").plan(topology, 16)
+    with pytest.raises(PlanError, match="scratch"):
+        verify(replace(plan, sizes=plan.sizes | {"largest0": 3}), topology)
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path))
+    monkeypatch.setattr(plans, "SMALLEST_CACHED", 1)
+    return tmp_path
+
+
+def built(monkeypatch: pytest.MonkeyPatch | None = None) -> tuple[Plan, int]:
+    """The plan of the grid through the cache, and how often it was really built."""
+    calls = []
+    tile = strategy("tile")
+
+    def build(topology: Topology, block: int) -> Plan:
+        calls.append(1)
+        return tile.plan(topology, block)
+
+    return cached_plan(build, "tile", grid(), 16, verify), len(calls)
+
+
+def test_plans_are_kept_on_disk_and_rebuilt_when_damaged(own_cache: Path) -> None:
+    first, times = built()
+    assert times == 1
+    second, times = built()
+    assert times == 0 and second.sizes == first.sizes
+    assert all((second.arrays[k] == v).all() and second.arrays[k].dtype == v.dtype for k, v in first.arrays.items())
+    (file,) = (own_cache / "plans").iterdir()
+    whole = file.read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 0xFF
+    for damage in (whole[: len(whole) // 2], b"", b"no zip at all", bytes(flipped)):
+        file.write_bytes(damage)
+        third, times = built()
+        assert times == 1 and third.sizes == first.sizes
+        assert built()[1] == 0
+    cache.store_arrays("plans", file.stem, {"sizes": np.zeros(1, np.int64)})  # a valid file with the wrong content
+    assert built()[1] == 1
+
+
+def _build_in_a_process(_: int) -> dict[str, int]:
+    return built()[0].sizes
+
+
+def test_concurrent_runs_share_the_cache(own_cache: Path) -> None:
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        results = pool.map(_build_in_a_process, range(8))
+    assert all(r == results[0] for r in results)
+    assert not [f for f in (own_cache / "plans").iterdir() if f.name.startswith(".")]

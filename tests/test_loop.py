@@ -1,0 +1,156 @@
+"""Loops: the automatic schedule, explanations, overrides, caching of loops, threads."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.errors import ScheduleError
+from meshloom.schedule.schedule import parse_schedule
+
+
+@pytest.fixture(autouse=True)
+def back_end():
+    before = ml.backend(), ml.threads()
+    ml.use("cpu", threads=2)
+    yield
+    ml.use(before[0], threads=before[1])
+
+
+@ml.kernel
+def spread(v: ml.Read, out: ml.Inc):
+    out[0] += v
+    out[1] -= v
+
+
+@ml.kernel
+def double(v: ml.ReadWrite):
+    v[...] = 2.0 * v
+
+
+def mesh_and_fields(n: int = 30) -> tuple[ml.Mesh, ml.Field, ml.Field]:
+    mesh = ml.generate.box((n, n))
+    v = mesh.faces.field("v", data=np.random.default_rng(0).random(mesh.faces.size))
+    return mesh, v, mesh.cells.field("out")
+
+
+def test_rules_of_the_automatic_schedule() -> None:
+    mesh, v, out = mesh_and_fields()
+    small = spread.loop(mesh.faces, v, out[mesh.face_cells])
+    assert small.schedule.strategy == "block_color" and small.schedule.block == mesh.faces.size
+    assert "serial" in small.reason
+    assert double.loop(mesh.faces, v).schedule.strategy == "direct"
+    assert "nothing to protect" in double.loop(mesh.faces, v).reason
+    mesh, v, out = mesh_and_fields(100)
+    large = spread.loop(mesh.faces, v, out[mesh.face_cells])
+    assert large.schedule.strategy in ml.strategies() and large.schedule.block
+    assert "deterministic" in large.reason
+
+
+def test_a_strategy_by_name_by_mapping_and_per_call() -> None:
+    mesh, v, out = mesh_and_fields()
+    for schedule in ("owner", {"strategy": "owner", "block": 64}, ml.Schedule("owner")):
+        loop = spread.loop(mesh.faces, v, out[mesh.face_cells], schedule=schedule)
+        assert loop.schedule.strategy == "owner" and loop.reason == "asked for"
+    spread(mesh.faces, v, out[mesh.face_cells], schedule="color")
+    by_call = out.numpy()
+    out.fill(0)
+    spread(mesh.faces, v, out[mesh.face_cells], schedule={"strategy": "tile"})
+    np.testing.assert_allclose(out.numpy(), by_call, rtol=1e-13, atol=1e-15)
+
+
+def test_a_schedule_may_ask_for_a_layout() -> None:
+    mesh = ml.generate.box((10, 10))
+    v, out = mesh.faces.field("v", 3, data=np.ones((mesh.faces.size, 3))), mesh.cells.field("out", 3)
+    spread(mesh.faces, v, out[mesh.face_cells])
+    expected = out.numpy()
+    out.fill(0)
+    spread(mesh.faces, v, out[mesh.face_cells], schedule=ml.Schedule("color", layout="soa"))
+    assert str(v.layout) == str(out.layout) == "soa"
+    np.testing.assert_allclose(out.numpy(), expected)
+
+
+def test_wrong_schedules_are_refused_in_one_line() -> None:
+    mesh, v, out = mesh_and_fields()
+    arguments = (mesh.faces, v, out[mesh.face_cells])
+    with pytest.raises(ScheduleError, match="unknown strategy 'oner'; did you mean 'owner'"):
+        spread(*arguments, schedule="oner")
+    with pytest.raises(ScheduleError, match="block must be a whole number from 1, got 0"):
+        spread(*arguments, schedule=ml.Schedule("owner", block=0))
+    with pytest.raises(ScheduleError, match="unknown layout 'xyz'"):
+        ml.Schedule(layout="xyz")
+    with pytest.raises(ScheduleError, match="unknown key 'blok'; did you mean 'block'"):
+        parse_schedule({"blok": 3})
+    with pytest.raises(ScheduleError, match="ordering"):
+        spread(*arguments, schedule=ml.Schedule("color", order="hilbrt"))
+    with pytest.raises(ScheduleError, match="strategy 'direct' does not apply: elements meet"):
+        spread(*arguments, schedule="direct")
+    with pytest.raises(ScheduleError, match="unknown back end 'gpu'"):
+        ml.use("gpu")
+    with pytest.raises(ScheduleError, match="threads must be"):
+        ml.use("cpu", threads=0)
+
+
+def test_explain_shows_the_figures() -> None:
+    mesh, v, out = mesh_and_fields()
+    loop = spread.loop(mesh.faces, v, out[mesh.face_cells], schedule=ml.Schedule("block_color", block=64))
+    assert "not yet" in loop.explain()
+    loop()
+    text = loop.explain()
+    for word in ("block_color", "block=64", "asked for", "compulsory", "issued", "lines", "V/S", "B/F", "reuse",
+                 "block colors", "thread colors", "cache lines per block", "ms", "of copy"):
+        assert word in text, word
+
+
+def test_loops_are_kept_and_let_go_with_their_set() -> None:
+    mesh, v, out = mesh_and_fields()
+    spread(mesh.faces, v, out[mesh.face_cells])
+    spread(mesh.faces, v, out[mesh.face_cells])
+    assert len(mesh.faces.loops) == 1
+    (loop,) = mesh.faces.loops.values()
+    assert loop.calls == 2
+    gone = weakref.ref(out)
+    del mesh, v, out, loop
+    gc.collect()
+    assert gone() is None
+
+
+def test_global_reductions_do_not_depend_on_threads() -> None:
+    @ml.kernel
+    def reduce(v: ml.Read, total: ml.Sum, low: ml.Min, high: ml.Max):
+        total += v
+        low[...] = v
+        high[...] = v
+
+    n = 100_003
+    values = np.random.default_rng(4).standard_normal(n)
+    on = ml.Set(n, "points")
+    v = on.field("v", data=values)
+    results = []
+    for threads in (1, 2, 2):
+        ml.use("cpu", threads=threads)
+        total, low, high = ml.Global(0.0), ml.Global(np.inf), ml.Global(-np.inf)
+        reduce(on, v, total, low, high)
+        results.append((total.value, low.value, high.value))
+    assert len(set(results)) == 1
+    assert results[0][1:] == (values.min(), values.max())
+    assert results[0][0] == pytest.approx(values.sum(), rel=1e-12)
+
+
+def test_nan_survives_minimum_and_maximum() -> None:
+    """As in NumPy: a NaN offered to a Min is not silently lost."""
+    @ml.kernel
+    def lowest(v: ml.Read, low: ml.Min):
+        low[0] = v
+
+    on, one = ml.Set(4, "points"), ml.Set(1, "one")
+    to = ml.Map(on, one, np.zeros((4, 1), int))
+    v = on.field("v", data=[1.0, np.nan, 0.5, 2.0])
+    for strategy in ml.strategies():
+        low = one.field("low", data=[9.0])
+        lowest(on, v, low[to], schedule=strategy)
+        assert np.isnan(low.numpy()[0]), strategy

@@ -1,0 +1,123 @@
+"""Programs: replay equals calling, recorded assignments, history of globals, layouts that change underneath."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.errors import KernelError, ScheduleError
+from meshloom.mesh.core import Fill
+
+
+@pytest.fixture(autouse=True, params=["numpy", "cpu"])
+def back_end(request: pytest.FixtureRequest):
+    before = ml.backend()
+    ml.use(request.param)
+    yield request.param
+    ml.use(before)
+
+
+@ml.kernel
+def relax(u: ml.Read, out: ml.Inc):
+    d = 0.25 * (u[1] - u[0])
+    out[0] += d
+    out[1] -= d
+
+
+@ml.kernel
+def apply(change: ml.ReadWrite, u: ml.ReadWrite, total: ml.Sum, biggest: ml.Max):
+    u += change
+    total += u @ u
+    biggest[...] = np.max(np.abs(change))
+    change[...] = 0.0
+
+
+class Heat:
+    """Something to step: values on cells that even out."""
+
+    def __init__(self, layout: str = "aos"):
+        self.mesh = ml.generate.box((20, 15))
+        rng = np.random.default_rng(1)
+        self.u = self.mesh.cells.field("u", 2, data=rng.random((300, 2)), layout=layout)
+        self.change = self.mesh.cells.field("change", 2, layout=layout)
+        self.total, self.biggest = ml.Global(0.0, "total"), ml.Global(0.0, "biggest")
+
+    def step(self) -> None:
+        faces = self.mesh.face_cells
+        relax(self.mesh.faces, self.u[faces], self.change[faces])
+        self.total.value = 0.0
+        self.biggest.value = -np.inf
+        apply(self.mesh.cells, self.change, self.u, self.total, self.biggest)
+
+
+def test_replay_equals_calling() -> None:
+    called, replayed = Heat(), Heat()
+    history = []
+    for _ in range(7):
+        called.step()
+        history.append((called.total.value, called.biggest.value))
+    program = ml.program(replayed.step)
+    assert [o.name for o in program.loops] == ["relax", "total = 0", "biggest = -inf", "apply"]
+    np.testing.assert_array_equal(replayed.u.numpy(), Heat().u.numpy())  # recording runs nothing
+    recorded = program.run(7, record=(replayed.total, replayed.biggest))
+    np.testing.assert_array_equal(recorded, history)
+    np.testing.assert_array_equal(replayed.u.numpy(), called.u.numpy())
+    assert all(o.calls == 7 and o.seconds > 0 for o in program.loops if not isinstance(o, Fill))
+
+
+def test_zero_replays_and_split_replays() -> None:
+    one, two = Heat(), Heat()
+    a, b = ml.program(one.step), ml.program(two.step)
+    assert a.run(0, record=(one.total,)).shape == (0, 1)
+    a.run(6)
+    b.run(2)
+    b.run(4)
+    np.testing.assert_array_equal(one.u.numpy(), two.u.numpy())
+
+
+def test_a_layout_may_change_between_replays() -> None:
+    one, two = Heat(), Heat()
+    a, b = ml.program(one.step), ml.program(two.step)
+    a.run(6)
+    b.run(3)
+    two.u.relayout("soa")
+    two.change.relayout("aosoa4")
+    b.run(3)
+    np.testing.assert_allclose(two.u.numpy(), one.u.numpy(), rtol=1e-13)
+
+
+def test_each_loop_can_be_called_by_itself() -> None:
+    one, two = Heat(), Heat()
+    program = ml.program(one.step)
+    for operation in program.loops:
+        operation()
+    two.step()
+    np.testing.assert_array_equal(one.u.numpy(), two.u.numpy())
+    assert [w.name for w in program.loops[-1].writes] == ["change", "u", "total", "biggest"]
+
+
+def test_explain_lists_every_loop() -> None:
+    program = ml.program(Heat().step)
+    program.run(2)
+    text = program.explain()
+    assert text.count("relax over faces") == 1 and text.count("apply over cells") == 1
+    assert "2 runs" in text
+
+
+def test_wrong_use() -> None:
+    with pytest.raises(KernelError, match="calls no kernel"):
+        ml.program(lambda: None).run(1)
+    heat = Heat()
+    inner = ml.program(heat.step)
+    with pytest.raises(KernelError, match="inside another"):
+        ml.program(lambda: inner.run(1)).run(1)
+    with pytest.raises(ScheduleError, match="cannot replay -1 times"):
+        inner.run(-1)
+    vector = ml.Global(np.zeros(3), "vector")
+
+    def sets_a_vector() -> None:
+        vector.value = [1.0, 2.0, 3.0]
+
+    with pytest.raises(ml.errors.MeshError, match="one number only"):
+        ml.program(sets_a_vector).run(1)
