@@ -1,18 +1,21 @@
 """Results on paper: goals met or missed, tables for the terminal, and the same as Markdown for the README.
 
-``python -m bench.report bench/results/FILE.json`` prints the README's table.
+``python -m bench.report bench/results/FILE.json`` prints the README's tables; with ``--readme`` it puts them there.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).with_name("results")
+README = Path(__file__).parents[1] / "README.md"
+SECTION = re.compile(r"(?<=<!-- benchmark -->\n).*?(?=<!-- /benchmark -->)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,24 @@ def goals(result: dict[str, Any]) -> list[Goal]:
     return [Goal(**{k: v for k, v in g.items() if k != "met"}) for g in result["goals"]]
 
 
+def readme_section(path: Path) -> str:
+    """What stands between the README's benchmark marks: where the figures come from, and the two tables."""
+    result = load(path)
+    machine, mesh = result["machine"], result["mesh"]
+    source = (
+        f"From [{path.name}](bench/results/{path.name}): {mesh['cells']:,} cells, {mesh['edges']:,} edges, double,"
+        f" {result['threads']} threads of one {machine['architecture']} machine ({machine['processor']}),"
+        f" {result['versions']['compiler']}; `make bench` measures yours."
+    )
+    return f"{source}\n\n{markdown(result)}\n"
+
+
+def update_readme(path: Path, readme: Path = README) -> None:
+    """Put the figures of a result file into the README."""
+    text = readme.read_text(encoding="utf-8")
+    readme.write_text(SECTION.sub(lambda _: readme_section(path), text), encoding="utf-8")
+
+
 def markdown(result: dict[str, Any]) -> str:
     """The two tables of the README."""
     lines = ["| the airfoil step, 2 stages | time, Meshloom = 1 |", "|---|---|"]
@@ -96,5 +117,16 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) ->
     return table
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.report", description="Result files as tables.")
+    parser.add_argument("file", type=Path, help="a result file of bench.cpu_airfoil")
+    parser.add_argument("--readme", action="store_true", help="put the tables into the README")
+    options = parser.parse_args()
+    if options.readme:
+        update_readme(options.file)
+    else:
+        print(readme_section(options.file), end="")
+
+
 if __name__ == "__main__":
-    print(markdown(load(Path(sys.argv[1]))))
+    main()

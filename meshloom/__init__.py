@@ -1,11 +1,11 @@
 """Meshloom: parallel loops over meshes, written in Python, scheduled, tuned and explained.
 
-    import meshloom as ml
+import meshloom as ml
 """
 
 from meshloom import errors
 from meshloom.backend import backend, backends, threads, use
-
+from meshloom.io.meshes import read, write
 from meshloom.kernel.access import Inc, Max, Min, Read, ReadWrite, Sum, Write
 from meshloom.loop import Kernel, Loop, kernel
 from meshloom.mesh import generate
@@ -20,5 +20,5 @@ __version__ = "0.1.0"
 __all__ = [
     "Arg", "Field", "Global", "Inc", "Kernel", "Loop", "Map", "Max", "Mesh", "Min", "Program", "Read", "ReadWrite",
     "Schedule", "Set", "Sum", "Write", "backend", "backends", "errors", "generate", "kernel", "orderings", "program",
-    "strategies", "threads", "use",
+    "read", "strategies", "threads", "use", "write",
 ]  # fmt: skip

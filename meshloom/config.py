@@ -37,14 +37,17 @@ def option(
     above: float | None = None,
     high: float | None = None,
     path: bool = False,
+    accepts: tuple[str, Callable[[Any], bool]] | None = None,
 ) -> Any:
     """A dataclass field for one value.
 
     ``allowed`` lists the words a string may be (or is a function that does); ``low`` <= value, ``above`` <
     value and value <= ``high`` bound a number; ``path`` marks a file name, taken relative to the file that
-    says it.
+    says it; ``accepts`` is any other condition, in words and as a test.
     """
-    rule = {"doc": doc, "allowed": allowed, "low": low, "above": above, "high": high, "path": path}
+    rule = {
+        "doc": doc, "allowed": allowed, "low": low, "above": above, "high": high, "path": path, "accepts": accepts
+    }  # fmt: skip
     return field(default=default, metadata=rule)
 
 
@@ -302,7 +305,7 @@ def _converted(kind: Any, value: Any) -> Any:
 
 def _within(value: Any, rule: Mapping[str, Any]) -> bool:
     allowed = _names(rule)
-    if allowed and value not in allowed:
+    if (allowed and value not in allowed) or (rule["accepts"] and not rule["accepts"][1](value)):
         return False
     parts = value if isinstance(value, tuple) else (value,)
     low, above, high = rule["low"], rule["above"], rule["high"]
@@ -332,7 +335,7 @@ def _expected(entry: _Entry) -> str:
         f"above {rule['above']}" if rule["above"] is not None else "",
         f"up to {rule['high']}" if rule["high"] is not None else "",
     ]
-    return " ".join([words, *(bound for bound in bounds if bound)])
+    return " ".join([words, *(bound for bound in bounds if bound), *(rule["accepts"] or ())[:1]])
 
 
 # --- writing ----------------------------------------------------------------------------------------------

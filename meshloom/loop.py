@@ -15,7 +15,8 @@ from meshloom.backend.base import Backend, Bound
 from meshloom.errors import KernelError, MeshError, ScheduleError
 from meshloom.kernel import define, passes
 from meshloom.kernel.access import Mode, identity
-from meshloom.kernel.trace import Output, Param, Trace, trace
+from meshloom.kernel.model import Output, Param, Trace
+from meshloom.kernel.trace import trace
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, recorder
 from meshloom.mesh.layout import Layout
 from meshloom.order import order_elements
@@ -44,7 +45,7 @@ class Kernel:
 
     def __call__(self, on: Set, *arguments: Argument, schedule: Wish = None) -> None:
         """Run over ``on``; inside a program, record."""
-        key = (id(self), current().key, schedule if schedule.__hash__ else str(schedule), *map(id, arguments))
+        key = (id(self), current().key, str(schedule), *map(id, arguments))
         loop = on.loops.get(key) if isinstance(on, Set) else None
         if loop is None:
             loop = Loop(self, on, arguments, schedule)
@@ -160,16 +161,25 @@ class Loop:
     def plan(self) -> Plan:
         """The plan arrays, from the cache or built and verified."""
         chosen = strategy(self.schedule.strategy)
-        topo = topology(self.spec, self.set.size, {k: (m.indices, m.target.total, m.digest) for k, m in enumerate(self.maps)},
-                        self._visit_order())
+        topo = topology(
+            self.spec,
+            self.set.size,
+            {k: (m.indices, m.target.total, m.digest) for k, m in enumerate(self.maps)},
+            self._visit_order(),
+        )
         return cached_plan(chosen.plan, chosen.name, topo, self.schedule.block or chosen.cpu_block, verify)
 
     def _visit_order(self) -> np.ndarray | None:
         if self.schedule.order == "given" or not self.maps:
             return None
         one = self.maps[(self.spec.racy_maps or (0,))[0]]
-        return order_elements(self.schedule.order, one.indices[: self.set.size], one.target.total,
-                              points=self.set.points, block=self.schedule.block or 256)
+        return order_elements(
+            self.schedule.order,
+            one.indices[: self.set.size],
+            one.target.total,
+            points=self.set.points,
+            block=self.schedule.block or 256,
+        )
 
     # ----- running it -------------------------------------------------------------------------------------------
     def __call__(self) -> None:
@@ -188,7 +198,9 @@ class Loop:
         """Schedule and compile now; running does it by itself."""
         if self._executable is None:
             if not self.applies:
-                raise ScheduleError(f"loop {self.name}: strategy '{self.schedule.strategy}' does not apply: {self.reason}")
+                raise ScheduleError(
+                    f"loop {self.name}: strategy '{self.schedule.strategy}' does not apply: {self.reason}"
+                )
             for number in self.spec.one_to_one_maps:
                 check_one_to_one(self.name, self.maps[number])
             bound = Bound(self.spec, self.set.size, self.storages, self.maps, self.schedule, lambda: self.plan)
@@ -237,7 +249,9 @@ def _as_arguments(what: Kernel, on: Set, given: tuple[Argument, ...]) -> tuple[A
     if not isinstance(on, Set):
         raise MeshError(f"kernel {what.name}: the first argument is the set to loop over, got {type(on).__name__}")
     if len(given) != len(what.modes):
-        raise KernelError(f"kernel {what.name} takes {len(what.modes)} arguments after the set ({names}), got {len(given)}")
+        raise KernelError(
+            f"kernel {what.name} takes {len(what.modes)} arguments after the set ({names}), got {len(given)}"
+        )
     result: list[Arg | Global] = []
     for (name, mode), argument in zip(what.modes.items(), given, strict=True):
         result.append(_checked(f"kernel {what.name}, parameter {name}", mode, on, argument))
@@ -256,10 +270,14 @@ def _checked(where: str, mode: type[Mode], on: Set, argument: Argument) -> Arg |
     if not mode.fields:
         raise KernelError(f"{where}: a Field cannot be {mode.__name__}; use Inc")
     if arg.map is None and arg.field.set is not on:
-        raise MeshError(f"{where}: field {arg.field.name} lives on {arg.field.set.name}, but the loop runs over {on.name};"
-                        f" pass {arg.field.name}[map] with a map from {on.name} to {arg.field.set.name}")
+        raise MeshError(
+            f"{where}: field {arg.field.name} lives on {arg.field.set.name}, but the loop runs over {on.name};"
+            f" pass {arg.field.name}[map] with a map from {on.name} to {arg.field.set.name}"
+        )
     if arg.map is not None and arg.map.source is not on:
-        raise MeshError(f"{where}: map {arg.map.name} starts at {arg.map.source.name}, but the loop runs over {on.name}")
+        raise MeshError(
+            f"{where}: map {arg.map.name} starts at {arg.map.source.name}, but the loop runs over {on.name}"
+        )
     return arg
 
 
@@ -269,8 +287,10 @@ def _check_aliases(what: Kernel, arguments: list[Arg | Global]) -> None:
     for (name, mode), argument in zip(what.modes.items(), arguments, strict=True):
         storage = argument if isinstance(argument, Global) else argument.field
         if id(storage) in seen and (mode.writes or seen[id(storage)][1].writes):
-            raise KernelError(f"kernel {what.name}: {storage.name} is passed as {seen[id(storage)][0]} and as {name}, and one of"
-                              " them is written; pass it once, as ReadWrite, or use a second field")
+            raise KernelError(
+                f"kernel {what.name}: {storage.name} is passed as {seen[id(storage)][0]} and as {name}, and one of"
+                " them is written; pass it once, as ReadWrite, or use a second field"
+            )
         seen[id(storage)] = (name, mode)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -73,7 +72,9 @@ class Program:
         executables = [o.prepare() if isinstance(o, Loop) else o for o in self.loops]
         signature = tuple(map(id, executables))
         if self._native is None or self._native[0] != signature:
-            made = [runtime.fill_operation(o.target.storage, o.value) if isinstance(o, Fill) else o for o in executables]
+            made: list[Any] = [
+                runtime.fill_operation(o.target.storage, o.value) if isinstance(o, Fill) else o for o in executables
+            ]
             self._native = signature, made
         return self._native[1]
 

@@ -101,8 +101,22 @@ def test_explain_shows_the_figures() -> None:
     assert "not yet" in loop.explain()
     loop()
     text = loop.explain()
-    for word in ("block_color", "block=64", "asked for", "compulsory", "issued", "lines", "V/S", "B/F", "reuse",
-                 "block colors", "thread colors", "cache lines per block", "ms", "of copy"):
+    for word in (
+        "block_color",
+        "block=64",
+        "asked for",
+        "compulsory",
+        "issued",
+        "lines",
+        "V/S",
+        "B/F",
+        "reuse",
+        "block colors",
+        "thread colors",
+        "cache lines per block",
+        "ms",
+        "of copy",
+    ):
         assert word in text, word
 
 
@@ -143,6 +157,7 @@ def test_global_reductions_do_not_depend_on_threads() -> None:
 
 def test_nan_survives_minimum_and_maximum() -> None:
     """As in NumPy: a NaN offered to a Min is not silently lost."""
+
     @ml.kernel
     def lowest(v: ml.Read, low: ml.Min):
         low[0] = v

@@ -81,7 +81,9 @@ def make_unit(spec: LoopSpec, plan: Plan) -> Unit:
     pointers += [Argument(name, C_TYPES[dtype], False) for name, dtype, _ in temporaries(spec, plan)]
     pointers += [Argument(f"{partial_name(o)}_parts", spec.params[o.param].ctype, False) for o in spec.reductions]
     pointers.append(Argument("threads_in_use", "int64_t", True))
-    return Unit(spec, tuple(pointers), tuple(_size_names(spec, plan)), tuple(strategy(plan.strategy).passes(spec, plan)))
+    return Unit(
+        spec, tuple(pointers), tuple(_size_names(spec, plan)), tuple(strategy(plan.strategy).passes(spec, plan))
+    )
 
 
 def _size_names(spec: LoopSpec, plan: Plan) -> list[str]:

@@ -8,48 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from meshloom.schedule.code import Pass, Phase, combined, neutral, partial_name
 from meshloom.schedule.spec import LoopSpec
 
-HEADER = r"""
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <vector>
-template <class T> inline T ml_min(T a, T b) { return (a < b || a != a) ? a : b; }  // NaN wins, as in NumPy
-template <class T> inline T ml_max(T a, T b) { return (a > b || a != a) ? a : b; }
-inline double ml_abs(double a) { return std::fabs(a); }
-inline float ml_abs(float a) { return std::fabs(a); }
-inline int32_t ml_abs(int32_t a) { return a < 0 ? -a : a; }
-inline int64_t ml_abs(int64_t a) { return a < 0 ? -a : a; }
-template <class T> inline T ml_sign(T a) { return a != a ? a : (T)((a > 0) - (a < 0)); }
-inline double ml_floordiv(double a, double b) { return std::floor(a / b); }
-inline float ml_floordiv(float a, float b) { return std::floor(a / b); }
-template <class I> inline I ml_floordiv(I a, I b) { return b == 0 ? 0 : a / b - ((a % b != 0) && ((a < 0) != (b < 0))); }
-inline double ml_mod(double a, double b) { double r = std::fmod(a, b); return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r; }
-inline float ml_mod(float a, float b) { float r = std::fmod(a, b); return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r; }
-template <class I> inline I ml_mod(I a, I b) { return b == 0 ? 0 : a - ml_floordiv(a, b) * b; }
-inline double ml_pow(double a, double b) { return std::pow(a, b); }
-inline float ml_pow(float a, float b) { return std::pow(a, b); }
-template <class I> inline I ml_pow(I a, I b) { I r = 1; for (; b > 0; b >>= 1, a *= a) if (b & 1) r *= a; return r; }
-template <class T, class F> inline void ml_atomic_apply(T* p, T v, F f) {
-  using U = typename std::conditional<sizeof(T) == 8, uint64_t, uint32_t>::type;
-  U old = __atomic_load_n((U*)p, __ATOMIC_RELAXED), fresh;
-  do {
-    T a; std::memcpy(&a, &old, sizeof a); a = f(a, v); std::memcpy(&fresh, &a, sizeof a);
-    if (fresh == old) return;
-  } while (!__atomic_compare_exchange_n((U*)p, &old, fresh, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-}
-template <class T> inline void ml_atomic_add(T* p, T v) { ml_atomic_apply(p, v, [](T a, T b) { return (T)(a + b); }); }
-template <class T> inline void ml_atomic_minimum(T* p, T v) { ml_atomic_apply(p, v, [](T a, T b) { return ml_min(a, b); }); }
-template <class T> inline void ml_atomic_maximum(T* p, T v) { ml_atomic_apply(p, v, [](T a, T b) { return ml_max(a, b); }); }
-template <class T, int K> inline T* ml_scratch(int64_t size) {  // one buffer per thread, kept between calls
-  static thread_local std::vector<T> buffer;
-  if ((int64_t)buffer.size() < size) buffer.resize(size);
-  return buffer.data();
-}
-"""
+PRELUDE = Path(__file__).with_name("prelude.hpp").read_text()
 
 
 @dataclass(frozen=True)
@@ -88,7 +52,9 @@ def render(unit: Unit) -> str:
         *_finish(unit),
     ]
     entry = ['extern "C" void ml_loop(void* const* p, const int64_t* s) {', *body, "(void)threads;", "}"]
-    return HEADER + f"\n// loop {unit.spec.name}\n" + "\n".join(indent([*(x for b in blocks for x in b), *entry])) + "\n"
+    return (
+        PRELUDE + f"\n// loop {unit.spec.name}\n" + "\n".join(indent([*(x for b in blocks for x in b), *entry])) + "\n"
+    )
 
 
 def _type(argument: Argument) -> str:
@@ -123,7 +89,9 @@ def _block_text(one: Pass) -> str:
 
 def _block_function(unit: Unit, number: int, one: Pass) -> list[str]:
     """The function that executes one block of a pass."""
-    parameters = [d for d, _ in _parameters(unit, _block_text(one)) if d.split()[-1] not in {x.name for x in one.scratch}]
+    parameters = [
+        d for d, _ in _parameters(unit, _block_text(one)) if d.split()[-1] not in {x.name for x in one.scratch}
+    ]
     parameters += [f"{x.ctype}* __restrict__ {x.name}" for x in one.scratch]
     parameters += [f"{unit.spec.params[o.param].ctype}& out_{partial_name(o)}" for o in one.reductions]
     where = ["const int64_t b"] if one.blocked else ["const int64_t first", "const int64_t last"]
@@ -165,8 +133,14 @@ def _launch(unit: Unit, number: int, one: Pass) -> list[str]:
         call = ["first", "last", *arguments]
     lines += ["#pragma omp parallel num_threads(threads) if (blocks > 1 && threads > 1)", "{"]
     lines += [f"{x.ctype}* {x.name} = ml_scratch<{x.ctype}, {k}>({x.size});" for k, x in enumerate(one.scratch)]
-    lines += ["#pragma omp for schedule(static)", "for (int64_t j = 0; j < blocks; ++j) {", where,
-              f"pass{number}({', '.join(call)});", "}", "}"]
+    lines += [
+        "#pragma omp for schedule(static)",
+        "for (int64_t j = 0; j < blocks; ++j) {",
+        where,
+        f"pass{number}({', '.join(call)});",
+        "}",
+        "}",
+    ]
     if one.reductions:
         lines.append("parts += blocks;")
     return [*lines, *(["}"] if one.colors else []), "}"]

@@ -9,7 +9,8 @@ import numpy as np
 from meshloom.backend.base import Backend, Bound
 from meshloom.kernel.evaluate import evaluate
 from meshloom.kernel.expr import Node
-from meshloom.kernel.trace import Output
+from meshloom.kernel.model import Output
+from meshloom.mesh.core import Field, Global
 
 CHUNK = 1 << 14  # elements at a time, so that intermediate arrays stay in the cache
 _AT = {"add": np.add.at, "minimum": np.minimum.at, "maximum": np.maximum.at}
@@ -30,18 +31,18 @@ class NumpyBackend(Backend):
 
 def run(bound: Bound) -> None:
     """Execute a loop. Values read through maps are those from before the loop, as on every back end."""
-    spec = bound.spec
-    fields = [None if p.is_global else s.numpy().reshape(-1, p.dim) for p, s in zip(spec.params, bound.storages, strict=True)]
-    globals_ = [s.storage.copy() if p.is_global else None for p, s in zip(spec.params, bound.storages, strict=True)]
+    spec, fields, globals_ = bound.spec, [], []
+    for param, storage in zip(spec.params, bound.storages, strict=True):
+        fields.append(storage.numpy().reshape(-1, param.dim) if isinstance(storage, Field) else np.empty((0, 0)))
+        globals_.append(storage.storage.copy() if isinstance(storage, Global) else np.empty(0))
     for first in range(0, bound.elements, CHUNK):
         rows = slice(first, min(first + CHUNK, bound.elements))
         _chunk(bound, rows, fields, globals_)
     for param, storage, values, total in zip(spec.params, bound.storages, fields, globals_, strict=True):
-        if param.mode.writes:
-            if param.is_global:
-                storage.storage[:] = total
-            else:
-                storage.assign(values)
+        if param.mode.writes and isinstance(storage, Field):
+            storage.assign(values)
+        elif param.mode.writes:
+            storage.storage[:] = total
 
 
 def _chunk(bound: Bound, rows: slice, fields: list, globals_: list) -> None:
@@ -73,6 +74,7 @@ def _sink(bound: Bound, output: Output, value: np.ndarray, place: Callable, fiel
     rows = place(output.param, output.slot)
     if combine:
         _AT[combine](column, rows, value) if param.map is not None else column.__setitem__(
-            rows, _REDUCE[combine]([column[rows], value]))
+            rows, _REDUCE[combine]([column[rows], value])
+        )
     else:
         column[rows] = value

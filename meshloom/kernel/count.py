@@ -8,9 +8,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
+import numpy as np
+
+from meshloom.kernel.access import Mode
 from meshloom.kernel.expr import OPS, Node, topological
-from meshloom.kernel.trace import Output, Param
+from meshloom.kernel.model import Output
+
+
+class Combining(Protocol):
+    """What is asked of a parameter here."""
+
+    @property
+    def mode(self) -> type[Mode]: ...
+    @property
+    def dtype(self) -> np.dtype: ...
+
 
 ARITHMETIC = ("add", "mul", "div", "sqrt", "minmax", "special")
 KINDS = (*ARITHMETIC, "sign", "select", "integer")
@@ -27,7 +41,7 @@ def _kind(node: Node) -> str:
     return "integer" if node.dtype.kind == "i" and kind != "select" else kind
 
 
-def combining_flops(params: Sequence[Param], outputs: Iterable[Output]) -> dict[str, int]:
+def combining_flops(params: Sequence[Combining], outputs: Iterable[Output]) -> dict[str, int]:
     """The additions, minima and maxima that merge the outputs into what was there before."""
     found: Counter[str] = Counter()
     for output in outputs:

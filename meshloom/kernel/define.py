@@ -22,8 +22,10 @@ def modes_of(function: Callable[..., Any]) -> dict[str, type[Mode]]:
     modes: dict[str, type[Mode]] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            raise KernelError(f"{place(function)}: kernel {function.__name__}: parameter {name} must be an ordinary one,"
-                              " without * or **")
+            raise KernelError(
+                f"{place(function)}: kernel {function.__name__}: parameter {name} must be an ordinary one,"
+                " without * or **"
+            )
         modes[name] = _mode(function, name, parameter.annotation)
     return modes
 
@@ -56,12 +58,16 @@ def check_text(function: Callable[..., Any], modes: dict[str, type[Mode]]) -> No
             mode = modes.get(target.id)
             if mode is not None and not mode.writes:
                 line = f"{function.__code__.co_filename}:{first + target.lineno - 1}"
-                raise KernelError(f"{line}: kernel {function.__name__}: parameter {target.id} is {mode.__name__} but is written"
-                                  " here; annotate it Write, ReadWrite or Inc")
+                raise KernelError(
+                    f"{line}: kernel {function.__name__}: parameter {target.id} is {mode.__name__} but is written"
+                    " here; annotate it Write, ReadWrite or Inc"
+                )
     for name, mode in modes.items():
         if mode.writes and name not in mentioned:
-            raise KernelError(f"{place(function)}: kernel {function.__name__}: parameter {name} is {mode.__name__} but is never"
-                              f" {'set' if not mode.combine else 'used'}")
+            raise KernelError(
+                f"{place(function)}: kernel {function.__name__}: parameter {name} is {mode.__name__} but is never"
+                f" {'set' if not mode.combine else 'used'}"
+            )
 
 
 def _assigned(node: ast.AST) -> list[ast.Name]:

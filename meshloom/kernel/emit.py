@@ -36,8 +36,9 @@ def literal(value: float | int | bool, dtype: np.dtype) -> str:
     return f"({text}{suffix})" if text.startswith("-") else text + suffix
 
 
-def statements(roots: Sequence[Node], leaf: Leaf, prefix: str = "v", known: dict[Node, str] | None = None,
-               first_line: int = 0) -> tuple[list[str], list[str]]:
+def statements(
+    roots: Sequence[Node], leaf: Leaf, prefix: str = "v", known: dict[Node, str] | None = None, first_line: int = 0
+) -> tuple[list[str], list[str]]:
     """C statements computing the roots, and the name or literal that holds each root.
 
     ``leaf`` gives the C expression of a load. ``known`` maps nodes already computed to their names and is extended.

@@ -97,8 +97,9 @@ class Node:
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
 
 
-def _intern(op: str, args: tuple[Node, ...], dtype: np.dtype, value: Any, where: tuple[str, int] | None,
-            scope: int = 0) -> Node:
+def _intern(
+    op: str, args: tuple[Node, ...], dtype: np.dtype, value: Any, where: tuple[str, int] | None, scope: int = 0
+) -> Node:
     key = (op, args, dtype, repr(value), scope)  # repr keeps 0.0, -0.0, 0 and nan apart
     node = _interned.get(key)
     if node is None:
@@ -114,8 +115,8 @@ def const(value: Any, dtype: np.dtype) -> Node:
 def load(param: int, slot: int, comp: int, dtype: np.dtype, scope: int = 0) -> Node:
     """The value of a parameter at a slot of its map and a component.
 
-    Leaves of different scopes (kernels) differ, and so does everything made of them: two kernels never share a node, whose
-    line would be the other's.
+    Leaves of different scopes (kernels) differ, and so does everything made of them: two kernels never share a
+    node, whose line would be the other's.
     """
     return _intern("load", (), dtype, (param, slot, comp), None, scope)
 

@@ -78,7 +78,7 @@ def _neutral(node: Node) -> Node:
             return operate("add", (a, b.args[0]), node.where)
         case "where", (c, a, b) if c.op == "const" or a is b:
             return a if (a is b or c.value) else b
-        case ("minimum" | "maximum"), (a, b) if a is b:
+        case (("minimum" | "maximum"), (a, b)) if a is b:
             return a
         case _:
             return node
@@ -105,7 +105,12 @@ def _power(node: Node) -> Node:
     x, exponent = node.args[0], node.args[1].value
     if exponent == 0.5 and x.dtype.kind == "f":
         return operate("sqrt", (x,), node.where)
-    if not np.isfinite(exponent) or exponent != int(exponent) or abs(exponent) > 16 or (exponent < 0 and x.dtype.kind != "f"):
+    if (
+        not np.isfinite(exponent)
+        or exponent != int(exponent)
+        or abs(exponent) > 16
+        or (exponent < 0 and x.dtype.kind != "f")
+    ):
         return node
     product = _product(x, int(abs(exponent)), node.where)
     if exponent < 0:

@@ -59,7 +59,7 @@ class Set:
         name: str,
         dim: int = 1,
         *,
-        dtype: DTypeLike = None,
+        dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
         layout: str | Layout = "aos",
     ) -> Field:
@@ -74,7 +74,9 @@ class Map:
     plans are cached by its content.
     """
 
-    def __init__(self, source: Set, target: Set, indices: ArrayLike, name: str = "map", *, dtype: DTypeLike = None):
+    def __init__(
+        self, source: Set, target: Set, indices: ArrayLike, name: str = "map", *, dtype: DTypeLike | None = None
+    ):
         array = np.asarray(indices)
         if not np.issubdtype(array.dtype, np.integer):
             raise MeshError(f"map {name}: indices must be integers, got {array.dtype}")
@@ -113,7 +115,7 @@ class Map:
         return f"Map({self.name}: {self.source.name} -> {self.arity} {self.target.name})"
 
 
-def _index_dtype(target_size: int, dtype: DTypeLike, name: str) -> np.dtype:
+def _index_dtype(target_size: int, dtype: DTypeLike | None, name: str) -> np.dtype:
     if dtype is None:
         return np.dtype(np.int32 if target_size < 2**31 else np.int64)
     chosen = np.dtype(dtype)
@@ -131,7 +133,7 @@ class Field:
         name: str,
         dim: int = 1,
         *,
-        dtype: DTypeLike = None,
+        dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
         layout: str | Layout = "aos",
     ):
@@ -160,10 +162,12 @@ class Field:
         """Take new values, shape (n,) or (n, dim); a scalar fills."""
         values = np.asarray(data)
         if values.ndim == 0:
-            self.fill(values[()])
+            self.fill(values.item())
             return
         if values.shape not in (self.shape, (self.set.total, self.dim)):
-            raise MeshError(f"field {self.name} on {self.set.name}: data has shape {values.shape}, expected {self.shape}")
+            raise MeshError(
+                f"field {self.name} on {self.set.name}: data has shape {values.shape}, expected {self.shape}"
+            )
         self.storage[:] = self.layout.pack(values.reshape(self.set.total, self.dim).astype(self.dtype, copy=False))
 
     def fill(self, value: float) -> None:
@@ -192,11 +196,13 @@ class Field:
         arg = self._through.get(through)
         if arg is None:
             if not isinstance(through, Map):
-                raise MeshError(f"field {self.name}: index it with a Map, got {type(through).__name__};"
-                                " use .numpy() to read values")
+                raise MeshError(
+                    f"field {self.name}: index it with a Map, got {type(through).__name__}; use .numpy() to read values"
+                )
             if through.target is not self.set:
-                raise MeshError(f"field {self.name} lives on {self.set.name}, but map {through.name} leads to"
-                                f" {through.target.name}")
+                raise MeshError(
+                    f"field {self.name} lives on {self.set.name}, but map {through.name} leads to {through.target.name}"
+                )
             arg = self._through[through] = Arg(self, through)
         return arg
 
@@ -204,7 +210,7 @@ class Field:
         return f"Field({self.name}: {self.set.name} x {self.dim}, {self.dtype}, {self.layout})"
 
 
-def _field_dtype(name: str, dtype: DTypeLike, data: ArrayLike | None) -> np.dtype:
+def _field_dtype(name: str, dtype: DTypeLike | None, data: ArrayLike | None) -> np.dtype:
     """The given type, else that of the data where supported, else float64."""
     if dtype is None:
         found = np.asarray(data).dtype if data is not None else np.dtype(np.float64)
@@ -218,7 +224,7 @@ def _field_dtype(name: str, dtype: DTypeLike, data: ArrayLike | None) -> np.dtyp
 class Global:
     """A scalar or a short vector that belongs to no set: a constant that is read, or a reduction."""
 
-    def __init__(self, value: ArrayLike, name: str = "global", *, dtype: DTypeLike = None):
+    def __init__(self, value: ArrayLike, name: str = "global", *, dtype: DTypeLike | None = None):
         array = np.asarray(value)
         if array.ndim > 1:
             raise MeshError(f"global {name}: a scalar or a vector, got shape {array.shape}")

@@ -104,8 +104,8 @@ void thread_colors(int64_t n_blocks, const int64_t* offsets, const int64_t* orde
 template <class I>
 class Growth {
  public:
-  Growth(Relation<I> to_targets, Relation<I> to_elements, int64_t n, int64_t n_targets, int64_t block)
-      : to_targets(to_targets), to_elements(to_elements), n(n), block(block), reached(n_targets, -1),
+  Growth(Relation<I> targets_of, Relation<I> elements_of, int64_t n_elements, int64_t n_targets, int64_t block_size)
+      : to_targets(targets_of), to_elements(elements_of), n(n_elements), block(block_size), reached(n_targets, -1),
         untaken_from(n_targets), taken(n, 0), left_over(n, 0), touched(n, -1), missing(n) {
     for (int64_t t = 0; t < n_targets; ++t) untaken_from[t] = to_elements.begin(t);
   }

@@ -107,6 +107,7 @@ def _grow(rows: np.ndarray, n_targets: int, block: int, seeds: np.ndarray, *, of
     offsets, entries = incidence(rows, n_targets)
     rows, entries = same_type([rows, entries])
     order = np.empty(len(seeds), np.int64)
+    block = min(block, max(len(seeds), 1))
     shape = len(rows), rows.shape[1], n_targets
     name = f"grow_blocks_{suffix(rows)}"
     call("algorithms", name, rows, *shape, offsets, entries, block, seeds, int(of_targets), order)

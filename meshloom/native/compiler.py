@@ -74,8 +74,8 @@ def host_compiler() -> Compiler:
     ``MESHLOOM_CXXFLAGS`` is appended to its flags. A ``CXX`` that does not work is an error, not a reason to
     take another compiler silently.
     """
-    found = _find(os.environ.get("CXX", "").strip(), os.environ.get("PATH", os.defpath))
-    own = tuple(shlex.split(os.environ.get("MESHLOOM_CXXFLAGS", "")))
+    found = _find(tuple(_words("CXX")), os.environ.get("PATH", os.defpath))
+    own = tuple(_words("MESHLOOM_CXXFLAGS"))
     return Compiler(found.path, found.version, found.flags + own) if own else found
 
 
@@ -116,20 +116,16 @@ def _open(library: Path) -> ctypes.CDLL:
 
 
 @cache
-def _find(cxx: str, search: str) -> Compiler:
+def _find(cxx: tuple[str, ...], search: str) -> Compiler:
     if cxx:
-        try:
-            words = shlex.split(cxx)
-        except ValueError as error:
-            raise CompilerError(f"CXX is {cxx!r}, which is not a command ({error}); correct or unset it") from None
-        command = _resolve(words, search)
+        command = _resolve(cxx, search)
         compiler = _probe_remembered(command) if command else None
         if compiler is None:
             reason = "did not compile a C++17 test" if command else "was not found"
-            raise CompilerError(f"no C++ compiler: CXX is {cxx!r}, which {reason}; correct or unset it")
+            raise CompilerError(f"no C++ compiler: CXX is {shlex.join(cxx)!r}, which {reason}; correct or unset it")
         return compiler
     for candidate in CANDIDATES:
-        command = _resolve([candidate], search)
+        command = _resolve((candidate,), search)
         compiler = _probe_remembered(command) if command else None
         if compiler is not None:
             return compiler
@@ -139,9 +135,18 @@ def _find(cxx: str, search: str) -> Compiler:
     )
 
 
-def _resolve(words: list[str], search: str) -> tuple[str, ...] | None:
-    """The command with its program as a full path; CXX may carry arguments or a launcher such as ccache."""
-    program = shutil.which(words[0], path=search) if words else None
+def _words(variable: str) -> list[str]:
+    """An environment variable as the words of a command line; CXX may carry arguments or a launcher such as ccache."""
+    text = os.environ.get(variable, "")
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise CompilerError(f"{variable} is {text!r}, which is not a command line ({error}); correct it") from None
+
+
+def _resolve(words: tuple[str, ...], search: str) -> tuple[str, ...] | None:
+    """The command with its program as a full path."""
+    program = shutil.which(words[0], path=search)
     return (os.path.abspath(program), *words[1:]) if program else None
 
 
@@ -180,15 +185,16 @@ def _probe(command: tuple[str, ...]) -> Compiler | None:
 
 
 def _works(path: str, flags: tuple[str, ...], source: str) -> bool:
-    with tempfile.TemporaryDirectory(prefix="meshloom-probe-") as folder:
-        text, library = Path(folder, "probe.cpp"), Path(folder, "probe.so")
-        text.write_text(source)
-        try:
+    """Whether the compiler makes a library that loads, tried where libraries will be (/tmp may forbid loading)."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="probe-", dir=_writable_code_dir()) as folder:
+            text, library = Path(folder, "probe.cpp"), Path(folder, "probe.so")
+            text.write_text(source)
             if _run([path, *flags, str(text), "-o", str(library)]).returncode:
                 return False
             ctypes.CDLL(str(library))
-        except OSError:
-            return False
+    except OSError:
+        return False
     return True
 
 

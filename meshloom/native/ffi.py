@@ -65,7 +65,8 @@ def as_indices(indices: ArrayLike, n_targets: int) -> np.ndarray:
     if array.ndim != 2 or array.shape[1] < 1:
         raise MeshError(f"indices have shape {array.shape}, expected (n, arity) with arity from 1")
     _check_range(array, n_targets, "index")
-    return np.ascontiguousarray(array)
+    wide = max(n_targets, len(array)) >= 2**31  # numbers of rows and targets are kept in the type of the indices
+    return np.ascontiguousarray(array, np.int64 if wide else None)
 
 
 def as_order(order: ArrayLike, n: int) -> np.ndarray:

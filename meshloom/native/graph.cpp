@@ -164,8 +164,8 @@ void cuthill_mckee(const Graph<I>& graph, int64_t* order) {
 template <class I>
 class GibbsPooleStockmeyer {
  public:
-  GibbsPooleStockmeyer(const Graph<I>& graph, int64_t* order)
-      : graph(graph), order(order), from_u(graph.n), from_v(graph.n), trial(graph.n), level(graph.n, UNSEEN),
+  GibbsPooleStockmeyer(const Graph<I>& of, int64_t* result)
+      : graph(of), order(result), from_u(graph.n), from_v(graph.n), trial(graph.n), level(graph.n, UNSEEN),
         position(graph.n, -1) {}
 
   void run() {

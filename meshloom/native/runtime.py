@@ -54,8 +54,9 @@ def replay(operations: list[Operation], times: int, seconds: np.ndarray) -> None
     addresses = (ctypes.c_void_p * count)(*(o.address for o in operations))
     pointers = (ctypes.c_void_p * count)(*(ctypes.addressof(o.pointers) for o in operations))
     sizes = (ctypes.c_void_p * count)(*(ctypes.addressof(o.sizes) for o in operations))
-    library().ml_replay(ctypes.c_int64(times), ctypes.c_int64(count), addresses, pointers, sizes,
-                        ctypes.c_void_p(seconds.ctypes.data))
+    library().ml_replay(
+        ctypes.c_int64(times), ctypes.c_int64(count), addresses, pointers, sizes, ctypes.c_void_p(seconds.ctypes.data)
+    )
 
 
 @cache
@@ -63,7 +64,14 @@ def copy_bandwidth(threads: int | None = None, megabytes: int = 128) -> float:
     """Bytes per second, read and written, of copying an array larger than the caches."""
     n = megabytes * 2**20 // 8
     source, target = np.ones(n), np.zeros(n)
-    used = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or os.cpu_count() or 1
-    best = library().ml_copy(ctypes.c_void_p(target.ctypes.data), ctypes.c_void_p(source.ctypes.data), ctypes.c_int64(n),
-                             ctypes.c_int64(7), ctypes.c_int64(used))
+    used = (
+        threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or os.cpu_count() or 1
+    )
+    best = library().ml_copy(
+        ctypes.c_void_p(target.ctypes.data),
+        ctypes.c_void_p(source.ctypes.data),
+        ctypes.c_int64(n),
+        ctypes.c_int64(7),
+        ctypes.c_int64(used),
+    )
     return 16 * n / best

@@ -6,6 +6,8 @@ what a thread block (or a core) works on; ``follow`` numbers the data after the 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -65,10 +67,11 @@ def _run(
     function = find(name)
     if int(block) != block or block < 1:
         raise ScheduleError(f"ordering '{name}': block must be a whole number from 1, got {block}")
+    if seed < 0:
+        raise ScheduleError(f"ordering '{name}': seed must not be negative, got {seed}")
     task = kind(as_indices(indices, n_targets), int(n_targets), None, int(block), int(seed))
-    if points is not None:
-        task = kind(task.indices, task.n_targets, _cloud(points, task.n, name), task.block, task.seed)
-    return function(task)
+    cloud = None if points is None else _cloud(points, task.n, name)
+    return function(replace(task, points=cloud, block=min(task.block, max(task.n, 1))))
 
 
 def _cloud(points: ArrayLike, n: int, name: str) -> np.ndarray:

@@ -8,6 +8,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
 from meshloom.errors import UserError
 from meshloom.io.files import writing
 
@@ -25,6 +30,7 @@ class RunFolder:
     created: bool = False  # made for this run
     marked: bool = False  # the marker was put down for this run
     replaces: bool = False  # an earlier run's files go when this one begins
+    lock: int | None = None  # handle that keeps other runs out
 
     @property
     def config(self) -> Path:
@@ -61,6 +67,12 @@ class RunFolder:
                 with writing(path):
                     path.unlink()
 
+    def release(self) -> None:
+        """Let other runs in again."""
+        if self.lock is not None:
+            with suppress(OSError):
+                os.close(self.lock)
+
     def abandon(self) -> None:
         """Undo the claim of a run that did not begin."""
         with suppress(OSError):
@@ -91,7 +103,7 @@ def claim(case: str, out: Path | None, *, overwrite: bool = False, goes_on: bool
             )
         if is_run(out) or goes_on:
             _probe(out)
-            return RunFolder(out, created, replaces=not goes_on)
+            return RunFolder(out, created, replaces=not goes_on, lock=_lock(out))
         return _marked(out, created)
 
 
@@ -121,11 +133,29 @@ def _make(path: Path) -> bool:
     return True
 
 
+def _lock(path: Path) -> int | None:
+    """Hold the folder as long as this run lives; the system lets go of it when the process ends, however it ends.
+
+    None where folders cannot be locked (some network file systems): then the marker alone keeps runs apart.
+    """
+    if fcntl is None:
+        return None
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise UserError(f"{path} is being written by another run; wait for it or choose another --out") from None
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
 def _marked(path: Path, created: bool) -> RunFolder:
     """Put the marker down; of two runs that try, one fails."""
-    folder = RunFolder(path, created, marked=True)
-    os.close(os.open(folder.config, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-    return folder
+    os.close(os.open(path / CONFIG, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    return RunFolder(path, created, marked=True, lock=_lock(path))
 
 
 def _probe(path: Path) -> None:

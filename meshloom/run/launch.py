@@ -12,7 +12,7 @@ from meshloom.backend import cpu_count
 from meshloom.config import Setting, build, flatten, parse_settings, read_settings, toml_value
 from meshloom.errors import ConfigError, UserError, nearest
 from meshloom.io import checkpoint as checkpoints
-from meshloom.run.folder import RunFolder, claim, is_run
+from meshloom.run.folder import CHECKPOINT, CONFIG, RunFolder, claim
 from meshloom.run.report import Report
 from meshloom.run.runner import Outcome, Runner, Start
 from meshloom.solvers.case import Case, RunOptions, cases, find_case
@@ -101,11 +101,12 @@ def _differences(before: Any, after: Any) -> tuple[str, ...]:
 def folder_for(request: Request, job: Job) -> RunFolder:
     """Claim the output folder: a restart goes on in the folder of its checkpoint unless ``out`` says otherwise."""
     out = request.out
-    if job.start is not None:
-        home = job.start.path.resolve().parent
-        if out is None and (home / "run.toml").is_file():
-            out = job.start.path.parent
-        if out is not None and out.resolve() == home and is_run(out):
+    # Only the run's own last checkpoint: going on from an older copy would drop what came after it.
+    if job.start is not None and job.start.path.name == CHECKPOINT:
+        home = job.start.path.parent
+        if out is None and (home / CONFIG).is_file():
+            out = home
+        if out is not None and out.resolve() == home.resolve():
             return claim(job.case.name, out, goes_on=True)
     return claim(job.case.name, out, overwrite=request.overwrite)
 
@@ -153,16 +154,17 @@ def _continue_from(case: Case, start: Start) -> None:
 
 def launch(job: Job, folder: RunFolder, report: Report, began: float) -> tuple[Case, Outcome]:
     """Set the case up and run it; a folder claimed for a run that never began is given back."""
-    begun = False
     try:
-        case = set_up(job, report)
-        _announce(job, case, folder, report)
-        runner = Runner(case, folder, report, job.start, began)
-        begun = True
-    finally:
-        if not begun:
+        try:
+            case = set_up(job, report)
+            _announce(job, case, folder, report)
+            runner = Runner(case, folder, report, job.start, began)
+        except BaseException:
             folder.abandon()
-    return case, runner.run()
+            raise
+        return case, runner.run()
+    finally:
+        folder.release()
 
 
 def _announce(job: Job, case: Case, folder: RunFolder, report: Report) -> None:

@@ -84,14 +84,15 @@ class Runner:
         try:
             self.folder.begin()
             write_atomically(self.folder.config, self._config_text().encode())
-            with StopRequest() as stop, MonitorLog(self.folder.monitors, self.case.monitors, self.history[0]) as log:
-                while self.iteration < self.iterations and not stop:
-                    self._advance(log)
-                    self._write_what_is_due()
+            with StopRequest() as stop:
+                with MonitorLog(self.folder.monitors, self.case.monitors, self.history[0]) as log:
+                    while self.iteration < self.iterations and not stop:
+                        self._advance(log)
+                        self._write_what_is_due()
                 if self.iteration < self.iterations:
                     self._write_checkpoint()
-            if self.iteration == self.iterations and self.options.plot:
-                self._draw()
+                elif self.options.plot:
+                    self._draw()
         except RunError as error:
             raise RunError(f"{error}; {self._kept_text()}") from error
         finally:

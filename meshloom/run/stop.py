@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from types import FrameType
 from typing import Any
 
@@ -31,8 +32,9 @@ class StopRequest:
         self._asked = True
 
     def __enter__(self) -> StopRequest:
-        for number in _SIGNALS:
-            self._before[number] = signal.signal(number, self._on_signal)
+        if threading.current_thread() is threading.main_thread():  # Python gives signals to no other
+            for number in _SIGNALS:
+                self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:

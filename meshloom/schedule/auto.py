@@ -1,7 +1,8 @@
 """The automatic schedule for the CPU, by rules simple enough to be written down.
 
 1. No two elements meet: ``direct``.
-2. The loop is small (at most ``SMALL`` elements): ``block_color`` in one block, which is a serial loop; starting threads costs more.
+2. The loop is small (at most ``SMALL`` elements): ``block_color`` in one block, which is a serial loop; starting
+   threads costs more.
 3. Otherwise the deterministic strategy with the least estimated time on this kind of machine (``cost.Machine``).
 """
 
@@ -34,8 +35,12 @@ def choose(spec: LoopSpec, work: Work, wish: Schedule, machine: Machine | None =
     seconds = estimates(spec, work, machine or Machine())
     allowed = {n: s for n, s in seconds.items() if strategy(n).deterministic}
     best = min(allowed, key=allowed.__getitem__)
-    others = ", ".join(f"{n} {s / allowed[best]:.2f}" for n, s in sorted(seconds.items(), key=lambda item: item[1]) if n != best)
-    return _with_block(wish.having(strategy=best)), f"least estimated time among deterministic ones (relative: {others})"
+    others = ", ".join(
+        f"{n} {s / allowed[best]:.2f}" for n, s in sorted(seconds.items(), key=lambda item: item[1]) if n != best
+    )
+    return _with_block(
+        wish.having(strategy=best)
+    ), f"least estimated time among deterministic ones (relative: {others})"
 
 
 def _with_block(schedule: Schedule) -> Schedule:

@@ -15,7 +15,7 @@ from meshloom.kernel import emit
 from meshloom.kernel.access import identity
 from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import Node
-from meshloom.kernel.trace import Output
+from meshloom.kernel.model import Output
 from meshloom.schedule.spec import LoopSpec
 
 Sink = Callable[[Output, str], list[str]]
@@ -44,8 +44,9 @@ class Scratch:
 class Pass:
     """See the module's docstring.
 
-    Without ``blocked`` the items [0, count) are cut into blocks of the schedule's size and ``phases`` has one phase, whose
-    range is filled in by the dialect. With it, ``count`` blocks are numbered by ``b`` and phases give their own ranges.
+    Without ``blocked`` the items [0, count) are cut into blocks of the schedule's size and ``phases`` has one phase,
+    whose range is filled in by the dialect. With it, ``count`` blocks are numbered by ``b`` and phases give their own
+    ranges.
     """
 
     name: str
@@ -81,7 +82,9 @@ class ElementCode:
 
         addresses = loads(roots) | {(o.param, o.slot, o.comp) for o in stored}
         used = sorted({(m, slot) for param, slot, _ in addresses if (m := self.spec.params[param].map) is not None})
-        return [f"const int64_t {row_name(m, s)} = m{m}[{index_of(f'e * {self.spec.maps[m].arity}', s)}];" for m, s in used]
+        return [
+            f"const int64_t {row_name(m, s)} = m{m}[{index_of(f'e * {self.spec.maps[m].arity}', s)}];" for m, s in used
+        ]
 
     def leaf(self, node: Node) -> str:
         param, _, comp = node.value

@@ -44,5 +44,9 @@ class Machine:
 
     def seconds(self, cost: Cost) -> float:
         """Traffic and arithmetic overlap; atomics, dependent updates and launches do not."""
-        return (max(cost.bytes * self.per_byte, cost.flops * self.per_flop) + cost.atomics * self.per_atomic
-                + cost.updates * self.per_update + cost.launches * self.per_launch)
+        return (
+            max(cost.bytes * self.per_byte, cost.flops * self.per_flop)
+            + cost.atomics * self.per_atomic
+            + cost.updates * self.per_update
+            + cost.launches * self.per_launch
+        )

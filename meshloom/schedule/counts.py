@@ -35,8 +35,9 @@ class Bytes:
 class Counts:
     """Counts of a loop over its set. ``flops`` and ``flops_by_kind`` are per element, ``bytes`` per execution."""
 
-    def __init__(self, spec: LoopSpec, elements: int, storages: tuple[Field | Global, ...], maps: tuple[Map, ...],
-                 block: int):
+    def __init__(
+        self, spec: LoopSpec, elements: int, storages: tuple[Field | Global, ...], maps: tuple[Map, ...], block: int
+    ):
         self.spec, self.elements, self.storages, self.maps, self.block = spec, elements, storages, maps, block
         self._roots = [o.value for o in spec.outputs]
 
@@ -91,13 +92,21 @@ class Counts:
     def _lines(self) -> int:
         """Lines touched by blocks of consecutive elements, sampled evenly, times the size of a line."""
         blocks = -(-self.elements // self.block) if self.elements else 0
-        chosen = np.unique(np.linspace(0, blocks - 1, min(blocks, SAMPLED_BLOCKS)).astype(int)) if blocks else np.array([], int)
-        total = sum(self._lines_of_block(b * self.block, min((b + 1) * self.block, self.elements)) for b in chosen.tolist())
+        chosen = (
+            np.unique(np.linspace(0, blocks - 1, min(blocks, SAMPLED_BLOCKS)).astype(int))
+            if blocks
+            else np.array([], int)
+        )
+        total = sum(
+            self._lines_of_block(b * self.block, min((b + 1) * self.block, self.elements)) for b in chosen.tolist()
+        )
         return round(total * LINE * (blocks / len(chosen))) if len(chosen) else 0
 
     def _lines_of_block(self, first: int, last: int) -> int:
-        total = sum(-(-(last - first) * self.spec.maps[m].arity * self.spec.maps[m].dtype.itemsize // LINE)
-                    for m in self.used_maps)
+        total = sum(
+            -(-(last - first) * self.spec.maps[m].arity * self.spec.maps[m].dtype.itemsize // LINE)
+            for m in self.used_maps
+        )
         touched: dict[int, list[np.ndarray]] = {}
         weight: dict[int, int] = {}
         for (p, slot, comp), times in self.accesses.items():
@@ -107,7 +116,9 @@ class Counts:
 
     def _rows(self, param: int, slot: int, first: int, last: int) -> np.ndarray:
         number = self.spec.params[param].map
-        return np.arange(first, last) if number is None else self.maps[number].indices[first:last, slot].astype(np.int64)
+        return (
+            np.arange(first, last) if number is None else self.maps[number].indices[first:last, slot].astype(np.int64)
+        )
 
     def _addresses(self, param: int, rows: np.ndarray, comp: int) -> np.ndarray:
         described, storage = self.spec.params[param], self.storages[param]
@@ -146,18 +157,26 @@ class Counts:
     def work(self) -> Work:
         """The input of the cost model."""
         racy = self.spec.racy_maps
-        staged = sum(len(c.nodes) * self.spec.params[c.param].dtype.itemsize for m in racy for c in columns_of(self.spec, m))
+        staged = sum(
+            len(c.nodes) * self.spec.params[c.param].dtype.itemsize for m in racy for c in columns_of(self.spec, m)
+        )
         return Work(
-            elements=self.elements, targets=sum(self.maps[m].target.total for m in racy),
+            elements=self.elements,
+            targets=sum(self.maps[m].target.total for m in racy),
             incidences=self.elements * sum(self.spec.maps[m].arity for m in racy),
-            components=len(self.spec.racy_outputs), flops=float(self.flops * self.elements),
-            compulsory=float(self._compulsory()), staged=float(staged * self.elements))
+            components=len(self.spec.racy_outputs),
+            flops=float(self.flops * self.elements),
+            compulsory=float(self._compulsory()),
+            staged=float(staged * self.elements),
+        )
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{n} {k}" for k, n in self.flops_by_kind.items())
-        return (f"{self.flops} flops per element ({kinds}); bytes: issued {self.bytes.issued:,}, compulsory"
-                f" {self.bytes.compulsory:,}, lines {self.bytes.lines:,}; V/S {self.vector_scalar_ratio:.2f},"
-                f" B/F {self.bytes_per_flop:.2f}")
+        return (
+            f"{self.flops} flops per element ({kinds}); bytes: issued {self.bytes.issued:,}, compulsory"
+            f" {self.bytes.compulsory:,}, lines {self.bytes.lines:,}; V/S {self.vector_scalar_ratio:.2f},"
+            f" B/F {self.bytes_per_flop:.2f}"
+        )
 
 
 def distinct_targets(one: Map) -> int:

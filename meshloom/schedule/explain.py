@@ -48,7 +48,10 @@ def _figures(loop: Loop) -> list[tuple[str, str]]:
     moved = counts.bytes
     return [
         ("flops", f"{counts.flops} per element ({kinds or 'none'})"),
-        ("bytes", f"compulsory {_amount(moved.compulsory)}, issued {_amount(moved.issued)}, lines {_amount(moved.lines)}"),
+        (
+            "bytes",
+            f"compulsory {_amount(moved.compulsory)}, issued {_amount(moved.issued)}, lines {_amount(moved.lines)}",
+        ),
         ("ratios", f"V/S {counts.vector_scalar_ratio:.2f}, B/F {counts.bytes_per_flop:.2f}"),
     ]
 
@@ -71,8 +74,10 @@ def _colors(loop: Loop) -> tuple[int, int]:
     maps = {k: (m.indices, m.target.total, m.digest) for k, m in enumerate(loop.maps)}
     arrays, targets = topology(loop.spec, loop.set.size, maps).conflicts()
     offsets, visit = block_offsets(loop.set.size, loop.counts.block), np.arange(loop.set.size)
-    return (int(color_blocks(offsets, visit, arrays, targets).max()) + 1,
-            int(thread_colors(offsets, visit, arrays, targets).max()) + 1)
+    return (
+        int(color_blocks(offsets, visit, arrays, targets).max()) + 1,
+        int(thread_colors(offsets, visit, arrays, targets).max()) + 1,
+    )
 
 
 def _measured(loop: Loop) -> str:

@@ -1,7 +1,8 @@
 """Gathering: what ``staged``, ``owner`` and ``tile`` share.
 
 Seen from a target, the loop is a sum over the incident (element, slot) pairs. The increments of an element are its
-*columns*: the distinct values up to sign, so that ``res[0] += f; res[1] -= f`` keeps one copy of f, and a sign per slot.
+*columns*: the distinct values up to sign, so that ``res[0] += f; res[1] -= f`` keeps one copy of f and a sign per
+slot.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import Node
-from meshloom.kernel.trace import Output
+from meshloom.kernel.model import Output
 from meshloom.schedule.code import combined
 from meshloom.schedule.spec import LoopSpec, is_negation
 
@@ -64,8 +65,13 @@ def _columns(spec: LoopSpec, param: int, outputs: Sequence[Output]) -> Columns:
     return Columns(param, tuple(nodes), tuple(tuple(slot) for slot in use))
 
 
-def accumulate(spec: LoopSpec, groups: Sequence[Columns], arity: int, name: ColumnName,
-               prepare: Callable[[int | None], list[str]] = lambda slot: []) -> list[str]:
+def accumulate(
+    spec: LoopSpec,
+    groups: Sequence[Columns],
+    arity: int,
+    name: ColumnName,
+    prepare: Callable[[int | None], list[str]] = lambda slot: [],
+) -> list[str]:
     """Statements that merge the columns of one incident (element, slot ``s``) into the accumulators.
 
     ``name(param, column)`` is the C expression of a column's value. ``prepare(slot)`` gives statements that make
@@ -109,7 +115,8 @@ def _sign_of_slot(signs: tuple[int, ...], dtype: np.dtype) -> str:
 def _slot(spec: LoopSpec, group: Columns, slot: int, name: ColumnName) -> list[str]:
     return [
         _merge(spec, group.param, comp, ("-" if used[1] < 0 else "") + name(group.param, used[0]))
-        for comp, used in enumerate(group.use[slot]) if used
+        for comp, used in enumerate(group.use[slot])
+        if used
     ]
 
 
@@ -134,7 +141,7 @@ def over_targets(spec: LoopSpec, groups: Sequence[Columns], incident: Sequence[s
 
 
 def split_entry(entries: str, arity: int, element: str = "e") -> list[str]:
-    """Statements that take the entry at ``x`` apart into element and slot ``s``; ``s`` is unsigned for cheap division."""
+    """Statements that take the entry at ``x`` apart into element and slot ``s``; unsigned, for cheap division."""
     if arity == 1:
         return [f"const int64_t {element} = {entries}[x];"]
     return [

@@ -31,8 +31,8 @@ class Plan:
 class Topology:
     """The maps through which a loop's elements meet. ``maps``: map number -> (indices (n, arity), number of targets).
 
-    ``spaces`` numbers the target set of each map: maps into one set conflict with each other. ``order`` is the order in which
-    elements are visited, None as given.
+    ``spaces`` numbers the target set of each map: maps into one set conflict with each other. ``order`` is the order
+    in which elements are visited, None as given.
     """
 
     elements: int
@@ -48,8 +48,12 @@ class Topology:
 
     @property
     def index_type(self) -> np.dtype:
-        largest = max([self.elements * max((i.shape[1] for i, _ in self.maps.values()), default=1),
-                       *(t for _, t in self.maps.values())])
+        largest = max(
+            [
+                self.elements * max((i.shape[1] for i, _ in self.maps.values()), default=1),
+                *(t for _, t in self.maps.values()),
+            ]
+        )
         return np.dtype(np.int32 if largest < 2**31 else np.int64)
 
     def conflicts(self) -> tuple[list[np.ndarray], list[int]]:
@@ -58,8 +62,11 @@ class Topology:
         for space in sorted(set(self.spaces.values())):
             members = [m for m in self.maps if self.spaces[m] == space]
             parts = [self.maps[m][0][: self.elements] for m in members]
-            arrays.append(np.ascontiguousarray(np.concatenate(parts, axis=1)) if len(parts) > 1
-                          else np.ascontiguousarray(parts[0]))
+            arrays.append(
+                np.ascontiguousarray(np.concatenate(parts, axis=1))
+                if len(parts) > 1
+                else np.ascontiguousarray(parts[0])
+            )
             counts.append(self.maps[members[0]][1])
         return arrays, counts
 
@@ -69,33 +76,42 @@ class Topology:
         return incidence(np.ascontiguousarray(indices[: self.elements]), targets)
 
 
-def topology(spec: LoopSpec, elements: int, maps: dict[int, tuple[np.ndarray, int, str]],
-             order: np.ndarray | None = None) -> Topology:
+def topology(
+    spec: LoopSpec, elements: int, maps: dict[int, tuple[np.ndarray, int, str]], order: np.ndarray | None = None
+) -> Topology:
     """The racy part of a loop; ``maps``: map number -> (indices, number of targets, digest)."""
     racy = spec.racy_maps
     text = "|".join([str(elements), *(f"{m}:{spec.maps[m].target}:{maps[m][2]}" for m in racy)])
     digest = hashlib.sha256(text.encode())
     if order is not None:
         digest.update(np.ascontiguousarray(order).data)
-    return Topology(elements, {m: maps[m][:2] for m in racy}, {m: spec.maps[m].target for m in racy}, order,
-                    digest.hexdigest())
+    return Topology(
+        elements, {m: maps[m][:2] for m in racy}, {m: spec.maps[m].target for m in racy}, order, digest.hexdigest()
+    )
 
 
-def cached_plan(build: Callable[[Topology, int], Plan], name: str, topo: Topology, block: int,
-                verify: Callable[[Plan, Topology], None]) -> Plan:
+Builder = Callable[["Topology", int], Plan]
+Verifier = Callable[[Plan, "Topology"], None]
+
+
+def cached_plan(build: Builder, name: str, topo: Topology, block: int, verify: Verifier) -> Plan:
     """The plan from the disk, or built, verified and stored. A damaged entry is rebuilt."""
     if topo.elements < SMALLEST_CACHED:
-        plan = build(topo, block)
-        verify(plan, topo)
-        return plan
+        return _built(build, topo, block, verify)
     key = hashlib.sha256(f"{VERSION}|{name}|{block}|{topo.digest}".encode()).hexdigest()
-    plan = _restored(name, block, cache.load_arrays("plans", key))
-    if plan is None:
-        plan = build(topo, block)
-        verify(plan, topo)
-        cache.store_arrays("plans", key, plan.arrays | {
-            "sizes": np.array(list(plan.sizes.values()), np.int64),
-            "size_names": np.frombuffer(" ".join(plan.sizes).encode(), np.uint8)})
+    found = _restored(name, block, cache.load_arrays("plans", key))
+    if found is not None:
+        return found
+    plan = _built(build, topo, block, verify)
+    labels = np.frombuffer(" ".join(plan.sizes).encode(), np.uint8)
+    sizes = np.array(list(plan.sizes.values()), np.int64)
+    cache.store_arrays("plans", key, plan.arrays | {"sizes": sizes, "size_names": labels})
+    return plan
+
+
+def _built(build: Builder, topo: Topology, block: int, verify: Verifier) -> Plan:
+    plan = build(topo, block)
+    verify(plan, topo)
     return plan
 
 

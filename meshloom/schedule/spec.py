@@ -1,7 +1,7 @@
 """What a loop is, without its data: parameters, layouts, maps and the optimised program of one element.
 
-Everything that generates code depends on a ``LoopSpec`` alone, so the same text comes out for the same loop on any mesh.
-``Access`` is the only place that writes an index expression.
+Everything that generates code depends on a ``LoopSpec`` alone, so the same text comes out for the same loop on any
+mesh. ``Access`` is the only place that writes an index expression.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from meshloom.kernel.access import Mode
 from meshloom.kernel.expr import C_TYPES, Node
-from meshloom.kernel.trace import Output
+from meshloom.kernel.model import Output
 from meshloom.mesh.layout import Layout
 
 
@@ -108,8 +108,11 @@ class Access:
         if layout.kind == "soa":
             return _sum(row, f"{comp} * {self.stride}" if comp > 1 else self.stride if comp else 0)
         width = layout.width
-        group, lane = (f"({row} >> {width.bit_length() - 1})", f"({row} & {width - 1})") if width & (width - 1) == 0 else (
-            f"({row} / {width})", f"({row} % {width})")
+        group, lane = (
+            (f"({row} >> {width.bit_length() - 1})", f"({row} & {width - 1})")
+            if width & (width - 1) == 0
+            else (f"({row} / {width})", f"({row} % {width})")
+        )
         return _sum(f"{group} * {dim * width} + {lane}", comp * width)
 
 

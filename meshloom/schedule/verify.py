@@ -1,12 +1,14 @@
 """The plan verifier: recomputes from the maps what a plan must satisfy, and rejects plans that do not.
 
-Checks of races use stamps: every (element or block) writes its number at its targets, then looks whether it is still there. Whoever
-finds another number shares a target with somebody. No sorting, so millions of elements take a fraction of a second.
+Checks of races use stamps: every element (or block) writes its number at its targets, then looks whether it is still
+there. Whoever finds another number shares a target with somebody. No sorting, so millions of elements take a fraction
+of a second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,7 +31,9 @@ def _check_permutation(plan: Plan, name: str, size: int) -> None:
     array = plan.arrays[name]
     _demand(array.shape == (size,), plan, f"{name} has {len(array)} entries, expected {size}")
     _demand(not size or (array.min() >= 0 and array.max() < size), plan, f"{name} has an entry out of bounds")
-    _demand(bool((np.bincount(array, minlength=size) == 1).all()), plan, f"{name} does not visit everything exactly once")
+    _demand(
+        bool((np.bincount(array, minlength=size) == 1).all()), plan, f"{name} does not visit everything exactly once"
+    )
 
 
 def _check_offsets(plan: Plan, name: str, end: int) -> None:
@@ -59,10 +63,12 @@ def _check_direct(plan: Plan, topology: Topology) -> None:
 def _check_color(plan: Plan, topology: Topology) -> None:
     visit = _visit(plan, topology)
     _check_offsets(plan, "color_offsets", topology.elements)
-    _demand(plan.sizes["n_colors"] == len(plan.arrays["color_offsets"]) - 1, plan, "n_colors does not fit color_offsets")
+    _demand(
+        plan.sizes["n_colors"] == len(plan.arrays["color_offsets"]) - 1, plan, "n_colors does not fit color_offsets"
+    )
     ends = plan.arrays["color_offsets"]
     for rows, targets in zip(*topology.conflicts(), strict=True):
-        for color, (first, last) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+        for color, (first, last) in enumerate(pairwise(ends)):
             members = visit[first:last].astype(np.int64)
             lost = _lost_stamps(members, rows[members], targets)
             _demand(not lost.any(), plan, f"two elements of color {color} share a target")
@@ -110,10 +116,20 @@ def _check_incidence(plan: Plan, topology: Topology, number: int, entries: np.nd
     indices, targets = topology.maps[number]
     total = topology.elements * indices.shape[1]
     _check_offsets(plan, f"offsets{number}", total)
-    _demand(len(plan.arrays[f"offsets{number}"]) == targets + 1, plan, f"offsets{number} does not have one row per target")
+    _demand(
+        len(plan.arrays[f"offsets{number}"]) == targets + 1, plan, f"offsets{number} does not have one row per target"
+    )
     _demand(entries.shape == (total,), plan, f"map {number} has {len(entries)} incidences, expected {total}")
-    _demand(not total or (entries.min() >= 0 and entries.max() < total), plan, f"an incidence of map {number} is out of bounds")
-    _demand(bool((np.bincount(entries, minlength=total) == 1).all()), plan, f"an incidence of map {number} is missing or doubled")
+    _demand(
+        not total or (entries.min() >= 0 and entries.max() < total),
+        plan,
+        f"an incidence of map {number} is out of bounds",
+    )
+    _demand(
+        bool((np.bincount(entries, minlength=total) == 1).all()),
+        plan,
+        f"an incidence of map {number} is missing or doubled",
+    )
     under = np.repeat(np.arange(targets), np.diff(plan.arrays[f"offsets{number}"]))
     leads_to = indices[: topology.elements].reshape(-1)[entries]
     _demand(bool((leads_to == under).all()), plan, f"an incidence of map {number} stands under the wrong target")
@@ -135,15 +151,24 @@ def _check_tile(plan: Plan, topology: Topology) -> None:
         sizes = (plan.sizes[f"tiles{number}"], plan.sizes[f"tile{number}"], len(starts) - 1)
         _demand(sizes == (tiles, plan.block, tiles), plan, "the number or size of tiles does not fit the targets")
         lengths = np.diff(starts)
-        _demand(plan.sizes[f"largest{number}"] >= lengths.max(initial=0), plan, "a tile is larger than its scratch memory")
-        _demand(not len(elements) or (elements.min() >= 0 and elements.max() < topology.elements), plan,
-                "a tile holds an element out of bounds")
+        _demand(
+            plan.sizes[f"largest{number}"] >= lengths.max(initial=0), plan, "a tile is larger than its scratch memory"
+        )
+        _demand(
+            not len(elements) or (elements.min() >= 0 and elements.max() < topology.elements),
+            plan,
+            "a tile holds an element out of bounds",
+        )
         tile_of_element = np.repeat(np.arange(tiles), lengths)
         rising = (np.diff(elements.astype(np.int64)) > 0) | (np.diff(tile_of_element) > 0)
         _demand(bool(rising.all()), plan, "a tile does not list its elements once, ascending")
         _check_offsets(plan, f"offsets{number}", len(local))
         tile_of_entry = np.repeat(np.arange(targets) // plan.block, np.diff(plan.arrays[f"offsets{number}"]))
-        _demand(bool(((local >= 0) & (local // arity < lengths[tile_of_entry])).all()), plan, "a local number is out of bounds")
+        _demand(
+            bool(((local >= 0) & (local // arity < lengths[tile_of_entry])).all()),
+            plan,
+            "a local number is out of bounds",
+        )
         entries = elements[starts[tile_of_entry] + local // arity].astype(np.int64) * arity + local % arity
         _check_incidence(plan, topology, number, entries)
 
@@ -160,5 +185,7 @@ def check_one_to_one(loop: str, one: Map) -> None:
     lost = _lost_stamps(np.arange(len(rows)), rows, one.target.total)
     if lost.any():
         element, slot = np.argwhere(lost)[0]
-        raise KernelError(f"loop {loop} writes through map {one.name}, but element {element} shares {one.target.name} entry"
-                          f" {rows[element, slot]} with another one; use Inc, Min or Max, or a map that leads to each target once")
+        raise KernelError(
+            f"loop {loop} writes through map {one.name}, but element {element} shares {one.target.name} entry"
+            f" {rows[element, slot]} with another one; use Inc, Min or Max, or a map that leads to each target once"
+        )

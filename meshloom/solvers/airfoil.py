@@ -66,7 +66,9 @@ class AirfoilOutput(OutputOptions):
     """What to write, and how often."""
 
     window: tuple[float, float, float, float] = option(
-        (-0.4, 1.4, -0.75, 0.75), "part of the plane in the picture: xmin, xmax, ymin, ymax in chords"
+        (-0.4, 1.4, -0.75, 0.75),
+        "part of the plane in the picture: xmin, xmax, ymin, ymax in chords",
+        accepts=("with xmin < xmax and ymin < ymax", lambda window: window[0] < window[1] and window[2] < window[3]),
     )
 
 

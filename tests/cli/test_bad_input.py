@@ -35,6 +35,7 @@ SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--set"
         (["airfoil", "--set", "schedule.res_calc={block = 'a'}"], ["schedule.res_calc", "block"]),
         (["airfoil", "--set", "schedule.res_calc={layout = 'xyz'}"], ["unknown layout 'xyz'"]),
         (["airfoil", "--set", "schedule.res_calc=3"], ["must be a strategy or a table"]),
+        (["airfoil", "--set", "output.window=[1, 0, 0, 1]"], ["4 numbers in brackets with xmin < xmax", "got [1, 0, 0, 1]"]),
         (["airfoil", "--precision", "half"], ["--precision half: run.precision must be one of double, single"]),
         (["airfoil", "--iterations", "0"], ["--iterations 0: run.iterations must be a whole number from 1"]),
         (["airfoil", "--iterations", "many"], ["got \"many\""]),

@@ -58,6 +58,18 @@ def test_rows_past_the_checkpoint_are_computed_again(meshloom: Command, tmp_path
     assert (tmp_path / "b" / "monitors.csv").read_bytes() == whole
 
 
+def test_an_older_copy_goes_on_elsewhere(meshloom: Command, tmp_path: Path):
+    run = ("run", "airfoil", *MESH, "--backend", "numpy")
+    assert meshloom(*run, "--iterations", "5", "--out", "a").code == 0
+    (tmp_path / "a" / "at5.h5").write_bytes((tmp_path / "a" / "checkpoint.h5").read_bytes())
+    assert meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "9", "--quiet").code == 0
+    before = files_below(tmp_path / "a")
+    result = meshloom("run", "--restart", "a/at5.h5", "--iterations", "9", "--quiet", "--json")
+    assert result.code == 0 and result.json["files"]["checkpoint.h5"] == "runs/airfoil-001/checkpoint.h5"
+    assert files_below(tmp_path / "a") == before
+    assert state(tmp_path / "runs" / "airfoil-001" / "checkpoint.h5") == state(tmp_path / "a" / "checkpoint.h5")
+
+
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [

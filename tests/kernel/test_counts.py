@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,13 +12,13 @@ import meshloom as ml
 from meshloom.kernel.evaluate import evaluate
 from meshloom.solvers.airfoil import AirfoilConfig, Gas, kernels
 
-I, J = 6, 4
+NI, NJ = 6, 4
 
 
 class Counting:
     """A number that notes what is done with it; NumPy's loops over object arrays call these methods."""
 
-    seen: Counter[str] = Counter()
+    seen: ClassVar[Counter[str]] = Counter()
 
     def __init__(self, value: float):
         self.value = float(value)
@@ -66,7 +67,7 @@ def value_of(number: object) -> float:
 @pytest.fixture(scope="module")
 def loops() -> dict[str, ml.Loop]:
     """The airfoil's loops on a tiny mesh, in double precision."""
-    mesh = ml.generate.naca0012(I, J)
+    mesh = ml.generate.naca0012(NI, NJ)
     k = kernels(Gas.of(AirfoilConfig().flow))
     cells, x = mesh.cells, mesh.coordinates
     q, qold, res, adt = (cells.field(n, d) for n, d in (("q", 4), ("qold", 4), ("res", 4), ("adt", 1)))
@@ -76,8 +77,9 @@ def loops() -> dict[str, ml.Loop]:
         "save_soln": k.save_soln.loop(cells, q, qold),
         "adt_calc": k.adt_calc.loop(cells, x[mesh.cell_nodes], q, adt),
         "res_calc": k.res_calc.loop(mesh.faces, x[mesh.face_nodes], q[fc], adt[fc], res[fc]),
-        "bres_calc": k.bres_calc.loop(mesh.boundary_faces, x[mesh.boundary_nodes], q[bc], adt[bc], res[bc],
-                                      mesh.boundary_group),
+        "bres_calc": k.bres_calc.loop(
+            mesh.boundary_faces, x[mesh.boundary_nodes], q[bc], adt[bc], res[bc], mesh.boundary_group
+        ),
         "update": k.update.loop(cells, qold, q, res, adt, rms),
     }
 
@@ -100,8 +102,8 @@ def test_flops_equal_a_counting_run(loops: dict[str, ml.Loop], name: str) -> Non
 
 def test_bytes_equal_a_count_by_hand(loops: dict[str, ml.Loop]) -> None:
     """Sizes from the facts of the mesh: nodes, cells, faces, boundary faces."""
-    nodes, cells = (3 * I + 1) * (J + 1), 3 * I * J
-    faces, boundary = (3 * I - 1) * J + 3 * I * (J - 1) + I, 4 * I + 2 * J
+    nodes, cells = (3 * NI + 1) * (NJ + 1), 3 * NI * NJ
+    faces, boundary = (3 * NI - 1) * NJ + 3 * NI * (NJ - 1) + NI, 4 * NI + 2 * NJ
     interior_face_nodes = len(np.unique(loops["res_calc"].maps[0].indices))
     expected = {
         "save_soln": cells * (4 + 4) * 8,
@@ -114,7 +116,8 @@ def test_bytes_equal_a_count_by_hand(loops: dict[str, ml.Loop]) -> None:
     touched = len(np.unique(loops["bres_calc"].maps[1].indices))
     points = len(np.unique(loops["bres_calc"].maps[0].indices))
     assert loops["bres_calc"].counts.bytes.compulsory == (
-        points * 2 * 8 + touched * (4 + 1 + 2 * 4) * 8 + boundary * (2 * 4 + 4 + 4))
+        points * 2 * 8 + touched * (4 + 1 + 2 * 4) * 8 + boundary * (2 * 4 + 4 + 4)
+    )
 
 
 def test_ratios(loops: dict[str, ml.Loop]) -> None:
@@ -134,7 +137,9 @@ def test_lines_depend_on_order_and_layout() -> None:
 
     def lines(mesh: ml.Mesh, layout: str) -> int:
         v, out = mesh.faces.field("v", 4, layout=layout), mesh.cells.field("out", 4, layout=layout)
-        return scatter.counts(mesh.faces, v, out[mesh.face_cells], schedule=ml.Schedule("atomic", block=128)).bytes.lines
+        return scatter.counts(
+            mesh.faces, v, out[mesh.face_cells], schedule=ml.Schedule("atomic", block=128)
+        ).bytes.lines
 
     assert lines(mesh.reordered("random"), "aos") > 1.5 * lines(mesh, "aos")
     assert lines(mesh.reordered("random"), "soa") > lines(mesh.reordered("random"), "aos")

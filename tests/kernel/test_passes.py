@@ -61,7 +61,9 @@ leaves = st.sampled_from([A, B, C]) | st.floats(-3, 3, width=32).map(c)
 trees = st.recursive(
     leaves,
     lambda inner: st.one_of(
-        st.tuples(st.sampled_from(["add", "sub", "mul", "div", "minimum", "maximum"]), inner, inner).map(lambda t: op(*t)),
+        st.tuples(st.sampled_from(["add", "sub", "mul", "div", "minimum", "maximum"]), inner, inner).map(
+            lambda t: op(*t)
+        ),
         st.tuples(st.sampled_from(["neg", "abs"]), inner).map(lambda t: op(*t)),
         st.tuples(inner, st.sampled_from([0.0, 1.0, 2.0, 3.0, -1.0])).map(lambda t: op("pow", t[0], c(t[1]))),
         st.tuples(inner, inner, inner).map(lambda t: op("where", op("lt", t[0], t[1]), t[1], t[2])),

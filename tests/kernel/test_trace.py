@@ -97,8 +97,16 @@ def test_integers_divide_and_compare_as_in_numpy() -> None:
     a[a == 0] = 7
 
     def k(v: Read, out: Write):
-        out[...] = [v[0] // v[1], v[0] % v[1], v[0] * v[1], np.where(v[0] == v[1], 1, v[0] & 3), np.minimum(v[0], v[1]),
-                    abs(v[0]), v[0] ** 2, -v[1]]
+        out[...] = [
+            v[0] // v[1],
+            v[0] % v[1],
+            v[0] * v[1],
+            np.where(v[0] == v[1], 1, v[0] & 3),
+            np.minimum(v[0], v[1]),
+            abs(v[0]),
+            v[0] ** 2,
+            -v[1],
+        ]
 
     for backend in ("numpy", "cpu"):
         ml.use(backend)
@@ -112,8 +120,10 @@ def test_single_precision_stays_single() -> None:
     def k(v: ml.Read, out: ml.Write):
         out[...] = 0.1 * v + np.float64(0.3) * np.array([1.0, 2.0, 3.0])
 
-    params = (tracing.Param("v", Read, (3,), np.dtype(np.float32), 0, 3),
-              tracing.Param("out", Write, (3,), np.dtype(np.float32), 0, 3))
+    params = (
+        tracing.Param("v", Read, (3,), np.dtype(np.float32), 0, 3),
+        tracing.Param("out", Write, (3,), np.dtype(np.float32), 0, 3),
+    )
     from meshloom.kernel.expr import topological
 
     traced = tracing.trace(k, "k", params)
@@ -127,8 +137,10 @@ def line_of(function, text: str) -> int:
 
 def failing(function, **shapes) -> str:
     kernel = ml.kernel(function)
-    params = tuple(tracing.Param(n, m, shapes.get(n, ()), F8, 2 if shapes.get(n) == (2,) else 0, 1)
-                   for n, m in kernel.modes.items())
+    params = tuple(
+        tracing.Param(n, m, shapes.get(n, ()), F8, 2 if shapes.get(n) == (2,) else 0, 1)
+        for n, m in kernel.modes.items()
+    )
     with pytest.raises(KernelError) as caught:
         kernel.trace(params)
     message = str(caught.value)

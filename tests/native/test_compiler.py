@@ -220,5 +220,5 @@ def test_cxx_that_does_not_work_is_named_not_replaced(monkeypatch):
     with pytest.raises(CompilerError, match=r"false'.*did not compile a C\+\+17 test; correct or unset it"):
         compiler.host_compiler()
     monkeypatch.setenv("CXX", 'g++ "')
-    with pytest.raises(CompilerError, match="not a command"):
+    with pytest.raises(CompilerError, match="not a command line"):
         compiler.host_compiler()

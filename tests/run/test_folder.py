@@ -29,6 +29,18 @@ def test_of_many_who_want_the_same_folder_one_gets_it(tmp_path: Path):
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(attempt, range(16))) == 1
+    with pytest.raises(UserError, match="mine"):
+        claim("airfoil", tmp_path / "mine")
+
+
+def test_a_folder_in_use_is_not_entered(tmp_path: Path):
+    """Not to go on with a run that still goes on, nor to overwrite it."""
+    running = claim("airfoil", tmp_path / "a")
+    for wish in ({"goes_on": True}, {"overwrite": True}):
+        with pytest.raises(UserError, match="is being written by another run"):
+            claim("airfoil", tmp_path / "a", **wish)
+    running.release()
+    claim("airfoil", tmp_path / "a", goes_on=True).release()
 
 
 def test_a_claim_can_be_given_back(tmp_path: Path):

@@ -20,8 +20,20 @@ MESHES = ("structured", "shuffled", "random")
 
 
 @ml.kernel
-def everything(x: ml.Read, w: ml.Read, scale: ml.Read, force: ml.Inc, low: ml.Min, high: ml.Max, hits: ml.Inc,
-               flux: ml.Write, age: ml.ReadWrite, total: ml.Sum, least: ml.Min, most: ml.Max):
+def everything(
+    x: ml.Read,
+    w: ml.Read,
+    scale: ml.Read,
+    force: ml.Inc,
+    low: ml.Min,
+    high: ml.Max,
+    hits: ml.Inc,
+    flux: ml.Write,
+    age: ml.ReadWrite,
+    total: ml.Sum,
+    least: ml.Min,
+    most: ml.Max,
+):
     """All access modes at once: direct, through a map, and global."""
     d = x[1] - x[0]
     length = np.sqrt(d @ d + 0.01)
@@ -50,7 +62,10 @@ class Case:
         self.nodes = Set(len(points), "nodes", points=points)
         self.edges = Set(len(pairs), "edges", points=points[pairs].mean(axis=1))
         self.ends = ml.Map(self.edges, self.nodes, pairs, "ends")
-        make = lambda on, name, dim=1, data=None, kind=dtype: on.field(name, dim, dtype=kind, data=data, layout=layout)  # noqa: E731
+
+        def make(on: Set, name: str, dim: int = 1, data: object = None, kind: type = dtype) -> ml.Field:
+            return on.field(name, dim, dtype=kind, data=data, layout=layout)
+
         self.x = make(self.nodes, "x", 2, points)
         self.w = make(self.edges, "w", data=rng.random(len(pairs)))
         self.scale = ml.Global(np.array([1.5, 0.5]), "scale", dtype=dtype)
@@ -72,13 +87,26 @@ class Case:
     @property
     def arguments(self) -> tuple:
         e = self.ends
-        return (self.x[e], self.w, self.scale, self.force[e], self.low[e], self.high[e], self.hits[e], self.flux, self.age,
-                self.total, self.least, self.most)
+        return (
+            self.x[e],
+            self.w,
+            self.scale,
+            self.force[e],
+            self.low[e],
+            self.high[e],
+            self.hits[e],
+            self.flux,
+            self.age,
+            self.total,
+            self.least,
+            self.most,
+        )
 
     def results(self) -> dict[str, np.ndarray]:
         fields = (self.force, self.low, self.high, self.hits, self.flux, self.age)
         return {f.name: f.numpy() for f in fields} | {
-            g.name: np.asarray(g.value) for g in (self.total, self.least, self.most)}
+            g.name: np.asarray(g.value) for g in (self.total, self.least, self.most)
+        }
 
 
 @cache
@@ -137,8 +165,9 @@ def test_every_variant_equals_numpy(strategy: str, layout: str, ordering: str, d
         ml.use("cpu", threads=2)
         case = Case(kind, dtype, layout)
         try:
-            loop = everything.loop(case.edges, *case.arguments,
-                                   schedule=ml.Schedule(strategy, block=32, order=ordering))
+            loop = everything.loop(
+                case.edges, *case.arguments, schedule=ml.Schedule(strategy, block=32, order=ordering)
+            )
             loop.prepare()
         except UserError as error:
             if "pip install" in str(error) or "meshloom[" in str(error):

@@ -1,4 +1,4 @@
-"""Plans: random maps for every builder, a verifier that accepts what is right and rejects what was spoilt, and the cache."""
+"""Plans: random maps for every builder; a verifier that accepts what is right and rejects what is not; the cache."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ def test_the_verifier_accepts_every_plan(name: str, topology: Topology, block: i
 def grid(n: int = 12) -> Topology:
     """Faces of an n x n grid of quads, each with two cells."""
     cell = np.arange(n * n).reshape(n, n)
-    pairs = np.concatenate([np.stack([cell[:, :-1].ravel(), cell[:, 1:].ravel()], 1),
-                            np.stack([cell[:-1].ravel(), cell[1:].ravel()], 1)])
+    pairs = np.concatenate(
+        [np.stack([cell[:, :-1].ravel(), cell[:, 1:].ravel()], 1), np.stack([cell[:-1].ravel(), cell[1:].ravel()], 1)]
+    )
     return Topology(len(pairs), {0: (pairs.astype(np.int32), n * n)}, {0: 0}, None, "grid")
 
 

@@ -10,5 +10,16 @@ from meshloom.schedule.strategies.owner import Owner  # isort: skip
 from meshloom.schedule.strategies.tile import Tile  # isort: skip
 from meshloom.schedule.strategies.base import Strategy, names, strategy
 
-__all__ = ["Atomic", "BlockAtomic", "BlockColor", "Color", "Direct", "Owner", "Staged", "Strategy", "Tile", "names",
-           "strategy"]
+__all__ = [
+    "Atomic",
+    "BlockAtomic",
+    "BlockColor",
+    "Color",
+    "Direct",
+    "Owner",
+    "Staged",
+    "Strategy",
+    "Tile",
+    "names",
+    "strategy",
+]

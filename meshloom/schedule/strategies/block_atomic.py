@@ -3,7 +3,7 @@ targets that several blocks share use atomics. One launch."""
 
 from __future__ import annotations
 
-from meshloom.kernel.trace import Output
+from meshloom.kernel.model import Output
 from meshloom.native.tiles import shared_targets
 from meshloom.schedule.code import ElementCode, Pass, Phase, row_name
 from meshloom.schedule.cost import Cost, Work
@@ -23,10 +23,13 @@ class BlockAtomic(Strategy):
         offsets = block_offsets(topology.elements, block)
         arrays, targets = topology.conflicts()
         spaces = sorted(set(topology.spaces.values()))
-        flags = {f"shared{space}": shared_targets(offsets, topology.visit, a, t)
-                 for space, a, t in zip(spaces, arrays, targets, strict=True)}
-        return Plan(self.name, block, visiting(topology) | flags | {"block_offsets": offsets},
-                    {"n_blocks": len(offsets) - 1})
+        flags = {
+            f"shared{space}": shared_targets(offsets, topology.visit, a, t)
+            for space, a, t in zip(spaces, arrays, targets, strict=True)
+        }
+        return Plan(
+            self.name, block, visiting(topology) | flags | {"block_offsets": offsets}, {"n_blocks": len(offsets) - 1}
+        )
 
     def passes(self, spec: LoopSpec, plan: Plan) -> list[Pass]:
         code = ElementCode(spec, spec.outputs)

@@ -1,7 +1,7 @@
 """block_color: blocks of consecutive elements; blocks that share a target get different colors.
 
-Blocks of one color run at the same time, one after the other inside; the colors follow each other. On a CPU a block is run by one
-thread, so nothing inside it can race; a GPU also colors the elements of each block (``thread_colors``).
+Blocks of one color run at the same time, the elements inside one after the other; the colors follow each other. On a
+CPU a block is run by one thread, so nothing inside it can race; a GPU also colors the elements of each block.
 """
 
 from __future__ import annotations
@@ -26,18 +26,33 @@ class BlockColor(Strategy):
         offsets = block_offsets(topology.elements, block)
         colors = color_blocks(offsets, topology.visit, arrays, targets)
         counts = np.bincount(colors) if len(colors) else np.zeros(0, np.int64)
-        return Plan(self.name, block, visiting(topology) | {
-            "block_list": np.argsort(colors, kind="stable").astype(np.int64),
-            "color_offsets": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            "block_offsets": offsets,
-        }, {"n_colors": len(counts), "n_blocks": len(offsets) - 1})
+        return Plan(
+            self.name,
+            block,
+            visiting(topology)
+            | {
+                "block_list": np.argsort(colors, kind="stable").astype(np.int64),
+                "color_offsets": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+                "block_offsets": offsets,
+            },
+            {"n_colors": len(counts), "n_blocks": len(offsets) - 1},
+        )
 
     def passes(self, spec: LoopSpec, plan: Plan) -> list[Pass]:
         code = ElementCode(spec, spec.outputs)
         body = code.lines(code.plain, element="visit[i]" if "visit" in plan.arrays else "i")
         phase = Phase("block_offsets[b]", "block_offsets[b + 1]", body)
-        return [Pass("blocks", "n_blocks", (phase,), blocked=True, colors="color_offsets", block_number="block_list[k]",
-                     reductions=spec.reductions)]
+        return [
+            Pass(
+                "blocks",
+                "n_blocks",
+                (phase,),
+                blocked=True,
+                colors="color_offsets",
+                block_number="block_list[k]",
+                reductions=spec.reductions,
+            )
+        ]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         return Cost(work.compulsory * 1.1, work.flops, updates=work.elements * work.components, launches=4)

@@ -23,14 +23,20 @@ class Color(Strategy):
     def plan(self, topology: Topology, block: int) -> Plan:
         arrays, targets = topology.conflicts()
         visit = topology.visit
-        colors = color_elements([np.ascontiguousarray(a[visit]) for a in arrays] if topology.order is not None else arrays,
-                                targets)
+        colors = color_elements(
+            [np.ascontiguousarray(a[visit]) for a in arrays] if topology.order is not None else arrays, targets
+        )
         by_color = np.argsort(colors, kind="stable")
         counts = np.bincount(colors) if len(colors) else np.zeros(0, np.int64)
-        return Plan(self.name, block, {
-            "visit": visit[by_color].astype(topology.index_type),
-            "color_offsets": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        }, {"n_colors": len(counts)})
+        return Plan(
+            self.name,
+            block,
+            {
+                "visit": visit[by_color].astype(topology.index_type),
+                "color_offsets": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            },
+            {"n_colors": len(counts)},
+        )
 
     def passes(self, spec: LoopSpec, plan: Plan) -> list[Pass]:
         code = ElementCode(spec, spec.outputs)

@@ -1,8 +1,8 @@
 """owner: iterate over the targets; for each incident element evaluate the part of the kernel that feeds this target.
 
-No races, one launch, deterministic. Elements are evaluated once for every target they touch, which pays where arithmetic is cheap
-compared with memory. Outputs that do not go through a racy map get a pass over the elements, after the targets, so
-that everybody sees the values from before the loop.
+No races, one launch, deterministic. Elements are evaluated once for every target they touch, which pays where
+arithmetic is cheap compared with memory. Outputs that do not go through a racy map get a pass over the elements, after
+the targets, so that everybody sees the values from before the loop.
 """
 
 from __future__ import annotations
@@ -47,10 +47,15 @@ def _target_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...]) -
         names.update({(param, k): name for (param, k, _), name in zip(wanted, found, strict=True)})
         return [*code.rows(roots), *text]
 
-    incident = [*split_entry(f"entries{map_number}", arity),
-                *accumulate(spec, groups, arity, lambda p, k: names[p, k], evaluate)]
-    return Pass(f"targets{map_number}", f"targets{map_number}",
-                (Phase("", "", over_targets(spec, groups, incident, f"offsets{map_number}")),))
+    incident = [
+        *split_entry(f"entries{map_number}", arity),
+        *accumulate(spec, groups, arity, lambda p, k: names[p, k], evaluate),
+    ]
+    return Pass(
+        f"targets{map_number}",
+        f"targets{map_number}",
+        (Phase("", "", over_targets(spec, groups, incident, f"offsets{map_number}")),),
+    )
 
 
 def _needed(group: Columns, slot: int | None) -> list[int]:

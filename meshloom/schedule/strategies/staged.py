@@ -35,13 +35,17 @@ class Staged(Strategy):
         sunk = [line for o, name in zip(code.outputs, other_names, strict=True) for line in code.plain(o, name)]
         element = "visit[i]" if "visit" in plan.arrays else "i"
         body = (f"const int64_t e = {element};", *code.rows(roots + others, code.outputs), *text, *more, *stores, *sunk)
-        first = Pass("elements", "n", (Phase("", "", body, independent="visit" not in plan.arrays),),
-                     reductions=spec.reductions)
+        first = Pass(
+            "elements", "n", (Phase("", "", body, independent="visit" not in plan.arrays),), reductions=spec.reductions
+        )
         return [first, *(gather_pass(spec, m, members) for m, members in groups)]
 
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
-        return [(f"stage{c.param}", spec.params[c.param].dtype, len(c.nodes))
-                for m in spec.racy_maps for c in columns_of(spec, m)]
+        return [
+            (f"stage{c.param}", spec.params[c.param].dtype, len(c.nodes))
+            for m in spec.racy_maps
+            for c in columns_of(spec, m)
+        ]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         return Cost(work.compulsory + 2 * work.staged + 4 * work.incidences + 8 * work.targets, work.flops, launches=2)
@@ -65,7 +69,12 @@ def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...]) ->
     """A pass over the targets of a map that merges the staged columns."""
     arity = spec.maps[map_number].arity
     by_param = {g.param: g for g in groups}
-    incident = [*split_entry(f"entries{map_number}", arity),
-                *accumulate(spec, groups, arity, lambda p, k: stage_at(by_param[p], "e", k))]
-    return Pass(f"gather{map_number}", f"targets{map_number}",
-                (Phase("", "", over_targets(spec, groups, incident, f"offsets{map_number}")),))
+    incident = [
+        *split_entry(f"entries{map_number}", arity),
+        *accumulate(spec, groups, arity, lambda p, k: stage_at(by_param[p], "e", k)),
+    ]
+    return Pass(
+        f"gather{map_number}",
+        f"targets{map_number}",
+        (Phase("", "", over_targets(spec, groups, incident, f"offsets{map_number}")),),
+    )

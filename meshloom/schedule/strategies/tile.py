@@ -1,6 +1,8 @@
-"""tile: overlapped tiles. A block owns a range of targets, evaluates every element that touches them once into memory of its
-own, sums, and writes each target once. No races, one launch, deterministic; only elements between two tiles are evaluated
-twice. Other outputs get a pass over the elements, after the targets.
+"""tile: overlapped tiles. A block owns a range of targets, evaluates every element that touches them once into memory
+of its own, sums, and writes each target once.
+
+No races, one launch, deterministic; only elements between two tiles are evaluated twice. Other outputs get a pass over
+the elements, after the targets.
 """
 
 from __future__ import annotations
@@ -25,14 +27,22 @@ class Tile(Strategy):
     cpu_block = 2048
 
     def plan(self, topology: Topology, block: int) -> Plan:
-        arrays, sizes = dict(visiting(topology)), {}
-        for m, (_, n_targets) in topology.maps.items():
+        arrays = dict(visiting(topology))
+        sizes: dict[str, int] = {}
+        for m, (indices, _) in topology.maps.items():
             offsets, entries = topology.incidence(m)
-            made = tiles(offsets, entries, topology.maps[m][0].shape[1], topology.elements, block)
-            arrays |= {f"offsets{m}": offsets, f"tile_offsets{m}": made.offsets, f"tile_elements{m}": made.elements,
-                       f"local{m}": made.local}
-            sizes |= {f"tiles{m}": len(made.offsets) - 1, f"largest{m}": int(np.diff(made.offsets).max(initial=0)),
-                      f"tile{m}": block}
+            made = tiles(offsets, entries, indices.shape[1], topology.elements, block)
+            arrays |= {
+                f"offsets{m}": offsets,
+                f"tile_offsets{m}": made.offsets,
+                f"tile_elements{m}": made.elements,
+                f"local{m}": made.local,
+            }
+            sizes |= {
+                f"tiles{m}": len(made.offsets) - 1,
+                f"largest{m}": int(np.diff(made.offsets).max(initial=0)),
+                f"tile{m}": block,
+            }
         return Plan(self.name, block, arrays, sizes)
 
     def passes(self, spec: LoopSpec, plan: Plan) -> list[Pass]:
@@ -51,12 +61,26 @@ def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...]) -> Pass:
     roots: list[Node] = [n for g in groups for n in g.nodes]
     text, names = code.values(roots)
     stores = [f"{stage_at(g, 'l', k)} = {names.pop(0)};" for g in groups for k in range(len(g.nodes))]
-    evaluate = Phase(f"tile_offsets{m}[b]", f"tile_offsets{m}[b + 1]", (
-        f"const int64_t e = tile_elements{m}[i];", f"const int64_t l = i - tile_offsets{m}[b];",
-        *code.rows(roots), *text, *stores), independent=True)
-    incident = [*split_entry(f"local{m}", arity, "l"),
-                *accumulate(spec, groups, arity, lambda p, k: stage_at(by_param[p], "l", k))]
-    gather = Phase(f"b * tile{m}", f"ml_min((b + 1) * tile{m}, targets{m})",
-                   over_targets(spec, groups, incident, f"offsets{m}"))
-    scratch = tuple(Scratch(spec.params[g.param].ctype, f"stage{g.param}", f"largest{m} * {len(g.nodes)}") for g in groups)
+    evaluate = Phase(
+        f"tile_offsets{m}[b]",
+        f"tile_offsets{m}[b + 1]",
+        (
+            f"const int64_t e = tile_elements{m}[i];",
+            f"const int64_t l = i - tile_offsets{m}[b];",
+            *code.rows(roots),
+            *text,
+            *stores,
+        ),
+        independent=True,
+    )
+    incident = [
+        *split_entry(f"local{m}", arity, "l"),
+        *accumulate(spec, groups, arity, lambda p, k: stage_at(by_param[p], "l", k)),
+    ]
+    gather = Phase(
+        f"b * tile{m}", f"ml_min((b + 1) * tile{m}, targets{m})", over_targets(spec, groups, incident, f"offsets{m}")
+    )
+    scratch = tuple(
+        Scratch(spec.params[g.param].ctype, f"stage{g.param}", f"largest{m} * {len(g.nodes)}") for g in groups
+    )
     return Pass(f"tiles{m}", f"tiles{m}", (evaluate, gather), blocked=True, scratch=scratch)

@@ -1,0 +1,47 @@
+"""What tracing works with and produces: parameters, outputs, and the traced kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshloom.kernel.access import Mode
+from meshloom.kernel.expr import Node
+
+
+@dataclass(frozen=True)
+class Param:
+    """A kernel parameter as the loop sees it. ``shape`` is what the user's function gets."""
+
+    name: str
+    mode: type[Mode]
+    shape: tuple[int, ...]  # (), (dim,), (arity,) or (arity, dim)
+    dtype: np.dtype
+    arity: int  # 0: direct or global
+    dim: int
+
+    def address(self, index: tuple[int, ...]) -> tuple[int, int]:
+        """(slot, component) of an entry of the parameter's array."""
+        slot = index[0] if self.arity else 0
+        comp = index[-1] if self.dim > 1 else 0
+        return slot, comp
+
+
+@dataclass(frozen=True)
+class Output:
+    """One value the kernel produces: what is stored, added or offered to a slot and component of a parameter."""
+
+    param: int
+    slot: int
+    comp: int
+    value: Node
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a kernel does at one element."""
+
+    name: str
+    params: tuple[Param, ...]
+    outputs: tuple[Output, ...]
