@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,15 @@ if TYPE_CHECKING:
     from meshloom.solvers.airfoil import Airfoil
 
 PARTITIONERS = ("kaminpar", "metis")  # optional, and excepted from the limit on orderings
-COMMAND = (sys.executable, "-m", "meshloom")
+
+# A process counts the memory of the one that started it until it becomes its own program: the launcher must be small.
+LAUNCHER = """
+import resource, subprocess, sys, time
+start = time.perf_counter()
+status = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(status)
+"""
 
 
 def strategies(case: Airfoil, *, rounds: int, target: float) -> dict[str, dict[str, Any]]:
@@ -114,20 +121,12 @@ def memory(i: int, j: int, *, iterations: int = 10) -> dict[str, float]:
 
 def command_line(*words: str, **environment: str) -> dict[str, float]:
     """Runs ``meshloom words`` in a process of its own: wall seconds and peak resident bytes."""
-    with tempfile.TemporaryFile() as errors:
-        start = time.perf_counter()
-        process = subprocess.Popen(
-            [*COMMAND, *words], env=os.environ | environment, stdout=subprocess.DEVNULL, stderr=errors
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        taken = time.perf_counter() - start
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            errors.seek(0)
-            text = errors.read().decode(errors="replace").strip()
-            raise RuntimeError(f"meshloom {' '.join(words)} failed with status {process.returncode}: {text}")
-    unit = 1 if sys.platform == "darwin" else 1024
-    return {"seconds": taken, "peak_bytes": float(usage.ru_maxrss * unit)}
+    launcher = [sys.executable, "-c", LAUNCHER, sys.executable, "-m", "meshloom", *words]
+    done = subprocess.run(launcher, env=os.environ | environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"meshloom {' '.join(words)} failed with status {done.returncode}: {done.stderr.strip()}")
+    taken, peak = done.stdout.split()
+    return {"seconds": float(taken), "peak_bytes": float(peak) * (1 if sys.platform == "darwin" else 1024)}
 
 
 def orderings(mesh: ml.Mesh, *, partitioners: bool = False) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from meshloom.kernel import define, passes
 from meshloom.kernel.access import Mode, identity
 from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.trace import trace
-from meshloom.mesh.core import Arg, Field, Global, Map, Set, recorder
+from meshloom.mesh.core import Arg, Field, Global, Map, Set, on_host, recorder
 from meshloom.mesh.layout import Layout
 from meshloom.order import order_elements
 from meshloom.schedule.auto import choose
@@ -94,8 +94,7 @@ class Loop:
                 if isinstance(storage, Field) and storage.dim > 1:
                     storage.relayout(self.wish.layout)
         for storage in self.storages:
-            if isinstance(storage, Field):
-                storage.watch(self)
+            storage.watch(self)
         self._executable: Callable[[], None] | None = None
 
     # ----- the loop as data -------------------------------------------------------------------------------------
@@ -140,7 +139,7 @@ class Loop:
     @cached_property
     def _chosen(self) -> tuple[Schedule, str]:
         plain = Counts(self.spec, self.set.size, self.storages, self.maps, 1)
-        return choose(self.spec, plain.work, self.wish)
+        return choose(self.spec, plain.work, self.wish, simt=self.backend.simt)
 
     @property
     def schedule(self) -> Schedule:
@@ -167,7 +166,8 @@ class Loop:
             {k: (m.indices, m.target.total, m.digest) for k, m in enumerate(self.maps)},
             self._visit_order(),
         )
-        return cached_plan(chosen.plan, chosen.name, topo, self.schedule.block or chosen.cpu_block, verify)
+        block, simt = self.schedule.block or chosen.block(self.backend.simt), self.backend.simt
+        return cached_plan(partial(chosen.plan, simt=simt), chosen.name, topo, block, verify, "simt" if simt else "")
 
     def _visit_order(self) -> np.ndarray | None:
         if self.schedule.order == "given" or not self.maps:
@@ -197,6 +197,8 @@ class Loop:
     def prepare(self) -> Callable[[], None]:
         """Schedule and compile now; running does it by itself."""
         if self._executable is None:
+            for storage in self.storages:
+                storage.move(self.backend.place(storage.storage))
             if not self.applies:
                 raise ScheduleError(
                     f"loop {self.name}: strategy '{self.schedule.strategy}' does not apply: {self.reason}"
@@ -225,7 +227,7 @@ class Loop:
     def run_plainly(self) -> None:
         """The kernel called element by element on plain arrays, its results merged one after the other."""
         modes = list(self.kernel.modes.values())
-        values = [s.storage if isinstance(s, Global) else s.numpy().reshape(-1, s.dim) for s in self.storages]
+        values = [on_host(s.storage) if isinstance(s, Global) else s.numpy().reshape(-1, s.dim) for s in self.storages]
         before = [v.copy() for v in values]
         for element in range(self.set.size):
             rows = [_rows(a, element) for a in self.arguments]

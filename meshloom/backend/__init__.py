@@ -6,12 +6,13 @@ import os
 
 from meshloom.backend.base import Backend, Bound
 from meshloom.backend.cpu import CpuBackend
+from meshloom.backend.cuda.backend import CudaBackend
 from meshloom.backend.numpy import NumpyBackend
 from meshloom.errors import ScheduleError, nearest
 
 __all__ = ["Backend", "Bound", "backend", "backends", "cpu_count", "current", "threads", "use"]
 
-_BACKENDS: dict[str, Backend] = {b.name: b for b in (NumpyBackend(), CpuBackend())}
+_BACKENDS: dict[str, Backend] = {b.name: b for b in (NumpyBackend(), CpuBackend(), CudaBackend())}
 _current: Backend | None = None
 
 

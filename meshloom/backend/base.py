@@ -5,6 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from meshloom.mesh.core import Field, Global, Map
 from meshloom.schedule.plan import Plan
@@ -28,6 +31,11 @@ class Backend(ABC):
     """A compiler call, a launch and an allocator."""
 
     name: str = ""
+    simt: bool = False  # items of a block run at the same time, so plans must keep them apart too
+
+    def place(self, storage: Any) -> Any:
+        """The values of a field or global in this back end's memory; they stay there until somebody moves them."""
+        return storage if isinstance(storage, np.ndarray) else storage.get()
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -7,19 +7,16 @@ import ctypes
 import numpy as np
 
 from meshloom.backend.base import Backend, Bound
-from meshloom.backend.dialect import Argument, Unit, render
+from meshloom.backend.cpu_dialect import render
+from meshloom.backend.unit import Argument, make_unit, sizes_of, temporaries
 from meshloom.errors import CompilerError
-from meshloom.kernel.expr import C_TYPES
 from meshloom.native.compiler import host_compiler, load
 from meshloom.native.runtime import Operation
 from meshloom.schedule.code import partial_name
 from meshloom.schedule.plan import Plan
-from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies import strategy
 
 #: Neither changes a value: no errno from sqrt, no care for floating-point traps. Both let loops be vectorised.
 FLAGS = ("-fno-math-errno", "-fno-trapping-math")
-_C_OF = {np.dtype(np.uint8): "uint8_t"} | C_TYPES
 
 
 class CpuBackend(Backend):
@@ -44,13 +41,13 @@ class CpuBackend(Backend):
 
     def prepare(self, bound: Bound) -> Operation:
         plan = bound.plan()
-        unit = make_unit(bound.spec, plan)
+        unit = make_unit(bound.spec, plan, extra=(Argument("threads_in_use", "int64_t", True),))
         flags = FLAGS if self.contract else (*FLAGS, "-ffp-contract=off")
         function = load(render(unit), bound.spec.name, extra_flags=flags).ml_loop
         function.restype = None
         function.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
         arrays = self._arrays(bound, plan)
-        sizes = _sizes(bound, plan)
+        sizes = sizes_of(bound, plan)
         return Operation(function, [arrays[a.name] for a in unit.pointers], [sizes[name] for name in unit.sizes])
 
     def _arrays(self, bound: Bound, plan: Plan) -> dict[str, np.ndarray]:
@@ -66,35 +63,3 @@ class CpuBackend(Backend):
         for output in spec.reductions:
             arrays[f"{partial_name(output)}_parts"] = np.zeros(blocks, spec.params[output.param].dtype)
         return arrays
-
-
-def temporaries(spec: LoopSpec, plan: Plan) -> list[tuple[str, np.dtype, int]]:
-    """(name, type, entries per element) of arrays that live between the passes of a loop."""
-    return strategy(plan.strategy).temporaries(spec)
-
-
-def make_unit(spec: LoopSpec, plan: Plan) -> Unit:
-    """The generated source as data: a function of the loop's spec and the names and types of the plan's arrays."""
-    pointers = [Argument(spec.access(k).pointer, p.ctype, not p.mode.writes) for k, p in enumerate(spec.params)]
-    pointers += [Argument(f"m{k}", C_TYPES[m.dtype], True) for k, m in enumerate(spec.maps)]
-    pointers += [Argument(name, _C_OF[array.dtype], True) for name, array in sorted(plan.arrays.items())]
-    pointers += [Argument(name, C_TYPES[dtype], False) for name, dtype, _ in temporaries(spec, plan)]
-    pointers += [Argument(f"{partial_name(o)}_parts", spec.params[o.param].ctype, False) for o in spec.reductions]
-    pointers.append(Argument("threads_in_use", "int64_t", True))
-    return Unit(
-        spec, tuple(pointers), tuple(_size_names(spec, plan)), tuple(strategy(plan.strategy).passes(spec, plan))
-    )
-
-
-def _size_names(spec: LoopSpec, plan: Plan) -> list[str]:
-    names = ["n", "block", *sorted(plan.sizes)]
-    names += [f"stride{k}" for k, p in enumerate(spec.params) if p.layout.kind == "soa" and not p.is_global]
-    return names + [f"targets{m}" for m in range(len(spec.maps))]
-
-
-def _sizes(bound: Bound, plan: Plan) -> dict[str, int]:
-    sizes = {"n": bound.elements, "block": plan.block} | plan.sizes
-    for k, storage in enumerate(bound.storages):
-        if not bound.spec.params[k].is_global:
-            sizes[f"stride{k}"] = storage.storage.size // storage.dim
-    return sizes | {f"targets{m}": one.target.total for m, one in enumerate(bound.maps)}

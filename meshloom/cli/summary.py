@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import Any
+from pathlib import Path
 
 import meshloom as ml
 from meshloom.run.folder import RunFolder
@@ -28,9 +28,9 @@ def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
     return "\n".join(f"  {name:{width}}  {text}" for name, text in rows)
 
 
-def _listed(folder: RunFolder) -> list[Any]:
-    """The files worth naming: a series stands for its VTU files."""
-    return [path for path in folder.files() if path.suffix != ".vtu"]
+def _listed(folder: RunFolder) -> list[Path]:
+    """The files worth naming, the one to look at first; a series stands for its VTU files."""
+    return [path for path in reversed(folder.files()) if path.suffix != ".vtu"]
 
 
 def _what_for(name: str, folder: RunFolder) -> str:

@@ -1,0 +1,1 @@
+"""Files: meshes in and out, fields for ParaView, checkpoints, monitors."""

@@ -36,6 +36,7 @@ def read_grid(data: bytes) -> Mesh:
         raise MeshError("no cells found; expected quadrilaterals")
     present = np.unique(boundary[:, 3]).tolist()
     groups = {_NAMES.get(number, f"group{number}"): number for number in present}
+    x = x + 0.0  # the original program prints "-0.000000" here and there
     ends, cell, group = boundary[:, :2], boundary[:, 2], boundary[:, 3]
     return Mesh.from_parts(x, cells, faces[:, :2], faces[:, 2:], ends, cell, group, kind="quad", groups=groups)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 
@@ -21,14 +24,53 @@ def read_vtu(path: Path) -> Listing:
         import meshio
     except ModuleNotFoundError:
         raise UserError("reading .vtu files needs meshio: pip install 'meshloom[io]'") from None
-    if path.read_bytes().count(b"<Piece ") > 1:  # meshio would keep the last one alone
+    data = path.read_bytes()
+    if data.count(b"<Piece ") > 1:  # meshio would keep the last one alone
         raise MeshError("more than one piece; expected a file with one")
     try:
-        found = meshio.vtu.read(path)
+        with tempfile.TemporaryDirectory() as folder:
+            if b'encoding="raw"' in data:
+                path = Path(folder, "inline.vtu")
+                path.write_bytes(_inline(data))
+            found = meshio.vtu.read(path)
+    except OSError:
+        raise
     except Exception as error:  # on a malformed file meshio raises a dozen kinds, its own and Python's
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise MeshError(f"not a readable VTU file ({reason}): truncated or malformed") from error
     return _listing(found)
+
+
+def _inline(data: bytes) -> bytes:
+    """The same file with its arrays as base64 text in their places instead of raw bytes at the end.
+
+    meshio looks for raw arrays by offsets that it changes as it goes, and can take one array for another.
+    """
+    start, end = data.index(b"<AppendedData"), data.rindex(b"</AppendedData>")
+    raw = data[data.index(b"_", data.index(b">", start)) + 1 : end]
+    root = ElementTree.fromstring(data[:start] + b"</VTKFile>")
+    order = ">" if root.get("byte_order") == "BigEndian" else "<"
+    size = np.dtype(order + {"UInt32": "u4", "UInt64": "u8"}[root.get("header_type", "UInt32")])
+    for array in root.iter("DataArray"):
+        if array.get("format") == "appended":
+            head, body = _raw_array(raw, int(array.attrib.pop("offset")), size, "compressor" in root.attrib)
+            text = b64encode(head) + b64encode(body) if "compressor" in root.attrib else b64encode(head + body)
+            array.set("format", "binary")
+            array.text = text.decode()
+    return ElementTree.tostring(root)
+
+
+def _raw_array(raw: bytes, offset: int, size: np.dtype, compressed: bool) -> tuple[bytes, bytes]:
+    """The sizes before an array, and its bytes: one size, or those of its compressed blocks."""
+    words = 1
+    if compressed:  # number of blocks, size of a block, size of the last one, compressed size of each
+        words = 3 + int(np.frombuffer(raw, size, 1, offset)[0])
+    sizes = np.frombuffer(raw, size, words, offset)
+    begin = offset + words * size.itemsize
+    end = begin + int(sizes[3:].sum() if compressed else sizes[0])
+    if end > len(raw):
+        raise ValueError("the appended data end too early")
+    return raw[offset:begin], raw[begin:end]
 
 
 def _listing(found: Any) -> Listing:

@@ -124,7 +124,27 @@ def _index_dtype(target_size: int, dtype: DTypeLike | None, name: str) -> np.dty
     return chosen
 
 
-class Field:
+class Stored:
+    """Values in a flat buffer that may move: to another layout, to a device and back."""
+
+    def __init__(self, storage: Any):
+        #: A flat array: NumPy's on the host, CuPy's on a device.
+        self.storage = storage
+        self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def move(self, storage: Any) -> None:
+        """Continue with another buffer of the same values; loops that use it notice."""
+        if storage is not self.storage:
+            self.storage = storage
+            for watcher in list(self._watchers):
+                watcher.invalidate()
+
+    def watch(self, watcher: Any) -> None:
+        """``watcher.invalidate()`` is called when the storage moves."""
+        self._watchers.add(watcher)
+
+
+class Field(Stored):
     """``dim`` values per element of a set, in a layout that nobody but the engine sees."""
 
     def __init__(
@@ -142,9 +162,8 @@ class Field:
         self.set, self.name, self.dim = on, name, int(dim)
         self.dtype = _field_dtype(name, dtype, data)
         self.layout = parse_layout(layout)
-        self.storage = np.zeros(self.layout.stride(on.total) * self.dim, self.dtype)
+        super().__init__(np.zeros(self.layout.stride(on.total) * self.dim, self.dtype))
         self._through: dict[Map, Arg] = {}
-        self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.direct = Arg(self, None)
         if data is not None:
             self.assign(data)
@@ -156,7 +175,7 @@ class Field:
 
     def numpy(self) -> np.ndarray:
         """A copy of the values in logical order, shape (n,) or (n, dim), whatever the layout."""
-        return self.layout.unpack(self.storage, self.set.total, self.dim).reshape(self.shape)
+        return self.layout.unpack(on_host(self.storage), self.set.total, self.dim).reshape(self.shape)
 
     def assign(self, data: ArrayLike) -> None:
         """Take new values, shape (n,) or (n, dim); a scalar fills."""
@@ -168,7 +187,8 @@ class Field:
             raise MeshError(
                 f"field {self.name} on {self.set.name}: data has shape {values.shape}, expected {self.shape}"
             )
-        self.storage[:] = self.layout.pack(values.reshape(self.set.total, self.dim).astype(self.dtype, copy=False))
+        rows = values.reshape(self.set.total, self.dim).astype(self.dtype, copy=False)
+        _overwrite(self.storage, self.layout.pack(rows))
 
     def fill(self, value: float) -> None:
         """Set every value; inside a program this is recorded."""
@@ -182,14 +202,9 @@ class Field:
         """Change the layout in place; loops that use the field notice."""
         new = parse_layout(layout)
         if new != self.layout:
-            values = self.layout.unpack(self.storage, self.set.total, self.dim)
-            self.layout, self.storage = new, new.pack(values)
-            for watcher in list(self._watchers):
-                watcher.invalidate()
-
-    def watch(self, watcher: Any) -> None:
-        """``watcher.invalidate()`` is called when the storage moves."""
-        self._watchers.add(watcher)
+            values = self.layout.unpack(on_host(self.storage), self.set.total, self.dim)
+            self.layout = new
+            self.move(new.pack(values))
 
     def __getitem__(self, through: Map) -> Arg:
         """Access through a map: one row of the map gives ``arity`` elements of this field's set."""
@@ -221,7 +236,19 @@ def _field_dtype(name: str, dtype: DTypeLike | None, data: ArrayLike | None) -> 
     return chosen
 
 
-class Global:
+def on_host(storage: Any) -> np.ndarray:
+    """The values of a buffer in host memory, itself if it is there."""
+    return storage if isinstance(storage, np.ndarray) else storage.get()
+
+
+def _overwrite(storage: Any, values: np.ndarray) -> None:
+    if isinstance(storage, np.ndarray):
+        storage[:] = values
+    else:
+        storage.set(values)
+
+
+class Global(Stored):
     """A scalar or a short vector that belongs to no set: a constant that is read, or a reduction."""
 
     def __init__(self, value: ArrayLike, name: str = "global", *, dtype: DTypeLike | None = None):
@@ -229,7 +256,7 @@ class Global:
         if array.ndim > 1:
             raise MeshError(f"global {name}: a scalar or a vector, got shape {array.shape}")
         self.name, self.dtype = name, _field_dtype(name, dtype, value)
-        self.storage = np.atleast_1d(array).astype(self.dtype)
+        super().__init__(np.atleast_1d(array).astype(self.dtype))
         self.shape = array.shape
 
     @property
@@ -239,13 +266,14 @@ class Global:
     @property
     def value(self) -> Any:
         """A Python number, or a copy of the vector."""
-        return self.storage[0].item() if self.shape == () else self.storage.copy()
+        values = on_host(self.storage)
+        return values[0].item() if self.shape == () else values.copy()
 
     @value.setter
     def value(self, value: ArrayLike) -> None:
         record = recorder.get()
         if record is None:
-            self.storage[:] = value
+            _overwrite(self.storage, np.full(self.storage.shape, value, self.dtype))
         elif np.ndim(value) == 0:
             record(Fill(self, float(np.asarray(value))))
         else:

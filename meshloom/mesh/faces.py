@@ -231,11 +231,13 @@ def _check_not_repeated(pairs: np.ndarray, kind: CellKind) -> None:
 def _check_opposite(first: np.ndarray, second: np.ndarray, pairs: np.ndarray) -> None:
     """The two cells of a face must go round it in opposite senses, else they lie on the same side of it."""
     k = first.shape[1]
-    rows = np.arange(len(first))
-    at = np.argmax(second == first[:, :1], axis=1)
-    agree = np.ones(len(first), dtype=bool)
-    for step in range(1, k):
-        agree &= second[rows, (at + step) % k] == first[:, k - step]
+    if k == 2:  # an edge has two ends but no loop: its sense is which end comes first
+        agree = second[:, 0] == first[:, 1]
+    else:
+        rows, at = np.arange(len(first)), np.argmax(second == first[:, :1], axis=1)
+        agree = np.ones(len(first), dtype=bool)
+        for step in range(1, k):
+            agree &= second[rows, (at + step) % k] == first[:, k - step]
     if not agree.all():
         face = int(np.argmin(agree))
         owner, neighbor = pairs[face]

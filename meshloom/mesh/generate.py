@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import permutations
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 
 from meshloom.errors import MeshError, nearest
 from meshloom.mesh.faces import KINDS, cell_kind, derive_faces, oriented_cells
@@ -37,7 +36,7 @@ def naca0012(i: int, j: int, *, decimals: int | None = 6) -> Mesh:
     faces = _airfoil_faces(node, cell, i)
     boundary = _airfoil_boundary(node, cell, i)
     return Mesh.from_parts(
-        coordinates,
+        coordinates + 0.0,  # no negative zeros
         cell_nodes,
         faces[:, :2],
         faces[:, 2:],
@@ -51,6 +50,8 @@ def naca0012(i: int, j: int, *, decimals: int | None = 6) -> Mesh:
 
 def _airfoil_coordinates(i: int, j: int) -> np.ndarray:
     """Nodes row by row from the airfoil outwards, (n, 2): squares of the points of a sheared rectangle."""
+    from scipy.interpolate import CubicSpline  # here, because importing it takes longer than making a mesh
+
     base = (2.0 * np.arange(3 * i + 1) - 3 * i) * (_HALF_WIDTH / (3 * i))
     bottom = np.zeros(3 * i + 1)
     surface = _mapped_surface()
@@ -75,7 +76,7 @@ def _mapped_surface() -> np.ndarray:
 def _rounded(values: np.ndarray, decimals: int) -> np.ndarray:
     """The values as they come back from text with that many decimals: the nearest double to the printed number."""
     scaled = values * 10.0**decimals
-    rounded = np.rint(scaled) / 10.0**decimals + 0.0  # + 0.0: no negative zeros
+    rounded = np.rint(scaled) / 10.0**decimals
     # The product above is itself rounded, which matters only beside a tie: there, print and read.
     ties = np.abs(np.abs(scaled - np.trunc(scaled)) - 0.5) < 1e-3
     rounded[ties] = [float(f"{value:.{decimals}f}") for value in values[ties]]

@@ -96,7 +96,7 @@ class Mesh:
         member = group_boundary(faces.boundary_nodes, named, len(x))
         names = [*named, UNNAMED] if (member == 0).any() and UNNAMED not in named else list(named)
         numbers = _numbered(names, groups or {})
-        values = np.array([numbers.get(UNNAMED, 0), *(numbers[name] for name in named)], dtype=np.int32)
+        values = np.array([numbers.get(UNNAMED, 0), *(numbers[name] for name in named)], dtype=np.int64)
         return cls(
             x,
             kind=kind,
@@ -269,8 +269,8 @@ def _checked_groups(
     values = values.reshape(-1)
     present = np.unique(values).tolist()
     names = dict(groups) if groups is not None else {f"group{number}": number for number in present}
-    if any(number < 1 for number in names.values()):
-        raise MeshError(f"boundary groups are numbered from 1, got {names}")
+    if any(not 1 <= number < 2**31 for number in names.values()):
+        raise MeshError(f"boundary groups are numbered from 1 to {2**31 - 1}, got {names}")
     if len(set(names.values())) < len(names):
         raise MeshError(f"two boundary groups have the same number: {names}")
     unknown = [number for number in present if number not in names.values()]

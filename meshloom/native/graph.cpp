@@ -26,16 +26,24 @@ int64_t place_of(const Relation<I>& incidence, I v, int64_t begin, int64_t end) 
 // away, so that a link of all vertices does not make a complete graph.
 //
 // Fills offsets and, where not null, neighbors and weights (the number of links that join the two): called once to
-// count and again to fill, or once with room enough. It walks links twice removed and marks what it has seen: no sorting.
+// count and again to fill, or once with room enough. What a vertex has already is found by a look through its
+// neighbors where they are few, else by marks: no sorting.
 template <class I>
 void adjacency(Relation<I> to_links, Relation<I> to_vertices, int64_t n, int64_t window, int64_t* offsets,
                I* neighbors, I* weights) {
+  constexpr int64_t FEW = 8;
   std::vector<I> seen_by(n, -1);
-  std::vector<int64_t> place(weights ? n : 0);
+  std::vector<int64_t> place(n);
   int64_t next = offsets[0] = 0;
   for (int64_t v = 0; v < n; ++v) {
-    seen_by[v] = static_cast<I>(v);
-    const int64_t links = to_links.begin(v);
+    const int64_t links = to_links.begin(v), first = next;
+    const bool few = neighbors && to_links.size(v) <= FEW && !to_vertices.offsets && to_vertices.arity <= 2;
+    const auto place_among_neighbors = [&](I u) {  // `next` where it is new
+      if (few) return int64_t(std::find(neighbors + first, neighbors + next, u) - neighbors);
+      if (seen_by[u] == v) return place[u];
+      seen_by[u] = static_cast<I>(v);
+      return place[u] = next;
+    };
     for (int64_t i = links; i < to_links.end(v); ++i) {
       const I link = to_links[i];
       const int64_t row = to_vertices.begin(link);
@@ -50,13 +58,13 @@ void adjacency(Relation<I> to_links, Relation<I> to_vertices, int64_t n, int64_t
       for (int64_t j = begin; j < end; ++j) {
         const I u = to_vertices[j];
         if (u == v || (once && repeated(to_vertices, row, j))) continue;
-        if (seen_by[u] != v) {
-          seen_by[u] = static_cast<I>(v);
+        const int64_t known = place_among_neighbors(u);
+        if (known < next) {
+          if (weights) ++weights[known];
+        } else {
           if (neighbors) neighbors[next] = u;
-          if (weights) weights[next] = 1, place[u] = next;
+          if (weights) weights[next] = 1;
           ++next;
-        } else if (weights) {
-          ++weights[place[u]];
         }
       }
     }

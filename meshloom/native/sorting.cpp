@@ -4,26 +4,47 @@
 
 namespace {
 
-// Order of the rows of a map by the positions of their targets, the smallest of a row counting first: counting sorts
-// from the last column to the first.
+// Order of the rows of a map by the positions of their targets, the smallest of a row counting first: a counting sort
+// by the smallest, then each handful with the same smallest by the rest. The second smallest travels with the row's
+// number, so that few comparisons have to look up rows.
 template <class I>
 void lexicographic(const I* indices, int64_t n, int64_t arity, const int64_t* position, int64_t n_targets,
                    int64_t* order) {
+  struct Row {
+    I second, number;
+  };
   std::vector<I> keys(n * arity);
+  std::vector<int64_t> next(n_targets + 1, 0);
   for (int64_t e = 0; e < n; ++e) {
     I* row = keys.data() + e * arity;
     for (int64_t s = 0; s < arity; ++s) row[s] = static_cast<I>(position[indices[e * arity + s]]);
     std::sort(row, row + arity);
+    ++next[row[0] + 1];
   }
-  std::vector<int64_t> previous(n), next(n_targets + 1);
-  std::iota(order, order + n, 0);
-  for (int64_t column = arity - 1; column >= 0; --column) {
-    std::copy(order, order + n, previous.begin());
-    std::fill(next.begin(), next.end(), 0);
-    for (int64_t e = 0; e < n; ++e) ++next[keys[e * arity + column] + 1];
-    std::partial_sum(next.begin(), next.end(), next.begin());
-    for (int64_t e : previous) order[next[keys[e * arity + column]]++] = e;
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  std::vector<Row> rows(n);
+  for (int64_t e = 0; e < n; ++e) {
+    const I* row = keys.data() + e * arity;
+    rows[next[row[0]]++] = {row[arity > 1], static_cast<I>(e)};
   }
+  const auto before = [&](const Row& a, const Row& b) {
+    if (a.second != b.second || arity <= 2) return a.second != b.second ? a.second < b.second : a.number < b.number;
+    const I *x = keys.data() + int64_t(a.number) * arity, *y = keys.data() + int64_t(b.number) * arity;
+    const auto differ = std::mismatch(x, x + arity, y);
+    return differ.first == x + arity ? a.number < b.number : *differ.first < *differ.second;
+  };
+  int64_t from = 0;
+  for (int64_t t = 0; t < n_targets; from = next[t++]) std::sort(rows.begin() + from, rows.begin() + next[t], before);
+  for (int64_t k = 0; k < n; ++k) order[k] = rows[k].number;
+}
+
+// The map after both sides took new numbers: row k is row elements[k] of the old one, with targets by their position.
+template <class I>
+void renumber(const I* indices, int64_t n, int64_t arity, const int64_t* elements, const int64_t* position,
+              I* renumbered) {
+  for (int64_t k = 0; k < n; ++k)
+    for (int64_t s = 0; s < arity; ++s)
+      renumbered[k * arity + s] = static_cast<I>(position[indices[elements[k] * arity + s]]);
 }
 
 // Targets in the order in which elements touch them first; untouched ones at the end. Returns how many are touched.
@@ -193,6 +214,10 @@ extern "C" {
   int lexicographic_##suffix(const I* indices, int64_t n, int64_t arity, const int64_t* position,                   \
                              int64_t n_targets, int64_t* order) {                                                   \
     return guarded([&] { lexicographic(indices, n, arity, position, n_targets, order); });                          \
+  }                                                                                                                 \
+  int renumber_##suffix(const I* indices, int64_t n, int64_t arity, const int64_t* elements,                         \
+                        const int64_t* position, I* renumbered) {                                                   \
+    return guarded([&] { renumber(indices, n, arity, elements, position, renumbered); });                           \
   }                                                                                                                 \
   int first_touch_##suffix(const int64_t* elements, int64_t n, const I* indices, int64_t arity, int64_t n_targets,  \
                            int64_t* order) {                                                                        \

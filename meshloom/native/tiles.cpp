@@ -1,4 +1,4 @@
-// Plan arrays of the block strategies: overlapped tiles, and targets that several blocks share.
+// Plan arrays of the block strategies: overlapped tiles, targets that several blocks share, targets of each block.
 //
 // Tiles. Targets are cut into blocks of `block`; a tile is the ascending list of the elements incident to its
 // targets, each once. A stamp per element says in which tile it was last seen, so a tile costs as much as its entries.
@@ -8,8 +8,8 @@
 namespace {
 
 template <class I>
-int64_t make_tiles(const int64_t* offsets, const I* entries, int64_t targets, int64_t arity, int64_t block,
-                   int64_t* stamp, I* number, int64_t* tile_offsets, I* tile_elements, I* local) {
+int make_tiles(const int64_t* offsets, const I* entries, int64_t targets, int64_t arity, int64_t block, int64_t* stamp,
+               I* number, int64_t* tile_offsets, I* tile_elements, I* local) {
   int64_t used = 0, tile = 0;
   tile_offsets[0] = 0;
   for (int64_t first = 0; first < targets; first += block, ++tile) {
@@ -27,30 +27,61 @@ int64_t make_tiles(const int64_t* offsets, const I* entries, int64_t targets, in
       local[x] = (I)(number[entries[x] / (I)arity] * arity + entries[x] % (I)arity);
     tile_offsets[tile + 1] = used;
   }
-  return used;
+  return 0;
 }
 
-template <class I, class V>
-void mark_shared(const int64_t* block_offsets, int64_t blocks, const V* visit, const I* indices, int64_t arity,
-                 int64_t* block_of, uint8_t* shared) {
+template <class I>
+int mark_shared(const int64_t* block_offsets, int64_t blocks, const int64_t* visit, const I* indices, int64_t arity,
+                int64_t* block_of, uint8_t* shared) {
   for (int64_t b = 0; b < blocks; ++b)
     for (int64_t k = block_offsets[b]; k < block_offsets[b + 1]; ++k)
       for (int64_t s = 0; s < arity; ++s) {
-        const I t = indices[(int64_t)visit[k] * arity + s];
+        const I t = indices[visit[k] * arity + s];
         if (block_of[t] < 0) block_of[t] = b;
         else if (block_of[t] != b) shared[t] = 1;
       }
+  return 0;
+}
+
+// The distinct targets of each block, ascending, and for each slot of each position its place among them.
+template <class I>
+int number_targets(const int64_t* block_offsets, int64_t blocks, const int64_t* visit, const I* indices, int64_t arity,
+                   int64_t* stamp, I* number, int64_t* offsets, I* targets, I* local) {
+  int64_t used = 0;
+  offsets[0] = 0;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t start = used;
+    for (int64_t k = block_offsets[b]; k < block_offsets[b + 1]; ++k)
+      for (int64_t s = 0; s < arity; ++s) {
+        const I t = indices[visit[k] * arity + s];
+        if (stamp[t] != b) {
+          stamp[t] = b;
+          targets[used++] = t;
+        }
+      }
+    std::sort(targets + start, targets + used);
+    for (int64_t k = start; k < used; ++k) number[targets[k]] = (I)(k - start);
+    for (int64_t k = block_offsets[b]; k < block_offsets[b + 1]; ++k)
+      for (int64_t s = 0; s < arity; ++s) local[k * arity + s] = number[indices[visit[k] * arity + s]];
+    offsets[b + 1] = used;
+  }
+  return 0;
 }
 
 }  // namespace
 
-extern "C" {
-int64_t ml_tiles_32(const int64_t* o, const int32_t* e, int64_t t, int64_t a, int64_t b, int64_t* st, int32_t* nu,
-                    int64_t* to, int32_t* te, int32_t* lo) { return make_tiles(o, e, t, a, b, st, nu, to, te, lo); }
-int64_t ml_tiles_64(const int64_t* o, const int64_t* e, int64_t t, int64_t a, int64_t b, int64_t* st, int64_t* nu,
-                    int64_t* to, int64_t* te, int64_t* lo) { return make_tiles(o, e, t, a, b, st, nu, to, te, lo); }
-void ml_shared_32(const int64_t* bo, int64_t n, const int64_t* v, const int32_t* i, int64_t a, int64_t* w, uint8_t* s) {
-  mark_shared(bo, n, v, i, a, w, s); }
-void ml_shared_64(const int64_t* bo, int64_t n, const int64_t* v, const int64_t* i, int64_t a, int64_t* w, uint8_t* s) {
-  mark_shared(bo, n, v, i, a, w, s); }
-}
+#define EXPORT(I, NAME)                                                                                              \
+  extern "C" int tiles_##NAME(const int64_t* o, const I* e, int64_t t, int64_t a, int64_t b, int64_t* st, I* nu,     \
+                              int64_t* to, I* te, I* lo) {                                                           \
+    return make_tiles(o, e, t, a, b, st, nu, to, te, lo);                                                            \
+  }                                                                                                                  \
+  extern "C" int shared_##NAME(const int64_t* bo, int64_t n, const int64_t* v, const I* i, int64_t a, int64_t* w,    \
+                               uint8_t* s) {                                                                         \
+    return mark_shared(bo, n, v, i, a, w, s);                                                                        \
+  }                                                                                                                  \
+  extern "C" int numbers_##NAME(const int64_t* bo, int64_t n, const int64_t* v, const I* i, int64_t a, int64_t* st,  \
+                                I* nu, int64_t* of, I* ta, I* lo) {                                                  \
+    return number_targets(bo, n, v, i, a, st, nu, of, ta, lo);                                                       \
+  }
+EXPORT(int32_t, i32)
+EXPORT(int64_t, i64)

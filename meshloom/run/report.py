@@ -92,6 +92,7 @@ class BarReport(Report):
             monitors=now.monitor_text(),
             rate=now.rate_text(),
             left=f"{duration(now.seconds_left)} left",
+            refresh=True,
         )
 
     def _started(self) -> Progress:
@@ -99,7 +100,8 @@ class BarReport(Report):
 
         columns = ("[cyan]{task.fields[monitors]}", "{task.fields[rate]}", "[dim]{task.fields[left]}")
         bar = (MofNCompleteColumn(), BarColumn(bar_width=None))
-        progress = Progress(*bar, *map(TextColumn, columns), console=self.console, expand=True)
+        # Drawn after every chunk, not by a thread of its own: the cores belong to the loops.
+        progress = Progress(*bar, *map(TextColumn, columns), console=self.console, expand=True, auto_refresh=False)
         progress.start()
         return progress
 

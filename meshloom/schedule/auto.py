@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from meshloom.schedule.cost import Machine, Work
+from meshloom.schedule.cost import CPU_CORE, GPU, Machine, Work
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import names, strategy
@@ -21,27 +21,22 @@ def estimates(spec: LoopSpec, work: Work, machine: Machine) -> dict[str, float]:
     return {n: machine.seconds(strategy(n).cost(spec, work)) for n in names() if strategy(n).declines(spec) is None}
 
 
-def choose(spec: LoopSpec, work: Work, wish: Schedule, machine: Machine | None = None) -> tuple[Schedule, str]:
+def choose(spec: LoopSpec, work: Work, wish: Schedule, *, simt: bool = False) -> tuple[Schedule, str]:
     """The schedule in force and the reason for it. A wish that names a strategy is kept."""
     if not spec.racy_outputs:
-        reason = "no two elements meet, so there is nothing to protect"
-        return _with_block(wish.having(strategy="direct")), reason
+        return _with_block(wish, "direct", simt), "no two elements meet, so there is nothing to protect"
     if wish.strategy != "auto":
-        strategy(wish.strategy)  # unknown names are refused here
-        return _with_block(wish), "asked for"
-    if work.elements <= SMALL:
+        return _with_block(wish, wish.strategy, simt), "asked for"
+    if work.elements <= SMALL and not simt:
         reason = f"only {work.elements:,} elements: a serial loop beats starting threads"
         return wish.having(strategy="block_color", block=wish.block or max(work.elements, 1)), reason
-    seconds = estimates(spec, work, machine or Machine())
+    seconds = estimates(spec, work, GPU if simt else CPU_CORE)
     allowed = {n: s for n, s in seconds.items() if strategy(n).deterministic}
     best = min(allowed, key=allowed.__getitem__)
-    others = ", ".join(
-        f"{n} {s / allowed[best]:.2f}" for n, s in sorted(seconds.items(), key=lambda item: item[1]) if n != best
-    )
-    return _with_block(
-        wish.having(strategy=best)
-    ), f"least estimated time among deterministic ones (relative: {others})"
+    ranked = sorted(seconds.items(), key=lambda item: item[1])
+    others = ", ".join(f"{n} {s / allowed[best]:.2f}" for n, s in ranked if n != best)
+    return _with_block(wish, best, simt), f"least estimated time among deterministic ones (relative: {others})"
 
 
-def _with_block(schedule: Schedule) -> Schedule:
-    return schedule if schedule.block else schedule.having(block=strategy(schedule.strategy).cpu_block)
+def _with_block(wish: Schedule, name: str, simt: bool) -> Schedule:
+    return wish.having(strategy=name, block=wish.block or strategy(name).block(simt))

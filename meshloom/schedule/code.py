@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from meshloom.kernel import emit
 from meshloom.kernel.access import identity
+from meshloom.kernel.count import loads
 from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
@@ -29,6 +30,7 @@ class Phase:
     last: str
     body: tuple[str, ...]
     independent: bool = False  # no item writes what another touches: may be vectorised
+    repeat: str = ""  # C expression: the phase is repeated so often, numbered by ``c``, with a barrier after each
 
 
 @dataclass(frozen=True)
@@ -70,32 +72,42 @@ class ElementCode:
         roots = [o.value for o in self.outputs]
         text, names = self.values(roots)
         sunk = [line for o, name in zip(self.outputs, names, strict=True) for line in sink(o, name)]
-        return (f"const int64_t e = {element};", *self.rows(roots, self.outputs), *text, *sunk)
+        return (f"const ml_index e = {element};", *self.rows(roots, self.outputs), *text, *sunk)
 
     def values(self, roots: Sequence[Node], known: dict[Node, str] | None = None) -> tuple[list[str], list[str]]:
         """Statements for some nodes, and the names of their values."""
         return emit.statements(roots, self.leaf, known=known, first_line=self.spec.first_line)
 
     def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[str]:
-        """Statements that read the entries of the maps that these values and stores need."""
-        from meshloom.kernel.count import loads
-
-        addresses = loads(roots) | {(o.param, o.slot, o.comp) for o in stored}
+        """Statements that read the entries of the maps that these values and stores need, then whole rows of fields."""
+        read = loads(roots)
+        addresses = read | {(o.param, o.slot, o.comp) for o in stored}
         used = sorted({(m, slot) for param, slot, _ in addresses if (m := self.spec.params[param].map) is not None})
-        return [
-            f"const int64_t {row_name(m, s)} = m{m}[{index_of(f'e * {self.spec.maps[m].arity}', s)}];" for m, s in used
+        lines = [
+            f"const ml_index {row_name(m, s)} = m{m}[{index_of(f'e * {self.spec.maps[m].arity}', s)}];" for m, s in used
         ]
+        for param, slot in sorted({(p, s) for p, s, _ in read if self._wide(p)}):
+            described = self.spec.params[param]
+            source = self.spec.access(param).load_row(self._row(param, slot))
+            lines.append(f"const ml_row<{described.ctype}, {described.dim}> w{param}_{slot} = {source};")
+        return lines
+
+    def _wide(self, param: int) -> bool:
+        return self.spec.wide and not self.spec.params[param].is_global and self.spec.access(param).whole_row
 
     def leaf(self, node: Node) -> str:
-        param, _, comp = node.value
+        param, slot, comp = node.value
         if self.spec.params[param].is_global:
             return f"g{param}_{comp}"
-        return self.place(*node.value)
+        return f"w{param}_{slot}.v[{comp}]" if self._wide(param) else self.place(*node.value)
+
+    def _row(self, param: int, slot: int) -> str:
+        number = self.spec.params[param].map
+        return "e" if number is None else row_name(number, slot)
 
     def place(self, param: int, slot: int, comp: int) -> str:
         """The lvalue that a slot and component of a field parameter name."""
-        row = "e" if self.spec.params[param].map is None else row_name(self.spec.params[param].map, slot)
-        return self.spec.access(param).at(row, comp)
+        return self.spec.access(param).at(self._row(param, slot), comp)
 
     def plain(self, output: Output, value: str) -> list[str]:
         """Store, add or offer, with nobody else around; globals go to the block's partial result."""

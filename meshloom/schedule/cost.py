@@ -34,7 +34,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Machine:
-    """Seconds per unit on one machine; the defaults are those of one core of a current server."""
+    """Seconds per unit on one machine; the defaults are those of one core of a current server CPU."""
 
     per_byte: float = 1 / 12e9
     per_flop: float = 1 / 4e9
@@ -50,3 +50,8 @@ class Machine:
             + cost.updates * self.per_update
             + cost.launches * self.per_launch
         )
+
+
+CPU_CORE = Machine()
+#: A current data-centre GPU as a whole: arithmetic is nearly free, launches and atomics are what costs besides bytes.
+GPU = Machine(per_byte=1 / 4e12, per_flop=1 / 20e12, per_atomic=2e-12, per_update=0.0, per_launch=3e-6)

@@ -131,21 +131,45 @@ def accumulator(param: int, comp: int) -> str:
 
 def over_targets(spec: LoopSpec, groups: Sequence[Columns], incident: Sequence[str], offsets: str) -> tuple[str, ...]:
     """Statements for target ``i``: load the accumulators, visit the incident entries ``x``, store."""
-    places = [(g.param, c, spec.access(g.param).at("t", c)) for g in groups for c in g.components]
-    return (
-        "const int64_t t = i;",
-        *(f"{spec.params[p].ctype} {accumulator(p, c)} = {place};" for p, c, place in places),
-        f"for (int64_t x = {offsets}[t]; x < {offsets}[t + 1]; ++x) {{", *incident, "}",
-        *(f"{place} = {accumulator(p, c)};" for p, c, place in places),
-    )  # fmt: skip
+    before = [line for g in groups for line in _load_accumulators(spec, g)]
+    after = [line for g in groups for line in _store_accumulators(spec, g)]
+    visit = (f"for (ml_index x = {offsets}[t]; x < {offsets}[t + 1]; ++x) {{", *incident, "}")
+    return ("const ml_index t = i;", *before, *visit, *after)
+
+
+def _whole(spec: LoopSpec, group: Columns) -> bool:
+    return spec.wide and spec.access(group.param).whole_row and len(group.components) == spec.params[group.param].dim
+
+
+def _load_accumulators(spec: LoopSpec, group: Columns) -> list[str]:
+    param, access = spec.params[group.param], spec.access(group.param)
+    names = [(c, accumulator(group.param, c)) for c in group.components]
+    if _whole(spec, group):
+        row = f"const ml_row<{param.ctype}, {param.dim}> old{group.param} = {access.load_row('t')};"
+        return [row, *(f"{param.ctype} {name} = old{group.param}.v[{c}];" for c, name in names)]
+    return [f"{param.ctype} {name} = {access.at('t', c)};" for c, name in names]
+
+
+def _store_accumulators(spec: LoopSpec, group: Columns) -> list[str]:
+    param, access = spec.params[group.param], spec.access(group.param)
+    if _whole(spec, group):
+        values = ", ".join(accumulator(group.param, c) for c in group.components)
+        return [f"ml_store<{param.ctype}, {param.dim}>(&{access.at('t', 0)}, {{{{{values}}}}});"]
+    return [f"{access.at('t', c)} = {accumulator(group.param, c)};" for c in group.components]
 
 
 def split_entry(entries: str, arity: int, element: str = "e") -> list[str]:
     """Statements that take the entry at ``x`` apart into element and slot ``s``; unsigned, for cheap division."""
     if arity == 1:
-        return [f"const int64_t {element} = {entries}[x];"]
+        return [f"const ml_index {element} = {entries}[x];"]
     return [
-        f"const uint64_t entry = (uint64_t){entries}[x];",
-        f"const int64_t {element} = (int64_t)(entry / {arity});",
+        f"const ml_unsigned entry = (ml_unsigned){entries}[x];",
+        f"const ml_index {element} = (ml_index)(entry / {arity});",
         f"const unsigned s = (unsigned)(entry % {arity});",
     ]
+
+
+def stage_at(columns: Columns, element: str, column: int) -> str:
+    """Where a column of an element is kept."""
+    width = len(columns.nodes)
+    return f"stage{columns.param}[{element} * {width} + {column}]" if width > 1 else f"stage{columns.param}[{element}]"

@@ -57,6 +57,7 @@ class LoopSpec:
     maps: tuple[SpecMap, ...]
     outputs: tuple[Output, ...]
     first_line: int = 0
+    wide: bool = False  # load and store whole rows of array-of-structures fields at once (GPUs like it)
 
     @property
     def racy_outputs(self) -> tuple[Output, ...]:
@@ -94,6 +95,16 @@ class Access:
     pointer: str
     stride: str
     param: SpecParam
+
+    @property
+    def whole_row(self) -> bool:
+        """A row lies together, is short, and can be moved in pieces of 8 or 16 bytes."""
+        size = self.param.dim * self.param.dtype.itemsize
+        return self.param.layout.kind == "aos" and self.param.dim > 1 and size % 8 == 0 and size <= 64
+
+    def load_row(self, row: str) -> str:
+        """C expression of a whole row; its components are ``.v[c]``."""
+        return f"ml_load<{self.param.ctype}, {self.param.dim}>(&{self.at(row, 0)})"
 
     def at(self, row: str, comp: int) -> str:
         """The C expression (an lvalue) of a component at a row."""

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 import meshloom as ml
-from meshloom import order
 from meshloom.config import option, section, table
 from meshloom.errors import MeshError
 from meshloom.solvers.case import PRECISIONS, Case, OutputOptions, Picture, RunOptions, schedule_check
@@ -41,7 +40,7 @@ class MeshOptions:
     walls: tuple[str, ...] = option(("wall",), "names of the mesh's boundary groups that are solid")
     farfield: tuple[str, ...] = option(("farfield",), "names of the boundary groups where the free stream comes in")
     order: str = option(
-        "given", "renumber cells and faces for locality; all output keeps your numbering", allowed=order.names
+        "given", "renumber cells and faces for locality; all output keeps your numbering", allowed=ml.orderings
     )
 
 

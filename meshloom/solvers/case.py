@@ -11,16 +11,14 @@ import importlib
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 
 import meshloom as ml
-from meshloom import order
 from meshloom.config import option
 from meshloom.errors import UserError, nearest
-from meshloom.schedule.schedule import parse_schedule
 
 PRECISIONS: dict[str, np.dtype[Any]] = {"double": np.dtype(np.float64), "single": np.dtype(np.float32)}
 
@@ -60,12 +58,25 @@ def schedule_check(loops: tuple[str, ...]) -> Callable[[str, Any], None]:
         if loop not in ("default", *loops):
             raise ValueError(f"is no loop of this case{nearest(loop, ('default', *loops))}")
         if not isinstance(value, str | dict):
-            raise ValueError(f"must be a strategy or a table {{strategy = \"color\", block = 512}}, got {value}")
-        schedule = parse_schedule(value)
+            raise ValueError(f'must be a strategy or a table {{strategy = "color", block = 512}}, got {value}')
+        schedule = _schedule(value)
         _check_name("strategy", schedule.strategy, ("auto", *ml.strategies()))
-        _check_name("order", schedule.order, order.names())
+        _check_name("order", schedule.order, ml.orderings())
 
     return check
+
+
+def _schedule(value: str | dict[str, Any]) -> ml.Schedule:
+    """An entry of the table as a Schedule; ValueError when a key or the type of its value is wrong."""
+    parts = {"strategy": value} if isinstance(value, str) else value
+    known = [f.name for f in fields(ml.Schedule)]
+    for key, part in parts.items():
+        if key not in known:
+            raise ValueError(f"has the unknown key '{key}'{nearest(key, known)}")
+        kind, words = (int, "a whole number") if key == "block" else (str, "a string")
+        if type(part) is not kind:
+            raise ValueError(f"has {key} {part!r}; it must be {words}")
+    return ml.Schedule(**parts)
 
 
 def _check_name(key: str, name: str, allowed: tuple[str, ...]) -> None:
@@ -122,7 +133,7 @@ class Case(ABC):
         wish, by_name = table.get(kernel.name, table.get("default")), kernel.name in table
         if wish is None:
             return kernel
-        schedule = parse_schedule(wish)
+        schedule = _schedule(wish)
 
         def call(on: ml.Set, *arguments: Any) -> None:
             applies = by_name or kernel.loop(on, *arguments, schedule=schedule).applies

@@ -38,7 +38,7 @@ def shuffled(x: np.ndarray, cells: np.ndarray, seed: int) -> tuple[np.ndarray, n
 
 def closure(mesh: Mesh) -> np.ndarray:
     """The sum of the outward area vectors of each cell, (cells, d); zero for closed cells."""
-    total = np.zeros((len(mesh.cells), mesh.dim))
+    total = np.zeros((mesh.cells.total, mesh.dim))
     normals, cells = mesh.face_normals(), mesh.face_cells.indices
     np.add.at(total, cells[:, 0], normals)
     np.add.at(total, cells[:, 1], -normals)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import closure, faces_as_sets, jittered, shuffled, triangulation
 
 from meshloom.errors import MeshError
 from meshloom.mesh import faces as faces_module
 from meshloom.mesh.faces import KINDS
 from meshloom.mesh.mesh import Mesh
+from tests.mesh.samples import closure, faces_as_sets, jittered, shuffled, triangulation
 
 seeds = st.integers(0, 10**6)
 quick = settings(max_examples=20, deadline=None)
@@ -111,7 +111,7 @@ UNIT = np.array([(0, 0), (1, 0), (1, 1), (0, 1), (2, 0), (2, 1)], float)
     [
         (UNIT, [(0, 1, 2), (0, 1, 2)], "triangle", "cell 1 is the same as cell 0"),
         (UNIT, [(0, 1, 2), (0, 2, 3), (1, 2, 0)], "triangle", "cell 2 is the same as cell 0"),
-        (UNIT, [(0, 1, 2), (0, 2, 3), (0, 2, 5)], "triangle", r"cells 0, 1, 2 share the face \(2, 0\)|overlap"),
+        (UNIT, [(0, 1, 2), (0, 2, 3), (0, 2, 5)], "triangle", r"cells 0, 1, 2 share the face \(0, 2\): at most two"),
         (UNIT, [(0, 1, 2), (0, 1, 3)], "triangle", "cells 0 and 1 overlap"),
         (UNIT, [(0, 1, 2), (0, 2, 6)], "triangle", r"cell 1 has nodes \(0, 2, 6\), but nodes go from 0 to 5"),
         (UNIT, [(0, 1, 2), (0, -1, 3)], "triangle", r"cell 1 has nodes \(0, -1, 3\)"),
@@ -137,7 +137,7 @@ def test_twisted_hexahedron_is_refused() -> None:
     x, cells = jittered("hexahedron", 0)
     twisted = cells.copy()
     twisted[3] = twisted[3][[0, 1, 3, 2, 4, 5, 7, 6]]  # lexicographic instead of VTK order
-    with pytest.raises(MeshError, match="cell 3 (is folded over|has no volume)"):
+    with pytest.raises(MeshError, match=r"cell 3 (is folded over|has no volume)"):
         Mesh.from_cells(x, twisted, "hexahedron")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from samples import closure
 
 from meshloom.errors import MeshError
 from meshloom.mesh.generate import box, naca0012
 from meshloom.mesh.mesh import Mesh
+from tests.mesh.samples import closure
 
-I, J = 20, 30
+NI, NJ = 20, 30
 #: Nodes, cells, faces and boundary faces of the reference file of that size, and the rms the original program
 #: computes on it in its first iterations (compiled without fused multiply-add).
 SIZES = [1891, 1800, 3530, 140]
@@ -22,7 +22,7 @@ RMS = [
 
 @pytest.fixture(scope="module")
 def airfoil() -> Mesh:
-    return naca0012(I, J)
+    return naca0012(NI, NJ)
 
 
 def reference_faces(i_max: int, j_max: int) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
@@ -69,17 +69,17 @@ def test_airfoil_sizes_and_geometry(airfoil: Mesh) -> None:
     sizes = [len(s) for s in (airfoil.nodes, airfoil.cells, airfoil.faces, airfoil.boundary_faces)]
     assert sizes == SIZES
     assert airfoil.groups == {"wall": 1, "farfield": 2}
-    assert len(airfoil.group("wall")) == I
+    assert len(airfoil.group("wall")) == NI
     assert np.abs(closure(airfoil)).max() < 1e-14
-    assert np.abs(closure(naca0012(I, J, decimals=None))).max() < 1e-14
+    assert np.abs(closure(naca0012(NI, NJ, decimals=None))).max() < 1e-14
     assert (airfoil.cell_volumes() > 0).all()
     x = airfoil.coordinates.numpy()
     assert (x.min(axis=0).tolist(), x.max(axis=0).tolist()) == ([-9.0, -18.0], [9.0, 18.0])
-    wake = np.arange(I + 1)
-    np.testing.assert_array_equal(x[wake], x[3 * I - wake])  # the same places under other numbers
+    wake = np.arange(NI + 1)
+    np.testing.assert_array_equal(x[wake], x[3 * NI - wake])  # the same places under other numbers
     # the trailing edge is at x = 1 of the unmapped plane, the airfoil is symmetric
-    np.testing.assert_array_equal(x[I], [1.0, 0.0])
-    np.testing.assert_allclose(x[I : 2 * I + 1], x[I : 2 * I + 1][::-1] * (1, -1), atol=2e-6)
+    np.testing.assert_array_equal(x[NI], [1.0, 0.0])
+    np.testing.assert_allclose(x[NI : 2 * NI + 1], x[NI : 2 * NI + 1][::-1] * (1, -1), atol=2e-6)
 
 
 def test_airfoil_coordinates_are_those_of_a_printed_file() -> None:
@@ -139,7 +139,7 @@ def test_airfoil_mesh_gives_the_reference_residuals(airfoil: Mesh) -> None:
 
 
 def test_residuals_would_notice_unrounded_coordinates() -> None:
-    found = residuals(naca0012(I, J, decimals=None), 1)[0]
+    found = residuals(naca0012(NI, NJ, decimals=None), 1)[0]
     assert abs(found / RMS[0] - 1) > 1e-8
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from samples import group_faces
 
 from meshloom.errors import MeshError
 from meshloom.mesh.generate import box
 from meshloom.mesh.mesh import Mesh
+from tests.mesh.samples import group_faces
 
 X = np.array([(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)], float)
 CELLS = [(0, 1, 4, 3), (1, 2, 5, 4)]
@@ -86,7 +86,8 @@ def test_given_parts_are_taken_as_they_are() -> None:
         ({"face_nodes": [(4, 1), (1, 4)]}, "map face_nodes"),
         ({"boundary_group": [1, 2]}, r"boundary_group: expected 6 integers, got shape \(2,\)"),
         ({"boundary_group": [3] * 6, "groups": {"wall": 1}}, "boundary_group holds 3, but the groups are"),
-        ({"boundary_group": [0] * 6, "groups": {"wall": 0}}, "boundary groups are numbered from 1"),
+        ({"boundary_group": [0] * 6, "groups": {"wall": 0}}, "boundary groups are numbered from 1 to 2147483647"),
+        ({"boundary_group": [2**31] * 6, "groups": {"wall": 2**31}}, "boundary groups are numbered from 1 to"),
         ({"boundary_group": [1] * 6, "groups": {"a": 1, "b": 1}}, "two boundary groups have the same number"),
         ({"groups": {"a": 1, "b": 2}}, "boundary_group is missing"),
         ({"kind": "triangle"}, r"cell_nodes: expected shape \(n, 3\)"),

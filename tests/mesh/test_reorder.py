@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import closure, shuffled, triangulation
 
 from meshloom.errors import MeshError, MeshloomError
 from meshloom.mesh.generate import box, naca0012
 from meshloom.mesh.mesh import Mesh
 from meshloom.order import names
+from tests.mesh.samples import closure, shuffled, triangulation
 
 MESHES = {
     "triangles": lambda: Mesh.from_cells(*shuffled(*triangulation(120, 3), 4), "triangle"),

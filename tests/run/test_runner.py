@@ -25,10 +25,10 @@ from meshloom.solvers.airfoil import Airfoil, AirfoilConfig
 
 @pytest.fixture(autouse=True)
 def on_numpy() -> Iterator[None]:
-    before = ml.backend()
+    before = ml.backend(), ml.threads()
     ml.use("numpy")
     yield
-    ml.use(before)
+    ml.use(before[0], threads=before[1])
 
 
 def small(*changes: str) -> Airfoil:

@@ -54,7 +54,7 @@ def everything(
 
 
 class Case:
-    """A mesh-like pair of sets with a map and random data; ``run`` executes the kernel and returns everything it changed."""
+    """A mesh-like pair of sets with a map and random data for the kernel."""
 
     def __init__(self, kind: str, dtype: type, layout: str):
         points, pairs = topology(kind)

@@ -19,10 +19,12 @@ TRUTH = json.loads((Path(__file__).parents[1] / "data" / "airfoil_rms.json").rea
 
 
 @pytest.fixture(autouse=True)
-def same_backend_afterwards() -> Iterator[None]:
-    before = ml.backend()
+def one_thread_and_the_same_backend_afterwards() -> Iterator[None]:
+    """One thread: these meshes are small, and test machines are busy."""
+    before = ml.backend(), ml.threads()
+    ml.use(before[0], threads=1)
     yield
-    ml.use(before)
+    ml.use(before[0], threads=before[1])
 
 
 def airfoil(**settings: Any) -> Airfoil:

@@ -15,10 +15,10 @@ class Atomic(Strategy):
     deterministic = False  # sums depend on who comes first
     summary = "one launch, hardware atomics"
 
-    def plan(self, topology: Topology, block: int) -> Plan:
+    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         return Plan(self.name, block, visiting(topology))
 
-    def passes(self, spec: LoopSpec, plan: Plan) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         code = ElementCode(spec, spec.outputs)
         body = code.lines(code.atomic, element="visit[i]" if "visit" in plan.arrays else "i")
         return [Pass("elements", "n", (Phase("", "", body),), reductions=spec.reductions)]

@@ -24,22 +24,27 @@ class Strategy(ABC):
     deterministic: ClassVar[bool] = True
     summary: ClassVar[str] = ""
     cpu_block: ClassVar[int] = 4096
+    gpu_block: ClassVar[int] = 128
     registry: ClassVar[dict[str, Strategy]] = {}
 
     def __init_subclass__(cls) -> None:
         if cls.name:
             Strategy.registry[cls.name] = cls()
 
+    def block(self, simt: bool) -> int:
+        """The block size where none is asked for."""
+        return self.gpu_block if simt else self.cpu_block
+
     def declines(self, spec: LoopSpec) -> str | None:
         """Why this strategy cannot run the loop; None when it can."""
         return None
 
     @abstractmethod
-    def plan(self, topology: Topology, block: int) -> Plan:
+    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         """Plan arrays, a pure function of the maps and the block size."""
 
     @abstractmethod
-    def passes(self, spec: LoopSpec, plan: Plan) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         """The passes to emit. Only names and types of the plan's arrays may be used, not their contents."""
 
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:

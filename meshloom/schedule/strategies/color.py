@@ -20,7 +20,7 @@ class Color(Strategy):
     name = "color"
     summary = "global coloring, one launch per color"
 
-    def plan(self, topology: Topology, block: int) -> Plan:
+    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         arrays, targets = topology.conflicts()
         visit = topology.visit
         colors = color_elements(
@@ -38,7 +38,7 @@ class Color(Strategy):
             {"n_colors": len(counts)},
         )
 
-    def passes(self, spec: LoopSpec, plan: Plan) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         code = ElementCode(spec, spec.outputs)
         body = code.lines(code.plain, element="visit[i]")
         return [Pass("elements", "n", (Phase("", "", body),), colors="color_offsets", reductions=spec.reductions)]

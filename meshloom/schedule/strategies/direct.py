@@ -18,10 +18,10 @@ class Direct(Strategy):
     def declines(self, spec: LoopSpec) -> str | None:
         return "elements meet through a map, so it would race" if spec.racy_outputs else None
 
-    def plan(self, topology: Topology, block: int) -> Plan:
+    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         return Plan(self.name, block, visiting(topology))
 
-    def passes(self, spec: LoopSpec, plan: Plan) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         return [element_pass(spec, plan)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:

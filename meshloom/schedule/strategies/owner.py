@@ -22,10 +22,10 @@ class Owner(Strategy):
     name = "owner"
     summary = "over the targets, recomputing what each incident element gives it"
 
-    def plan(self, topology: Topology, block: int) -> Plan:
+    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         return Plan(self.name, block, visiting(topology) | incidences(topology))
 
-    def passes(self, spec: LoopSpec, plan: Plan) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         targets = [_target_pass(spec, m, columns_of(spec, m)) for m in spec.racy_maps]
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 

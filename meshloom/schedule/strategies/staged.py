@@ -8,7 +8,7 @@ import numpy as np
 from meshloom.kernel.expr import Node
 from meshloom.schedule.code import ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.gather import Columns, accumulate, columns_of, over_targets, split_entry
+from meshloom.schedule.gather import Columns, accumulate, columns_of, over_targets, split_entry, stage_at
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
@@ -19,10 +19,10 @@ class Staged(Strategy):
     name = "staged"
     summary = "increments to a temporary array, then a gather by target"
 
-    def plan(self, topology: Topology, block: int) -> Plan:
+    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         return Plan(self.name, block, visiting(topology) | incidences(topology))
 
-    def passes(self, spec: LoopSpec, plan: Plan) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         groups = [(m, columns_of(spec, m)) for m in spec.racy_maps]
         columns = [c for _, members in groups for c in members]
         code = ElementCode(spec, spec.other_outputs)
@@ -34,7 +34,8 @@ class Staged(Strategy):
         stores = [f"{stage_at(c, 'e', k)} = {names.pop(0)};" for c in columns for k in range(len(c.nodes))]
         sunk = [line for o, name in zip(code.outputs, other_names, strict=True) for line in code.plain(o, name)]
         element = "visit[i]" if "visit" in plan.arrays else "i"
-        body = (f"const int64_t e = {element};", *code.rows(roots + others, code.outputs), *text, *more, *stores, *sunk)
+        rows = code.rows(roots + others, code.outputs)
+        body = (f"const ml_index e = {element};", *rows, *text, *more, *stores, *sunk)
         first = Pass(
             "elements", "n", (Phase("", "", body, independent="visit" not in plan.arrays),), reductions=spec.reductions
         )
@@ -57,12 +58,6 @@ def incidences(topology: Topology) -> dict[str, np.ndarray]:
     for m in topology.maps:
         arrays[f"offsets{m}"], arrays[f"entries{m}"] = topology.incidence(m)
     return arrays
-
-
-def stage_at(columns: Columns, element: str, column: int) -> str:
-    """Where a column of an element is kept."""
-    width = len(columns.nodes)
-    return f"stage{columns.param}[{element} * {width} + {column}]" if width > 1 else f"stage{columns.param}[{element}]"
 
 
 def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...]) -> Pass:

@@ -13,20 +13,20 @@ from meshloom.kernel.expr import Node
 from meshloom.native.tiles import tiles
 from meshloom.schedule.code import ElementCode, Pass, Phase, Scratch
 from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.gather import Columns, accumulate, columns_of, over_targets, split_entry
+from meshloom.schedule.gather import Columns, accumulate, columns_of, over_targets, split_entry, stage_at
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import element_pass, visiting
-from meshloom.schedule.strategies.staged import stage_at
 
 
 class Tile(Strategy):
     name = "tile"
     summary = "a block owns targets and evaluates every element that touches them once"
     cpu_block = 2048
+    gpu_block = 256
 
-    def plan(self, topology: Topology, block: int) -> Plan:
+    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         arrays = dict(visiting(topology))
         sizes: dict[str, int] = {}
         for m, (indices, _) in topology.maps.items():
@@ -45,7 +45,7 @@ class Tile(Strategy):
             }
         return Plan(self.name, block, arrays, sizes)
 
-    def passes(self, spec: LoopSpec, plan: Plan) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         targets = [_tile_pass(spec, m, columns_of(spec, m)) for m in spec.racy_maps]
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
@@ -65,8 +65,8 @@ def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...]) -> Pass:
         f"tile_offsets{m}[b]",
         f"tile_offsets{m}[b + 1]",
         (
-            f"const int64_t e = tile_elements{m}[i];",
-            f"const int64_t l = i - tile_offsets{m}[b];",
+            f"const ml_index e = tile_elements{m}[i];",
+            f"const ml_index l = i - tile_offsets{m}[b];",
             *code.rows(roots),
             *text,
             *stores,

@@ -2,7 +2,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
+using ml_index = int64_t;  // numbers of elements and positions in arrays
+using ml_unsigned = uint64_t;
 template <class T> inline T ml_min(T a, T b) { return (a < b || a != a) ? a : b; }  // NaN wins, as in NumPy
 template <class T> inline T ml_max(T a, T b) { return (a > b || a != a) ? a : b; }
 inline double ml_abs(double a) { return std::fabs(a); }

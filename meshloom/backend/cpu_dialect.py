@@ -6,44 +6,21 @@ captured by an OpenMP region, and keep it for parameters.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from meshloom.backend.unit import Unit, block_text, global_values, indent, parameters
 from meshloom.schedule.code import Pass, Phase, combined, neutral, partial_name
 from meshloom.schedule.spec import LoopSpec
 
-PRELUDE = Path(__file__).with_name("prelude.hpp").read_text()
-
-
-@dataclass(frozen=True)
-class Argument:
-    """A pointer the generated function receives."""
-
-    name: str
-    ctype: str
-    const: bool
-
-
-@dataclass(frozen=True)
-class Unit:
-    """Everything one generated source needs: pointers, sizes (int64), passes."""
-
-    spec: LoopSpec
-    pointers: tuple[Argument, ...]
-    sizes: tuple[str, ...]
-    passes: tuple[Pass, ...]
+PRELUDE = Path(__file__).with_name("cpu_prelude.hpp").read_text()
 
 
 def render(unit: Unit) -> str:
     """C++ source with ``extern "C" void ml_loop(void* const* p, const int64_t* s)``."""
     blocks = [_block_function(unit, k, one) for k, one in enumerate(unit.passes)]
-    globals_read = [
-        f"const {p.ctype} g{k}_{c} = {unit.spec.access(k).pointer}[{c}];"
-        for k, p in enumerate(unit.spec.params) if p.is_global and not p.mode.writes for c in range(p.dim)
-    ]  # fmt: skip
+    globals_read = [f"const {ctype} {name} = {source};" for ctype, name, source in global_values(unit)]
     body = [
-        *(f"{_type(a)} {a.name} = ({_type(a)})p[{k}];" for k, a in enumerate(unit.pointers)),
+        *(f"{a.pointer_type} {a.name} = ({a.pointer_type})p[{k}];" for k, a in enumerate(unit.pointers)),
         *(f"const int64_t {name} = s[{k}];" for k, name in enumerate(unit.sizes)),
         "const int threads = (int)threads_in_use[0];",
         *globals_read,
@@ -57,45 +34,14 @@ def render(unit: Unit) -> str:
     )
 
 
-def _type(argument: Argument) -> str:
-    return f"{'const ' if argument.const else ''}{argument.ctype}*"
-
-
-def indent(lines: list[str]) -> list[str]:
-    """Lines indented by their braces."""
-    result, depth = [], 0
-    for line in lines:
-        code = line.split("//")[0]
-        closing = len(code) - len(code.lstrip("}"))
-        result.append("  " * (depth - closing) + line)
-        depth += code.count("{") - code.count("}")
-    return result
-
-
-def _parameters(unit: Unit, text: str) -> list[tuple[str, str]]:
-    """(declaration, name) of every pointer, size and global value that some text mentions."""
-    words = set(re.findall(r"\w+", text))
-    found = [(f"{_type(a)} __restrict__ {a.name}", a.name) for a in unit.pointers if a.name in words]
-    found += [(f"const int64_t {name}", name) for name in unit.sizes if name in words]
-    for k, p in enumerate(unit.spec.params):
-        if p.is_global and not p.mode.writes:
-            found += [(f"const {p.ctype} g{k}_{c}", f"g{k}_{c}") for c in range(p.dim) if f"g{k}_{c}" in words]
-    return found
-
-
-def _block_text(one: Pass) -> str:
-    return "\n".join(line for phase in one.phases for line in (phase.first, phase.last, *phase.body))
-
-
 def _block_function(unit: Unit, number: int, one: Pass) -> list[str]:
     """The function that executes one block of a pass."""
-    parameters = [
-        d for d, _ in _parameters(unit, _block_text(one)) if d.split()[-1] not in {x.name for x in one.scratch}
-    ]
-    parameters += [f"{x.ctype}* __restrict__ {x.name}" for x in one.scratch]
-    parameters += [f"{unit.spec.params[o.param].ctype}& out_{partial_name(o)}" for o in one.reductions]
+    scratch_names = {x.name for x in one.scratch}
+    declared = [d for d, name in parameters(unit, block_text(one)) if name not in scratch_names]
+    declared += [f"{x.ctype}* __restrict__ {x.name}" for x in one.scratch]
+    declared += [f"{unit.spec.params[o.param].ctype}& out_{partial_name(o)}" for o in one.reductions]
     where = ["const int64_t b"] if one.blocked else ["const int64_t first", "const int64_t last"]
-    lines = [f"static __attribute__((noinline)) void pass{number}({', '.join(where + parameters)}) {{"]
+    lines = [f"static __attribute__((noinline)) void pass{number}({', '.join(where + declared)}) {{"]
     lines += [f"{unit.spec.params[o.param].ctype} {partial_name(o)} = {neutral(unit.spec, o)};" for o in one.reductions]
     for phase in one.phases:
         lines += _phase(unit.spec, one, phase)
@@ -122,7 +68,7 @@ def _launch(unit: Unit, number: int, one: Pass) -> list[str]:
     lines.append(f"const int64_t low = {low}, high = {high};")
     lines.append(f"const int64_t blocks = {'high - low' if one.blocked else '(high - low + block - 1) / block'};")
     scratch_names = {x.name for x in one.scratch}
-    arguments = [name for _, name in _parameters(unit, _block_text(one)) if name not in scratch_names]
+    arguments = [name for _, name in parameters(unit, block_text(one)) if name not in scratch_names]
     arguments += [x.name for x in one.scratch]
     arguments += [f"{partial_name(o)}_parts[parts + j]" for o in one.reductions]
     if one.blocked:

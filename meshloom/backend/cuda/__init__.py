@@ -1,0 +1,1 @@
+"""The CUDA back end: dialect, compiler, engines."""

@@ -1,0 +1,165 @@
+"""CUDA: the same passes as kernels of a device, launched one after the other on a stream, without waiting."""
+
+from __future__ import annotations
+
+import importlib.util
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from meshloom.backend.base import Backend, Bound
+from meshloom.backend.cuda import dialect
+from meshloom.backend.cuda.dialect import FINISH, FINISH_THREADS, KernelText
+from meshloom.backend.cuda.engine import Device, Emulator, Engine, LaunchFunction
+from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
+from meshloom.mesh.core import Map
+from meshloom.schedule.code import Pass, partial_name
+from meshloom.schedule.plan import Plan
+
+MOST_THREADS = 1024
+
+
+class CudaBackend(Backend):
+    """Fields live in device memory while loops use them there; ``field.numpy()`` copies out."""
+
+    name = "cuda"
+    simt = True
+    engine: Engine
+
+    def __init__(self) -> None:
+        self.engine = Device()
+        self._maps: weakref.WeakKeyDictionary[Map, Any] = weakref.WeakKeyDictionary()
+
+    def unavailable(self) -> str | None:
+        return self._reason
+
+    @cached_property
+    def _reason(self) -> str | None:
+        if importlib.util.find_spec("cupy") is None:
+            return "CuPy is not installed: pip install 'meshloom[cuda]'"
+        import cupy
+
+        try:
+            count = cupy.cuda.runtime.getDeviceCount()
+        except (cupy.cuda.runtime.CUDARuntimeError, ImportError, RuntimeError) as error:
+            return f"no CUDA device can be used ({' '.join(str(error).split())})"
+        return None if count else "there is no CUDA device"
+
+    def place(self, storage: Any) -> Any:
+        """A field's or global's values in the memory of this back end."""
+        return self.engine.upload(storage) if isinstance(storage, np.ndarray) else storage
+
+    def prepare(self, bound: Bound) -> Executable:
+        plan = bound.plan()
+        wide_index = _largest(bound, plan) >= 2**31
+        if not wide_index:
+            narrow = {k: a.astype(np.int32) if a.dtype == np.int64 else a for k, a in plan.arrays.items()}
+            plan = replace(plan, arrays=narrow)
+        unit = make_unit(replace(bound.spec, wide=True), plan, simt=True)
+        threads = min(-(-plan.block // 32) * 32, MOST_THREADS)
+        made = dialect.kernels(unit, threads)
+        functions, used = self.engine.load(unit, made, wide_index=wide_index, flags=())
+        arrays = self._arrays(bound, plan)
+        steps = _steps(unit, made, functions, arrays, sizes_of(bound, plan), plan, threads)
+        return Executable(steps, used, list(arrays.values()))
+
+    def _arrays(self, bound: Bound, plan: Plan) -> dict[str, Any]:
+        spec = bound.spec
+        arrays = {spec.access(k).pointer: s.storage for k, s in enumerate(bound.storages)}
+        for k, one in enumerate(bound.maps):
+            if one not in self._maps:
+                self._maps[one] = self.engine.upload(one.indices)
+            arrays[f"m{k}"] = self._maps[one]
+        arrays |= {name: self.engine.upload(array) for name, array in plan.arrays.items()}
+        for name, dtype, per_element in temporaries(spec, plan):
+            arrays[name] = self.engine.upload(np.zeros(bound.elements * per_element, dtype))
+        blocks = -(-bound.elements // plan.block) + plan.sizes.get("n_colors", 0) + 1
+        for output in spec.reductions:
+            empty = np.zeros(blocks, spec.params[output.param].dtype)
+            arrays[f"{partial_name(output)}_parts"] = self.engine.upload(empty)
+        return arrays
+
+
+class EmulatedCuda(CudaBackend):
+    """The CUDA back end on the CPU: every generated kernel can be run where there is no GPU. For tests."""
+
+    name = "emulated"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine = Emulator()
+
+    def unavailable(self) -> str | None:
+        from meshloom.backend.cpu import CpuBackend
+
+        return CpuBackend().unavailable()
+
+    def place(self, storage: Any) -> Any:
+        return storage
+
+
+class Executable:
+    """The launches of a loop in order; calling it puts them on the current stream and returns at once."""
+
+    def __init__(self, steps: list[Callable[[], None]], used: dict[str, dict[str, int]], keep: list[Any]):
+        self.steps, self.resources, self.keep = steps, used, keep
+
+    def __call__(self) -> None:
+        for step in self.steps:
+            step()
+
+
+def _largest(bound: Bound, plan: Plan) -> int:
+    """The largest position that generated code may compute."""
+    sizes = [s.storage.size for s in bound.storages] + [m.indices.size for m in bound.maps]
+    sizes += [a.size for a in plan.arrays.values()]
+    sizes += [bound.elements * per for _, _, per in temporaries(bound.spec, plan)]
+    return max(sizes, default=0) + 2 * plan.block
+
+
+def _steps(unit: Unit, made: list[KernelText], functions: dict[str, LaunchFunction], arrays: dict[str, Any],
+           sizes: dict[str, int], plan: Plan, threads: int) -> list[Callable[[], None]]:  # fmt: skip
+    """One callable for each launch; ranges of colors are known, so nothing is decided at run time."""
+    steps: list[Callable[[], None]] = []
+    parts = 0
+    for number, one in enumerate(unit.passes):
+        text = made[number]
+        shared = sum(-(-_size(x.size, sizes) * _WIDTH[x.ctype] // 16) * 16 for x in one.scratch)
+        for low, high in _ranges(one, sizes, plan):
+            grid = high - low if one.blocked else -(-(high - low) // plan.block)
+            if grid <= 0:
+                continue
+            values = arrays | sizes | {"low": low, "high": high, "parts": parts}
+            steps.append(_bind(functions[text.name], grid, threads, shared, [values[n] for _, n in text.parameters]))
+            parts += grid if one.reductions else 0
+    if unit.spec.reductions:
+        values = arrays | {"parts": parts}
+        arguments = [values[n] for _, n in made[-1].parameters]
+        steps.append(_bind(functions[FINISH], 1, FINISH_THREADS, 0, arguments))
+    return steps
+
+
+_WIDTH = {"double": 8, "float": 4, "int32_t": 4, "int64_t": 8}
+
+
+def _bind(launch: LaunchFunction, grid: int, threads: int, shared: int, arguments: list[Any]) -> Callable[[], None]:
+    return lambda: launch(grid, threads, shared, arguments)
+
+
+def _ranges(one: Pass, sizes: dict[str, int], plan: Plan) -> list[tuple[int, int]]:
+    if one.colors is None:
+        return [(0, _size(one.count, sizes))]
+    offsets = [int(x) for x in plan.arrays[one.colors]]
+    return list(pairwise(offsets))
+
+
+def _size(expression: str, sizes: dict[str, int]) -> int:
+    """The value of a product of names and numbers."""
+    factors = [f.strip() for f in expression.split("*")]
+    return prod(int(f) if f.isdigit() else sizes[f] for f in factors)

@@ -1,0 +1,137 @@
+"""The CUDA dialect: passes as kernels. Blocks are thread blocks, items go to threads, phases end with a barrier.
+
+A global result is reduced by a fixed tree inside each block, then by one block over the blocks' shares: the same
+bits every time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshloom.backend.unit import Unit, block_text, global_values, indent, parameters
+from meshloom.kernel.model import Output
+from meshloom.schedule.code import Pass, Phase, combined, neutral, partial_name
+
+PRELUDE = Path(__file__).with_name("prelude.cuh").read_text()
+EMULATION = Path(__file__).with_name("emulation.hpp").read_text()
+FINISH = "ml_finish"
+FINISH_THREADS = 256
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """One ``__global__`` function: its parameters (declaration, name) in order, and its text."""
+
+    name: str
+    parameters: tuple[tuple[str, str], ...]
+    lines: tuple[str, ...]
+
+
+def kernels(unit: Unit, threads: int) -> list[KernelText]:
+    """The kernels of a unit, one for each pass, and one that finishes the reductions."""
+    made = [_kernel(unit, number, one, threads) for number, one in enumerate(unit.passes)]
+    return [*made, _finish(unit)] if unit.spec.reductions else made
+
+
+def render(unit: Unit, made: list[KernelText], *, wide_index: bool, emulate: bool = False) -> str:
+    """The whole source. Emulated, each kernel also gets a function that a host program can call."""
+    index = "#define ML_INDEX " + ("long long" if wide_index else "int")
+    lines = [line for one in made for line in one.lines]
+    if emulate:
+        lines += [line for one in made for line in _entry(one)]
+    text = "\n".join(indent(lines))
+    return "\n".join([EMULATION if emulate else "", index, PRELUDE, f"// loop {unit.spec.name}", text, ""])
+
+
+def _kernel(unit: Unit, number: int, one: Pass, threads: int) -> KernelText:
+    text = block_text(one) + " " + one.block_number + (" block" if not one.blocked else "")
+    text += " " + " ".join(x.size for x in one.scratch)
+    known = {name for _, name, _ in global_values(unit)} | {x.name for x in one.scratch}
+    wanted = [(d, name) for d, name in parameters(unit, text) if name not in known]
+    sources = {s.split("[")[0] for _, name, s in global_values(unit) if name in text}
+    have = {name for _, name in wanted}
+    wanted += [(f"const {a.ctype}* __restrict__ {a.name}", a.name) for a in unit.pointers if a.name in sources - have]
+    wanted += [(f"{unit.spec.params[o.param].ctype}* __restrict__ {partial_name(o)}_parts", f"{partial_name(o)}_parts")
+               for o in one.reductions]  # fmt: skip
+    wanted += [("const ml_index low", "low"), ("const ml_index high", "high"), ("const ml_index parts", "parts")]
+    head = f'extern "C" __global__ void __launch_bounds__({threads}) pass{number}({", ".join(d for d, _ in wanted)}) {{'
+    body = [f"const {ctype} {name} = {source};" for ctype, name, source in global_values(unit) if name in text]
+    body += _scratch(one)
+    body += _where(one)
+    body += [f"{unit.spec.params[o.param].ctype} {partial_name(o)} = {neutral(unit.spec, o)};" for o in one.reductions]
+    for position, phase in enumerate(one.phases):
+        body += _phase(one, phase, last=position == len(one.phases) - 1)
+    for o in one.reductions:
+        body += _tree(unit, o, threads, partial_name(o), f"{partial_name(o)}_parts[parts + blockIdx.x]")
+    return KernelText(f"pass{number}", tuple(wanted), (head, *body, "}"))
+
+
+def _scratch(one: Pass) -> list[str]:
+    lines, start = [], "ml_dynamic_shared()"
+    for x in one.scratch:
+        lines.append(f"{x.ctype}* {x.name} = ({x.ctype}*)({start});")
+        start = f"(unsigned char*){x.name} + ((ml_index)(({x.size}) * sizeof({x.ctype})) + 15) / 16 * 16"
+    return lines
+
+
+def _where(one: Pass) -> list[str]:
+    if one.blocked:
+        return ["const ml_index k = low + (ml_index)blockIdx.x;", f"const ml_index b = {one.block_number};",
+                "(void)k; (void)b;"]  # fmt: skip
+    return ["const ml_index begin = low + (ml_index)blockIdx.x * block;",
+            "const ml_index end = ml_min(begin + block, high);"]  # fmt: skip
+
+
+def _phase(one: Pass, phase: Phase, *, last: bool) -> list[str]:
+    first, end = (phase.first, phase.last) if one.blocked else ("begin", "end")
+    loop = [f"for (ml_index i = {first} + (ml_index)threadIdx.x, last = {end}; i < last; i += (ml_index)blockDim.x) {{",
+            *phase.body, "}"]  # fmt: skip
+    if phase.repeat:
+        return [f"for (ml_index c = 0, times = {phase.repeat}; c < times; ++c) {{", *loop, "__syncthreads();", "}"]
+    return loop if last else [*loop, "__syncthreads();"]
+
+
+def _tree(unit: Unit, output: Output, threads: int, value: str, target: str) -> list[str]:
+    """Reduce one value per thread by a fixed tree; thread 0 stores the result."""
+    param, name = unit.spec.params[output.param], f"tree_{partial_name(output)}"
+    merge = combined(param.mode.combine, f"{name}[threadIdx.x]", f"{name}[threadIdx.x + h]")
+    half = 1 << max((threads - 1).bit_length() - 1, 0)
+    return [
+        f"__shared__ {param.ctype} {name}[{threads}];",
+        f"{name}[threadIdx.x] = {value};",
+        "__syncthreads();",
+        f"for (unsigned h = {half}; h > 0; h >>= 1) {{",
+        f"if (threadIdx.x < h && threadIdx.x + h < {threads}) {name}[threadIdx.x] = {merge};",
+        "__syncthreads();",
+        "}",
+        f"if (threadIdx.x == 0) {target} = {name}[0];",
+    ]
+
+
+def _finish(unit: Unit) -> KernelText:
+    """One block that merges the blocks' shares into the globals."""
+    wanted, body = [], []
+    for o in unit.spec.reductions:
+        param, name, pointer = unit.spec.params[o.param], partial_name(o), unit.spec.access(o.param).pointer
+        wanted.append((f"const {param.ctype}* __restrict__ {name}_parts", f"{name}_parts"))
+        if all(n != pointer for _, n in wanted):
+            wanted.append((f"{param.ctype}* __restrict__ {pointer}", pointer))
+        place = f"{pointer}[{o.comp}]"
+        body += ["{", f"{param.ctype} {name} = {neutral(unit.spec, o)};",
+                 f"for (ml_index j = (ml_index)threadIdx.x; j < parts; j += {FINISH_THREADS})",
+                 f"  {name} = {combined(param.mode.combine, name, f'{name}_parts[j]')};",
+                 *_tree(unit, o, FINISH_THREADS, name, place)[:-1],
+                 f"if (threadIdx.x == 0) {place} = {combined(param.mode.combine, place, f'tree_{name}[0]')};",
+                 "__syncthreads();", "}"]  # fmt: skip
+    wanted.append(("const ml_index parts", "parts"))
+    head = f'extern "C" __global__ void {FINISH}({", ".join(d for d, _ in wanted)}) {{'
+    return KernelText(FINISH, tuple(wanted), (head, *body, "}"))
+
+
+def _entry(one: KernelText) -> list[str]:
+    """``run_<name>(grid, threads, shared bytes, addresses of the arguments)`` for the emulation."""
+    types = [declaration.replace("__restrict__", "").rsplit(" ", 1)[0].strip() for declaration, _ in one.parameters]
+    values = ", ".join(f"*({t} const*)a[{k}]" if "*" in t else f"*({t}*)a[{k}]" for k, t in enumerate(types))
+    return [f'extern "C" void run_{one.name}(int64_t grid, int64_t threads, int64_t shared, void** a) {{',
+            f"ml_emulate(grid, threads, shared, [&]() {{ {one.name}({values}); }});", "}"]  # fmt: skip

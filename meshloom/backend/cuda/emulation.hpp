@@ -1,0 +1,78 @@
+// Generated CUDA C++ on a CPU, for tests: the threads of a block are fibres, a barrier switches to the next one, shared
+// memory is static, atomics are plain. Blocks run one after the other.
+#define ML_EMULATED 1
+#include <ucontext.h>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __shared__ static
+#define __launch_bounds__(...)
+#define __align__(n) alignas(n)
+#define ML_FUNCTION inline
+
+struct ml_dim { unsigned x; };
+static ml_dim threadIdx, blockIdx, blockDim, gridDim;
+static std::vector<unsigned char> ml_shared_bytes;
+inline unsigned char* ml_dynamic_shared() {
+  return (unsigned char*)(((uintptr_t)ml_shared_bytes.data() + 15) / 16 * 16);
+}
+
+namespace ml_fibres {
+constexpr size_t STACK = 64 * 1024;
+static std::vector<ucontext_t> contexts;
+static std::vector<char> alive;
+static ucontext_t home;
+static const std::function<void()>* job;
+static size_t running;
+static void enter() {
+  (*job)();
+  alive[running] = 0;
+  swapcontext(&contexts[running], &home);
+}
+inline void block(unsigned threads) {
+  static std::vector<std::unique_ptr<char[]>> stacks;
+  while (stacks.size() < threads) stacks.emplace_back(new char[STACK]);
+  contexts.resize(threads);
+  alive.assign(threads, 1);
+  for (unsigned t = 0; t < threads; ++t) {
+    getcontext(&contexts[t]);
+    contexts[t].uc_stack.ss_sp = stacks[t].get();
+    contexts[t].uc_stack.ss_size = STACK;
+    contexts[t].uc_link = nullptr;
+    makecontext(&contexts[t], enter, 0);
+  }
+  for (bool any = true; any;) {  // one round: every living fibre runs to its next barrier or its end
+    any = false;
+    for (running = 0; running < threads; ++running)
+      if (alive[running]) {
+        threadIdx.x = (unsigned)running;
+        swapcontext(&home, &contexts[running]);
+        any |= alive[running] != 0;
+      }
+  }
+}
+}  // namespace ml_fibres
+
+inline void __syncthreads() {
+  const size_t me = ml_fibres::running;
+  swapcontext(&ml_fibres::contexts[me], &ml_fibres::home);
+  threadIdx.x = (unsigned)me;
+}
+template <class T> inline T atomicAdd(T* p, T v) { const T old = *p; *p = old + v; return old; }
+template <class T> inline T atomicCAS(T* p, T expected, T fresh) { const T old = *p; if (old == expected) *p = fresh; return old; }
+inline void ml_emulate(int64_t grid, int64_t threads, int64_t shared, const std::function<void()>& thread) {
+  if ((int64_t)ml_shared_bytes.size() < shared + 16) ml_shared_bytes.resize(shared + 16);
+  ml_fibres::job = &thread;
+  blockDim.x = (unsigned)threads;
+  gridDim.x = (unsigned)grid;
+  for (int64_t b = 0; b < grid; ++b) {
+    blockIdx.x = (unsigned)b;
+    ml_fibres::block((unsigned)threads);
+  }
+}

@@ -1,0 +1,102 @@
+"""Where CUDA kernels run: on a device through CuPy, or emulated on the CPU for tests. One interface, two engines."""
+
+from __future__ import annotations
+
+import ctypes
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from meshloom.backend.cuda import dialect, nvrtc
+from meshloom.backend.cuda.dialect import KernelText
+from meshloom.backend.unit import Unit
+from meshloom.native import compiler
+
+#: launch(grid, threads, shared bytes, arguments): arguments are arrays of the engine and whole numbers
+LaunchFunction = Callable[[int, int, int, list[Any]], None]
+
+
+class Engine(ABC):
+    """An allocator, a compiler and a launch."""
+
+    name: str = ""
+
+    @abstractmethod
+    def upload(self, array: np.ndarray) -> Any:
+        """A copy of a host array in the engine's memory."""
+
+    @abstractmethod
+    def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
+             flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
+        """Launch functions by kernel name, and the resources (registers, spills) of each where known."""
+
+
+class Device(Engine):
+    """The current CUDA device, by CuPy. Launches go to CuPy's current stream and return at once."""
+
+    name = "cuda"
+
+    @cached_property
+    def cupy(self) -> Any:
+        import cupy
+
+        return cupy
+
+    @cached_property
+    def architecture(self) -> str:
+        return f"sm_{self.cupy.cuda.Device().compute_capability}"
+
+    def upload(self, array: np.ndarray) -> Any:
+        return self.cupy.asarray(array)
+
+    def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
+             flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
+        source = dialect.render(unit, made, wide_index=wide_index)
+        cubin, log = nvrtc.build(source, unit.spec.name, self.architecture, flags=flags)
+        module = self.cupy.cuda.function.Module()
+        module.load(cubin)
+        return {one.name: self._launcher(module.get_function(one.name), wide_index) for one in made}, nvrtc.resources(
+            log
+        )
+
+    def _launcher(self, function: Any, wide_index: bool) -> LaunchFunction:
+        number = np.int64 if wide_index else np.int32
+        limit = [48 * 1024]
+
+        def launch(grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
+            if shared > limit[0]:
+                function.max_dynamic_shared_size_bytes = limit[0] = shared
+            function(
+                (grid,), (threads,), tuple(number(a) if isinstance(a, int) else a for a in arguments), shared_mem=shared
+            )
+
+        return launch
+
+
+class Emulator(Engine):
+    """The same kernels compiled for the CPU, a block's threads as fibres. For tests: correct, not fast."""
+
+    name = "emulated"
+
+    def upload(self, array: np.ndarray) -> Any:
+        return np.array(array, order="C")
+
+    def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
+             flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
+        source = dialect.render(unit, made, wide_index=wide_index, emulate=True)
+        loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=("-O1", "-fno-strict-aliasing"))
+        return {one.name: self._launcher(getattr(loaded, f"run_{one.name}"), wide_index) for one in made}, {}
+
+    def _launcher(self, function: Any, wide_index: bool) -> LaunchFunction:
+        number = ctypes.c_int64 if wide_index else ctypes.c_int32
+        function.restype = None
+
+        def launch(grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
+            values = [number(a) if isinstance(a, int) else ctypes.c_void_p(a.ctypes.data) for a in arguments]
+            table = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
+            function(ctypes.c_int64(grid), ctypes.c_int64(threads), ctypes.c_int64(shared), table)
+
+        return launch

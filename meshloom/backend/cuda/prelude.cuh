@@ -1,0 +1,113 @@
+// What generated CUDA C++ may call: NumPy's meaning of operations that C spells otherwise, atomics, whole rows.
+// ML_INDEX is int where every position fits into 31 bits, else long long. No header is included: NVRTC has none.
+#ifndef ML_EMULATED
+typedef signed int int32_t;
+typedef signed long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+#define INT64_C(x) x##LL
+#define UINT64_C(x) x##ULL
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#define ML_FUNCTION __device__ __forceinline__
+namespace std {
+#define ML_MATH1(NAME) \
+  ML_FUNCTION double NAME(double a) { return ::NAME(a); } \
+  ML_FUNCTION float NAME(float a) { return ::NAME##f(a); }
+#define ML_MATH2(NAME) \
+  ML_FUNCTION double NAME(double a, double b) { return ::NAME(a, b); } \
+  ML_FUNCTION float NAME(float a, float b) { return ::NAME##f(a, b); }
+ML_MATH1(sqrt) ML_MATH1(cbrt) ML_MATH1(exp) ML_MATH1(exp2) ML_MATH1(expm1) ML_MATH1(log) ML_MATH1(log2)
+ML_MATH1(log10) ML_MATH1(log1p) ML_MATH1(sin) ML_MATH1(cos) ML_MATH1(tan) ML_MATH1(asin) ML_MATH1(acos)
+ML_MATH1(atan) ML_MATH1(sinh) ML_MATH1(cosh) ML_MATH1(tanh) ML_MATH1(floor) ML_MATH1(ceil) ML_MATH1(trunc)
+ML_MATH1(nearbyint) ML_MATH1(fabs) ML_MATH2(hypot) ML_MATH2(atan2) ML_MATH2(copysign) ML_MATH2(fmod) ML_MATH2(pow)
+template <class T> ML_FUNCTION bool isnan(T a) { return a != a; }
+template <class T> ML_FUNCTION bool isinf(T a) { return a == (T)INFINITY || a == -(T)INFINITY; }
+template <class T> ML_FUNCTION bool isfinite(T a) { return !(isnan(a) || isinf(a)); }
+}  // namespace std
+ML_FUNCTION unsigned char* ml_dynamic_shared() {
+  extern __shared__ __align__(16) unsigned char ml_shared[];
+  return ml_shared;
+}
+#endif
+typedef ML_INDEX ml_index;
+typedef unsigned ML_INDEX ml_unsigned;
+
+template <class T> ML_FUNCTION T ml_min(T a, T b) { return (a < b || a != a) ? a : b; }  // NaN wins, as in NumPy
+template <class T> ML_FUNCTION T ml_max(T a, T b) { return (a > b || a != a) ? a : b; }
+template <class T> ML_FUNCTION T ml_abs(T a) { return a < 0 ? -a : a; }
+ML_FUNCTION double ml_abs(double a) { return std::fabs(a); }
+ML_FUNCTION float ml_abs(float a) { return std::fabs(a); }
+template <class T> ML_FUNCTION T ml_sign(T a) { return a != a ? a : (T)((a > 0) - (a < 0)); }
+template <class I> ML_FUNCTION I ml_floordiv(I a, I b) {
+  return b == 0 ? 0 : a / b - ((a % b != 0) && ((a < 0) != (b < 0)));
+}
+ML_FUNCTION double ml_floordiv(double a, double b) { return std::floor(a / b); }
+ML_FUNCTION float ml_floordiv(float a, float b) { return std::floor(a / b); }
+template <class I> ML_FUNCTION I ml_mod(I a, I b) { return b == 0 ? 0 : a - ml_floordiv(a, b) * b; }
+template <class T> ML_FUNCTION T ml_fmod(T a, T b) {
+  const T r = std::fmod(a, b);
+  return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r;
+}
+ML_FUNCTION double ml_mod(double a, double b) { return ml_fmod(a, b); }
+ML_FUNCTION float ml_mod(float a, float b) { return ml_fmod(a, b); }
+template <class I> ML_FUNCTION I ml_pow(I a, I b) {
+  I r = 1;
+  for (; b > 0; b >>= 1, a *= a) if (b & 1) r *= a;
+  return r;
+}
+ML_FUNCTION double ml_pow(double a, double b) { return std::pow(a, b); }
+ML_FUNCTION float ml_pow(float a, float b) { return std::pow(a, b); }
+
+// Whole rows of array-of-structures fields, in pieces of 16 or 8 bytes.
+template <class T, int N> struct ml_row { T v[N]; };
+struct __align__(16) ml_16 { unsigned long long a, b; };
+template <class T, int N> ML_FUNCTION ml_row<T, N> ml_load(const T* p) {
+  union { ml_row<T, N> row; ml_16 wide[(N * sizeof(T) + 15) / 16]; unsigned long long half[N * sizeof(T) / 8]; } u;
+  if (N * sizeof(T) % 16 == 0) {
+#pragma unroll
+    for (int k = 0; k < (int)(N * sizeof(T) / 16); ++k) u.wide[k] = reinterpret_cast<const ml_16*>(p)[k];
+  } else {
+#pragma unroll
+    for (int k = 0; k < (int)(N * sizeof(T) / 8); ++k) u.half[k] = reinterpret_cast<const unsigned long long*>(p)[k];
+  }
+  return u.row;
+}
+template <class T, int N> ML_FUNCTION void ml_store(T* p, const ml_row<T, N> row) {
+  union { ml_row<T, N> row; ml_16 wide[(N * sizeof(T) + 15) / 16]; unsigned long long half[N * sizeof(T) / 8]; } u;
+  u.row = row;
+  if (N * sizeof(T) % 16 == 0) {
+#pragma unroll
+    for (int k = 0; k < (int)(N * sizeof(T) / 16); ++k) reinterpret_cast<ml_16*>(p)[k] = u.wide[k];
+  } else {
+#pragma unroll
+    for (int k = 0; k < (int)(N * sizeof(T) / 8); ++k) reinterpret_cast<unsigned long long*>(p)[k] = u.half[k];
+  }
+}
+
+// Atomics: sums by hardware, minima and maxima of floating-point numbers by compare-and-swap (NaN wins there too).
+template <class T> struct ml_bits;
+template <> struct ml_bits<double> { typedef unsigned long long type; };
+template <> struct ml_bits<int64_t> { typedef unsigned long long type; };
+template <> struct ml_bits<float> { typedef unsigned int type; };
+template <> struct ml_bits<int32_t> { typedef unsigned int type; };
+template <bool SMALLER, class T> ML_FUNCTION void ml_atomic_extreme(T* p, T v) {
+  typedef typename ml_bits<T>::type U;
+  union { T value; U bits; } old, fresh;
+  old.value = *(volatile T*)p;
+  for (;;) {
+    fresh.value = SMALLER ? ml_min(old.value, v) : ml_max(old.value, v);
+    if (fresh.bits == old.bits) return;
+    const U seen = atomicCAS((U*)p, old.bits, fresh.bits);
+    if (seen == old.bits) return;
+    old.bits = seen;
+  }
+}
+template <class T> ML_FUNCTION void ml_atomic_add(T* p, T v) { atomicAdd(p, v); }
+template <> ML_FUNCTION void ml_atomic_add<int64_t>(int64_t* p, int64_t v) {
+  atomicAdd((unsigned long long*)p, (unsigned long long)v);
+}
+template <class T> ML_FUNCTION void ml_atomic_minimum(T* p, T v) { ml_atomic_extreme<true>(p, v); }
+template <class T> ML_FUNCTION void ml_atomic_maximum(T* p, T v) { ml_atomic_extreme<false>(p, v); }

@@ -1,0 +1,103 @@
+"""What one generated source consists of, whatever the dialect: pointers, sizes and passes, all by name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshloom.backend.base import Bound
+from meshloom.kernel.expr import C_TYPES
+from meshloom.schedule.code import Pass, partial_name
+from meshloom.schedule.plan import Plan
+from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.strategies import strategy
+
+_C_OF = {np.dtype(np.uint8): "uint8_t", np.dtype(np.uint16): "uint16_t"} | C_TYPES
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A pointer the generated code receives."""
+
+    name: str
+    ctype: str
+    const: bool
+
+    @property
+    def pointer_type(self) -> str:
+        return f"{'const ' if self.const else ''}{self.ctype}*"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Everything one generated source needs: pointers, sizes (whole numbers), passes."""
+
+    spec: LoopSpec
+    pointers: tuple[Argument, ...]
+    sizes: tuple[str, ...]
+    passes: tuple[Pass, ...]
+
+
+def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), simt: bool = False) -> Unit:
+    """The generated source as data: a function of the loop's spec and the names and types of the plan's arrays."""
+    pointers = [Argument(spec.access(k).pointer, p.ctype, not p.mode.writes) for k, p in enumerate(spec.params)]
+    pointers += [Argument(f"m{k}", C_TYPES[m.dtype], True) for k, m in enumerate(spec.maps)]
+    pointers += [Argument(name, _C_OF[array.dtype], True) for name, array in sorted(plan.arrays.items())]
+    pointers += [Argument(name, C_TYPES[dtype], False) for name, dtype, _ in temporaries(spec, plan)]
+    pointers += [Argument(f"{partial_name(o)}_parts", spec.params[o.param].ctype, False) for o in spec.reductions]
+    passes = strategy(plan.strategy).passes(spec, plan, simt=simt)
+    return Unit(spec, (*pointers, *extra), tuple(_size_names(spec, plan)), tuple(passes))
+
+
+def temporaries(spec: LoopSpec, plan: Plan) -> list[tuple[str, np.dtype, int]]:
+    """(name, type, entries per element) of arrays that live between the passes of a loop."""
+    return strategy(plan.strategy).temporaries(spec)
+
+
+def _size_names(spec: LoopSpec, plan: Plan) -> list[str]:
+    names = ["n", "block", *sorted(plan.sizes)]
+    names += [f"stride{k}" for k, p in enumerate(spec.params) if p.layout.kind == "soa" and not p.is_global]
+    return names + [f"targets{m}" for m in range(len(spec.maps))]
+
+
+def sizes_of(bound: Bound, plan: Plan) -> dict[str, int]:
+    """The values of all sizes a unit may name."""
+    sizes = {"n": bound.elements, "block": plan.block} | plan.sizes
+    for k, storage in enumerate(bound.storages):
+        if not bound.spec.params[k].is_global:
+            sizes[f"stride{k}"] = storage.storage.size // storage.dim
+    return sizes | {f"targets{m}": one.target.total for m, one in enumerate(bound.maps)}
+
+
+def block_text(one: Pass) -> str:
+    """Everything a pass says about one block."""
+    return "\n".join(line for phase in one.phases for line in (phase.first, phase.last, phase.repeat, *phase.body))
+
+
+def parameters(unit: Unit, text: str) -> list[tuple[str, str]]:
+    """(declaration, name) of every pointer, size and global value that some text mentions."""
+    words = set(re.findall(r"\w+", text))
+    found = [(f"{a.pointer_type} __restrict__ {a.name}", a.name) for a in unit.pointers if a.name in words]
+    found += [(f"const ml_index {name}", name) for name in unit.sizes if name in words]
+    return found + [(f"const {ctype} {name}", name) for ctype, name, _ in global_values(unit) if name in words]
+
+
+def global_values(unit: Unit) -> list[tuple[str, str, str]]:
+    """(C type, name, source) of every value of a Global that is read."""
+    return [
+        (p.ctype, f"g{k}_{c}", f"{unit.spec.access(k).pointer}[{c}]")
+        for k, p in enumerate(unit.spec.params) if p.is_global and not p.mode.writes for c in range(p.dim)
+    ]  # fmt: skip
+
+
+def indent(lines: list[str]) -> list[str]:
+    """Lines indented by their braces."""
+    result, depth = [], 0
+    for line in lines:
+        code = line.split("//")[0]
+        closing = len(code) - len(code.lstrip("}"))
+        result.append("  " * (depth - closing) + line)
+        depth += code.count("{") - code.count("}")
+    return result
