@@ -217,8 +217,10 @@ class Loop:
 
     @property
     def seconds(self) -> float | None:
-        """Average seconds of one execution so far; None before the first."""
-        return self.total_seconds / self.calls if self.calls else None
+        """Average seconds of one execution so far (on a device: seconds of the last one); None before the first."""
+        if not self.calls:
+            return None
+        return getattr(self._executable, "seconds", None) or self.total_seconds / self.calls
 
     def explain(self) -> str:
         """The schedule in force, why, and the figures."""

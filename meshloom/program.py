@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.backend.base import Recording
 from meshloom.errors import KernelError, ScheduleError
 from meshloom.loop import Loop
 from meshloom.mesh.core import Fill, Global, recorder
-from meshloom.native import runtime
 
 
 class Program:
@@ -19,7 +19,7 @@ class Program:
 
     def __init__(self, function: Callable[[], None]):
         self.function, self.name = function, function.__name__
-        self._native: tuple[tuple[int, ...], list[runtime.Operation]] | None = None
+        self._ready: tuple[tuple[int, ...], Recording] | None = None
 
     @cached_property
     def loops(self) -> tuple[Loop | Fill, ...]:
@@ -40,43 +40,23 @@ class Program:
         """Replay ``times`` times. Returns the values of the recorded globals after every replay, (times, values)."""
         if times < 0:
             raise ScheduleError(f"program {self.name}: cannot replay {times} times")
-        width = sum(g.dim for g in record)
-        history = np.zeros((times, width))
-        if all(isinstance(o, Fill) or o.backend.name == "cpu" for o in self.loops):
-            self._run_native(times, record, history)
-        else:
-            for row in history:
-                for operation in self.loops:
-                    operation()
-                row[:] = np.concatenate([g.storage for g in record]) if record else ()
-        return history
-
-    def _run_native(self, times: int, record: Sequence[Global], history: np.ndarray) -> None:
-        operations = list(self._operations())
-        own = len(operations)
-        cursors = []
-        start = 0
-        for g in record:
-            cursors.append(np.array([start], np.int64))
-            operations.append(runtime.record_operation(g.storage, history, cursors[-1], history.shape[1]))
-            start += g.dim
-        seconds = np.zeros(len(operations))
-        runtime.replay(operations, times, seconds)
-        for operation, took in zip(self.loops, seconds[:own], strict=True):
-            if isinstance(operation, Loop):
+        history, seconds = self._recording().run(times, record)
+        for operation, took in zip(self.loops, seconds, strict=True):
+            if isinstance(operation, Loop) and np.isfinite(took):
                 operation.total_seconds += float(took)
                 operation.calls += times
+        return history
 
-    def _operations(self) -> list[runtime.Operation]:
-        """The native operations, made again when a loop has been invalidated."""
+    def _recording(self) -> Recording:
+        """What the back end made of the operations; made again when a loop has been invalidated."""
         executables = [o.prepare() if isinstance(o, Loop) else o for o in self.loops]
-        signature = tuple(map(id, executables))
-        if self._native is None or self._native[0] != signature:
-            made: list[Any] = [
-                runtime.fill_operation(o.target.storage, o.value) if isinstance(o, Fill) else o for o in executables
-            ]
-            self._native = signature, made
-        return self._native[1]
+        storages = [id(o.target.storage) for o in self.loops if isinstance(o, Fill)]
+        signature = (*map(id, executables), *storages)
+        if self._ready is None or self._ready[0] != signature:
+            used = {o.backend for o in self.loops if isinstance(o, Loop)}
+            make = used.pop().recording if len(used) == 1 else Recording
+            self._ready = signature, make(executables)
+        return self._ready[1]
 
     def explain(self) -> str:
         """Every loop's schedule, reason and figures."""

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from bench.peers.case import Airfoil, State, free_stream
+from meshloom.backend.cpu import FLAGS
 from meshloom.native import compiler
 
 SOURCE = Path(__file__).with_name("airfoil.cpp")
-FLAGS = ("-fno-math-errno",)  # square roots vectorise only without errno
 BLOCK_SIZES = (512, 2048, 8192, 32768)
 BOUNDARY_BLOCK = 256
 

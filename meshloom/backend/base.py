@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from meshloom.mesh.core import Field, Global, Map
+from meshloom.mesh.core import Field, Global, Map, on_host
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
@@ -49,3 +50,26 @@ class Backend(ABC):
     @abstractmethod
     def prepare(self, bound: Bound) -> Callable[[], None]:
         """An executable for the loop, to be called any number of times."""
+
+    def recording(self, operations: Sequence[Callable[[], None]]) -> Recording:
+        """Executables and fills, in order, made ready to be replayed."""
+        return Recording(operations)
+
+
+class Recording:
+    """Operations replayed one by one from Python; back ends have faster ones."""
+
+    def __init__(self, operations: Sequence[Callable[[], None]]):
+        self.operations = tuple(operations)
+
+    def run(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, np.ndarray]:
+        """Replay; returns the values of the globals after every replay (times, values), and seconds per operation."""
+        history = np.zeros((times, sum(g.dim for g in record)))
+        seconds = np.zeros(len(self.operations))
+        for row in history:
+            for k, operation in enumerate(self.operations):
+                before = time.perf_counter()
+                operation()
+                seconds[k] += time.perf_counter() - before
+            row[:] = np.concatenate([on_host(g.storage) for g in record]) if record else ()
+        return history, seconds

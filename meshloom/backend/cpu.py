@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from meshloom.backend.base import Backend, Bound
+from meshloom.backend.base import Backend, Bound, Recording
 from meshloom.backend.cpu_dialect import render
 from meshloom.backend.unit import Argument, make_unit, sizes_of, temporaries
 from meshloom.errors import CompilerError
+from meshloom.mesh.core import Fill, Global
+from meshloom.native import runtime
 from meshloom.native.compiler import host_compiler, load
 from meshloom.native.runtime import Operation
 from meshloom.schedule.code import partial_name
@@ -63,3 +66,32 @@ class CpuBackend(Backend):
         for output in spec.reductions:
             arrays[f"{partial_name(output)}_parts"] = np.zeros(blocks, spec.params[output.param].dtype)
         return arrays
+
+    def recording(self, operations: Sequence[Callable[[], None]]) -> Recording:
+        return NativeRecording(operations)
+
+
+class NativeRecording(Recording):
+    """All operations, any number of times, in one native call."""
+
+    def __init__(self, operations: Sequence[Callable[[], None]]):
+        super().__init__(operations)
+        self._native = [_native(o) for o in operations]
+
+    def run(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, np.ndarray]:
+        history = np.zeros((times, sum(g.dim for g in record)))
+        operations, start = list(self._native), 0
+        for g in record:
+            cursor = np.array([start], np.int64)
+            operations.append(runtime.record_operation(g.storage, history, cursor, history.shape[1]))
+            start += g.dim
+        seconds = np.zeros(len(operations))
+        runtime.replay(operations, times, seconds)
+        return history, seconds[: len(self._native)]
+
+
+def _native(operation: Callable[[], None]) -> Operation:
+    if isinstance(operation, Fill):
+        return runtime.fill_operation(operation.target.storage, operation.value)
+    assert isinstance(operation, Operation)
+    return operation

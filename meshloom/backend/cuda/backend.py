@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.base import Backend, Bound
+from meshloom.backend.base import Backend, Bound, Recording
 from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.dialect import FINISH, FINISH_THREADS, KernelText
 from meshloom.backend.cuda.engine import Device, Emulator, Engine, LaunchFunction
+from meshloom.backend.cuda.graph import GraphRecording
 from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
 from meshloom.mesh.core import Map
 from meshloom.schedule.code import Pass, partial_name
@@ -67,7 +68,10 @@ class CudaBackend(Backend):
         functions, used = self.engine.load(unit, made, wide_index=wide_index, flags=())
         arrays = self._arrays(bound, plan)
         steps = _steps(unit, made, functions, arrays, sizes_of(bound, plan), plan, threads)
-        return Executable(steps, used, list(arrays.values()))
+        return Executable(steps, used, list(arrays.values()), self.engine.events())
+
+    def recording(self, operations: Sequence[Callable[[], None]]) -> Recording:
+        return GraphRecording(operations) if isinstance(self.engine, Device) else Recording(operations)
 
     def _arrays(self, bound: Bound, plan: Plan) -> dict[str, Any]:
         spec = bound.spec
@@ -107,12 +111,28 @@ class EmulatedCuda(CudaBackend):
 class Executable:
     """The launches of a loop in order; calling it puts them on the current stream and returns at once."""
 
-    def __init__(self, steps: list[Callable[[], None]], used: dict[str, dict[str, int]], keep: list[Any]):
+    def __init__(self, steps: list[Callable[[], None]], used: dict[str, dict[str, int]], keep: list[Any], events: Any):
         self.steps, self.resources, self.keep = steps, used, keep
+        self._events = events
 
-    def __call__(self) -> None:
+    def launch(self) -> None:
+        """The launches alone."""
         for step in self.steps:
             step()
+
+    def __call__(self) -> None:
+        """The launches between two events, so that somebody may ask later how long they took."""
+        if self._events is None:
+            return self.launch()
+        start, end = self._events
+        start.record()
+        self.launch()
+        end.record()
+
+    @property
+    def seconds(self) -> float | None:
+        """Device time of the last call; waits for it. None where there is no device."""
+        return self._events and self._events[0].elapsed(self._events[1])
 
 
 def _largest(bound: Bound, plan: Plan) -> int:

@@ -33,6 +33,25 @@ class Engine(ABC):
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
         """Launch functions by kernel name, and the resources (registers, spills) of each where known."""
 
+    def events(self) -> Any:
+        """A pair of clocks to put before and after launches; None where there are none."""
+        return None
+
+
+class Clock:
+    """A CUDA event."""
+
+    def __init__(self, cupy: Any):
+        self._cupy, self._event = cupy, cupy.cuda.Event()
+
+    def record(self) -> None:
+        self._event.record()
+
+    def elapsed(self, end: Clock) -> float:
+        """Seconds from here to a later event; waits for it."""
+        end._event.synchronize()
+        return self._cupy.cuda.get_elapsed_time(self._event, end._event) / 1e3
+
 
 class Device(Engine):
     """The current CUDA device, by CuPy. Launches go to CuPy's current stream and return at once."""
@@ -51,6 +70,9 @@ class Device(Engine):
 
     def upload(self, array: np.ndarray) -> Any:
         return self.cupy.asarray(array)
+
+    def events(self) -> Any:
+        return Clock(self.cupy), Clock(self.cupy)
 
     def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
