@@ -6,8 +6,9 @@
 //   gather           every edge writes its flux to an array, then every cell adds the fluxes of its edges
 //
 // The flux is factored so that each state is multiplied once: f = (v1+mu) qa + (v2-mu) qb + pressure terms, with the
-// halves folded into v. Loops over cells are marked simd; with -fno-math-errno (Meshloom's flags) the square roots vectorise. Tried and
-// slower on x86-64: 8-wide flux into a small buffer before the scatter, and 4-wide vectors across the components.
+// halves folded into v. Loops over cells are marked simd; with -fno-math-errno (Meshloom's flags) the square roots
+// vectorise. Tried and slower on x86-64: 8-wide flux into a small buffer before the scatter, and 4-wide vectors across
+// the components.
 
 #include <algorithm>
 #include <cmath>

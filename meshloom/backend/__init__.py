@@ -10,10 +10,15 @@ from meshloom.backend.cuda.backend import CudaBackend
 from meshloom.backend.numpy import NumpyBackend
 from meshloom.errors import ScheduleError, nearest
 
-__all__ = ["Backend", "Bound", "backend", "backends", "cpu_count", "current", "threads", "use"]
+__all__ = ["Backend", "Bound", "backend", "backends", "cpu_count", "current", "register", "threads", "use"]
 
 _BACKENDS: dict[str, Backend] = {b.name: b for b in (NumpyBackend(), CpuBackend(), CudaBackend())}
 _current: Backend | None = None
+
+
+def register(new: Backend) -> None:
+    """Add a back end, to be chosen by its name."""
+    _BACKENDS[new.name] = new
 
 
 def cpu_count() -> int:

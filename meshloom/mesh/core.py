@@ -221,6 +221,30 @@ class Field(Stored):
             arg = self._through[through] = Arg(self, through)
         return arg
 
+    # Sharing with other libraries, without copies: the buffer as it lies, or (n, dim) where the layout allows it.
+    def _shared(self) -> Any:
+        if self.layout.kind == "aosoa" and self.dim > 1:
+            raise MeshError(
+                f"field {self.name}: layout {self.layout} cannot be shared as one array; relayout to aos or soa"
+            )
+        if self.dim == 1:
+            return self.storage[: self.set.total]
+        if self.layout.kind == "soa":
+            return self.storage.reshape(self.dim, -1).T[: self.set.total]
+        return self.storage.reshape(-1, self.dim)[: self.set.total]
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if isinstance(self.storage, np.ndarray):
+            raise AttributeError(f"field {self.name} is in host memory")
+        return self._shared().__cuda_array_interface__
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._shared().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.storage.__dlpack_device__()
+
     def __repr__(self) -> str:
         return f"Field({self.name}: {self.set.name} x {self.dim}, {self.dtype}, {self.layout})"
 

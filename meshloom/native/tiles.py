@@ -51,7 +51,8 @@ def block_targets(block_offsets: np.ndarray, visit: np.ndarray, indices: np.ndar
     """The distinct targets of each block; position k of the visit has its slots' places in ``local[k]``."""
     rows, order = as_indices(indices, targets), as_order(visit, len(indices))
     stamp, number = np.full(targets, -1, np.int64), np.empty(targets, rows.dtype)
-    offsets, listed, local = np.zeros(len(block_offsets), np.int64), np.empty(rows.size, rows.dtype), np.empty_like(rows)
+    offsets, listed = np.zeros(len(block_offsets), np.int64), np.empty(rows.size, rows.dtype)
+    local = np.empty_like(rows)
     call("tiles", f"numbers_{suffix(rows)}", block_offsets, len(block_offsets) - 1, order, rows, rows.shape[1], stamp,
          number, offsets, listed, local)  # fmt: skip
     return BlockTargets(offsets, listed[: offsets[-1]].copy(), local)

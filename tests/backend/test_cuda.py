@@ -1,0 +1,227 @@
+"""The CUDA back end: every generated kernel compiles for three architectures; on a device: graphs, sharing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.backend.cuda import dialect, nvrtc
+from meshloom.backend.cuda.backend import EmulatedCuda
+from meshloom.backend.cuda.dialect import KernelText
+from meshloom.backend.cuda.engine import Engine
+from meshloom.backend.unit import Unit
+from meshloom.errors import CompilerError, ScheduleError
+from meshloom.mesh.core import Fill
+from meshloom.solvers.airfoil import AirfoilConfig, Gas, kernels
+
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+
+
+def has_nvrtc() -> bool:
+    try:
+        nvrtc.library()
+    except CompilerError:
+        return False
+    return True
+
+
+needs_nvrtc = pytest.mark.skipif(not has_nvrtc(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
+
+
+class CompileOnly(Engine):
+    """Compiles for some architectures and keeps what the compiler says; launches nothing."""
+
+    def __init__(self, architectures: tuple[str, ...]):
+        self.architectures = architectures
+        self.resources: dict[str, dict[str, dict[str, int]]] = {}
+
+    def upload(self, array: np.ndarray) -> Any:
+        return array
+
+    def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool, flags: tuple[str, ...]) -> Any:
+        for architecture in self.architectures:
+            source = dialect.render(unit, made, wide_index=wide_index)
+            _, log = nvrtc.build(source, unit.spec.name, architecture, flags=flags)
+            self.resources[f"{unit.spec.name} {architecture}"] = nvrtc.resources(log)
+        return {one.name: lambda *_: None for one in made}, {}
+
+
+class CompileBackend(EmulatedCuda):
+    def __init__(self, architectures: tuple[str, ...] = ARCHITECTURES):
+        super().__init__()
+        self.engine = CompileOnly(architectures)
+
+
+@pytest.fixture(autouse=True)
+def keep_back_end() -> Iterator[None]:
+    before = ml.backend()
+    yield
+    ml.use(before)
+
+
+def airfoil_loops(backend: Any, strategy: str, layout: str, dtype: type) -> list[ml.Loop]:
+    """The airfoil's loops with the racy ones on a strategy, prepared by a back end."""
+    mesh = ml.generate.naca0012(6, 4)
+    k = kernels(Gas.of(AirfoilConfig().flow))
+    cells = mesh.cells
+    x = mesh.nodes.field("x", 2, dtype=dtype, layout=layout, data=mesh.coordinates.numpy())
+    make = {
+        n: cells.field(n, d, dtype=dtype, layout=layout) for n, d in (("q", 4), ("qold", 4), ("res", 4), ("adt", 1))
+    }
+    q, qold, res, adt = make["q"], make["qold"], make["res"], make["adt"]
+    fc, bc, wish = mesh.face_cells, mesh.boundary_cells, ml.Schedule(strategy, block=128)
+    loops = [
+        k.save_soln.loop(cells, q, qold),
+        k.adt_calc.loop(cells, x[mesh.cell_nodes], q, adt),
+        k.res_calc.loop(mesh.faces, x[mesh.face_nodes], q[fc], adt[fc], res[fc], schedule=wish),
+        k.bres_calc.loop(mesh.boundary_faces, x[mesh.boundary_nodes], q[bc], adt[bc], res[bc], mesh.boundary_group,
+                         schedule=wish),
+        k.update.loop(cells, qold, q, res, adt, ml.Global(0.0)),
+    ]  # fmt: skip
+    for loop in loops:
+        loop.backend = backend
+        loop.prepare()
+    return loops
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["double", "single"])
+@pytest.mark.parametrize("layout", ["aos", "soa", "aosoa8"])
+@pytest.mark.parametrize("strategy", ml.strategies())
+def test_airfoil_kernels_compile_without_spills(strategy: str, layout: str, dtype: type) -> None:
+    backend = CompileBackend()
+    airfoil_loops(backend, strategy, layout, dtype)
+    found = backend.engine.resources
+    assert len(found) == 5 * len(ARCHITECTURES)
+    for name, per_kernel in found.items():
+        assert per_kernel, name
+        for kernel, used in per_kernel.items():
+            assert used["registers"] > 0 and used["spills"] == 0, (name, kernel, used)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["double", "single"])
+@pytest.mark.parametrize("layout", ["aos", "soa", "aosoa4", "aosoa3"])
+@pytest.mark.parametrize("strategy", ml.strategies())
+def test_every_kernel_of_the_matrix_compiles(strategy: str, layout: str, dtype: type) -> None:
+    from tests.schedule.test_matrix import Case, everything
+
+    for ordering in ("given", "random"):
+        case = Case("structured", dtype, layout)
+        loop = everything.loop(case.edges, *case.arguments, schedule=ml.Schedule(strategy, block=32, order=ordering))
+        loop.backend = CompileBackend()
+        loop.prepare()
+
+
+@needs_nvrtc
+def test_code_that_does_not_compile_is_one_line_with_a_log() -> None:
+    with pytest.raises(
+        CompilerError, match=r"broken: the CUDA code did not compile: .*error.*\(log: .*broken.log\)"
+    ) as caught:
+        nvrtc.build("__global__ void k() { return 1 }", "broken", "sm_90")
+    assert "\n" not in str(caught.value)
+
+
+@needs_nvrtc
+def test_a_damaged_cubin_is_compiled_again(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path))
+    source = 'extern "C" __global__ void k(int* p) { p[threadIdx.x] = 1; }'
+    cubin, log = nvrtc.build(source, "k", "sm_90")
+    (file,) = (tmp_path / "cuda").glob("*.cubin")
+    for damage in (b"", file.read_bytes()[:100], b"x" * 5000):
+        file.write_bytes(damage)
+        assert nvrtc.build(source, "k", "sm_90")[0] == cubin
+    assert nvrtc.resources(log)["k"]["registers"] > 0
+
+
+def test_without_a_device_it_says_so() -> None:
+    reason = ml.backends()["cuda"]
+    if reason is None:
+        pytest.skip("there is a device")
+    with pytest.raises(ScheduleError, match="back end 'cuda' cannot be used here"):
+        ml.use("cuda")
+
+
+def test_emulated_programs_equal_the_cpu() -> None:
+    """Direct loops, races, reductions and fills of a whole airfoil iteration."""
+    results = []
+    for backend in ("numpy", "emulated"):
+        ml.use(backend)
+        mesh = ml.generate.naca0012(12, 8)
+        k = kernels(Gas.of(AirfoilConfig().flow))
+        cells, x, rms = mesh.cells, mesh.coordinates, ml.Global(0.0)
+        far = Gas.of(AirfoilConfig().flow).free_stream
+        q = cells.field("q", 4, data=np.tile(far, (cells.size, 1)))
+        qold, res, adt = cells.field("qold", 4), cells.field("res", 4), cells.field("adt")
+
+        def step(mesh=mesh, k=k, cells=cells, x=x, rms=rms, q=q, qold=qold, res=res, adt=adt) -> None:
+            fc, bc = mesh.face_cells, mesh.boundary_cells
+            k.save_soln(cells, q, qold)
+            k.adt_calc(cells, x[mesh.cell_nodes], q, adt)
+            k.res_calc(mesh.faces, x[mesh.face_nodes], q[fc], adt[fc], res[fc])
+            k.bres_calc(mesh.boundary_faces, x[mesh.boundary_nodes], q[bc], adt[bc], res[bc], mesh.boundary_group)
+            rms.value = 0.0
+            k.update(cells, qold, q, res, adt, rms)
+
+        history = ml.program(step).run(5, record=(rms,))
+        results.append((history, q.numpy()))
+    np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-11)
+    np.testing.assert_allclose(results[1][1], results[0][1], rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.gpu
+def test_a_program_is_a_graph_and_equals_the_cpu() -> None:
+    from meshloom.backend.cuda.graph import GraphRecording
+    from tests.test_program import Heat
+
+    results = []
+    for backend in ("cpu", "cuda"):
+        ml.use(backend)
+        heat = Heat()
+        program = ml.program(heat.step)
+        results.append((program.run(50, record=(heat.total, heat.biggest)), heat.u.numpy()))
+    assert isinstance(program._recording(), GraphRecording)
+    np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-11)
+    np.testing.assert_allclose(results[1][1], results[0][1], rtol=1e-11)
+    assert all(isinstance(o, Fill) or o.backend.name == "cuda" for o in program.loops)
+
+
+@pytest.mark.gpu
+def test_fields_move_between_back_ends() -> None:
+    @ml.kernel
+    def double(v: ml.ReadWrite):
+        v[...] = 2.0 * v
+
+    on = ml.Set(1000, "points")
+    v = on.field("v", 3, data=np.ones((1000, 3)), layout="soa")
+    for backend in ("cpu", "cuda", "numpy", "cuda", "cpu"):
+        ml.use(backend)
+        double(on, v)
+    np.testing.assert_array_equal(v.numpy(), np.full((1000, 3), 32.0))
+
+
+@pytest.mark.gpu
+def test_fields_are_shared_without_copies() -> None:
+    import cupy
+
+    @ml.kernel
+    def double(v: ml.ReadWrite):
+        v[...] = 2.0 * v
+
+    ml.use("cuda")
+    on = ml.Set(1000, "points")
+    v = on.field("v", data=np.arange(1000.0))
+    double(on, v)
+    shared = cupy.asarray(v)
+    assert shared.data.ptr == v.storage.data.ptr
+    shared += 1.0
+    np.testing.assert_array_equal(v.numpy(), 2.0 * np.arange(1000.0) + 1.0)
+    torch = pytest.importorskip("torch")
+    tensor = torch.from_dlpack(v)
+    tensor.mul_(3.0)
+    torch.cuda.synchronize()
+    np.testing.assert_array_equal(v.numpy(), 3.0 * (2.0 * np.arange(1000.0) + 1.0))
