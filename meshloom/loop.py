@@ -30,6 +30,7 @@ from meshloom.schedule.strategies import strategy
 from meshloom.schedule.verify import check_one_to_one, verify
 
 Argument = Field | Arg | Global
+TYPICAL_BLOCK = 1024  # elements; how well such blocks reuse what they load tells about the order
 Wish = Schedule | str | Mapping[str, Any] | None
 
 
@@ -138,7 +139,7 @@ class Loop:
 
     @cached_property
     def _chosen(self) -> tuple[Schedule, str]:
-        plain = Counts(self.spec, self.set.size, self.storages, self.maps, 1)
+        plain = Counts(self.spec, self.set.size, self.storages, self.maps, TYPICAL_BLOCK)
         return choose(self.spec, plain.work, self.wish, simt=self.backend.simt)
 
     @property
@@ -166,7 +167,7 @@ class Loop:
             {k: (m.indices, m.target.total, m.digest) for k, m in enumerate(self.maps)},
             self._visit_order(),
         )
-        block, simt = self.schedule.block or chosen.block(self.backend.simt), self.backend.simt
+        block, simt = self.schedule.block or 1, self.backend.simt
         return cached_plan(partial(chosen.plan, simt=simt), chosen.name, topo, block, verify, "simt" if simt else "")
 
     def _visit_order(self) -> np.ndarray | None:

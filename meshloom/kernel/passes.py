@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from meshloom.kernel.collect import collect_terms
 from meshloom.kernel.expr import BOOL, Node, compute, const, operate, rebuild, topological
 
 Roots = tuple[Node, ...]
@@ -26,11 +27,38 @@ def rewrite(roots: Sequence[Node], rule: Rule) -> Roots:
 
 
 def optimise(roots: Sequence[Node]) -> Roots:
-    """All passes, in order."""
-    result = tuple(roots)
-    for one_pass in (fold_constants, powers_to_products, fold_constants, share_reciprocals, fold_constants):
-        result = one_pass(result)
-    return result
+    """All passes, in order. Cancelling and collecting can get in each other's way: fewest operations win."""
+    simple = fold_constants(powers_to_products(fold_constants(roots)))
+    variants = [finish(start) for start in (simple, cancel_factors(simple)) for finish in (_shared, _collected)]
+    return min(variants, key=_weight)
+
+
+def _shared(roots: Roots) -> Roots:
+    return fold_constants(share_reciprocals(roots))
+
+
+def _collected(roots: Roots) -> Roots:
+    return fold_constants(collect_terms(_shared(roots)))
+
+
+def _weight(roots: Roots) -> int:
+    """Operations to execute; divisions and roots stay the same, so they need no weight of their own."""
+    return sum(1 for n in topological(roots) if n.args and n.op != "neg")
+
+
+def cancel_factors(roots: Sequence[Node]) -> Roots:
+    """(a/b)*b is a: one rounding less, and exact where a/b is."""
+    return rewrite(roots, _cancel)
+
+
+def _cancel(node: Node) -> Node:
+    match node.op, node.args:
+        case "mul", (a, b) if a.op == "div" and a.args[1] is b:
+            return a.args[0]
+        case "mul", (a, b) if b.op == "div" and b.args[1] is a:
+            return b.args[0]
+        case _:
+            return node
 
 
 def fold_constants(roots: Sequence[Node]) -> Roots:

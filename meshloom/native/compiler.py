@@ -109,6 +109,9 @@ def load(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> ctypes
 
 @cache
 def _open(library: Path) -> ctypes.CDLL:
+    # Threads that wait for work should spin for microseconds, not milliseconds: on a busy machine the spinning ones
+    # take the time of those that work. GNU's OpenMP reads this when it is first loaded.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     return ctypes.CDLL(str(library))
 
 

@@ -24,9 +24,9 @@ def estimates(spec: LoopSpec, work: Work, machine: Machine) -> dict[str, float]:
 def choose(spec: LoopSpec, work: Work, wish: Schedule, *, simt: bool = False) -> tuple[Schedule, str]:
     """The schedule in force and the reason for it. A wish that names a strategy is kept."""
     if not spec.racy_outputs:
-        return _with_block(wish, "direct", simt), "no two elements meet, so there is nothing to protect"
+        return _with_block(wish, "direct", simt, work.elements), "no two elements meet, so there is nothing to protect"
     if wish.strategy != "auto":
-        return _with_block(wish, wish.strategy, simt), "asked for"
+        return _with_block(wish, wish.strategy, simt, work.elements), "asked for"
     if work.elements <= SMALL and not simt:
         reason = f"only {work.elements:,} elements: a serial loop beats starting threads"
         return wish.having(strategy="block_color", block=wish.block or max(work.elements, 1)), reason
@@ -35,8 +35,10 @@ def choose(spec: LoopSpec, work: Work, wish: Schedule, *, simt: bool = False) ->
     best = min(allowed, key=allowed.__getitem__)
     ranked = sorted(seconds.items(), key=lambda item: item[1])
     others = ", ".join(f"{n} {s / allowed[best]:.2f}" for n, s in ranked if n != best)
-    return _with_block(wish, best, simt), f"least estimated time among deterministic ones (relative: {others})"
+    return _with_block(
+        wish, best, simt, work.elements
+    ), f"least estimated time among deterministic ones (relative: {others})"
 
 
-def _with_block(wish: Schedule, name: str, simt: bool) -> Schedule:
-    return wish.having(strategy=name, block=wish.block or strategy(name).block(simt))
+def _with_block(wish: Schedule, name: str, simt: bool, elements: int) -> Schedule:
+    return wish.having(strategy=name, block=wish.block or strategy(name).block(simt, elements))

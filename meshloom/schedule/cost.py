@@ -19,6 +19,7 @@ class Work:
     flops: float
     compulsory: float  # bytes, each datum once
     staged: float  # bytes of one copy of all increments, shared up to sign
+    locality: float = 1.0  # how often a block uses a target per load, as a share of what is possible
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class Machine:
     """Seconds per unit on one machine; the defaults are those of one core of a current server CPU."""
 
     per_byte: float = 1 / 12e9
-    per_flop: float = 1 / 4e9
-    per_atomic: float = 8e-9
-    per_update: float = 0.4e-9
+    per_flop: float = 1 / 8e9
+    per_atomic: float = 7e-9
+    per_update: float = 0.02e-9
     per_launch: float = 3e-6
 
     def seconds(self, cost: Cost) -> float:

@@ -89,18 +89,22 @@ class Counts:
             total += times * rows * self.spec.params[p].dtype.itemsize
         return total
 
-    def _lines(self) -> int:
-        """Lines touched by blocks of consecutive elements, sampled evenly, times the size of a line."""
+    def _sampled_blocks(self) -> list[tuple[int, int]]:
+        """Ranges of evenly chosen blocks of consecutive elements."""
         blocks = -(-self.elements // self.block) if self.elements else 0
         chosen = (
             np.unique(np.linspace(0, blocks - 1, min(blocks, SAMPLED_BLOCKS)).astype(int))
             if blocks
-            else np.array([], int)
+            else np.zeros(0, int)
         )
-        total = sum(
-            self._lines_of_block(b * self.block, min((b + 1) * self.block, self.elements)) for b in chosen.tolist()
-        )
-        return round(total * LINE * (blocks / len(chosen))) if len(chosen) else 0
+        return [(b * self.block, min((b + 1) * self.block, self.elements)) for b in chosen.tolist()]
+
+    def _lines(self) -> int:
+        """Lines touched by blocks of consecutive elements, sampled evenly, times the size of a line."""
+        chosen = self._sampled_blocks()
+        visited = sum(last - first for first, last in chosen)
+        total = sum(self._lines_of_block(first, last) for first, last in chosen)
+        return round(total * LINE * self.elements / visited) if visited else 0
 
     def _lines_of_block(self, first: int, last: int) -> int:
         total = sum(
@@ -142,16 +146,16 @@ class Counts:
         flops = self.flops * self.elements
         return self.bytes.compulsory / flops if flops else math.inf
 
-    @property
+    @cached_property
     def reuse(self) -> float:
         """How often a target of the racy (else the first) map is used per load by a block of consecutive elements."""
         numbers = self.spec.racy_maps or self.used_maps
-        if not numbers or not self.elements:
+        chosen = self._sampled_blocks()
+        if not numbers or not chosen:
             return 1.0
-        indices = self.maps[numbers[0]].indices[: self.elements].astype(np.int64)
-        blocks = np.arange(self.elements) // self.block
-        pairs = (blocks[:, None] * self.maps[numbers[0]].target.total + indices).ravel()
-        return pairs.size / len(np.unique(pairs))
+        indices = self.maps[numbers[0]].indices
+        distinct = sum(len(np.unique(indices[first:last])) for first, last in chosen)
+        return sum(indices[first:last].size for first, last in chosen) / distinct
 
     @cached_property
     def work(self) -> Work:
@@ -168,7 +172,16 @@ class Counts:
             flops=float(self.flops * self.elements),
             compulsory=float(self._compulsory()),
             staged=float(staged * self.elements),
+            locality=self._locality(),
         )
+
+    def _locality(self) -> float:
+        """``reuse`` as a share of what one block of everything would have."""
+        numbers = self.spec.racy_maps
+        if not numbers or not self.elements:
+            return 1.0
+        most = self.elements * self.spec.maps[numbers[0]].arity / distinct_targets(self.maps[numbers[0]])
+        return min(1.0, self.reuse / most)
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{n} {k}" for k, n in self.flops_by_kind.items())

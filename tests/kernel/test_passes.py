@@ -57,6 +57,23 @@ def test_keeping_fewer_roots_is_the_slice() -> None:
     assert flops_by_kind(passes.optimise(roots[:1])) == {"add": 1, "mul": 1}
 
 
+def test_terms_are_collected_when_that_saves_operations() -> None:
+    """Two components of a central flux with dissipation: the coefficients of equal roles become one expression."""
+    va, vb, mu = (expr.load(k, 0, 0, F8) for k in (3, 4, 5))
+    loads_a, loads_b = ([expr.load(k, 0, c, F8) for c in range(4)] for k in (6, 7))
+    roots = []
+    for a, b in zip(loads_a, loads_b, strict=True):
+        central = op("mul", c(0.5), op("add", op("mul", va, a), op("mul", vb, b)))
+        roots.append(op("add", central, op("mul", mu, op("sub", a, b))))
+    assert sum(flops_by_kind(roots).values()) == 4 * 7
+    assert flops_by_kind(passes.optimise(roots)) == {"add": 2 + 4, "mul": 2 + 8}
+
+
+def test_factors_cancel() -> None:
+    (cancelled,) = passes.optimise([op("mul", op("div", A, B), B)])
+    assert cancelled is A
+
+
 leaves = st.sampled_from([A, B, C]) | st.floats(-3, 3, width=32).map(c)
 trees = st.recursive(
     leaves,

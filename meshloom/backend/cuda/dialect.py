@@ -55,7 +55,8 @@ def _kernel(unit: Unit, number: int, one: Pass, threads: int) -> KernelText:
     wanted += [(f"{unit.spec.params[o.param].ctype}* __restrict__ {partial_name(o)}_parts", f"{partial_name(o)}_parts")
                for o in one.reductions]  # fmt: skip
     wanted += [("const ml_index low", "low"), ("const ml_index high", "high"), ("const ml_index parts", "parts")]
-    head = f'extern "C" __global__ void __launch_bounds__({threads}, 1) pass{number}({", ".join(d for d, _ in wanted)}) {{'
+    declared = ", ".join(d for d, _ in wanted)
+    head = f'extern "C" __global__ void __launch_bounds__({threads}, 1) pass{number}({declared}) {{'
     body = [f"const {ctype} {name} = {source};" for ctype, name, source in global_values(unit) if name in text]
     body += _scratch(one)
     body += _where(one)

@@ -31,9 +31,9 @@ class Strategy(ABC):
         if cls.name:
             Strategy.registry[cls.name] = cls()
 
-    def block(self, simt: bool) -> int:
-        """The block size where none is asked for."""
-        return self.gpu_block if simt else self.cpu_block
+    def block(self, simt: bool, elements: int) -> int:
+        """The block size where none is asked for; on a CPU about 64 blocks at least, so that threads share evenly."""
+        return self.gpu_block if simt else max(512, min(self.cpu_block, elements // 64))
 
     def declines(self, spec: LoopSpec) -> str | None:
         """Why this strategy cannot run the loop; None when it can."""

@@ -37,7 +37,7 @@ class BlockAtomic(Strategy):
         return [Pass("blocks", "n_blocks", phases, blocked=True, scratch=scratch, reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
-        shared = 0.05 * work.elements * work.components  # a guess for a good order; explain() shows the real share
+        shared = (1.05 - work.locality) * work.elements * work.components
         return Cost(work.compulsory, work.flops, atomics=shared, updates=2 * work.elements * work.components)
 
 

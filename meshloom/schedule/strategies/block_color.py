@@ -21,6 +21,7 @@ from meshloom.schedule.strategies.direct import visiting
 class BlockColor(Strategy):
     name = "block_color"
     summary = "blocks of elements, colored; plain updates inside a block"
+    cpu_block = 16384
 
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         rows, targets = topology.conflicts()
@@ -41,6 +42,8 @@ class BlockColor(Strategy):
                      scratch=scratch, reductions=spec.reductions)]  # fmt: skip
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
+        if work.locality < 0.35:  # most targets of a block belong to others too: many colors, few blocks at a time
+            return Cost(work.compulsory * 8, work.flops * 4, launches=64)
         return Cost(work.compulsory * 1.1, work.flops, updates=work.elements * work.components, launches=4)
 
 

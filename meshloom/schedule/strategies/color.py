@@ -45,4 +45,4 @@ class Color(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         colors = max(2, round(work.incidences / max(work.targets, 1)) + 2)
-        return Cost(work.compulsory * colors / 2, work.flops, updates=work.elements * work.components, launches=colors)
+        return Cost(work.compulsory * colors / 3, work.flops, updates=work.elements * work.components, launches=colors)

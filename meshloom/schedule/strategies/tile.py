@@ -23,7 +23,7 @@ from meshloom.schedule.strategies.direct import element_pass, visiting
 class Tile(Strategy):
     name = "tile"
     summary = "a block owns targets and evaluates every element that touches them once"
-    cpu_block = 2048
+    cpu_block = 8192
     gpu_block = 256
 
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:

@@ -1,0 +1,104 @@
+"""Collecting terms: c*(a*x + b*y) + d*(x - y) becomes (c*a + d)*x + (c*b - d)*y when that saves operations.
+
+Several components of a flux are often sums of the same coefficients times different values: once the terms are
+collected by value, the coefficients are equal expressions and are computed once. Sums are expanded only through
+intermediate values that nobody else uses, so nothing that is shared is taken apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import reduce
+
+from meshloom.kernel.expr import Node, const, operate, rebuild, topological
+
+MOST_TERMS = 12
+Term = tuple[int, float, tuple[Node, ...]]  # sign, constant factor, other factors
+
+
+def collect_terms(roots: Sequence[Node]) -> tuple[Node, ...]:
+    """Every maximal sum of floating-point numbers with its terms collected."""
+    uses = Counter(a for n in topological(roots) for a in n.args)
+    uses.update(roots)
+    inner = {a for n in topological(roots) if _is_chain(n) for a in n.args if uses[a] == 1 and _is_chain(a)}
+    new: dict[Node, Node] = {}
+    for node in topological(roots):
+        if _is_sum(node) and node not in inner:
+            new[node] = _collected(node, uses, new)
+        else:
+            new[node] = rebuild(node, tuple(new[a] for a in node.args))
+    return tuple(new[r] for r in roots)
+
+
+def _is_sum(node: Node) -> bool:
+    return node.op in ("add", "sub") and node.dtype.kind == "f"
+
+
+def _is_chain(node: Node) -> bool:
+    return node.op in ("add", "sub", "mul", "neg") and node.dtype.kind == "f"
+
+
+def _collected(node: Node, uses: Counter[Node], new: dict[Node, Node]) -> Node:
+    terms = _expand(node, uses, new, top=True)
+    if len(terms) > MOST_TERMS:
+        return rebuild(node, tuple(new[a] for a in node.args))
+    return _rebuilt(node, terms)
+
+
+def _expand(node: Node, uses: Counter[Node], new: dict[Node, Node], *, top: bool = False) -> list[Term]:
+    """The terms of a sum; a node that others use too is one factor, as it is."""
+    if node.op == "const":
+        return [(1, float(node.value), ())]
+    if not _is_chain(node) or (uses[node] > 1 and not top):
+        return [(1, 1.0, (new[node],))]
+    if node.op == "neg":
+        return [(-s, c, f) for s, c, f in _expand(node.args[0], uses, new)]
+    left, right = (_expand(a, uses, new) for a in node.args)
+    if node.op == "mul":
+        if len(left) > 1 and len(right) > 1:  # a product of two sums stays one
+            return [(1, 1.0, (rebuild(node, tuple(new[a] for a in node.args)),))]
+        return [(s * t, c * d, f + g) for s, c, f in left for t, d, g in right]
+    sign = 1 if node.op == "add" else -1
+    return left + [(sign * s, c, f) for s, c, f in right]
+
+
+def _rebuilt(node: Node, terms: list[Term]) -> Node:
+    """The sum of the terms, grouped by the factor that most of them share; loads first, then order of appearance."""
+    shared = Counter(f for _, _, factors in terms for f in set(factors))
+    candidates = [f for _, _, factors in terms for f in factors if shared[f] > 1]
+    if not candidates:
+        return _sum(node, [_product(node, t) for t in terms])
+    best = max(candidates, key=lambda f: (shared[f], f.op == "load"))
+    inside = [_without(t, best) for t in terms if best in t[2]]
+    outside = [t for t in terms if best not in t[2]]
+    group = operate("mul", (_rebuilt(node, inside), best), node.where)
+    if not outside:
+        return group
+    rest = _rebuilt(node, outside)
+    return operate("add", (group, rest), node.where)
+
+
+def _without(term: Term, factor: Node) -> Term:
+    factors = list(term[2])
+    factors.remove(factor)
+    return term[0], term[1], tuple(factors)
+
+
+def _product(node: Node, term: Term) -> tuple[int, Node]:
+    sign, constant, factors = term
+    nodes = list(factors)
+    if constant != 1.0 or not nodes:
+        nodes.insert(0, const(constant, node.dtype))
+    return sign, reduce(lambda a, b: operate("mul", (a, b), node.where), nodes)
+
+
+def _sum(node: Node, products: list[tuple[int, Node]]) -> Node:
+    """Positive ones first, so that no change of sign is needed where there is one."""
+    ordered = sorted(products, key=lambda p: -p[0])
+    sign, total = ordered[0]
+    if sign < 0:
+        total = operate("neg", (total,), node.where)
+    for sign, product in ordered[1:]:
+        total = operate("add" if sign > 0 else "sub", (total, product), node.where)
+    return total
