@@ -124,7 +124,7 @@ class Loop:
         targets = list(dict.fromkeys(m.target for m in self.maps))
         maps = tuple(SpecMap(m.arity, m.indices.dtype, targets.index(m.target)) for m in self.maps)
         described = tuple(self._spec_param(p, a) for p, a in zip(params, self.arguments, strict=True))
-        return LoopSpec(self.name, described, maps, outputs, self.kernel.function.__code__.co_firstlineno)
+        return LoopSpec(self.name, described, maps, outputs)
 
     def _spec_param(self, param: Param, argument: Arg | Global) -> SpecParam:
         if isinstance(argument, Global):

@@ -64,19 +64,23 @@ def _expand(node: Node, uses: Counter[Node], new: dict[Node, Node], *, top: bool
 
 
 def _rebuilt(node: Node, terms: list[Term]) -> Node:
-    """The sum of the terms, grouped by the factor that most of them share; loads first, then order of appearance."""
-    shared = Counter(f for _, _, factors in terms for f in set(factors))
-    candidates = [f for _, _, factors in terms for f in factors if shared[f] > 1]
-    if not candidates:
-        return _sum(node, [_product(node, t) for t in terms])
-    best = max(candidates, key=lambda f: (shared[f], f.op == "load"))
-    inside = [_without(t, best) for t in terms if best in t[2]]
-    outside = [t for t in terms if best not in t[2]]
-    group = operate("mul", (_rebuilt(node, inside), best), node.where)
-    if not outside:
-        return group
-    rest = _rebuilt(node, outside)
-    return operate("add", (group, rest), node.where)
+    """The sum of the terms, grouped by the factor that most of them share; loads first, then order of appearance.
+
+    Groups are added up from left to right, so that components of the same form can be computed side by side.
+    """
+    parts: list[tuple[int, Node]] = []
+    while candidates := _shared_factors(terms):
+        best = max(candidates, key=lambda f: (candidates[f], f.op == "load"))
+        inside = [_without(t, best) for t in terms if best in t[2]]
+        terms = [t for t in terms if best not in t[2]]
+        parts.append((1, operate("mul", (_rebuilt(node, inside), best), node.where)))
+    return _sum(node, parts + [_product(node, t) for t in terms])
+
+
+def _shared_factors(terms: list[Term]) -> dict[Node, int]:
+    """Factors of more than one term, with the number of those, in order of appearance."""
+    count = Counter(f for _, _, factors in terms for f in set(factors))
+    return {f: count[f] for _, _, factors in terms for f in factors if count[f] > 1}
 
 
 def _without(term: Term, factor: Node) -> Term:
@@ -102,3 +106,33 @@ def _sum(node: Node, products: list[tuple[int, Node]]) -> Node:
     for sign, product in ordered[1:]:
         total = operate("add" if sign > 0 else "sub", (total, product), node.where)
     return total
+
+
+def order_products(roots: Sequence[Node]) -> tuple[Node, ...]:
+    """Products with their constant first, then reciprocals: 0.5/d is then one expression wherever it occurs."""
+    uses = Counter(a for n in topological(roots) for a in n.args)
+    uses.update(roots)
+    inner = {a for n in topological(roots) if _is_product(n) for a in n.args if uses[a] == 1 and _is_product(a)}
+    new: dict[Node, Node] = {}
+    for node in topological(roots):
+        new[node] = rebuild(node, tuple(new[a] for a in node.args))
+        if _is_product(node) and node not in inner:
+            factors = _factors(node, uses, new, top=True)
+            if len(factors) > 2:
+                new[node] = _ordered_product(node, factors)
+    return tuple(new[r] for r in roots)
+
+
+def _is_product(node: Node) -> bool:
+    return node.op == "mul" and node.dtype.kind == "f"
+
+
+def _factors(node: Node, uses: Counter[Node], new: dict[Node, Node], *, top: bool = False) -> list[Node]:
+    if not _is_product(node) or (uses[node] > 1 and not top):
+        return [new[node]]
+    return [f for a in node.args for f in _factors(a, uses, new)]
+
+
+def _ordered_product(node: Node, factors: list[Node]) -> Node:
+    ordered = sorted(factors, key=lambda f: {"const": 0, "div": 1}.get(f.op, 2))
+    return reduce(lambda a, b: operate("mul", (a, b), node.where), ordered)

@@ -1,8 +1,7 @@
 """Emission: IR to C-family statements. The only place that spells an operation.
 
 The statements are in single assignment form, one per node, in the order of first need (so loads stand next to
-their use). Lines of the user's kernel appear as comments, relative to its first line, so that moving a kernel in
-its file does not change the text: compiled code is cached by content.
+their use). Lines of the user's kernel appear as comments.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def literal(value: float | int | bool, dtype: np.dtype) -> str:
 
 
 def statements(
-    roots: Sequence[Node], leaf: Leaf, prefix: str = "v", known: dict[Node, str] | None = None, first_line: int = 0
+    roots: Sequence[Node], leaf: Leaf, prefix: str = "v", known: dict[Node, str] | None = None
 ) -> tuple[list[str], list[str]]:
     """C statements computing the roots, and the name or literal that holds each root.
 
@@ -54,7 +53,7 @@ def statements(
             continue
         if node.where is not None and node.where != shown:
             shown = node.where
-            lines.append(_comment(node.where, first_line))
+            lines.append(_comment(node.where))
         names[node] = f"{prefix}{len(names)}"
         lines.append(f"const {C_TYPES[node.dtype]} {names[node]} = {_expression(node, names, leaf)};")
     return lines, [names[r] for r in roots]
@@ -69,6 +68,7 @@ def _expression(node: Node, names: dict[Node, str], leaf: Leaf) -> str:
     return OPS[node.op].c.format(*args)
 
 
-def _comment(where: tuple[str, int], first_line: int) -> str:
-    text = linecache.getline(*where).strip().replace("\\", "/").replace("*/", "* /").replace("??", "? ?")
-    return f"// +{where[1] - first_line}: {text}" if first_line else f"// {text}"
+def _comment(where: tuple[str, int]) -> str:
+    """The user's line, without its number: moving a kernel in its file must not change the text."""
+    text = linecache.getline(*where).strip().replace("\\", "/").replace("??", "? ?")
+    return f"// {text}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from meshloom.kernel.collect import collect_terms
+from meshloom.kernel.collect import collect_terms, order_products
 from meshloom.kernel.expr import BOOL, Node, compute, const, operate, rebuild, topological
 
 Roots = tuple[Node, ...]
@@ -30,6 +30,7 @@ def optimise(roots: Sequence[Node]) -> Roots:
     """All passes, in order. Cancelling and collecting can get in each other's way: fewest operations win."""
     simple = fold_constants(powers_to_products(fold_constants(roots)))
     variants = [finish(start) for start in (simple, cancel_factors(simple)) for finish in (_shared, _collected)]
+    variants += [fold_constants(order_products(v)) for v in variants]
     return min(variants, key=_weight)
 
 

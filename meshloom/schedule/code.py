@@ -76,7 +76,7 @@ class ElementCode:
 
     def values(self, roots: Sequence[Node], known: dict[Node, str] | None = None) -> tuple[list[str], list[str]]:
         """Statements for some nodes, and the names of their values."""
-        return emit.statements(roots, self.leaf, known=known, first_line=self.spec.first_line)
+        return emit.statements(roots, self.leaf, known=known)
 
     def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[str]:
         """Statements that read the entries of the maps that these values and stores need, then whole rows of fields."""

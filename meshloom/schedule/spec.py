@@ -56,7 +56,6 @@ class LoopSpec:
     params: tuple[SpecParam, ...]
     maps: tuple[SpecMap, ...]
     outputs: tuple[Output, ...]
-    first_line: int = 0
     wide: bool = False  # load and store whole rows of array-of-structures fields at once (GPUs like it)
 
     @property
