@@ -59,7 +59,7 @@ def surroundings() -> dict[str, Any]:
     """Date, machine and versions: what a result file must say about where it comes from."""
     from meshloom.native.compiler import host_compiler
 
-    packages = ("meshloom", "numpy", "scipy", "numba")
+    packages = ("meshloom", "numpy", "scipy", "numba", "cupy-cuda13x", "torch", "jax")
     compiler = host_compiler()
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -68,6 +68,7 @@ def surroundings() -> dict[str, Any]:
             "processor": processor(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "system": platform.system(),
+            "gpu": gpu(),
         },
         "versions": {
             "python": platform.python_version(),
@@ -76,6 +77,17 @@ def surroundings() -> dict[str, Any]:
             "flags": " ".join(compiler.flags),
         },
     }
+
+
+def gpu() -> str | None:
+    """Name of the CUDA device; None without one."""
+    from meshloom.backend import backends
+
+    if backends()["cuda"] is not None:
+        return None
+    import cupy
+
+    return str(cupy.cuda.runtime.getDeviceProperties(0)["name"].decode())
 
 
 def _version(package: str) -> str | None:

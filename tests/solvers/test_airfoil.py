@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -167,3 +168,15 @@ def test_solvers_do_not_speak_of_execution():
     text = (Path(ml.__file__).parent / "solvers" / "airfoil.py").read_text()
     for word in ("layout", "thread", "Schedule(", "numpy back end"):
         assert word not in text, word
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_the_reference_run_reaches_the_published_residual(backend: str) -> None:
+    """720,000 cells, 1000 iterations: the official test of the original program, here at every printed iteration."""
+    from bench.airfoil_reference import PUBLISHED, reference_run
+
+    ml.use(backend, threads=len(os.sched_getaffinity(0)))
+    rows = reference_run(backend, "double")["iterations"]
+    assert rows["1000"]["rms"] == pytest.approx(PUBLISHED["double"], rel=1e-7)
+    assert max(row["relative"] for row in rows.values()) < 1e-9
