@@ -68,12 +68,18 @@ def _rebuilt(node: Node, terms: list[Term]) -> Node:
 
     Groups are added up from left to right, so that components of the same form can be computed side by side.
     """
+    constant = terms[0][1]
+    if len(terms) > 1 and constant != 1.0 and all(c == constant for _, c, _ in terms):
+        rest = _rebuilt(node, [(s, 1.0, f) for s, _, f in terms])
+        return operate("mul", (const(constant, node.dtype), rest), node.where)
     parts: list[tuple[int, Node]] = []
     while candidates := _shared_factors(terms):
         best = max(candidates, key=lambda f: (candidates[f], f.op == "load"))
         inside = [_without(t, best) for t in terms if best in t[2]]
         terms = [t for t in terms if best not in t[2]]
-        parts.append((1, operate("mul", (_rebuilt(node, inside), best), node.where)))
+        sign = inside[0][0]  # the coefficient starts with a plus, so that equal ones up to sign are shared
+        coefficient = _rebuilt(node, [(sign * s, c, f) for s, c, f in inside])
+        parts.append((sign, operate("mul", (coefficient, best), node.where)))
     return _sum(node, parts + [_product(node, t) for t in terms])
 
 

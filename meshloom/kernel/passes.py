@@ -101,6 +101,12 @@ def _neutral(node: Node) -> Node:
             return operate("mul", (a, const(1.0 / b.value, b.dtype)), node.where)
         case "neg", (a,) if a.op == "neg":
             return a.args[0]
+        case (("mul" | "div"), (a, b)) if a.op == "neg":  # signs go outwards, where a sum absorbs them
+            return operate("neg", (operate(node.op, (a.args[0], b), node.where),), node.where)
+        case (("mul" | "div"), (a, b)) if b.op == "neg":
+            return operate("neg", (operate(node.op, (a, b.args[0]), node.where),), node.where)
+        case "add", (a, b) if a.op == "neg":
+            return operate("sub", (b, a.args[0]), node.where)
         case "add", (a, b) if b.op == "neg":
             return operate("sub", (a, b.args[0]), node.where)
         case "sub", (a, b) if b.op == "neg":

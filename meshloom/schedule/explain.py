@@ -70,10 +70,14 @@ def _plan_figures(loop: Loop) -> list[tuple[str, str]]:
 
 
 def _colors(loop: Loop) -> tuple[int, int]:
-    """Colors of the blocks, and the most colors inside a block, for blocks of consecutive elements."""
     maps = {k: (m.indices, m.target.total, m.digest) for k, m in enumerate(loop.maps)}
     arrays, targets = topology(loop.spec, loop.set.size, maps).conflicts()
-    offsets, visit = block_offsets(loop.set.size, loop.counts.block), np.arange(loop.set.size)
+    return colors_of(arrays, targets, loop.set.size, loop.counts.block)
+
+
+def colors_of(arrays: list[np.ndarray], targets: list[int], elements: int, block: int) -> tuple[int, int]:
+    """Colors of blocks of consecutive elements, and the most colors inside a block."""
+    offsets, visit = block_offsets(elements, block), np.arange(elements)
     return (
         int(color_blocks(offsets, visit, arrays, targets).max()) + 1,
         int(thread_colors(offsets, visit, arrays, targets).max()) + 1,

@@ -67,7 +67,12 @@ class CudaBackend(Backend):
         made = dialect.kernels(unit, threads)
         functions, used = self.engine.load(unit, made, wide_index=wide_index, flags=())
         arrays = self._arrays(bound, plan)
-        steps = _steps(unit, made, functions, arrays, sizes_of(bound, plan), plan, threads)
+        sizes = sizes_of(bound, plan)
+        steps = _steps(unit, made, functions, arrays, sizes, plan, threads)
+        for number, one in enumerate(unit.passes):
+            used.setdefault(f"pass{number}", {}).update(
+                self.engine.usage(functions[f"pass{number}"], threads, _shared(one, sizes))
+            )
         return Executable(steps, used, list(arrays.values()), self.engine.events())
 
     def recording(self, operations: Sequence[Callable[[], None]]) -> Recording:
@@ -111,7 +116,7 @@ class EmulatedCuda(CudaBackend):
 class Executable:
     """The launches of a loop in order; calling it puts them on the current stream and returns at once."""
 
-    def __init__(self, steps: list[Callable[[], None]], used: dict[str, dict[str, int]], keep: list[Any], events: Any):
+    def __init__(self, steps: list[Callable[[], None]], used: dict[str, dict[str, Any]], keep: list[Any], events: Any):
         self.steps, self.resources, self.keep = steps, used, keep
         self._events = events
 
@@ -150,7 +155,7 @@ def _steps(unit: Unit, made: list[KernelText], functions: dict[str, LaunchFuncti
     parts = 0
     for number, one in enumerate(unit.passes):
         text = made[number]
-        shared = sum(-(-_size(x.size, sizes) * _WIDTH[x.ctype] // 16) * 16 for x in one.scratch)
+        shared = _shared(one, sizes)
         for low, high in _ranges(one, sizes, plan):
             grid = high - low if one.blocked else -(-(high - low) // plan.block)
             if grid <= 0:
@@ -166,6 +171,11 @@ def _steps(unit: Unit, made: list[KernelText], functions: dict[str, LaunchFuncti
 
 
 _WIDTH = {"double": 8, "float": 4, "int32_t": 4, "int64_t": 8}
+
+
+def _shared(one: Pass, sizes: dict[str, int]) -> int:
+    """Bytes of shared memory that a pass asks for at launch."""
+    return sum(-(-_size(x.size, sizes) * _WIDTH[x.ctype] // 16) * 16 for x in one.scratch)
 
 
 def _bind(launch: LaunchFunction, grid: int, threads: int, shared: int, arguments: list[Any]) -> Callable[[], None]:

@@ -33,6 +33,10 @@ class Engine(ABC):
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
         """Launch functions by kernel name, and the resources (registers, spills) of each where known."""
 
+    def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
+        """What the engine knows about a kernel with so many threads and so much shared memory."""
+        return {"dynamic_shared": shared}
+
     def events(self) -> Any:
         """A pair of clocks to put before and after launches; None where there are none."""
         return None
@@ -73,6 +77,12 @@ class Device(Engine):
 
     def events(self) -> Any:
         return Clock(self.cupy), Clock(self.cupy)
+
+    def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
+        driver, function = self.cupy.cuda.driver, launch.function  # type: ignore[attr-defined]
+        blocks = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared)
+        most = self.cupy.cuda.Device().attributes["MaxThreadsPerMultiProcessor"]
+        return {"dynamic_shared": shared, "occupancy": blocks * threads / most}
 
     def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
