@@ -2,9 +2,9 @@
 
     python -m bench.race --device cuda [--i 800 --j 1200] [--orders given hilbert ...] [--json FILE]
 
-All variants are checked against the NumPy reference before they are timed. Times are medians of several groups of launches
-between two events; shares are of the copy bandwidth measured in the same run. Useful bytes are the compulsory ones of
-the loop, each datum once, increments read and written.
+All variants are checked against the NumPy reference before they are timed. Times are medians of several groups of
+launches between two events; shares are of the copy bandwidth measured in the same run. Useful bytes are the compulsory
+ones of the loop, each datum once, increments read and written.
 """
 
 from __future__ import annotations
@@ -104,11 +104,6 @@ def copy_bandwidth() -> float:
     return 2 * source.nbytes / seconds_of(lambda: cupy.copyto(target, source))
 
 
-def occupancy(executable: Any) -> float:
-    """Largest share of the warps of a multiprocessor that the slowest kernel can have resident."""
-    return min((r["occupancy"] for r in executable.resources.values() if "occupancy" in r), default=float("nan"))
-
-
 def variants(order: str, data: Data, blocks: tuple[int, ...], copy: float) -> Iterator[dict[str, Any]]:
     """Every variant of Meshloom on one mesh, checked, then timed."""
     ml.use("cuda")
@@ -127,8 +122,8 @@ def _variant(order: str, data: Data, arguments: tuple[ml.Arg, ...], dtype: type,
     loop = res_calc.loop(data.mesh.faces, *arguments, schedule=ml.Schedule(strategy, block=block))
     try:
         executable: Any = loop.prepare()
-    except MeshloomError as error:
-        return row | {"declined": str(error)}
+    except MeshloomError as refusal:
+        return row | {"declined": str(refusal)}
     data.res.fill(0.0)
     executable()
     error = data.error(data.res.numpy())
@@ -136,21 +131,37 @@ def _variant(order: str, data: Data, arguments: tuple[ml.Arg, ...], dtype: type,
         return row | {"wrong": error}
     seconds = seconds_of(executable.launch)
     useful = loop.counts.bytes.compulsory
-    used = executable.resources
     return row | {
-        "schedule": str(loop.schedule), "ms": seconds * 1e3, "useful_GBps": useful / seconds / 1e9,
-        "share_of_copy": useful / seconds / copy, "error": error, "launches": len(executable.steps),
-        "registers": {k: v.get("registers") for k, v in used.items()}, "spills": sum(v.get("spills", 0) for v in used.values()),
-        "occupancy": occupancy(executable), "shared_bytes": max(v.get("dynamic_shared", 0) + v.get("shared", 0) for v in used.values()), "reuse": loop.counts.reuse,
+        "schedule": str(loop.schedule),
+        "ms": seconds * 1e3,
+        "useful_GBps": useful / seconds / 1e9,
+        "share_of_copy": useful / seconds / copy,
+        "error": error,
+        "launches": len(executable.steps),
+        "reuse": loop.counts.reuse,
         "lines_per_block": loop.counts.bytes.lines / 64 / (loop.set.size / loop.counts.block),
-    }  # fmt: skip
+        **kernel_figures(executable.resources),
+    }
+
+
+def kernel_figures(used: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Registers, spills, shared memory and occupancy (theoretical, the least) of a loop's kernels."""
+    return {
+        "registers": {k: v.get("registers") for k, v in used.items()},
+        "spills": sum(v.get("spills", 0) for v in used.values()),
+        "shared_bytes": max(v.get("dynamic_shared", 0) + v.get("shared", 0) for v in used.values()),
+        "occupancy": min((v["occupancy"] for v in used.values() if "occupancy" in v), default=float("nan")),
+    }
 
 
 def mesh_figures(mesh: ml.Mesh, blocks: tuple[int, ...]) -> dict[str, Any]:
     """Block and thread colors of an ordering, by block size."""
-    indices = mesh.face_cells.indices
-    return {str(b): dict(zip(("block_colors", "thread_colors"), colors_of([indices], [mesh.cells.size], len(indices), b),
-                             strict=True)) for b in blocks}  # fmt: skip
+    indices, cells = mesh.face_cells.indices, mesh.cells.size
+    figures = {}
+    for block in blocks:
+        block_colors, thread_colors = colors_of([indices], [cells], len(indices), block)
+        figures[str(block)] = {"block_colors": block_colors, "thread_colors": thread_colors}
+    return figures
 
 
 def hand_written(data: Data, copy: float, useful: float) -> Iterator[dict[str, Any]]:

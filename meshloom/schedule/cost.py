@@ -55,4 +55,4 @@ class Machine:
 
 CPU_CORE = Machine()
 #: A current data-centre GPU as a whole: arithmetic is nearly free, launches and atomics are what costs besides bytes.
-GPU = Machine(per_byte=1 / 4e12, per_flop=1 / 20e12, per_atomic=2e-12, per_update=0.0, per_launch=3e-6)
+GPU = Machine(per_byte=1 / 4e12, per_flop=1 / 20e12, per_atomic=2e-12, per_update=5e-12, per_launch=3e-6)

@@ -129,12 +129,29 @@ def accumulator(param: int, comp: int) -> str:
     return f"a{param}_{comp}"
 
 
-def over_targets(spec: LoopSpec, groups: Sequence[Columns], incident: Sequence[str], offsets: str) -> tuple[str, ...]:
-    """Statements for target ``i``: load the accumulators, visit the incident entries ``x``, store."""
+def over_targets(
+    spec: LoopSpec, groups: Sequence[Columns], incident: Sequence[str], offsets: str, degree: int = 0
+) -> tuple[str, ...]:
+    """Statements for target ``i``: load the accumulators, visit the incident entries ``x``, store.
+
+    Targets with the usual number of entries (``degree``, if there is one) get a copy of the loop that is unrolled, so
+    that all their loads are under way at once.
+    """
     before = [line for g in groups for line in _load_accumulators(spec, g)]
     after = [line for g in groups for line in _store_accumulators(spec, g)]
-    visit = (f"for (ml_index x = {offsets}[t]; x < {offsets}[t + 1]; ++x) {{", *incident, "}")
-    return ("const ml_index t = i;", *before, *visit, *after)
+    visit = ["for (ml_index x = begin_x; x < end_x; ++x) {", *incident, "}"]
+    if degree > 1:
+        unrolled = [f"for (int u = 0; u < {degree}; ++u) {{", "const ml_index x = begin_x + u;", *incident, "}"]
+        visit = [f"if (end_x - begin_x == {degree}) {{", "#pragma unroll", *unrolled, "} else {", *visit, "}"]
+    bounds = f"const ml_index begin_x = {offsets}[t], end_x = {offsets}[t + 1];"
+    return ("const ml_index t = i;", bounds, *before, *visit, *after)
+
+
+def usual_degree(offsets: np.ndarray) -> int:
+    """The number of entries that at least three quarters of the targets have, from 2 to 8; 0 if there is none."""
+    counts = np.bincount(np.minimum(np.diff(offsets), 9), minlength=10)
+    best = int(counts.argmax())
+    return best if 2 <= best <= 8 and 4 * counts[best] >= 3 * (len(offsets) - 1) else 0
 
 
 def _whole(spec: LoopSpec, group: Columns) -> bool:

@@ -13,7 +13,7 @@ from meshloom.native import cache
 from meshloom.native.algorithms import incidence
 from meshloom.schedule.spec import LoopSpec
 
-VERSION = 1  # of the plan arrays' meaning: a new one makes old cache entries unreachable
+VERSION = 2  # of the plan arrays' meaning: a new one makes old cache entries unreachable
 SMALLEST_CACHED = 1 << 15  # elements; smaller plans are built faster than they are read
 
 

@@ -7,7 +7,6 @@ import os
 import zlib
 from pathlib import Path
 
-import meshio
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,6 +16,8 @@ from meshloom.errors import MeshError, RunError, UserError
 from meshloom.io.meshes import FORMATS, read, write
 from meshloom.mesh.generate import box, naca0012
 from meshloom.mesh.mesh import Mesh
+
+meshio = pytest.importorskip("meshio")
 
 DATA = Path(__file__).parents[1] / "data"
 KINDS = ("quad", "triangle", "hexahedron", "tetrahedron")

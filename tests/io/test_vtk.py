@@ -7,13 +7,14 @@ import os
 from pathlib import Path
 from xml.etree import ElementTree
 
-import meshio
 import numpy as np
 import pytest
 
 from meshloom.errors import MeshError, RunError, UserError
 from meshloom.io.vtk import Series, write_vtu
 from meshloom.mesh.generate import box, naca0012
+
+meshio = pytest.importorskip("meshio")
 
 MESHIO_KINDS = {"quad": "quad", "triangle": "triangle", "hexahedron": "hexahedron", "tetrahedron": "tetra"}
 

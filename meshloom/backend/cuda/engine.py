@@ -13,8 +13,10 @@ import numpy as np
 from meshloom.backend.cuda import dialect, nvrtc
 from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.unit import Unit
+from meshloom.errors import ScheduleError
 from meshloom.native import compiler
 
+MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 #: launch(grid, threads, shared bytes, arguments): arguments are arrays of the engine and whole numbers
 LaunchFunction = Callable[[int, int, int, list[Any]], None]
 
@@ -79,7 +81,13 @@ class Device(Engine):
         return Clock(self.cupy), Clock(self.cupy)
 
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
-        driver, function = self.cupy.cuda.driver, launch.function  # type: ignore[attr-defined]
+        assert isinstance(launch, DeviceLaunch)
+        driver, function = self.cupy.cuda.driver, launch.function
+        limit = self.cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+        if shared > limit:
+            raise ScheduleError(
+                f"a block needs {shared:,} bytes of shared memory, the device has {limit:,}; use smaller blocks"
+            )
         blocks = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared)
         most = self.cupy.cuda.Device().attributes["MaxThreadsPerMultiProcessor"]
         return {"dynamic_shared": shared, "occupancy": blocks * threads / most}
@@ -90,22 +98,25 @@ class Device(Engine):
         cubin, log = nvrtc.build(source, unit.spec.name, self.architecture, flags=flags)
         module = self.cupy.cuda.function.Module()
         module.load(cubin)
-        return {one.name: self._launcher(module.get_function(one.name), wide_index) for one in made}, nvrtc.resources(
-            log
-        )
+        return {
+            one.name: DeviceLaunch(self.cupy, module.get_function(one.name), wide_index) for one in made
+        }, nvrtc.resources(log)
 
-    def _launcher(self, function: Any, wide_index: bool) -> LaunchFunction:
-        number = np.int64 if wide_index else np.int32
-        limit = [48 * 1024]
 
-        def launch(grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
-            if shared > limit[0]:
-                function.max_dynamic_shared_size_bytes = limit[0] = shared
-            function(
-                (grid,), (threads,), tuple(number(a) if isinstance(a, int) else a for a in arguments), shared_mem=shared
-            )
+class DeviceLaunch:
+    """A kernel of a module, ready to be put on the current stream."""
 
-        return launch
+    def __init__(self, cupy: Any, function: Any, wide_index: bool):
+        self._cupy, self.function = cupy, function
+        self._number = np.int64 if wide_index else np.int32
+        self._limit = 48 * 1024  # shared memory beyond this has to be asked for once
+
+    def __call__(self, grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
+        if shared > self._limit:
+            self._cupy.cuda.driver.funcSetAttribute(self.function.ptr, MAX_DYNAMIC_SHARED, shared)
+            self._limit = shared
+        values = tuple(self._number(a) if isinstance(a, int) else a for a in arguments)
+        self.function((grid,), (threads,), values, shared_mem=shared)
 
 
 class Emulator(Engine):

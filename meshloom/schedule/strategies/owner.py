@@ -23,10 +23,13 @@ class Owner(Strategy):
     summary = "over the targets, recomputing what each incident element gives it"
 
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
-        return Plan(self.name, block, visiting(topology) | incidences(topology))
+        arrays, sizes = incidences(topology)
+        return Plan(self.name, block, visiting(topology) | arrays, sizes)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        targets = [_target_pass(spec, m, columns_of(spec, m)) for m in spec.racy_maps]
+        targets = [
+            _target_pass(spec, m, columns_of(spec, m), plan.sizes[f"degree{m}"] if simt else 0) for m in spec.racy_maps
+        ]
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
@@ -34,7 +37,7 @@ class Owner(Strategy):
         return Cost(work.compulsory + 4 * work.incidences + 8 * work.targets, work.flops * repeated)
 
 
-def _target_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...]) -> Pass:
+def _target_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], degree: int) -> Pass:
     arity = spec.maps[map_number].arity
     code = ElementCode(spec, ())
     names: dict[tuple[int, int], str] = {}
@@ -54,7 +57,7 @@ def _target_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...]) -
     return Pass(
         f"targets{map_number}",
         f"targets{map_number}",
-        (Phase("", "", over_targets(spec, groups, incident, f"offsets{map_number}")),),
+        (Phase("", "", over_targets(spec, groups, incident, f"offsets{map_number}", degree)),),
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from meshloom.kernel.expr import Node
 from meshloom.schedule.code import ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.gather import Columns, accumulate, columns_of, over_targets, split_entry, stage_at
+from meshloom.schedule.gather import Columns, accumulate, columns_of, over_targets, split_entry, stage_at, usual_degree
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
@@ -20,7 +20,8 @@ class Staged(Strategy):
     summary = "increments to a temporary array, then a gather by target"
 
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
-        return Plan(self.name, block, visiting(topology) | incidences(topology))
+        arrays, sizes = incidences(topology)
+        return Plan(self.name, block, visiting(topology) | arrays, sizes)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         groups = [(m, columns_of(spec, m)) for m in spec.racy_maps]
@@ -39,7 +40,10 @@ class Staged(Strategy):
         first = Pass(
             "elements", "n", (Phase("", "", body, independent="visit" not in plan.arrays),), reductions=spec.reductions
         )
-        return [first, *(gather_pass(spec, m, members) for m, members in groups)]
+        return [
+            first,
+            *(gather_pass(spec, m, members, plan.sizes[f"degree{m}"] if simt else 0) for m, members in groups),
+        ]
 
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
         return [
@@ -52,15 +56,16 @@ class Staged(Strategy):
         return Cost(work.compulsory + 2 * work.staged + 4 * work.incidences + 8 * work.targets, work.flops, launches=2)
 
 
-def incidences(topology: Topology) -> dict[str, np.ndarray]:
-    """Plan arrays ``offsets<m>`` and ``entries<m>`` of every racy map."""
-    arrays = {}
+def incidences(topology: Topology) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """Plan arrays ``offsets<m>`` and ``entries<m>`` of every racy map, and ``degree<m>``, their usual number."""
+    arrays, sizes = {}, {}
     for m in topology.maps:
         arrays[f"offsets{m}"], arrays[f"entries{m}"] = topology.incidence(m)
-    return arrays
+        sizes[f"degree{m}"] = usual_degree(arrays[f"offsets{m}"])
+    return arrays, sizes
 
 
-def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...]) -> Pass:
+def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], degree: int) -> Pass:
     """A pass over the targets of a map that merges the staged columns."""
     arity = spec.maps[map_number].arity
     by_param = {g.param: g for g in groups}
@@ -71,5 +76,5 @@ def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...]) ->
     return Pass(
         f"gather{map_number}",
         f"targets{map_number}",
-        (Phase("", "", over_targets(spec, groups, incident, f"offsets{map_number}")),),
+        (Phase("", "", over_targets(spec, groups, incident, f"offsets{map_number}", degree)),),
     )

@@ -13,7 +13,7 @@ from meshloom.kernel.expr import Node
 from meshloom.native.tiles import tiles
 from meshloom.schedule.code import ElementCode, Pass, Phase, Scratch
 from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.gather import Columns, accumulate, columns_of, over_targets, split_entry, stage_at
+from meshloom.schedule.gather import Columns, accumulate, columns_of, over_targets, split_entry, stage_at, usual_degree
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
@@ -42,11 +42,14 @@ class Tile(Strategy):
                 f"tiles{m}": len(made.offsets) - 1,
                 f"largest{m}": int(np.diff(made.offsets).max(initial=0)),
                 f"tile{m}": block,
+                f"degree{m}": usual_degree(offsets),
             }
         return Plan(self.name, block, arrays, sizes)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        targets = [_tile_pass(spec, m, columns_of(spec, m)) for m in spec.racy_maps]
+        targets = [
+            _tile_pass(spec, m, columns_of(spec, m), plan.sizes[f"degree{m}"] if simt else 0) for m in spec.racy_maps
+        ]
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
@@ -54,7 +57,7 @@ class Tile(Strategy):
         return Cost(work.compulsory + 8 * work.incidences + 8 * work.targets, work.flops * again)
 
 
-def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...]) -> Pass:
+def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], degree: int) -> Pass:
     arity = spec.maps[m].arity
     code = ElementCode(spec, ())
     by_param = {g.param: g for g in groups}
@@ -78,7 +81,9 @@ def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...]) -> Pass:
         *accumulate(spec, groups, arity, lambda p, k: stage_at(by_param[p], "l", k)),
     ]
     gather = Phase(
-        f"b * tile{m}", f"ml_min((b + 1) * tile{m}, targets{m})", over_targets(spec, groups, incident, f"offsets{m}")
+        f"b * tile{m}",
+        f"ml_min((b + 1) * tile{m}, targets{m})",
+        over_targets(spec, groups, incident, f"offsets{m}", degree),
     )
     scratch = tuple(
         Scratch(spec.params[g.param].ctype, f"stage{g.param}", f"largest{m} * {len(g.nodes)}") for g in groups
