@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -104,22 +105,23 @@ def copy_bandwidth() -> float:
     return 2 * source.nbytes / seconds_of(lambda: cupy.copyto(target, source))
 
 
-def variants(order: str, data: Data, blocks: tuple[int, ...], copy: float) -> Iterator[dict[str, Any]]:
+def variants(order: str, data: Data, options: argparse.Namespace, copy: float) -> Iterator[dict[str, Any]]:
     """Every variant of Meshloom on one mesh, checked, then timed."""
     ml.use("cuda")
     for dtype in (np.float64, np.float32):
         for layout in LAYOUTS:
             arguments = data.fields(dtype, layout)
-            for strategy in ("auto", *ml.strategies()):
-                for block in blocks if strategy != "auto" else (None,):
-                    yield _variant(order, data, arguments, dtype, layout, strategy, block, copy)
+            for strategy in options.strategies:
+                for block, cap in product(options.blocks, options.registers) if strategy != "auto" else ((None, 0),):
+                    wish = ml.Schedule(strategy, block=block, registers=cap or None)
+                    yield _variant(order, data, arguments, dtype, layout, wish, copy)
 
 
-def _variant(order: str, data: Data, arguments: tuple[ml.Arg, ...], dtype: type, layout: str, strategy: str,
-             block: int | None, copy: float) -> dict[str, Any]:  # fmt: skip
-    row: dict[str, Any] = {"order": order, "precision": np.dtype(dtype).name, "layout": layout, "strategy": strategy,
-                           "block": block}  # fmt: skip
-    loop = res_calc.loop(data.mesh.faces, *arguments, schedule=ml.Schedule(strategy, block=block))
+def _variant(order: str, data: Data, arguments: tuple[ml.Arg, ...], dtype: type, layout: str, wish: ml.Schedule,
+             copy: float) -> dict[str, Any]:  # fmt: skip
+    row: dict[str, Any] = {"order": order, "precision": np.dtype(dtype).name, "layout": layout,
+                           "strategy": wish.strategy, "block": wish.block, "cap": wish.registers}  # fmt: skip
+    loop = res_calc.loop(data.mesh.faces, *arguments, schedule=wish)
     try:
         executable: Any = loop.prepare()
     except MeshloomError as refusal:
@@ -261,6 +263,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--j", type=int, default=1200)
     parser.add_argument("--orders", nargs="+", default=list(ORDERS))
     parser.add_argument("--blocks", nargs="+", type=int, default=list(BLOCKS))
+    parser.add_argument("--strategies", nargs="+", default=["auto", *ml.strategies()])
+    parser.add_argument("--registers", nargs="+", type=int, default=[0], help="register caps to try; 0 for none")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     reason = ml.backends()["cuda"]
@@ -277,7 +281,7 @@ def main(arguments: list[str] | None = None) -> int:
     for order in options.orders:
         data = Data(base if order == "given" else base.reordered(order))
         result["orders"][order] = mesh_figures(data.mesh, blocks)
-        result["variants"] += list(variants(order, data, blocks, copy))
+        result["variants"] += list(variants(order, data, options, copy))
         useful = res_calc.counts(data.mesh.faces, *data.fields(np.float64, "aos")).bytes.compulsory
         if order in ("given", "hilbert"):
             result["peers"] += [r | {"order": order} for r in hand_written(data, copy, useful)]

@@ -8,7 +8,7 @@ the pass is repeated for each color, one after the other. A dialect (one per bac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from meshloom.kernel import emit
@@ -80,12 +80,19 @@ class ElementCode:
 
     def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[str]:
         """Statements that read the entries of the maps that these values and stores need, then whole rows of fields."""
-        read = loads(roots)
-        addresses = read | {(o.param, o.slot, o.comp) for o in stored}
-        used = sorted({(m, slot) for param, slot, _ in addresses if (m := self.spec.params[param].map) is not None})
+        used = self.used_rows(loads(roots) | {(o.param, o.slot, o.comp) for o in stored})
         lines = [
             f"const ml_index {row_name(m, s)} = m{m}[{index_of(f'e * {self.spec.maps[m].arity}', s)}];" for m, s in used
         ]
+        return lines + self.whole_rows(roots)
+
+    def used_rows(self, addresses: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
+        """(map, slot) pairs behind some (parameter, slot, component)."""
+        return sorted({(m, slot) for param, slot, _ in addresses if (m := self.spec.params[param].map) is not None})
+
+    def whole_rows(self, roots: Sequence[Node]) -> list[str]:
+        """Statements that load whole rows of fields, where the loop is to do so."""
+        lines, read = [], loads(roots)
         for param, slot in sorted({(p, s) for p, s, _ in read if self._wide(p)}):
             described = self.spec.params[param]
             source = self.spec.access(param).load_row(self._row(param, slot))

@@ -130,21 +130,26 @@ def accumulator(param: int, comp: int) -> str:
 
 
 def over_targets(
-    spec: LoopSpec, groups: Sequence[Columns], incident: Sequence[str], offsets: str, degree: int = 0
+    spec: LoopSpec, groups: Sequence[Columns], incident: Sequence[str], offsets: str, unrolled: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Statements for target ``i``: load the accumulators, visit the incident entries ``x``, store.
 
-    Targets with the usual number of entries (``degree``, if there is one) get a copy of the loop that is unrolled, so
-    that all their loads are under way at once.
+    ``unrolled``: the start of an ``if`` whose body serves targets with the usual number of entries (``unroll``).
     """
     before = [line for g in groups for line in _load_accumulators(spec, g)]
     after = [line for g in groups for line in _store_accumulators(spec, g)]
-    visit = ["for (ml_index x = begin_x; x < end_x; ++x) {", *incident, "}"]
-    if degree > 1:
-        unrolled = [f"for (int u = 0; u < {degree}; ++u) {{", "const ml_index x = begin_x + u;", *incident, "}"]
-        visit = [f"if (end_x - begin_x == {degree}) {{", "#pragma unroll", *unrolled, "} else {", *visit, "}"]
-    bounds = f"const ml_index begin_x = {offsets}[t], end_x = {offsets}[t + 1];"
-    return ("const ml_index t = i;", bounds, *before, *visit, *after)
+    visit = [f"for (ml_index x = {offsets}[t], end_x = {offsets}[t + 1]; x < end_x; ++x) {{", *incident, "}"]
+    if unrolled:
+        visit = [*unrolled, "else {", *visit, "}"]
+    return ("const ml_index t = i;", *before, *visit, *after)
+
+
+def unroll(incident: Sequence[str], offsets: str, degree: int) -> list[str]:
+    """The visit of targets with exactly ``degree`` entries, unrolled, so that all their loads are under way at once."""
+    if degree < 2:
+        return []
+    loop = [f"for (int u = 0; u < {degree}; ++u) {{", f"const ml_index x = {offsets}[t] + u;", *incident, "}"]
+    return [f"if ({offsets}[t + 1] - {offsets}[t] == {degree}) {{", "#pragma unroll", *loop, "}"]
 
 
 def usual_degree(offsets: np.ndarray) -> int:

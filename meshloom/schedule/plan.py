@@ -12,8 +12,9 @@ import numpy as np
 from meshloom.native import cache
 from meshloom.native.algorithms import incidence
 from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.symmetry import swapped_maps
 
-VERSION = 2  # of the plan arrays' meaning: a new one makes old cache entries unreachable
+VERSION = 3  # of the plan arrays' meaning: a new one makes old cache entries unreachable
 SMALLEST_CACHED = 1 << 15  # elements; smaller plans are built faster than they are read
 
 
@@ -40,6 +41,8 @@ class Topology:
     spaces: dict[int, int]
     order: np.ndarray | None = None
     digest: str = ""
+    others: dict[int, np.ndarray] = field(default_factory=dict)  # the loop's other maps, only read through
+    swapped: dict[int, frozenset[int]] = field(default_factory=dict)  # symmetric maps: see symmetry.py
 
     @cached_property
     def visit(self) -> np.ndarray:
@@ -81,12 +84,20 @@ def topology(
 ) -> Topology:
     """The racy part of a loop; ``maps``: map number -> (indices, number of targets, digest)."""
     racy = spec.racy_maps
-    text = "|".join([str(elements), *(f"{m}:{spec.maps[m].target}:{maps[m][2]}" for m in racy)])
+    described = (f"{m}:{spec.maps[m].target}:{maps[m][2]}:{m in racy}" for m in maps)
+    swapped = {m: found for m in racy if (found := swapped_maps(spec, m)) is not None}
+    text = "|".join([str(elements), *described, str({m: sorted(s) for m, s in swapped.items()})])
     digest = hashlib.sha256(text.encode())
     if order is not None:
         digest.update(np.ascontiguousarray(order).data)
     return Topology(
-        elements, {m: maps[m][:2] for m in racy}, {m: spec.maps[m].target for m in racy}, order, digest.hexdigest()
+        elements,
+        {m: maps[m][:2] for m in racy},
+        {m: spec.maps[m].target for m in racy},
+        order,
+        digest.hexdigest(),
+        {m: maps[m][0] for m in maps if m not in racy},
+        swapped,
     )
 
 

@@ -15,17 +15,21 @@ class Schedule:
     """``strategy``: one of ``ml.strategies()`` or "auto". ``block``: elements (or targets) per block, None to choose.
 
     ``layout``: put the loop's fields into this layout before it runs, None to leave them. ``order``: the order in which
-    elements are visited ("given" or an ordering's name); fields stay where they are.
+    elements are visited ("given" or an ordering's name); fields stay where they are. ``registers``: the most a thread
+    of a GPU may use, None for the compiler's choice; CPUs ignore it.
     """
 
     strategy: str = "auto"
     block: int | None = None
     layout: str | None = None
     order: str = "given"
+    registers: int | None = None
 
     def __post_init__(self) -> None:
         if self.block is not None and (int(self.block) != self.block or self.block < 1):
             raise ScheduleError(f"schedule: block must be a whole number from 1, got {self.block}")
+        if self.registers is not None and not 16 <= self.registers <= 255:
+            raise ScheduleError(f"schedule: registers must be from 16 to 255, got {self.registers}")
         if self.layout is not None:
             parse_layout(self.layout)
 
@@ -34,6 +38,7 @@ class Schedule:
         parts += [f"block={self.block}"] if self.block else []
         parts += [f"layout={self.layout}"] if self.layout else []
         parts += [f"order={self.order}"] if self.order != "given" else []
+        parts += [f"registers={self.registers}"] if self.registers else []
         return " ".join(parts)
 
     def having(self, **changes: Any) -> Schedule:

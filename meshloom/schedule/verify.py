@@ -141,6 +141,34 @@ def _check_gather(plan: Plan, topology: Topology) -> None:
         _check_incidence(plan, topology, number, plan.arrays[f"entries{number}"])
 
 
+def _check_owner(plan: Plan, topology: Topology) -> None:
+    _check_gather(plan, topology)
+    for m, (indices, _) in topology.maps.items():
+        if f"entry{m}" in plan.arrays:
+            _check_neighbours(plan, topology, m, indices.shape[1])
+
+
+def _check_neighbours(plan: Plan, topology: Topology, m: int, arity: int) -> None:
+    """Neighbour tables say what offsets, entries and maps say, in roles where the map is symmetric."""
+    offsets, entries, table = plan.arrays[f"offsets{m}"], plan.arrays[f"entries{m}"], plan.arrays[f"entry{m}"]
+    usual = np.diff(offsets) == plan.sizes[f"degree{m}"]
+    _demand(bool((table[:, ~usual] == -1).all()), plan, "an irregular target is not marked in the neighbour table")
+    starts, roles = offsets[:-1][usual], topology.swapped.get(m, frozenset())
+    for u, row in enumerate(table):
+        expected = entries[starts + u]
+        _demand(bool((row[usual] == expected).all()), plan, "a neighbour table holds another entry than the incidence")
+        for k, rows in (topology.others | {k: i for k, (i, _) in topology.maps.items()}).items():
+            part = plan.arrays[f"near{m}_{k}"].reshape(len(table), -1, len(usual))[u]
+            element, turned = expected // arity, (expected % arity if k in roles else np.zeros_like(expected))
+            if k == m and roles:
+                same = (part[0, usual] == rows[element, 1 - turned]).all() and (part[0, ~usual] == -1).all()
+            else:
+                same = all(
+                    (part[s, usual] == rows[element, np.where(turned, 1 - s, s)]).all() for s in range(rows.shape[1])
+                )
+            _demand(bool(same), plan, f"a neighbour table has wrong rows of map {k}")
+
+
 def _check_tile(plan: Plan, topology: Topology) -> None:
     _visit(plan, topology)
     for number, (indices, targets) in topology.maps.items():
@@ -175,7 +203,7 @@ def _check_tile(plan: Plan, topology: Topology) -> None:
 
 _CHECKS: dict[str, Callable[[Plan, Topology], None]] = {
     "direct": _check_direct, "atomic": _check_direct, "color": _check_color, "block_color": _check_block_color,
-    "block_atomic": _check_block_atomic, "staged": _check_gather, "owner": _check_gather, "tile": _check_tile,
+    "block_atomic": _check_block_atomic, "staged": _check_gather, "owner": _check_owner, "tile": _check_tile,
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from meshloom.schedule.strategies import strategy as strategy_named
 LAYOUTS = ("aos", "soa", "aosoa4", "aosoa3")
 ORDERINGS = ml.orderings()
 PRECISIONS = (np.float64, np.float32)
-MESHES = ("structured", "shuffled", "random")
+MESHES = ("structured", "shuffled", "random", "cells")
 
 
 @ml.kernel
@@ -115,6 +115,9 @@ def topology(kind: str) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(11)
     if kind == "random":
         return rng.random((60, 2)), rng.integers(0, 60, (311, 2))
+    if kind == "cells":  # nearly every cell has four neighbours: regular enough for tables and unrolled loops
+        mesh = ml.generate.box((18, 16))
+        return mesh.cell_centroids(), np.array(mesh.face_cells.indices)
     mesh = ml.generate.box((9, 7), cells="triangle")
     points, pairs = mesh.coordinates.numpy(), mesh.face_nodes.indices
     if kind == "shuffled":

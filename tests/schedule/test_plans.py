@@ -35,14 +35,15 @@ def topologies(draw: st.DrawFn) -> Topology:
             indices[:, 0] = 0
         maps[k], spaces[k] = (indices, targets), 0 if same else k
     order = rng.permutation(elements) if draw(st.booleans()) else None
-    return Topology(elements, maps, spaces, order, "test")
+    others = {9: rng.integers(0, 30, (elements, 3))} if draw(st.booleans()) else {}
+    return Topology(elements, maps, spaces, order, "test", others)
 
 
 @pytest.mark.parametrize("name", names())
 @settings(max_examples=60, deadline=None)
-@given(topology=topologies(), block=st.integers(1, 50))
-def test_the_verifier_accepts_every_plan(name: str, topology: Topology, block: int) -> None:
-    verify(strategy(name).plan(topology, block), topology)
+@given(topology=topologies(), block=st.integers(1, 50), simt=st.booleans())
+def test_the_verifier_accepts_every_plan(name: str, topology: Topology, block: int, simt: bool) -> None:
+    verify(strategy(name).plan(topology, block, simt=simt), topology)
 
 
 def grid(n: int = 12) -> Topology:
@@ -105,6 +106,21 @@ def test_the_verifier_rejects_spoilt_plans(name: str, array: str, change, words:
     verify(plan, topology)
     with pytest.raises(PlanError, match=words):
         verify(spoilt(plan, array, change), topology)
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [("entry0", "another entry"), ("near0_0", "wrong rows of map 0"), ("near0_9", "wrong rows of map 9")],
+)
+def test_the_verifier_rejects_spoilt_neighbour_tables(array: str, words: str) -> None:
+    topology = grid(20)
+    topology = replace(topology, others={9: np.arange(topology.elements * 2).reshape(-1, 2)}, swapped={0: {0, 9}})
+    plan = strategy("owner").plan(topology, 16, simt=True)
+    verify(plan, topology)
+    regular = int(np.flatnonzero(plan.arrays["entry0"][0] >= 0)[5])
+    with pytest.raises(PlanError, match=words):
+        verify(spoilt(plan, array, lambda a: a[1].__setitem__(regular, a[1, regular] + 1)), topology)
+    assert strategy("owner").plan(topology, 16).arrays.keys() == {"offsets0", "entries0"}
 
 
 def test_the_verifier_sees_too_little_scratch_memory() -> None:

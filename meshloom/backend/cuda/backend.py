@@ -65,8 +65,11 @@ class CudaBackend(Backend):
         unit = make_unit(replace(bound.spec, wide=True), plan, simt=True)
         threads = min(-(-plan.block // 32) * 32, MOST_THREADS)
         made = dialect.kernels(unit, threads)
-        functions, used = self.engine.load(unit, made, wide_index=wide_index, flags=())
-        arrays = self._arrays(bound, plan)
+        cap = bound.schedule.registers
+        flags = (f"--maxrregcount={cap}",) if cap else ()
+        functions, used = self.engine.load(unit, made, wide_index=wide_index, flags=flags)
+        wanted = {name for one in made for _, name in one.parameters}
+        arrays = self._arrays(bound, plan, wanted)
         sizes = sizes_of(bound, plan)
         steps = _steps(unit, made, functions, arrays, sizes, plan, threads)
         for number, one in enumerate(unit.passes):
@@ -78,14 +81,14 @@ class CudaBackend(Backend):
     def recording(self, operations: Sequence[Callable[[], None]]) -> Recording:
         return GraphRecording(operations) if isinstance(self.engine, Device) else Recording(operations)
 
-    def _arrays(self, bound: Bound, plan: Plan) -> dict[str, Any]:
+    def _arrays(self, bound: Bound, plan: Plan, wanted: set[str]) -> dict[str, Any]:
         spec = bound.spec
         arrays = {spec.access(k).pointer: s.storage for k, s in enumerate(bound.storages)}
         for k, one in enumerate(bound.maps):
             if one not in self._maps:
                 self._maps[one] = self.engine.upload(one.indices)
             arrays[f"m{k}"] = self._maps[one]
-        arrays |= {name: self.engine.upload(array) for name, array in plan.arrays.items()}
+        arrays |= {name: self.engine.upload(array) for name, array in plan.arrays.items() if name in wanted}
         for name, dtype, per_element in temporaries(spec, plan):
             arrays[name] = self.engine.upload(np.zeros(bound.elements * per_element, dtype))
         blocks = -(-bound.elements // plan.block) + plan.sizes.get("n_colors", 0) + 1

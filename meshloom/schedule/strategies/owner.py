@@ -7,15 +7,18 @@ the targets, so that everybody sees the values from before the loop.
 
 from __future__ import annotations
 
-from meshloom.kernel.expr import Node
-from meshloom.schedule.code import ElementCode, Pass, Phase
+from meshloom.kernel.count import loads
+from meshloom.kernel.expr import Node, topological
+from meshloom.schedule.code import ElementCode, Pass, Phase, combined, row_name
 from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.gather import Columns, accumulate, columns_of, over_targets, split_entry
+from meshloom.schedule.gather import Columns, accumulate, accumulator, columns_of, over_targets, split_entry
+from meshloom.schedule.neighbours import neighbour_rows, neighbour_tables
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import element_pass, visiting
 from meshloom.schedule.strategies.staged import incidences
+from meshloom.schedule.symmetry import swapped_maps
 
 
 class Owner(Strategy):
@@ -24,12 +27,15 @@ class Owner(Strategy):
 
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         arrays, sizes = incidences(topology)
+        if simt:
+            for m in topology.maps:
+                offsets, entries, degree = arrays[f"offsets{m}"], arrays[f"entries{m}"], sizes[f"degree{m}"]
+                arrays |= neighbour_tables(topology, m, offsets, entries, degree)
         return Plan(self.name, block, visiting(topology) | arrays, sizes)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        targets = [
-            _target_pass(spec, m, columns_of(spec, m), plan.sizes[f"degree{m}"] if simt else 0) for m in spec.racy_maps
-        ]
+        degrees = {m: plan.sizes[f"degree{m}"] if simt else 0 for m in spec.racy_maps}
+        targets = [_target_pass(spec, m, columns_of(spec, m), degrees[m]) for m in spec.racy_maps]
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
@@ -37,28 +43,67 @@ class Owner(Strategy):
         return Cost(work.compulsory + 4 * work.incidences + 8 * work.targets, work.flops * repeated)
 
 
-def _target_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], degree: int) -> Pass:
-    arity = spec.maps[map_number].arity
+def _target_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], degree: int) -> Pass:
+    arity = spec.maps[m].arity
     code = ElementCode(spec, ())
+    roots = [n for g in groups for n in g.nodes]
+    incident = [*split_entry(f"entries{m}", arity), *code.rows(roots), *_slices(spec, code, groups, arity)]
+    regular: list[str] = []
+    if degree and swapped_maps(spec, m) is not None:
+        regular = _by_roles(spec, code, m, degree)
+    elif degree:
+        body = [*neighbour_rows(code, m, loads(roots), roles=False), *code.whole_rows(roots)]
+        body += _slices(spec, code, groups, arity)
+        loop = ["#pragma unroll", f"for (int u = 0; u < {degree}; ++u) {{", *body, "}"]
+        regular = [f"if (entry{m}[t] >= 0) {{", *loop, "}"]
+    phase = Phase("", "", over_targets(spec, groups, incident, f"offsets{m}", regular))
+    return Pass(f"targets{m}", f"targets{m}", (phase,))
+
+
+def _by_roles(spec: LoopSpec, code: ElementCode, m: int, degree: int) -> list[str]:
+    """Every incident element from the target's own side: what depends on the target alone comes before the loop."""
+    outputs = [o for o in spec.racy_outputs if spec.params[o.param].map == m and o.slot == 0]
+    roots = [o.value for o in outputs]
+    own = _known_to_target(spec, m, roots)
+    edge = sorted({a for n in topological(roots) if n not in own for a in n.args if a in own}, key=own.index)
+    edge = [n for n in edge if n.op != "const"]
+    known: dict[Node, str] = {}
+    before = [f"const ml_index {row_name(m, 0)} = t;", *code.whole_rows(edge), *code.values(edge, known)[0]]
+    rest = [n for n in topological(roots) if n not in own and n.op == "load"]
+    text, names = code.values(roots, dict(known))
+    added = []
+    for o, name in zip(outputs, names, strict=True):
+        total = accumulator(o.param, o.comp)
+        added.append(f"{total} = {combined(spec.params[o.param].mode.combine, total, name)};")
+    body = [*neighbour_rows(code, m, loads(roots), roles=True), *code.whole_rows(rest), *text, *added]
+    loop = ["#pragma unroll", f"for (int u = 0; u < {degree}; ++u) {{", *body, "}"]
+    return [f"if (near{m}_{m}[t] >= 0) {{", *before, *loop, "}"]
+
+
+def _known_to_target(spec: LoopSpec, m: int, roots: list[Node]) -> list[Node]:
+    """Nodes that need nothing but the target's own values (slot 0 of map ``m``), globals and constants, in order."""
+    own: dict[Node, None] = {}
+    for node in topological(roots):
+        if node.op == "load":
+            param, slot, _ = node.value
+            if spec.params[param].is_global or (spec.params[param].map == m and slot == 0):
+                own[node] = None
+        elif all(a in own for a in node.args):
+            own[node] = None
+    return list(own)
+
+
+def _slices(spec: LoopSpec, code: ElementCode, groups: tuple[Columns, ...], arity: int) -> list[str]:
+    """For each slot the slice of the kernel that feeds it, merged into the accumulators."""
     names: dict[tuple[int, int], str] = {}
 
     def evaluate(slot: int | None) -> list[str]:
-        """The slice of the kernel that a slot needs (None: all columns)."""
         wanted = [(g.param, k, g.nodes[k]) for g in groups for k in _needed(g, slot)]
-        roots: list[Node] = [node for _, _, node in wanted]
-        text, found = code.values(roots)
+        text, found = code.values([node for _, _, node in wanted])
         names.update({(param, k): name for (param, k, _), name in zip(wanted, found, strict=True)})
-        return [*code.rows(roots), *text]
+        return text
 
-    incident = [
-        *split_entry(f"entries{map_number}", arity),
-        *accumulate(spec, groups, arity, lambda p, k: names[p, k], evaluate),
-    ]
-    return Pass(
-        f"targets{map_number}",
-        f"targets{map_number}",
-        (Phase("", "", over_targets(spec, groups, incident, f"offsets{map_number}", degree)),),
-    )
+    return accumulate(spec, groups, arity, lambda p, k: names[p, k], evaluate)
 
 
 def _needed(group: Columns, slot: int | None) -> list[int]:

@@ -8,7 +8,16 @@ import numpy as np
 from meshloom.kernel.expr import Node
 from meshloom.schedule.code import ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.gather import Columns, accumulate, columns_of, over_targets, split_entry, stage_at, usual_degree
+from meshloom.schedule.gather import (
+    Columns,
+    accumulate,
+    columns_of,
+    over_targets,
+    split_entry,
+    stage_at,
+    unroll,
+    usual_degree,
+)
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
@@ -67,7 +76,7 @@ def incidences(topology: Topology) -> tuple[dict[str, np.ndarray], dict[str, int
 
 def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], degree: int) -> Pass:
     """A pass over the targets of a map that merges the staged columns."""
-    arity = spec.maps[map_number].arity
+    arity, offsets = spec.maps[map_number].arity, f"offsets{map_number}"
     by_param = {g.param: g for g in groups}
     incident = [
         *split_entry(f"entries{map_number}", arity),
@@ -76,5 +85,5 @@ def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], de
     return Pass(
         f"gather{map_number}",
         f"targets{map_number}",
-        (Phase("", "", over_targets(spec, groups, incident, f"offsets{map_number}", degree)),),
+        (Phase("", "", over_targets(spec, groups, incident, offsets, unroll(incident, offsets, degree))),),
     )

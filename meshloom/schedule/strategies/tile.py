@@ -13,7 +13,16 @@ from meshloom.kernel.expr import Node
 from meshloom.native.tiles import tiles
 from meshloom.schedule.code import ElementCode, Pass, Phase, Scratch
 from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.gather import Columns, accumulate, columns_of, over_targets, split_entry, stage_at, usual_degree
+from meshloom.schedule.gather import (
+    Columns,
+    accumulate,
+    columns_of,
+    over_targets,
+    split_entry,
+    stage_at,
+    unroll,
+    usual_degree,
+)
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
@@ -83,7 +92,7 @@ def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], degree: int)
     gather = Phase(
         f"b * tile{m}",
         f"ml_min((b + 1) * tile{m}, targets{m})",
-        over_targets(spec, groups, incident, f"offsets{m}", degree),
+        over_targets(spec, groups, incident, f"offsets{m}", unroll(incident, f"offsets{m}", degree)),
     )
     scratch = tuple(
         Scratch(spec.params[g.param].ctype, f"stage{g.param}", f"largest{m} * {len(g.nodes)}") for g in groups
