@@ -168,7 +168,15 @@ class Loop:
             self._visit_order(),
         )
         block, simt = self.schedule.block or 1, self.backend.simt
-        return cached_plan(partial(chosen.plan, simt=simt), chosen.name, topo, block, verify, "simt" if simt else "")
+        return cached_plan(
+            partial(chosen.plan, simt=simt),
+            chosen.name,
+            topo,
+            block,
+            verify,
+            "simt" if simt else "",
+            chosen.plan_has_blocks,
+        )
 
     def _visit_order(self) -> np.ndarray | None:
         if self.schedule.order == "given" or not self.maps:

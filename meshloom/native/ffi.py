@@ -24,7 +24,7 @@ def library(name: str) -> ctypes.CDLL:
     """The compiled ``<name>.cpp`` of this folder."""
     here = Path(__file__).parent
     texts = [(here / file).read_text(encoding="utf-8") for file in ("common.hpp", f"{name}.cpp")]
-    return load(f"{texts[0]}\n#line 1 \"{name}.cpp\"\n{texts[1]}", name)
+    return load(f'{texts[0]}\n#line 1 "{name}.cpp"\n{texts[1]}', name)
 
 
 def call(name: str, function: str, *arguments: object) -> None:

@@ -105,11 +105,16 @@ Builder = Callable[["Topology", int], Plan]
 Verifier = Callable[[Plan, "Topology"], None]
 
 
-def cached_plan(build: Builder, name: str, topo: Topology, block: int, verify: Verifier, variant: str = "") -> Plan:
-    """The plan from the disk, or built, verified and stored. A damaged entry is rebuilt."""
+def cached_plan(
+    build: Builder, name: str, topo: Topology, block: int, verify: Verifier, variant: str = "", by_block: bool = True
+) -> Plan:
+    """The plan from the disk, or built, verified and stored. A damaged entry is rebuilt.
+
+    ``by_block``: the arrays depend on the block size; else one entry serves all.
+    """
     if topo.elements < SMALLEST_CACHED:
         return _built(build, topo, block, verify)
-    key = hashlib.sha256(f"{VERSION}|{name}|{variant}|{block}|{topo.digest}".encode()).hexdigest()
+    key = hashlib.sha256(f"{VERSION}|{name}|{variant}|{block if by_block else 0}|{topo.digest}".encode()).hexdigest()
     found = _restored(name, block, cache.load_arrays("plans", key))
     if found is not None:
         return found

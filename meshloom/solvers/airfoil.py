@@ -78,8 +78,8 @@ class AirfoilConfig:
     flow: FlowOptions = section(FlowOptions, "The gas, the free stream and the scheme.")
     output: AirfoilOutput = section(AirfoilOutput, "What to write, and how often.")
     schedule: dict[str, Any] = table(
-        "How loops are executed, where the automatic choice shall not do: a line such as res_calc = \"color\" or"
-        f" res_calc = {{strategy = \"color\", block = 512}}. Loops: {', '.join(LOOPS)}, and default for all others.",
+        'How loops are executed, where the automatic choice shall not do: a line such as res_calc = "color" or'
+        f' res_calc = {{strategy = "color", block = 512}}. Loops: {", ".join(LOOPS)}, and default for all others.',
         schedule_check(LOOPS),
     )
 

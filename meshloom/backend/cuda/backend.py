@@ -64,10 +64,8 @@ class CudaBackend(Backend):
             plan = replace(plan, arrays=narrow)
         unit = make_unit(replace(bound.spec, wide=True), plan, simt=True)
         threads = min(-(-plan.block // 32) * 32, MOST_THREADS)
-        made = dialect.kernels(unit, threads)
-        cap = bound.schedule.registers
-        flags = (f"--maxrregcount={cap}",) if cap else ()
-        functions, used = self.engine.load(unit, made, wide_index=wide_index, flags=flags)
+        made = dialect.kernels(unit, threads, bound.schedule.registers)
+        functions, used = self.engine.load(unit, made, wide_index=wide_index, flags=())
         wanted = {name for one in made for _, name in one.parameters}
         arrays = self._arrays(bound, plan, wanted)
         sizes = sizes_of(bound, plan)

@@ -28,9 +28,13 @@ class KernelText:
     lines: tuple[str, ...]
 
 
-def kernels(unit: Unit, threads: int) -> list[KernelText]:
-    """The kernels of a unit, one for each pass, and one that finishes the reductions."""
-    made = [_kernel(unit, number, one, threads) for number, one in enumerate(unit.passes)]
+def kernels(unit: Unit, threads: int, registers: int | None = None) -> list[KernelText]:
+    """The kernels of a unit, one for each pass, and one that finishes the reductions.
+
+    ``registers`` per thread at most: said as the number of blocks that must fit a multiprocessor's 65,536.
+    """
+    blocks = max(1, 65536 // (registers * threads)) if registers else 1
+    made = [_kernel(unit, number, one, threads, blocks) for number, one in enumerate(unit.passes)]
     return [*made, _finish(unit)] if unit.spec.reductions else made
 
 
@@ -44,7 +48,7 @@ def render(unit: Unit, made: list[KernelText], *, wide_index: bool, emulate: boo
     return "\n".join([EMULATION if emulate else "", index, PRELUDE, f"// loop {unit.spec.name}", text, ""])
 
 
-def _kernel(unit: Unit, number: int, one: Pass, threads: int) -> KernelText:
+def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int) -> KernelText:
     text = block_text(one) + " " + one.block_number + (" block" if not one.blocked else "")
     text += " " + " ".join(x.size for x in one.scratch)
     known = {name for _, name, _ in global_values(unit)} | {x.name for x in one.scratch}
@@ -56,7 +60,7 @@ def _kernel(unit: Unit, number: int, one: Pass, threads: int) -> KernelText:
                for o in one.reductions]  # fmt: skip
     wanted += [("const ml_index low", "low"), ("const ml_index high", "high"), ("const ml_index parts", "parts")]
     declared = ", ".join(d for d, _ in wanted)
-    head = f'extern "C" __global__ void __launch_bounds__({threads}, 1) pass{number}({declared}) {{'
+    head = f'extern "C" __global__ void __launch_bounds__({threads}, {blocks}) pass{number}({declared}) {{'
     body = [f"const {ctype} {name} = {source};" for ctype, name, source in global_values(unit) if name in text]
     body += _scratch(one)
     body += _where(one)

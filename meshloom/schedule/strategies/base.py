@@ -25,6 +25,7 @@ class Strategy(ABC):
     summary: ClassVar[str] = ""
     cpu_block: ClassVar[int] = 4096
     gpu_block: ClassVar[int] = 128
+    plan_has_blocks: ClassVar[bool] = False  # do the plan's arrays depend on the block size?
     registry: ClassVar[dict[str, Strategy]] = {}
 
     def __init_subclass__(cls) -> None:

@@ -18,6 +18,7 @@ from meshloom.schedule.strategies.direct import visiting
 class BlockAtomic(Strategy):
     name = "block_atomic"
     deterministic = False  # sums at shared targets depend on who comes first
+    plan_has_blocks = True
     summary = "blocks of elements; atomics only for targets that blocks share"
 
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:

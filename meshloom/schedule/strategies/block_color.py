@@ -20,6 +20,7 @@ from meshloom.schedule.strategies.direct import visiting
 
 class BlockColor(Strategy):
     name = "block_color"
+    plan_has_blocks = True
     summary = "blocks of elements, colored; plain updates inside a block"
     cpu_block = 16384
 

@@ -7,6 +7,8 @@ the targets, so that everybody sees the values from before the loop.
 
 from __future__ import annotations
 
+import re
+
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, topological
 from meshloom.schedule.code import ElementCode, Pass, Phase, combined, row_name
@@ -75,9 +77,27 @@ def _by_roles(spec: LoopSpec, code: ElementCode, m: int, degree: int) -> list[st
     for o, name in zip(outputs, names, strict=True):
         total = accumulator(o.param, o.comp)
         added.append(f"{total} = {combined(spec.params[o.param].mode.combine, total, name)};")
-    body = [*neighbour_rows(code, m, loads(roots), roles=True), *code.whole_rows(rest), *text, *added]
-    loop = ["#pragma unroll", f"for (int u = 0; u < {degree}; ++u) {{", *body, "}"]
-    return [f"if (near{m}_{m}[t] >= 0) {{", *before, *loop, "}"]
+    fetch, batch = batched([*neighbour_rows(code, m, loads(roots), roles=True), *code.whole_rows(rest)], degree)
+    body = [*fetch, "#pragma unroll", f"for (int u = 0; u < {degree}; ++u) {{", *batch, *text, *added, "}"]
+    return [f"if (near{m}_{m}[t] >= 0) {{", *before, *body, "}"]
+
+
+def batched(declarations: list[str], degree: int) -> tuple[list[str], list[str]]:
+    """Declarations ``const T name = source;`` of one incident element, done for all of them first, each kind at once.
+
+    Returns the statements that fill arrays ``all_<name>[degree]``, and those that name the ``u``-th entries.
+    """
+    fetch, name_them = [], []
+    known: list[str] = []
+    for line in declarations:
+        kind, name, source = re.fullmatch(r"const (.+) (\w+) = (.+);", line).groups()  # type: ignore[union-attr]
+        for other in known:
+            source = re.sub(rf"\b{other}\b", f"all_{other}[u]", source)
+        fetch += [f"{kind} all_{name}[{degree}];", "#pragma unroll",
+                  f"for (int u = 0; u < {degree}; ++u) all_{name}[u] = {source};"]  # fmt: skip
+        name_them.append(f"const {kind} {name} = all_{name}[u];")
+        known.append(name)
+    return fetch, name_them
 
 
 def _known_to_target(spec: LoopSpec, m: int, roots: list[Node]) -> list[Node]:

@@ -31,6 +31,7 @@ from meshloom.schedule.strategies.direct import element_pass, visiting
 
 class Tile(Strategy):
     name = "tile"
+    plan_has_blocks = True
     summary = "a block owns targets and evaluates every element that touches them once"
     cpu_block = 8192
     gpu_block = 256
