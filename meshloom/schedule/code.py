@@ -108,6 +108,10 @@ class ElementCode:
             return f"g{param}_{comp}"
         return f"w{param}_{slot}.v[{comp}]" if self._wide(param) else self.place(*node.value)
 
+    def in_whole_row(self, load: Node) -> bool:
+        """Is the value of a load part of a row that ``whole_rows`` loads?"""
+        return self._wide(load.value[0])
+
     def _row(self, param: int, slot: int) -> str:
         number = self.spec.params[param].map
         return "e" if number is None else row_name(number, slot)

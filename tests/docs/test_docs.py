@@ -3,6 +3,7 @@
 The Python blocks of a page are one program: they run in order, in a folder of their own, once on each back end. A
 block after ``<!-- fragment -->`` is not run. In console blocks, lines that begin with ``$ meshloom`` are run; each line
 of output shown must be among the real output, up to ``...``. ``<!-- fails with N -->`` names another status than 0.
+Text after ``<!-- printed on cpu -->`` must be among what the page's Python blocks print there.
 """
 
 from __future__ import annotations
@@ -70,6 +71,16 @@ def test_python_blocks(page: Path, backend: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     for name in re.findall(r'ml\.write\("([^"]+)"', program(page)):
         assert (tmp_path / name).stat().st_size > 0
+    for block in blocks(page, "text"):
+        if block.mark == f"printed on {backend}":
+            check_shown(block.text.splitlines(), done.stdout.splitlines(), f"{page.name}:{block.line}")
+
+
+def check_shown(expected: list[str], real: list[str], where: str) -> None:
+    """Every line that a page shows must be among the real ones, up to ``...``."""
+    for line in expected:
+        head = line.split("...")[0].rstrip()
+        assert any(r.startswith(head) for r in real), f"{where}\nis not printed: {line}\nbut: {real[:20]}"
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
@@ -99,10 +110,7 @@ def test_console_blocks(page: Path, tmp_path: Path) -> None:
             assert words[0] == "meshloom", f"{page.name}:{block.line}: only meshloom is run here"
             done = run([sys.executable, "-m", *words], tmp_path)
             assert done.returncode == expected, f"{command}\n{done.stderr[-3000:]}"
-            real = (done.stdout + done.stderr).splitlines()
-            for line in output:
-                head = line.split("...")[0].rstrip()
-                assert any(r.startswith(head) for r in real), f"{command}\ndoes not print: {line}\nbut: {real[:20]}"
+            check_shown(output, (done.stdout + done.stderr).splitlines(), command)
 
 
 def test_first_screen_of_the_readme() -> None:

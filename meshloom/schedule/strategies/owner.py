@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from meshloom.kernel.count import loads
-from meshloom.kernel.expr import Node, topological
+from meshloom.kernel.expr import C_TYPES, Node, topological
 from meshloom.schedule.code import ElementCode, Pass, Phase, combined, row_name
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.gather import Columns, accumulate, accumulator, columns_of, over_targets, split_entry
@@ -21,6 +21,9 @@ from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import element_pass, visiting
 from meshloom.schedule.strategies.staged import incidences
 from meshloom.schedule.symmetry import swapped_maps
+
+
+BATCH = 4  # incident elements whose loads are under way at the same time
 
 
 class Owner(Strategy):
@@ -72,32 +75,40 @@ def _by_roles(spec: LoopSpec, code: ElementCode, m: int, degree: int) -> list[st
     known: dict[Node, str] = {}
     before = [f"const ml_index {row_name(m, 0)} = t;", *code.whole_rows(edge), *code.values(edge, known)[0]]
     rest = [n for n in topological(roots) if n not in own and n.op == "load"]
-    text, names = code.values(roots, dict(known))
+    single = [n for n in rest if not code.in_whole_row(n)]
+    loaded = {n: "l" + "_".join(map(str, n.value)) for n in single}
+    declared = [*neighbour_rows(code, m, loads(roots), roles=True), *code.whole_rows(rest)]
+    declared += [f"const {C_TYPES[n.dtype]} {loaded[n]} = {code.leaf(n)};" for n in single]
+    text, names = code.values(roots, known | loaded)
     added = []
     for o, name in zip(outputs, names, strict=True):
         total = accumulator(o.param, o.comp)
         added.append(f"{total} = {combined(spec.params[o.param].mode.combine, total, name)};")
-    fetch, batch = batched([*neighbour_rows(code, m, loads(roots), roles=True), *code.whole_rows(rest)], degree)
-    body = [*fetch, "#pragma unroll", f"for (int u = 0; u < {degree}; ++u) {{", *batch, *text, *added, "}"]
-    return [f"if (near{m}_{m}[t] >= 0) {{", *before, *body, "}"]
+    return [f"if (near{m}_{m}[t] >= 0) {{", *before, *_batches(declared, [*text, *added], degree), "}"]
 
 
-def batched(declarations: list[str], degree: int) -> tuple[list[str], list[str]]:
-    """Declarations ``const T name = source;`` of one incident element, done for all of them first, each kind at once.
+def _batches(declarations: list[str], body: list[str], degree: int) -> list[str]:
+    """The ``body`` for all incident elements; what it declares is loaded for ``BATCH`` of them before any is computed.
 
-    Returns the statements that fill arrays ``all_<name>[degree]``, and those that name the ``u``-th entries.
+    Declarations are ``const T name = source;``. Loads that wait for nothing but an index are all under way at once.
     """
-    fetch, name_them = [], []
-    known: list[str] = []
+    group = next(g for g in range(min(BATCH, degree), 0, -1) if degree % g == 0)
+    fetch, named, known = [], [], []
     for line in declarations:
         kind, name, source = re.fullmatch(r"const (.+) (\w+) = (.+);", line).groups()  # type: ignore[union-attr]
         for other in known:
-            source = re.sub(rf"\b{other}\b", f"all_{other}[u]", source)
-        fetch += [f"{kind} all_{name}[{degree}];", "#pragma unroll",
-                  f"for (int u = 0; u < {degree}; ++u) all_{name}[u] = {source};"]  # fmt: skip
-        name_them.append(f"const {kind} {name} = all_{name}[u];")
+            source = re.sub(rf"\b{other}\b", f"all_{other}[v]", source)
         known.append(name)
-    return fetch, name_them
+        fill = [
+            f"for (int v = 0; v < {group}; ++v) {{",
+            "const int u = start + v; (void)u;",
+            f"all_{name}[v] = {source};",
+            "}",
+        ]
+        fetch += [f"{kind} all_{name}[{group}];", "#pragma unroll", *fill]
+        named.append(f"const {kind} {name} = all_{name}[v];")
+    compute = ["#pragma unroll", f"for (int v = 0; v < {group}; ++v) {{", *named, *body, "}"]
+    return ["#pragma unroll 1", f"for (int start = 0; start < {degree}; start += {group}) {{", *fetch, *compute, "}"]
 
 
 def _known_to_target(spec: LoopSpec, m: int, roots: list[Node]) -> list[Node]:

@@ -1,0 +1,226 @@
+"""What the pages say about the code, compared with the code: tables, figures, messages, generated text."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.backend import cpu_dialect
+from meshloom.backend.cuda import dialect
+from meshloom.backend.unit import Argument, Unit, make_unit
+from meshloom.errors import KernelError
+from meshloom.kernel import expr, passes
+from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind
+from meshloom.schedule import auto
+from meshloom.schedule.cost import CPU_CORE, GPU
+from meshloom.schedule.strategies import strategy
+from tests.docs.test_docs import program
+
+ROOT = Path(__file__).parents[2]
+ROW = re.compile(r"^\|(.+)\|$", re.MULTILINE)
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def table(name: str, first_heading: str) -> list[list[str]]:
+    """Rows of the table whose first heading is given, cells stripped, without the heading and its rule."""
+    text = page(name)
+    start = text.index(f"| {first_heading} |")
+    body = text[start : text.find("\n\n", start)]
+    return [[cell.strip() for cell in row.split("|")] for row in ROW.findall(body)][2:]
+
+
+@pytest.fixture(autouse=True)
+def keep_back_end() -> Iterator[None]:
+    before = ml.backend()
+    yield
+    ml.use(before)
+
+
+# --- schedules.md -------------------------------------------------------------------------------------------------
+
+
+def test_every_entry_of_a_schedule_is_documented() -> None:
+    assert [row[0].strip("`") for row in table("docs/schedules.md", "entry")] == [f.name for f in fields(ml.Schedule)]
+
+
+def test_block_sizes() -> None:
+    rows = table("docs/schedules.md", "strategy | block on a CPU, at most")
+    assert [row[0].strip("`") for row in rows] == ["direct", *ml.strategies()]
+    for name, cpu, gpu in rows:
+        found = strategy(name.strip("`"))
+        assert (found.cpu_block, found.gpu_block) == (int(cpu), int(gpu)), name
+    shrunk = strategy("color").block(False, 64 * 1000)
+    assert (shrunk, strategy("color").block(False, 1)) == (1000, 512)
+    assert "1/64 of the elements, but not below 512" in page("docs/schedules.md")
+
+
+def test_figures_of_the_cost_model() -> None:
+    rows = table("docs/schedules.md", "nanoseconds")
+    assert [row[0].strip("`") for row in rows] == [f.name for f in fields(CPU_CORE)]
+    for name, *written in rows:
+        real = [getattr(machine, name.strip("`")) * 1e9 for machine in (CPU_CORE, GPU)]
+        assert [float(w) for w in written] == pytest.approx(real, rel=1e-3), name
+
+
+def test_small_loops() -> None:
+    assert f"at most {auto.SMALL:,} elements" in page("docs/schedules.md")
+
+
+# --- kernels.md ---------------------------------------------------------------------------------------------------
+
+
+def flux_graph(folder: Path) -> tuple[list[expr.Node], int]:
+    """The traced graph of the flux in kernels.md, and the operations that merge its outputs into ``res``."""
+    script = folder / "kernels.py"
+    script.write_text(program(ROOT / "docs" / "kernels.md"), encoding="utf-8")
+    names = runpy.run_path(str(script))
+    kernel, mesh, q, adt, res = (names[n] for n in ("res_calc", "mesh", "q", "adt", "res"))
+    at = mesh.face_cells
+    loop = kernel.loop(mesh.faces, mesh.coordinates[mesh.face_nodes], q[at], adt[at], res[at])
+    merged = arithmetic(combining_flops(loop.spec.params, loop.spec.outputs))
+    (traced,) = kernel._traces.values()
+    return [o.value for o in traced.outputs], merged
+
+
+def test_operations_of_the_flux(tmp_path: Path) -> None:
+    roots, merged = flux_graph(tmp_path)
+    simple = passes.fold_constants(passes.powers_to_products(passes.fold_constants(roots)))
+    shared = passes.fold_constants(passes.share_reciprocals(simple))
+    collected = passes.fold_constants(passes.collect_terms(shared))
+    ordered = passes.fold_constants(passes.order_products(collected))
+    assert arithmetic(flops_by_kind(ordered)) == arithmetic(flops_by_kind(passes.optimise(roots)))
+    rows = table("docs/kernels.md", "after")
+    for (what, operations, divisions), stage in zip(rows, (roots, shared, collected, ordered), strict=True):
+        kinds = flops_by_kind(stage)
+        assert arithmetic(kinds) + merged == int(operations.split(",")[0]), what
+        assert kinds["div"] == int(divisions), what
+    assert f"{flops_by_kind(roots)['special']} of them powers" in rows[0][1]
+    assert merged == 8 and "the eight additions into `res`" in page("docs/kernels.md")
+    fewest, most = rows[-1][1], rows[1][1]
+    assert f"with {fewest} operations instead of {most}" in " ".join(page("CHANGELOG.md").split())
+
+
+def branches(x: ml.Read, y: ml.Write) -> None:
+    if x > 1.0:
+        y[...] = x
+
+
+def writes_a_read(x: ml.Read, y: ml.Write) -> None:
+    x[...] = 1.0
+    y[...] = x
+
+
+def sets_an_increment(y: ml.Read, x: ml.Inc) -> None:
+    x[...] = 2.0 * y
+
+
+def reads_an_increment(y: ml.Write, x: ml.Inc) -> None:
+    x += 1.0
+    y[...] = 2.0 * x
+
+
+def forgets_an_entry(y: ml.Read, x: ml.Write) -> None:
+    x[0] = y[0]
+
+
+def sorts(x: ml.Read, y: ml.Write) -> None:
+    y[...] = np.sort(x)
+
+
+WRONG = (branches, writes_a_read, sets_an_increment, reads_an_increment, forgets_an_entry, sorts)
+
+
+@pytest.mark.parametrize(("row", "function"), list(enumerate(WRONG)), ids=lambda v: getattr(v, "__name__", ""))
+def test_messages_are_those_of_the_code(row: int, function: Callable[..., None]) -> None:
+    shown = table("docs/kernels.md", "message says")
+    assert len(shown) == len(WRONG)
+    points, dim = ml.Set(3, "points"), 2 if function in (forgets_an_entry, sorts) else 1
+    with pytest.raises(KernelError) as caught:
+        ml.kernel(function)(points, *(points.field(name, dim) for name in "ab"))
+    text = str(caught.value).replace(f"kernel {function.__name__}", "kernel k")
+    assert shown[row][0].strip("`") in text
+    assert f"{Path(__file__).name}:" in text or function is forgets_an_entry, "names the user's line"
+
+
+# --- architecture.md ----------------------------------------------------------------------------------------------
+
+
+def test_rooms_are_those_of_contributing() -> None:
+    described = re.findall(r"`(\w+)`", " ".join(row[0] for row in table("docs/architecture.md", "room")))
+    rooms = [row[0].strip("`") for row in table("CONTRIBUTING.md", "room")]
+    assert set(described) == set(rooms) - {"meshloom", "__main__"}
+
+
+def unit_of_smooth(*, simt: bool) -> Unit:
+    """The loop of schedules.md under ``tile``, as a back end would take it."""
+
+    @ml.kernel
+    def smooth(u: ml.Read, change: ml.Inc) -> None:
+        d = u[1] - u[0]
+        change[0] += d
+        change[1] -= d
+
+    ml.use("emulated" if simt else "cpu")
+    mesh = ml.generate.box((60, 40), cells="triangle")
+    u, change = mesh.cells.field("u"), mesh.cells.field("change")
+    loop = smooth.loop(mesh.faces, u[mesh.face_cells], change[mesh.face_cells], schedule=ml.Schedule("tile", block=256))
+    extra = () if simt else (Argument("threads_in_use", "int64_t", True),)
+    return make_unit(replace(loop.spec, wide=simt), loop.plan, extra=extra, simt=simt)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_generated_code_is_as_shown(backend: str) -> None:
+    block = re.search(rf"<!-- generated for {backend} -->\n```cpp\n(.*?)```", page("docs/architecture.md"), re.S)
+    assert block, f"architecture.md shows no code for {backend}"
+    unit = unit_of_smooth(simt=backend == "cuda")
+    if backend == "cpu":
+        source = cpu_dialect.render(unit)
+    else:
+        source = dialect.render(unit, dialect.kernels(unit, 256), wide_index=False)
+    rest = [line.strip() for line in source.splitlines()]
+    for line in block[1].splitlines():
+        head = line.strip().split("...")[0]
+        place = next((k for k, real in enumerate(rest) if real.startswith(head)), None)
+        assert place is not None, f"not generated, or not in this order: {line}"
+        rest = rest[place + 1 :]
+
+
+# --- the other pages ----------------------------------------------------------------------------------------------
+
+
+def test_extras_are_those_of_the_project() -> None:
+    extras = tomllib.loads(page("pyproject.toml"))["project"]["optional-dependencies"]
+    assert {row[0].strip("`") for row in table("docs/index.md", "extra")} == set(extras)
+
+
+def test_options_of_run_are_documented() -> None:
+    from typer.main import get_command
+
+    from meshloom.cli.main import app
+
+    command = get_command(app).commands["run"]  # type: ignore[attr-defined]
+    options = {o for p in command.params for o in p.opts if o.startswith("--")}
+    rows = " ".join(row[0] for row in table("docs/cases.md", "option"))
+    assert set(re.findall(r"--\w+", rows)) == options - {"--help"}
+
+
+def test_the_reference_runs_are_as_close_as_the_page_says() -> None:
+    text = page("docs/benchmarks.md")
+    (claimed,) = re.findall(r"are ([\d.]+e-\d+) from it", text)
+    named = re.findall(r"`([\w.-]+\.json)`", text)
+    assert len(named) == 2
+    for name in named:
+        error = json.loads(page(f"bench/results/{name}"))["error"]
+        assert f"{error:.1e}" == claimed, name
