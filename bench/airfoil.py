@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
     small["loops_per_second"] = 9 / (small["ms"] / 1e3)
     result["small"] = small
     print(f"7,200 cells: {small['ms'] * 1e3:.1f} microseconds per iteration, {small['loops_per_second']:.0f} loops/s")
-    file = options.json or RESULTS / f"{datetime.now(UTC):%Y-%m-%d}-airfoil-gpu.json"
+    file = options.json or RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_airfoil_gpu.json"
     file.write_text(json.dumps(result, indent=1) + "\n")
     print(f"written to {file}")
     return 0

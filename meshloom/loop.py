@@ -26,8 +26,8 @@ from meshloom.schedule.explain import explain
 from meshloom.schedule.plan import Plan, cached_plan, topology
 from meshloom.schedule.schedule import Schedule, parse_schedule
 from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
-from meshloom.schedule.strategies import strategy
-from meshloom.schedule.verify import check_one_to_one, verify
+from meshloom.schedule.strategies import strategy, verify
+from meshloom.schedule.verify import check_one_to_one
 
 Argument = Field | Arg | Global
 TYPICAL_BLOCK = 1024  # elements; how well such blocks reuse what they load tells about the order

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.mesh.core import Field, Global, Map, on_host
+from meshloom.native.runtime import copy_bandwidth
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
@@ -37,6 +38,10 @@ class Backend(ABC):
     def place(self, storage: Any) -> Any:
         """The values of a field or global in this back end's memory; they stay there until somebody moves them."""
         return storage if isinstance(storage, np.ndarray) else storage.get()
+
+    def copy_bandwidth(self) -> float:
+        """Bytes per second, read and written, of copying within this back end's memory."""
+        return copy_bandwidth()
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from meshloom.errors import KernelError
 from meshloom.kernel import expr
+from meshloom.kernel.define import place
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.symbols import OWN_FOLDERS, Symbol, SymbolArray, params_by_array, to_node
@@ -26,7 +27,7 @@ _scopes = itertools.count(1)
 
 def trace(function: Callable[..., Any], name: str, params: Sequence[Param]) -> Trace:
     """Run ``function`` on symbols and collect its outputs, checked against the access modes."""
-    scope = next(_scopes)
+    scope, defined = next(_scopes), f"{place(function)}: "
     arrays = [_symbols(k, p, scope) for k, p in enumerate(params)]
     # The arrays of symbols hold the values; a view of each is what the user gets.
     for array, param in zip(arrays, params, strict=True):
@@ -41,8 +42,10 @@ def trace(function: Callable[..., Any], name: str, params: Sequence[Param]) -> T
         for array in arrays:
             del params_by_array[id(array)]
     if returned is not None:
-        raise KernelError(f"kernel {name} returns a value; write to a parameter instead")
-    outputs = [o for k, p in enumerate(params) if p.mode.writes for o in _outputs(name, k, p, arrays[k], scope)]
+        raise KernelError(f"{defined}kernel {name} returns a value; write to a parameter instead")
+    outputs = [
+        o for k, p in enumerate(params) if p.mode.writes for o in _outputs(name, k, p, arrays[k], scope, defined)
+    ]
     _check_read_back(name, params, outputs)
     count = sum(1 for _ in expr.topological(o.value for o in outputs))
     if count > NODE_WARNING:
@@ -58,9 +61,9 @@ def _handed_over(param: Param, array: np.ndarray) -> Any:
 def _explain(error: Exception, kernel: str, params: Sequence[Param]) -> str:
     """One line for an error that NumPy raised inside a kernel: the user's line, and the shapes that were there."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(OWN_FOLDERS)]
-    place = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+    where = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
     shapes = ", ".join(f"{p.name} {p.shape}" for p in params)
-    return f"{place}kernel {kernel}: {' '.join(str(error).split())}; shapes of the parameters: {shapes}"
+    return f"{where}kernel {kernel}: {' '.join(str(error).split())}; shapes of the parameters: {shapes}"
 
 
 def _symbols(number: int, param: Param, scope: int) -> np.ndarray:
@@ -72,7 +75,8 @@ def _symbols(number: int, param: Param, scope: int) -> np.ndarray:
     return array
 
 
-def _outputs(kernel: str, number: int, param: Param, array: np.ndarray, scope: int) -> list[Output]:
+def _outputs(kernel: str, number: int, param: Param, array: np.ndarray, scope: int, defined: str) -> list[Output]:
+    """What the kernel gives to one parameter; errors without a line of their own name the definition."""
     outputs = []
     for index in np.ndindex(param.shape):
         slot, comp = param.address(index)
@@ -83,16 +87,16 @@ def _outputs(kernel: str, number: int, param: Param, array: np.ndarray, scope: i
             if value is None:
                 continue
             if param.mode.combine == "add" and not _reaches(node, before):
-                place = f"{node.where[0]}:{node.where[1]}: " if node.where else ""
+                where = f"{node.where[0]}:{node.where[1]}: " if node.where else defined
                 raise KernelError(
-                    f"{place}kernel {kernel}: parameter {param.name} is {param.mode.__name__} but is set with"
+                    f"{where}kernel {kernel}: parameter {param.name} is {param.mode.__name__} but is set with"
                     " '='; use += or -=, or annotate it Write"
                 )
         elif node is before:
             if param.mode.reads:
                 continue
             raise KernelError(
-                f"kernel {kernel}: parameter {param.name} is Write, but entry {list(index)} is never set;"
+                f"{defined}kernel {kernel}: parameter {param.name} is Write, but entry {list(index)} is never set;"
                 " set it, or annotate it ReadWrite"
             )
         else:
@@ -100,7 +104,7 @@ def _outputs(kernel: str, number: int, param: Param, array: np.ndarray, scope: i
         outputs.append(Output(number, slot, comp, expr.cast(value, param.dtype)))
     if not outputs and param.mode.combine:
         raise KernelError(
-            f"kernel {kernel}: parameter {param.name} is {param.mode.__name__}, but nothing is ever"
+            f"{defined}kernel {kernel}: parameter {param.name} is {param.mode.__name__}, but nothing is ever"
             f" {'added' if param.mode.combine == 'add' else 'offered'} to it"
         )
     return outputs
@@ -158,8 +162,8 @@ def _check_read_back(kernel: str, params: Sequence[Param], outputs: Sequence[Out
 
 
 def _read_back(kernel: str, param: Param, node: Node) -> NoReturn:
-    place = f"{node.where[0]}:{node.where[1]}: " if node.where else ""
+    where = f"{node.where[0]}:{node.where[1]}: " if node.where else ""
     raise KernelError(
-        f"{place}kernel {kernel} reads parameter {param.name}, which is {param.mode.__name__};"
+        f"{where}kernel {kernel} reads parameter {param.name}, which is {param.mode.__name__};"
         " an Inc, Min, Max or Write cannot be read back: annotate it ReadWrite, or use another one"
     )

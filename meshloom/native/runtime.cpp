@@ -51,11 +51,13 @@ void ml_replay(int64_t replays, int64_t count, Operation const* operations, void
 // Seconds of the fastest of `repeats` copies of n doubles.
 double ml_copy(double* to, const double* from, int64_t n, int64_t repeats, int64_t threads) {
   double best = 1e30;
-  (void)threads;
   for (int64_t r = 0; r < repeats; ++r) {
     const double before = now();
 #pragma omp parallel for schedule(static) num_threads((int)threads)
-    for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+    for (int64_t t = 0; t < threads; ++t) {  // memcpy streams past the caches where that is faster
+      const int64_t first = n * t / threads, last = n * (t + 1) / threads;
+      std::memcpy(to + first, from + first, (last - first) * sizeof(double));
+    }
     const double took = now() - before;
     if (took < best) best = took;
   }

@@ -1,4 +1,4 @@
-"""The automatic schedule for the CPU, by rules simple enough to be written down.
+"""The automatic schedule, by rules simple enough to be written down.
 
 1. No two elements meet: ``direct``.
 2. The loop is small (at most ``SMALL`` elements): ``block_color`` in one block, which is a serial loop; starting

@@ -9,7 +9,6 @@ import numpy as np
 from meshloom.errors import CompilerError
 from meshloom.mesh.core import Global
 from meshloom.native.algorithms import color_blocks, thread_colors
-from meshloom.native.runtime import copy_bandwidth
 from meshloom.schedule.plan import topology
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.block_color import block_offsets
@@ -88,9 +87,10 @@ def _measured(loop: Loop) -> str:
     if loop.seconds is None:
         return "not yet: run the loop, then ask again"
     rate = loop.counts.bytes.compulsory / loop.seconds
-    text = f"{loop.seconds * 1e3:.4g} ms ({loop.calls} runs), {rate / 1e9:.3g} GB/s of compulsory bytes"
+    runs = f"{loop.calls} run{'s' if loop.calls > 1 else ''}"
+    text = f"{loop.seconds * 1e3:.4g} ms ({runs}), {rate / 1e9:.3g} GB/s of compulsory bytes"
     try:
-        copy = copy_bandwidth()
+        copy = loop.backend.copy_bandwidth()
     except CompilerError:
         return text
     return f"{text}, {rate / copy:.2f} of copy ({copy / 1e9:.3g} GB/s)"

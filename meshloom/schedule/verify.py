@@ -7,7 +7,6 @@ of a second.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -15,11 +14,6 @@ import numpy as np
 from meshloom.errors import KernelError, PlanError
 from meshloom.mesh.core import Map
 from meshloom.schedule.plan import Plan, Topology
-
-
-def verify(plan: Plan, topology: Topology) -> None:
-    """Raise PlanError unless the plan is right for these maps."""
-    _CHECKS[plan.strategy](plan, topology)
 
 
 def _demand(condition: bool, plan: Plan, what: str) -> None:
@@ -56,11 +50,11 @@ def _lost_stamps(owner: np.ndarray, rows: np.ndarray, targets: int) -> np.ndarra
     return stamp[rows] != owner[:, None]
 
 
-def _check_direct(plan: Plan, topology: Topology) -> None:
+def check_direct(plan: Plan, topology: Topology) -> None:
     _visit(plan, topology)
 
 
-def _check_color(plan: Plan, topology: Topology) -> None:
+def check_color(plan: Plan, topology: Topology) -> None:
     visit = _visit(plan, topology)
     _check_offsets(plan, "color_offsets", topology.elements)
     _demand(
@@ -83,7 +77,7 @@ def _check_blocks(plan: Plan, topology: Topology) -> np.ndarray:
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
-def _check_block_color(plan: Plan, topology: Topology) -> None:
+def check_block_color(plan: Plan, topology: Topology) -> None:
     visit, block_of = _visit(plan, topology), _check_blocks(plan, topology)
     blocks = plan.sizes["n_blocks"]
     _check_permutation(plan, "block_list", blocks)
@@ -100,7 +94,7 @@ def _check_block_color(plan: Plan, topology: Topology) -> None:
             _demand(not lost.any(), plan, f"two blocks of color {c} share a target")
 
 
-def _check_block_atomic(plan: Plan, topology: Topology) -> None:
+def check_block_atomic(plan: Plan, topology: Topology) -> None:
     visit, block_of = _visit(plan, topology), _check_blocks(plan, topology)
     spaces = sorted(set(topology.spaces.values()))
     for space, rows, targets in zip(spaces, *topology.conflicts(), strict=True):
@@ -135,14 +129,14 @@ def _check_incidence(plan: Plan, topology: Topology, number: int, entries: np.nd
     _demand(bool((leads_to == under).all()), plan, f"an incidence of map {number} stands under the wrong target")
 
 
-def _check_gather(plan: Plan, topology: Topology) -> None:
+def check_gather(plan: Plan, topology: Topology) -> None:
     _visit(plan, topology)
     for number in topology.maps:
         _check_incidence(plan, topology, number, plan.arrays[f"entries{number}"])
 
 
-def _check_owner(plan: Plan, topology: Topology) -> None:
-    _check_gather(plan, topology)
+def check_owner(plan: Plan, topology: Topology) -> None:
+    check_gather(plan, topology)
     for m, (indices, _) in topology.maps.items():
         if f"entry{m}" in plan.arrays:
             _check_neighbours(plan, topology, m, indices.shape[1])
@@ -169,7 +163,7 @@ def _check_neighbours(plan: Plan, topology: Topology, m: int, arity: int) -> Non
             _demand(bool(same), plan, f"a neighbour table has wrong rows of map {k}")
 
 
-def _check_tile(plan: Plan, topology: Topology) -> None:
+def check_tile(plan: Plan, topology: Topology) -> None:
     _visit(plan, topology)
     for number, (indices, targets) in topology.maps.items():
         arity, elements = indices.shape[1], plan.arrays[f"tile_elements{number}"]
@@ -199,12 +193,6 @@ def _check_tile(plan: Plan, topology: Topology) -> None:
         )
         entries = elements[starts[tile_of_entry] + local // arity].astype(np.int64) * arity + local % arity
         _check_incidence(plan, topology, number, entries)
-
-
-_CHECKS: dict[str, Callable[[Plan, Topology], None]] = {
-    "direct": _check_direct, "atomic": _check_direct, "color": _check_color, "block_color": _check_block_color,
-    "block_atomic": _check_block_atomic, "staged": _check_gather, "owner": _check_owner, "tile": _check_tile,
-}  # fmt: skip
 
 
 def check_one_to_one(loop: str, one: Map) -> None:

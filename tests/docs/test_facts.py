@@ -21,7 +21,7 @@ from meshloom.errors import KernelError
 from meshloom.kernel import expr, passes
 from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind
 from meshloom.schedule import auto
-from meshloom.schedule.cost import CPU_CORE, GPU
+from meshloom.schedule.cost import CPU_CORE, GPU, Work
 from meshloom.schedule.strategies import strategy
 from tests.docs.test_docs import program
 
@@ -48,6 +48,20 @@ def keep_back_end() -> Iterator[None]:
     ml.use(before)
 
 
+@ml.kernel
+def smooth(u: ml.Read, change: ml.Inc) -> None:
+    d = u[1] - u[0]
+    change[0] += d
+    change[1] -= d
+
+
+def smooth_loop(wish: ml.Schedule | None = None) -> ml.Loop:
+    """The loop of schedules.md."""
+    mesh = ml.generate.box((60, 40), cells="triangle")
+    u, change = mesh.cells.field("u"), mesh.cells.field("change")
+    return smooth.loop(mesh.faces, u[mesh.face_cells], change[mesh.face_cells], schedule=wish)
+
+
 # --- schedules.md -------------------------------------------------------------------------------------------------
 
 
@@ -72,6 +86,40 @@ def test_figures_of_the_cost_model() -> None:
     for name, *written in rows:
         real = [getattr(machine, name.strip("`")) * 1e9 for machine in (CPU_CORE, GPU)]
         assert [float(w) for w in written] == pytest.approx(real, rel=1e-3), name
+
+
+def value_of(formula: str, known: dict[str, float]) -> float:
+    """``*B* + 2 *S* - *I* / 3``: sums of products, factors side by side."""
+    total, sign, product, divide = 0.0, 1.0, 1.0, False
+    for word in formula.split():
+        if word in "+-":
+            total, sign, product = total + sign * product, 1.0 if word == "+" else -1.0, 1.0
+        elif word == "/":
+            divide = True
+        else:
+            factor = known[word.strip("*")] if word.startswith("*") else float(word)
+            product, divide = product / factor if divide else product * factor, False
+    return total + sign * product
+
+
+def test_costs_of_the_strategies() -> None:
+    work = Work(elements=1000, targets=400, incidences=2000, components=8, flops=6e4, compulsory=9e4, staged=3.2e4,
+                locality=0.8)  # fmt: skip
+    known = {"B": work.compulsory, "F": work.flops, "S": work.staged, "E": work.elements, "T": work.targets,
+             "I": work.incidences, "U": work.elements * work.components, "C": round(2000 / 400) + 2,
+             "L": work.locality}  # fmt: skip
+    spec = smooth_loop().spec
+    rows = table("docs/schedules.md", "strategy | bytes")
+    assert [row[0].strip("`") for row in rows] == list(ml.strategies())
+    for name, moved, flops, besides in rows:
+        cost = strategy(name.strip("`")).cost(spec, work)
+        extra = {what: value_of(amount, known) for amount, what in re.findall(r"([^,]+) (\w+)(?:,|$)", besides)}
+        written = [value_of(moved, known), value_of(flops, known), extra.get("atomics", 0), extra.get("updates", 0),
+                   extra.get("launches", 1)]  # fmt: skip
+        assert written == pytest.approx([cost.bytes, cost.flops, cost.atomics, cost.updates, cost.launches]), name
+    lost = strategy("block_color").cost(spec, replace(work, locality=0.34))
+    assert (lost.bytes, lost.flops, lost.launches) == (8 * work.compulsory, 4 * work.flops, 64)
+    assert "Below 0.35" in page("docs/schedules.md")
 
 
 def test_small_loops() -> None:
@@ -165,17 +213,8 @@ def test_rooms_are_those_of_contributing() -> None:
 
 def unit_of_smooth(*, simt: bool) -> Unit:
     """The loop of schedules.md under ``tile``, as a back end would take it."""
-
-    @ml.kernel
-    def smooth(u: ml.Read, change: ml.Inc) -> None:
-        d = u[1] - u[0]
-        change[0] += d
-        change[1] -= d
-
     ml.use("emulated" if simt else "cpu")
-    mesh = ml.generate.box((60, 40), cells="triangle")
-    u, change = mesh.cells.field("u"), mesh.cells.field("change")
-    loop = smooth.loop(mesh.faces, u[mesh.face_cells], change[mesh.face_cells], schedule=ml.Schedule("tile", block=256))
+    loop = smooth_loop(ml.Schedule("tile", block=256))
     extra = () if simt else (Argument("threads_in_use", "int64_t", True),)
     return make_unit(replace(loop.spec, wide=simt), loop.plan, extra=extra, simt=simt)
 

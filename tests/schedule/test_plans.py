@@ -15,8 +15,7 @@ from meshloom.errors import PlanError
 from meshloom.native import cache
 from meshloom.schedule import plan as plans
 from meshloom.schedule.plan import Plan, Topology, cached_plan
-from meshloom.schedule.strategies import names, strategy
-from meshloom.schedule.verify import verify
+from meshloom.schedule.strategies import names, strategy, verify
 
 
 @st.composite

@@ -76,6 +76,9 @@ class CudaBackend(Backend):
             )
         return Executable(steps, used, list(arrays.values()), self.engine.events())
 
+    def copy_bandwidth(self) -> float:
+        return self.engine.copy_bandwidth()
+
     def recording(self, operations: Sequence[Callable[[], None]]) -> Recording:
         return GraphRecording(operations) if isinstance(self.engine, Device) else Recording(operations)
 

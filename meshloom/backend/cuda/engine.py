@@ -15,6 +15,7 @@ from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.unit import Unit
 from meshloom.errors import ScheduleError
 from meshloom.native import compiler
+from meshloom.native.runtime import copy_bandwidth
 
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 #: launch(grid, threads, shared bytes, arguments): arguments are arrays of the engine and whole numbers
@@ -38,6 +39,10 @@ class Engine(ABC):
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
         """What the engine knows about a kernel with so many threads and so much shared memory."""
         return {"dynamic_shared": shared}
+
+    def copy_bandwidth(self) -> float:
+        """Bytes per second, read and written, of copying within the engine's memory."""
+        return copy_bandwidth()
 
     def events(self) -> Any:
         """A pair of clocks to put before and after launches; None where there are none."""
@@ -76,6 +81,22 @@ class Device(Engine):
 
     def upload(self, array: np.ndarray) -> Any:
         return self.cupy.asarray(array)
+
+    def copy_bandwidth(self) -> float:
+        return self._copy_bandwidth
+
+    @cached_property
+    def _copy_bandwidth(self) -> float:
+        source = self.cupy.ones(1 << 26)
+        target = self.cupy.zeros_like(source)
+        best = float("inf")
+        for _ in range(5):
+            start, end = self.events()
+            start.record()
+            self.cupy.copyto(target, source)
+            end.record()
+            best = min(best, start.elapsed(end))
+        return 2 * source.nbytes / best
 
     def events(self) -> Any:
         return Clock(self.cupy), Clock(self.cupy)

@@ -8,7 +8,7 @@ from meshloom.schedule.strategies.block_atomic import BlockAtomic  # isort: skip
 from meshloom.schedule.strategies.staged import Staged  # isort: skip
 from meshloom.schedule.strategies.owner import Owner  # isort: skip
 from meshloom.schedule.strategies.tile import Tile  # isort: skip
-from meshloom.schedule.strategies.base import Strategy, names, strategy
+from meshloom.schedule.strategies.base import Strategy, names, strategy, verify
 
 __all__ = [
     "Atomic",
@@ -22,4 +22,5 @@ __all__ = [
     "Tile",
     "names",
     "strategy",
+    "verify",
 ]

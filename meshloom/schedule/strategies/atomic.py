@@ -8,6 +8,7 @@ from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import visiting
+from meshloom.schedule.verify import check_direct
 
 
 class Atomic(Strategy):
@@ -17,6 +18,9 @@ class Atomic(Strategy):
 
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         return Plan(self.name, block, visiting(topology))
+
+    def check(self, plan: Plan, topology: Topology) -> None:
+        check_direct(plan, topology)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         code = ElementCode(spec, spec.outputs)

@@ -45,6 +45,10 @@ class Strategy(ABC):
         """Plan arrays, a pure function of the maps and the block size."""
 
     @abstractmethod
+    def check(self, plan: Plan, topology: Topology) -> None:
+        """Raise PlanError unless a plan of this strategy is right for these maps (``verify.py``)."""
+
+    @abstractmethod
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         """The passes to emit. Only names and types of the plan's arrays may be used, not their contents."""
 
@@ -63,6 +67,11 @@ def strategy(name: str) -> Strategy:
     if found is None:
         raise ScheduleError(f"unknown strategy '{name}'{nearest(name, ('auto', *names()))}")
     return found
+
+
+def verify(plan: Plan, topology: Topology) -> None:
+    """Raise PlanError unless the plan is right for these maps."""
+    strategy(plan.strategy).check(plan, topology)
 
 
 def names() -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.block_color import block_offsets
 from meshloom.schedule.strategies.direct import visiting
+from meshloom.schedule.verify import check_block_atomic
 
 
 class BlockAtomic(Strategy):
@@ -32,6 +33,9 @@ class BlockAtomic(Strategy):
         inside, sizes = simt_arrays(topology, offsets) if simt else (visiting(topology), {})
         arrays = inside | flags | {"block_offsets": offsets}
         return Plan(self.name, block, arrays, sizes | {"n_blocks": len(offsets) - 1})
+
+    def check(self, plan: Plan, topology: Topology) -> None:
+        check_block_atomic(plan, topology)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         phases, scratch = simt_phases(spec, _merge(spec)) if simt else ((_serial_phase(spec, plan),), ())

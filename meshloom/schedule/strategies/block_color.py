@@ -16,6 +16,7 @@ from meshloom.schedule.shared_blocks import Merge, simt_arrays, simt_phases
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import visiting
+from meshloom.schedule.verify import check_block_color
 
 
 class BlockColor(Strategy):
@@ -36,6 +37,9 @@ class BlockColor(Strategy):
             "block_offsets": offsets,
         }
         return Plan(self.name, block, arrays, sizes | {"n_colors": len(counts), "n_blocks": len(offsets) - 1})
+
+    def check(self, plan: Plan, topology: Topology) -> None:
+        check_block_color(plan, topology)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         phases, scratch = simt_phases(spec, _merge(spec)) if simt else ((serial_phase(spec, plan),), ())

@@ -14,6 +14,7 @@ from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.verify import check_color
 
 
 class Color(Strategy):
@@ -37,6 +38,9 @@ class Color(Strategy):
             },
             {"n_colors": len(counts)},
         )
+
+    def check(self, plan: Plan, topology: Topology) -> None:
+        check_color(plan, topology)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         code = ElementCode(spec, spec.outputs)

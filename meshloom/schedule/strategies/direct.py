@@ -9,6 +9,7 @@ from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.verify import check_direct
 
 
 class Direct(Strategy):
@@ -20,6 +21,9 @@ class Direct(Strategy):
 
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         return Plan(self.name, block, visiting(topology))
+
+    def check(self, plan: Plan, topology: Topology) -> None:
+        check_direct(plan, topology)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         return [element_pass(spec, plan)]

@@ -21,9 +21,9 @@ from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import element_pass, visiting
 from meshloom.schedule.strategies.staged import incidences
 from meshloom.schedule.symmetry import swapped_maps
+from meshloom.schedule.verify import check_owner
 
-
-BATCH = 4  # incident elements whose loads are under way at the same time
+BATCH = 2  # incident elements whose loads are under way at the same time: more costs registers, so threads
 
 
 class Owner(Strategy):
@@ -37,6 +37,9 @@ class Owner(Strategy):
                 offsets, entries, degree = arrays[f"offsets{m}"], arrays[f"entries{m}"], sizes[f"degree{m}"]
                 arrays |= neighbour_tables(topology, m, offsets, entries, degree)
         return Plan(self.name, block, visiting(topology) | arrays, sizes)
+
+    def check(self, plan: Plan, topology: Topology) -> None:
+        check_owner(plan, topology)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         degrees = {m: plan.sizes[f"degree{m}"] if simt else 0 for m in spec.racy_maps}
@@ -93,7 +96,9 @@ def _batches(declarations: list[str], body: list[str], degree: int) -> list[str]
     Declarations are ``const T name = source;``. Loads that wait for nothing but an index are all under way at once.
     """
     group = next(g for g in range(min(BATCH, degree), 0, -1) if degree % g == 0)
-    fetch, named, known = [], [], []
+    fetch: list[str] = []
+    named: list[str] = []
+    known: list[str] = []
     for line in declarations:
         kind, name, source = re.fullmatch(r"const (.+) (\w+) = (.+);", line).groups()  # type: ignore[union-attr]
         for other in known:

@@ -22,6 +22,7 @@ from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import visiting
+from meshloom.schedule.verify import check_gather
 
 
 class Staged(Strategy):
@@ -31,6 +32,9 @@ class Staged(Strategy):
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         arrays, sizes = incidences(topology)
         return Plan(self.name, block, visiting(topology) | arrays, sizes)
+
+    def check(self, plan: Plan, topology: Topology) -> None:
+        check_gather(plan, topology)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         groups = [(m, columns_of(spec, m)) for m in spec.racy_maps]

@@ -27,6 +27,7 @@ from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import element_pass, visiting
+from meshloom.schedule.verify import check_tile
 
 
 class Tile(Strategy):
@@ -55,6 +56,9 @@ class Tile(Strategy):
                 f"degree{m}": usual_degree(offsets),
             }
         return Plan(self.name, block, arrays, sizes)
+
+    def check(self, plan: Plan, topology: Topology) -> None:
+        check_tile(plan, topology)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         targets = [
