@@ -28,8 +28,13 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/.base
 	$(PIP) --editable ".[dev]"
 	@touch $(VENV)/.base $@
 
+# The trap lets the last line come also after Ctrl-C; the run itself still gets the signal.
 demo: $(VENV)/.base
-	$(BIN)/meshloom run airfoil --out $(DEMO_OUT) --overwrite
+	@echo "$(BIN)/meshloom run airfoil --out $(DEMO_OUT) --overwrite"; \
+	trap : INT; \
+	$(BIN)/meshloom run airfoil --out $(DEMO_OUT) --overwrite; code=$$?; \
+	echo "To use meshloom as above, put it on the PATH first: source $(BIN)/activate"; \
+	exit $$code
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

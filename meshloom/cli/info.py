@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
 import meshloom as ml
 from meshloom.backend import cpu_count
+from meshloom.backend.cuda import nvrtc
 from meshloom.errors import CompilerError
 from meshloom.native.cache import cache_root
 from meshloom.native.compiler import host_compiler
-
-_COPY_BYTES = 256 * 2**20  # far more than any cache that one socket has to itself
-_COPY_REPEATS = 5
+from meshloom.native.runtime import copy_bandwidth
+from meshloom.run.launch import automatic_backend
 
 
 def lines() -> Iterator[str]:
     """One fact per line, the measured one last."""
-    cores = cpu_count()
-    yield f"meshloom   {version('meshloom')}"
+    found = ml.backends()
+    yield f"meshloom   {ml.__version__}"
     yield f"python     {platform.python_version()}, numpy {np.__version__}"
-    yield f"machine    {platform.system()} {platform.machine()}, {processor_name()}, {cores} cores usable"
+    yield f"machine    {platform.system()} {platform.machine()}, {processor_name()}, {_cores_text()} usable"
+    if found["cuda"] is None:
+        yield f"gpu        {', '.join(gpu_names())}"
     yield f"compiler   {_compiler_line()}"
-    for name, reason in ml.backends().items():
-        chosen = " (default)" if name == ml.backend() else ""
+    yield f"nvrtc      {_nvrtc_line()}"
+    for name, reason in found.items():
+        chosen = " (run takes this one)" if name == automatic_backend(found) else ""
         yield f"back end   {name}: {'available' if reason is None else f'not available: {reason}'}{chosen}"
     yield f"strategies {', '.join(ml.strategies())}"
     yield f"cache      {cache_root()}"
-    yield f"bandwidth  {copy_bandwidth(cores) / 1e9:.1f} GB/s copy (read + written, {cores} threads)"
+    yield f"bandwidth  {_bandwidth_line()}"
 
 
 def _compiler_line() -> str:
@@ -42,6 +42,32 @@ def _compiler_line() -> str:
     except CompilerError as missing:
         return f"none: {missing}"
     return f"{found.path} ({found.version}), flags: {' '.join(found.flags)}"
+
+
+def _nvrtc_line() -> str:
+    try:
+        return f"{nvrtc.version()} (compiles for GPUs)"
+    except CompilerError:
+        return "not installed, needed for GPUs: pip install 'meshloom[cuda]'"
+
+
+def _bandwidth_line() -> str:
+    try:
+        return f"{copy_bandwidth() / 1e9:.1f} GB/s copy (read + written, {_cores_text()})"
+    except CompilerError:
+        return "not measured, that needs a C++ compiler"
+
+
+def _cores_text() -> str:
+    return f"{cpu_count()} core{'s' if cpu_count() != 1 else ''}"
+
+
+def gpu_names() -> list[str]:
+    """The models of the CUDA devices; only where the cuda back end is available."""
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    return [runtime.getDeviceProperties(k)["name"].decode() for k in range(runtime.getDeviceCount())]
 
 
 def processor_name() -> str:
@@ -55,17 +81,3 @@ def processor_name() -> str:
         if key.strip() in ("model name", "Model", "cpu model") and value.strip():
             return value.strip()
     return platform.processor() or "unknown processor"
-
-
-def copy_bandwidth(threads: int) -> float:
-    """Bytes per second read and written by copying a large array, the best of some tries."""
-    source = np.ones(_COPY_BYTES // 8)
-    target = np.zeros_like(source)
-    pieces = list(zip(np.array_split(target, threads), np.array_split(source, threads), strict=True))
-    best = np.inf
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in range(_COPY_REPEATS):
-            start = time.perf_counter()
-            list(pool.map(lambda piece: np.copyto(*piece), pieces))
-            best = min(best, time.perf_counter() - start)
-    return 2.0 * source.nbytes / best

@@ -10,9 +10,10 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from meshloom.errors import MeshloomError
 
@@ -23,7 +24,27 @@ if TYPE_CHECKING:
 # The interpreter has been loading packages for a while; that was nearly all computing.
 _STARTED = time.perf_counter() - time.process_time()
 
+
+class _PlainHelp:
+    """Commands whose --help is shown as a flag; see ``_flag``."""
+
+    def get_help_option(self, context: Any) -> Any:
+        found = super().get_help_option(context)  # type: ignore[misc]
+        if found is not None:
+            found.metavar = ""
+        return found
+
+
+class _Command(_PlainHelp, TyperCommand):
+    pass
+
+
+class _Group(_PlainHelp, TyperGroup):
+    pass
+
+
 app = typer.Typer(
+    cls=_Group,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -65,24 +86,29 @@ def _quit(message: str, code: int) -> None:
     sys.exit(code)
 
 
+def _flag(*names: str, **more: Any) -> Any:
+    """An option without a value. Newer versions of typer print <bool> beside it unless told what else to print."""
+    return typer.Option(*names, metavar="", **more)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        import meshloom
 
-        print(f"meshloom {version('meshloom')}")
+        print(f"meshloom {meshloom.__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and end.", callback=_print_version, is_eager=True)
+        bool, _flag("--version", help="Print the version and end.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     pass
 
 
-@app.command(epilog=_RUN_EXAMPLES)
+@app.command(cls=_Command, epilog=_RUN_EXAMPLES)
 def run(
     target: Annotated[
         str | None,
@@ -92,7 +118,9 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as mesh.i=200. May be repeated."),
     ] = None,
-    backend: Annotated[str | None, typer.Option(metavar="NAME", help="cpu or numpy; see meshloom info.")] = None,
+    backend: Annotated[
+        str | None, typer.Option(metavar="NAME", help="auto, cuda, cpu or numpy; see meshloom info.")
+    ] = None,
     precision: Annotated[str | None, typer.Option(metavar="double|single", help="Type of the numbers.")] = None,
     iterations: Annotated[str | None, typer.Option(metavar="N", help="Iterations in all.")] = None,
     threads: Annotated[str | None, typer.Option(metavar="N", help="Threads; 0 takes all cores.")] = None,
@@ -103,9 +131,9 @@ def run(
         Path | None,
         typer.Option(metavar="FILE", help="Go on from a checkpoint, with its settings unless others are given."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that --out holds.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="End stdout with one line of JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and JSON.")] = False,
+    overwrite: Annotated[bool, _flag("--overwrite", help="Replace the run that --out holds.")] = False,
+    json: Annotated[bool, _flag("--json", help="End stdout with one line of JSON.")] = False,
+    quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors and JSON.")] = False,
 ) -> None:
     """Run a case: progress, monitors, fields for ParaView, checkpoints and a picture."""
     from meshloom.run.launch import Request, check
@@ -158,7 +186,7 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
         raise typer.Exit(EXIT_CODE)
 
 
-@app.command()
+@app.command(cls=_Command)
 def cases() -> None:
     """List the cases that can be run."""
     from meshloom.solvers.case import cases as all_cases
@@ -168,7 +196,7 @@ def cases() -> None:
         print(f"{name:{width}}  {case.title}")
 
 
-@app.command(epilog="Example:  meshloom show airfoil > mine.toml")
+@app.command(cls=_Command, epilog="Example:  meshloom show airfoil > mine.toml")
 def show(
     target: Annotated[str, typer.Argument(metavar="CASE_OR_FILE", help="A case, or a TOML file to complete.")],
     changes: Annotated[
@@ -183,9 +211,9 @@ def show(
     print(to_toml(job.config, {"case": job.case.name}), end="")
 
 
-@app.command()
+@app.command(cls=_Command)
 def info() -> None:
-    """Tell about this machine: cores, compiler, back ends, memory bandwidth."""
+    """Tell about this machine: cores, GPU, compilers, back ends, memory bandwidth."""
     from meshloom.cli.info import lines
 
     for line in lines():

@@ -19,13 +19,25 @@ def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
     each = outcome.seconds_per_iteration
     rate = len(case.mesh.cells) / each / 1e6
     rows = [
-        ("iterations", f"{outcome.iteration}"),
+        ("iterations", f"{outcome.iteration:,}"),
         *((name, f"{value:.10g}") for name, value in outcome.monitors.items()),
-        ("time", f"{duration(outcome.seconds)}, {each * 1e3:.3g} ms per iteration, {rate:.3g} M cells/s"),
+        ("time", _time_text(outcome)),
+        ("rate", f"{each * 1e3:.3g} ms per iteration, {rate:.3g} M cells/s"),
         *((path.name, f"{path}{_what_for(path.name, folder)}") for path in _listed(folder)),
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"  {name:{width}}  {text}" for name, text in rows)
+
+
+def _time_text(outcome: Outcome) -> str:
+    """The whole wall time and its parts, which add up to it."""
+    rest = outcome.seconds - outcome.seconds_to_first_iteration - outcome.seconds_iterating
+    parts = [
+        f"{duration(outcome.seconds_to_first_iteration)} until the first iteration (setting up, compiling)",
+        f"{duration(outcome.seconds_iterating)} iterating",
+        f"{duration(rest)} writing",
+    ]
+    return f"{duration(outcome.seconds)}: {', '.join(parts)}"
 
 
 def _listed(folder: RunFolder) -> list[Path]:

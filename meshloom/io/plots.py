@@ -34,9 +34,9 @@ def save_picture(
         from matplotlib.figure import Figure
     except ImportError:
         raise UserError("matplotlib is not installed; pip install 'meshloom[plot]'") from None
-    figure = Figure(figsize=(13.0, 5.2), dpi=130, layout="constrained")
+    figure = Figure(figsize=(12.0, 4.9), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2, width_ratios=(1.5, 1.0))
+    left, right = figure.subplots(1, 2, width_ratios=(1.25, 1.0))
     _draw_map(figure, left, points, cells, values, label, window)
     _draw_history(right, history)
     figure.suptitle(title)
@@ -61,13 +61,15 @@ def _draw_map(
     corners = points[cells]
     low, high = corners.min(axis=1), corners.max(axis=1)
     seen = (high[:, 0] >= xmin) & (low[:, 0] <= xmax) & (high[:, 1] >= ymin) & (low[:, 1] <= ymax)
-    # Edges in the face's colour close the hairlines that anti-aliasing leaves between neighbours.
-    patches = PolyCollection(corners[seen], array=values[seen], cmap="turbo", edgecolors="face", linewidths=0.3)
+    # Anti-aliasing would blend the background into both sides of every edge: hairlines all over the mesh.
+    patches = PolyCollection(
+        corners[seen], array=values[seen], cmap="turbo", edgecolors="none", linewidths=0.0, antialiased=False
+    )
     if seen.any():  # a few extreme cells, as at the nose, must not use up the colours
         patches.set_clim(*np.percentile(values[seen], (_TAIL, 100.0 - _TAIL)))
     axes.add_collection(patches)
-    axes.set(xlim=(xmin, xmax), ylim=(ymin, ymax), aspect="equal", xlabel="x", ylabel="y")
-    figure.colorbar(patches, ax=axes, label=label, shrink=0.9, extend="both")
+    axes.set(xlim=(xmin, xmax), ylim=(ymin, ymax), aspect="equal", xlabel="x / chord", ylabel="y / chord")
+    figure.colorbar(patches, ax=axes, label=label, extend="both", fraction=0.05, pad=0.02)
 
 
 def _draw_history(axes: Any, history: dict[str, np.ndarray]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,14 +122,19 @@ def set_up(job: Job, report: Report) -> Case:
 
 
 def _choose_backend(options: RunOptions, report: Report) -> None:
-    """``auto`` takes cpu, or numpy where cpu cannot be used, and says why."""
+    """The one asked for; where ``auto`` comes down to numpy, it says why."""
     name = options.backend
     if name == "auto":
-        reason = ml.backends()["cpu"]
-        name = "numpy" if reason else "cpu"
-        if reason:
-            report.message(f"the numpy back end is used, which is slow: {reason}")
+        found = ml.backends()
+        name = automatic_backend(found)
+        if name == "numpy":
+            report.message(f"the numpy back end is used, which is slow: {found['cpu']}")
     ml.use(name, threads=options.threads or cpu_count())
+
+
+def automatic_backend(found: Mapping[str, str | None]) -> str:
+    """The fastest back end that can be used; ``found`` is ``ml.backends()``."""
+    return next((name for name in ("cuda", "cpu") if found[name] is None), "numpy")
 
 
 def _check_schedules(case: Case) -> None:
@@ -170,12 +175,19 @@ def launch(job: Job, folder: RunFolder, report: Report, began: float) -> tuple[C
 def _announce(job: Job, case: Case, folder: RunFolder, report: Report) -> None:
     """What is about to run, before the bar appears."""
     report.message(
-        f"{case.name}: {len(case.mesh.cells)} cells, {len(case.mesh.faces)} faces; back end {ml.backend()},"
-        f" {threads_in_use()} threads, {job.config.run.precision} precision; writing to {folder.path}"
+        f"{case.name}: {len(case.mesh.cells):,} cells, {len(case.mesh.faces):,} faces; back end {_backend_text()},"
+        f" {job.config.run.precision} precision; writing to {folder.path}"
     )
     if job.start is not None:
         changed = f"; changed: {', '.join(job.changed)}" if job.changed else ""
         report.message(f"going on from {job.start.path}, iteration {job.start.checkpoint.iteration}{changed}")
+
+
+def _backend_text() -> str:
+    """``cpu, 2 threads``; the other back ends have no threads to speak of."""
+    if ml.backend() != "cpu":
+        return ml.backend()
+    return f"cpu, {ml.threads()} thread{'s' if ml.threads() != 1 else ''}"
 
 
 def threads_in_use() -> int:

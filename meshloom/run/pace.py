@@ -7,13 +7,14 @@ _SMOOTHING = 0.3  # weight of the newest chunk in the rate shown
 
 
 class Pace:
-    """Fed with the time of every chunk. The first chunk is one iteration and may include compiling."""
+    """Fed with the time of every chunk. The first one may include compiling, so no rate and no mean contains it."""
 
     def __init__(self) -> None:
-        self.rate = 0.0  # iterations per second, smoothed
+        self.rate = 0.0  # iterations per second, smoothed; 0 before the second chunk
+        self.seconds = 0.0  # of all chunks but the first
+        self._iterations = 0  # of all chunks but the first
+        self._first = 0.0  # seconds per iteration in the first chunk
         self._newest = 0.0  # seconds per iteration in the newest chunk
-        self._first = 0.0  # seconds of the first iteration
-        self._iterations, self._seconds = 0, 0.0
 
     def chunk(self) -> int:
         """Iterations that take about a fifth of a second; 1 before anything is known."""
@@ -22,17 +23,17 @@ class Pace:
     def done(self, iterations: int, seconds: float) -> None:
         """A chunk took so long."""
         seconds = max(seconds, 1e-9)
+        is_first = self._newest == 0.0
         self._newest = seconds / iterations
+        if is_first:
+            self._first = self._newest
+            return
         fresh = 1.0 / self._newest
-        if self._iterations == 0:
-            self._first = seconds
-        self.rate = fresh if self._iterations <= 1 else (1.0 - _SMOOTHING) * self.rate + _SMOOTHING * fresh
+        self.rate = (1.0 - _SMOOTHING) * self.rate + _SMOOTHING * fresh if self.rate > 0.0 else fresh
         self._iterations += iterations
-        self._seconds += seconds
+        self.seconds += seconds
 
     @property
     def seconds_per_iteration(self) -> float:
-        """The mean, without the first iteration where there were more."""
-        if self._iterations <= 1:
-            return self._first
-        return (self._seconds - self._first) / (self._iterations - 1)
+        """The mean, without the first chunk where there were more."""
+        return self.seconds / self._iterations if self._iterations else self._first

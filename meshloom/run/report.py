@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _SECONDS_BETWEEN_LINES = 5.0
+_LEAST_BAR = 10  # characters
+_GAPS = 4  # characters between the five columns of the bar
+_LONGEST_LEFT = len("59 min 59 s left")
+_LONGEST_CELL_RATE = len("1.23e+04 M cells/s")
+_LONGEST_RATE = len("1.234e+05 iterations/s, ") + _LONGEST_CELL_RATE
 
 
 @dataclass(frozen=True)
@@ -19,7 +24,7 @@ class Advance:
     iteration: int
     iterations: int
     monitors: dict[str, float]
-    rate: float  # iterations per second
+    rate: float  # iterations per second; 0 while unknown
     cells: int
 
     @property
@@ -27,15 +32,35 @@ class Advance:
         """Million cell updates per second."""
         return self.rate * self.cells / 1e6
 
-    @property
-    def seconds_left(self) -> float:
-        return (self.iterations - self.iteration) / self.rate if self.rate > 0.0 else 0.0
-
     def monitor_text(self) -> str:
         return "  ".join(f"{name} {value:.4e}" for name, value in self.monitors.items())
 
     def rate_text(self) -> str:
-        return f"{self.rate:.4g} iterations/s, {self.cell_rate:.3g} M cells/s"
+        """Both rates, or '' while they are unknown."""
+        return f"{self.rate:.4g} iterations/s, {self.cell_rate_text()}" if self.rate > 0.0 else ""
+
+    def cell_rate_text(self) -> str:
+        return f"{self.cell_rate:.3g} M cells/s" if self.rate > 0.0 else ""
+
+    def left_text(self) -> str:
+        """``12 s left``, or '' when that is unknown or nothing is left."""
+        left = self.iterations - self.iteration
+        return f"{duration(left / self.rate)} left" if left and self.rate > 0.0 else ""
+
+    def fitting(self, width: int) -> tuple[str, str, str]:
+        """Monitors, rate and time left in at most ``width`` characters: what matters least is left out first.
+
+        Rate and time left count with the longest they get, so that a run keeps to one choice from start to end.
+        """
+        monitors, left = self.monitor_text(), self.left_text()
+        choices = (
+            (_LONGEST_RATE + _LONGEST_LEFT, (monitors, self.rate_text(), left)),
+            (_LONGEST_CELL_RATE + _LONGEST_LEFT, (monitors, self.cell_rate_text(), left)),
+            (_LONGEST_LEFT, (monitors, "", left)),
+            (0, (monitors, "", "")),
+        )
+        room = width - len(monitors)
+        return next((texts for needed, texts in choices if needed <= room), ("", "", ""))
 
 
 class Report:
@@ -65,8 +90,9 @@ class PlainReport(Report):
         if now.iteration < now.iterations and time.monotonic() - self._last < _SECONDS_BETWEEN_LINES:
             return
         self._last = time.monotonic()
-        left = f", {duration(now.seconds_left)} left" if now.iteration < now.iterations else ""
-        self.message(f"iteration {now.iteration}/{now.iterations}  {now.monitor_text()}  {now.rate_text()}{left}")
+        speed = ", ".join(filter(None, (now.rate_text(), now.left_text())))
+        parts = (f"iteration {now.iteration}/{now.iterations}", now.monitor_text(), speed)
+        self.message("  ".join(filter(None, parts)))
 
 
 class BarReport(Report):
@@ -86,20 +112,19 @@ class BarReport(Report):
         if self._progress is None:
             self._progress = self._started()
             self._task = self._progress.add_task("", total=now.iterations, monitors="", rate="", left="")
+        counter = 2 * len(str(now.iterations)) + 1
+        monitors, rate, left = now.fitting(self.console.width - counter - _LEAST_BAR - _GAPS)
         self._progress.update(
-            self._task,
-            completed=now.iteration,
-            monitors=now.monitor_text(),
-            rate=now.rate_text(),
-            left=f"{duration(now.seconds_left)} left",
-            refresh=True,
+            self._task, completed=now.iteration, monitors=monitors, rate=rate, left=left, refresh=True
         )
 
     def _started(self) -> Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.table import Column
 
         columns = ("[cyan]{task.fields[monitors]}", "{task.fields[rate]}", "[dim]{task.fields[left]}")
-        bar = (MofNCompleteColumn(), BarColumn(bar_width=None))
+        # Columns that may not wrap keep their width; the bar takes what they leave.
+        bar = (MofNCompleteColumn(table_column=Column(no_wrap=True)), BarColumn(bar_width=None))
         # Drawn after every chunk, not by a thread of its own: the cores belong to the loops.
         progress = Progress(*bar, *map(TextColumn, columns), console=self.console, expand=True, auto_refresh=False)
         progress.start()

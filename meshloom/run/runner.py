@@ -47,7 +47,8 @@ class Outcome:
     iteration: int
     monitors: dict[str, float]  # after the last iteration
     seconds: float  # the whole run
-    seconds_to_first_iteration: float
+    seconds_to_first_iteration: float  # setting up, compiling, and that iteration
+    seconds_iterating: float  # all iterations after that, without writing
     seconds_per_iteration: float
 
 
@@ -206,6 +207,7 @@ class Runner:
             monitors=self._monitors(),
             seconds=time.perf_counter() - self.began,
             seconds_to_first_iteration=self.until_first,
+            seconds_iterating=self.pace.seconds,
             seconds_per_iteration=self.pace.seconds_per_iteration,
         )
 

@@ -18,8 +18,9 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.config import option
-from meshloom.errors import UserError, nearest
+from meshloom.errors import ScheduleError, UserError, nearest
 
+_WHOLE_NUMBERS = ("block", "registers")  # the keys of a schedule that are no words
 PRECISIONS: dict[str, np.dtype[Any]] = {"double": np.dtype(np.float64), "single": np.dtype(np.float32)}
 
 
@@ -33,7 +34,7 @@ class RunOptions:
     iterations: int = option(1000, "iterations in all, those before a restart included", low=1, high=10**9)
     backend: str = option(
         "auto",
-        "what executes the loops; auto takes cpu where there is a C++ compiler, else numpy",
+        "what executes the loops; auto takes cuda with a GPU, else cpu with a C++ compiler, else numpy",
         allowed=lambda: ("auto", *ml.backends()),
     )
     precision: str = option("double", "type of the numbers in all fields", allowed=tuple(PRECISIONS))
@@ -73,10 +74,13 @@ def _schedule(value: str | dict[str, Any]) -> ml.Schedule:
     for key, part in parts.items():
         if key not in known:
             raise ValueError(f"has the unknown key '{key}'{nearest(key, known)}")
-        kind, words = (int, "a whole number") if key == "block" else (str, "a string")
+        kind, words = (int, "a whole number") if key in _WHOLE_NUMBERS else (str, "a string")
         if type(part) is not kind:
             raise ValueError(f"has {key} {part!r}; it must be {words}")
-    return ml.Schedule(**parts)
+    try:
+        return ml.Schedule(**parts)
+    except ScheduleError as error:
+        raise ValueError(f"does not fit: {str(error).removeprefix('schedule: ')}") from None
 
 
 def _check_name(key: str, name: str, allowed: tuple[str, ...]) -> None:
