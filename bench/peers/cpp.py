@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ def block_colors(targets: np.ndarray, n_targets: int, block: int) -> np.ndarray:
     return color
 
 
-class _Cpp:
+class _Cpp(ABC):
     """What both C++ peers share: the library, the structures and the arrays they point to."""
 
     name = "C++"
@@ -73,8 +74,9 @@ class _Cpp:
         self._boundary = self._blocks(case.bedge_cells.reshape(-1, 1), case.cells, BOUNDARY_BLOCK)
         self._plan = self._make_plan(case)
 
+    @abstractmethod
     def _make_plan(self, case: Airfoil) -> ctypes.Structure:
-        raise NotImplementedError
+        """What the variant needs besides mesh and state."""
 
     def reset(self) -> None:
         self.state.reset()

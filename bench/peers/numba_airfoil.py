@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from math import sqrt
 
 import numpy as np
@@ -166,7 +167,7 @@ def _greedy(edge_cells, cells, size):
     return color
 
 
-class _Numba:
+class _Numba(ABC):
     name = "numba"
 
     def __init__(self, case: Airfoil, threads: int):
@@ -188,8 +189,9 @@ class _Numba:
                 rms[iteration] = sqrt(update(s.qold, s.q, s.res, s.adt) / case.cells)
         return rms
 
+    @abstractmethod
     def res_calc(self) -> None:
-        raise NotImplementedError
+        """The residual loop, race-free in the variant's way."""
 
 
 class NumbaBlockColor(_Numba):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Mapping
 
 from meshloom.backend.base import Backend, Bound
 from meshloom.backend.cpu import CpuBackend
@@ -10,7 +12,18 @@ from meshloom.backend.cuda.backend import CudaBackend
 from meshloom.backend.numpy import NumpyBackend
 from meshloom.errors import ScheduleError, nearest
 
-__all__ = ["Backend", "Bound", "backend", "backends", "cpu_count", "current", "register", "threads", "use"]
+__all__ = [
+    "Backend",
+    "Bound",
+    "automatic_backend",
+    "backend",
+    "backends",
+    "cpu_count",
+    "current",
+    "register",
+    "threads",
+    "use",
+]
 
 _BACKENDS: dict[str, Backend] = {b.name: b for b in (NumpyBackend(), CpuBackend(), CudaBackend())}
 _current: Backend | None = None
@@ -56,16 +69,21 @@ def use(name: str, *, threads: int | None = None, contract: bool | None = None) 
     _current = _BACKENDS[name]
 
 
+def automatic_backend(found: Mapping[str, str | None]) -> str:
+    """The fastest back end that can be used; ``found`` is ``backends()``."""
+    return next((name for name in ("cuda", "cpu") if found[name] is None), "numpy")
+
+
 def current() -> Backend:
-    """The back end in use: ``cpu`` where there is a compiler, else ``numpy`` with a word about why."""
+    """The back end in use: unless chosen, ``cuda`` where there is a GPU, ``cpu`` where there is a compiler, else
+    ``numpy`` with a word about why."""
     global _current
     if _current is None:
-        reason = _BACKENDS["cpu"].unavailable()
-        if reason:
-            import warnings
-
-            warnings.warn(f"{reason}; using the numpy back end, which is slow", stacklevel=2)
-        _current = _BACKENDS["numpy" if reason else "cpu"]
+        found = backends()
+        name = automatic_backend(found)
+        if name == "numpy":
+            warnings.warn(f"{found['cpu']}; using the numpy back end, which is slow", stacklevel=2)
+        _current = _BACKENDS[name]
     return _current
 
 

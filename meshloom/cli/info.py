@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 
 import meshloom as ml
-from meshloom.backend import cpu_count
+from meshloom.backend import automatic_backend, cpu_count
 from meshloom.backend.cuda import nvrtc
 from meshloom.errors import CompilerError
 from meshloom.native.cache import cache_root
 from meshloom.native.compiler import host_compiler
 from meshloom.native.runtime import copy_bandwidth
-from meshloom.run.launch import automatic_backend
 
 
 def lines() -> Iterator[str]:

@@ -11,6 +11,7 @@ import numpy as np
 from meshloom.errors import UserError
 from meshloom.io.files import write_atomically
 
+_SHARE_OF_SQUARE = 0.464  # of the figure's width, for a square map and its colour bar
 _TAIL = 1.0  # percent of the cells at either end whose values are beyond the colour scale
 
 
@@ -36,13 +37,20 @@ def save_picture(
         raise UserError("matplotlib is not installed; pip install 'meshloom[plot]'") from None
     figure = Figure(figsize=(12.0, 4.9), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2, width_ratios=(1.25, 1.0))
+    share = _map_share(window)
+    left, right = figure.subplots(1, 2, width_ratios=(share, 1.0 - share))
     _draw_map(figure, left, points, cells, values, label, window)
     _draw_history(right, history)
     figure.suptitle(title)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     write_atomically(path, buffer.getbuffer())
+
+
+def _map_share(window: tuple[float, float, float, float]) -> float:
+    """The part of the width that a map of this window, with its colour bar, fills at full height."""
+    xmin, xmax, ymin, ymax = window
+    return min(max(_SHARE_OF_SQUARE * (xmax - xmin) / (ymax - ymin), 0.3), 0.65)
 
 
 def _draw_map(

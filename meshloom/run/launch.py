@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import meshloom as ml
-from meshloom.backend import cpu_count
+from meshloom.backend import automatic_backend, cpu_count
 from meshloom.config import Setting, build, flatten, parse_settings, read_settings, toml_value
 from meshloom.errors import ConfigError, UserError, nearest
 from meshloom.io import checkpoint as checkpoints
@@ -130,11 +130,6 @@ def _choose_backend(options: RunOptions, report: Report) -> None:
         if name == "numpy":
             report.message(f"the numpy back end is used, which is slow: {found['cpu']}")
     ml.use(name, threads=options.threads or cpu_count())
-
-
-def automatic_backend(found: Mapping[str, str | None]) -> str:
-    """The fastest back end that can be used; ``found`` is ``ml.backends()``."""
-    return next((name for name in ("cuda", "cpu") if found[name] is None), "numpy")
 
 
 def _check_schedules(case: Case) -> None:

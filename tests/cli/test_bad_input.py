@@ -61,6 +61,23 @@ def test_wrong_requests(meshloom: Command, tmp_path: Path, arguments: list[str],
         ('case = "airfoil"\n[flow\n', ["bad.toml:2: not valid TOML"]),
         ('case = "airfoil"\n[schedule]\nres_calc = "owned"\n', ["bad.toml:3: schedule.res_calc has strategy 'owned'"]),
         ('case = "airfoil"\n[mesh]\nfile = "wing.xyz"\n', ["wing.xyz"]),
+        *(
+            (
+                f'case = "airfoil"\n[schedule]\nres_calc = {{strategy = "owner", {entry}}}\n',
+                [f"schedule.res_calc {part}"],
+            )
+            for entry, part in (
+                ('registers = "64"', "has registers '64'; it must be a whole number"),
+                ("registers = true", "has registers True; it must be a whole number"),
+                ("registers = 64.0", "has registers 64.0; it must be a whole number"),
+                ("registers = 4", "does not fit: registers must be from 16 to 255, got 4"),
+                ('block = "64"', "has block '64'; it must be a whole number"),
+                ("block = 0", "does not fit: block must be a whole number from 1, got 0"),
+                ("layout = 8", "has layout 8; it must be a string"),
+                ('layout = "x"', "does not fit: unknown layout 'x'"),
+                ("order = 1", "has order 1; it must be a string"),
+            )
+        ),
     ],
 )
 def test_wrong_files(meshloom: Command, tmp_path: Path, text: str, parts: list[str]):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import importlib
+import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -15,6 +17,8 @@ import h5py
 import numpy as np
 import pytest
 
+import meshloom as ml
+from meshloom.errors import CompilerError
 from tests.cli.harness import Command
 
 SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--iterations", "12")
@@ -35,7 +39,7 @@ def test_the_command_of_the_manual(meshloom: Command):
     assert 0.0 < found["monitors"]["rms"] < 1e-3
     assert found["wall_seconds"] > 0.0 and found["seconds_per_iteration"] > 0.0
     assert set(found["schedules"]) == {"save_soln", "adt_calc", "res_calc", "bres_calc", "update"}
-    assert found["precision"] == "double" and found["threads"] >= 1 and found["backend"] in ("cpu", "numpy")
+    assert found["precision"] == "double" and found["threads"] >= 1 and found["backend"] in ("cuda", "cpu", "numpy")
     assert len(result.out.splitlines()) == 1, "stdout is the JSON line alone"
     assert "iteration 200/200" in result.err
 
@@ -99,13 +103,14 @@ def test_shown_configuration_runs(meshloom: Command, tmp_path: Path):
 def test_schedules_from_the_configuration(meshloom: Command, tmp_path: Path):
     (tmp_path / "mine.toml").write_text(
         'case = "airfoil"\n[mesh]\ni = 6\nj = 4\n[schedule]\ndefault = "owner"\n'
-        'res_calc = {strategy = "color", block = 64}\n[output]\nplot = false\n'
+        'res_calc = {strategy = "color", block = 64}\nadt_calc = {registers = 64}\n[output]\nplot = false\n'
     )
     result = meshloom("run", "mine.toml", "--backend", "numpy", "--iterations", "2", "--json")
     assert result.code == 0, result.err
     schedules = result.json["schedules"]
     assert schedules["res_calc"].startswith("color") and "64" in schedules["res_calc"]
     assert schedules["bres_calc"].startswith("owner")
+    assert "registers=64" in schedules["adt_calc"]
     assert not schedules["save_soln"].startswith("owner"), "a loop without races has no use for it"
 
 
@@ -135,8 +140,6 @@ def test_without_matplotlib_the_run_succeeds(meshloom: Command, tmp_path: Path, 
 
 def test_a_mesh_file_with_its_own_group_names(meshloom: Command, tmp_path: Path):
     pytest.importorskip("meshio")
-    import meshloom as ml
-
     mesh = ml.generate.box((6, 5))
     ml.write(tmp_path / "box.su2", mesh)
     names = list(mesh.groups)
@@ -156,11 +159,70 @@ def test_cases_version_info_and_help(meshloom: Command):
     assert meshloom("--version").out.startswith("meshloom 0.")
     info = meshloom("info")
     assert info.code == 0
-    for word in ("python", "machine", "compiler", "numpy: available", "cpu:", "GB/s"):
+    for word in ("python", "machine", "compiler", "nvrtc", "numpy: available", "cpu:", "cuda:", "bandwidth"):
         assert word in info.out
+    assert info.out.count("run takes this one") == 1
     help_text = meshloom("run", "--help").out
     for word in ("--restart", "--set", "--json", "--overwrite", "meshloom show airfoil"):
         assert word in help_text
+    for command in ((), ("run",), ("show",), ("info",), ("cases",)):
+        assert "<bool>" not in meshloom(*command, "--help").out
+
+
+def test_info_without_compilers(meshloom: Command, monkeypatch: pytest.MonkeyPatch):
+    def missing(*_: object) -> str:
+        raise CompilerError("none here")
+
+    for name in ("host_compiler", "nvrtc.version", "copy_bandwidth"):
+        monkeypatch.setattr(f"meshloom.cli.info.{name}", missing)
+    info = meshloom("info")
+    assert info.code == 0, info.err
+    for line in ("compiler   none: none here", "nvrtc      not installed", "bandwidth  not measured"):
+        assert line in info.out
+
+
+def test_info_names_the_gpu(meshloom: Command, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("meshloom.cli.info.copy_bandwidth", lambda: 4.2e10)
+    monkeypatch.setattr("meshloom.cli.info.gpu_names", lambda: ["Model A", "Model B"])
+    monkeypatch.setattr(ml, "backends", lambda: {"numpy": None, "cpu": None, "cuda": None})
+    out = meshloom("info").out
+    assert "gpu        Model A, Model B\n" in out and "cuda: available (run takes this one)" in out
+    assert "42.0 GB/s copy" in out
+
+
+def test_the_start_and_the_end_in_words(meshloom: Command):
+    small = ("run", "airfoil", "--set", "mesh.i=20", "--set", "mesh.j=30", "--set", "output.plot=false")
+    on_numpy = meshloom(*small, "--backend", "numpy", "--iterations", "2")
+    assert "airfoil: 1,800 cells, 3,530 faces; back end numpy, double precision;" in on_numpy.out
+    parts = re.search(
+        r"time +(\S+) s: (\S+) s until the first iteration .*, (\S+) s iterating, (\S+) s writing\n", on_numpy.out
+    )
+    assert parts, on_numpy.out
+    whole, *pieces = map(float, parts.groups())
+    assert sum(pieces) == pytest.approx(whole, rel=0.1)
+    if ml.backends()["cpu"] is None:
+        one = meshloom(*small, "--backend", "cpu", "--threads", "1", "--iterations", "2")
+        assert "; back end cpu, 1 thread, double precision;" in one.out
+
+
+def test_a_back_end_that_is_not_there(meshloom: Command, tmp_path: Path):
+    reason = ml.backends()["cuda"]
+    if reason is None:
+        pytest.skip("this machine has a GPU")
+    meshloom("run", "airfoil", "--backend", "cuda").refused(2, f"back end 'cuda' cannot be used here: {reason}")
+    assert not list(tmp_path.rglob("run.toml"))
+    meshloom("run", "airfoil", "--backend", "gpu").refused(2, "--backend gpu", "one of auto, numpy, cpu, cuda")
+
+
+def test_the_version_needs_no_metadata(meshloom: Command, monkeypatch: pytest.MonkeyPatch):
+    """A checkout that is not installed has none."""
+
+    def none(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", none)
+    assert meshloom("--version").out == f"meshloom {ml.__version__}\n"
+    assert meshloom("info").out.startswith(f"meshloom   {ml.__version__}\n")
 
 
 def test_python_dash_m(tmp_path: Path):

@@ -27,9 +27,18 @@ def test_the_mean_leaves_the_first_iteration_out():
     assert pace.seconds_per_iteration == pytest.approx(0.2)
 
 
+def test_a_large_first_chunk_is_left_out_too():
+    pace = Pace()
+    pace.done(1000, 5.0)
+    assert pace.seconds_per_iteration == pytest.approx(0.005) and pace.seconds == 0.0
+    pace.done(10, 0.1)
+    assert pace.seconds_per_iteration == pytest.approx(0.01) and pace.seconds == pytest.approx(0.1)
+
+
 def test_the_rate_forgets_compiling_and_follows():
     pace = Pace()
     pace.done(1, 5.0)
+    assert pace.rate == 0.0, "compiling is no rate"
     pace.done(100, 1.0)
     assert pace.rate == pytest.approx(100.0)
     for _ in range(30):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 
@@ -14,13 +15,54 @@ class Terminal(io.StringIO):
         return True
 
 
-def advance(iteration: int) -> Advance:
-    return Advance(iteration, 100, {"rms": 1.5e-4}, rate=50.0, cells=40_000)
+def advance(iteration: int, rate: float = 50.0, iterations: int = 100) -> Advance:
+    return Advance(iteration, iterations, {"rms": 1.5e-4}, rate=rate, cells=40_000)
+
+
+def bar_lines(monkeypatch: pytest.MonkeyPatch, width: int, *steps: Advance) -> list[str]:
+    """What the bar showed after each step, without colours and control codes."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(width))
+    stream = Terminal()
+    report = BarReport(stream)
+    for step in steps:
+        report.advance(step)
+    report.close()
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
+    return [line for line in re.split(r"[\r\n]+", plain) if line]
 
 
 def test_rates_and_time_left():
     now = advance(25)
-    assert now.cell_rate == pytest.approx(2.0) and now.seconds_left == pytest.approx(1.5)
+    assert now.rate_text() == "50 iterations/s, 2 M cells/s" and now.left_text() == "1.5 s left"
+
+
+def test_nothing_is_told_while_unknown_or_over():
+    unknown = advance(1, rate=0.0)
+    assert unknown.rate_text() == unknown.cell_rate_text() == unknown.left_text() == ""
+    assert advance(100).left_text() == ""
+
+
+def test_a_plain_line_without_a_rate():
+    stream = io.StringIO()
+    PlainReport(stream).advance(advance(1, rate=0.0, iterations=1))
+    assert stream.getvalue() == "iteration 1/1  rms 1.5000e-04\n"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+def test_the_counter_is_never_cut(monkeypatch: pytest.MonkeyPatch, width: int):
+    steps = [advance(n, rate, 1_000_000) for n, rate in ((1, 0.0), (25_000, 123.4), (1_000_000, 123.4))]
+    lines = bar_lines(monkeypatch, width, *steps)
+    assert all(len(line) <= width and "…" not in line for line in lines), lines
+    assert [line.split()[0] for line in lines[-4:-1]] == ["1/1000000", "25000/1000000", "1000000/1000000"]
+
+
+def test_the_bar_at_80_columns(monkeypatch: pytest.MonkeyPatch):
+    steps = [advance(n, rate, 2000) for n, rate in ((1, 0.0), (500, 523.25), (2000, 523.25))]
+    first, middle, last, _ = bar_lines(monkeypatch, 80, *steps)[-4:]
+    assert "rms 1.5000e-04" in first and "cells/s" not in first and "left" not in first, "it has only compiled so far"
+    assert "20.9 M cells/s 2.9 s left" in middle and "rms 1.5000e-04" in middle
+    assert "20.9 M cells/s" in last and "left" not in last
 
 
 def test_plain_lines_are_few_and_end_with_the_last_iteration(monkeypatch: pytest.MonkeyPatch):

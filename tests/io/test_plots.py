@@ -1,0 +1,50 @@
+"""Pictures: what is in the pixels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.io.plots import save_picture
+
+pytest.importorskip("matplotlib")
+
+
+def picture(path: Path, values: np.ndarray, mesh: ml.Mesh, right: float = 0.9) -> np.ndarray:
+    """The pixels (height, width, 3) of a drawing of ``values`` on the unit square."""
+    from matplotlib.image import imread
+
+    save_picture(
+        path, mesh.coordinates.numpy(), mesh.cell_nodes.indices, values, label="Mach number",
+        window=(0.1, right, 0.1, 0.9), history={"rms": np.geomspace(1.0, 1e-5, 50)}, title="test",
+    )  # fmt: skip
+    pixels: np.ndarray = imread(path)[..., :3]
+    return pixels
+
+
+def test_no_hairlines_between_cells(tmp_path: Path):
+    """Two values on skewed cells: inside the map there are their two colours and no third."""
+    mesh = ml.generate.box((40, 30))
+    points = mesh.coordinates.numpy()
+    points[:, 0] += 0.13 * points[:, 1] * (1.0 - points[:, 0]) * points[:, 0]
+    mesh.coordinates.assign(points)
+    values = np.where(np.arange(len(mesh.cells)) % 2, 1.0, 0.0)
+    pixels = picture(tmp_path / "a.png", values, mesh)
+    height, width = pixels.shape[:2]
+    inside = pixels[height // 4 : height * 3 // 4, width // 6 : width // 3].reshape(-1, 3)
+    assert len(np.unique(inside, axis=0)) == 2
+
+
+@pytest.mark.parametrize("right", [0.7, 0.9, 1.06, 1.2])
+def test_no_empty_margin(tmp_path: Path, right: float):
+    """Something is drawn near each side of the picture, whatever the shape of the window."""
+    mesh = ml.generate.box((8, 8))
+    pixels = picture(tmp_path / "a.png", mesh.cells.points[:, 0], mesh, right)
+    drawn = np.any(pixels < 0.9, axis=2)
+    columns, rows = np.flatnonzero(np.any(drawn, axis=0)), np.flatnonzero(np.any(drawn, axis=1))
+    height, width = drawn.shape
+    assert columns[0] < 0.05 * width and columns[-1] > 0.95 * width
+    assert rows[0] < 0.05 * height and rows[-1] > 0.95 * height
