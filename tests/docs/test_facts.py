@@ -258,8 +258,13 @@ def test_options_of_run_are_documented() -> None:
 def test_the_reference_runs_are_as_close_as_the_page_says() -> None:
     text = page("docs/benchmarks.md")
     (claimed,) = re.findall(r"are ([\d.]+e-\d+) from it", text)
-    named = re.findall(r"`([\w.-]+\.json)`", text)
+    named = re.findall(r"`([\w.-]+airfoil-reference_[\w.-]+\.json)`", text)
     assert len(named) == 2
     for name in named:
         error = json.loads(page(f"bench/results/{name}"))["error"]
         assert f"{error:.1e}" == claimed, name
+
+
+def test_result_files_named_in_the_docs_exist() -> None:
+    named = re.findall(r"`(?:bench/results/)?(\d{4}-[\w.-]+\.json)`", page("docs/benchmarks.md"))
+    assert named and all((ROOT / "bench/results" / name).is_file() for name in named), named
