@@ -38,14 +38,14 @@ def kernels(unit: Unit, threads: int, registers: int | None = None) -> list[Kern
     return [*made, _finish(unit)] if unit.spec.reductions else made
 
 
-def render(unit: Unit, made: list[KernelText], *, wide_index: bool, emulate: bool = False) -> str:
-    """The whole source. Emulated, each kernel also gets a function that a host program can call."""
+def render(unit: Unit, made: list[KernelText], *, wide_index: bool, emulation: str = "") -> str:
+    """The whole source. With a header for ``emulation`` each kernel also gets a function that a host can call."""
     index = "#define ML_INDEX " + ("long long" if wide_index else "int")
     lines = [line for one in made for line in one.lines]
-    if emulate:
+    if emulation:
         lines += [line for one in made for line in _entry(one)]
     text = "\n".join(indent(lines))
-    return "\n".join([EMULATION if emulate else "", index, PRELUDE, f"// loop {unit.spec.name}", text, ""])
+    return "\n".join([emulation, index, PRELUDE, f"// loop {unit.spec.name}", text, ""])
 
 
 def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int) -> KernelText:

@@ -150,7 +150,7 @@ class Emulator(Engine):
 
     def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
-        source = dialect.render(unit, made, wide_index=wide_index, emulate=True)
+        source = dialect.render(unit, made, wide_index=wide_index, emulation=dialect.EMULATION)
         loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=("-O1", "-fno-strict-aliasing"))
         return {one.name: self._launcher(getattr(loaded, f"run_{one.name}"), wide_index) for one in made}, {}
 

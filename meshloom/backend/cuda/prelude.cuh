@@ -27,6 +27,7 @@ template <class T> ML_FUNCTION bool isnan(T a) { return a != a; }
 template <class T> ML_FUNCTION bool isinf(T a) { return a == (T)INFINITY || a == -(T)INFINITY; }
 template <class T> ML_FUNCTION bool isfinite(T a) { return !(isnan(a) || isinf(a)); }
 }  // namespace std
+template <class U> ML_FUNCTION U ml_peek(U* p) { return *(volatile U*)p; }  // a value others may be changing
 ML_FUNCTION unsigned char* ml_dynamic_shared() {
   extern __shared__ __align__(16) unsigned char ml_shared[];
   return ml_shared;
@@ -96,7 +97,7 @@ template <> struct ml_bits<int32_t> { typedef unsigned int type; };
 template <bool SMALLER, class T> ML_FUNCTION void ml_atomic_extreme(T* p, T v) {
   typedef typename ml_bits<T>::type U;
   union { T value; U bits; } old, fresh;
-  old.value = *(volatile T*)p;
+  old.bits = ml_peek((U*)p);
   for (;;) {
     fresh.value = SMALLER ? ml_min(old.value, v) : ml_max(old.value, v);
     if (fresh.bits == old.bits) return;

@@ -1,0 +1,153 @@
+"""Generated CUDA with one real thread per CUDA thread under ThreadSanitizer: silent, unless a color is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.backend.cuda import dialect
+from meshloom.backend.cuda.backend import EmulatedCuda
+from meshloom.backend.cuda.dialect import KernelText
+from meshloom.backend.cuda.engine import Engine
+from meshloom.backend.unit import Unit
+from meshloom.errors import CompilerError
+from meshloom.native.compiler import host_compiler
+from meshloom.schedule.plan import Plan
+
+HEADER = Path(__file__).with_name("threads.hpp")
+FLAGS = ("-std=c++17", "-O1", "-g", "-fsanitize=thread", "-pthread")
+
+
+class RaceFound(Exception):
+    """ThreadSanitizer reported a race."""
+
+
+class Sanitized(Engine):
+    """Each launch is a process of its own, built with ThreadSanitizer."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def upload(self, array: np.ndarray) -> np.ndarray:
+        return np.array(array, order="C")
+
+    def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool, flags: tuple[str, ...]) -> Any:
+        source = dialect.render(unit, made, wide_index=wide_index, emulation=HEADER.read_text())
+        choices = "".join(f'if (name == "{k.name}") return ml_launch(n, w, run_{k.name});' for k in made)
+        source += f"int main(int n, char** w) {{ const std::string name = w[1]; {choices} return 3; }}"
+        text, program = self.folder / "loop.cpp", self.folder / "loop"
+        text.write_text(source)
+        subprocess.run([host_compiler().path, *FLAGS, str(text), "-o", str(program)], check=True, capture_output=True)
+        number = np.int64 if wide_index else np.int32
+        return {k.name: self._launcher(program, k.name, number) for k in made}, {}
+
+    def _launcher(self, program: Path, name: str, number: type) -> Callable[..., None]:
+        def launch(grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
+            file = self.folder / "arguments"
+            parts = []
+            for a in arguments:
+                value = np.array(number(a)) if isinstance(a, int) else a
+                size = -value.nbytes if isinstance(a, int) else value.nbytes
+                parts += [np.int64(size).tobytes(), value.tobytes()]
+            file.write_bytes(b"".join(parts))
+            done = subprocess.run([str(program), name, str(file), str(grid), str(threads), str(shared)],
+                                  capture_output=True, text=True)  # fmt: skip
+            if "WARNING: ThreadSanitizer: data race" in done.stderr:
+                raise RaceFound(done.stderr)
+            assert done.returncode == 0, done.stderr
+            data, place = file.read_bytes(), 0
+            for a in arguments:
+                if not isinstance(a, int):
+                    a.reshape(-1)[:] = np.frombuffer(data, a.dtype, a.size, place)
+                    place += a.nbytes
+
+        return launch
+
+
+class SanitizedCuda(EmulatedCuda):
+    name = "sanitized"
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        self.engine = Sanitized(folder)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sanitizer_works(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Skip where the compiler has no ThreadSanitizer, or the system does not let it run."""
+    folder = tmp_path_factory.mktemp("probe")
+    (folder / "probe.cpp").write_text("#include <thread>\nint main() { std::thread t([] {}); t.join(); }")
+    try:
+        command = [host_compiler().path, *FLAGS, str(folder / "probe.cpp"), "-o", str(folder / "probe")]
+        works = subprocess.run(command, capture_output=True).returncode == 0
+        works = works and subprocess.run([str(folder / "probe")], capture_output=True).returncode == 0
+    except CompilerError:
+        works = False
+    if not works:
+        pytest.skip("no ThreadSanitizer here")
+
+
+@ml.kernel
+def exchange(q: ml.Read, w: ml.Read, res: ml.Inc, low: ml.Min):
+    f = w * (q[0] - q[1])
+    res[0] += f
+    res[1] -= f
+    low[0] = q[1]
+    low[1] = q[0]
+
+
+@pytest.fixture
+def back_end() -> Iterator[None]:
+    before = ml.backend()
+    yield
+    ml.use(before)
+
+
+def run_sanitized(strategy: str, folder: Path, spoil: Callable[[Plan], Plan] | None = None) -> None:
+    mesh = ml.generate.box((9, 8))
+    rng = np.random.default_rng(0)
+    q = mesh.cells.field("q", 2, data=rng.random((mesh.cells.size, 2)))
+    w = mesh.faces.field("w", data=rng.random(mesh.faces.size))
+    res, low = mesh.cells.field("res", 2), mesh.cells.field("low", 2)
+    cells, results = mesh.face_cells, []
+    wish = ml.Schedule(strategy, block=32)
+    for backend in ("numpy", "sanitized"):
+        res.fill(0.0)
+        low.fill(9.0)
+        ml.use("numpy")
+        loop = exchange.loop(mesh.faces, q[cells], w, res[cells], low[cells], schedule=wish)
+        if backend == "sanitized":
+            loop.backend = SanitizedCuda(folder)
+            if spoil:
+                loop.__dict__["plan"] = spoil(loop.plan)
+        loop()
+        results.append((res.numpy(), low.numpy()))
+    np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(results[1][1], results[0][1])
+
+
+@pytest.mark.parametrize("strategy", ml.strategies())
+def test_every_strategy_is_free_of_races_inside_a_block(strategy: str, tmp_path: Path, back_end: None) -> None:
+    run_sanitized(strategy, tmp_path)
+
+
+@pytest.mark.parametrize("strategy", ["block_color", "block_atomic"])
+def test_a_planted_wrong_color_is_seen(strategy: str, tmp_path: Path, back_end: None) -> None:
+    """All elements of a block in one color: those that share a cell now add to it at the same time."""
+
+    def one_color(plan: Plan) -> Plan:
+        positions, starts = plan.arrays["color_positions"].copy(), plan.arrays["color_starts"]
+        for first, last in pairwise(starts):
+            positions[first + 1 : last] = positions[last - 1]
+        return replace(plan, arrays=plan.arrays | {"color_positions": positions})
+
+    with pytest.raises(RaceFound):
+        run_sanitized(strategy, tmp_path, one_color)
