@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 
 from meshloom.errors import CompilerError
-from meshloom.mesh.core import Global
+from meshloom.mesh.core import Arg, Global, Map, Set
 from meshloom.native.algorithms import color_blocks, thread_colors
+from meshloom.schedule.counts import Counts
 from meshloom.schedule.plan import topology
+from meshloom.schedule.schedule import Schedule
+from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.block_color import block_offsets
 
-if TYPE_CHECKING:
-    from meshloom.loop import Loop
+
+class Explained(Protocol):
+    """What a loop must tell about itself to be explained."""
+
+    name: str
+    set: Set
+    backend: Any
+    kernel: Any
+    arguments: tuple[Arg | Global, ...]
+    calls: int
+
+    @property
+    def maps(self) -> tuple[Map, ...]: ...
+    @property
+    def spec(self) -> LoopSpec: ...
+    @property
+    def counts(self) -> Counts: ...
+    @property
+    def schedule(self) -> Schedule: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def seconds(self) -> float | None: ...
 
 
-def explain(loop: Loop) -> str:
+def explain(loop: Explained) -> str:
     """Lines of ``label  text`` under a headline."""
     rows = [("schedule", _schedule(loop)), ("why", loop.reason), ("arguments", _arguments(loop)), *_figures(loop)]
     rows += [*_plan_figures(loop), ("measured", _measured(loop))]
@@ -25,7 +49,7 @@ def explain(loop: Loop) -> str:
     return "\n".join([head, *(f"  {label:<10} {text}" for label, text in rows)])
 
 
-def _schedule(loop: Loop) -> str:
+def _schedule(loop: Explained) -> str:
     chosen = strategy(loop.schedule.strategy)
     if loop.backend.name == "numpy":
         return "whole arrays, one after the other (the reference ignores strategies)"
@@ -33,7 +57,7 @@ def _schedule(loop: Loop) -> str:
     return f"{loop.schedule} ({chosen.summary}; {sameness})"
 
 
-def _arguments(loop: Loop) -> str:
+def _arguments(loop: Explained) -> str:
     parts = []
     for (name, mode), argument in zip(loop.kernel.modes.items(), loop.arguments, strict=True):
         what = "global" if isinstance(argument, Global) else f"{argument!r} {argument.field.layout}"
@@ -41,7 +65,7 @@ def _arguments(loop: Loop) -> str:
     return ", ".join(parts)
 
 
-def _figures(loop: Loop) -> list[tuple[str, str]]:
+def _figures(loop: Explained) -> list[tuple[str, str]]:
     counts = loop.counts
     kinds = ", ".join(f"{n} {k}" for k, n in counts.flops_by_kind.items())
     moved = counts.bytes
@@ -55,7 +79,7 @@ def _figures(loop: Loop) -> list[tuple[str, str]]:
     ]
 
 
-def _plan_figures(loop: Loop) -> list[tuple[str, str]]:
+def _plan_figures(loop: Explained) -> list[tuple[str, str]]:
     if not loop.spec.racy_outputs or not loop.set.size:
         return []
     counts = loop.counts
@@ -68,7 +92,7 @@ def _plan_figures(loop: Loop) -> list[tuple[str, str]]:
     return [("plan", f"{text}, {block_colors} block colors, {most} thread colors")]
 
 
-def _colors(loop: Loop) -> tuple[int, int]:
+def _colors(loop: Explained) -> tuple[int, int]:
     maps = {k: (m.indices, m.target.total, m.digest) for k, m in enumerate(loop.maps)}
     arrays, targets = topology(loop.spec, loop.set.size, maps).conflicts()
     return colors_of(arrays, targets, loop.set.size, loop.counts.block)
@@ -83,7 +107,7 @@ def colors_of(arrays: list[np.ndarray], targets: list[int], elements: int, block
     )
 
 
-def _measured(loop: Loop) -> str:
+def _measured(loop: Explained) -> str:
     if loop.seconds is None:
         return "not yet: run the loop, then ask again"
     rate = loop.counts.bytes.compulsory / loop.seconds
