@@ -14,11 +14,10 @@ import numpy as np
 
 from meshloom.kernel.access import identity
 from meshloom.kernel.emit import literal
-from meshloom.kernel.expr import Node
 from meshloom.native.algorithms import thread_colors
 from meshloom.native.tiles import block_targets
 from meshloom.schedule.code import ElementCode, Phase, Scratch, combined
-from meshloom.schedule.gather import Columns, columns_of, stage_at
+from meshloom.schedule.gather import Columns, columns_of, stage_at, staging
 from meshloom.schedule.plan import Topology
 from meshloom.schedule.spec import LoopSpec
 
@@ -92,16 +91,8 @@ def _clear(spec: LoopSpec, space: int, columns: list[Columns]) -> Phase:
 
 
 def _evaluate(spec: LoopSpec, columns: list[Columns]) -> Phase:
-    code = ElementCode(spec, spec.other_outputs)
-    known: dict[Node, str] = {}
-    roots = [n for c in columns for n in c.nodes]
-    others = [o.value for o in code.outputs]
-    text, names = code.values(roots, known)
-    more, other_names = code.values(others, known)
-    stores = [f"{stage_at(c, 'l', k)} = {names.pop(0)};" for c in columns for k in range(len(c.nodes))]
-    sunk = [line for o, name in zip(code.outputs, other_names, strict=True) for line in code.plain(o, name)]
-    body = ("const ml_index e = visit[i];", "const ml_index l = i - block_offsets[b];",
-            *code.rows(roots + others, code.outputs), *text, *more, *stores, *sunk)  # fmt: skip
+    staged = staging(ElementCode(spec, spec.other_outputs), columns, "l")
+    body = ("const ml_index e = visit[i];", "const ml_index l = i - block_offsets[b];", *staged)
     return Phase("block_offsets[b]", "block_offsets[b + 1]", body, independent=True)
 
 

@@ -3,32 +3,12 @@
 // Blocks run one after the other. Two barriers take turns: with a single one, a slow thread that is still leaving the
 // last barrier would look, through the barrier's lock, as if it had waited for a fast one that enters the next, and a race
 // between the two would go unseen.
-#define ML_EMULATED 1
-#include <cmath>
 #include <condition_variable>
-#include <cstdint>
 #include <cstdio>
-#include <cstring>
-#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
-#define __global__
-#define __device__
-#define __forceinline__ inline
-#define __shared__ static
-#define __launch_bounds__(...)
-#define __align__(n) alignas(n)
-#define ML_FUNCTION inline
 
-struct ml_dim { unsigned x; };
-static thread_local ml_dim threadIdx;
-static ml_dim blockIdx, blockDim, gridDim;
-static std::vector<unsigned char> ml_shared_bytes;
-inline unsigned char* ml_dynamic_shared() {
-  return (unsigned char*)(((uintptr_t)ml_shared_bytes.data() + 15) / 16 * 16);
-}
 struct ml_barrier {
   std::mutex lock;
   std::condition_variable open;

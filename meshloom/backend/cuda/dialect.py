@@ -14,7 +14,9 @@ from meshloom.kernel.model import Output
 from meshloom.schedule.code import Pass, Phase, combined, neutral, partial_name
 
 PRELUDE = Path(__file__).with_name("prelude.cuh").read_text()
-EMULATION = Path(__file__).with_name("emulation.hpp").read_text()
+#: The words of CUDA for a CPU's compiler, and threads as fibres on top of them.
+LANGUAGE = Path(__file__).with_name("language.hpp").read_text()
+EMULATION = LANGUAGE + Path(__file__).with_name("emulation.hpp").read_text()
 FINISH = "ml_finish"
 FINISH_THREADS = 256
 

@@ -1,27 +1,7 @@
 // Generated CUDA C++ on a CPU, for tests: the threads of a block are fibres, a barrier switches to the next one, shared
 // memory is static, atomics are plain. Blocks run one after the other.
-#define ML_EMULATED 1
 #include <ucontext.h>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <functional>
 #include <memory>
-#include <vector>
-#define __global__
-#define __device__
-#define __forceinline__ inline
-#define __shared__ static
-#define __launch_bounds__(...)
-#define __align__(n) alignas(n)
-#define ML_FUNCTION inline
-
-struct ml_dim { unsigned x; };
-static ml_dim threadIdx, blockIdx, blockDim, gridDim;
-static std::vector<unsigned char> ml_shared_bytes;
-inline unsigned char* ml_dynamic_shared() {
-  return (unsigned char*)(((uintptr_t)ml_shared_bytes.data() + 15) / 16 * 16);
-}
 
 namespace ml_fibres {
 constexpr size_t STACK = 64 * 1024;

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshloom.kernel.expr import Node
 from meshloom.schedule.code import ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.gather import (
@@ -15,6 +14,7 @@ from meshloom.schedule.gather import (
     over_targets,
     split_entry,
     stage_at,
+    staging,
     unroll,
     usual_degree,
 )
@@ -39,17 +39,8 @@ class Staged(Strategy):
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         groups = [(m, columns_of(spec, m)) for m in spec.racy_maps]
         columns = [c for _, members in groups for c in members]
-        code = ElementCode(spec, spec.other_outputs)
-        roots = [n for c in columns for n in c.nodes]
-        known: dict[Node, str] = {}
-        text, names = code.values(roots, known)
-        others = [o.value for o in code.outputs]
-        more, other_names = code.values(others, known)
-        stores = [f"{stage_at(c, 'e', k)} = {names.pop(0)};" for c in columns for k in range(len(c.nodes))]
-        sunk = [line for o, name in zip(code.outputs, other_names, strict=True) for line in code.plain(o, name)]
         element = "visit[i]" if "visit" in plan.arrays else "i"
-        rows = code.rows(roots + others, code.outputs)
-        body = (f"const ml_index e = {element};", *rows, *text, *more, *stores, *sunk)
+        body = (f"const ml_index e = {element};", *staging(ElementCode(spec, spec.other_outputs), columns, "e"))
         first = Pass(
             "elements", "n", (Phase("", "", body, independent="visit" not in plan.arrays),), reductions=spec.reductions
         )

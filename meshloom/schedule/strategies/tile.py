@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshloom.kernel.expr import Node
 from meshloom.native.tiles import tiles
 from meshloom.schedule.code import ElementCode, Pass, Phase, Scratch
 from meshloom.schedule.cost import Cost, Work
@@ -20,6 +19,7 @@ from meshloom.schedule.gather import (
     over_targets,
     split_entry,
     stage_at,
+    staging,
     unroll,
     usual_degree,
 )
@@ -73,23 +73,10 @@ class Tile(Strategy):
 
 def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], degree: int) -> Pass:
     arity = spec.maps[m].arity
-    code = ElementCode(spec, ())
     by_param = {g.param: g for g in groups}
-    roots: list[Node] = [n for g in groups for n in g.nodes]
-    text, names = code.values(roots)
-    stores = [f"{stage_at(g, 'l', k)} = {names.pop(0)};" for g in groups for k in range(len(g.nodes))]
-    evaluate = Phase(
-        f"tile_offsets{m}[b]",
-        f"tile_offsets{m}[b + 1]",
-        (
-            f"const ml_index e = tile_elements{m}[i];",
-            f"const ml_index l = i - tile_offsets{m}[b];",
-            *code.rows(roots),
-            *text,
-            *stores,
-        ),
-        independent=True,
-    )
+    own = (f"const ml_index e = tile_elements{m}[i];", f"const ml_index l = i - tile_offsets{m}[b];")
+    body = (*own, *staging(ElementCode(spec, ()), groups, "l"))
+    evaluate = Phase(f"tile_offsets{m}[b]", f"tile_offsets{m}[b + 1]", body, independent=True)
     incident = [
         *split_entry(f"local{m}", arity, "l"),
         *accumulate(spec, groups, arity, lambda p, k: stage_at(by_param[p], "l", k)),

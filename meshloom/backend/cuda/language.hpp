@@ -1,0 +1,22 @@
+// The words of CUDA C++ for a CPU's compiler: what every emulation of generated kernels starts with.
+#define ML_EMULATED 1
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <vector>
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __shared__ static
+#define __launch_bounds__(...)
+#define __align__(n) alignas(n)
+#define ML_FUNCTION inline
+
+struct ml_dim { unsigned x; };
+static thread_local ml_dim threadIdx;
+static ml_dim blockIdx, blockDim, gridDim;
+static std::vector<unsigned char> ml_shared_bytes;
+inline unsigned char* ml_dynamic_shared() {
+  return (unsigned char*)(((uintptr_t)ml_shared_bytes.data() + 15) / 16 * 16);
+}
