@@ -72,8 +72,21 @@ class ElementCode:
         """All statements for the element numbered by the C expression ``element``."""
         roots = [o.value for o in self.outputs]
         text, names = self.values(roots)
-        sunk = [line for o, name in zip(self.outputs, names, strict=True) for line in sink(o, name)]
-        return (f"const ml_index e = {element};", *self.rows(roots, self.outputs), *text, *sunk)
+        return (f"const ml_index e = {element};", *self.rows(roots, self.outputs), *text, *self.sunk(names, sink))
+
+    def sunk(self, names: Sequence[str], sink: Sink) -> list[str]:
+        """Statements that bring the outputs' values where they belong: whole rows at once, the rest by ``sink``."""
+        named = {(o.param, o.slot, o.comp): name for o, name in zip(self.outputs, names, strict=True)}
+        lines = []
+        for o, name in zip(self.outputs, names, strict=True):
+            param = self.spec.params[o.param]
+            row = [named.get((o.param, o.slot, c)) for c in range(param.dim)]
+            if not self.in_whole_row(o.param) or param.mode.combine or None in row:
+                lines += sink(o, name)
+            elif o.comp == 0:
+                place, values = self.place(o.param, o.slot, 0), ", ".join(f"({param.ctype}){value}" for value in row)
+                lines.append(f"ml_store<{param.ctype}, {param.dim}>(&{place}, {{{{{values}}}}});")
+        return lines
 
     def values(self, roots: Sequence[Node], known: dict[Node, str] | None = None) -> tuple[list[str], list[str]]:
         """Statements for some nodes, and the names of their values."""

@@ -92,7 +92,8 @@ class CudaBackend(Backend):
         arrays |= {name: self.engine.upload(array) for name, array in plan.arrays.items() if name in wanted}
         for name, dtype, per_element in temporaries(spec, plan):
             arrays[name] = self.engine.upload(np.zeros(bound.elements * per_element, dtype))
-        blocks = -(-bound.elements // plan.block) + plan.sizes.get("n_colors", 0) + 1
+        others = sum(v for name, v in plan.sizes.items() if name.startswith(("n_colors", "n_marked")))
+        blocks = -(-bound.elements // plan.block) + others + 1
         for output in spec.reductions:
             empty = np.zeros(blocks, spec.params[output.param].dtype)
             arrays[f"{partial_name(output)}_parts"] = self.engine.upload(empty)

@@ -26,6 +26,7 @@ class Strategy(ABC):
     cpu_block: ClassVar[int] = 4096
     gpu_block: ClassVar[int] = 128
     plan_has_blocks: ClassVar[bool] = False  # do the plan's arrays depend on the block size?
+    competes: ClassVar[bool] = True  # may it be asked for, for any loop?
     registry: ClassVar[dict[str, Strategy]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -76,4 +77,4 @@ def verify(plan: Plan, topology: Topology) -> None:
 
 def names() -> tuple[str, ...]:
     """Names of the strategies that compete, in the order of the documentation."""
-    return tuple(n for n in Strategy.registry if n != "direct")
+    return tuple(n for n, one in Strategy.registry.items() if one.competes)
