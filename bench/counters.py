@@ -2,10 +2,10 @@
 
     python -m bench.counters FILE [--orders given hilbert] [--precisions float64] [--seconds 300]
 
-For every order one process (``bench.counted``) launches the best variant of each strategy and layout once under ``ncu``,
-which replays each kernel as often as its counters need, with caches cleared before. What is read: sectors from and to
-DRAM, achieved occupancy, hit rates of L1 and L2, and why warps waited. Several launches of a variant are added up;
-shares are weighted by the launches' times.
+For every order one process (``bench.counted``) launches the best variant of each strategy and layout once under
+``ncu``, which replays each kernel as often as its counters need, with caches cleared before. What is read: sectors from
+and to DRAM, achieved occupancy, hit rates of L1 and L2, and why warps waited. Several launches of a variant are added
+up; shares are weighted by the launches' times.
 """
 
 from __future__ import annotations
@@ -222,10 +222,11 @@ def add_counters(result: dict[str, Any], ncu: str, orders: Sequence[str], precis
 def line_of(row: dict[str, Any]) -> str:
     """A counted variant in one line."""
     c = row["counters"]
-    figures = [f"{c[name] / 1e6:.1f} MB {word}" for name, word in (("dram_read_bytes", "read"),
-               ("dram_write_bytes", "written")) if name in c]  # fmt: skip
-    figures += [f"{words} {c[name]:.2f}" for name, words in (("dram_over_useful", "of useful"),
-                ("achieved_occupancy", "occupancy"), ("l1_hit", "L1 hits"), ("l2_hit", "L2 hits")) if name in c]  # fmt: skip
+    moved = {"dram_read_bytes": "read", "dram_write_bytes": "written"}
+    shares = {"dram_over_useful": "of useful", "achieved_occupancy": "occupancy", "l1_hit": "L1 hits",
+              "l2_hit": "L2 hits"}  # fmt: skip
+    figures = [f"{c[name] / 1e6:.1f} MB {word}" for name, word in moved.items() if name in c]
+    figures += [f"{words} {c[name]:.2f}" for name, words in shares.items() if name in c]
     waits = ", ".join(f"{reason} {share:.2f}" for reason, share in c["stalls"].items())
     return f"{row['order']:<8} {row['layout']:<6} {row['schedule']:<34} {', '.join(figures)}; waits: {waits}"
 

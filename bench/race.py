@@ -1,6 +1,6 @@
 """The race: every strategy x layout x block size x precision x ordering on the airfoil residual loop, beside its peers.
 
-    python -m bench.race --device cuda [--orders given hilbert ...] [--seconds 500] [--json FILE] [--resume] [--counters]
+    python -m bench.race --device cuda [--orders given hilbert ...] [--json FILE] [--seconds N] [--resume] [--counters]
 
 All variants are checked against the NumPy reference before they are timed. Times are medians of several groups of
 launches between two events; shares are of the copy bandwidth measured in the same run. Useful bytes are the compulsory

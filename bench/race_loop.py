@@ -93,7 +93,7 @@ class Device(ABC):
         """How far ``data.res`` is from what must come out, whenever it is called."""
         return lambda: data.error(data.res.numpy())
 
-    def clear(self) -> None:
+    def clear(self) -> None:  # noqa: B027 - most have nothing to do
         """Give back memory that nobody uses any more."""
 
 

@@ -91,8 +91,9 @@ def race_file(tmp_path: Path) -> Path:
 def pretend(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     """Put a program in the place of ncu: Python text that finds the metrics, JOB and DONE in its arguments."""
     file = folder / "ncu"
-    text = "import json, sys\nfrom pathlib import Path\nmetrics = sys.argv[sys.argv.index('--metrics') + 1].split(',')\n"
-    file.write_text(f"#!{sys.executable}\n{text}job, done = map(Path, sys.argv[-2:])\n{program}")
+    text = "import json, sys\nfrom pathlib import Path\nafter = sys.argv.index('--metrics') + 1\n"
+    text += "metrics, (job, done) = sys.argv[after].split(','), map(Path, sys.argv[-2:])\n"
+    file.write_text(f"#!{sys.executable}\n{text}{program}")
     file.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
 
