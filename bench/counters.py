@@ -31,8 +31,8 @@ from bench import report
 ROOT = Path(__file__).parents[1]
 SECTOR = 32  # bytes
 PLACES = ("/usr/local/cuda/bin/ncu", "/usr/local/cuda-*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
-KEY = ("order", "precision", "layout", "strategy")  # what a best variant is the best of
-ENTRIES = ("precision", "layout", "strategy", "block", "cap")  # what the counted process needs to know of a row
+KEY = ("order", "precision", "layout", "strategy", "variant")  # what a best variant is the best of
+ENTRIES = (*KEY[1:], "block", "cap")  # what the counted process needs to know of a row
 
 TIME = "gpu__time_duration.sum"
 SECTORS = {"dram_read_sectors": "dram__sectors_read.sum", "dram_write_sectors": "dram__sectors_write.sum"}

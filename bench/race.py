@@ -151,7 +151,8 @@ def show(result: dict[str, Any], console: Console) -> None:
             for r in sorted(counters.best_rows(rows), key=lambda r: r["ms"]):
                 registers = max((v or 0) for v in r["registers"].values())
                 occupancy = "-" if r["occupancy"] is None else f"{r['occupancy']:.2f}"
-                name = r["strategy"] if r["strategy"] != "auto" else f"auto: {r['schedule']}"
+                name = f"auto: {r['schedule']}" if r["strategy"] == "auto" else r["strategy"]
+                name += "" if r["variant"] == "plain" else f", {r['variant']}"
                 table.add_row(name, r["layout"], str(r["block"] or ""), f"{r['ms']:.4f}", f"{r['share_of_copy']:.2f}",
                               occupancy, str(registers))  # fmt: skip
             if table.row_count:

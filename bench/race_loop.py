@@ -159,8 +159,8 @@ class Choices:
             if name == "auto":
                 yield ml.Schedule()
                 continue
-            for block, cap in product(self.blocks, self.caps):
-                yield ml.Schedule(name, block=block, registers=cap or None)
+            for variant, block, cap in product(ml.variants(name), self.blocks, self.caps):
+                yield ml.Schedule(name, block=block, registers=cap or None, variant=variant)
 
 
 def variants(order: str, data: Data, group: tuple[str, str], choices: Choices, device: Device,
@@ -177,12 +177,12 @@ def variants(order: str, data: Data, group: tuple[str, str], choices: Choices, d
 
 def wish_entries(wish: ml.Schedule) -> dict[str, Any]:
     """What a row says about the schedule that was asked for."""
-    return {"strategy": wish.strategy, "block": wish.block, "cap": wish.registers}
+    return {"strategy": wish.strategy, "variant": wish.variant, "block": wish.block, "cap": wish.registers}
 
 
 def wished(row: dict[str, Any]) -> ml.Schedule:
     """The schedule that a row asked for."""
-    return ml.Schedule(row["strategy"], block=row["block"], registers=row["cap"])
+    return ml.Schedule(row["strategy"], block=row["block"], registers=row["cap"], variant=row["variant"] or "plain")
 
 
 def _measured(loop: ml.Loop, data: Data, error_of: Callable[[], float], tolerance: float, device: Device,

@@ -94,7 +94,8 @@ class Case:
 def wishes() -> Iterator[ml.Schedule]:
     """Every way to run the loop."""
     for name in ml.strategies():
-        yield ml.Schedule(name, block=BLOCK)
+        for variant in ml.variants(name):
+            yield ml.Schedule(name, block=BLOCK, variant=variant)
 
 
 def run_loops(backend: str) -> int:

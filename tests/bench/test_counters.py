@@ -70,8 +70,9 @@ def test_complaints_are_one_line() -> None:
 
 
 def row(strategy: str, ms: float, **more: Any) -> dict[str, Any]:
-    return {"order": "given", "precision": "float64", "layout": "aos", "strategy": strategy, "block": 64, "cap": None,
-            "schedule": f"{strategy} block=64", "ms": ms, "useful_GBps": 1000.0} | more  # fmt: skip
+    return {"order": "given", "precision": "float64", "layout": "aos", "strategy": strategy, "variant": "plain",
+            "block": 64, "cap": None, "schedule": f"{strategy} block=64", "ms": ms,
+            "useful_GBps": 1000.0} | more  # fmt: skip
 
 
 def test_the_best_of_each_kind() -> None:

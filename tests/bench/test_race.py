@@ -49,7 +49,7 @@ def test_a_whole_race(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     result = run(tmp_path / "race.json", "--orders", *orders, "--strategies", "auto", "owner", "color")
     assert [o for o in result["orders"] if result["orders"][o]["complete"]] == orders
     assert all(result["orders"][o]["seconds"] >= 0 and result["orders"][o]["copy_GBps"] > 0 for o in orders)
-    assert [r["order"] for r in result["variants"]] == [o for o in orders for _ in range(3)]
+    assert [r["order"] for r in result["variants"]] == [o for o in orders for _ in range(4)]
     for row in result["variants"]:
         assert row["ms"] > 0 and row["error"] < 1e-13 and row["reuse"] >= 1 and row["lines_per_block"] > 0
     assert all(r["block_colors"] > 1 and r["thread_colors"] > 1 for r in result["variants"] if r["block"] == 32)
@@ -139,7 +139,7 @@ def test_a_row_tells_the_schedule_that_it_asked_for() -> None:
 
 
 def test_the_counted_process_launches_each_row(tmp_path: Path) -> None:
-    rows = [{"precision": "float64", "layout": "aos", "strategy": s, "block": 32, "cap": None}
+    rows = [{"precision": "float64", "layout": "aos", "strategy": s, "variant": "plain", "block": 32, "cap": None}
             for s in ("color", "staged", "owner")]  # fmt: skip
     job, done = tmp_path / "job.json", tmp_path / "done.json"
     job.write_text(json.dumps({"i": 8, "j": 6, "order": "rcm", "rows": rows}))
