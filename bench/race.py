@@ -34,15 +34,15 @@ from bench.race_loop import Choices, Cuda, Data, Device, block_colors, variants
 from bench.race_peers import peers
 from meshloom.errors import MeshloomError
 
-ORDERS = ("given", "hilbert", "random", "rcm", "gps", "rcb", "greedy", "kaminpar")  # those with peers first
+ORDERS = ("given", "hilbert", "random", "rcm", "gps", "rcb", "greedy", "color", "kaminpar")  # with peers first
 PEER_ORDERS = ("given", "hilbert")
 PRECISIONS = ("float64", "float32")
 LAYOUTS = ("aos", "soa", "aosoa8")
 BLOCKS = (64, 128, 256, 512)
 
 
-class Stopped(Exception):
-    """The time is up, or somebody asked to stop."""
+class Stopped(KeyboardInterrupt):
+    """The time is up, or somebody asked to stop; nobody may take it for a failure of a peer."""
 
 
 class Race:
@@ -57,7 +57,7 @@ class Race:
             for order in orders:
                 if not self.result["orders"].get(order, {}).get("complete"):
                     self._order(base, order, choices)
-        except (Stopped, KeyboardInterrupt) as stopped:
+        except KeyboardInterrupt as stopped:
             self.result["stopped"] = str(stopped) or "by Ctrl-C"
             print(f"stopped: {self.result['stopped']}", flush=True)
         finally:
@@ -91,6 +91,7 @@ class Race:
                 print(line_of(self.result["variants"][-1]), flush=True)
                 self._check_time()
             self.save()
+            self.device.clear()
         about["complete"] = True
         self.save()
 

@@ -5,6 +5,7 @@ What a machine must offer is a ``Device``: the back end that runs the loop, a st
 
 from __future__ import annotations
 
+import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -136,6 +137,7 @@ class Cuda(Device):
     def clear(self) -> None:
         import cupy
 
+        gc.collect()
         cupy.get_default_memory_pool().free_all_blocks()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,21 +15,7 @@ import pytest
 import meshloom as ml
 from bench import counted, race, report
 from bench.race_loop import Choices, Data, Device, wished
-
-
-class Emulated(Device):
-    """Generated CUDA on the CPU, timed by the clock."""
-
-    backend = "emulated"
-
-    def seconds(self, run: Callable[[], Any]) -> float:
-        begin = time.perf_counter()
-        run()
-        return time.perf_counter() - begin
-
-    def copy_bandwidth(self) -> float:
-        return 1e10
-
+from tests.bench.devices import Emulated
 
 SMALL = ["--i", "8", "--j", "6", "--blocks", "32", "--precisions", "float64", "--layouts", "aos"]
 
@@ -110,6 +98,17 @@ def test_a_crash_leaves_the_finished_groups_in_the_file(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="bus"):
         run(file, "--orders", "given", "random", "--strategies", "owner", "atomic", device=Broken())
     assert [r["order"] for r in report.load(file)["variants"]] == ["given", "given", "random"]
+
+
+def test_a_signal_ends_it_as_ctrl_c_does(tmp_path: Path) -> None:
+    class Terminated(Emulated):
+        def seconds(self, run: Callable[[], Any]) -> float:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return super().seconds(run)
+
+    result = run(tmp_path / "race.json", "--orders", "given", "--strategies", "owner", device=Terminated())
+    assert result["stopped"] == "by SIGTERM" and result["variants"] == []
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_a_wrong_result_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
