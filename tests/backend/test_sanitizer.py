@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.backend import _BACKENDS
 from meshloom.backend.cuda import nvrtc
+from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.errors import CompilerError
+from meshloom.schedule.plan import Plan
 from tests.backend import sanitized
 from tests.backend.sanitized import Case, Report, errors_in
 
@@ -77,6 +80,32 @@ def test_spoilt_plans_are_spoilt() -> None:
         wish = ml.Schedule(strategy, block=sanitized.BLOCK)
         plan = sanitized.exchange.loop(case.faces, *case.arguments, schedule=wish).plan
         assert (spoil(plan).arrays[name] != plan.arrays[name]).any()
+
+
+class Placed(np.ndarray):
+    """An array on a device of its own."""
+
+
+class Moving(EmulatedCuda):
+    """Fields move when a loop first uses them, as they do on a real device."""
+
+    name = "moving"
+
+    def place(self, storage: np.ndarray) -> np.ndarray:
+        return storage if isinstance(storage, Placed) else storage.view(Placed)
+
+
+def test_a_spoilt_plan_survives_the_move_to_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan without colors does nothing: if the right one came back, cells would change."""
+    monkeypatch.setitem(_BACKENDS, "moving", Moving())
+    ml.use("moving")
+
+    def nothing(plan: Plan) -> Plan:
+        return replace(plan, arrays=plan.arrays | {"color_offsets": np.zeros(1, np.int64)})
+
+    wish = ml.Schedule("color", block=sanitized.BLOCK)
+    assert (Case("box", "aos", np.float64).run(wish)[0] != 1.0).any()
+    assert (Case("box", "aos", np.float64).run(wish, nothing)[0] == 1.0).all()
 
 
 @pytest.mark.parametrize("source", [sanitized.OUTSIDE, sanitized.RACE], ids=["outside", "race"])
