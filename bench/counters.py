@@ -153,8 +153,12 @@ def command(ncu: str, job: Path, done: Path, metrics: Iterable[str] = METRICS) -
             "bench.counted", str(job), str(done)]  # fmt: skip
 
 
-def count(ncu: str, job: dict[str, Any], seconds: float) -> Iterator[tuple[int, list[dict[str, float]]]]:
-    """(number of a row of the job, counters of its launches) for every row that was counted."""
+def count(ncu: str, job: dict[str, Any], seconds: float,
+          raw: Path | None = None) -> Iterator[tuple[int, list[dict[str, float]]]]:  # fmt: skip
+    """(number of a row of the job, counters of its launches) for every row that was counted.
+
+    ``raw``: a file for everything that the program said.
+    """
     with tempfile.TemporaryDirectory() as folder:
         asked, done = Path(folder, "job.json"), Path(folder, "done.json")
         asked.write_text(json.dumps(job))
@@ -165,6 +169,8 @@ def count(ncu: str, job: dict[str, Any], seconds: float) -> Iterator[tuple[int, 
             if not missing:
                 break
             metrics = [m for m in metrics if m not in missing]
+        if raw:
+            raw.write_text(text)
         launches = parse_csv(text)
         if not launches:
             raise CountersError(complaint(text) or f"ncu gave no counters: {' '.join(text.split())[-300:]}")
@@ -201,7 +207,7 @@ def best_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def add_counters(result: dict[str, Any], ncu: str, orders: Sequence[str], precisions: Sequence[str],
-                 until: float) -> Iterator[dict[str, Any]]:  # fmt: skip
+                 until: float, raw: str | None = None) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Count order by order; yields each row of the result that got its ``counters``."""
     for order in orders:
         rows = [r for r in best_rows(result["variants"])
@@ -213,7 +219,8 @@ def add_counters(result: dict[str, Any], ncu: str, orders: Sequence[str], precis
             raise CountersError("the time given by --seconds is up")
         entries = [{name: row.get(name) for name in ENTRIES} for row in rows]
         job = {"i": result["mesh"]["i"], "j": result["mesh"]["j"], "order": order, "rows": entries}
-        for number, launches in count(ncu, job, min(left, 3600.0)):
+        kept = Path(f"{raw}_{order}.csv") if raw else None
+        for number, launches in count(ncu, job, min(left, 3600.0), kept):
             row = rows[number]
             row["counters"] = summarise(launches, row["useful_GBps"] * row["ms"] * 1e6)
             yield row
@@ -238,6 +245,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--orders", nargs="+", default=["given", "hilbert"])
     parser.add_argument("--precisions", nargs="+", default=["float64"])
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long, with what is there")
+    parser.add_argument("--raw", help="keep what ncu said in RAW_<order>.csv")
     options = parser.parse_args(arguments)
     if not options.file.is_file():
         print(f"bench.counters: there is no file {options.file}; python -m bench.race writes one", file=sys.stderr)
@@ -249,7 +257,8 @@ def main(arguments: list[str] | None = None) -> int:
     result = report.load(options.file)
     result["counters"] = {"program": ncu, "command": " ".join(command("ncu", Path("JOB"), Path("DONE"))[:-5])}
     try:
-        for row in add_counters(result, ncu, options.orders, options.precisions, begin + options.seconds):
+        until = begin + options.seconds
+        for row in add_counters(result, ncu, options.orders, options.precisions, until, options.raw):
             print(line_of(row), flush=True)
             report.save(result, options.file)
     except CountersError as error:

@@ -1,4 +1,4 @@
-"""What Nsight Compute prints, read back: a recorded report, sums over launches, and its complaints."""
+"""What Nsight Compute prints, read back: a report in its format with figures made up, sums, and its complaints."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ print(Path({str(SAMPLE)!r}).read_text())
 
 def test_rows_get_their_counters(race_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(tmp_path, monkeypatch, REPORT)
-    assert counters.main([str(race_file)]) == 0
+    assert counters.main([str(race_file), "--raw", str(tmp_path / "raw")]) == 0
+    assert counters.parse_csv((tmp_path / "raw_given.csv").read_text()) == counters.parse_csv(SAMPLE.read_text())
     result = report.load(race_file)
     first, second, third, automatic = result["variants"]
     assert (first["counters"]["dram_read_sectors"], third["counters"]["dram_read_sectors"]) == (4812344, 2406172)
