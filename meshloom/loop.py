@@ -172,14 +172,14 @@ class Loop:
             {k: (m.indices, m.target.total, m.digest) for k, m in enumerate(self.maps)},
             self._visit_order(),
         )
-        block, simt = schedule.block or 1, self.backend.simt
+        block, simt, variant = schedule.block or 1, self.backend.simt, schedule.variant
         return cached_plan(
-            partial(chosen.plan, simt=simt),
+            partial(chosen.build, simt=simt, variant=variant),
             chosen.name,
             topo,
             block,
             verify,
-            "simt" if simt else "",
+            f"{'simt ' if simt else ''}{variant}",
             chosen.plan_has_blocks,
         )
 

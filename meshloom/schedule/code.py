@@ -63,10 +63,13 @@ class Pass:
 
 
 class ElementCode:
-    """Statements of one element: rows of the maps, loads, arithmetic, and sinks for the outputs."""
+    """Statements of one element: rows of the maps, loads, arithmetic, and sinks for the outputs.
 
-    def __init__(self, spec: LoopSpec, outputs: Sequence[Output]):
-        self.spec, self.outputs = spec, tuple(outputs)
+    ``entry(map, slot)`` is the C expression of a map's entry for the element, that of the map itself unless given.
+    """
+
+    def __init__(self, spec: LoopSpec, outputs: Sequence[Output], entry: Callable[[int, int], str] | None = None):
+        self.spec, self.outputs, self.entry = spec, tuple(outputs), entry or self._in_map
 
     def lines(self, sink: Sink, *, element: str = "i") -> tuple[str, ...]:
         """All statements for the element numbered by the C expression ``element``."""
@@ -95,10 +98,11 @@ class ElementCode:
     def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[str]:
         """Statements that read the entries of the maps that these values and stores need, then whole rows of fields."""
         used = self.used_rows(loads(roots) | {(o.param, o.slot, o.comp) for o in stored})
-        lines = [
-            f"const ml_index {row_name(m, s)} = m{m}[{index_of(f'e * {self.spec.maps[m].arity}', s)}];" for m, s in used
-        ]
+        lines = [f"const ml_index {row_name(m, s)} = {self.entry(m, s)};" for m, s in used]
         return lines + self.whole_rows(roots)
+
+    def _in_map(self, number: int, slot: int) -> str:
+        return f"m{number}[{index_of(f'e * {self.spec.maps[number].arity}', slot)}]"
 
     def used_rows(self, addresses: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
         """(map, slot) pairs behind some (parameter, slot, component)."""
