@@ -64,6 +64,8 @@ class _Composer:
         self.outputs: list[Output] = []
         self.values: dict[Field, list[Node]] = {}
         self.far: set[Field] = set()  # buffers read at other elements
+        self.reset: dict[Global, Fill] = {}  # Globals that start anew
+        self.fresh: dict[int, float] = {}  # of these, those that the group itself adds up, by parameter
         self._numbers: dict[tuple[Any, ...], int] = {}
 
     def map_number(self, one: Map) -> int:
@@ -100,9 +102,11 @@ class _Composer:
         return [load(number, 0, c, buffer.dtype) for c in range(buffer.dim)]
 
     def add(self, operation: Operation) -> None:
-        if isinstance(operation, Fill):
-            assert isinstance(operation.target, Field)
+        if isinstance(operation, Fill) and isinstance(operation.target, Global):
+            self.reset[operation.target] = operation
+        elif isinstance(operation, Fill):
             one = operation.target
+            assert isinstance(one, Field)
             self.values[one] = [const(operation.value, one.dtype)] * one.dim
         elif operation.spec.racy_outputs:
             self._gather(operation)
@@ -135,7 +139,10 @@ class _Composer:
         for o, value in zip(loop.spec.outputs, self._rewritten(loop), strict=True):
             storage, mode = loop.storages[o.param], loop.spec.params[o.param].mode
             if isinstance(storage, Global):
-                self.outputs.append(Output(self.param(storage, None, mode, storage.name), 0, o.comp, value))
+                number = self.param(storage, None, mode, storage.name)
+                self.outputs.append(Output(number, 0, o.comp, value))
+                if storage in self.reset:
+                    self.fresh[number] = self.reset[storage].value
                 continue
             row = after.setdefault(storage, self._row_before(storage, mode))
             row[o.comp] = operate(mode.combine, [row[o.comp], value]) if mode.combine else value
@@ -166,6 +173,13 @@ class _Composer:
         form = (one.dim, one.dtype, one.layout) == (other.dim, other.dtype, other.layout)
         return form and other not in self.memory.constants and self.values[one] == self.values[other]
 
+    def left_to_reset(self) -> list[Fill]:
+        """Resets that the reductions of the group do not do by themselves, because they leave some components alone."""
+        reduced = {k: {o.comp for o in self.outputs if o.param == k} for k in self.fresh}
+        self.fresh = {k: v for k, v in self.fresh.items() if len(reduced[k]) == self.params[k].dim}
+        done = [self.storages[k] for k in self.fresh]
+        return [fill for one, fill in self.reset.items() if one not in done]
+
     def unchanged(self, one: Field) -> Field | None:
         """The buffer whose rows the field's final values are, if they are just that."""
         row = self.values[one]
@@ -177,17 +191,19 @@ class _Composer:
         return None
 
 
-def fused(group: Group, memory: Memory) -> FusedLoop | None:
-    """The group as one loop, and the memory after it; None when nothing is left to do."""
+def fused(group: Group, memory: Memory) -> list[FusedLoop | Fill]:
+    """The group as one loop, if anything is left to do, after the Globals that must be reset before. Moves the memory."""
     composer = _Composer(group, memory)
     for part in group.parts:
         composer.add(part)
     _settle(composer)
+    left = composer.left_to_reset()
     if not composer.outputs:
-        return None
+        return [*left]
     spec, plan = _finished(composer)
-    return FusedLoop(spec, composer.on, tuple(composer.storages), tuple(composer.maps), plan,
+    made = FusedLoop(spec, composer.on, tuple(composer.storages), tuple(composer.maps), plan,
                      Schedule("fused", block=BLOCK), tuple(group.parts))  # fmt: skip
+    return [*left, made]
 
 
 def _settle(composer: _Composer) -> None:
@@ -255,7 +271,8 @@ def _finished(composer: _Composer) -> tuple[FusedSpec, Plan]:
     described = tuple(SpecMap(m.arity, m.indices.dtype, targets.index(m.target)) for m in maps)
     own_maps = frozenset(k for k, m in enumerate(maps) if m.source is composer.on)
     name = "+".join(o.name for o in composer.group.parts if isinstance(o, Loop))
-    return FusedSpec(name, params, described, outputs, own_maps=own_maps, buffers=tuple(map(same.index, same))), plan
+    buffers, fresh = tuple(map(same.index, same)), tuple(composer.fresh.items())
+    return FusedSpec(name, params, described, outputs, own_maps=own_maps, buffers=buffers, fresh=fresh), plan
 
 
 def _take_plan(composer: _Composer, loop: Loop, m: int, arrays: dict[str, np.ndarray], sizes: dict[str, int]) -> None:

@@ -25,14 +25,12 @@ class Group:
 
 
 def grouped(operations: Sequence[Operation]) -> list[Group]:
-    """The operations in groups, as large as they can be; resetting a Global may move before a group that ignores it."""
+    """The operations in groups, as large as they can be; resetting a Global may join one that has not touched it."""
     done: list[Group] = []
     open_group: Group | None = None
     for position, operation in enumerate(operations):
         target = meeting_set(operation, open_group)
-        if open_group and isinstance(operation, Fill) and not open_group.touches(operation.target) and target is None:
-            done.insert(len(done) - 1, Group(None, [operation], position + 1))
-        elif open_group and target is open_group.on and _may_follow(open_group, operation):
+        if (open_group and isinstance(operation, Fill) and not open_group.touches(operation.target) and target is None) or (open_group and target is open_group.on and _may_follow(open_group, operation)):
             open_group.parts.append(operation)
             open_group.end = position + 1
         else:
@@ -90,10 +88,9 @@ def _may_follow(group: Group, operation: Operation) -> bool:
     far = [s for s, a in zip(operation.storages, operation.arguments, strict=True)
            if isinstance(a, Global) or a.map is not None or operation.set is not group.on]  # fmt: skip
     racy = {id(operation.storages[o.param]) for o in operation.spec.racy_outputs}
-    reductions = {id(operation.storages[o.param]) for o in operation.spec.reductions}
-    return not any(id(s) in written for s in far if id(s) not in racy and id(s) not in reductions) and not (
-        reductions & written
-    )
+    reduced = {id(operation.storages[o.param]) for o in operation.spec.reductions}
+    before = {id(w) for o in group.parts if isinstance(o, Loop) for w in o.writes}
+    return not (reduced & before) and not any(id(s) in written for s in far if id(s) not in racy | reduced)
 
 
 def reads(operation: Operation) -> tuple[Field | Global, ...]:

@@ -109,9 +109,7 @@ def _steps(operations: Sequence[Operation], memory: Memory, start: int) -> Itera
     for group in grouped(operations):
         memory.position = start + group.end
         if group.on is not None and (len(group.parts) > 1 or _gains(group.parts[0], memory)):
-            made = fused(group, memory)
-            if made is not None:
-                yield made
+            yield from fused(group, memory)
             continue
         for operation in group.parts:
             yield from _homecoming(operation, memory)

@@ -219,12 +219,12 @@ class Stores:
         """C expression: is this a thread with an item, whose target is not somebody else's?"""
         return "inside && listed" if self.lanes > 1 else "listed"
 
-    def lines(self, exchange: Sequence[str]) -> list[str]:
-        """Statements that load what is there, ``exchange`` the lanes' sums meanwhile, and store."""
-        parted = [g for g in self.groups if self._parted(g)]
-        loads = [self._old(g) for g in parted]
-        stores = [line for g in self.groups for line in (self._parts(g) if g in parted else self._plain(g))]
-        return [*loads, *exchange, *stores]
+    def loads(self) -> list[str]:
+        """Statements that load what is there; long before it is needed, so that nobody waits."""
+        return [self._old(g) for g in self.groups if self._parted(g)]
+
+    def stores(self) -> list[str]:
+        return [line for g in self.groups for line in (self._parts(g) if self._parted(g) else self._plain(g))]
 
     def _old(self, group: Columns) -> str:
         ctype, width = self.spec.params[group.param].ctype, self._width(group)

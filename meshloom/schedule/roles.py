@@ -13,9 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from meshloom.kernel import emit
-from meshloom.kernel.access import identity
 from meshloom.kernel.count import loads
-from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import C_TYPES, Node, topological
 from meshloom.kernel.model import Output
 from meshloom.schedule.code import ElementCode, combined, row_name
@@ -70,7 +68,8 @@ class RoleGather:
         """Statements that give target and lane of item ``i``."""
         if self.lanes == 1:
             return ["const ml_index t = i;"]
-        return [f"const ml_index t = i / {self.lanes};", f"const int lane = i % {self.lanes};"]
+        whole, rest = f"(ml_unsigned)i / {self.lanes}", f"(ml_unsigned)i % {self.lanes}"
+        return [f"const ml_index t = (ml_index)({whole});", f"const int lane = (int)({rest});"]
 
     def lines(self, known: dict[Node, str] | None = None) -> list[str]:
         """Statements that merge this lane's elements into the accumulators, which must be declared.
@@ -85,7 +84,7 @@ class RoleGather:
         before = [f"const ml_index {row_name(self.m, 0)} = t;", *code.whole_rows(edge), *code.values(edge, known)[0]]
         fetch = self.fetched
         text, names = emit.statements(roots, lambda n: fetch.names[n.value], known=dict(known))
-        added = [self._add(o, name) for o, name in zip(self.outputs, names, strict=True)]
+        added = ["if (there) {", *(self._add(o, name) for o, name in zip(self.outputs, names, strict=True)), "}"]
         each = ["#pragma unroll", f"for (int v = 0; v < {self.share}; ++v) {{"]
         each.append(f"const bool there = near.v[v] > {GAP};")
         near = self._table("near", f"near{self.m}", self.share)
@@ -101,8 +100,7 @@ class RoleGather:
 
     def _add(self, output: Output, value: str) -> str:
         param, total = self.spec.params[output.param], accumulator(output.param, output.comp)
-        nothing = literal(identity(param.mode.combine, param.dtype), param.dtype)
-        return f"{total} = {combined(param.mode.combine, total, f'(there ? {value} : {nothing})')};"
+        return f"{total} = {combined(param.mode.combine, total, value)};"
 
     def _table(self, name: str, array: str, width: int) -> list[str]:
         """This lane's part of a table with ``width`` entries for each lane; item ``i`` numbers lanes of all targets."""

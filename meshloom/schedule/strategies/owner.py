@@ -84,8 +84,9 @@ def _role_pass(spec: LoopSpec, m: int, plan: Plan) -> Pass:
     """Symmetric kernels on a GPU: a few lanes for each target."""
     groups, lanes = columns_of(spec, m), lanes_for(spec, m, plan.sizes[f"degree{m}"])
     gather = RoleGather.of(spec, m, plan, lanes)
-    stores = Stores(spec, groups, lanes)
-    body = (*gather.where(), *start_accumulators(spec, groups), *gather.lines(), *stores.lines(gather.exchange()))
+    row = Stores(spec, groups, lanes)
+    before = (*gather.where(), *start_accumulators(spec, groups), *row.loads())
+    body = (*before, *gather.lines(), *gather.exchange(), *row.stores())
     count = f"targets{m}" if lanes == 1 else f"targets{m} * {lanes}"
     return Pass(f"targets{m}", count, (Phase("", "", body, together=lanes > 1),))
 
