@@ -192,7 +192,7 @@ class _Composer:
 
 
 def fused(group: Group, memory: Memory) -> list[FusedLoop | Fill]:
-    """The group as one loop, if anything is left to do, after the Globals that must be reset before. Moves the memory."""
+    """The group as one loop, if anything is left to do, after Globals that must be reset before. Moves the memory."""
     composer = _Composer(group, memory)
     for part in group.parts:
         composer.add(part)

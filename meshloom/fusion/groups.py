@@ -30,7 +30,7 @@ def grouped(operations: Sequence[Operation]) -> list[Group]:
     open_group: Group | None = None
     for position, operation in enumerate(operations):
         target = meeting_set(operation, open_group)
-        if (open_group and isinstance(operation, Fill) and not open_group.touches(operation.target) and target is None) or (open_group and target is open_group.on and _may_follow(open_group, operation)):
+        if open_group and _joins(open_group, operation, target):
             open_group.parts.append(operation)
             open_group.end = position + 1
         else:
@@ -38,6 +38,12 @@ def grouped(operations: Sequence[Operation]) -> list[Group]:
             done.append(open_group)
             open_group = open_group if target is not None else None
     return done
+
+
+def _joins(group: Group, operation: Operation, target: Set | None) -> bool:
+    if isinstance(operation, Fill) and isinstance(operation.target, Global):
+        return not group.touches(operation.target)
+    return target is group.on and _may_follow(group, operation)
 
 
 def meeting_set(operation: Operation, group: Group | None = None) -> Set | None:

@@ -147,7 +147,8 @@ def over_targets(
     visits = visit(incident, offsets)
     if unrolled:
         visits = [*unrolled, "else {", *visits, "}"]
-    return (f"const ml_index t = {target};", *before, *visits, *after)
+    some = [] if unrolled else [f"if ({offsets}[t] < {offsets}[t + 1]) {{"]  # others need not be loaded and stored
+    return (f"const ml_index t = {target};", *some, *before, *visits, *after, *("}" for _ in some))
 
 
 def visit(incident: Sequence[str], offsets: str) -> list[str]:
