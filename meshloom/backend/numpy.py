@@ -33,14 +33,14 @@ def run(bound: Bound) -> None:
     """Execute a loop. Values read through maps are those from before the loop, as on every back end."""
     spec, fields, globals_ = bound.spec, [], []
     for param, storage in zip(spec.params, bound.storages, strict=True):
-        fields.append(storage.numpy().reshape(-1, param.dim) if isinstance(storage, Field) else np.empty((0, 0)))
+        fields.append(storage.rows() if isinstance(storage, Field) else np.empty((0, 0)))
         globals_.append(storage.storage.copy() if isinstance(storage, Global) else np.empty(0))
     for first in range(0, bound.elements, CHUNK):
         rows = slice(first, min(first + CHUNK, bound.elements))
         _chunk(bound, rows, fields, globals_)
     for param, storage, values, total in zip(spec.params, bound.storages, fields, globals_, strict=True):
         if param.mode.writes and isinstance(storage, Field):
-            storage.assign(values)
+            storage.assign_rows(values)
         elif param.mode.writes:
             storage.storage[:] = total
 
@@ -50,7 +50,7 @@ def _chunk(bound: Bound, rows: slice, fields: list, globals_: list) -> None:
 
     def place(param: int, slot: int) -> slice | np.ndarray:
         number = spec.params[param].map
-        return rows if number is None else bound.maps[number].indices[rows, slot]
+        return rows if number is None else bound.maps[number].positions[rows, slot]
 
     def leaf(node: Node) -> np.ndarray:
         param, slot, comp = node.value

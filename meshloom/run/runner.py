@@ -154,7 +154,7 @@ class Runner:
                 precision=case.config.run.precision,
                 mesh=self._mesh_digest,
                 config=self._config_text(comments=False),
-                state={field.name: case.in_given_order(field) for field in case.state},
+                state={field.name: field.numpy() for field in case.state},
                 monitor_names=case.monitors,
                 monitors=np.concatenate(self.history),
             ),
@@ -163,7 +163,7 @@ class Runner:
 
     def _write_fields(self) -> None:
         path = self.folder.vtu(self.iteration)
-        write_vtu(path, self.case.given, self.case.cell_fields())
+        write_vtu(path, self.case.mesh, self.case.cell_fields())
         self.series.add(self.iteration, path)
 
     def _draw(self) -> None:
@@ -175,8 +175,8 @@ class Runner:
         try:
             save_picture(
                 self.folder.picture,
-                self.case.given.coordinates.numpy(),
-                self.case.given.cell_nodes.indices,
+                self.case.mesh.coordinates.numpy(),
+                self.case.mesh.cell_nodes.indices,
                 picture.values,
                 label=picture.label,
                 window=picture.window,
@@ -191,7 +191,7 @@ class Runner:
 
     @cached_property
     def _mesh_digest(self) -> str:
-        return self.case.given.digest
+        return self.case.mesh.digest
 
     # --- the end
 

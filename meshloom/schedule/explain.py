@@ -93,7 +93,7 @@ def _plan_figures(loop: Explained) -> list[tuple[str, str]]:
 
 
 def _colors(loop: Explained) -> tuple[int, int]:
-    maps = {k: (m.indices, m.target.total, m.digest) for k, m in enumerate(loop.maps)}
+    maps = {k: (m.positions, m.target.total, m.digest) for k, m in enumerate(loop.maps)}
     arrays, targets = topology(loop.spec, loop.set.size, maps).conflicts()
     return colors_of(arrays, targets, loop.set.size, loop.counts.block)
 

@@ -93,7 +93,7 @@ def _check_name(key: str, name: str, allowed: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Picture:
-    """A field to draw over the mesh: ``values`` (cells,) in the user's numbering."""
+    """A field to draw over the mesh: ``values`` (cells,)."""
 
     values: np.ndarray
     label: str
@@ -109,8 +109,7 @@ class Case(ABC):
     monitors: ClassVar[tuple[str, ...]]  # columns of the CSV
 
     config: Any  # an instance of Config
-    given: ml.Mesh  # the mesh in the user's numbering: what is written and named in messages
-    mesh: ml.Mesh  # the mesh as computed on, perhaps reordered
+    mesh: ml.Mesh
     program: ml.Program  # one iteration
     state: tuple[ml.Field, ...]  # what one iteration hands to the next: checkpoints hold this
     recorded: tuple[ml.Global, ...]  # read after every iteration
@@ -124,7 +123,7 @@ class Case(ABC):
 
     @abstractmethod
     def cell_fields(self) -> dict[str, np.ndarray]:
-        """What goes into VTU files: name -> (cells,) or (cells, dim) in the user's numbering."""
+        """What goes into VTU files: name -> (cells,) or (cells, dim)."""
 
     def picture(self) -> Picture | None:
         """What to draw at the end."""
@@ -144,20 +143,6 @@ class Case(ABC):
             kernel(on, *arguments, schedule=schedule if applies else None)
 
         return call
-
-    def in_given_order(self, field: ml.Field) -> np.ndarray:
-        """A copy of the values of a field on a set of ``mesh``, in the user's numbering, shape (n,) or (n, dim)."""
-        return field.numpy() if self.mesh is self.given else self.mesh.permutation.undo(field.set.name, field)
-
-    def assign_given(self, field: ml.Field, values: np.ndarray) -> None:
-        """Set a field from values in the user's numbering: the inverse of ``in_given_order``."""
-        if self.mesh is not self.given:
-            values = self.mesh.permutation.apply(field.set.name, values)
-        field.assign(values)
-
-    def given_number(self, on: ml.Set, elements: np.ndarray) -> np.ndarray:
-        """The user's numbers of some elements of a set of ``mesh``."""
-        return elements if self.mesh is self.given else self.mesh.permutation.of(on.name)[elements]
 
     def __init_subclass__(cls) -> None:
         if hasattr(cls, "name"):

@@ -44,7 +44,7 @@ def test_a_restart_says_what_it_changes(meshloom: Command):
     result = meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "8", "--set", "mesh.order=rcm")
     assert result.code == 0, result.err
     assert "going on from a/checkpoint.h5, iteration 5" in result.out
-    assert "run.iterations 5 -> 8" in result.out and 'mesh.order "given" -> "rcm"' in result.out
+    assert "run.iterations 5 -> 8" in result.out and 'mesh.order "auto" -> "rcm"' in result.out
 
 
 def test_rows_past_the_checkpoint_are_computed_again(meshloom: Command, tmp_path: Path):

@@ -100,17 +100,17 @@ def test_stagnation_pressure_and_suction():
     fields, gas = case.cell_fields(), case.gas
     rest = (1.0 + 0.5 * (gas.gamma - 1.0) * gas.mach**2) ** (gas.gamma / (gas.gamma - 1.0))
     assert fields["pressure"].max() == pytest.approx(rest, rel=0.06), "5 % too high on this mesh, 3.7 % on 100 x 150"
-    x, _ = case.given.cells.points[np.argmax(fields["pressure"])]
+    x, _ = case.mesh.cells.points[np.argmax(fields["pressure"])]
     assert abs(x) < 0.05, "the stagnation point is at the nose"
     fastest = np.argmax(fields["mach"])
-    assert 0.43 < fields["mach"][fastest] < 0.5 and 0.1 < case.given.cells.points[fastest, 0] < 0.3
-    far = np.hypot(*case.given.cells.points.T) > 8.0
+    assert 0.43 < fields["mach"][fastest] < 0.5 and 0.1 < case.mesh.cells.points[fastest, 0] < 0.3
+    far = np.hypot(*case.mesh.cells.points.T) > 8.0
     np.testing.assert_allclose(fields["mach"][far], gas.mach, rtol=0.01)
 
 
 def force_on_wall(case: Airfoil) -> np.ndarray:
     """Pressure force (drag, lift) on the solid faces."""
-    mesh, wall = case.given, case.given.group("wall")
+    mesh, wall = case.mesh, case.mesh.group("wall")
     pressure = case.cell_fields()["pressure"][mesh.boundary_cells.indices[wall, 0]]
     force: np.ndarray = (pressure[:, None] * mesh.boundary_normals()[wall]).sum(axis=0)
     return force
