@@ -32,7 +32,7 @@ class NumpyBackend(Backend):
 def run(bound: Bound) -> None:
     """Execute a loop. Values read through maps are those from before the loop, as on every back end."""
     spec, fields, globals_ = bound.spec, [], []
-    for param, storage in zip(spec.params, bound.storages, strict=True):
+    for storage in bound.storages:
         fields.append(storage.rows() if isinstance(storage, Field) else np.empty((0, 0)))
         globals_.append(storage.storage.copy() if isinstance(storage, Global) else np.empty(0))
     for first in range(0, bound.elements, CHUNK):

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from copy import copy
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -213,15 +214,16 @@ class Mesh:
     def reordered(self, name: str, *, block: int = 256, seed: int = 0) -> Mesh:
         """The mesh with new numbers: cells, faces, boundary faces and nodes by an ordering of ``meshloom.order``.
 
-        This changes what a person sees; ``arranged`` does not, and is as fast. ``permutation`` of the result carries values there and back; it leads to the numbering before the first
-        reordering. "given" leaves every number as it is.
+        This changes what a person sees; ``arranged`` does not, and is as fast. ``permutation`` of the result carries
+        values there and back; it leads to the numbering before the first reordering. "given" leaves every number.
         """
         if name == "given":
             step = Permutation.identity(*(getattr(self, set_name).total for set_name in SETS))
         else:
             step = ordering(self, name, block=block, seed=seed)
         total = step if self._permutation is None else self._permutation.then(step)
-        return Mesh(kind=self.kind, groups=self.groups, halo=self._halo, permutation=total, **renumbered(self, step))
+        arrays: dict[str, Any] = renumbered(self, step)
+        return Mesh(kind=self.kind, groups=self.groups, halo=self._halo, permutation=total, **arrays)
 
     def group(self, name: str) -> np.ndarray:
         """The numbers of the boundary faces of a group."""

@@ -200,9 +200,10 @@ class Airfoil(Case):
     Config: ClassVar[type] = AirfoilConfig
     monitors: ClassVar[tuple[str, ...]] = ("rms",)
 
-    def __init__(self, config: AirfoilConfig):
+    def __init__(self, config: AirfoilConfig, mesh: ml.Mesh | None = None):
+        """``mesh`` is one already at hand, to be used as it is; otherwise the configuration says which."""
         self.config, self.gas = config, Gas.of(config.flow)
-        self.mesh = _mesh(config.mesh)
+        self.mesh = _mesh(config.mesh) if mesh is None else mesh
         dtype = PRECISIONS[config.run.precision]
         free_stream = np.tile(self.gas.free_stream, (len(self.mesh.cells), 1))
         self.q = self.mesh.cells.field("q", 4, dtype=dtype, data=free_stream)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from bench.airfoil import shuffled
 from meshloom.config import build, parse_set
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, Gas, kernels
 from meshloom.solvers.case import cases, find_case
@@ -69,6 +70,19 @@ def test_every_numbering_gives_the_same_flow(order: str):
     fields = given.cell_fields()
     for name, values in moved.cell_fields().items():
         np.testing.assert_allclose(values, fields[name], rtol=1e-10, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_a_shuffled_mesh_is_arranged_by_itself_and_gives_the_same_flow(backend: str, tmp_path: Path):
+    ml.use(backend)
+    ml.write(tmp_path / "shuffled.dat", shuffled(ml.generate.naca0012(60, 50)))
+    wanted = {"auto": "hilbert", "given": "given"}
+    runs = {order: airfoil(mesh_file=str(tmp_path / "shuffled.dat"), mesh_order=order) for order in wanted}
+    assert {order: case.mesh.arrangement.order for order, case in runs.items()} == wanted
+    np.testing.assert_allclose(rms_after(runs["auto"], 20), rms_after(runs["given"], 20), rtol=1e-11)
+    fields = runs["given"].cell_fields()
+    for name, values in runs["auto"].cell_fields().items():
+        np.testing.assert_allclose(values, fields[name], rtol=1e-12, atol=1e-12, err_msg=name)
 
 
 def test_the_flow_is_symmetric_at_zero_incidence():
