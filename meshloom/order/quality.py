@@ -11,8 +11,8 @@ TYPICAL_BLOCK = 1024  # elements; what such blocks load tells about the order
 SAMPLED_BLOCKS = 64
 _TARGETS_PER_LINE = 8  # one double each
 
-#: An order whose ``excess`` is above this is bad: as if a whole line were loaded for every double. Every ordering but the
-#: random one stays below on every kind of cell (the highest is reverse Cuthill-McKee on tetrahedra); the random one is
+#: An order whose ``excess`` is above this is bad: as if a whole line were loaded for every double. Every ordering but
+#: the random one stays below on every kind of cell (the highest is reverse Cuthill-McKee on tetrahedra); that one is
 #: above unless a cache holds the mesh.
 BAD_EXCESS = 8.0
 
