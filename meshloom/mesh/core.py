@@ -66,6 +66,11 @@ class Set:
         return self.owned
 
     @cached_property
+    def numbers(self) -> Field:
+        """Every element's own number, for kernels that want to know where they are."""
+        return Field(self, f"number of {self.name}", dtype=np.int64, data=np.arange(self.total))
+
+    @cached_property
     def position(self) -> np.ndarray | None:
         """The inverse of ``numbering``: where in memory the element of each number lies, (total,)."""
         if self.numbering is None:
@@ -94,9 +99,14 @@ class Set:
         dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
         layout: str | Layout = "aos",
+        transient: bool = False,
     ) -> Field:
-        """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given, by number."""
-        return Field(self, name, dim, dtype=dtype, data=data, layout=layout)
+        """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given, by number.
+
+        ``transient``: it serves inside a program only. What it holds between two runs is nobody's business, so the
+        program may keep its values in registers and never store them.
+        """
+        return Field(self, name, dim, dtype=dtype, data=data, layout=layout, transient=transient)
 
 
 def _checked_numbering(numbering: ArrayLike, on: Set) -> np.ndarray:
@@ -229,10 +239,11 @@ class Field(Stored):
         dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
         layout: str | Layout = "aos",
+        transient: bool = False,
     ):
         if int(dim) != dim or dim < 1:
             raise MeshError(f"field {name}: dim must be a whole number from 1, got {dim}")
-        self.set, self.name, self.dim = on, name, int(dim)
+        self.set, self.name, self.dim, self.transient = on, name, int(dim), transient
         self.dtype = _field_dtype(name, dtype, data)
         self.layout = parse_layout(layout)
         super().__init__(np.zeros(self.layout.stride(on.total) * self.dim, self.dtype))
@@ -275,7 +286,7 @@ class Field(Stored):
         """Set every value; inside a program this is recorded."""
         record = recorder.get()
         if record is not None:
-            record(Fill(self, float(value)))
+            record(Fill(self, self.dtype.type(value).item()))
         else:
             self.storage.fill(value)
 
@@ -379,11 +390,27 @@ class Global(Stored):
     def value(self, value: ArrayLike) -> None:
         record = recorder.get()
         if record is None:
-            _overwrite(self.storage, np.full(self.storage.shape, value, self.dtype))
+            self.assign(value)
         elif np.ndim(value) == 0:
-            record(Fill(self, float(np.asarray(value))))
+            record(Fill(self, self.dtype.type(value).item()))
         else:
             raise MeshError(f"global {self.name}: inside a program it can be set to one number only")
+
+    def numpy(self) -> np.ndarray:
+        """A copy of the values, shape () or (dim,)."""
+        return np.array(on_host(self.storage)).reshape(self.shape)
+
+    def assign(self, data: ArrayLike) -> None:
+        """Take new values, now, also while a program is being recorded; a scalar fills."""
+        _overwrite(self.storage, np.broadcast_to(np.asarray(data, self.dtype), self.storage.shape))
+
+    def rows(self) -> np.ndarray:
+        """A copy of the values as one row, (1, dim): what a loop over a single element sees."""
+        return np.array(on_host(self.storage)).reshape(1, -1)
+
+    def assign_rows(self, rows: np.ndarray) -> None:
+        """Take new values, (1, dim)."""
+        self.assign(rows.reshape(-1))
 
     def __repr__(self) -> str:
         return f"Global({self.name} = {self.value})"
@@ -394,7 +421,7 @@ class Fill:
     """A recorded assignment of one number to a whole field or global."""
 
     target: Field | Global
-    value: float
+    value: float | int
 
     @property
     def name(self) -> str:

@@ -31,6 +31,7 @@ class Phase:
     body: tuple[str, ...]
     independent: bool = False  # no item writes what another touches: may be vectorised
     repeat: str = ""  # C expression: the phase is repeated so often, numbered by ``c``, with a barrier after each
+    together: bool = False  # items exchange values, so all threads of a block stay; ``inside``: does this one count?
 
 
 @dataclass(frozen=True)
@@ -62,17 +63,33 @@ class Pass:
 
 
 class ElementCode:
-    """Statements of one element: rows of the maps, loads, arithmetic, and sinks for the outputs."""
+    """Statements of one element: rows of the maps, loads, arithmetic, and sinks for the outputs.
 
-    def __init__(self, spec: LoopSpec, outputs: Sequence[Output]):
-        self.spec, self.outputs = spec, tuple(outputs)
+    ``entry(map, slot)`` is the C expression of a map's entry for the element, that of the map itself unless given.
+    """
+
+    def __init__(self, spec: LoopSpec, outputs: Sequence[Output], entry: Callable[[int, int], str] | None = None):
+        self.spec, self.outputs, self.entry = spec, tuple(outputs), entry or self._in_map
 
     def lines(self, sink: Sink, *, element: str = "i") -> tuple[str, ...]:
         """All statements for the element numbered by the C expression ``element``."""
         roots = [o.value for o in self.outputs]
         text, names = self.values(roots)
-        sunk = [line for o, name in zip(self.outputs, names, strict=True) for line in sink(o, name)]
-        return (f"const ml_index e = {element};", *self.rows(roots, self.outputs), *text, *sunk)
+        return (f"const ml_index e = {element};", *self.rows(roots, self.outputs), *text, *self.sunk(names, sink))
+
+    def sunk(self, names: Sequence[str], sink: Sink) -> list[str]:
+        """Statements that bring the outputs' values where they belong: whole rows at once, the rest by ``sink``."""
+        named = {(o.param, o.slot, o.comp): name for o, name in zip(self.outputs, names, strict=True)}
+        lines = []
+        for o, name in zip(self.outputs, names, strict=True):
+            param = self.spec.params[o.param]
+            row = [named.get((o.param, o.slot, c)) for c in range(param.dim)]
+            if not self.in_whole_row(o.param) or param.mode.combine or None in row:
+                lines += sink(o, name)
+            elif o.comp == 0:
+                place, values = self.place(o.param, o.slot, 0), ", ".join(f"({param.ctype}){value}" for value in row)
+                lines.append(f"ml_store<{param.ctype}, {param.dim}>(&{place}, {{{{{values}}}}});")
+        return lines
 
     def values(self, roots: Sequence[Node], known: dict[Node, str] | None = None) -> tuple[list[str], list[str]]:
         """Statements for some nodes, and the names of their values."""
@@ -81,10 +98,11 @@ class ElementCode:
     def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[str]:
         """Statements that read the entries of the maps that these values and stores need, then whole rows of fields."""
         used = self.used_rows(loads(roots) | {(o.param, o.slot, o.comp) for o in stored})
-        lines = [
-            f"const ml_index {row_name(m, s)} = m{m}[{index_of(f'e * {self.spec.maps[m].arity}', s)}];" for m, s in used
-        ]
+        lines = [f"const ml_index {row_name(m, s)} = {self.entry(m, s)};" for m, s in used]
         return lines + self.whole_rows(roots)
+
+    def _in_map(self, number: int, slot: int) -> str:
+        return f"m{number}[{index_of(f'e * {self.spec.maps[number].arity}', slot)}]"
 
     def used_rows(self, addresses: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
         """(map, slot) pairs behind some (parameter, slot, component)."""
@@ -93,24 +111,21 @@ class ElementCode:
     def whole_rows(self, roots: Sequence[Node]) -> list[str]:
         """Statements that load whole rows of fields, where the loop is to do so."""
         lines, read = [], loads(roots)
-        for param, slot in sorted({(p, s) for p, s, _ in read if self._wide(p)}):
+        for param, slot in sorted({(p, s) for p, s, _ in read if self.in_whole_row(p)}):
             described = self.spec.params[param]
             source = self.spec.access(param).load_row(self._row(param, slot))
             lines.append(f"const ml_row<{described.ctype}, {described.dim}> w{param}_{slot} = {source};")
         return lines
 
-    def _wide(self, param: int) -> bool:
-        return self.spec.wide and not self.spec.params[param].is_global and self.spec.access(param).whole_row
-
     def leaf(self, node: Node) -> str:
         param, slot, comp = node.value
         if self.spec.params[param].is_global:
             return f"g{param}_{comp}"
-        return f"w{param}_{slot}.v[{comp}]" if self._wide(param) else self.place(*node.value)
+        return f"w{param}_{slot}.v[{comp}]" if self.in_whole_row(param) else self.place(*node.value)
 
-    def in_whole_row(self, load: Node) -> bool:
-        """Is the value of a load part of a row that ``whole_rows`` loads?"""
-        return self._wide(load.value[0])
+    def in_whole_row(self, param: int) -> bool:
+        """Are the rows of a parameter loaded as a whole?"""
+        return self.spec.wide and not self.spec.params[param].is_global and self.spec.access(param).whole_row
 
     def _row(self, param: int, slot: int) -> str:
         number = self.spec.params[param].map

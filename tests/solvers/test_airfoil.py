@@ -72,6 +72,17 @@ def test_every_numbering_gives_the_same_flow(order: str):
         np.testing.assert_allclose(values, fields[name], rtol=1e-10, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.parametrize("order", ["random", "hilbert"])
+def test_fused_loops_of_a_gpu_go_by_position_too(order: str):
+    ml.use("numpy")
+    expected = airfoil(mesh_i=9, mesh_j=7)
+    rms = rms_after(expected, 5)
+    ml.use("emulated")
+    moved = airfoil(mesh_i=9, mesh_j=7, mesh_order=order)
+    np.testing.assert_allclose(rms_after(moved, 5), rms, rtol=1e-11)
+    np.testing.assert_allclose(moved.q.numpy(), expected.q.numpy(), rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("backend", ["numpy", "cpu"])
 def test_a_shuffled_mesh_is_arranged_by_itself_and_gives_the_same_flow(backend: str, tmp_path: Path):
     ml.use(backend)
