@@ -19,7 +19,7 @@ from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.trace import trace
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, recorder
 from meshloom.mesh.layout import Layout
-from meshloom.order import order_elements
+from meshloom.order import TYPICAL_BLOCK, order_elements
 from meshloom.schedule.auto import choose
 from meshloom.schedule.counts import Counts
 from meshloom.schedule.explain import explain
@@ -30,7 +30,6 @@ from meshloom.schedule.strategies import strategy, verify
 from meshloom.schedule.verify import check_one_to_one
 
 Argument = Field | Arg | Global
-TYPICAL_BLOCK = 1024  # elements; how well such blocks reuse what they load tells about the order
 Wish = Schedule | str | Mapping[str, Any] | None
 
 
@@ -122,7 +121,7 @@ class Loop:
         values = passes.optimise([o.value for o in traced.outputs])
         outputs = tuple(Output(o.param, o.slot, o.comp, v) for o, v in zip(traced.outputs, values, strict=True))
         targets = list(dict.fromkeys(m.target for m in self.maps))
-        maps = tuple(SpecMap(m.arity, m.indices.dtype, targets.index(m.target)) for m in self.maps)
+        maps = tuple(SpecMap(m.arity, m.positions.dtype, targets.index(m.target)) for m in self.maps)
         described = tuple(self._spec_param(p, a) for p, a in zip(params, self.arguments, strict=True))
         return LoopSpec(self.name, described, maps, outputs)
 
@@ -169,7 +168,7 @@ class Loop:
         topo = topology(
             self.spec,
             self.set.size,
-            {k: (m.indices, m.target.total, m.digest) for k, m in enumerate(self.maps)},
+            {k: (m.positions, m.target.total, m.digest) for k, m in enumerate(self.maps)},
             self._visit_order(),
         )
         block, simt, variant = schedule.block or 1, self.backend.simt, schedule.variant
@@ -187,11 +186,12 @@ class Loop:
         if self.schedule.order == "given" or not self.maps:
             return None
         one = self.maps[(self.spec.racy_maps or (0,))[0]]
+        points = self.set.points
         return order_elements(
             self.schedule.order,
-            one.indices[: self.set.size],
+            one.positions[: self.set.size],
             one.target.total,
-            points=self.set.points,
+            points=None if points is None else self.set.by_position(points)[: self.set.size],
             block=self.schedule.block or 256,
         )
 

@@ -32,14 +32,14 @@ def run(bound: Bound) -> None:
     """Execute a loop. Values read through maps are those from before the loop, as on every back end."""
     spec, fields, globals_ = bound.spec, [], []
     for param, storage in zip(spec.params, bound.storages, strict=True):
-        fields.append(np.empty((0, 0)) if param.is_global else storage.numpy().reshape(-1, param.dim))
+        fields.append(np.empty((0, 0)) if param.is_global else storage.rows())
         globals_.append(storage.storage.copy() if param.is_global else np.empty(0))
     for first in range(0, bound.elements, CHUNK):
         rows = slice(first, min(first + CHUNK, bound.elements))
         _chunk(bound, rows, fields, globals_)
     for param, storage, values, total in zip(spec.params, bound.storages, fields, globals_, strict=True):
         if param.mode.writes:
-            storage.assign(total if param.is_global else values.reshape(storage.shape))
+            storage.assign_rows(total.reshape(1, -1) if param.is_global else values)
 
 
 def _chunk(bound: Bound, rows: slice, fields: list, globals_: list) -> None:
@@ -47,7 +47,7 @@ def _chunk(bound: Bound, rows: slice, fields: list, globals_: list) -> None:
 
     def place(param: int, slot: int) -> slice | np.ndarray:
         number = spec.params[param].map
-        return rows if number is None else bound.maps[number].indices[rows, slot]
+        return rows if number is None else bound.maps[number].positions[rows, slot]
 
     def leaf(node: Node) -> np.ndarray:
         param, slot, comp = node.value

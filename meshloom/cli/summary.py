@@ -23,6 +23,7 @@ def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
         *((name, f"{value:.10g}") for name, value in outcome.monitors.items()),
         ("time", _time_text(outcome)),
         ("rate", f"{each * 1e3:.3g} ms per iteration, {rate:.3g} M cells/s"),
+        ("numbering", str(case.mesh.arrangement)),
         *((path.name, f"{path}{_what_for(path.name, folder)}") for path in _listed(folder)),
     ]
     width = max(len(name) for name, _ in rows)
@@ -68,6 +69,7 @@ def as_json(case: Case, folder: RunFolder, outcome: Outcome) -> str:
             "backend": ml.backend(),
             "precision": case.config.run.precision,
             "threads": threads_in_use(),
+            "numbering": str(case.mesh.arrangement),
             "schedules": schedules(case),
             "files": {path.name: str(path) for path in folder.files()},
         }

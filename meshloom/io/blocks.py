@@ -62,7 +62,8 @@ def assemble(listing: Listing) -> Mesh:
         raise MeshError(f"{kinds[0]} cells are not supported; allowed: {', '.join(KINDS)}")
     boundary, numbers = _named_boundary([block for block in blocks if block.dimension == dimension - 1], listing.names)
     points = _plane(listing.points) if dimension == 2 else listing.points
-    return Mesh.from_cells(points, np.concatenate([block.nodes for block in cells]), kinds[0], boundary, groups=numbers)
+    nodes = np.concatenate([block.nodes for block in cells])
+    return Mesh.from_cells(points, nodes, kinds[0], boundary, groups=numbers, order="given")
 
 
 def dissolve(mesh: Mesh) -> Listing:

@@ -38,16 +38,17 @@ class Format:
     holds_fields: bool = True
 
 
-def read(path: str | os.PathLike[str]) -> Mesh:
+def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
     """The mesh of a file; faces are derived from the cells (those of a ``.dat`` file are given in it).
 
     Physical groups, markers and the like on boundary faces become boundary groups of the same name. A 2-D mesh with a
-    constant z column loses it.
+    constant z column loses it. All numbers are those of the file; ``order`` says how the mesh lies in memory, see
+    ``Mesh.arranged``: "auto" arranges it once if the file's order is bad, "given" never.
     """
     path = Path(path)
     chosen = _format_of(path)
     try:
-        return chosen.read(path)
+        return chosen.read(path).arranged(order)
     except OSError as error:
         raise MeshError(f"cannot read {path}: {error.strerror or error}") from error
     except MeshError as error:

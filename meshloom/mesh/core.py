@@ -2,6 +2,10 @@
 
 A Set is a number of things with a name; a Map says which things of another set belong to each; a Field
 holds values on a set; a Global holds values that belong to no set. ``field[map]`` is access through a map.
+
+An element has a **number**, by which a person knows it, and a **position**, where it lies in memory. They are the same
+unless the set carries a ``numbering``. What a person gives and gets is ordered by number: ``data=``, ``assign``,
+``numpy()``, ``indices``, ``points``, messages. What loops work on is ordered by position: ``storage``, ``positions``.
 """
 
 from __future__ import annotations
@@ -27,15 +31,25 @@ recorder: ContextVar[Callable[[Any], None] | None] = ContextVar("recorder", defa
 
 
 class Set:
-    """``size`` things of one kind; ``halo`` more are copies owned by another rank.
+    """``size`` things of one kind; ``halo`` more are copies owned by another rank, and come last.
 
-    ``points`` (total, d), optional: a position for each, used by geometric orderings.
+    ``points`` (total, d), optional: where each is in space, by number; used by geometric orderings. ``numbering``
+    (total,), optional: the number of the element at each position in memory.
     """
 
-    def __init__(self, size: int, name: str = "set", *, halo: int = 0, points: np.ndarray | None = None):
+    def __init__(
+        self,
+        size: int,
+        name: str = "set",
+        *,
+        halo: int = 0,
+        points: np.ndarray | None = None,
+        numbering: ArrayLike | None = None,
+    ):
         if size < 0 or halo < 0:
             raise MeshError(f"set {name}: sizes must not be negative, got size={size}, halo={halo}")
         self.owned, self.halo, self.name, self.points = int(size), int(halo), name, points
+        self.numbering = None if numbering is None else _checked_numbering(numbering, self)
         self.loops: dict[tuple[Any, ...], Any] = {}  # loops over this set, kept by their arguments
 
     @property
@@ -56,6 +70,24 @@ class Set:
         """Every element's own number, for kernels that want to know where they are."""
         return Field(self, f"number of {self.name}", dtype=np.int64, data=np.arange(self.total))
 
+    @cached_property
+    def position(self) -> np.ndarray | None:
+        """The inverse of ``numbering``: where in memory the element of each number lies, (total,)."""
+        if self.numbering is None:
+            return None
+        place = np.empty_like(self.numbering)
+        place[self.numbering] = np.arange(len(place))
+        place.flags.writeable = False
+        return place
+
+    def by_position(self, rows: np.ndarray) -> np.ndarray:
+        """Rows (total, ...) ordered by number, in the order of memory."""
+        return rows if self.numbering is None else rows[self.numbering]
+
+    def by_number(self, rows: np.ndarray) -> np.ndarray:
+        """Rows (total, ...) in the order of memory, ordered by number."""
+        return rows if self.position is None else rows[self.position]
+
     def __repr__(self) -> str:
         return f"Set({self.name}, {self.owned}" + (f" + {self.halo} halo)" if self.halo else ")")
 
@@ -69,7 +101,7 @@ class Set:
         layout: str | Layout = "aos",
         transient: bool = False,
     ) -> Field:
-        """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given.
+        """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given, by number.
 
         ``transient``: it serves inside a program only. What it holds between two runs is nobody's business, so the
         program may keep its values in registers and never store them.
@@ -77,11 +109,32 @@ class Set:
         return Field(self, name, dim, dtype=dtype, data=data, layout=layout, transient=transient)
 
 
-class Map:
-    """For every element of ``source``, the numbers of ``arity`` elements of ``target``.
+def _checked_numbering(numbering: ArrayLike, on: Set) -> np.ndarray:
+    """The numbering as a read-only int64 array, after checking that it names every element once, halo last."""
+    numbers = np.array(numbering)
+    if numbers.shape != (on.total,) or not np.issubdtype(numbers.dtype, np.integer):
+        raise MeshError(
+            f"set {on.name}: numbering must be {on.total} integers, got shape {numbers.shape} of {numbers.dtype}"
+        )
+    for first, last, what in ((0, on.owned, "owned"), (on.owned, on.total, "halo")):
+        part, seen = numbers[first:last], np.zeros(last - first, bool)
+        seen[part[(part >= first) & (part < last)] - first] = True
+        if not seen.all():
+            raise MeshError(
+                f"set {on.name}: numbering must name each of its {what} elements, {first} to {last - 1}, once at"
+                f" positions {first} to {last - 1}; number {first + int(np.argmin(seen))} is missing there"
+            )
+    numbers = numbers.astype(np.int64)
+    numbers.flags.writeable = False
+    return numbers
 
-    Indices are kept in 32 bits where they fit unless ``dtype`` asks for int64. The array is read-only:
-    plans are cached by its content.
+
+class Map:
+    """For every element of ``source``, the numbers of ``arity`` elements of ``target``: ``indices``, by number.
+
+    ``positions`` holds the same by position: row k belongs to the element at position k of ``source``, and its entries
+    are positions in ``target``. Both are kept in 32 bits where they fit unless ``dtype`` asks for int64, and are
+    read-only: plans are cached by their content.
     """
 
     def __init__(
@@ -99,8 +152,20 @@ class Map:
             )
         self._check_range(array, target, name)
         self.source, self.target, self.name = source, target, name
-        self.indices = np.array(array, dtype=_index_dtype(target.total, dtype, name), order="C")
-        self.indices.flags.writeable = False
+        rows = source.by_position(array)
+        rows = rows if target.position is None else target.position[rows]
+        self.positions = np.array(rows, dtype=_index_dtype(target.total, dtype, name), order="C")
+        self.positions.flags.writeable = False
+
+    @cached_property
+    def indices(self) -> np.ndarray:
+        """(source.total, arity): row k holds the numbers of the targets of element number k."""
+        if self.source.numbering is None and self.target.numbering is None:
+            return self.positions
+        numbers = self.positions if self.target.numbering is None else self.target.numbering[self.positions]
+        rows = self.source.by_number(numbers).astype(self.positions.dtype, copy=False)
+        rows.flags.writeable = False
+        return rows
 
     @staticmethod
     def _check_range(array: np.ndarray, target: Set, name: str) -> None:
@@ -113,13 +178,21 @@ class Map:
 
     @property
     def arity(self) -> int:
-        return int(self.indices.shape[1])
+        return int(self.positions.shape[1])
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of shape, sizes and indices: the identity of the map in the plan cache."""
-        head = f"{self.indices.shape} {self.indices.dtype} {self.target.total} {self.source.owned}".encode()
-        return hashlib.sha256(head + self.indices.data).hexdigest()
+        """SHA-256 of shape, sizes and positions: the identity of the map in the plan cache."""
+        return self._digest(self.positions)
+
+    @property
+    def indices_digest(self) -> str:
+        """The same of indices: the identity of the map for a person, whatever its arrangement in memory."""
+        return self.digest if self.indices is self.positions else self._digest(self.indices)
+
+    def _digest(self, rows: np.ndarray) -> str:
+        head = f"{rows.shape} {rows.dtype} {self.target.total} {self.source.owned}".encode()
+        return hashlib.sha256(head + np.ascontiguousarray(rows).data).hexdigest()
 
     def __repr__(self) -> str:
         return f"Map({self.name}: {self.source.name} -> {self.arity} {self.target.name})"
@@ -185,11 +258,15 @@ class Field(Stored):
         return (self.set.total,) if self.dim == 1 else (self.set.total, self.dim)
 
     def numpy(self) -> np.ndarray:
-        """A copy of the values in logical order, shape (n,) or (n, dim), whatever the layout."""
-        return self.layout.unpack(on_host(self.storage), self.set.total, self.dim).reshape(self.shape)
+        """A copy of the values by number, shape (n,) or (n, dim), whatever the layout and the order in memory."""
+        return self.set.by_number(self.rows()).reshape(self.shape)
+
+    def rows(self) -> np.ndarray:
+        """A copy of the values by position, (total, dim), whatever the layout."""
+        return self.layout.unpack(on_host(self.storage), self.set.total, self.dim)
 
     def assign(self, data: ArrayLike) -> None:
-        """Take new values, shape (n,) or (n, dim); a scalar fills."""
+        """Take new values by number, shape (n,) or (n, dim); a scalar fills."""
         values = np.asarray(data)
         if values.ndim == 0:
             self.fill(values.item())
@@ -199,6 +276,10 @@ class Field(Stored):
                 f"field {self.name} on {self.set.name}: data has shape {values.shape}, expected {self.shape}"
             )
         rows = values.reshape(self.set.total, self.dim).astype(self.dtype, copy=False)
+        self.assign_rows(self.set.by_position(rows))
+
+    def assign_rows(self, rows: np.ndarray) -> None:
+        """Take new values by position, (total, dim)."""
         _overwrite(self.storage, self.layout.pack(rows))
 
     def fill(self, value: float) -> None:
@@ -213,7 +294,7 @@ class Field(Stored):
         """Change the layout in place; loops that use the field notice."""
         new = parse_layout(layout)
         if new != self.layout:
-            values = self.layout.unpack(on_host(self.storage), self.set.total, self.dim)
+            values = self.rows()
             self.layout = new
             self.move(new.pack(values))
 
@@ -232,7 +313,8 @@ class Field(Stored):
             arg = self._through[through] = Arg(self, through)
         return arg
 
-    # Sharing with other libraries, without copies: the buffer as it lies, or (n, dim) where the layout allows it.
+    # Sharing with other libraries, without copies: the buffer as it lies, by position (row k is the element of number
+    # ``set.numbering[k]``), (n, dim) where the layout allows it.
     def _shared(self) -> Any:
         if self.layout.kind == "aosoa" and self.dim > 1:
             raise MeshError(
@@ -321,6 +403,14 @@ class Global(Stored):
     def assign(self, data: ArrayLike) -> None:
         """Take new values, now, also while a program is being recorded; a scalar fills."""
         _overwrite(self.storage, np.broadcast_to(np.asarray(data, self.dtype), self.storage.shape))
+
+    def rows(self) -> np.ndarray:
+        """A copy of the values as one row, (1, dim): what a loop over a single element sees."""
+        return np.array(on_host(self.storage)).reshape(1, -1)
+
+    def assign_rows(self, rows: np.ndarray) -> None:
+        """Take new values, (1, dim)."""
+        self.assign(rows.reshape(-1))
 
     def __repr__(self) -> str:
         return f"Global({self.name} = {self.value})"

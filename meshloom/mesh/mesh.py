@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError, nearest
 from meshloom.mesh import geometry
+from meshloom.mesh.arrange import AUTO, Arrangement, arrangement
 from meshloom.mesh.core import Map, Set
 from meshloom.mesh.faces import CellKind, cell_kind, checked_cells, derive_faces, group_boundary, oriented_cells
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
@@ -28,6 +31,8 @@ class Mesh:
 
     The normal of a face points from its first cell to its second, and out of the domain on the boundary: in 2-D,
     with (dx, dy) = first minus second node, it is (dy, -dx); in 3-D it follows the right-hand rule of the nodes.
+
+    ``arrangement`` tells how the elements lie in memory, and why; nothing else that is public depends on it.
     """
 
     def __init__(
@@ -44,6 +49,7 @@ class Mesh:
         groups: Mapping[str, int] | None = None,
         halo: Mapping[str, int] | None = None,
         permutation: Permutation | None = None,
+        arrangement: Arrangement | None = None,
     ):
         shape = cell_kind(kind)
         x = _checked_coordinates(coordinates, shape)
@@ -58,7 +64,10 @@ class Mesh:
         sizes = {"nodes": len(x), "cells": len(arrays["cell_nodes"]), "faces": len(arrays["face_cells"]),
                  "boundary_faces": len(arrays["boundary_cells"])}  # fmt: skip
         self.kind = shape.name
-        self.nodes, self.cells, self.faces, self.boundary_faces = (_set(name, sizes[name], copies) for name in SETS)
+        self.arrangement = arrangement or Arrangement("given", "nothing else was asked for")
+        self.nodes, self.cells, self.faces, self.boundary_faces = (
+            _set(name, sizes[name], copies, self.arrangement.numbers) for name in SETS
+        )
         self.cell_nodes = Map(self.cells, self.nodes, arrays["cell_nodes"], "cell_nodes")
         self.face_nodes = Map(self.faces, self.nodes, arrays["face_nodes"], "face_nodes")
         self.face_cells = Map(self.faces, self.cells, arrays["face_cells"], "face_cells")
@@ -67,9 +76,9 @@ class Mesh:
         self.coordinates = self.nodes.field("coordinates", shape.dimension, data=x, dtype=np.float64)
         self.groups, numbers = _checked_groups(groups, boundary_group, sizes["boundary_faces"])
         self.boundary_group = self.boundary_faces.field("boundary_group", data=numbers, dtype=np.int32)
-        for elements, nodes in ((self.cells, self.cell_nodes), (self.faces, self.face_nodes),
-                                (self.boundary_faces, self.boundary_nodes)):  # fmt: skip
-            elements.points = geometry.mean_points(x, nodes.indices)
+        for elements, nodes in ((self.cells, "cell_nodes"), (self.faces, "face_nodes"),
+                                (self.boundary_faces, "boundary_nodes")):  # fmt: skip
+            elements.points = geometry.mean_points(x, arrays[nodes])
         self.nodes.points = x
         self._permutation = permutation
 
@@ -82,11 +91,13 @@ class Mesh:
         boundary: Mapping[str, ArrayLike] | None = None,
         *,
         groups: Mapping[str, int] | None = None,
+        order: str = AUTO,
     ) -> Mesh:
         """A mesh from coordinates (n, d) and the nodes of each cell; faces are derived, owner < neighbor.
 
         ``boundary`` lists for each group the nodes (m, k) of its faces, in any order; boundary faces in no list
-        form the group "boundary". ``groups`` may give the numbers of the groups; others count up from 1.
+        form the group "boundary". ``groups`` may give the numbers of the groups; others count up from 1. ``order`` is
+        that of ``arranged``.
         """
         shape = cell_kind(kind)
         x = _checked_coordinates(coordinates, shape)
@@ -107,7 +118,7 @@ class Mesh:
             boundary_cells=faces.boundary_cells,
             boundary_group=values[member],
             groups=numbers,
-        )
+        ).arranged(order)
 
     @classmethod
     def from_parts(
@@ -124,7 +135,8 @@ class Mesh:
         groups: Mapping[str, int] | None = None,
         halo: Mapping[str, int] | None = None,
     ) -> Mesh:
-        """A mesh with given connectivity, taken as it is: nothing is derived, reoriented or renumbered.
+        """A mesh with given connectivity, taken as it is: nothing is derived, reoriented or renumbered. If it comes in
+        a bad order, say ``.arranged()``.
 
         ``boundary_group`` (b,) holds a number of ``groups`` for each boundary face (all "boundary" unless given).
         ``halo`` says how many of the last rows of a set are copies owned elsewhere, such as ``{"cells": 12}``.
@@ -162,27 +174,56 @@ class Mesh:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of connectivity, coordinates and boundary groups as they are now."""
+        """SHA-256 of connectivity, coordinates and boundary groups by number, however they are arranged in memory."""
         state = hashlib.sha256(f"{self.kind} {sorted(self.groups.items())}".encode())
         for map_ in (self.cell_nodes, self.face_nodes, self.face_cells, self.boundary_nodes, self.boundary_cells):
-            state.update(map_.digest.encode())
+            state.update(map_.indices_digest.encode())
         for field in (self.coordinates, self.boundary_group):
             state.update(np.ascontiguousarray(field.numpy()).data)
         return state.hexdigest()
 
-    def reordered(self, name: str, *, block: int = 256, seed: int = 0) -> Mesh:
-        """The same mesh with cells, faces, boundary faces and nodes renumbered by an ordering of ``meshloom.order``.
+    def arranged(self, order: str = AUTO, *, block: int = 256, seed: int = 0) -> Mesh:
+        """The same mesh with the same numbers, but lying in memory by an ordering of ``meshloom.order``: only speed
+        changes. "auto" takes "hilbert" if the given order is bad and leaves it alone otherwise; "given" leaves it
+        alone. ``arrangement`` of the result says what was done and why.
+        """
+        how = arrangement(self, order, block=block, seed=seed)
+        if how.numbers is None and self.arrangement.numbers is None:
+            same = copy(self)
+            same.arrangement = how
+            return same
+        return Mesh(
+            self.coordinates.numpy(),
+            kind=self.kind,
+            cell_nodes=self.cell_nodes.indices,
+            face_nodes=self.face_nodes.indices,
+            face_cells=self.face_cells.indices,
+            boundary_nodes=self.boundary_nodes.indices,
+            boundary_cells=self.boundary_cells.indices,
+            boundary_group=self.boundary_group.numpy(),
+            groups=self.groups,
+            halo=self._halo,
+            permutation=self._permutation,
+            arrangement=how,
+        )
 
-        ``permutation`` of the result carries values there and back; it leads to the numbering before the first
-        reordering. "given" leaves every number as it is.
+    @property
+    def _halo(self) -> dict[str, int]:
+        return {name: getattr(self, name).halo for name in SETS}
+
+    def reordered(self, name: str, *, block: int = 256, seed: int = 0) -> Mesh:
+        """The mesh with new numbers: cells, faces, boundary faces and nodes by an ordering of ``meshloom.order``.
+
+        This changes what a person sees; ``arranged`` does not, and is as fast. ``permutation`` of the result carries
+        values there and back; it leads to the numbering before the first reordering. "given" leaves every number.
         """
         if name == "given":
             step = Permutation.identity(*(getattr(self, set_name).total for set_name in SETS))
         else:
             step = ordering(self, name, block=block, seed=seed)
         total = step if self._permutation is None else self._permutation.then(step)
-        halo = {set_name: getattr(self, set_name).halo for set_name in SETS}
-        return Mesh(kind=self.kind, groups=self.groups, halo=halo, permutation=total, **renumbered(self, step))
+        arrays: dict[str, Any] = renumbered(self, step)
+        return Mesh(kind=self.kind, groups=self.groups, halo=self._halo, permutation=total, **arrays)
 
     def group(self, name: str) -> np.ndarray:
         """The numbers of the boundary faces of a group."""
@@ -241,11 +282,11 @@ def _checked_halo(halo: Mapping[str, int] | None) -> dict[str, int]:
     return dict(halo or {})
 
 
-def _set(name: str, total: int, halo: Mapping[str, int]) -> Set:
+def _set(name: str, total: int, halo: Mapping[str, int], numbers: Permutation | None) -> Set:
     copies = halo.get(name, 0)
     if copies > total:
         raise MeshError(f"{name}: a halo of {copies} is more than all {total} elements")
-    return Set(total - copies, name, halo=copies)
+    return Set(total - copies, name, halo=copies, numbering=None if numbers is None else numbers.of(name))
 
 
 def _numbered(names: list[str], given: Mapping[str, int]) -> dict[str, int]:

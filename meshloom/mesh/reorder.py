@@ -1,9 +1,10 @@
 """Renumbering a mesh: which number every node, cell and face gets, and the way back.
 
-Cell orderings (random, RCM, GPS, Hilbert, recursive bisection) number the cells; faces then follow their
-cells. Block orderings (greedy, KaMinPar, METIS) number the faces in blocks; cells and nodes then follow the
-blocks that touch them. "color" numbers the faces so that those of one color, which share no cell, lie
-together; cells and nodes stay. "given" changes nothing.
+Cell orderings (random, RCM, GPS, Hilbert, recursive bisection) number the cells; a face then follows the later of
+its two cells, so that a loop over faces meets new cells one after the other and finds the others in the cache; after
+the earlier one it would jump ahead, where no prefetcher sees it coming. Block orderings (greedy, KaMinPar, METIS)
+number the faces in blocks; cells and nodes then follow the blocks that touch them. "color" numbers the faces so that
+those of one color, which share no cell, lie together; cells and nodes stay. "given" changes nothing.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def ordering(mesh: Mesh, name: str, *, block: int, seed: int) -> Permutation:
         nodes = follow(cells, mesh.cell_nodes.indices, mesh.nodes.total)
         new_cell = _inverse(cells)
         low, high = np.sort(new_cell[face_cells], axis=1).T
-        faces = _halo_last(np.lexsort((high, low)), mesh.faces)
+        faces = _halo_last(np.lexsort((low, high)), mesh.faces)
     boundary = np.argsort(new_cell[mesh.boundary_cells.indices[:, 0]], kind="stable")
     flipped = _wrong_way(new_cell[face_cells[faces]]) if mesh.owner_first else np.zeros(len(faces), dtype=bool)
     return Permutation(_halo_last(nodes, mesh.nodes), cells, faces, _halo_last(boundary, mesh.boundary_faces), flipped)

@@ -15,11 +15,14 @@ from meshloom.errors import ScheduleError
 from meshloom.native.ffi import as_indices
 from meshloom.order import orderings as _orderings  # noqa: F401 - importing registers them
 from meshloom.order.following import follow
-from meshloom.order.quality import lines_per_block, reuse_factor
+from meshloom.order.quality import BAD_EXCESS, TYPICAL_BLOCK, excess, lines_per_block, reuse_factor, sampled_blocks
 from meshloom.order.registry import ORDERINGS, find, names
 from meshloom.order.task import Elements, Targets, Task
 
-__all__ = ["ORDERINGS", "follow", "lines_per_block", "names", "order_elements", "order_targets", "reuse_factor"]
+__all__ = [
+    "BAD_EXCESS", "ORDERINGS", "TYPICAL_BLOCK", "excess", "follow", "lines_per_block", "names", "order_elements",
+    "order_targets", "reuse_factor", "sampled_blocks",
+]  # fmt: skip
 
 
 def order_elements(

@@ -141,15 +141,15 @@ def _check_schedules(case: Case) -> None:
 
 def _continue_from(case: Case, start: Start) -> None:
     saved = start.checkpoint
-    if saved.mesh != case.given.digest:
+    if saved.mesh != case.mesh.digest:
         raise UserError(f"{start.path}: checkpoint of another mesh (digest {saved.mesh[:12]}, this one"
-                        f" {case.given.digest[:12]}); restart with the same [mesh] settings")  # fmt: skip
+                        f" {case.mesh.digest[:12]}); restart with the same [mesh] settings")  # fmt: skip
     for field in case.state:
         values = saved.state.get(field.name)
         if values is None or values.dtype != field.dtype or values.shape != field.shape:
             raise UserError(f"{start.path}: the checkpoint does not fit: field {field.name} {field.shape} {field.dtype}"
                             f" is {'missing' if values is None else f'{values.shape} {values.dtype}'}")  # fmt: skip
-        case.assign_given(field, values)
+        field.assign(values)
     if case.steps_left(case.recorded_now()) == 0:
         raise UserError(f"{start.path}: this run has reached its end (iteration {saved.iteration}); there is nothing to"
                         " go on with")  # fmt: skip

@@ -170,7 +170,7 @@ class Runner:
                 precision=case.config.run.precision,
                 mesh=self._mesh_digest,
                 config=self._config_text(comments=False),
-                state={field.name: case.in_given_order(field) for field in case.state},
+                state={field.name: field.numpy() for field in case.state},
                 monitor_names=case.monitors,
                 monitors=np.concatenate(self.history),
             ),
@@ -180,7 +180,7 @@ class Runner:
     def _write_fields(self) -> None:
         path = self.folder.vtu(self.iteration)
         case = self.case
-        write_vtu(path, case.given, case.cell_fields(), case.node_fields(), points=case.node_positions())
+        write_vtu(path, case.mesh, case.cell_fields(), case.node_fields(), points=case.node_positions())
         self.series.add(self._series_time(), path)
 
     def _draw(self) -> None:
@@ -195,7 +195,7 @@ class Runner:
             save_picture(
                 self.folder.picture,
                 self.case.node_positions() if picture.points is None else picture.points,
-                self.case.given.cell_nodes.indices if picture.polygons is None else picture.polygons,
+                self.case.mesh.cell_nodes.indices if picture.polygons is None else picture.polygons,
                 picture.values,
                 label=picture.label,
                 window=picture.window,
@@ -211,7 +211,7 @@ class Runner:
 
     @cached_property
     def _mesh_digest(self) -> str:
-        return self.case.given.digest
+        return self.case.mesh.digest
 
     # --- the end
 

@@ -15,12 +15,12 @@ import numpy as np
 
 from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind, loads
 from meshloom.mesh.core import Field, Global, Map
+from meshloom.order import sampled_blocks
 from meshloom.schedule.cost import Work
 from meshloom.schedule.gather import columns_of
 from meshloom.schedule.spec import LoopSpec
 
 LINE = 64  # bytes
-SAMPLED_BLOCKS = 64
 
 
 @dataclass(frozen=True)
@@ -89,19 +89,9 @@ class Counts:
             total += times * rows * self.spec.params[p].dtype.itemsize
         return total
 
-    def _sampled_blocks(self) -> list[tuple[int, int]]:
-        """Ranges of evenly chosen blocks of consecutive elements."""
-        blocks = -(-self.elements // self.block) if self.elements else 0
-        chosen = (
-            np.unique(np.linspace(0, blocks - 1, min(blocks, SAMPLED_BLOCKS)).astype(int))
-            if blocks
-            else np.zeros(0, int)
-        )
-        return [(b * self.block, min((b + 1) * self.block, self.elements)) for b in chosen.tolist()]
-
     def _lines(self) -> int:
         """Lines touched by blocks of consecutive elements, sampled evenly, times the size of a line."""
-        chosen = self._sampled_blocks()
+        chosen = sampled_blocks(self.elements, self.block)
         visited = sum(last - first for first, last in chosen)
         total = sum(self._lines_of_block(first, last) for first, last in chosen)
         return round(total * LINE * self.elements / visited) if visited else 0
@@ -121,7 +111,7 @@ class Counts:
     def _rows(self, param: int, slot: int, first: int, last: int) -> np.ndarray:
         number = self.spec.params[param].map
         return (
-            np.arange(first, last) if number is None else self.maps[number].indices[first:last, slot].astype(np.int64)
+            np.arange(first, last) if number is None else self.maps[number].positions[first:last, slot].astype(np.int64)
         )
 
     def _addresses(self, param: int, rows: np.ndarray, comp: int) -> np.ndarray:
@@ -150,10 +140,10 @@ class Counts:
     def reuse(self) -> float:
         """How often a target of the racy (else the first) map is used per load by a block of consecutive elements."""
         numbers = self.spec.racy_maps or self.used_maps
-        chosen = self._sampled_blocks()
+        chosen = sampled_blocks(self.elements, self.block)
         if not numbers or not chosen:
             return 1.0
-        indices = self.maps[numbers[0]].indices
+        indices = self.maps[numbers[0]].positions
         distinct = sum(len(np.unique(indices[first:last])) for first, last in chosen)
         return sum(indices[first:last].size for first, last in chosen) / distinct
 
@@ -197,6 +187,6 @@ def distinct_targets(one: Map) -> int:
     count = one.__dict__.get("_distinct")
     if count is None:
         hit = np.zeros(one.target.total, bool)
-        hit[one.indices[: one.source.owned]] = True
+        hit[one.positions[: one.source.owned]] = True
         count = one.__dict__["_distinct"] = int(np.count_nonzero(hit))
     return count

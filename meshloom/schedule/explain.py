@@ -9,6 +9,7 @@ import numpy as np
 from meshloom.errors import CompilerError
 from meshloom.mesh.core import Arg, Global, Map, Set
 from meshloom.native.algorithms import color_blocks, thread_colors
+from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK, excess
 from meshloom.schedule.counts import Counts
 from meshloom.schedule.plan import topology
 from meshloom.schedule.schedule import Schedule
@@ -44,7 +45,7 @@ class Explained(Protocol):
 def explain(loop: Explained) -> str:
     """Lines of ``label  text`` under a headline."""
     rows = [("schedule", _schedule(loop)), ("why", loop.reason), ("arguments", _arguments(loop)), *_figures(loop)]
-    rows += [*_plan_figures(loop), ("measured", _measured(loop))]
+    rows += [*_plan_figures(loop), *_bad_order(loop), ("measured", _measured(loop))]
     head = f"{loop.name} over {loop.set.name}: {loop.set.size:,} elements, back end {loop.backend.name}"
     return "\n".join([head, *(f"  {label:<10} {text}" for label, text in rows)])
 
@@ -92,8 +93,23 @@ def _plan_figures(loop: Explained) -> list[tuple[str, str]]:
     return [("plan", f"{text}, {block_colors} block colors, {most} thread colors")]
 
 
+def _bad_order(loop: Explained) -> list[tuple[str, str]]:
+    """A warning and the remedy, where elements that follow each other use targets that lie far apart.
+
+    A map with fewer entries than targets is not judged: its elements cannot be neighbours of each other.
+    """
+    dense = [m for m in loop.maps if loop.set.size * m.arity >= m.target.total]
+    if not dense or loop.schedule.order != "given":
+        return []
+    worst, name = max((excess(m.positions[: loop.set.size], m.target.total), m.name) for m in dense)
+    if worst <= BAD_EXCESS:
+        return []
+    return [("order", f"bad: blocks of {TYPICAL_BLOCK} {loop.set.name} load {worst:.2g} times the memory they need"
+                      f" through {name}; take mesh.arranged(), or give sets of your own a numbering")]  # fmt: skip
+
+
 def _colors(loop: Explained) -> tuple[int, int]:
-    maps = {k: (m.indices, m.target.total, m.digest) for k, m in enumerate(loop.maps)}
+    maps = {k: (m.positions, m.target.total, m.digest) for k, m in enumerate(loop.maps)}
     arrays, targets = topology(loop.spec, loop.set.size, maps).conflicts()
     return colors_of(arrays, targets, loop.set.size, loop.counts.block)
 

@@ -40,7 +40,10 @@ class MeshOptions:
     walls: tuple[str, ...] = option(("wall",), "names of the mesh's boundary groups that are solid")
     farfield: tuple[str, ...] = option(("farfield",), "names of the boundary groups where the free stream comes in")
     order: str = option(
-        "given", "renumber cells and faces for locality; all output keeps your numbering", allowed=ml.orderings
+        "auto",
+        "how the mesh lies in memory, which only matters for speed; auto renumbers it if it comes in a bad order;"
+        " all output keeps your numbering",
+        allowed=lambda: ("auto", *ml.orderings()),
     )
 
 
@@ -197,10 +200,10 @@ class Airfoil(Case):
     Config: ClassVar[type] = AirfoilConfig
     monitors: ClassVar[tuple[str, ...]] = ("rms",)
 
-    def __init__(self, config: AirfoilConfig):
+    def __init__(self, config: AirfoilConfig, mesh: ml.Mesh | None = None):
+        """``mesh`` is one already at hand, to be used as it is; otherwise the configuration says which."""
         self.config, self.gas = config, Gas.of(config.flow)
-        self.given = _mesh(config.mesh)
-        self.mesh = self.given if config.mesh.order == "given" else self.given.reordered(config.mesh.order)
+        self.mesh = _mesh(config.mesh) if mesh is None else mesh
         dtype = PRECISIONS[config.run.precision]
         free_stream = np.tile(self.gas.free_stream, (len(self.mesh.cells), 1))
         self.q = self.mesh.cells.field("q", 4, dtype=dtype, data=free_stream)
@@ -235,7 +238,7 @@ class Airfoil(Case):
         return np.sqrt(recorded / len(self.mesh.cells))
 
     def cell_fields(self) -> dict[str, np.ndarray]:
-        q = self.in_given_order(self.q).astype(np.float64)
+        q = self.q.numpy().astype(np.float64)
         velocity, pressure = q[:, 1:3] / q[:, :1], self.gas.pressure(q)
         mach = np.hypot(velocity[:, 0], velocity[:, 1]) / np.sqrt(self.gas.gamma * pressure / q[:, 0])
         return {"mach": mach, "pressure": pressure, "density": q[:, 0], "velocity": velocity, "q": q}
@@ -245,10 +248,11 @@ class Airfoil(Case):
 
 
 def _mesh(options: MeshOptions) -> ml.Mesh:
-    """The mesh that the configuration asks for, in its own numbering."""
+    """The mesh that the configuration asks for."""
     if not options.file:
-        return ml.generate.naca0012(options.i, options.j, decimals=None if options.decimals < 0 else options.decimals)
-    mesh = ml.read(options.file)
+        decimals = None if options.decimals < 0 else options.decimals
+        return ml.generate.naca0012(options.i, options.j, decimals=decimals).arranged(options.order)
+    mesh = ml.read(options.file, order=options.order)
     if mesh.coordinates.dim != 2:
         raise MeshError(f"{options.file}: a mesh in {mesh.coordinates.dim} dimensions; this case needs a plane one")
     return mesh

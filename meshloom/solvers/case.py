@@ -94,7 +94,7 @@ def _check_name(key: str, name: str, allowed: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Picture:
-    """A field to draw over the mesh: ``values`` (cells,) in the user's numbering.
+    """A field to draw over the mesh: ``values`` (cells,).
 
     ``points`` (m, 2) and ``polygons`` (cells, corners) where it is not the mesh itself that is drawn, but a cut.
     """
@@ -137,8 +137,7 @@ class Case(ABC):
     limits: ClassVar[Mapping[str, Limit]] = {}  # of fields and globals by name; recorded ones are watched
 
     config: Any  # an instance of Config
-    given: ml.Mesh  # the mesh in the user's numbering: what is written and named in messages
-    mesh: ml.Mesh  # the mesh as computed on, perhaps reordered
+    mesh: ml.Mesh
     program: ml.Program  # one iteration
     state: tuple[ml.Field | ml.Global, ...]  # what one iteration hands to the next: checkpoints hold this
     recorded: tuple[ml.Global, ...]  # read after every iteration
@@ -152,15 +151,15 @@ class Case(ABC):
 
     @abstractmethod
     def cell_fields(self) -> dict[str, np.ndarray]:
-        """What goes into VTU files: name -> (cells,) or (cells, dim) in the user's numbering."""
+        """What goes into VTU files: name -> (cells,) or (cells, dim)."""
 
     def node_fields(self) -> dict[str, np.ndarray]:
         """The same for values on nodes."""
         return {}
 
     def node_positions(self) -> np.ndarray:
-        """Where the nodes are now, (nodes, dim) in the user's numbering; other than ``given`` where the mesh moves."""
-        return self.given.coordinates.numpy()
+        """Where the nodes are now, (nodes, dim); other than the mesh's coordinates where it moves."""
+        return self.mesh.coordinates.numpy()
 
     def steps_left(self, recorded: np.ndarray) -> int | None:
         """For a case that ends at a time: iterations that are still to go AT LEAST, 0 when it is finished.
@@ -197,25 +196,6 @@ class Case(ABC):
             kernel(on, *arguments, schedule=schedule if applies else None)
 
         return call
-
-    def in_given_order(self, field: ml.Field | ml.Global) -> np.ndarray:
-        """A copy of the values of a field on a set of ``mesh``, in the user's numbering, shape (n,) or (n, dim).
-
-        A global has no numbering: its values, shape () or (dim,).
-        """
-        if self.mesh is self.given or isinstance(field, ml.Global):
-            return field.numpy()
-        return self.mesh.permutation.undo(field.set.name, field)
-
-    def assign_given(self, field: ml.Field | ml.Global, values: np.ndarray) -> None:
-        """Set a field or global from values in the user's numbering: the inverse of ``in_given_order``."""
-        if self.mesh is not self.given and not isinstance(field, ml.Global):
-            values = self.mesh.permutation.apply(field.set.name, values)
-        field.assign(values)
-
-    def given_number(self, on: ml.Set, elements: np.ndarray) -> np.ndarray:
-        """The user's numbers of some elements of a set of ``mesh``."""
-        return elements if self.mesh is self.given else self.mesh.permutation.of(on.name)[elements]
 
     def __init_subclass__(cls) -> None:
         if hasattr(cls, "name"):

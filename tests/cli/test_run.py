@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from bench.airfoil import shuffled
 from meshloom.errors import CompilerError
 from tests.cli.harness import Command
 
@@ -74,6 +75,17 @@ def test_fields_are_in_the_users_numbering(meshloom: Command, tmp_path: Path):
     with h5py.File(tmp_path / "a" / "checkpoint.h5") as one, h5py.File(tmp_path / "b" / "checkpoint.h5") as other:
         np.testing.assert_allclose(one["state/q"][...], other["state/q"][...], rtol=1e-11, atol=1e-13)
         assert one.attrs["mesh"] == other.attrs["mesh"]
+
+
+def test_the_numbering_is_told(meshloom: Command, tmp_path: Path):
+    ml.write(tmp_path / "shuffled.dat", shuffled(ml.generate.naca0012(60, 50)))
+    bare = ("--backend", "numpy", "--iterations", "1", "--set", "output.vtu=false", "--set", "output.plot=false")
+    shown = meshloom("run", "airfoil", *bare, "--set", "mesh.file=shuffled.dat")
+    assert shown.code == 0, shown.err
+    [line] = [line.split(maxsplit=1) for line in shown.out.splitlines() if line.startswith("  numbering")]
+    assert line[1].startswith("renumbered by hilbert: blocks of 1024 faces load ")
+    found = meshloom("run", "airfoil", *SMALL, "--set", "output.plot=false", "--quiet", "--json").json["numbering"]
+    assert found.startswith("as given: blocks of 1024 cells load 1 times the memory they need, which is good enough")
 
 
 def test_numbers_of_runs_count_up(meshloom: Command, tmp_path: Path):

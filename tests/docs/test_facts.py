@@ -20,6 +20,7 @@ from meshloom.backend.unit import Argument, Unit, make_unit
 from meshloom.errors import KernelError
 from meshloom.kernel import expr, passes
 from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind
+from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK
 from meshloom.schedule import auto
 from meshloom.schedule.cost import CPU_CORE, GPU, Work
 from meshloom.schedule.strategies import strategy
@@ -120,6 +121,11 @@ def test_costs_of_the_strategies() -> None:
     lost = strategy("block_color").cost(spec, replace(work, locality=0.34))
     assert (lost.bytes, lost.flops, lost.launches) == (8 * work.compulsory, 4 * work.flops, 64)
     assert "Below 0.35" in page("docs/schedules.md")
+
+
+def test_what_a_bad_order_is() -> None:
+    text = " ".join(page("docs/schedules.md").split())
+    assert f"blocks of {TYPICAL_BLOCK} consecutive faces, or cells, load more than {BAD_EXCESS:g} times" in text
 
 
 def test_small_loops() -> None:

@@ -75,7 +75,7 @@ def test_faces_boundary_and_nodes_follow_the_cells(name: str) -> None:
     new = box((12, 9), cells="triangle").reordered(name, seed=5)
     assert new.digest != box((12, 9), cells="triangle").digest
     cells = new.face_cells.indices
-    keys = list(zip(cells.min(axis=1).tolist(), cells.max(axis=1).tolist(), strict=True))
+    keys = list(zip(cells.max(axis=1).tolist(), cells.min(axis=1).tolist(), strict=True))
     assert keys == sorted(keys)
     assert (np.diff(new.boundary_cells.indices[:, 0]) >= 0).all()
     touched = new.cell_nodes.indices.ravel()

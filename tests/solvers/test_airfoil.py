@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from bench.airfoil import shuffled
 from meshloom.config import build, parse_set
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, Gas, kernels
 from meshloom.solvers.case import cases, find_case
@@ -71,6 +72,30 @@ def test_every_numbering_gives_the_same_flow(order: str):
         np.testing.assert_allclose(values, fields[name], rtol=1e-10, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.parametrize("order", ["random", "hilbert"])
+def test_fused_loops_of_a_gpu_go_by_position_too(order: str):
+    ml.use("numpy")
+    expected = airfoil(mesh_i=9, mesh_j=7)
+    rms = rms_after(expected, 5)
+    ml.use("emulated")
+    moved = airfoil(mesh_i=9, mesh_j=7, mesh_order=order)
+    np.testing.assert_allclose(rms_after(moved, 5), rms, rtol=1e-11)
+    np.testing.assert_allclose(moved.q.numpy(), expected.q.numpy(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_a_shuffled_mesh_is_arranged_by_itself_and_gives_the_same_flow(backend: str, tmp_path: Path):
+    ml.use(backend)
+    ml.write(tmp_path / "shuffled.dat", shuffled(ml.generate.naca0012(60, 50)))
+    wanted = {"auto": "hilbert", "given": "given"}
+    runs = {order: airfoil(mesh_file=str(tmp_path / "shuffled.dat"), mesh_order=order) for order in wanted}
+    assert {order: case.mesh.arrangement.order for order, case in runs.items()} == wanted
+    np.testing.assert_allclose(rms_after(runs["auto"], 20), rms_after(runs["given"], 20), rtol=1e-11)
+    fields = runs["given"].cell_fields()
+    for name, values in runs["auto"].cell_fields().items():
+        np.testing.assert_allclose(values, fields[name], rtol=1e-12, atol=1e-12, err_msg=name)
+
+
 def test_the_flow_is_symmetric_at_zero_incidence():
     i, j = 12, 10
     case = airfoil(mesh_i=i, mesh_j=j)
@@ -100,17 +125,17 @@ def test_stagnation_pressure_and_suction():
     fields, gas = case.cell_fields(), case.gas
     rest = (1.0 + 0.5 * (gas.gamma - 1.0) * gas.mach**2) ** (gas.gamma / (gas.gamma - 1.0))
     assert fields["pressure"].max() == pytest.approx(rest, rel=0.06), "5 % too high on this mesh, 3.7 % on 100 x 150"
-    x, _ = case.given.cells.points[np.argmax(fields["pressure"])]
+    x, _ = case.mesh.cells.points[np.argmax(fields["pressure"])]
     assert abs(x) < 0.05, "the stagnation point is at the nose"
     fastest = np.argmax(fields["mach"])
-    assert 0.43 < fields["mach"][fastest] < 0.5 and 0.1 < case.given.cells.points[fastest, 0] < 0.3
-    far = np.hypot(*case.given.cells.points.T) > 8.0
+    assert 0.43 < fields["mach"][fastest] < 0.5 and 0.1 < case.mesh.cells.points[fastest, 0] < 0.3
+    far = np.hypot(*case.mesh.cells.points.T) > 8.0
     np.testing.assert_allclose(fields["mach"][far], gas.mach, rtol=0.01)
 
 
 def force_on_wall(case: Airfoil) -> np.ndarray:
     """Pressure force (drag, lift) on the solid faces."""
-    mesh, wall = case.given, case.given.group("wall")
+    mesh, wall = case.mesh, case.mesh.group("wall")
     pressure = case.cell_fields()["pressure"][mesh.boundary_cells.indices[wall, 0]]
     force: np.ndarray = (pressure[:, None] * mesh.boundary_normals()[wall]).sum(axis=0)
     return force

@@ -108,7 +108,7 @@ class CudaBackend(Backend):
         arrays = {spec.access(k).pointer: s.storage for k, s in enumerate(bound.storages)}
         for k, one in enumerate(bound.maps):
             if one not in self._maps:
-                self._maps[one] = self.engine.upload(one.indices)
+                self._maps[one] = self.engine.upload(one.positions)
             arrays[f"m{k}"] = self._maps[one]
         arrays |= {name: self.engine.upload(array) for name, array in plan.arrays.items() if name in wanted}
         for name, dtype, per_element in temporaries(spec, plan):
@@ -168,7 +168,7 @@ class Executable:
 
 def _largest(bound: Bound, plan: Plan) -> int:
     """The largest position that generated code may compute."""
-    sizes = [s.storage.size for s in bound.storages] + [m.indices.size for m in bound.maps]
+    sizes = [s.storage.size for s in bound.storages] + [m.positions.size for m in bound.maps]
     sizes += [a.size for a in plan.arrays.values()]
     sizes += [bound.elements * per for _, _, per in temporaries(bound.spec, plan)]
     return max(sizes, default=0) + 2 * plan.block

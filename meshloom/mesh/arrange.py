@@ -1,0 +1,53 @@
+"""Arranging a mesh in memory: neighbours side by side, while every number a person sees stays as it is.
+
+This is done once, when a mesh is read or made from cells, and only where it pays: ``excess`` of ``meshloom.order``
+judges the order in which faces use cells and cells use nodes. Faces keep their direction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshloom.errors import CompilerError
+from meshloom.mesh.reorder import Permutation, ordering
+
+if TYPE_CHECKING:
+    from meshloom.mesh.mesh import Mesh
+
+AUTO = "auto"
+_BEST = "hilbert"  # cheap, works on any mesh, and as fast as the order of a structured grid
+
+
+@dataclass(frozen=True, eq=False)
+class Arrangement:
+    """How a mesh lies in memory: ``order`` is the ordering, ``reason`` says why.
+
+    ``numbers`` holds, set by set, the number of the element at each position; None where the two are the same.
+    """
+
+    order: str
+    reason: str
+    numbers: Permutation | None = None
+
+    def __str__(self) -> str:
+        return f"{'as given' if self.order == 'given' else f'renumbered by {self.order}'}: {self.reason}"
+
+
+def arrangement(mesh: Mesh, order: str, *, block: int = 256, seed: int = 0) -> Arrangement:
+    """The arrangement of ``mesh`` by an ordering, or by the rule above for "auto"."""
+    if order != AUTO:
+        numbers = None if order == "given" else ordering(mesh, order, block=block, seed=seed)
+        return Arrangement(order, "asked for", numbers)
+    from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK, excess
+
+    maps = (mesh.face_cells, mesh.cell_nodes)
+    found, where = max((excess(m.indices[: m.source.owned], m.target.total), m.source.name) for m in maps)
+    text = f"blocks of {TYPICAL_BLOCK} {where} load {found:.2g} times the memory they need"
+    if found <= BAD_EXCESS:
+        return Arrangement("given", f"{text}, which is good enough (up to {BAD_EXCESS:g})")
+    try:
+        numbers = ordering(mesh, _BEST, block=block, seed=seed)
+    except CompilerError:
+        return Arrangement("given", f"{text}, but renumbering needs a C++ compiler")
+    return Arrangement(_BEST, f"{text} as given", numbers)
