@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -116,7 +118,7 @@ def test_slow_compression_is_isentropic():
         e, q = 3.0, 0.0
         p = gas.pressure(e, 0.0, 1.0)
         volumes = np.linspace(1.0, 0.5, steps + 1)
-        for old, new in zip(volumes[:-1], volumes[1:], strict=True):
+        for old, new in pairwise(volumes):
             e, p, q, sound = equation_of_state(gas, (e, p, q), new, new - old, 0.0, 0.0)
         errors.append(abs(p * 0.5 ** (5.0 / 3.0) - 2.0))
         assert sound == pytest.approx(np.sqrt(5.0 / 3.0 * p * 0.5), rel=1e-12)
