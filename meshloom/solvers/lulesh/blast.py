@@ -87,7 +87,7 @@ class Lulesh(Case):
         corners, dt = mesh.cell_nodes, self.dt
         v_new, spread, length = (cells.field(name, dtype=self.dtype) for name in ("v_new", "spread", "length"))
         gradients, lengths = cells.field("gradients", 3, dtype=self.dtype), cells.field("lengths", 3, dtype=self.dtype)
-        mirrors, sides = _held_nodes(mesh), _sides(mesh)
+        mirrors, sides, beside = _held_nodes(mesh), _sides(mesh), _beside(mesh)
         clock, pairs, at_origin, partners = self._watched()
         increment, forces, move, kinematics, material, watch_origin, watch_symmetry = map(
             self.scheduled, kernels(self.config)
@@ -104,8 +104,8 @@ class Lulesh(Case):
                        length, gradients, lengths, self.least_volume)  # fmt: skip
             self.courant.value = self.hydro.value = NO_LIMIT
             self.largest_q.value = -np.inf
-            material(cells, sides, gradients, gradients[mesh.cell_cells], lengths, spread, length, v_new, self.v,
-                     self.e, self.p, self.q, self.sound, self.courant, self.hydro, self.largest_q)  # fmt: skip
+            material(cells, sides, gradients, *(gradients[one] for one in beside), lengths, spread, length, v_new,
+                     self.v, self.e, self.p, self.q, self.sound, self.courant, self.hydro, self.largest_q)  # fmt: skip
             watch_origin(clock, self.e[at_origin], self.origin)
             for total in self.symmetry:
                 total.value = 0.0
@@ -171,6 +171,13 @@ def _held_nodes(mesh: ml.Mesh) -> ml.Field:
     for axis, name in enumerate(_MIRRORS):
         bits[np.unique(mesh.boundary_nodes.indices[mesh.group(name)])] |= mirror_bit(axis)
     return mesh.nodes.field("mirrors", dtype=np.int32, data=bits)
+
+
+def _beside(mesh: ml.Mesh) -> list[ml.Map]:
+    """From every element to the two next to it along xi, eta and zeta."""
+    across = mesh.cell_cells.indices
+    return [ml.Map(mesh.cells, mesh.cells, across[:, ends], name)
+            for ends, name in zip(ENDS, ("along_xi", "along_eta", "along_zeta"), strict=True)]  # fmt: skip
 
 
 def _sides(mesh: ml.Mesh) -> ml.Field:

@@ -126,17 +126,23 @@ def _element_kernels(config: LuleshConfig) -> tuple[ml.Kernel, ml.Kernel]:
         least_volume[...] = found[0]
 
     @ml.kernel
-    def material(sides: ml.Read, gradients: ml.Read, behind: ml.Read, lengths: ml.Read, spread: ml.Read,
-                 length: ml.Read, v_new: ml.Read, v: ml.ReadWrite, e: ml.ReadWrite, p: ml.ReadWrite, q: ml.ReadWrite,
-                 sound: ml.Write, courant: ml.Min, hydro: ml.Min, largest_q: ml.Max):  # fmt: skip
-        """Viscosity, equation of state, and what they allow the next time step to be."""
+    def material(sides: ml.Read, gradients: ml.Read, along_xi: ml.Read, along_eta: ml.Read, along_zeta: ml.Read,
+                 lengths: ml.Read, spread: ml.Read, length: ml.Read, v_new: ml.Read, v: ml.ReadWrite,
+                 e: ml.ReadWrite, p: ml.ReadWrite, q: ml.ReadWrite, sound: ml.Write,
+                 courant: ml.Min, hydro: ml.Min, largest_q: ml.Max):  # fmt: skip
+        """Viscosity, equation of state, and what they allow the next time step to be.
 
-        def seen(c: int, face: int) -> Any:
-            """The gradient along c behind a face: a mirror shows one's own, free space none."""
-            mirrored = np.where((sides & mirror_bit(face)) != 0, gradients[c], behind[face, c])
+        ``along_xi`` and so on: the gradients of the two elements next to this one in that direction.
+        """
+        behind = (along_xi, along_eta, along_zeta)
+
+        def seen(c: int, end: int) -> Any:
+            """The gradient along c behind one of the two ends: a mirror shows one's own, free space none."""
+            face = ENDS[c][end]
+            mirrored = np.where((sides & mirror_bit(face)) != 0, gradients[c], behind[c][end, c])
             return np.where((sides & free_bit(face)) != 0, 0.0, mirrored)
 
-        neighbours = [[seen(c, face) for face in ENDS[c]] for c in range(3)]
+        neighbours = [[seen(c, end) for end in (0, 1)] for c in range(3)]
         ql, qq = viscosity(gradients, neighbours, lengths, spread, 1.0 / v_new, m)
         e_new, p_new, q_new, sound_new = equation_of_state(gas, (e + 0.0, p + 0.0, q + 0.0), v_new, v_new - v, ql, qq)
         e[...], p[...], q[...], sound[...] = e_new, p_new, q_new, sound_new

@@ -1,0 +1,62 @@
+"""``staged`` where slots share nothing: rows by slot, for any sign, mode and mixture with shared columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.schedule.gather import columns_of
+from meshloom.schedule.strategies.staged import has_own_rows
+
+
+@pytest.fixture(params=["cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)], autouse=True)
+def back_end(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = ml.backend()
+    ml.use(request.param)
+    yield request.param
+    ml.use(before)
+
+
+@ml.kernel
+def corners(x: ml.Read, weight: ml.Read, force: ml.Inc, mass: ml.Inc, least: ml.Min, heat: ml.Inc):
+    """Eight rows of their own, some negated; eight numbers of their own; one value shared by all slots."""
+    centre = sum(x[k] for k in range(8)) / 8.0
+    for k in range(8):
+        pull = weight * (x[k] - centre) * (1.0 + k)
+        if k % 3:
+            force[k] -= pull
+        else:
+            force[k] += pull
+        mass[k] += weight * (x[k] @ x[k])
+        least[k] = weight * x[k, 0] + k
+        heat[k] += 0.125 * weight
+
+
+class Box:
+    def __init__(self) -> None:
+        self.mesh = ml.generate.box((6, 5, 7))
+        nodes, cells, to = self.mesh.nodes, self.mesh.cells, self.mesh.cell_nodes
+        weight = cells.field("weight", data=np.random.default_rng(1).random(len(cells)))
+        self.force, self.mass = nodes.field("force", 3), nodes.field("mass")
+        self.least, self.heat = nodes.field("least", data=np.full(len(nodes), np.inf)), nodes.field("heat")
+        gathered = (field[to] for field in (self.force, self.mass, self.least, self.heat))
+        self.arguments = (self.mesh.coordinates[to], weight, *gathered)
+
+    def results(self) -> list[np.ndarray]:
+        return [field.numpy() for field in (self.force, self.mass, self.least, self.heat)]
+
+
+@pytest.mark.parametrize("order", ["given", "random"])
+def test_rows_give_the_answer_of_the_reference(order: str):
+    wanted, found = Box(), Box()
+    corners.python(wanted.mesh.cells, *wanted.arguments)
+    schedule = ml.Schedule(strategy="staged", block=64, order=order)
+    loop = corners.loop(found.mesh.cells, *found.arguments, schedule=schedule)
+    own = {loop.spec.params[c.param].name: has_own_rows(c) for c in columns_of(loop.spec, 0)}
+    assert own == {"force": True, "mass": True, "least": True, "heat": False}
+    loop()
+    for one, other in zip(found.results(), wanted.results(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
