@@ -20,6 +20,7 @@ class Work:
     compulsory: float  # bytes, each datum once
     staged: float  # bytes of one copy of all increments, shared up to sign
     locality: float = 1.0  # how often a block uses a target per load, as a share of what is possible
+    tiles: float = 1.0  # blocks of consecutive targets that an element touches: so often ``tile`` evaluates it
 
 
 @dataclass(frozen=True)

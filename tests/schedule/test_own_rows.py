@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.schedule.counts import Counts
 from meshloom.schedule.gather import columns_of
+from meshloom.schedule.plan import topology
+from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.staged import has_own_rows
 
 
@@ -60,3 +63,14 @@ def test_rows_give_the_answer_of_the_reference(order: str):
     loop()
     for one, other in zip(found.results(), wanted.results(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+
+
+def test_the_cost_of_tiles_knows_how_often_elements_are_evaluated(back_end: str):
+    """Nodes that lie together in memory are slabs in space, and most elements lie across two of them."""
+    box = Box()
+    loop = corners.loop(box.mesh.cells, *box.arguments)
+    plan = strategy("tile").plan(topology(loop.spec, loop.set.size, {0: (box.mesh.cell_nodes.indices,
+                                 box.mesh.nodes.total, box.mesh.cell_nodes.digest)}, None), 64)  # fmt: skip
+    counts = Counts(loop.spec, loop.set.size, loop.storages, loop.maps, 64)
+    again = len(plan.arrays["tile_elements0"]) / loop.set.size
+    assert again > 1.5 and counts.work.tiles == pytest.approx(again)

@@ -67,7 +67,7 @@ class Tile(Strategy):
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
-        again = 1.1 + bool(spec.other_outputs)
+        again = work.tiles + bool(spec.other_outputs)
         return Cost(work.compulsory + 8 * work.incidences + 8 * work.targets, work.flops * again)
 
 

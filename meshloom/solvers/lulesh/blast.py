@@ -95,20 +95,16 @@ class Lulesh(Case):
 
         @ml.program
         def step() -> None:
-            increment(clock, self.courant, self.hydro, dt, self.time, self.cycle)
+            increment(clock, self.courant, self.hydro, dt, self.time, self.cycle, self.least_volume, self.largest_q,
+                      *self.symmetry)  # fmt: skip
             forces(cells, self.x[corners], self.velocity[corners], self.p, self.q, self.v, self.sound, self.volume0,
                    self.force[corners])  # fmt: skip
             move(nodes, dt, self.mass, mirrors, self.force, self.velocity, self.x)
-            self.least_volume.value = np.inf
             kinematics(cells, dt, self.x[corners], self.velocity[corners], self.volume0, v_new, spread,
                        length, gradients, lengths, self.least_volume)  # fmt: skip
-            self.courant.value = self.hydro.value = NO_LIMIT
-            self.largest_q.value = -np.inf
             material(cells, sides, gradients, *(gradients[one] for one in beside), lengths, spread, length, v_new,
                      self.v, self.e, self.p, self.q, self.sound, self.courant, self.hydro, self.largest_q)  # fmt: skip
             watch_origin(clock, self.e[at_origin], self.origin)
-            for total in self.symmetry:
-                total.value = 0.0
             watch_symmetry(pairs, self.e[partners], *self.symmetry)
 
         return step

@@ -64,11 +64,13 @@ def masses(x: ml.Read, volume0: ml.Write, mass: ml.Inc):
 
 
 def increment_kernel(config: LuleshConfig) -> ml.Kernel:
-    """The clock: the next step from what sound and expansion allow."""
+    """The clock: the next step from what sound and expansion allow; then what this step is to reduce starts afresh."""
     t = config.time
 
     @ml.kernel
-    def increment(courant: ml.Read, hydro: ml.Read, dt: ml.ReadWrite, time: ml.ReadWrite, cycle: ml.ReadWrite):
+    def increment(courant: ml.ReadWrite, hydro: ml.ReadWrite, dt: ml.ReadWrite, time: ml.ReadWrite, cycle: ml.ReadWrite,
+                  least_volume: ml.Write, largest_q: ml.Write, max_abs: ml.Write, total_abs: ml.Write,
+                  max_rel: ml.Write):  # fmt: skip
         old, left = dt + 0.0, t.end - time
         new = np.where(courant < NO_LIMIT, t.courant * courant, NO_LIMIT)
         new = np.where(hydro < new, hydro * 2.0 / 3.0, new)
@@ -82,6 +84,9 @@ def increment_kernel(config: LuleshConfig) -> ml.Kernel:
         dt[...] = new
         time += new
         cycle += 1
+        courant[...], hydro[...] = NO_LIMIT, NO_LIMIT
+        least_volume[...], largest_q[...] = np.inf, -np.inf
+        max_abs[...], total_abs[...], max_rel[...] = 0.0, 0.0, 0.0
 
     return increment
 
