@@ -32,6 +32,7 @@ class Cost:
     atomics: float = 0.0
     updates: float = 0.0  # read-modify-write of targets in memory order of the elements
     launches: int = 1
+    shared: float = 0.0  # bytes of shared memory that a block of a GPU needs
 
 
 @dataclass(frozen=True)

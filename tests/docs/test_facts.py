@@ -123,7 +123,8 @@ def test_costs_of_the_strategies() -> None:
 
 
 def test_small_loops() -> None:
-    assert f"at most {auto.SMALL:,} elements" in page("docs/schedules.md")
+    assert f"at most {auto.SMALL:,} elements and {auto.SMALL_FLOPS:,} operations" in page("docs/schedules.md")
+    assert f"more than about {auto.MOST_SHARED:,} bytes" in page("docs/schedules.md")
 
 
 # --- kernels.md ---------------------------------------------------------------------------------------------------

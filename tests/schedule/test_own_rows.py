@@ -1,4 +1,4 @@
-"""``staged`` where slots share nothing: rows by slot, for any sign, mode and mixture with shared columns."""
+"""``staged`` and ``tile`` where slots share nothing: rows by slot, for any sign, mode and mixture with columns."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.schedule.auto import MOST_SHARED, estimates
+from meshloom.schedule.cost import CPU_CORE, GPU
 from meshloom.schedule.counts import Counts
 from meshloom.schedule.gather import columns_of
 from meshloom.schedule.plan import topology
+from meshloom.schedule.stage import has_own_rows
 from meshloom.schedule.strategies import strategy
-from meshloom.schedule.strategies.staged import has_own_rows
 
 
 @pytest.fixture(params=["cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)], autouse=True)
@@ -52,11 +54,12 @@ class Box:
         return [field.numpy() for field in (self.force, self.mass, self.least, self.heat)]
 
 
+@pytest.mark.parametrize("name", ["staged", "tile"])
 @pytest.mark.parametrize("order", ["given", "random"])
-def test_rows_give_the_answer_of_the_reference(order: str):
+def test_rows_give_the_answer_of_the_reference(name: str, order: str):
     wanted, found = Box(), Box()
     corners.python(wanted.mesh.cells, *wanted.arguments)
-    schedule = ml.Schedule(strategy="staged", block=64, order=order)
+    schedule = ml.Schedule(strategy=name, block=64, order=order)
     loop = corners.loop(found.mesh.cells, *found.arguments, schedule=schedule)
     own = {loop.spec.params[c.param].name: has_own_rows(c) for c in columns_of(loop.spec, 0)}
     assert own == {"force": True, "mass": True, "least": True, "heat": False}
@@ -74,3 +77,23 @@ def test_the_cost_of_tiles_knows_how_often_elements_are_evaluated(back_end: str)
     counts = Counts(loop.spec, loop.set.size, loop.storages, loop.maps, 64)
     again = len(plan.arrays["tile_elements0"]) / loop.set.size
     assert again > 1.5 and counts.work.tiles == pytest.approx(again)
+
+
+@pytest.mark.parametrize("n, fits", [(8, True), (40, False)])
+def test_the_automatic_choice_leaves_out_tiles_that_do_not_fit(n: int, fits: bool, back_end: str):
+    """Two layers of a large box lie between the nodes of a tile: their corners fill the shared memory."""
+    mesh = ml.generate.box((n, n, n))
+    to, cells, nodes = mesh.cell_nodes, mesh.cells, mesh.nodes
+
+    @ml.kernel
+    def spread(x: ml.Read, force: ml.Inc):
+        for k in range(8):
+            force[k] += x[k] * (1.0 + k)
+
+    loop = spread.loop(cells, mesh.coordinates[to], nodes.field("force", 3)[to])
+    work = Counts(loop.spec, loop.set.size, loop.storages, loop.maps, 1024).work
+    assert ("tile" in estimates(loop.spec, work, GPU)) is fits and "tile" in estimates(loop.spec, work, CPU_CORE)
+    described = topology(loop.spec, loop.set.size, {0: (to.indices, nodes.total, to.digest)}, None)
+    needed = strategy("tile").plan(described, 256).sizes["largest0"] * 24 * 8
+    assert strategy("tile").cost(loop.spec, work).shared == pytest.approx(needed, rel=0.35)
+    assert (needed < MOST_SHARED) is fits
