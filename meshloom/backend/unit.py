@@ -14,7 +14,7 @@ from meshloom.schedule.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import strategy
 
-_C_OF = {np.dtype(np.uint8): "uint8_t", np.dtype(np.uint16): "uint16_t"} | C_TYPES
+_C_OF = {np.dtype(f"uint{bits}"): f"uint{bits}_t" for bits in (8, 16, 32)} | C_TYPES
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,9 @@ def sizes_of(bound: Bound, plan: Plan) -> dict[str, int]:
 
 def block_text(one: Pass) -> str:
     """Everything a pass says about one block."""
-    return "\n".join(line for phase in one.phases for line in (phase.first, phase.last, phase.repeat, *phase.body))
+    phases = one.phases if one.ahead is None else (*one.phases, one.ahead[1])
+    text = "\n".join(line for phase in phases for line in (phase.first, phase.last, phase.repeat, *phase.body))
+    return text if one.ahead is None else f"{text}\n{one.ahead[0]}"
 
 
 def parameters(unit: Unit, text: str) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from meshloom.native.algorithms import incidence
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.symmetry import swapped_maps
 
-VERSION = 5  # of the plan arrays' meaning: a new one makes old cache entries unreachable
+VERSION = 6  # of the plan arrays' meaning: a new one makes old cache entries unreachable
 SMALLEST_CACHED = 1 << 15  # elements; smaller plans are built faster than they are read
 
 
@@ -58,6 +58,11 @@ class Topology:
             ]
         )
         return np.dtype(np.int32 if largest < 2**31 else np.int64)
+
+    def rows(self) -> dict[int, np.ndarray]:
+        """The rows (elements, arity) of all maps of the loop, racy or only read through, by number."""
+        racy = {m: indices for m, (indices, _) in self.maps.items()}
+        return {m: indices[: self.elements] for m, indices in sorted((racy | self.others).items())}
 
     def conflicts(self) -> tuple[list[np.ndarray], list[int]]:
         """Index arrays and target counts, one for each target set (maps into one set side by side)."""

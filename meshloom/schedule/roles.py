@@ -7,28 +7,31 @@ tables are those of ``neighbours.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from meshloom.kernel import emit
-from meshloom.kernel.access import identity
 from meshloom.kernel.count import loads
-from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import C_TYPES, Node, topological
 from meshloom.kernel.model import Output
 from meshloom.schedule.code import ElementCode, combined, row_name
 from meshloom.schedule.gather import accumulator
-from meshloom.schedule.neighbours import GAP
+from meshloom.schedule.neighbours import GAP, MARKED
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 
 Address = tuple[int, int, int]  # parameter, slot, component
 
 
-def lanes_for(degree: int) -> int:
-    """How many threads share a target: two where that divides its elements evenly, for half the registers each."""
-    return 2 if degree >= 4 and degree % 2 == 0 else 1
+def lanes_for(spec: LoopSpec, m: int, degree: int) -> int:
+    """How many threads share a target: two where that divides its elements evenly, for half the registers each.
+
+    Only where rows lie together: of rows that are spread out, neighbouring threads had better read neighbouring ones.
+    """
+    through = [k for k, p in enumerate(spec.params) if p.map == m and p.dim > 1]
+    return 2 if degree >= 4 and degree % 2 == 0 and all(spec.access(k).whole_row for k in through) else 1
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,20 @@ class RoleGather:
     lanes: int
     index_types: dict[str, str]  # plan array -> C type
     outputs: tuple[Output, ...]  # to slot 0, the own side
+    turned: bool = False  # rings go round the other way: they hold the second end of each element
+    ring_of: str = ""  # the array of the ring's nodes, where it is not the plan's own: a map of the targets
+    ring_through: int = -1  # the map whose rings those are
 
     @classmethod
     def of(cls, spec: LoopSpec, m: int, plan: Plan, lanes: int) -> RoleGather:
         types = {name: C_TYPES[a.dtype] for name, a in plan.arrays.items() if a.dtype in (np.int32, np.int64)}
         outputs = tuple(o for o in spec.racy_outputs if spec.params[o.param].map == m and o.slot == 0)
-        return cls(spec, m, plan.sizes[f"degree{m}"], lanes, types, outputs)
+        made = cls(spec, m, plan.sizes[f"degree{m}"], lanes, types, outputs)
+        if (k := plan.sizes.get(f"ring_of{m}")) is None:
+            return made
+        types[f"m{k}"] = C_TYPES[spec.maps[k].dtype]
+        turned, through = bool(plan.sizes[f"turned{m}"]), plan.sizes[f"ring_through{m}"]
+        return replace(made, turned=turned, ring_of=f"m{k}", ring_through=through)
 
     @property
     def share(self) -> int:
@@ -57,41 +68,56 @@ class RoleGather:
         """Statements that give target and lane of item ``i``."""
         if self.lanes == 1:
             return ["const ml_index t = i;"]
-        return [f"const ml_index t = i / {self.lanes};", f"const int lane = i % {self.lanes};"]
+        whole, rest = f"(ml_unsigned)i / {self.lanes}", f"(ml_unsigned)i % {self.lanes}"
+        return [f"const ml_index t = (ml_index)({whole});", f"const int lane = (int)({rest});"]
 
-    def lines(self) -> list[str]:
-        """Statements that merge this lane's elements into the accumulators, which must be declared."""
+    def lines(self, known: dict[Node, str] | None = None) -> list[str]:
+        """Statements that merge this lane's elements into the accumulators, which must be declared.
+
+        ``known`` is extended by the values of the target alone that have got a name.
+        """
         code, roots = ElementCode(self.spec, ()), [o.value for o in self.outputs]
         own = self._known_to_target(roots)
         edge = sorted({a for n in topological(roots) if n not in own for a in n.args if a in own}, key=own.index)
         edge = [n for n in edge if n.op != "const"]
-        known: dict[Node, str] = {}
+        known = {} if known is None else known
         before = [f"const ml_index {row_name(self.m, 0)} = t;", *code.whole_rows(edge), *code.values(edge, known)[0]]
-        rest = [n for n in topological(roots) if n.op == "load" and n not in own]
-        fetch = _Fetch(self, code, rest)
+        fetch = self.fetched
         text, names = emit.statements(roots, lambda n: fetch.names[n.value], known=dict(known))
-        added = [self._add(o, name) for o, name in zip(self.outputs, names, strict=True)]
+        added = ["if (there) {", *(self._add(o, name) for o, name in zip(self.outputs, names, strict=True)), "}"]
         each = ["#pragma unroll", f"for (int v = 0; v < {self.share}; ++v) {{"]
         each.append(f"const bool there = near.v[v] > {GAP};")
         near = self._table("near", f"near{self.m}", self.share)
+        near.append(f"const bool listed = {self._listed};")
         return [*near, *fetch.lines, *before, *each, *text, *added, "}"]
+
+    @cached_property
+    def fetched(self) -> Fetch:
+        """Everything that the lane's elements load."""
+        roots = [o.value for o in self.outputs]
+        own = set(self._known_to_target(roots))
+        return Fetch(self, [n for n in topological(roots) if n.op == "load" and n not in own])
 
     def _add(self, output: Output, value: str) -> str:
         param, total = self.spec.params[output.param], accumulator(output.param, output.comp)
-        nothing = literal(identity(param.mode.combine, param.dtype), param.dtype)
-        return f"{total} = {combined(param.mode.combine, total, f'(there ? {value} : {nothing})')};"
+        return f"{total} = {combined(param.mode.combine, total, value)};"
 
     def _table(self, name: str, array: str, width: int) -> list[str]:
         """This lane's part of a table with ``width`` entries for each lane; item ``i`` numbers lanes of all targets."""
         ctype = self.index_types[array]
         return [f"const ml_row<{ctype}, {width}> {name} = ml_load<{ctype}, {width}>({array} + i * {width});"]
 
+    @property
+    def _listed(self) -> str:
+        """C expression: is the target in the tables?"""
+        return f"near.v[0] != {MARKED}" if f"marked{self.m}" in self.index_types else "true"
+
     def exchange(self) -> list[str]:
         """Statements after which every lane's accumulators hold the sum over all lanes."""
         lines = []
         for o in self.outputs if self.lanes > 1 else ():
             total, combine = accumulator(o.param, o.comp), self.spec.params[o.param].mode.combine
-            lines.append(f"{total} = {combined(combine, total, f'ml_other_lane({total})')};")
+            lines.append(f"{total} = {combined(combine, total, f'ml_lane({total}, 1)')};")
         return lines
 
     def _known_to_target(self, roots: list[Node]) -> list[Node]:
@@ -107,11 +133,11 @@ class RoleGather:
         return list(own)
 
 
-class _Fetch:
+class Fetch:
     """Loads of everything that a lane's elements need: statements, and the name of each value at element ``v``."""
 
-    def __init__(self, gather: RoleGather, code: ElementCode, wanted: list[Node]):
-        self.gather, self.code, self.spec = gather, code, gather.spec
+    def __init__(self, gather: RoleGather, wanted: list[Node]):
+        self.gather, self.code, self.spec = gather, ElementCode(gather.spec, ()), gather.spec
         self.names: dict[Address, str] = {}
         self.lines: list[str] = []
         addresses = loads(wanted)
@@ -124,14 +150,19 @@ class _Fetch:
         m, share = self.gather.m, self.gather.share
         for k in sorted(k for k in maps if k is not None and k != m):
             if self._ring(k):
-                self.lines += self.gather._table(f"at{k}", f"ring{m}_{k}", share)
+                self.lines += self.gather._table(f"at{k}", self.gather.ring_of or f"ring{m}_{k}", share)
             else:
                 self.lines += self.gather._table(f"at{k}", f"rows{m}_{k}", share * self.spec.maps[k].arity)
         if None in maps:
             self.lines += self.gather._table("entry", f"entry{m}", share)
 
+    def around(self, param: int, position: int, comp: int) -> str | None:
+        """Name of what the ring holds at a position, for a parameter read through it; None if that is not loaded."""
+        name = self.names.get((param, int(self.gather.turned), comp))
+        return name and name.replace("[v]", f"[{position}]")
+
     def _ring(self, k: int) -> bool:
-        return f"ring{self.gather.m}_{k}" in self.gather.index_types
+        return k == self.gather.ring_through or f"ring{self.gather.m}_{k}" in self.gather.index_types
 
     def _param(self, param: int, addresses: list[Address]) -> None:
         k, slots = self.spec.params[param].map, sorted({slot for _, slot, _ in addresses})
@@ -142,7 +173,10 @@ class _Fetch:
             self._array(param, 1, comps, f"near.v[v] > {GAP} ? near.v[v] : t")
         elif self._ring(k):
             self._array(param, 0, comps, f"at{k}.v[v]", ring=True)
-            self.names |= {(param, 1, c): self.names[param, 0, c].replace("[v]", "[v + 1]") for c in comps}
+            at = {c: self.names[param, 0, c] for c in comps}
+            near, far = (1, 0) if self.gather.turned else (0, 1)
+            self.names |= {(param, near, c): at[c] for c in comps}
+            self.names |= {(param, far, c): at[c].replace("[v]", "[v + 1]") for c in comps}
         else:
             for slot in slots:
                 self._array(param, slot, comps, f"at{k}.v[v * {self.spec.maps[k].arity} + {slot}]")
@@ -162,5 +196,5 @@ class _Fetch:
         head = f"for (int v = 0; v < {share}; ++v) {{"
         self.lines += ["#pragma unroll", head, f"const ml_index row = {row};", *fill, "}"]
         if ring:
-            first = "{}[0]" if self.gather.lanes == 1 else "ml_other_lane({}[0])"
+            first = "{}[0]" if self.gather.lanes == 1 else "ml_lane({}[0], 1)"
             self.lines += [f"{one}[{share}] = {first.format(one)};" for one in parts]

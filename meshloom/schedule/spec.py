@@ -60,6 +60,7 @@ class LoopSpec:
     maps: tuple[SpecMap, ...]
     outputs: tuple[Output, ...]
     wide: bool = False  # load and store whole rows of array-of-structures fields at once (GPUs like it)
+    fresh: tuple[tuple[int, float], ...] = ()  # Globals (by parameter) whose sum starts from a number, not from before
 
     @property
     def racy_outputs(self) -> tuple[Output, ...]:

@@ -6,10 +6,12 @@ bits every time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from meshloom.backend.unit import Unit, block_text, global_values, indent, parameters
+from meshloom.kernel.emit import literal
 from meshloom.kernel.model import Output
 from meshloom.schedule.code import Pass, Phase, combined, neutral, partial_name
 
@@ -18,7 +20,13 @@ PRELUDE = Path(__file__).with_name("prelude.cuh").read_text()
 LANGUAGE = Path(__file__).with_name("language.hpp").read_text()
 EMULATION = LANGUAGE + Path(__file__).with_name("emulation.hpp").read_text()
 FINISH = "ml_finish"
-FINISH_THREADS = 256
+FINISH_THREADS = 1024
+REGISTERS = 65536  # of a multiprocessor, on every architecture we know
+
+
+def blocks_with(registers: int, threads: int) -> int:
+    """Blocks that fit a multiprocessor's registers; a warp gets them in units of 256."""
+    return REGISTERS // (-(-registers // 8) * 8 * threads)
 
 
 @dataclass(frozen=True)
@@ -30,14 +38,14 @@ class KernelText:
     lines: tuple[str, ...]
 
 
-def kernels(unit: Unit, block: int, threads: int, registers: int | None = None) -> list[KernelText]:
+def kernels(unit: Unit, block: int, threads: int, resident: Sequence[int] = ()) -> list[KernelText]:
     """The kernels of a unit, one for each pass, and one that finishes the reductions.
 
-    ``block``: the plan's block size; where ``threads`` cover it, no thread has to take a second item.
-    ``registers`` per thread at most: said as the number of blocks that must fit a multiprocessor's 65,536.
+    ``block``: the plan's block size; where it is the number of ``threads``, each has just one item.
+    ``resident``: for each pass, how many blocks must fit a multiprocessor at a time, whatever that costs in registers.
     """
-    blocks = max(1, 65536 // (registers * threads)) if registers else 1
-    made = [_kernel(unit, number, one, threads, blocks, block <= threads) for number, one in enumerate(unit.passes)]
+    least = list(resident) or [1] * len(unit.passes)
+    made = [_kernel(unit, k, one, threads, least[k], block) for k, one in enumerate(unit.passes)]
     return [*made, _finish(unit)] if unit.spec.reductions else made
 
 
@@ -51,7 +59,7 @@ def render(unit: Unit, made: list[KernelText], *, wide_index: bool, emulation: s
     return "\n".join([emulation, index, PRELUDE, f"// loop {unit.spec.name}", text, ""])
 
 
-def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, covered: bool) -> KernelText:
+def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, block: int) -> KernelText:
     text = block_text(one) + " " + one.block_number + (" block" if not one.blocked else "")
     text += " " + " ".join(x.size for x in one.scratch)
     known = {name for _, name, _ in global_values(unit)} | {x.name for x in one.scratch}
@@ -61,17 +69,22 @@ def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, cover
     wanted += [(f"const {a.ctype}* __restrict__ {a.name}", a.name) for a in unit.pointers if a.name in sources - have]
     wanted += [(f"{unit.spec.params[o.param].ctype}* __restrict__ {partial_name(o)}_parts", f"{partial_name(o)}_parts")
                for o in one.reductions]  # fmt: skip
-    wanted += [("const ml_index low", "low"), ("const ml_index high", "high"), ("const ml_index parts", "parts")]
+    places = ("low", "high", "parts", *(("blocks_ahead",) if one.ahead else ()))
+    wanted += [(f"const ml_index {name}", name) for name in places]
     declared = ", ".join(d for d, _ in wanted)
     head = f'extern "C" __global__ void __launch_bounds__({threads}, {blocks}) pass{number}({declared}) {{'
     body = [f"const {ctype} {name} = {source};" for ctype, name, source in global_values(unit) if name in text]
     body += _scratch(one)
-    body += _where(one)
+    body += _where(one, threads, block)
     body += [f"{unit.spec.params[o.param].ctype} {partial_name(o)} = {neutral(unit.spec, o)};" for o in one.reductions]
+    if one.ahead:
+        body += ["if (is_ahead) {", *_phase(one, one.ahead[1], threads, block, last=True), "} else {"]
     for position, phase in enumerate(one.phases):
-        body += _phase(one, phase, covered and not one.blocked, last=position == len(one.phases) - 1)
+        body += _phase(one, phase, threads, block, last=position == len(one.phases) - 1)
+    body += ["}"] if one.ahead else []
     for o in one.reductions:
-        body += _tree(unit, o, threads, partial_name(o), f"{partial_name(o)}_parts[parts + blockIdx.x]")
+        store = f"{partial_name(o)}_parts[parts + blockIdx.x] = {partial_name(o)};"
+        body += _tree(unit, o, threads, partial_name(o), store)
     return KernelText(f"pass{number}", tuple(wanted), (head, *body, "}"))
 
 
@@ -83,46 +96,61 @@ def _scratch(one: Pass) -> list[str]:
     return lines
 
 
-def _where(one: Pass) -> list[str]:
+def _where(one: Pass, threads: int, block: int) -> list[str]:
+    """Which items are this block's: [begin, end), or ``mine`` < ``limit`` where every thread has just one."""
     if one.blocked:
         return ["const ml_index k = low + (ml_index)blockIdx.x;", f"const ml_index b = {one.block_number};",
                 "(void)k; (void)b;"]  # fmt: skip
-    return ["const ml_index begin = low + (ml_index)blockIdx.x * block;",
-            "const ml_index end = ml_min(begin + block, high);"]  # fmt: skip
+    lines, number, limit = [], "(ml_index)blockIdx.x", "high"
+    if one.ahead:
+        lines = ["const bool is_ahead = (ml_index)blockIdx.x < blocks_ahead;",
+                 "const ml_index number = (ml_index)blockIdx.x - (is_ahead ? 0 : blocks_ahead);",
+                 f"const ml_index limit = is_ahead ? {one.ahead[0]} : high;"]  # fmt: skip
+        number, limit = "number", "limit"
+    start = f"low + {number}" if one.colors else number
+    if threads == block:
+        lines.append(f"const ml_index mine = {start} * {threads} + (ml_index)threadIdx.x;")
+        return lines if one.ahead else [*lines, "const ml_index limit = high;"]
+    return [*lines, f"const ml_index begin = {start} * block;", f"const ml_index end = ml_min(begin + block, {limit});"]
 
 
-def _phase(one: Pass, phase: Phase, covered: bool, *, last: bool) -> list[str]:
+def _phase(one: Pass, phase: Phase, threads: int, block: int, *, last: bool) -> list[str]:
+    """The items of a phase, given to the threads of the block, and a barrier unless it is the last."""
+    alone = not one.blocked and threads == block  # one item for each thread
     first, end = (phase.first, phase.last) if one.blocked else ("begin", "end")
     if phase.together:
         # All threads of the block stay until the last one is through: those without an item take another's along.
-        start = "{{ const ml_index start = {0}, last = {1};" if covered else (
-            "for (ml_index start = {0}, last = {1}; start < last; start += (ml_index)blockDim.x) {{")  # fmt: skip
-        loop = [start.format(first, end), "const bool inside = start + (ml_index)threadIdx.x < last;",
-                "const ml_index i = inside ? start + (ml_index)threadIdx.x : last - 1;", *phase.body, "}"]  # fmt: skip
-    elif covered:
-        loop = [f"if (const ml_index i = {first} + (ml_index)threadIdx.x; i < {end}) {{", *phase.body, "}"]
+        loop_head = ["{", "const ml_index at = mine, last = limit;"] if alone else [
+            f"for (ml_index start = {first}, last = {end}; start < last; start += (ml_index)blockDim.x) {{",
+            "const ml_index at = start + (ml_index)threadIdx.x;"]  # fmt: skip
+        head = [*loop_head, "const bool inside = at < last;", "const ml_index i = inside ? at : last - 1;"]
+    elif alone:
+        head = ["if (const ml_index i = mine; i < limit) {"]
     else:
-        loop = [f"for (ml_index i = {first} + (ml_index)threadIdx.x, last = {end}; i < last;"
-                " i += (ml_index)blockDim.x) {", *phase.body, "}"]  # fmt: skip
+        head = [f"for (ml_index i = {first} + (ml_index)threadIdx.x, last = {end}; i < last;"
+                " i += (ml_index)blockDim.x) {"]  # fmt: skip
+    loop = [*head, *phase.body, "}"]
     if phase.repeat:
         return [f"for (ml_index c = 0, times = {phase.repeat}; c < times; ++c) {{", *loop, "__syncthreads();", "}"]
     return loop if last else [*loop, "__syncthreads();"]
 
 
-def _tree(unit: Unit, output: Output, threads: int, value: str, target: str) -> list[str]:
-    """Reduce one value per thread by a fixed tree; thread 0 stores the result."""
+def _tree(unit: Unit, output: Output, threads: int, value: str, store: str) -> list[str]:
+    """Reduce one value per thread by a fixed tree, within warps and then over them; thread 0 does the ``store``."""
     param, name = unit.spec.params[output.param], f"tree_{partial_name(output)}"
-    merge = combined(param.mode.combine, f"{name}[threadIdx.x]", f"{name}[threadIdx.x + h]")
-    half = 1 << max((threads - 1).bit_length() - 1, 0)
+
+    def merge(a: str, b: str) -> str:
+        return combined(param.mode.combine, a, b)
+
     return [
-        f"__shared__ {param.ctype} {name}[{threads}];",
-        f"{name}[threadIdx.x] = {value};",
+        f"__shared__ {param.ctype} {name}[{threads // 32}];",
+        f"for (int h = 16; h > 0; h >>= 1) {value} = {merge(value, f'ml_lane({value}, h)')};",
+        f"if (threadIdx.x % 32 == 0) {name}[threadIdx.x / 32] = {value};",
         "__syncthreads();",
-        f"for (unsigned h = {half}; h > 0; h >>= 1) {{",
-        f"if (threadIdx.x < h && threadIdx.x + h < {threads}) {name}[threadIdx.x] = {merge};",
-        "__syncthreads();",
+        "if (threadIdx.x == 0) {",
+        f"for (int w = 1; w < {threads // 32}; ++w) {value} = {merge(value, f'{name}[w]')};",
+        store,
         "}",
-        f"if (threadIdx.x == 0) {target} = {name}[0];",
     ]
 
 
@@ -134,13 +162,14 @@ def _finish(unit: Unit) -> KernelText:
         wanted.append((f"const {param.ctype}* __restrict__ {name}_parts", f"{name}_parts"))
         if all(n != pointer for _, n in wanted):
             wanted.append((f"{param.ctype}* __restrict__ {pointer}", pointer))
-        place = f"{pointer}[{o.comp}]"
+        place, fresh = f"{pointer}[{o.comp}]", dict(unit.spec.fresh)
+        before = literal(fresh[o.param], param.dtype) if o.param in fresh else place
         body += ["{", f"{param.ctype} {name} = {neutral(unit.spec, o)};",
+                 "#pragma unroll 16",
                  f"for (ml_index j = (ml_index)threadIdx.x; j < parts; j += {FINISH_THREADS})",
                  f"  {name} = {combined(param.mode.combine, name, f'{name}_parts[j]')};",
-                 *_tree(unit, o, FINISH_THREADS, name, place)[:-1],
-                 f"if (threadIdx.x == 0) {place} = {combined(param.mode.combine, place, f'tree_{name}[0]')};",
-                 "__syncthreads();", "}"]  # fmt: skip
+                 *_tree(unit, o, FINISH_THREADS, name, f"{place} = {combined(param.mode.combine, before, name)};"),
+                 "}"]  # fmt: skip
     wanted.append(("const ml_index parts", "parts"))
     head = f'extern "C" __global__ void {FINISH}({", ".join(d for d, _ in wanted)}) {{'
     return KernelText(FINISH, tuple(wanted), (head, *body, "}"))
