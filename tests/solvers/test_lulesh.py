@@ -20,6 +20,7 @@ from meshloom.solvers.exact import SPHERICAL, Sedov
 from meshloom.solvers.lulesh import Lulesh
 from meshloom.solvers.lulesh.kernels import kernels
 from meshloom.solvers.lulesh.options import LuleshConfig
+from tests.backend.test_cuda import CompileBackend, needs_nvrtc
 
 DATA = Path(__file__).parents[1] / "data" / "lulesh"
 TRUTH = json.loads((DATA / "summary.json").read_text())
@@ -231,6 +232,21 @@ def test_kernels_stay_small():
     flops = {loop.name: loop.counts.flops for loop in case.program.loops if isinstance(loop, ml.Loop)}
     assert flops["forces"] < 1400 and flops["kinematics"] < 680 and flops["material"] < 160, flops
     assert set(flops) == set(kernels(case.config)._fields)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_kernels_compile_for_a_gpu(precision: str):
+    """The forces hold 48 values of their nodes and 32 of the modes at once: a few spill in double precision."""
+    backend = CompileBackend(("sm_90",))
+    for loop in lulesh(3, "schedule.forces=staged", f"run.precision={precision}").program.loops:
+        loop.backend = backend
+        loop.prepare()
+    found = backend.engine.resources
+    assert len(found) == len(kernels(LuleshConfig()))
+    for name, per_kernel in found.items():
+        allowed = 200 if name.startswith("forces") and precision == "double" else 0
+        assert all(used["spills"] <= allowed for used in per_kernel.values()), (name, per_kernel)
 
 
 # --- runs ------------------------------------------------------------------------------------------------------
