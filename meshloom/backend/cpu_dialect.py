@@ -52,11 +52,18 @@ def _block_function(unit: Unit, number: int, one: Pass) -> list[str]:
 def _phase(spec: LoopSpec, one: Pass, phase: Phase) -> list[str]:
     first, last = (phase.first, phase.last) if one.blocked else ("first", "last")
     lines = [f"const int64_t first = {first}, last = {last};"] if one.blocked else []
-    sums = [partial_name(o) for o in one.reductions if spec.params[o.param].mode.combine == "add"]
-    if phase.independent and len(sums) == len(one.reductions):
-        lines.append("#pragma omp simd" + (f" reduction(+ : {', '.join(sums)})" if sums else ""))
+    if phase.independent:
+        lines.append(" ".join(["#pragma omp simd", *_clauses(spec, one)]))
     lines += ["for (int64_t i = first; i < last; ++i) {", *phase.body, "}"]
     return ["{", *lines, "}"]
+
+
+def _clauses(spec: LoopSpec, one: Pass) -> list[str]:
+    """``reduction(...)`` for every way in which a pass merges values into globals."""
+    names: dict[str, list[str]] = {}
+    for o in one.reductions:
+        names.setdefault(spec.params[o.param].mode.combine, []).append(partial_name(o))
+    return [f"reduction({'+' if c == 'add' else f'ml_{c}'} : {', '.join(merged)})" for c, merged in names.items()]
 
 
 def _launch(unit: Unit, number: int, one: Pass) -> list[str]:

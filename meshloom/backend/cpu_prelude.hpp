@@ -6,8 +6,14 @@
 #include <vector>
 using ml_index = int64_t;  // numbers of elements and positions in arrays
 using ml_unsigned = uint64_t;
-template <class T> inline T ml_min(T a, T b) { return (a < b || a != a) ? a : b; }  // NaN wins, as in NumPy
-template <class T> inline T ml_max(T a, T b) { return (a > b || a != a) ? a : b; }
+// NaN wins, as in NumPy. Two selections: compilers fail to vectorise one whose condition joins two comparisons.
+template <class T> inline T ml_min(T a, T b) { const T m = a < b ? a : b; return a != a ? a : m; }
+template <class T> inline T ml_max(T a, T b) { const T m = a > b ? a : b; return a != a ? a : m; }
+// NaN must win when the lanes of a vectorised reduction are merged, too; OpenMP's own min and max may lose it.
+#pragma omp declare reduction(ml_minimum : double, float, int32_t, int64_t : omp_out = ml_min(omp_out, omp_in)) \
+    initializer(omp_priv = omp_orig)
+#pragma omp declare reduction(ml_maximum : double, float, int32_t, int64_t : omp_out = ml_max(omp_out, omp_in)) \
+    initializer(omp_priv = omp_orig)
 inline double ml_abs(double a) { return std::fabs(a); }
 inline float ml_abs(float a) { return std::fabs(a); }
 inline int32_t ml_abs(int32_t a) { return a < 0 ? -a : a; }
@@ -26,6 +32,22 @@ template <class I> inline I ml_mod(I a, I b) { return b == 0 ? 0 : a - ml_floord
 inline double ml_pow(double a, double b) { return std::pow(a, b); }
 inline float ml_pow(float a, float b) { return std::pow(a, b); }
 template <class I> inline I ml_pow(I a, I b) { I r = 1; for (; b > 0; b >>= 1, a *= a) if (b & 1) r *= a; return r; }
+// The library's cbrt is a call that keeps loops from being vectorised. Here: the exponent divided by three, two steps
+// that triple the digits and one that cleans up the last of them; numbers too small for that are scaled up first.
+inline double ml_cbrt(double a) {
+  const double size = std::fabs(a);
+  const bool tiny = size < 1e-300;
+  const double x = tiny ? size * 0x1p180 : size;
+  uint64_t bits; std::memcpy(&bits, &x, sizeof bits);
+  bits = ((((bits >> 32) * UINT64_C(0x55555556)) >> 32) + UINT64_C(0x2A9F7893)) << 32;
+  double t; std::memcpy(&t, &bits, sizeof t);
+  double c = t * t * t; t = t * ((c + 2 * x) / (2 * c + x));
+  c = t * t * t; t = t * ((c + 2 * x) / (2 * c + x));
+  t = t - (t * t * t - x) / (3 * t * t);
+  t = tiny ? t * 0x1p-60 : t;
+  return std::copysign(size > 0 && size < INFINITY ? t : size, a);
+}
+inline float ml_cbrt(float a) { return (float)ml_cbrt((double)a); }
 template <class T, class F> inline void ml_atomic_apply(T* p, T v, F f) {
   using U = typename std::conditional<sizeof(T) == 8, uint64_t, uint32_t>::type;
   U old = __atomic_load_n((U*)p, __ATOMIC_RELAXED), fresh;

@@ -46,7 +46,7 @@ OPS: dict[str, Op] = {
     "minimum": Op(np.minimum, "ml_min({0}, {1})", "minmax"),
     "maximum": Op(np.maximum, "ml_max({0}, {1})", "minmax"),
     "sqrt": Op(np.sqrt, "std::sqrt({0})", "sqrt", "float"),
-    "cbrt": Op(np.cbrt, "std::cbrt({0})", "special", "float"),
+    "cbrt": Op(np.cbrt, "ml_cbrt({0})", "special", "float"),
     "pow": Op(np.power, "ml_pow({0}, {1})", "special"),
     "hypot": Op(np.hypot, "std::hypot({0}, {1})", "special", "float"),
     "arctan2": Op(np.arctan2, "std::atan2({0}, {1})", "special", "float"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshloom.mesh.core import Field, Fill, Global
+from meshloom.mesh.core import Field, Global
 from meshloom.solvers.case import Case, Limit
 
 Snapshot = list[np.ndarray]  # rows of case.state, as they lie: the fastest to copy
@@ -48,12 +48,14 @@ def breakdown(case: Case, snapshot: Snapshot, before: int, last: int) -> str:
         restore(case, good)
         for loop in case.program.loops:
             loop()
-            if isinstance(loop, Fill):  # a minimum starts from infinity
-                continue
             for written in loop.writes:
                 where = _first_bad(case, written)
                 if where:
                     return f"{where} after loop {loop.name} in iteration {iteration}"
+        for one in case.recorded:
+            values = np.atleast_1d(one.numpy())
+            if not np.isfinite(values).all():
+                return f"{one.name} is {_what(None, values[~np.isfinite(values)][0])} after iteration {iteration}"
     return f"a monitor is not finite between iterations {before} and {last}, but repeating them stays finite"
 
 
@@ -62,6 +64,8 @@ def _first_bad(case: Case, written: Field | Global) -> str:
     values = np.atleast_1d(written.numpy())
     limit = case.limits.get(written.name)
     bad = ~np.isfinite(values) if limit is None else limit.broken(values)
+    if isinstance(written, Global):  # a minimum starts from infinity
+        bad &= ~np.isinf(values)
     if not bad.any():
         return ""
     if isinstance(written, Global):

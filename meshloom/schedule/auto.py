@@ -1,8 +1,8 @@
 """The automatic schedule, by rules simple enough to be written down.
 
 1. No two elements meet: ``direct``.
-2. The loop is small (at most ``SMALL`` elements): ``block_color`` in one block, which is a serial loop; starting
-   threads costs more.
+2. The loop is small (at most ``SMALL`` elements and ``SMALL_FLOPS`` operations): ``block_color`` in one block, which is
+   a serial loop; starting threads costs more.
 3. Otherwise the deterministic strategy with the least estimated time on this kind of machine (``cost.Machine``).
 """
 
@@ -14,11 +14,14 @@ from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import check_variant, names, strategy
 
 SMALL = 8192
+SMALL_FLOPS = 1_000_000
+MOST_SHARED = 96_000  # bytes; every current GPU has so much shared memory for a block
 
 
 def estimates(spec: LoopSpec, work: Work, machine: Machine) -> dict[str, float]:
-    """Estimated seconds of every strategy that applies."""
-    return {n: machine.seconds(strategy(n).cost(spec, work)) for n in names() if strategy(n).declines(spec) is None}
+    """Estimated seconds of every strategy that applies and, on a GPU, finds room in shared memory."""
+    costs = {n: strategy(n).cost(spec, work) for n in names() if strategy(n).declines(spec) is None}
+    return {n: machine.seconds(c) for n, c in costs.items() if machine is not GPU or c.shared <= MOST_SHARED}
 
 
 def choose(spec: LoopSpec, work: Work, wish: Schedule, *, simt: bool = False) -> tuple[Schedule, str]:
@@ -29,7 +32,7 @@ def choose(spec: LoopSpec, work: Work, wish: Schedule, *, simt: bool = False) ->
     check_variant(wish.strategy, wish.variant)
     if wish.strategy != "auto":
         return _with_block(wish, wish.strategy, simt, work.elements), "asked for"
-    if work.elements <= SMALL and not simt:
+    if work.elements <= SMALL and work.flops <= SMALL_FLOPS and not simt:
         reason = f"only {work.elements:,} elements: a serial loop beats starting threads"
         return wish.having(strategy="block_color", block=wish.block or max(work.elements, 1)), reason
     seconds = estimates(spec, work, GPU if simt else CPU_CORE)

@@ -20,6 +20,7 @@ class Work:
     compulsory: float  # bytes, each datum once
     staged: float  # bytes of one copy of all increments, shared up to sign
     locality: float = 1.0  # how often a block uses a target per load, as a share of what is possible
+    tiles: float = 1.0  # blocks of consecutive targets that an element touches: so often ``tile`` evaluates it
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Cost:
     atomics: float = 0.0
     updates: float = 0.0  # read-modify-write of targets in memory order of the elements
     launches: int = 1
+    shared: float = 0.0  # bytes of shared memory that a block of a GPU needs
 
 
 @dataclass(frozen=True)

@@ -163,6 +163,7 @@ class Counts:
             compulsory=float(self._compulsory()),
             staged=float(staged * self.elements),
             locality=self._locality(),
+            tiles=self._tiles(),
         )
 
     def _locality(self) -> float:
@@ -172,6 +173,16 @@ class Counts:
             return 1.0
         most = self.elements * self.spec.maps[numbers[0]].arity / distinct_targets(self.maps[numbers[0]])
         return min(1.0, self.reuse / most)
+
+    def _tiles(self) -> float:
+        """Blocks of consecutive targets that an element touches on average, summed over the racy maps."""
+        chosen, total = sampled_blocks(self.elements, self.block), 0.0
+        for m in self.spec.racy_maps:
+            rows = [np.sort(self.maps[m].positions[first:last] // self.block, axis=1) for first, last in chosen]
+            if rows:
+                blocks = np.concatenate(rows)
+                total += 1.0 + float(np.count_nonzero(np.diff(blocks, axis=1))) / len(blocks)
+        return total
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{n} {k}" for k, n in self.flops_by_kind.items())

@@ -279,13 +279,15 @@ def stage_at(columns: Columns, element: str, column: int) -> str:
     return f"stage{columns.param}[{element} * {width} + {column}]" if width > 1 else f"stage{columns.param}[{element}]"
 
 
-def staging(code: ElementCode, columns: Sequence[Columns], place: str) -> list[str]:
+def staging(
+    code: ElementCode, columns: Sequence[Columns], place: str, at: Callable[[Columns, str, int], str] = stage_at
+) -> list[str]:
     """Statements of element ``e`` that keep its columns at ``place`` and send ``code``'s outputs where they belong."""
     known: dict[Node, str] = {}
     roots, others = [n for c in columns for n in c.nodes], [o.value for o in code.outputs]
     text, names = code.values(roots, known)
     more, other_names = code.values(others, known)
-    where = [stage_at(c, place, k) for c in columns for k in range(len(c.nodes))]
+    where = [at(c, place, k) for c in columns for k in range(len(c.nodes))]
     stores = [f"{target} = {name};" for target, name in zip(where, names, strict=True)]
     sunk = [line for o, name in zip(code.outputs, other_names, strict=True) for line in code.plain(o, name)]
     return [*code.rows(roots + others, code.outputs), *text, *more, *stores, *sunk]

@@ -18,7 +18,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.config import option, section, table
 from meshloom.errors import MeshError
-from meshloom.solvers.case import PRECISIONS, Case, OutputOptions, Picture, RunOptions, schedule_check
+from meshloom.solvers.case import PRECISIONS, Case, OutputOptions, Picture, RunOptions, order_option, schedule_check
 
 LOOPS = ("save_soln", "adt_calc", "res_calc", "bres_calc", "update")
 WALL, FAR_FIELD = 1, 2  # kinds of boundary faces
@@ -39,12 +39,7 @@ class MeshOptions:
     file: str = option("", "a mesh file of quadrilaterals or triangles to use instead, such as wing.su2", path=True)
     walls: tuple[str, ...] = option(("wall",), "names of the mesh's boundary groups that are solid")
     farfield: tuple[str, ...] = option(("farfield",), "names of the boundary groups where the free stream comes in")
-    order: str = option(
-        "auto",
-        "how the mesh lies in memory, which only matters for speed; auto renumbers it if it comes in a bad order;"
-        " all output keeps your numbering",
-        allowed=lambda: ("auto", *ml.orderings()),
-    )
+    order: str = order_option()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,6 +51,16 @@ class OutputOptions:
     plot: bool = option(True, "draw a PNG at the end (needs matplotlib)")
     checkpoint_every: int = option(0, "iterations between checkpoints; 0 goes by the clock alone", low=0, high=10**9)
     checkpoint_seconds: float = option(60.0, "seconds between checkpoints; 0 goes by iterations alone", low=0.0)
+
+
+def order_option() -> Any:
+    """How the mesh of a case lies in memory, an option of its [mesh]: see ``Mesh.arranged``."""
+    return option(
+        "auto",
+        "how the mesh lies in memory, which only matters for speed; auto renumbers it if it comes in a bad order;"
+        " all output keeps your numbering",
+        allowed=lambda: ("auto", *ml.orderings()),
+    )
 
 
 def schedule_check(loops: tuple[str, ...]) -> Callable[[str, Any], None]:
@@ -134,7 +145,8 @@ class Case(ABC):
     title: ClassVar[str]  # one line for ``meshloom cases``
     Config: ClassVar[type]  # a dataclass with at least the sections run, output and schedule
     monitors: ClassVar[tuple[str, ...]]  # columns of the CSV
-    limits: ClassVar[Mapping[str, Limit]] = {}  # of fields and globals by name; recorded ones are watched
+    shown: ClassVar[tuple[str, ...] | None] = None  # the monitors to show while it runs; None: all
+    limits: Mapping[str, Limit] = MappingProxyType({})  # of fields and globals by name; recorded ones are watched
 
     config: Any  # an instance of Config
     mesh: ml.Mesh

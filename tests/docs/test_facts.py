@@ -105,10 +105,10 @@ def value_of(formula: str, known: dict[str, float]) -> float:
 
 def test_costs_of_the_strategies() -> None:
     work = Work(elements=1000, targets=400, incidences=2000, components=8, flops=6e4, compulsory=9e4, staged=3.2e4,
-                locality=0.8)  # fmt: skip
+                locality=0.8, tiles=1.3)  # fmt: skip
     known = {"B": work.compulsory, "F": work.flops, "S": work.staged, "E": work.elements, "T": work.targets,
              "I": work.incidences, "U": work.elements * work.components, "C": round(2000 / 400) + 2,
-             "L": work.locality}  # fmt: skip
+             "L": work.locality, "K": work.tiles}  # fmt: skip
     spec = smooth_loop().spec
     rows = table("docs/schedules.md", "strategy | bytes")
     assert [row[0].strip("`") for row in rows] == list(ml.strategies())
@@ -129,7 +129,8 @@ def test_what_a_bad_order_is() -> None:
 
 
 def test_small_loops() -> None:
-    assert f"at most {auto.SMALL:,} elements" in page("docs/schedules.md")
+    assert f"at most {auto.SMALL:,} elements and {auto.SMALL_FLOPS:,} operations" in page("docs/schedules.md")
+    assert f"more than about {auto.MOST_SHARED:,} bytes" in page("docs/schedules.md")
 
 
 # --- kernels.md ---------------------------------------------------------------------------------------------------

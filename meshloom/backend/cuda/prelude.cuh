@@ -59,6 +59,8 @@ template <class I> ML_FUNCTION I ml_pow(I a, I b) {
   for (; b > 0; b >>= 1, a *= a) if (b & 1) r *= a;
   return r;
 }
+ML_FUNCTION double ml_cbrt(double a) { return std::cbrt(a); }
+ML_FUNCTION float ml_cbrt(float a) { return std::cbrt(a); }
 ML_FUNCTION double ml_pow(double a, double b) { return std::pow(a, b); }
 ML_FUNCTION float ml_pow(float a, float b) { return std::pow(a, b); }
 

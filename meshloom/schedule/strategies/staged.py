@@ -1,5 +1,6 @@
 """staged: a first pass writes the increments of every element to a temporary array, a second pass over the targets adds
-up what belongs to each. No races, deterministic; the price is one write and some reads of the increments."""
+up what belongs to each. No races, deterministic; the price is one write and some reads of the increments.
+How the array is laid out: ``stage.py``."""
 
 from __future__ import annotations
 
@@ -7,22 +8,15 @@ import numpy as np
 
 from meshloom.schedule.code import ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.gather import (
-    Columns,
-    accumulate,
-    columns_of,
-    over_targets,
-    split_entry,
-    stage_at,
-    staging,
-    unroll,
-    usual_degree,
-)
+from meshloom.schedule.gather import Columns, over_targets, split_entry, staging, unroll, usual_degree
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.stage import by_slot, merge_staged, staged_columns
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import visiting
 from meshloom.schedule.verify import check_gather
+
+ROWS = "n"  # of each slot: one for every element
 
 
 class Staged(Strategy):
@@ -37,10 +31,11 @@ class Staged(Strategy):
         check_gather(plan, topology)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        groups = [(m, columns_of(spec, m)) for m in spec.racy_maps]
+        groups = [(m, staged_columns(spec, m)) for m in spec.racy_maps]
         columns = [c for _, members in groups for c in members]
         element = "visit[i]" if "visit" in plan.arrays else "i"
-        body = (f"const ml_index e = {element};", *staging(ElementCode(spec, spec.other_outputs), columns, "e"))
+        code = ElementCode(spec, spec.other_outputs)
+        body = (f"const ml_index e = {element};", *staging(code, columns, "e", by_slot(ROWS)))
         first = Pass(
             "elements", "n", (Phase("", "", body, independent="visit" not in plan.arrays),), reductions=spec.reductions
         )
@@ -53,7 +48,7 @@ class Staged(Strategy):
         return [
             (f"stage{c.param}", spec.params[c.param].dtype, len(c.nodes))
             for m in spec.racy_maps
-            for c in columns_of(spec, m)
+            for c in staged_columns(spec, m)
         ]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
@@ -72,11 +67,7 @@ def incidences(topology: Topology) -> tuple[dict[str, np.ndarray], dict[str, int
 def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], degree: int) -> Pass:
     """A pass over the targets of a map that merges the staged columns."""
     arity, offsets = spec.maps[map_number].arity, f"offsets{map_number}"
-    by_param = {g.param: g for g in groups}
-    incident = [
-        *split_entry(f"entries{map_number}", arity),
-        *accumulate(spec, groups, arity, lambda p, k: stage_at(by_param[p], "e", k)),
-    ]
+    incident = [*split_entry(f"entries{map_number}", arity), *merge_staged(spec, groups, arity, "e", ROWS)]
     return Pass(
         f"gather{map_number}",
         f"targets{map_number}",

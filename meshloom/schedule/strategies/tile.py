@@ -14,17 +14,15 @@ from meshloom.schedule.code import ElementCode, Pass, Phase, Scratch
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.gather import (
     Columns,
-    accumulate,
-    columns_of,
     over_targets,
     split_entry,
-    stage_at,
     staging,
     unroll,
     usual_degree,
 )
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.stage import by_slot, merge_staged, staged_columns
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import element_pass, visiting
 from meshloom.schedule.verify import check_tile
@@ -61,26 +59,23 @@ class Tile(Strategy):
         check_tile(plan, topology)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        targets = [
-            _tile_pass(spec, m, columns_of(spec, m), plan.sizes[f"degree{m}"] if simt else 0) for m in spec.racy_maps
-        ]
+        degrees = {m: plan.sizes[f"degree{m}"] if simt else 0 for m in spec.racy_maps}
+        targets = [_tile_pass(spec, m, staged_columns(spec, m), degrees[m]) for m in spec.racy_maps]
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
-        again = 1.1 + bool(spec.other_outputs)
-        return Cost(work.compulsory + 8 * work.incidences + 8 * work.targets, work.flops * again)
+        again = work.tiles + bool(spec.other_outputs)
+        # ``tiles`` is for larger blocks; smaller ones share more elements with others.
+        shared = 1.25 * self.gpu_block * work.tiles * work.staged / max(work.targets, 1)
+        return Cost(work.compulsory + 8 * work.incidences + 8 * work.targets, work.flops * again, shared=shared)
 
 
 def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], degree: int) -> Pass:
     arity = spec.maps[m].arity
-    by_param = {g.param: g for g in groups}
     own = (f"const ml_index e = tile_elements{m}[i];", f"const ml_index l = i - tile_offsets{m}[b];")
-    body = (*own, *staging(ElementCode(spec, ()), groups, "l"))
+    body = (*own, *staging(ElementCode(spec, ()), groups, "l", by_slot(f"largest{m}")))
     evaluate = Phase(f"tile_offsets{m}[b]", f"tile_offsets{m}[b + 1]", body, independent=True)
-    incident = [
-        *split_entry(f"local{m}", arity, "l"),
-        *accumulate(spec, groups, arity, lambda p, k: stage_at(by_param[p], "l", k)),
-    ]
+    incident = [*split_entry(f"local{m}", arity, "l"), *merge_staged(spec, groups, arity, "l", f"largest{m}")]
     gather = Phase(
         f"b * tile{m}",
         f"ml_min((b + 1) * tile{m}, targets{m})",
