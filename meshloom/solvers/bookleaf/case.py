@@ -11,7 +11,7 @@ import meshloom as ml
 from meshloom.solvers.bookleaf import problems
 from meshloom.solvers.bookleaf.connect import surroundings
 from meshloom.solvers.bookleaf.kernels import kernels
-from meshloom.solvers.bookleaf.options import NohConfig, SaltzmannConfig, SedovConfig, SodConfig
+from meshloom.solvers.bookleaf.options import BlastConfig, NohConfig, SaltzmannConfig, SedovConfig, SodConfig
 from meshloom.solvers.bookleaf.physics import ideal_gas
 from meshloom.solvers.bookleaf.problems import Start
 from meshloom.solvers.bookleaf.quad import corner_cells, corner_volumes, volume
@@ -160,6 +160,13 @@ class Sod(BookLeaf):
     title = "Sod's shock tube on a mesh that moves with the gas (Lagrangian hydrodynamics; BookLeaf)"
     Config = SodConfig
     start = staticmethod(problems.sod)
+
+
+class Blast(BookLeaf):
+    name = "bookleaf_blast"
+    title = "two blast waves that meet in a tube (Lagrangian hydrodynamics; BookLeaf)"
+    Config = BlastConfig
+    start = staticmethod(problems.blast)
 
 
 class Sedov(BookLeaf):

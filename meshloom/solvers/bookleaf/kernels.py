@@ -1,8 +1,15 @@
-"""The loops of one BookLeaf step, in the order in which they run; the equations are in ``physics`` and ``quad``."""
+"""The loops of one BookLeaf step, in the order in which they run; the equations are in ``physics`` and ``quad``.
+
+Names: x, u, mean_u are position, velocity and its mean over the step, at a cell's four corners or at a node; density,
+energy (internal, per mass), pressure, sound2 (speed of sound squared) and mass are the cell's own; q and force hold a
+vector for each corner; corner_mass is the mass of the four corner cells. Constants of the gas become literals in the
+compiled code.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +20,10 @@ from meshloom.solvers.bookleaf.physics import (
     SLIP_Y,
     WALL,
     Gas,
+    cell_forces,
     hourglass_forces,
     ideal_gas,
     length,
-    subzonal_forces,
     viscosity,
     work,
 )
@@ -49,18 +56,13 @@ def _corners(values: Any) -> Any:
     return np.reshape(values, (4, 2))
 
 
+@cache
 def kernels(gas: Gas, clock: Clock) -> Kernels:
-    """The kernels for a gas; its constants become literals in the compiled code.
+    """The kernels for a gas; made once for the same constants, because tracing them takes a second."""
+    return Kernels(*_at_the_start(gas, clock), *_to_the_middle(gas), *_to_the_end(gas))
 
-    Names: x, u, mean_u are position, velocity and its mean over the step at a cell's four corners; density, energy
-    (internal, per mass), pressure, sound2 (speed of sound squared), mass are the cell's own; q and force hold a vector
-    for each corner; corner_mass is the mass of the four corner cells.
-    """
 
-    def all_forces(x: Any, q: Any, corner_mass: Any, density: Any, pressure: Any, sound2: Any) -> Any:
-        forces = pressure * volume_gradient(x) + _corners(q)
-        return forces + subzonal_forces(gas, x, corner_mass, density, sound2) if gas.subzonal else forces
-
+def _at_the_start(gas: Gas, clock: Clock) -> tuple[ml.Kernel, ml.Kernel, ml.Kernel]:
     @ml.kernel
     def artificial_viscosity(x: ml.Read, u: ml.Read, far_x: ml.Read, far_u: ml.Read, inner: ml.Read, density: ml.Read,
                              near_density: ml.Read, sound2: ml.Read, near_sound2: ml.Read,
@@ -87,12 +89,16 @@ def kernels(gas: Gas, clock: Clock) -> Kernels:
         new_dt = np.minimum(usual, least_dt)
         dt[...], time[...], steps[...] = new_dt, time + new_dt, steps + 1
 
+    return artificial_viscosity, time_step, advance_clock
+
+
+def _to_the_middle(gas: Gas) -> tuple[ml.Kernel, ml.Kernel]:
     @ml.kernel
     def predict(x: ml.Read, u: ml.Read, q: ml.Read, q_sound2: ml.Read, mass: ml.Read, corner_mass: ml.Read,
                 energy: ml.Read, dt: ml.Read, density: ml.ReadWrite, pressure: ml.ReadWrite,
                 sound2: ml.ReadWrite, cell_volume: ml.Write, least_volume: ml.Min):  # fmt: skip
         """The cell half a step later, with the velocities and forces of the start."""
-        forces = all_forces(x, q, corner_mass, density, pressure, sound2 + q_sound2)
+        forces = cell_forces(gas, x, _corners(q), corner_mass, density, pressure, sound2 + q_sound2)
         new_volume = volume(x + 0.5 * dt * u)
         new_density = mass / new_volume
         gas_then = ideal_gas(gas, new_density, energy - 0.5 * dt * work(forces, u) / mass)
@@ -104,7 +110,7 @@ def kernels(gas: Gas, clock: Clock) -> Kernels:
                       pressure: ml.Read, sound2: ml.Read, dt: ml.Read, force: ml.Write, pull: ml.Inc):  # fmt: skip
         """The forces in the middle of the step, kept for the energy, and what each node gets: force and volume."""
         half_way = x + 0.5 * dt * u
-        forces = all_forces(half_way, q, corner_mass, density, pressure, sound2)
+        forces = cell_forces(gas, half_way, _corners(q), corner_mass, density, pressure, sound2)
         if gas.hourglass:
             forces = forces + hourglass_forces(gas, u, mass, dt)
         force[...] = np.reshape(forces, 8)
@@ -112,6 +118,10 @@ def kernels(gas: Gas, clock: Clock) -> Kernels:
         for k in CORNERS:
             pull[k] += np.stack([forces[k, 0], forces[k, 1], volumes[k]])
 
+    return predict, corner_forces
+
+
+def _to_the_end(gas: Gas) -> tuple[ml.Kernel, ml.Kernel]:
     @ml.kernel
     def accelerate(mass: ml.Read, kind: ml.Read, dt: ml.Read, pull: ml.ReadWrite, u: ml.ReadWrite, mean_u: ml.Write,
                    x: ml.ReadWrite):  # fmt: skip
@@ -144,4 +154,4 @@ def kernels(gas: Gas, clock: Clock) -> Kernels:
         density_min[...], density_max[...] = new_density, new_density
         pressure_min[...], pressure_max[...] = now.pressure, now.pressure
 
-    return Kernels(artificial_viscosity, time_step, advance_clock, predict, corner_forces, accelerate, correct)
+    return accelerate, correct

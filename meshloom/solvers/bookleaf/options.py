@@ -113,6 +113,16 @@ class SodConfig:
 
 
 @dataclass(frozen=True)
+class BlastConfig:
+    run: RunOptions = _run()
+    mesh: MeshOptions = _mesh(800, 20)
+    time: TimeOptions = _time(end=3.8, initial=1e-5, shortest=1e-15)
+    gas: GasOptions = _gas(linear_viscosity=0.25, quadratic_viscosity=0.7)
+    output: OutputOptions = _output()
+    schedule: dict[str, Any] = _schedules()
+
+
+@dataclass(frozen=True)
 class SedovConfig:
     run: RunOptions = _run()
     mesh: MeshOptions = _mesh(45, 45)

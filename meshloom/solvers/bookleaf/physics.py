@@ -153,6 +153,14 @@ def subzonal_forces(gas: Gas, x: np.ndarray, corner_mass: np.ndarray, density: A
     return gas.subzonal * np.stack(forces)
 
 
+def cell_forces(
+    gas: Gas, x: np.ndarray, q: np.ndarray, corner_mass: np.ndarray, density: Any, pressure: Any, sound2: Any
+) -> np.ndarray:
+    """(4, 2) Of pressure, viscosity ``q`` (4, 2) and, where wanted, the sub-zonal pressures."""
+    forces = pressure * volume_gradient(x) + q
+    return forces + subzonal_forces(gas, x, corner_mass, density, sound2) if gas.subzonal else forces
+
+
 def hourglass_forces(gas: Gas, u: np.ndarray, mass: Any, dt: Any) -> np.ndarray:
     """(4, 2) Forces against the motion in which opposite corners move together and neighbours apart (Hancock)."""
     pattern = u[0] - u[1] + u[2] - u[3]

@@ -16,6 +16,10 @@ SIDES = ("bottom", "right", "top", "left")  # where the second index is lowest, 
 SOD_LENGTH, SOD_HEIGHT, SOD_MIDDLE = 100.0, 25.0, 50.0
 SOD_DENSITY, SOD_ENERGY = (1.0, 0.125), (2.5, 2.0)  # left and right
 
+# Two blast waves that meet (Woodward & Colella 1984), in lengths of 100
+BLAST_LENGTH, BLAST_HEIGHT, BLAST_WALLS = 100.0, 1.0, (10.0, 90.0)
+BLAST_ENERGY = (2500.0, 0.025, 250.0)  # left, between the walls, right
+
 SEDOV_WIDTH = 1.125
 SEDOV_ENERGY = 0.2467966  # of the quarter of the plane that is computed
 
@@ -43,6 +47,13 @@ def sod(cells: tuple[int, int]) -> Start:
     mesh, kind = _block(_box(cells, SOD_LENGTH, SOD_HEIGHT), SLIP_Y, SLIP_X, SLIP_Y, SLIP_X)
     right = (mesh.cell_centroids()[:, 0] > SOD_MIDDLE).astype(int)
     return Start(mesh, kind, _at_rest(mesh), np.take(SOD_DENSITY, right), np.take(SOD_ENERGY, right))
+
+
+def blast(cells: tuple[int, int]) -> Start:
+    """A tube along x with hot gas at both ends: two shocks run into each other."""
+    mesh, kind = _block(_box(cells, BLAST_LENGTH, BLAST_HEIGHT), SLIP_Y, SLIP_X, SLIP_Y, SLIP_X)
+    part = np.searchsorted(BLAST_WALLS, mesh.cell_centroids()[:, 0])
+    return Start(mesh, kind, _at_rest(mesh), np.ones(len(mesh.cells)), np.take(BLAST_ENERGY, part))
 
 
 def sedov(cells: tuple[int, int]) -> Start:
