@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.config import build, parse_set
+from bench.bookleaf import COMPARISONS, errors, exact_rows, make, reference_rows, run_to_the_end
 from meshloom.errors import ConfigError, MeshError
-from meshloom.solvers import exact
 from meshloom.solvers.bookleaf import Blast, Noh, Saltzmann, Sedov, Sod
 from meshloom.solvers.bookleaf.case import BookLeaf
 from meshloom.solvers.bookleaf.connect import surroundings
 from meshloom.solvers.bookleaf.physics import FREE, SLIP_X, SLIP_Y, WALL
-from meshloom.solvers.bookleaf.problems import SEDOV_ENERGY, SOD_MIDDLE, check_convex
+from meshloom.solvers.bookleaf.problems import check_convex
 from meshloom.solvers.bookleaf.quad import corner_cells, corner_volumes, volume, volume_gradient, width_squared
 from meshloom.solvers.case import cases
 
@@ -36,20 +36,6 @@ def one_thread_and_the_same_backend_afterwards() -> Iterator[None]:
     ml.use(before[0], threads=1)
     yield
     ml.use(before[0], threads=before[1])
-
-
-def make(problem: type[BookLeaf], *settings: str) -> Any:
-    return problem(build(problem.Config, [parse_set(one) for one in settings]))
-
-
-def run_to_the_end(case: BookLeaf) -> np.ndarray:
-    """The monitors of every step."""
-    rows, recorded = [], case.recorded_now()
-    while left := case.steps_left(recorded):
-        found = case.program.run(left, record=case.recorded)
-        recorded = found[-1]
-        rows.append(case.monitor_rows(found))
-    return np.concatenate(rows)
 
 
 def fields_of(case: BookLeaf) -> dict[str, np.ndarray]:
@@ -129,43 +115,31 @@ def test_nodes_on_the_boundary_are_what_the_original_says(name: str):
 # --- exact solutions --------------------------------------------------------------------------------------
 
 
-def errors(problem: type[BookLeaf], solution: Any, cells: tuple[int, int], *settings: str) -> np.ndarray:
-    """L1 errors of density and pressure at the end, in parts of the exact solution's L1 norm."""
-    case = make(problem, f"mesh.cells=[{cells[0]},{cells[1]}]", *settings)
-    time = run_to_the_end(case)[-1][1]
-    found, centre = case.cell_fields(), case.node_positions()[case.given.cell_nodes.indices].mean(axis=1)
-    there = solution.at(centre[:, 0] if problem is Sod else np.hypot(*centre.T), time)
-    size = found["volume"]
-    return np.array([(np.abs(found[name] - wanted) * size).sum() / (wanted * size).sum()
-                     for name, wanted in (("density", there.density), ("pressure", there.pressure))])  # fmt: skip
-
-
 def check_order(coarse: np.ndarray, fine: np.ndarray, ratio: float, low: float) -> None:
     """A shock is first order at best: there the solution jumps within a cell."""
     order = np.log(coarse / fine) / np.log(ratio)
     assert (order > low).all() and (order < 1.4).all(), order
 
 
-def test_sod_converges_to_the_exact_solution():
-    """Measured: density 1.9e-2, 9.2e-3, 4.7e-3 with 50, 100, 200 cells, order 1.0."""
-    found = [errors(Sod, exact.sod(SOD_MIDDLE), (n, 1)) for n in (50, 100, 200)]
-    check_order(found[0], found[1], 2.0, 0.9)
-    check_order(found[1], found[2], 2.0, 0.9)
-    assert found[2].max() < 0.006
+@pytest.mark.parametrize(
+    ("name", "meshes", "low", "error"),
+    [("sod", 3, 0.9, 0.006), ("sedov", 2, 0.9, 0.11), ("noh", 2, 0.85, 0.11)],
+)
+def test_convergence_to_the_exact_solution(name: str, meshes: int, low: float, error: float):
+    """The first meshes of the table in the docs."""
+    of = COMPARISONS[name]
+    found = [errors(of, cells) for cells in of.cells[:meshes]]
+    for coarse, fine in pairwise(found):
+        check_order(coarse, fine, 2.0, low)
+    assert found[-1].max() < error
 
 
-def test_sedov_converges_to_the_exact_solution():
-    """A quarter of the blast is computed. At time 1 the shock has left the box; at 0.9 it has not."""
-    blast = exact.Sedov(4.0 * SEDOV_ENERGY, exact.CYLINDRICAL, 5.0 / 3.0)
-    found = [errors(Sedov, blast, (n, n), "time.end=0.9") for n in (15, 45)]
-    check_order(*found, 3.0, 0.9)
-    assert found[1].max() < 0.09
-
-
-def test_noh_converges_to_the_exact_solution():
-    found = [errors(Noh, exact.Noh(), cells) for cells in ((15, 6), (30, 12))]
-    check_order(*found, 2.0, 0.8)
-    assert found[1].max() < 0.12
+def test_tables_of_the_docs_come_from_the_result_file():
+    page = (DATA.parents[1] / "docs" / "cases_bookleaf.md").read_text()
+    (named,) = re.findall(r"`(bench/results/[\w.-]+\.json)`", page)
+    result = json.loads((DATA.parents[1] / named).read_text())
+    for row in [*reference_rows(result), *exact_rows(result)]:
+        assert row in page, row
 
 
 def test_saltzmann_drives_a_plane_shock_through_the_skewed_mesh():

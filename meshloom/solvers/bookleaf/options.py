@@ -68,8 +68,8 @@ class GasOptions:
     sound2: float = option(1e-6, "least square of the speed of sound", above=0.0)
 
     def constants(self, time: TimeOptions, dtype: np.dtype) -> Gas:
-        """As the kernels take them; in single precision quotients by ``zero`` must stay finite."""
-        zero = max(self.zero, float(np.finfo(dtype).tiny) ** 0.5) if dtype == np.float32 else self.zero
+        """As the kernels take them. Quotients by ``zero`` squared must stay finite, also in single precision."""
+        zero = max(self.zero, float(np.finfo(dtype).tiny) ** 0.25)
         values = {name: getattr(self, name) for name in self.__dataclass_fields__} | {"zero": zero}
         return Gas(**values, cfl=time.cfl, divergence=time.divergence)
 

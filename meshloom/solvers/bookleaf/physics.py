@@ -76,19 +76,18 @@ def smoothness(gas: Gas, du: np.ndarray, dx: np.ndarray, beyond: list[tuple[np.n
     """1 where the velocity changes along an edge as it does along the edges that go on before and behind it, and no
     viscosity is wanted; 0 in a shock.
 
-    ``beyond`` holds for both continuations (du, dx, is it there, is the other one there). At a boundary the flow
-    counts as smooth, unless the cell touches boundaries on both sides.
+    ``beyond`` holds for both continuations (du, dx, is it there, is the other one there). Compared are changes of the
+    velocity's component along du per way along dx. At a boundary the flow counts as smooth, unless the cell touches
+    boundaries on both sides.
     """
-    along_u = du / np.maximum(length(du), gas.zero)
-    along_x = dx / np.maximum(length(dx), gas.zero)
-
-    def slope(du: np.ndarray, dx: np.ndarray) -> Any:
-        return (du @ along_u) / at_least(gas.zero, dx @ along_x)
-
-    own = at_least(gas.zero, slope(du, dx))
+    way_per_change = (dx @ dx) / np.maximum(du @ du, gas.zero**2)
     first, second = (
-        np.where(here != OUTER, slope(du, dx) / own, np.where(other != OUTER, 1.0, 0.0))
-        for du, dx, here, other in beyond
+        np.where(
+            here != OUTER,
+            (far_du @ du) / at_least(gas.zero, far_dx @ dx) * way_per_change,
+            np.where(other != OUTER, 1.0, 0.0),
+        )
+        for far_du, far_dx, here, other in beyond
     )
     limit = np.minimum(np.minimum(0.5 * (first + second), 2.0 * np.minimum(first, second)), 1.0)
     return np.maximum(limit, 0.0)
@@ -107,7 +106,8 @@ def viscous_force(gas: Gas, viscosity: Any, du: np.ndarray, dx: np.ndarray, to_c
     normal = turned(to_centre)
     approach = np.where(normal @ dx < 0.0, 1.0, -1.0) * (normal @ du)
     speed = length(du)
-    acts = (approach > gas.zero) & (speed > gas.zero) & (length(to_centre) > gas.zero) & (length(dx) > gas.zero)
+    is_line = (to_centre @ to_centre > gas.zero**2) & (dx @ dx > gas.zero**2)
+    acts = (approach > gas.zero) & (speed > gas.zero) & is_line
     return np.where(acts, viscosity * approach / np.maximum(speed, gas.zero), 0.0) * du
 
 
@@ -123,7 +123,7 @@ def viscosity(gas: Gas, x: np.ndarray, u: np.ndarray, far_x: np.ndarray, far_u: 
     cell itself and of its neighbours across the four edges."""
     du, dx = edges(u), edges(x)
     centre = 0.25 * (x[0] + x[1] + x[2] + x[3])
-    forces, added = [], 0.0
+    forces, stiffest = [], 0.0
     for k in CORNERS:
         end, back, on = following(k), 2 * k, 2 * k + 1
         behind, ahead = inner[preceding(k)], inner[end]
@@ -132,9 +132,10 @@ def viscosity(gas: Gas, x: np.ndarray, u: np.ndarray, far_x: np.ndarray, far_u: 
         speed = length(du[k])
         q = edge_viscosity(gas, smoothness(gas, du[k], dx[k], continued), speed,
                            (density[0], density[1 + k]), (sound2[0], sound2[1 + k]))  # fmt: skip
-        added = np.maximum(added, 2.0 * q * speed / np.maximum(density[0], gas.zero))
+        stiffest = np.maximum(stiffest, 2.0 * q * speed)
         forces.append(viscous_force(gas, q, du[k], dx[k], centre - 0.5 * (x[k] + x[end])))
-    return Viscosity(np.stack([forces[k] - forces[preceding(k)] for k in CORNERS]), added)
+    on_corners = np.stack([forces[k] - forces[preceding(k)] for k in CORNERS])
+    return Viscosity(on_corners, stiffest / np.maximum(density[0], gas.zero))
 
 
 # --- forces of a cell on its corners ----------------------------------------------------------------------
