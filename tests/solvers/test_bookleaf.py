@@ -17,10 +17,20 @@ from meshloom.errors import ConfigError, MeshError
 from meshloom.solvers.bookleaf import Blast, Noh, Saltzmann, Sedov, Sod
 from meshloom.solvers.bookleaf.case import BookLeaf
 from meshloom.solvers.bookleaf.connect import surroundings
-from meshloom.solvers.bookleaf.physics import FREE, SLIP_X, SLIP_Y, WALL
+from meshloom.solvers.bookleaf.physics import (
+    FREE,
+    SLIP_X,
+    SLIP_Y,
+    WALL,
+    Gas,
+    hourglass_forces,
+    subzonal_forces,
+    work,
+)
 from meshloom.solvers.bookleaf.problems import check_convex
 from meshloom.solvers.bookleaf.quad import corner_cells, corner_volumes, volume, volume_gradient, width_squared
 from meshloom.solvers.case import cases
+from tests.backend.test_cuda import CompileBackend, needs_nvrtc
 
 DATA = Path(__file__).parents[1] / "data"
 FIELDS = np.load(DATA / "bookleaf_fields.npz")  # of the original program: <case>_<steps>_<field>
@@ -284,6 +294,76 @@ def test_what_a_cell_sees_beyond_its_corners():
     assert around.beyond.indices[4].tolist() == [1, 13, 8, 11, 14, 2, 7, 4]
     np.testing.assert_array_equal(around.inner.numpy()[0], [0, 1, 1, 0])
     assert around.neighbours.indices[0].tolist() == [0, 3, 1, 0], "itself where the mesh ends"
+
+
+# --- forces -----------------------------------------------------------------------------------------------
+
+
+def gas_of(problem: type[BookLeaf]) -> Gas:
+    config = problem.Config()
+    return config.gas.constants(config.time, np.dtype(np.float64))
+
+
+def test_subzonal_forces_are_the_gradient_of_their_energy():
+    """A small motion of the corners costs the pressure excess of each corner cell times its change of volume."""
+    gas, density, sound2, rng = gas_of(Saltzmann), 1.3, 0.7, np.random.default_rng(3)
+    motion = 1e-6 * rng.standard_normal((4, 2))
+    before, after = (np.array([volume(part) for part in corner_cells(x)]) for x in (QUAD, QUAD + motion))
+    mass = density * before * rng.uniform(0.8, 1.2, 4)
+    excess = sound2 * (mass / before - density)
+    forces = subzonal_forces(gas, QUAD, mass, density, sound2)
+    assert (forces * motion).sum() == pytest.approx(excess @ (after - before), rel=1e-4)
+    np.testing.assert_allclose(forces.sum(axis=0), 0.0, atol=1e-14)
+
+
+def test_the_hourglass_filter_brakes_its_own_motion_only():
+    gas, straight = gas_of(Sedov), np.array([[1.0, 0.5]] * 4) + QUAD @ [[0.3, -0.2], [0.1, 0.4]]
+    square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    linear = square @ [[0.3, -0.2], [0.1, 0.4]] + [1.0, 0.5]
+    np.testing.assert_allclose(hourglass_forces(gas, linear, 2.0, 0.1), 0.0, atol=1e-15)
+    forces = hourglass_forces(gas, straight, 2.0, 0.1)
+    assert work(forces, straight) < 0.0
+    np.testing.assert_allclose(forces.sum(axis=0), 0.0, atol=1e-15)
+
+
+def viscosity_field(velocity: np.ndarray) -> tuple[BookLeaf, np.ndarray, np.ndarray]:
+    """A box of 8 by 6 cells with given node velocities (nodes, 2): the viscous forces (cells, 4, 2), and where a cell
+    and its neighbours have neighbours."""
+    ml.use("numpy")
+    case = make(Sod, "mesh.cells=[8,6]")
+    case.u.assign(velocity)
+    next(loop for loop in case.program.loops if loop.name == "artificial_viscosity")()
+    return case, case.q.numpy().reshape(-1, 4, 2), np.arange(48).reshape(8, 6)[1:-1, 1:-1].ravel()
+
+
+def test_smooth_compression_has_no_viscosity():
+    """The velocity is linear in space: no edge differs from the ones before and behind it."""
+    x = make(Sod, "mesh.cells=[8,6]").node_positions()
+    _, force, inside = viscosity_field(-0.01 * x)
+    np.testing.assert_allclose(force[inside], 0.0, atol=1e-13)
+    _, force, _ = viscosity_field(-0.01 * x * (x[:, :1] > 50.0))
+    assert np.abs(force).max() > 1e-3, "a jump has some"
+
+
+def test_viscosity_only_takes_kinetic_energy():
+    velocity = np.random.default_rng(8).standard_normal((63, 2))
+    _, force, _ = viscosity_field(velocity)
+    case = make(Sod, "mesh.cells=[8,6]")
+    power = (force * velocity[case.given.cell_nodes.indices]).sum(axis=(1, 2))
+    assert power.max() < 1e-12 and power.min() < -0.1
+    np.testing.assert_allclose(force.sum(axis=1), 0.0, atol=1e-12)
+
+
+@needs_nvrtc
+def test_every_loop_compiles_for_a_gpu():
+    backend = CompileBackend(("sm_90",))
+    case = make(Saltzmann, "gas.hourglass=0.01")
+    loops = [loop for loop in case.program.loops if isinstance(loop, ml.Loop)]
+    for loop in loops:
+        loop.backend = backend
+        loop.prepare()
+    assert len(backend.engine.resources) == len(loops)
+    assert all(part["spills"] == 0 for parts in backend.engine.resources.values() for part in parts.values())
 
 
 # --- settings ---------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ class BookLeaf(Case):
         "steps", "time", "mass", "internal_energy", "kinetic_energy",
         "density_min", "density_max", "pressure_min", "pressure_max",
     )  # fmt: skip
+    shown: ClassVar[tuple[str, ...]] = ("internal_energy", "kinetic_energy", "density_max", "pressure_max")
 
     def __init__(self, config: Any):
         self.config = config

@@ -25,30 +25,23 @@ class Surroundings:
 
 def surroundings(mesh: ml.Mesh) -> Surroundings:
     """Of every cell of a quadrilateral mesh."""
-    nodes = mesh.cell_nodes.indices
-    cell, side = _across(nodes)
+    nodes, cell = mesh.cell_nodes.indices, mesh.cell_cells.indices
     inner = cell != np.arange(len(nodes))[:, None]
     beyond = np.empty((len(nodes), 8), nodes.dtype)
     for k in range(4):
         last, next_ = (k - 1) % 4, (k + 1) % 4
-        # A neighbour sees the common side from its other end: its corner ``side`` is the second node of mine.
-        backwards = nodes[cell[:, last], (side[:, last] - 1) % 4]
-        forwards = nodes[cell[:, next_], (side[:, next_] + 2) % 4]
-        beyond[:, 2 * k] = np.where(inner[:, last], backwards, nodes[:, k])
-        beyond[:, 2 * k + 1] = np.where(inner[:, next_], forwards, nodes[:, next_])
+        beyond[:, 2 * k] = np.where(inner[:, last], _node_after(nodes, cell[:, last], nodes[:, k], -1), nodes[:, k])
+        beyond[:, 2 * k + 1] = np.where(
+            inner[:, next_], _node_after(nodes, cell[:, next_], nodes[:, next_], 1), nodes[:, next_]
+        )
     return Surroundings(
-        ml.Map(mesh.cells, mesh.cells, cell, "neighbours"),
+        mesh.cell_cells,
         ml.Map(mesh.cells, mesh.nodes, beyond, "beyond"),
         mesh.cells.field("inner", 4, data=inner, dtype=np.int32),
     )
 
 
-def _across(nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For cells with corners (n, 4): the cell across each side and which of its sides that is; itself at the end."""
-    ends = np.stack([nodes, np.roll(nodes, -1, axis=1)], axis=2).reshape(-1, 2).astype(np.int64)
-    key = ends.min(axis=1) * (int(nodes.max()) + 1) + ends.max(axis=1)
-    order = np.argsort(key, kind="stable")
-    met = np.flatnonzero(key[order[1:]] == key[order[:-1]])
-    partner = np.arange(len(key))
-    partner[order[met]], partner[order[met + 1]] = order[met + 1], order[met]
-    return (partner // 4).reshape(-1, 4), (partner % 4).reshape(-1, 4)
+def _node_after(nodes: np.ndarray, cell: np.ndarray, start: np.ndarray, steps: int) -> np.ndarray:
+    """In each of some cells (n,) the corner that follows the node ``start`` (n,) after so many steps round the cell."""
+    corner = np.argmax(nodes[cell] == start[:, None], axis=1)
+    return nodes[cell, (corner + steps) % 4]
