@@ -133,7 +133,7 @@ class BookLeaf(Case):
     def steps_left(self, recorded: np.ndarray) -> int:
         """As if every step were as long as it may be."""
         steps, time, dt = recorded[:3]
-        left = (self.config.time.end - time) * (1.0 - 1e-12)  # sums of many steps are not exact
+        left = (self.config.time.end - time) * (1.0 - 1e-9)  # sums are not exact; better one look too many
         count = 0
         while left > 0.0 and count < _LOOK_AHEAD:
             dt = self.clock.initial if steps + count == 0 else min(self.clock.longest, self.clock.growth * dt)
