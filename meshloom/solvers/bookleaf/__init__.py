@@ -1,0 +1,9 @@
+"""BookLeaf: Lagrangian hydrodynamics on quadrilaterals, with the problems of the UK mini-application of that name.
+
+``quad`` is the geometry of a cell, ``physics`` the equations, ``kernels`` the loops of a step, ``connect`` the
+neighbours of a cell, ``problems`` the starts, ``options`` the settings, ``case`` the cases.
+"""
+
+from meshloom.solvers.bookleaf.case import Blast, Noh, Saltzmann, Sedov, Sod
+
+__all__ = ["Blast", "Noh", "Saltzmann", "Sedov", "Sod"]

@@ -1,0 +1,52 @@
+"""The BookLeaf cases on the command line: runs that end at a time, meshes that move, and how runs go wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+import meshloom as ml
+from tests.cli.harness import Command
+
+SMALL = ("--set", "mesh.cells=[12,4]", "--set", "output.plot=false", "--quiet", "--backend", "numpy")
+
+
+def test_a_run_ends_at_its_time_and_writes_the_mesh_that_moved(meshloom: Command, tmp_path: Path):
+    result = meshloom("run", "bookleaf_sod", *SMALL, "--set", "time.end=0.5", "--json", "--out", "a")
+    assert result.code == 0, result.err
+    found = result.json["monitors"]
+    assert 0.5 <= found["time"] < 0.52 and found["steps"] == result.json["iterations"]
+    assert len((tmp_path / "a" / "monitors.csv").read_text().splitlines()) == found["steps"] + 1
+    with h5py.File(tmp_path / "a" / "checkpoint.h5") as file:
+        moved = file["state/x"][...]
+    mesh = ml.read(tmp_path / "a" / f"fields_{int(found['steps']):07d}.vtu")
+    np.testing.assert_array_equal(mesh.coordinates.numpy(), moved)
+
+
+def test_a_restarted_run_equals_an_uninterrupted_one(meshloom: Command, tmp_path: Path):
+    common = ("bookleaf_sedov", *SMALL, "--set", "time.end=0.02", "--set", "mesh.order=rcm")
+    assert meshloom("run", *common, "--out", "whole").code == 0
+    assert meshloom("run", *common, "--iterations", "30", "--out", "half").code == 0
+    result = meshloom("run", "--restart", "half/checkpoint.h5", "--iterations", "1000000", "--quiet")
+    assert result.code == 0, result.err
+    assert (tmp_path / "half" / "monitors.csv").read_bytes() == (tmp_path / "whole" / "monitors.csv").read_bytes()
+    with h5py.File(tmp_path / "half/checkpoint.h5") as half, h5py.File(tmp_path / "whole/checkpoint.h5") as whole:
+        assert list(half["state"]) == list(whole["state"])
+        for name in half["state"]:
+            np.testing.assert_array_equal(half[f"state/{name}"][()], whole[f"state/{name}"][()])
+
+
+def test_a_tangled_mesh_stops_the_run(meshloom: Command):
+    """Time steps without bounds push a cell through itself."""
+    reckless = [f"--set=time.{key}" for key in ("cfl=10", "divergence=10", "growth=10", "longest=10")]
+    result = meshloom("run", "bookleaf_sedov", *SMALL, *reckless, "--set", "output.checkpoint_every=1")
+    result.refused(1, "volume is -", "must be above 0: the mesh is tangled", " in cell ", "iteration ",
+                   "the last good checkpoint is")  # fmt: skip
+
+
+def test_a_collapsing_time_step_stops_the_run(meshloom: Command):
+    result = meshloom("run", "bookleaf_noh", *SMALL, "--set", "time.initial=0.02", "--set", "time.shortest=0.01")
+    result.refused(1, "cell_dt is 0.00", "must be above 0.01: time.shortest; the time step has collapsed",
+                   " in cell ", "after loop time_step in iteration ")  # fmt: skip
