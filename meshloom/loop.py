@@ -42,6 +42,7 @@ class Kernel:
         self.modes = define.modes_of(function)
         define.check_text(function, self.modes)
         self._traces: dict[tuple[Param, ...], Trace] = {}
+        self._outputs: dict[tuple[Param, ...], tuple[Output, ...]] = {}
         functools.update_wrapper(self, function)
 
     def __call__(self, on: Set, *arguments: Argument, schedule: Wish = None) -> None:
@@ -70,6 +71,16 @@ class Kernel:
         found = self._traces.get(params)
         if found is None:
             found = self._traces[params] = trace(self.function, self.name, params)
+        return found
+
+    def outputs(self, params: tuple[Param, ...]) -> tuple[Output, ...]:
+        """What the kernel computes for such parameters, after the passes; made once, whatever the schedule."""
+        found = self._outputs.get(params)
+        if found is None:
+            traced = self.trace(params).outputs
+            values = passes.optimise([o.value for o in traced])
+            found = tuple(Output(o.param, o.slot, o.comp, v) for o, v in zip(traced, values, strict=True))
+            self._outputs[params] = found
         return found
 
     def __repr__(self) -> str:
@@ -118,13 +129,10 @@ class Loop:
     def spec(self) -> LoopSpec:
         """The loop without data: traced, optimised, with layouts."""
         params = tuple(_param(n, m, a) for (n, m), a in zip(self.kernel.modes.items(), self.arguments, strict=True))
-        traced = self.kernel.trace(params)
-        values = passes.optimise([o.value for o in traced.outputs])
-        outputs = tuple(Output(o.param, o.slot, o.comp, v) for o, v in zip(traced.outputs, values, strict=True))
         targets = list(dict.fromkeys(m.target for m in self.maps))
         maps = tuple(SpecMap(m.arity, m.indices.dtype, targets.index(m.target)) for m in self.maps)
         described = tuple(self._spec_param(p, a) for p, a in zip(params, self.arguments, strict=True))
-        return LoopSpec(self.name, described, maps, outputs)
+        return LoopSpec(self.name, described, maps, self.kernel.outputs(params))
 
     def _spec_param(self, param: Param, argument: Arg | Global) -> SpecParam:
         if isinstance(argument, Global):  # one that is set is like a field of the loop's only element

@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.case import PRECISIONS, Case
+from meshloom.solvers.case import PRECISIONS, Case, Limit, Picture
 from meshloom.solvers.miniaero.kernels import EXTRAPOLATE, INFLOW, NO_SLIP, TANGENT, Kernels, Scheme, kernels
 from meshloom.solvers.miniaero.options import MeshOptions, PlateConfig, RampConfig, SodConfig
 from meshloom.solvers.miniaero.step import Geometry, TimeStep
 
 
 class MiniAero(Case):
-    """What the cases share. Monitors: root mean square relative change of density in a step, mass and energy in all."""
+    """What the cases share.
 
-    monitors: ClassVar[tuple[str, ...]] = ("rms", "mass", "energy")
-    boundary: ClassVar[dict[str, int]]  # kind of each side of the channel
+    Monitors: root mean square of the relative change of density in a step; mass, energy and lowest temperature of all.
+    """
+
+    monitors: ClassVar[tuple[str, ...]] = ("rms", "mass", "energy", "lowest_temperature")
+    # A negative density makes the temperature negative too, as long as there is energy.
+    limits: ClassVar[Mapping[str, Limit]] = dict.fromkeys(("temperature", "lowest_temperature"), Limit(above=0.0))
+    boundary: ClassVar[Mapping[str, int]]  # kind of each side of the channel
+    shown: ClassVar[tuple[str, str]] = ("mach", "Mach number")  # the field in the picture
 
     def __init__(self, config: Any):
         self.config, self.gas = config, config.gas.gas()
@@ -36,7 +43,7 @@ class MiniAero(Case):
         self.recorded = tuple(ml.Global(0.0, name) for name in self.monitors)
         self.state = (self.u,)
         inflow = self.gas.primitives(self.inflow_state)
-        run = Kernels(*map(self.scheduled, kernels(self.gas, scheme, inflow)))
+        run = Kernels(*map(self.scheduled, kernels(self.gas, scheme, tuple(inflow.tolist()))))
         geometry = Geometry.of(self.mesh, self.boundary, dtype)
         step = TimeStep(self.u, geometry, run, scheme, config.time.dt, self.recorded)
         self.program = ml.program(step.time_step)
@@ -67,6 +74,21 @@ class MiniAero(Case):
             "mach": speed / self.gas.sound_speed(V),
         }
 
+    def picture(self) -> Picture:
+        """The channel from the side: the faces where z is smallest, each in the colour of its cell."""
+        mesh, (field, label) = self.given, self.shown
+        side = mesh.group("zmin")
+        length, height, _ = self.config.mesh.extent
+        return Picture(
+            self.cell_fields()[field][mesh.boundary_cells.indices[side, 0]],
+            label,
+            (0.0, length, 0.0, height),
+            ("x / m", "y / m"),
+            points=mesh.coordinates.numpy()[:, :2],
+            polygons=mesh.boundary_nodes.indices[side],
+            curves=("rms",),
+        )
+
 
 class Sod(MiniAero):
     """A membrane bursts between gas at high and at low pressure."""
@@ -74,7 +96,8 @@ class Sod(MiniAero):
     name: ClassVar[str] = "miniaero_sod"
     title: ClassVar[str] = "shock tube, 3-D compressible flow on hexahedra (Roe's flux; the miniAero benchmark)"
     Config: ClassVar[type] = SodConfig
-    boundary: ClassVar[dict[str, int]] = dict.fromkeys(("xmin", "xmax"), EXTRAPOLATE) | dict.fromkeys(
+    shown: ClassVar[tuple[str, str]] = ("rho", "density in kg/m³")
+    boundary: ClassVar[Mapping[str, int]] = dict.fromkeys(("xmin", "xmax"), EXTRAPOLATE) | dict.fromkeys(
         ("ymin", "ymax", "zmin", "zmax"), TANGENT
     )
 
@@ -94,7 +117,7 @@ class Ramp(MiniAero):
     name: ClassVar[str] = "miniaero_ramp"
     title: ClassVar[str] = "supersonic flow up a ramp, 3-D, second order (miniAero)"
     Config: ClassVar[type] = RampConfig
-    boundary: ClassVar[dict[str, int]] = {"xmin": INFLOW, "xmax": EXTRAPOLATE} | dict.fromkeys(
+    boundary: ClassVar[Mapping[str, int]] = {"xmin": INFLOW, "xmax": EXTRAPOLATE} | dict.fromkeys(
         ("ymin", "ymax", "zmin", "zmax"), TANGENT
     )
 
@@ -112,7 +135,7 @@ class FlatPlate(Ramp):
     name: ClassVar[str] = "miniaero_plate"
     title: ClassVar[str] = "boundary layer of a supersonic stream on a plate, 3-D, viscous, second order (miniAero)"
     Config: ClassVar[type] = PlateConfig
-    boundary: ClassVar[dict[str, int]] = Ramp.boundary | {"ymin": NO_SLIP, "ymax": EXTRAPOLATE}
+    boundary: ClassVar[Mapping[str, int]] = {**Ramp.boundary, "ymin": NO_SLIP, "ymax": EXTRAPOLATE}
 
 
 def _channel(options: MeshOptions) -> ml.Mesh:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,7 +52,8 @@ class Kernels(NamedTuple):
 LOOPS = Kernels._fields
 
 
-def kernels(gas: Gas, scheme: Scheme, inflow_state: np.ndarray) -> tuple[ml.Kernel, ...]:
+@cache  # tracing takes about a second: cases with the same gas and scheme share their kernels
+def kernels(gas: Gas, scheme: Scheme, inflow_state: tuple[float, ...]) -> tuple[ml.Kernel, ...]:
     """The kernels by the names of ``Kernels``; ``inflow_state`` (5,) is the v that comes in."""
     face_flux = flux_with_gradients(gas, scheme) if scheme.needs_gradients else flux_of_values(gas, scheme)
     return (
@@ -62,9 +64,9 @@ def kernels(gas: Gas, scheme: Scheme, inflow_state: np.ndarray) -> tuple[ml.Kern
         bounds,
         limiter(scheme),
         face_flux,
-        flux_at_boundary(gas, scheme, inflow_state),
+        flux_at_boundary(gas, scheme, np.array(inflow_state)),
         advance,
-        finish,
+        finisher(gas),
     )
 
 
@@ -80,6 +82,25 @@ def predictor(gas: Gas) -> ml.Kernel:
     return predict
 
 
+def finisher(gas: Gas) -> ml.Kernel:
+    @ml.kernel
+    def finish(
+        u: ml.ReadWrite, total: ml.ReadWrite, change: ml.Write, volume: ml.Read, temperature: ml.Write, rms: ml.Sum,
+        mass: ml.Sum, energy: ml.Sum, lowest_temperature: ml.Min,
+    ):  # fmt: skip
+        """The step itself, and what the monitors show. Nothing but u is handed on to the next step."""
+        after = u + total
+        rms += (total[0] / u[0]) ** 2
+        mass += volume * after[0]
+        energy += volume * after[4]
+        temperature[...] = lowest_temperature[...] = gas.primitives(after)[4]
+        u[...] = after
+        total[...] = 0.0
+        change[...] = 0.0
+
+    return finish
+
+
 @ml.kernel
 def advance(inflow: ml.ReadWrite, volume: ml.Read, dt: ml.Read, beta: ml.Read, change: ml.Write, total: ml.ReadWrite):
     """The change over a time step by this stage's fluxes, and its share of the whole step."""
@@ -87,17 +108,6 @@ def advance(inflow: ml.ReadWrite, volume: ml.Read, dt: ml.Read, beta: ml.Read, c
     change[...] = stage_change
     total[...] = total + beta * stage_change
     inflow[...] = 0.0
-
-
-@ml.kernel
-def finish(u: ml.ReadWrite, total: ml.ReadWrite, volume: ml.Read, rms: ml.Sum, mass: ml.Sum, energy: ml.Sum):
-    """The step itself, and what the monitors show."""
-    after = u + total
-    rms += (total[0] / u[0]) ** 2
-    mass += volume * after[0]
-    energy += volume * after[4]
-    u[...] = after
-    total[...] = 0.0
 
 
 # --- gradients by the theorem of Gauss ----------------------------------------------------------------------

@@ -86,6 +86,7 @@ class TimeStep:
 
         self.v, self.inflow = on_cells("v"), on_cells("inflow")
         self.change, self.total = on_cells("change"), on_cells("total")
+        self.temperature = on_cells("temperature", 1)
         self.dt, self.alpha, self.beta = parameter("dt", dt), parameter("alpha"), parameter("beta")
         if scheme.needs_gradients:
             self.slope, self.share = on_cells("slope", 15), on_cells("share")
@@ -102,9 +103,11 @@ class TimeStep:
                 self._limiters()
             self._fluxes()
             self.run.advance(cells, self.inflow, volume, self.dt, self.beta, self.change, self.total)
-        for monitor in self.monitors:
-            monitor.value = 0.0
-        self.run.finish(cells, self.u, self.total, volume, *self.monitors)
+        *sums, lowest_temperature = self.monitors
+        for one in sums:
+            one.value = 0.0
+        lowest_temperature.value = np.inf
+        self.run.finish(cells, self.u, self.total, self.change, volume, self.temperature, *self.monitors)
 
     def _gradients(self) -> None:
         self.slope.fill(0.0)
