@@ -135,9 +135,7 @@ def box(
         raise MeshError(f"box{tuple(counts)}: {kind.name} cells do not fit {dim}-D{nearest('', fitting)}")
     if alternate and kind.name != "triangle":
         raise MeshError(f"box: alternate diagonals are for triangles, not {kind.name} cells")
-    size = _per_axis("extent", extent, 1.0, dim)
-    if (size <= 0).any():
-        raise MeshError(f"box: extent must be positive, got {size.tolist()}")
+    size = _checked_extent(extent, dim)
     low = _per_axis("origin", origin, 0.0, dim)
     ticks = [low[axis] + size[axis] * (np.arange(n + 1) / n) for axis, n in enumerate(counts)]
     x = np.stack([axis.ravel() for axis in np.meshgrid(*reversed(ticks), indexing="ij")][::-1], axis=1)
@@ -164,6 +162,13 @@ def _checked_shape(shape: Sequence[int], what: str = "box", dims: tuple[int, ...
         wanted = " or ".join({2: "two", 3: "three"}[dim] for dim in dims)
         raise MeshError(f"{what}: shape must be {wanted} whole numbers from 1, got {tuple(shape)}")
     return counts
+
+
+def _checked_extent(extent: Sequence[float] | None, dim: int, what: str = "box") -> np.ndarray:
+    size = _per_axis("extent", extent, 1.0, dim, what)
+    if (size <= 0).any():
+        raise MeshError(f"{what}: extent must be positive, got {size.tolist()}")
+    return size
 
 
 def _per_axis(name: str, values: Sequence[float] | None, default: float, dim: int, what: str = "box") -> np.ndarray:
@@ -225,9 +230,9 @@ def ramp(shape: Sequence[int], *, extent: Sequence[float] | None = None, slope: 
     the miniAero benchmark. Groups: "xmin", "xmax", ...; "ymin" is the floor.
     """
     counts = _checked_shape(shape, "ramp", (3,))
-    size = _per_axis("extent", extent, 1.0, 3, "ramp")
+    size = _checked_extent(extent, 3, "ramp")
     rise = slope * size[0] / 2.0
-    if (size <= 0).any() or not rise < size[1]:
+    if not rise < size[1]:
         raise MeshError(f"ramp: a rise of {rise:g} does not fit into the channel {size.tolist()}; lower the slope")
     i, j, k = np.meshgrid(*(np.arange(n + 1) for n in counts), indexing="ij")
     x, z = i / counts[0] * size[0], k / counts[2] * size[2]

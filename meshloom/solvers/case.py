@@ -12,6 +12,7 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -133,7 +134,7 @@ class Case(ABC):
     title: ClassVar[str]  # one line for ``meshloom cases``
     Config: ClassVar[type]  # a dataclass with at least the sections run, output and schedule
     monitors: ClassVar[tuple[str, ...]]  # columns of the CSV
-    limits: ClassVar[Mapping[str, Limit]] = {}  # of fields and globals by name; recorded ones are watched
+    limits: Mapping[str, Limit] = MappingProxyType({})  # of fields and globals by name; recorded ones are watched
 
     config: Any  # an instance of Config
     given: ml.Mesh  # the mesh in the user's numbering: what is written and named in messages

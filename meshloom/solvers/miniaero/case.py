@@ -28,7 +28,7 @@ class MiniAero(Case):
 
     monitors: ClassVar[tuple[str, ...]] = ("rms", "mass", "energy", "lowest_temperature")
     # A negative density makes the temperature negative too, as long as there is energy.
-    limits: ClassVar[Mapping[str, Limit]] = dict.fromkeys(("temperature", "lowest_temperature"), Limit(above=0.0))
+    limits: Mapping[str, Limit] = dict.fromkeys(("temperature", "lowest_temperature"), Limit(above=0.0))
     boundary: ClassVar[Mapping[str, int]]  # kind of each side of the channel
     shown: ClassVar[tuple[str, str]] = ("mach", "Mach number")  # the field in the picture
 

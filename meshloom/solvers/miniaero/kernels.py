@@ -75,9 +75,14 @@ def kernels(gas: Gas, scheme: Scheme, inflow_state: tuple[float, ...]) -> tuple[
 
 def predictor(gas: Gas) -> ml.Kernel:
     @ml.kernel
-    def predict(u: ml.Read, change: ml.Read, alpha: ml.Read, v: ml.Write):
-        """The state that a stage looks at: alpha times the change that the last stage found."""
-        v[...] = gas.primitives(u + alpha * change)
+    def predict(u: ml.Read, change: ml.Read, alpha: ml.Read, v: ml.Write, temperature: ml.Write):
+        """The state that a stage looks at: u and alpha times the change that the last stage found.
+
+        ``temperature`` is kept by itself for whoever asks where a flow broke down.
+        """
+        state = gas.primitives(u + alpha * change)
+        v[...] = state
+        temperature[...] = state[4]
 
     return predict
 

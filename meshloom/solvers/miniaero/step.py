@@ -96,7 +96,7 @@ class TimeStep:
         cells, volume = self.geometry.cells, self.geometry.volume
         for alpha, beta in STAGES:
             self.alpha.value, self.beta.value = alpha, beta
-            self.run.predict(cells, self.u, self.change, self.alpha, self.v)
+            self.run.predict(cells, self.u, self.change, self.alpha, self.v, self.temperature)
             if self.scheme.needs_gradients:
                 self._gradients()
             if self.scheme.order == 2:
