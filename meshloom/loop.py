@@ -74,12 +74,12 @@ class Kernel:
         return found
 
     def outputs(self, params: tuple[Param, ...]) -> tuple[Output, ...]:
-        """What the kernel sets for parameters of these shapes and types, optimised; worked out once."""
+        """What the kernel computes for such parameters, after the passes; made once, whatever the schedule."""
         found = self._outputs.get(params)
         if found is None:
-            traced = self.trace(params)
-            values = passes.optimise([o.value for o in traced.outputs])
-            found = tuple(Output(o.param, o.slot, o.comp, v) for o, v in zip(traced.outputs, values, strict=True))
+            traced = self.trace(params).outputs
+            values = passes.optimise([o.value for o in traced])
+            found = tuple(Output(o.param, o.slot, o.comp, v) for o, v in zip(traced, values, strict=True))
             self._outputs[params] = found
         return found
 

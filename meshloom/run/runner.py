@@ -137,8 +137,9 @@ class Runner:
 
     def _standing(self) -> Advance:
         cells, span = len(self.case.mesh.cells), self.case.time_span(self.recorded)
-        over = self._left() == 0
-        return Advance(self.iteration, self.iterations, self._monitors(), self.pace.rate, cells, span, over)
+        monitors = self._monitors()
+        shown = {name: monitors[name] for name in self.case.shown or self.case.monitors}
+        return Advance(self.iteration, self.iterations, shown, self.pace.rate, cells, span, self._left() == 0)
 
     def _series_time(self) -> float:
         """What the files of a series are listed by: the time of a case that has one, else the iteration."""

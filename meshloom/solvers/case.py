@@ -134,6 +134,7 @@ class Case(ABC):
     title: ClassVar[str]  # one line for ``meshloom cases``
     Config: ClassVar[type]  # a dataclass with at least the sections run, output and schedule
     monitors: ClassVar[tuple[str, ...]]  # columns of the CSV
+    shown: ClassVar[tuple[str, ...] | None] = None  # the monitors to show while it runs; None: all
     limits: Mapping[str, Limit] = MappingProxyType({})  # of fields and globals by name; recorded ones are watched
 
     config: Any  # an instance of Config

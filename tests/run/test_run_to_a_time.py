@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -49,7 +49,7 @@ class Cooling(Case):
     title: ClassVar[str] = "a pot cools"
     Config: ClassVar[type] = CoolingConfig
     monitors: ClassVar[tuple[str, ...]] = ("heat", "time")
-    limits: ClassVar[dict[str, Limit]] = {"t": Limit(above=0.0, why="colder than cold"), "coldest": Limit(above=0.0)}
+    limits: Mapping[str, Limit] = {"t": Limit(above=0.0, why="colder than cold"), "coldest": Limit(above=0.0)}
 
     def __init__(self, config: CoolingConfig):
         self.config = config

@@ -30,7 +30,7 @@ class MiniAero(Case):
     # A negative density makes the temperature negative too, as long as there is energy.
     limits: Mapping[str, Limit] = dict.fromkeys(("temperature", "lowest_temperature"), Limit(above=0.0))
     boundary: ClassVar[Mapping[str, int]]  # kind of each side of the channel
-    shown: ClassVar[tuple[str, str]] = ("mach", "Mach number")  # the field in the picture
+    drawn: ClassVar[tuple[str, str]] = ("mach", "Mach number")  # the field in the picture
 
     def __init__(self, config: Any):
         self.config, self.gas = config, config.gas.gas()
@@ -76,7 +76,7 @@ class MiniAero(Case):
 
     def picture(self) -> Picture:
         """The channel from the side: the faces where z is smallest, each in the colour of its cell."""
-        mesh, (field, label) = self.given, self.shown
+        mesh, (field, label) = self.given, self.drawn
         side = mesh.group("zmin")
         length, height, _ = self.config.mesh.extent
         return Picture(
@@ -96,7 +96,7 @@ class Sod(MiniAero):
     name: ClassVar[str] = "miniaero_sod"
     title: ClassVar[str] = "shock tube, 3-D compressible flow on hexahedra (Roe's flux; the miniAero benchmark)"
     Config: ClassVar[type] = SodConfig
-    shown: ClassVar[tuple[str, str]] = ("rho", "density in kg/m³")
+    drawn: ClassVar[tuple[str, str]] = ("rho", "density in kg/m³")
     boundary: ClassVar[Mapping[str, int]] = dict.fromkeys(("xmin", "xmax"), EXTRAPOLATE) | dict.fromkeys(
         ("ymin", "ymax", "zmin", "zmax"), TANGENT
     )

@@ -1,0 +1,286 @@
+"""LULESH: the original program's cycles and energies, Sedov's solution, and that nothing depends on how it is run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.config import build, parse_set
+from meshloom.errors import RunError
+from meshloom.io import checkpoint
+from meshloom.run.folder import claim
+from meshloom.run.report import Report
+from meshloom.run.runner import Outcome, Runner
+from meshloom.solvers.exact import SPHERICAL, Sedov
+from meshloom.solvers.lulesh import Lulesh
+from meshloom.solvers.lulesh.kernels import kernels
+from meshloom.solvers.lulesh.options import LuleshConfig
+
+DATA = Path(__file__).parents[1] / "data" / "lulesh"
+TRUTH = json.loads((DATA / "summary.json").read_text())
+BLAST_ENERGY = 8 * 3.948746e7 * (1.125 / 45) ** 3  # of the whole sphere
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_the_same_backend_afterwards() -> Iterator[None]:
+    before = ml.backend(), ml.threads()
+    ml.use("cpu", threads=1)
+    yield
+    ml.use(before[0], threads=before[1], contract=True)
+
+
+def lulesh(size: int, *changes: str) -> Lulesh:
+    return Lulesh(build(LuleshConfig, map(parse_set, (f"mesh.size={size}", *changes))))
+
+
+def run_to_the_end(case: Lulesh) -> np.ndarray:
+    """Monitors after every step."""
+    rows, last = [], case.recorded_now()
+    while (left := case.steps_left(last)) > 0:
+        recorded = case.program.run(left, record=case.recorded)
+        rows.append(case.monitor_rows(recorded))
+        last = recorded[-1]
+    return np.concatenate(rows)
+
+
+def fields(case: Lulesh) -> dict[str, np.ndarray]:
+    """Values by the names of the reference."""
+    found = {name: case.in_given_order(getattr(case, name)) for name in ("e", "p", "q", "v")}
+    found["ss"] = case.in_given_order(case.sound)
+    for name, values in (("", case.node_positions()), ("d", case.node_fields()["velocity"])):
+        found |= {axis + name: values[:, k] for k, axis in enumerate("xyz")}
+    return found
+
+
+def energies(case: Lulesh) -> tuple[float, float]:
+    """Internal and kinetic energy of the gas."""
+    mass, velocity = case.in_given_order(case.mass), case.node_fields()["velocity"]
+    internal = float(case.in_given_order(case.e) @ case.in_given_order(case.volume0))
+    return internal, float(0.5 * mass @ (velocity**2).sum(axis=1))
+
+
+# --- the original program -------------------------------------------------------------------------------------
+
+
+def check_against_the_original(case: Lulesh, rows: np.ndarray) -> None:
+    size = case.config.mesh.size
+    truth, steps = TRUTH[str(size)], np.loadtxt(DATA / f"dt_history_{size}.csv", delimiter=",", skiprows=1)
+    assert len(rows) == truth["cycle"] == rows[-1, 1]
+    assert rows[-1, 0] == pytest.approx(truth["origin_energy"], rel=1e-12)
+    np.testing.assert_allclose(rows[:, 2], steps[:, 1], rtol=1e-11)
+    np.testing.assert_allclose(rows[:, 3], steps[:, 2], rtol=1e-9)
+    assert rows[-1, 2] == truth["time"] and rows[:, 6].max() < 1e-7, "mirrored elements stay alike"
+    assert energies(case)[0] == pytest.approx(truth["internal_energy_e_times_elemMass"], rel=1e-12)
+    assert energies(case)[1] == pytest.approx(truth["kinetic_energy"], rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [5, 10])
+@pytest.mark.parametrize("contract", [False, True])
+def test_cycles_and_energy_of_the_original(size: int, contract: bool):
+    ml.use("cpu", threads=2, contract=contract)
+    case = lulesh(size)
+    check_against_the_original(case, run_to_the_end(case))
+    with np.load(DATA / f"final_fields_{size}.npz") as wanted:
+        for name, values in wanted.items():
+            np.testing.assert_allclose(fields(case)[name], values, rtol=1e-10, atol=1e-12 * abs(values).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [20, 30])
+def test_cycles_and_energy_of_the_original_on_finer_meshes(size: int):
+    ml.use("cpu", threads=2)
+    case = lulesh(size)
+    check_against_the_original(case, run_to_the_end(case))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [5, 10, 20])
+def test_cycles_and_energy_of_the_original_on_a_gpu(size: int):
+    ml.use("cuda")
+    case = lulesh(size)
+    check_against_the_original(case, run_to_the_end(case))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "emulated"])
+def test_other_back_ends(backend: str):
+    ml.use(backend)
+    case = lulesh(5)
+    check_against_the_original(case, run_to_the_end(case))
+
+
+@pytest.mark.parametrize("key", ["10_i1", "10_i10", "10_i100", "30_i10"])
+def test_all_fields_on_the_way(key: str):
+    size, cycles = map(int, key.split("_i"))
+    case = lulesh(size)
+    case.program.run(cycles)
+    for name, values in fields(case).items():
+        found = {"sum": values.sum(), "sumsq": values @ values, "min": values.min(), "max": values.max()}
+        for what, value in TRUTH[key][name].items():
+            assert found[what] == pytest.approx(value, rel=1e-11, abs=1e-15), (name, what)
+
+
+# --- an exact solution ----------------------------------------------------------------------------------------
+
+
+def left_of_the_blast(case: Lulesh) -> Sedov:
+    """The exact solution for the energy that is left in the gas: the hourglass filter takes kinetic energy away and
+    gives it to nobody, so the blast is weaker than it began."""
+    return Sedov(8.0 * sum(energies(case)), SPHERICAL, 5.0 / 3.0)
+
+
+def density_error(case: Lulesh) -> float:
+    """Mean difference of the density from the exact one."""
+    sedov = left_of_the_blast(case)
+    centres = case.node_positions()[case.given.cell_nodes.indices].mean(axis=1)
+    density = case.cell_fields()["density"]
+    exact = sedov.at(np.linalg.norm(centres, axis=1), case.config.time.end).density
+    share = case.in_given_order(case.volume0) / density
+    return float(share @ np.abs(density - exact) / share.sum())
+
+
+def test_the_reference_blast_was_made_for_a_shock_at_one():
+    assert Sedov(BLAST_ENERGY, SPHERICAL, 5.0 / 3.0).shock_radius(0.01) == pytest.approx(1.0, abs=2e-6)
+
+
+def test_the_density_converges_to_sedovs():
+    errors, peaks = [], []
+    for size in (8, 16):
+        case = lulesh(size)
+        run_to_the_end(case)
+        errors.append(density_error(case))
+        peak = int(np.argmax(case.cell_fields()["density"]))
+        centre = case.node_positions()[case.given.cell_nodes.indices[peak]].mean(axis=0)
+        peaks.append(np.linalg.norm(centre) / left_of_the_blast(case).shock_radius(0.01))
+    assert np.log2(errors[0] / errors[1]) > 0.25, errors
+    assert errors[1] < 0.18 and abs(peaks[1] - 1.0) < 0.03, (errors, peaks)
+
+
+@pytest.mark.slow
+def test_the_order_of_convergence_rises():
+    errors = {}
+    for size in (10, 20, 30):
+        case = lulesh(size)
+        run_to_the_end(case)
+        errors[size] = density_error(case)
+    orders = np.log(errors[10] / errors[20]) / np.log(2.0), np.log(errors[20] / errors[30]) / np.log(1.5)
+    assert 0.45 < orders[0] < orders[1] and orders[1] > 0.7, errors
+
+
+def test_without_the_filter_less_energy_is_lost():
+    lost = []
+    for strength in (0.0, 3.0):
+        case = lulesh(8, f"material.hourglass={strength}")
+        run_to_the_end(case)
+        lost.append(1.0 - 8.0 * sum(energies(case)) / BLAST_ENERGY)
+    assert 0.0 < lost[0] < 0.07 and lost[1] > 2.0 * lost[0], lost
+
+
+# --- nothing depends on how it is run --------------------------------------------------------------------------
+
+
+def random_case(size: int = 4, *changes: str) -> Lulesh:
+    """A state in which everything moves and pushes."""
+    case = lulesh(size, *changes)
+    rng = np.random.default_rng(2)
+    nodes, cells = len(case.given.nodes), len(case.given.cells)
+    case.assign_given(case.x, case.node_positions() + 0.03 * rng.standard_normal((nodes, 3)))
+    case.assign_given(case.velocity, rng.standard_normal((nodes, 3)))
+    for field in (case.p, case.q, case.sound):
+        case.assign_given(field, 1.0 + rng.random(cells))
+    return case
+
+
+def forces_of(case: Lulesh) -> np.ndarray:
+    next(loop for loop in case.program.loops if loop.name == "forces")()
+    return case.in_given_order(case.force)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "emulated"])
+def test_all_strategies_agree_on_the_forces(backend: str):
+    ml.use("numpy")
+    wanted = forces_of(random_case())
+    assert np.abs(wanted.sum(axis=0)).max() < 1e-12 * np.abs(wanted).max(), "inner forces move nothing as a whole"
+    ml.use(backend)
+    for strategy in ml.strategies() if backend == "cpu" else ("staged", "block_color"):
+        found = forces_of(random_case(4, f"schedule.forces={strategy}"))
+        np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-12, err_msg=strategy)
+
+
+@pytest.mark.parametrize("order", ["random", "hilbert", "rcm"])
+def test_renumbering_changes_nothing(order: str):
+    rows, wanted = (run_to_the_end(lulesh(5, f"mesh.order={name}")) for name in (order, "given"))
+    np.testing.assert_allclose(rows[:, :4], wanted[:, :4], rtol=1e-11)
+
+
+def test_single_precision_comes_close():
+    case = lulesh(6, "run.precision=single")
+    assert case.x.dtype == case.dt.dtype == np.float32 and case.time.dtype == np.float64
+    rows, wanted = run_to_the_end(case), run_to_the_end(lulesh(6))
+    assert rows[-1, 2] == pytest.approx(0.01, rel=1e-6) and abs(len(rows) - len(wanted)) <= 2
+    assert rows[-1, 0] == pytest.approx(wanted[-1, 0], rel=1e-3)
+
+
+def test_kernels_stay_small():
+    """Operations of the reference kernels after the passes: a guard against passes that stop working."""
+    case = lulesh(3)
+    flops = {loop.name: loop.counts.flops for loop in case.program.loops if isinstance(loop, ml.Loop)}
+    assert flops["forces"] < 1400 and flops["kinematics"] < 680 and flops["material"] < 160, flops
+    assert set(flops) == set(kernels(case.config)._fields)
+
+
+# --- runs ------------------------------------------------------------------------------------------------------
+
+
+def run(folder: Path, *changes: str) -> Outcome:
+    claimed = claim("lulesh", folder)
+    try:
+        return Runner(lulesh(5, "output.plot=false", *changes), claimed, Report()).run()
+    finally:
+        claimed.release()
+
+
+def test_a_run_and_its_files(tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    outcome = run(tmp_path / "a", "output.plot=true", "output.every=30")
+    assert outcome.finished and outcome.iteration == outcome.monitors["cycles"] == TRUTH["5"]["cycle"]
+    assert len(list((tmp_path / "a").glob("fields_*.vtu"))) == 3
+    assert (tmp_path / "a" / "picture.png").stat().st_size > 1e4
+    meshio = pytest.importorskip("meshio")
+    written = meshio.read(tmp_path / "a" / "fields_0000072.vtu")
+    with np.load(DATA / "final_fields_5.npz") as wanted:
+        np.testing.assert_allclose(written.points[:, 0], wanted["x"], rtol=1e-10, atol=1e-14)
+        np.testing.assert_allclose(written.cell_data["energy"][0], wanted["e"], rtol=1e-9, atol=1e-9)
+
+
+def test_a_restart_equals_a_run_without_a_break(tmp_path: Path):
+    whole, first, second = lulesh(5), lulesh(5), lulesh(5)
+    whole.program.run(40)
+    first.program.run(25)
+    for one, other in zip(first.state, second.state, strict=True):
+        second.assign_given(other, first.in_given_order(one))
+    second.program.run(15)
+    for one, other in zip(whole.state, second.state, strict=True):
+        assert one.numpy().tobytes() == other.numpy().tobytes(), one.name
+
+
+def test_a_checkpoint_holds_all_of_it(tmp_path: Path):
+    run(tmp_path / "a", "run.iterations=10")
+    saved = checkpoint.load(tmp_path / "a" / "checkpoint.h5")
+    assert set(saved.state) == {field.name for field in lulesh(5).state} and saved.state["cycle"] == 10
+
+
+@pytest.mark.parametrize("changes, message", [
+    (("material.largest_q=900.0",), r"^q is \d+\.?\d* \(must be below 900: material.largest_q\) in cell \d+ at \(.*"
+                                    r" after loop material in iteration \d+; the last good checkpoint"),
+    (("time.courant=1.0", "time.expansion=1.0", "time.growth=10.0"),
+     r"^v_new is -.* \(must be above 0: the element is tangled\) in cell \d+ at \(.* after loop kinematics in iter"),
+])  # fmt: skip
+def test_a_bad_state_is_named_with_its_element_and_step(tmp_path: Path, changes: tuple[str, ...], message: str):
+    with pytest.raises(RunError, match=message):
+        run(tmp_path / "a", "output.checkpoint_every=1", *changes)
+    assert checkpoint.load(tmp_path / "a" / "checkpoint.h5").iteration > 0
