@@ -23,6 +23,7 @@ from meshloom.solvers.miniaero.gas import viscous_flux
 from meshloom.solvers.miniaero.kernels import EXTRAPOLATE, Kernels, Scheme, kernels
 from meshloom.solvers.miniaero.options import GasOptions
 from meshloom.solvers.miniaero.step import Geometry, TimeStep
+from tests.backend.test_cuda import CompileBackend, needs_nvrtc
 from tests.cli.conftest import meshloom  # noqa: F401  a fixture
 from tests.cli.harness import Command
 
@@ -258,6 +259,16 @@ def test_every_strategy_gives_the_same_flow(strategy: str):
 def test_every_racy_loop_with_viscosity(backend: str, strategy: str):
     found = one_step("plate", backend, SMALL | {f"schedule.{loop}": strategy for loop in RACY})
     assert away_from(one_step("plate", "numpy", SMALL), found).max() < 1e-13
+
+
+@needs_nvrtc
+def test_the_viscous_flux_fits_into_the_registers_of_a_gpu():
+    one, compiler = case("plate", {"mesh.cells": [3, 2, 2]}), CompileBackend(("sm_90",))
+    loop = next(loop for loop in one.program.loops if loop.name == "face_flux")
+    loop.backend = compiler
+    loop.prepare()
+    resources = compiler.engine.resources["face_flux sm_90"]["pass0"]
+    assert resources["spills"] == 0 and 100 < resources["registers"] <= 255
 
 
 @pytest.mark.parametrize("order", ["hilbert", "random"])
