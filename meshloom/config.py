@@ -348,16 +348,24 @@ def to_toml(config: Any, head: Mapping[str, Any], *, comments: bool = True) -> s
     """
     schema = _schema(type(config))
     lines = [f"{key} = {toml_value(value)}" for key, value in head.items()]
+    # TOML gives every line after a header to that header, so options without a section come first.
+    sections = [f for f in fields(config) if schema[f.name].is_section or schema[f.name].is_table]
     for f in fields(config):
+        if f not in sections:
+            lines += _option_lines(f.name, getattr(config, f.name), schema[f.name], comments)
+    for f in sections:
         value = getattr(config, f.name)
         lines += ["", *(_comment(f.metadata["doc"]) if comments else ()), f"[{f.name}]"]
         entries = value if isinstance(value, dict) else {g.name: getattr(value, g.name) for g in fields(value)}
         for name, inner in entries.items():
-            entry = schema.get(f"{f.name}.{name}")
-            if comments and entry is not None:
-                lines += _comment(f"{entry.rule['doc']} ({_expected(entry)})")
-            lines.append(f"{name} = {toml_value(inner)}")
+            lines += _option_lines(name, inner, schema.get(f"{f.name}.{name}"), comments)
     return "\n".join(lines) + "\n"
+
+
+def _option_lines(name: str, value: Any, entry: _Entry | None, comments: bool) -> list[str]:
+    """One option, below what it means."""
+    above = _comment(f"{entry.rule['doc']} ({_expected(entry)})") if comments and entry is not None else []
+    return [*above, f"{name} = {toml_value(value)}"]
 
 
 def _comment(text: str) -> list[str]:

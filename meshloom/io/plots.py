@@ -12,6 +12,7 @@ from meshloom.errors import UserError
 from meshloom.io.files import write_atomically
 
 _SHARE_OF_SQUARE = 0.464  # of the figure's width, for a square map and its colour bar
+_THINNEST = 8.0  # a window longer than this many times its width is stretched: a line would show nothing
 _TAIL = 1.0  # percent of the cells at either end whose values are beyond the colour scale
 
 
@@ -78,7 +79,9 @@ def _draw_map(
     if seen.any():  # a few extreme cells, as at the nose, must not use up the colours
         patches.set_clim(*np.percentile(values[seen], (_TAIL, 100.0 - _TAIL)))
     axes.add_collection(patches)
-    axes.set(xlim=(xmin, xmax), ylim=(ymin, ymax), aspect="equal", xlabel=names[0], ylabel=names[1])
+    thin = not 1.0 / _THINNEST < (xmax - xmin) / (ymax - ymin) < _THINNEST
+    axes.set(xlim=(xmin, xmax), ylim=(ymin, ymax), xlabel=names[0], ylabel=names[1])
+    axes.set_aspect("auto" if thin else "equal")
     figure.colorbar(patches, ax=axes, label=label, extend="both", fraction=0.05, pad=0.02)
 
 

@@ -1,4 +1,4 @@
-"""Meshes made on the spot: the NACA 0012 C-mesh of the airfoil case, and boxes."""
+"""Meshes made on the spot: the NACA 0012 C-mesh of the airfoil case, boxes, and channels with a ramp."""
 
 from __future__ import annotations
 
@@ -135,9 +135,7 @@ def box(
         raise MeshError(f"box{tuple(counts)}: {kind.name} cells do not fit {dim}-D{nearest('', fitting)}")
     if alternate and kind.name != "triangle":
         raise MeshError(f"box: alternate diagonals are for triangles, not {kind.name} cells")
-    size = _per_axis("extent", extent, 1.0, dim)
-    if (size <= 0).any():
-        raise MeshError(f"box: extent must be positive, got {size.tolist()}")
+    size = _checked_extent(extent, dim)
     low = _per_axis("origin", origin, 0.0, dim)
     ticks = [low[axis] + size[axis] * (np.arange(n + 1) / n) for axis, n in enumerate(counts)]
     x = np.stack([axis.ravel() for axis in np.meshgrid(*reversed(ticks), indexing="ij")][::-1], axis=1)
@@ -158,17 +156,25 @@ def box(
     )
 
 
-def _checked_shape(shape: Sequence[int]) -> list[int]:
+def _checked_shape(shape: Sequence[int], what: str = "box", dims: tuple[int, ...] = (2, 3)) -> list[int]:
     counts = [int(n) for n in shape]
-    if len(counts) not in (2, 3) or any(n < 1 or n != given for n, given in zip(counts, shape, strict=True)):
-        raise MeshError(f"box: shape must be two or three whole numbers from 1, got {tuple(shape)}")
+    if len(counts) not in dims or any(n < 1 or n != given for n, given in zip(counts, shape, strict=True)):
+        wanted = " or ".join({2: "two", 3: "three"}[dim] for dim in dims)
+        raise MeshError(f"{what}: shape must be {wanted} whole numbers from 1, got {tuple(shape)}")
     return counts
 
 
-def _per_axis(name: str, values: Sequence[float] | None, default: float, dim: int) -> np.ndarray:
+def _checked_extent(extent: Sequence[float] | None, dim: int, what: str = "box") -> np.ndarray:
+    size = _per_axis("extent", extent, 1.0, dim, what)
+    if (size <= 0).any():
+        raise MeshError(f"{what}: extent must be positive, got {size.tolist()}")
+    return size
+
+
+def _per_axis(name: str, values: Sequence[float] | None, default: float, dim: int, what: str = "box") -> np.ndarray:
     array = np.full(dim, default) if values is None else np.asarray(values, dtype=np.float64)
     if array.shape != (dim,) or not np.isfinite(array).all():
-        raise MeshError(f"box: {name} must be {dim} finite numbers, got {values}")
+        raise MeshError(f"{what}: {name} must be {dim} finite numbers, got {values}")
     return array
 
 
@@ -215,3 +221,36 @@ def _sides(boundary_nodes: np.ndarray, counts: list[int]) -> np.ndarray:
         group[(position == 0).all(axis=1)] = 1 + 2 * axis
         group[(position == n).all(axis=1)] = 2 + 2 * axis
     return group
+
+
+def ramp(shape: Sequence[int], *, extent: Sequence[float] | None = None, slope: float = 0.0) -> Mesh:
+    """A channel of ``shape`` = (nx, ny, nz) hexahedra whose floor rises with ``slope`` from half its length on.
+
+    ``extent`` is its length, height and depth (1); the roof is level. Numbers run along z first, then y, then x, as in
+    the miniAero benchmark. Groups: "xmin", "xmax", ...; "ymin" is the floor.
+    """
+    counts = _checked_shape(shape, "ramp", (3,))
+    size = _checked_extent(extent, 3, "ramp")
+    rise = slope * size[0] / 2.0
+    if not rise < size[1]:
+        raise MeshError(f"ramp: a rise of {rise:g} does not fit into the channel {size.tolist()}; lower the slope")
+    i, j, k = np.meshgrid(*(np.arange(n + 1) for n in counts), indexing="ij")
+    x, z = i / counts[0] * size[0], k / counts[2] * size[2]
+    floor = np.where(x < size[0] / 2.0, 0.0, (x - size[0] / 2.0) * slope)
+    y = np.where(x < size[0] / 2.0, j / counts[1] * size[1], floor + j * (size[1] - floor) / counts[1])
+    node = np.arange(x.size, dtype=np.int32 if x.size < 2**31 else np.int64).reshape(x.shape)
+    ends = (slice(None, -1), slice(1, None))
+    square = ((0, 0), (1, 0), (1, 1), (0, 1))
+    cells = np.stack([node[ends[a], ends[b], ends[c]].ravel() for c in (0, 1) for a, b in square], axis=1)
+    faces = derive_faces(cells, cell_kind("hexahedron"), x.size)
+    return Mesh.from_parts(
+        np.stack((x, y, z), axis=-1).reshape(-1, 3),
+        cells,
+        faces.nodes,
+        faces.cells,
+        faces.boundary_nodes,
+        faces.boundary_cells,
+        _sides(faces.boundary_nodes, counts[::-1]),
+        kind="hexahedron",
+        groups={side: number for number, side in enumerate(_SIDES[4:6] + _SIDES[2:4] + _SIDES[:2], start=1)},
+    )

@@ -165,6 +165,23 @@ def test_written_toml_is_read_back_and_explains_every_option():
     assert tomllib.loads(to_toml(shelf, {}, comments=False)) == tomllib.loads(to_toml(shelf, {}))
 
 
+@dataclass(frozen=True)
+class Room:
+    shelf: Box = section(Box, "A shelf.")
+    windows: int = option(2, "how many let light in", low=0)
+    heated: bool = option(True, "with a radiator")
+
+
+def test_options_without_a_section_are_written_before_all_sections():
+    room = build(Room, map(parse_set, ("windows=5", "heated=false", "shelf.width=4")))
+    text = to_toml(room, {"case": "room"})
+    assert "# how many let light in (a whole number from 0)\nwindows = 5\n" in text
+    assert text.index("windows = 5") < text.index("[shelf]")
+    assert build(Room, [s for s in parse_settings(text, "written") if s.key != "case"]) == room
+    with pytest.raises(ConfigError, match=r"--set windows=-1: windows must be a whole number from 0, got -1"):
+        build(Room, [parse_set("windows=-1")])
+
+
 def test_flatten_lists_every_key_once():
     assert flatten(Shelf())["spare.width"] == 7
     assert len(flatten(Shelf())) == 2 * 7 + 1

@@ -48,3 +48,17 @@ def test_no_empty_margin(tmp_path: Path, right: float):
     height, width = drawn.shape
     assert columns[0] < 0.05 * width and columns[-1] > 0.95 * width
     assert rows[0] < 0.05 * height and rows[-1] > 0.95 * height
+
+
+def test_a_thin_layer_fills_the_picture(tmp_path: Path):
+    """A window a thousand times as long as high is stretched; a line of pixels would show nothing."""
+    from matplotlib.image import imread
+
+    mesh = ml.generate.box((4, 4), extent=(2.0, 0.002))
+    save_picture(
+        tmp_path / "a.png", mesh.coordinates.numpy(), mesh.cell_nodes.indices, mesh.cells.points[:, 1], label="u",
+        window=(0.0, 2.0, 0.0, 0.002), history={"rms": np.geomspace(1.0, 1e-5, 50)}, title="test",
+    )  # fmt: skip
+    column = imread(tmp_path / "a.png")[:, 300, :3]
+    coloured = np.ptp(column, axis=1) > 0.2
+    assert coloured.mean() > 0.6 and len(np.unique(column[coloured], axis=0)) >= 4

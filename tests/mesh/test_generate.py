@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshloom.errors import MeshError
-from meshloom.mesh.generate import box, naca0012
+from meshloom.mesh.generate import box, naca0012, ramp
 from meshloom.mesh.mesh import Mesh
 from tests.mesh.samples import closure
 
@@ -204,3 +204,37 @@ def test_alternate_diagonals() -> None:
 def test_wrong_boxes_are_named(arguments: dict, message: str) -> None:
     with pytest.raises(MeshError, match=message):
         box(**arguments)
+
+
+def test_channel_with_a_ramp() -> None:
+    nx, ny, nz, slope = 6, 3, 2, 0.25
+    mesh = ramp((nx, ny, nz), extent=(4.0, 2.0, 3.0), slope=slope)
+    assert (len(mesh.cells), mesh.kind) == (nx * ny * nz, "hexahedron")
+    assert mesh.cell_volumes().sum() == pytest.approx(3.0 * (4.0 * 2.0 - 0.5 * 2.0 * 2.0 * slope), rel=1e-14)
+    assert np.abs(closure(mesh)).max() < 1e-14
+    assert mesh.cell_nodes.indices[0].tolist() == [0, 12, 15, 3, 1, 13, 16, 4], "VTK order, z first"
+    steps = np.diff(mesh.cells.points.reshape(nx, ny, nz, 3), axis=2)
+    np.testing.assert_allclose(steps, np.broadcast_to([0.0, 0.0, 1.5], steps.shape), atol=1e-15)
+    for axis, letter in ((0, "x"), (2, "z")):
+        for end, value in (("min", 0.0), ("max", (4.0, 2.0, 3.0)[axis])):
+            side = mesh.boundary_nodes.indices[mesh.group(letter + end)]
+            np.testing.assert_array_equal(mesh.coordinates.numpy()[side][..., axis], value)
+    x, y, _ = mesh.coordinates.numpy()[mesh.boundary_nodes.indices[mesh.group("ymin")]].reshape(-1, 3).T
+    np.testing.assert_allclose(y, np.maximum(0.0, slope * (x - 2.0)), atol=1e-15)
+    assert len(mesh.group("ymax")) == nx * nz
+    assert (ramp((1, 1, 1)).cell_volumes() == 1.0).all()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"shape": (3, 2)}, r"ramp: shape must be three whole numbers from 1, got \(3, 2\)"),
+        ({"shape": (3, 2, 1), "extent": (1.0, 1.0)}, "ramp: extent must be 3 finite numbers"),
+        ({"shape": (3, 2, 1), "extent": (1.0, -1.0, 1.0)}, "ramp: extent must be positive"),
+        ({"shape": (3, 2, 1), "slope": 2.0}, "a rise of 1 does not fit into the channel"),
+        ({"shape": (3, 2, 1), "slope": np.nan}, "a rise of nan does not fit"),
+    ],
+)
+def test_wrong_ramps_are_named(arguments: dict, message: str) -> None:
+    with pytest.raises(MeshError, match=message):
+        ramp(**arguments)

@@ -1,0 +1,143 @@
+"""The miniAero cases (Mantevo): a shock tube, supersonic flow up a ramp, and a boundary layer on a plate.
+
+Three-dimensional compressible Navier-Stokes equations, cell-centred finite volumes on hexahedra: Roe's flux, gradients
+by Gauss' theorem with Venkatakrishnan's limiter for second order, four Runge-Kutta stages per step.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.solvers.case import PRECISIONS, Case, Limit, Picture
+from meshloom.solvers.miniaero.kernels import EXTRAPOLATE, INFLOW, NO_SLIP, TANGENT, Kernels, Scheme, kernels
+from meshloom.solvers.miniaero.options import MeshOptions, PlateConfig, RampConfig, SodConfig
+from meshloom.solvers.miniaero.step import Geometry, TimeStep
+
+
+class MiniAero(Case):
+    """What the cases share.
+
+    Monitors: root mean square of the relative change of density in a step; mass, energy and lowest temperature of all.
+    """
+
+    monitors: ClassVar[tuple[str, ...]] = ("rms", "mass", "energy", "lowest_temperature")
+    # A negative density makes the temperature negative too, as long as there is energy.
+    limits: Mapping[str, Limit] = dict.fromkeys(("temperature", "lowest_temperature"), Limit(above=0.0))
+    boundary: ClassVar[Mapping[str, int]]  # kind of each side of the channel
+    drawn: ClassVar[tuple[str, str]] = ("mach", "Mach number")  # the field in the picture
+
+    def __init__(self, config: Any):
+        self.config, self.gas = config, config.gas.gas()
+        scheme = Scheme(config.order, config.viscous, config.scheme.entropy_fix, config.scheme.limiter_exponent)
+        self.mesh = _channel(config.mesh).arranged(config.mesh.order)
+        dtype = PRECISIONS[config.run.precision]
+        start = self.initial_state(np.asarray(self.mesh.cells.points))
+        self.u = self.mesh.cells.field("u", 5, dtype=dtype, data=start)
+        self.recorded = tuple(ml.Global(0.0, name) for name in self.monitors)
+        self.state = (self.u,)
+        inflow = self.gas.primitives(self.inflow_state)
+        run = Kernels(*map(self.scheduled, kernels(self.gas, scheme, tuple(inflow.tolist()))))
+        geometry = Geometry.of(self.mesh, self.boundary, dtype)
+        step = TimeStep(self.u, geometry, run, scheme, config.time.dt, self.recorded)
+        self.program = ml.program(step.time_step)
+
+    @abstractmethod
+    def initial_state(self, centres: np.ndarray) -> np.ndarray:
+        """U (cells, 5) at the start in cells with these centres (cells, 3)."""
+
+    @property
+    @abstractmethod
+    def inflow_state(self) -> np.ndarray:
+        """U (5,) outside the faces where gas comes in."""
+
+    def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
+        rows = recorded.copy()
+        rows[:, 0] = np.sqrt(rows[:, 0] / len(self.mesh.cells))
+        return rows
+
+    def cell_fields(self) -> dict[str, np.ndarray]:
+        U = self.u.numpy().astype(np.float64).T
+        V = self.gas.primitives(U)
+        names = ("rho", "rho_u", "rho_v", "rho_w", "rho_E")
+        speed = np.sqrt((V[1:4] ** 2).sum(axis=0))
+        return dict(zip(names, U, strict=True)) | {
+            "velocity": V[1:4].T,
+            "temperature": V[4],
+            "pressure": self.gas.pressure(V),
+            "mach": speed / self.gas.sound_speed(V),
+        }
+
+    def picture(self) -> Picture:
+        """The channel from the side: the faces where z is smallest, each in the colour of its cell."""
+        mesh, (field, label) = self.mesh, self.drawn
+        side = mesh.group("zmin")
+        length, height, _ = self.config.mesh.extent
+        return Picture(
+            self.cell_fields()[field][mesh.boundary_cells.indices[side, 0]],
+            label,
+            (0.0, length, 0.0, height),
+            ("x / m", "y / m"),
+            points=mesh.coordinates.numpy()[:, :2],
+            polygons=mesh.boundary_nodes.indices[side],
+            curves=("rms",),
+        )
+
+
+class Sod(MiniAero):
+    """A membrane bursts between gas at high and at low pressure."""
+
+    name: ClassVar[str] = "miniaero_sod"
+    title: ClassVar[str] = "shock tube, 3-D compressible flow on hexahedra (Roe's flux; the miniAero benchmark)"
+    Config: ClassVar[type] = SodConfig
+    drawn: ClassVar[tuple[str, str]] = ("rho", "density in kg/m³")
+    boundary: ClassVar[Mapping[str, int]] = dict.fromkeys(("xmin", "xmax"), EXTRAPOLATE) | dict.fromkeys(
+        ("ymin", "ymax", "zmin", "zmax"), TANGENT
+    )
+
+    def initial_state(self, centres: np.ndarray) -> np.ndarray:
+        tube, middle = self.config.tube, self.config.mesh.extent[0] / 2.0
+        left, right = (self.gas.conserved(self.gas.at_rest(*side)) for side in (tube.left, tube.right))
+        return np.where(centres[:, :1] < middle, left, right)
+
+    @property
+    def inflow_state(self) -> np.ndarray:
+        return self.gas.conserved(self.gas.at_rest(*self.config.tube.left))  # nothing comes in
+
+
+class Ramp(MiniAero):
+    """Supersonic flow up a ramp, with the shock that it makes."""
+
+    name: ClassVar[str] = "miniaero_ramp"
+    title: ClassVar[str] = "supersonic flow up a ramp, 3-D, second order (miniAero)"
+    Config: ClassVar[type] = RampConfig
+    boundary: ClassVar[Mapping[str, int]] = {"xmin": INFLOW, "xmax": EXTRAPOLATE} | dict.fromkeys(
+        ("ymin", "ymax", "zmin", "zmax"), TANGENT
+    )
+
+    def initial_state(self, centres: np.ndarray) -> np.ndarray:
+        return np.tile(self.inflow_state, (len(centres), 1))
+
+    @property
+    def inflow_state(self) -> np.ndarray:
+        return np.array(self.config.stream.state)
+
+
+class FlatPlate(Ramp):
+    """A supersonic stream along a plate to which the gas sticks: the boundary layer grows."""
+
+    name: ClassVar[str] = "miniaero_plate"
+    title: ClassVar[str] = "boundary layer of a supersonic stream on a plate, 3-D, viscous, second order (miniAero)"
+    Config: ClassVar[type] = PlateConfig
+    boundary: ClassVar[Mapping[str, int]] = {**Ramp.boundary, "ymin": NO_SLIP, "ymax": EXTRAPOLATE}
+
+
+def _channel(options: MeshOptions) -> ml.Mesh:
+    """The mesh that the configuration asks for, numbered as the original does: along z first, then y, then x."""
+    pi = math.pi if options.pi_decimals < 0 else round(math.pi, options.pi_decimals)
+    return ml.generate.ramp(options.cells, extent=options.extent, slope=math.tan(options.angle * pi / 180.0))

@@ -1,0 +1,147 @@
+"""Settings of the miniAero cases. Defaults are those of the original program, its oddities included."""
+# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from meshloom.config import option, section, table
+from meshloom.solvers.case import OutputOptions, RunOptions, order_option, schedule_check
+from meshloom.solvers.miniaero.gas import Gas
+from meshloom.solvers.miniaero.kernels import LOOPS
+
+
+@dataclass(frozen=True)
+class MeshOptions:
+    """A channel of hexahedra whose floor may rise from half its length on."""
+
+    cells: tuple[int, int, int] = option((64, 32, 2), "cells along x, y and z", low=1, high=100_000)
+    extent: tuple[float, float, float] = option((2.0, 2.0, 1.0), "length, height and depth in metres", above=0.0)
+    angle: float = option(0.0, "slope of the floor in degrees", low=0.0, high=80.0)
+    pi_decimals: int = option(
+        8, "decimals of pi that turn the angle into radians: the original has 3.14159265; -1 takes all", low=-1, high=15
+    )
+    order: str = order_option()
+
+
+@dataclass(frozen=True)
+class TimeOptions:
+    """The four-stage Runge-Kutta method with steps of one length."""
+
+    dt: float = option(1e-5, "time step in seconds", above=0.0, high=1e6)
+
+
+@dataclass(frozen=True)
+class GasOptions:
+    """The gas. The original's three heat capacities contradict each other: keep them to reproduce it."""
+
+    gamma: float = option(1.4, "ratio of specific heats", above=1.0, high=3.0)
+    gas_constant: float = option(287.05, "specific gas constant in J/(kg K)", above=0.0)
+    cp_enthalpy: float = option(
+        1004.0,
+        "heat capacity in J/(kg K) for the enthalpy in the flux: the original rounds it, so that its energy flux does"
+        " not quite belong to its equation of state; 0 takes gamma R/(gamma - 1)",
+        low=0.0,
+    )
+    cp_conduction: float = option(
+        1006.0,
+        "heat capacity in J/(kg K) for the conductivity: another value in the original; 0 takes gamma R/(gamma - 1)",
+        low=0.0,
+    )
+    prandtl: float = option(0.71, "Prandtl number", above=0.0)
+    sutherland_factor: float = option(1.458e-6, "factor of Sutherland's viscosity in kg/(m s sqrt(K))", low=0.0)
+    sutherland_temperature: float = option(110.4, "temperature in Sutherland's viscosity in K", low=0.0)
+
+    def gas(self) -> Gas:
+        consistent = self.gamma * self.gas_constant / (self.gamma - 1.0)
+        return Gas(
+            self.gamma,
+            self.gas_constant,
+            self.cp_enthalpy or consistent,
+            self.cp_conduction or consistent,
+            self.prandtl,
+            self.sutherland_factor,
+            self.sutherland_temperature,
+        )
+
+
+@dataclass(frozen=True)
+class SchemeOptions:
+    """Details of the scheme."""
+
+    entropy_fix: float = option(
+        0.1, "wave speeds below this share of the fastest one are rounded off (Harten)", above=0.0, high=1.0
+    )
+    limiter_exponent: int = option(
+        2,
+        "the limiter does not act on changes below distance**(exponent / 2): the original passes the square of the"
+        " distance where Venkatakrishnan's limiter has its cube",
+        low=1,
+        high=6,
+    )
+
+
+@dataclass(frozen=True)
+class TubeOptions:
+    """Gas at rest on both sides of a membrane at half the length."""
+
+    left: tuple[float, float] = option((68947.57, 288.889), "pressure in Pa and temperature in K", above=0.0)
+    right: tuple[float, float] = option((6894.757, 231.11), "pressure in Pa and temperature in K", above=0.0)
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """What comes in, and is everywhere at the start."""
+
+    state: tuple[float, float, float, float, float] = option(
+        (0.5805, 503.96, 0.0, 0.0, 343750.0),
+        "density, momentum along x, y, z and total energy per volume",
+        accepts=(
+            "with positive density and temperature",
+            lambda U: U[0] > 0.0 and U[4] > 0.5 * (U[1] ** 2 + U[2] ** 2 + U[3] ** 2) / U[0],
+        ),
+    )
+
+
+_SCHEDULE = (
+    'How loops are executed, where the automatic choice shall not do: a line such as face_flux = "color" or'
+    f' face_flux = {{strategy = "color", block = 512}}. Loops: {", ".join(LOOPS)}, and default for all others.'
+)
+_ORDER = "1 takes the values of the cells at their faces, 2 reconstructs them with limited gradients"
+_VISCOUS = "friction and heat conduction between cells and at walls where the gas sticks"
+
+
+@dataclass(frozen=True)
+class SodConfig:
+    order: int = option(1, _ORDER, low=1, high=2)
+    viscous: bool = option(False, _VISCOUS)
+    run: RunOptions = section(RunOptions, "How long, and on what.", iterations=100)
+    time: TimeOptions = section(TimeOptions, "Time steps.", dt=2e-6)
+    mesh: MeshOptions = section(MeshOptions, "The mesh.", cells=(128, 4, 4), extent=(0.3048, 1.0, 1.0))
+    tube: TubeOptions = section(TubeOptions, "The gas on both sides of the membrane.")
+    gas: GasOptions = section(GasOptions, "The gas.")
+    scheme: SchemeOptions = section(SchemeOptions, "Details of the scheme.")
+    output: OutputOptions = section(OutputOptions, "What to write, and how often.")
+    schedule: dict[str, Any] = table(_SCHEDULE, schedule_check(LOOPS))
+
+
+@dataclass(frozen=True)
+class RampConfig:
+    order: int = option(2, _ORDER, low=1, high=2)
+    viscous: bool = option(False, _VISCOUS)
+    run: RunOptions = section(RunOptions, "How long, and on what.", iterations=400)
+    time: TimeOptions = section(TimeOptions, "Time steps.", dt=1e-5)
+    mesh: MeshOptions = section(MeshOptions, "The mesh.", angle=30.0)
+    stream: StreamOptions = section(StreamOptions, "The gas that comes in.")
+    gas: GasOptions = section(GasOptions, "The gas.")
+    scheme: SchemeOptions = section(SchemeOptions, "Details of the scheme.")
+    output: OutputOptions = section(OutputOptions, "What to write, and how often.")
+    schedule: dict[str, Any] = table(_SCHEDULE, schedule_check(LOOPS))
+
+
+@dataclass(frozen=True)
+class PlateConfig(RampConfig):
+    viscous: bool = option(True, _VISCOUS)
+    time: TimeOptions = section(TimeOptions, "Time steps.", dt=3e-8)
+    mesh: MeshOptions = section(MeshOptions, "The mesh.", cells=(16, 32, 2), extent=(2.0, 0.002, 1.0))

@@ -1,0 +1,137 @@
+"""One time step of miniAero's scheme: which kernel runs where, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.solvers.miniaero.kernels import Kernels, Scheme
+
+STAGES = ((0.0, 1.0 / 6.0), (0.5, 1.0 / 3.0), (0.5, 1.0 / 3.0), (1.0, 1.0 / 6.0))  # alpha and beta of Runge-Kutta
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Faces, interior or on the boundary: their cells, their area vectors (3) and their middles (3)."""
+
+    faces: ml.Set
+    cells: ml.Map
+    area: ml.Field
+    middle: ml.Field
+
+    @classmethod
+    def of(cls, cells: ml.Map, area: np.ndarray, dtype: np.dtype) -> Sides:
+        faces = cells.source
+        fields = [faces.field(f"{name} of {faces.name}", 3, dtype=dtype, data=values)
+                  for name, values in (("area", area), ("middle", faces.points))]  # fmt: skip
+        return cls(faces, cells, *fields)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The mesh as the kernels see it; ``kind`` says of each boundary face what it is."""
+
+    cells: ml.Set
+    volume: ml.Field
+    centre: ml.Field
+    inner: Sides
+    outer: Sides
+    kind: ml.Field
+
+    @classmethod
+    def of(cls, mesh: ml.Mesh, boundary: Mapping[str, int], dtype: np.dtype) -> Geometry:
+        """``boundary`` gives the kind of each of the mesh's groups."""
+        cells = mesh.cells
+        return cls(
+            cells,
+            cells.field("volume", dtype=dtype, data=mesh.cell_volumes()),
+            cells.field("centre", 3, dtype=dtype, data=cells.points),
+            Sides.of(mesh.face_cells, mesh.face_normals(), dtype),
+            Sides.of(mesh.boundary_cells, mesh.boundary_normals(), dtype),
+            _boundary_kind(mesh, boundary),
+        )
+
+
+def _boundary_kind(mesh: ml.Mesh, kinds: Mapping[str, int]) -> ml.Field:
+    """The kind of every boundary face, from the side it is on."""
+    groups = mesh.boundary_group.numpy()
+    kind = np.zeros(len(groups), np.int32)
+    for side, value in kinds.items():
+        kind[groups == mesh.groups[side]] = value
+    return mesh.boundary_faces.field("kind", dtype=np.int32, data=kind)
+
+
+class TimeStep:
+    """Four stages from the state ``u`` (5), then the sum of their shares; ``monitors`` are those of ``finish``."""
+
+    def __init__(
+        self,
+        u: ml.Field,
+        geometry: Geometry,
+        run: Kernels,
+        scheme: Scheme,
+        dt: float,
+        monitors: Sequence[ml.Global],
+    ):
+        self.u, self.geometry, self.run, self.scheme, self.monitors = u, geometry, run, scheme, monitors
+
+        def on_cells(name: str, dim: int = 5) -> ml.Field:
+            return geometry.cells.field(name, dim, dtype=u.dtype)
+
+        def parameter(name: str, value: float = 0.0) -> ml.Global:
+            return ml.Global(value, name, dtype=u.dtype)
+
+        self.v, self.inflow = on_cells("v"), on_cells("inflow")
+        self.change, self.total = on_cells("change"), on_cells("total")
+        self.temperature = on_cells("temperature", 1)
+        self.dt, self.alpha, self.beta = parameter("dt", dt), parameter("alpha"), parameter("beta")
+        if scheme.needs_gradients:
+            self.slope, self.share = on_cells("slope", 15), on_cells("share")
+            self.low, self.high = on_cells("low"), on_cells("high")
+
+    def time_step(self) -> None:
+        cells, volume = self.geometry.cells, self.geometry.volume
+        for alpha, beta in STAGES:
+            self.alpha.value, self.beta.value = alpha, beta
+            self.run.predict(cells, self.u, self.change, self.alpha, self.v, self.temperature)
+            if self.scheme.needs_gradients:
+                self._gradients()
+            if self.scheme.order == 2:
+                self._limiters()
+            self._fluxes()
+            self.run.advance(cells, self.inflow, volume, self.dt, self.beta, self.change, self.total)
+        *sums, lowest_temperature = self.monitors
+        for one in sums:
+            one.value = 0.0
+        lowest_temperature.value = np.inf
+        self.run.finish(cells, self.u, self.total, self.change, volume, self.temperature, *self.monitors)
+
+    def _gradients(self) -> None:
+        self.slope.fill(0.0)
+        for gradient, sides in (
+            (self.run.gradient, self.geometry.inner),
+            (self.run.boundary_gradient, self.geometry.outer),
+        ):
+            at = sides.cells
+            gradient(sides.faces, self.v[at], sides.area, self.geometry.volume[at], self.slope[at])
+
+    def _limiters(self) -> None:
+        inner, outer = self.geometry.inner, self.geometry.outer
+        self.run.own_bounds(self.geometry.cells, self.v, self.low, self.high)
+        self.run.bounds(inner.faces, self.v[inner.cells], self.low[inner.cells], self.high[inner.cells])
+        self.share.fill(1.0)
+        for sides in (inner, outer):
+            at, centre = sides.cells, self.geometry.centre
+            self.run.limit(sides.faces, self.v[at], self.low[at], self.high[at], self.slope[at], centre[at],
+                           sides.middle, self.share[at])  # fmt: skip
+
+    def _fluxes(self) -> None:
+        inner, outer, centre = self.geometry.inner, self.geometry.outer, self.geometry.centre
+        at, own = inner.cells, outer.cells
+        gradients = (self.slope[at], self.share[at], centre[at], inner.middle) if self.scheme.needs_gradients else ()
+        self.run.face_flux(inner.faces, self.v[at], inner.area, *gradients, self.inflow[at])
+        self.run.boundary_flux(outer.faces, self.v[own], outer.area, self.geometry.kind, centre[own], outer.middle,
+                               self.inflow[own])  # fmt: skip
