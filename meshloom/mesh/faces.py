@@ -135,6 +135,25 @@ def derive_faces(cells: np.ndarray, kind: CellKind, n_nodes: int) -> Faces:
     return Faces(halves[first], pairs.astype(cells.dtype), halves[alone], boundary_cells)
 
 
+def cells_across(cells: np.ndarray, face_nodes: np.ndarray, face_cells: np.ndarray, kind: CellKind) -> np.ndarray:
+    """The cell across each face of each cell (n, faces of a cell); the cell itself where that face is boundary."""
+    across = np.repeat(np.arange(len(cells), dtype=face_cells.dtype)[:, None], len(kind.faces), axis=1)
+    wanted = np.sort(face_nodes, axis=1)
+    for here, there in (face_cells.T, face_cells.T[::-1]):
+        found = np.zeros(len(here), dtype=bool)
+        for slot, local in enumerate(kind.faces):
+            match = (np.sort(cells[here][:, local], axis=1) == wanted).all(axis=1)
+            across[here[match], slot] = there[match]
+            found |= match
+        if not found.all():
+            face = int(np.argmin(found))
+            raise MeshError(
+                f"face {face} {_listed(face_nodes[face])} is no face of its cell {here[face]}"
+                f" {_listed(cells[here[face]])}: across a cut in the mesh cells have no neighbours by nodes"
+            )
+    return across
+
+
 def group_boundary(boundary_nodes: np.ndarray, named: Mapping[str, np.ndarray], n_nodes: int) -> np.ndarray:
     """For each boundary face 1 + the position in ``named`` of the group that lists its nodes, or 0 for none."""
     groups = np.zeros(len(boundary_nodes), dtype=np.int32)

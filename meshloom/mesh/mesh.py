@@ -12,7 +12,15 @@ from numpy.typing import ArrayLike
 from meshloom.errors import MeshError, nearest
 from meshloom.mesh import geometry
 from meshloom.mesh.core import Map, Set
-from meshloom.mesh.faces import CellKind, cell_kind, checked_cells, derive_faces, group_boundary, oriented_cells
+from meshloom.mesh.faces import (
+    CellKind,
+    cell_kind,
+    cells_across,
+    checked_cells,
+    derive_faces,
+    group_boundary,
+    oriented_cells,
+)
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
 
 #: The group of boundary faces that nobody named.
@@ -23,8 +31,8 @@ class Mesh:
     """One kind of cell, with everything a face or cell loop needs.
 
     Sets: ``nodes``, ``cells``, ``faces`` (interior: two cells each), ``boundary_faces`` (one cell each). In 2-D faces
-    are edges. Maps: ``cell_nodes``, ``face_nodes``, ``face_cells``, ``boundary_nodes``, ``boundary_cells``. Fields:
-    ``coordinates`` on nodes and ``boundary_group`` on boundary faces, whose numbers ``groups`` names.
+    are edges. Maps: ``cell_nodes``, ``face_nodes``, ``face_cells``, ``boundary_nodes``, ``boundary_cells``, and
+    ``cell_cells`` when asked for. Fields: ``coordinates`` on nodes and ``boundary_group`` on boundary faces, whose numbers ``groups`` names.
 
     The normal of a face points from its first cell to its second, and out of the domain on the boundary: in 2-D,
     with (dx, dy) = first minus second node, it is (dy, -dx); in 3-D it follows the right-hand rule of the nodes.
@@ -152,6 +160,14 @@ class Mesh:
         """Whether every face has owner < neighbor; such a mesh stays so when it is reordered."""
         cells = self.face_cells.indices
         return bool((cells[:, 0] < cells[:, 1]).all())
+
+    @cached_property
+    def cell_cells(self) -> Map:
+        """For every cell the cells across its faces, in the order of the faces of its kind; itself at the boundary."""
+        across = cells_across(
+            self.cell_nodes.indices, self.face_nodes.indices, self.face_cells.indices, cell_kind(self.kind)
+        )
+        return Map(self.cells, self.cells, across, "cell_cells")
 
     @property
     def permutation(self) -> Permutation:
