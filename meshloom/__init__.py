@@ -5,6 +5,7 @@ import meshloom as ml
 
 from meshloom import errors
 from meshloom.backend import backend, backends, threads, use
+from meshloom.control import locate
 from meshloom.io.meshes import read, write
 from meshloom.kernel.access import Inc, Max, Min, Read, ReadWrite, Sum, Write
 from meshloom.loop import Kernel, Loop, kernel
@@ -19,6 +20,6 @@ from meshloom.schedule.strategies import names as strategies
 __version__ = "0.1.0"
 __all__ = [
     "Arg", "Field", "Global", "Inc", "Kernel", "Loop", "Map", "Max", "Mesh", "Min", "Program", "Read", "ReadWrite",
-    "Schedule", "Set", "Sum", "Write", "backend", "backends", "errors", "generate", "kernel", "orderings", "program",
-    "read", "strategies", "threads", "use", "write",
+    "Schedule", "Set", "Sum", "Write", "backend", "backends", "errors", "generate", "kernel", "locate", "orderings",
+    "program", "read", "strategies", "threads", "use", "write",
 ]  # fmt: skip

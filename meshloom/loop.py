@@ -17,7 +17,7 @@ from meshloom.kernel import define, passes
 from meshloom.kernel.access import Mode, identity
 from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.trace import trace
-from meshloom.mesh.core import Arg, Field, Global, Map, Set, on_host, recorder
+from meshloom.mesh.core import Arg, Field, Global, Map, Set, recorder
 from meshloom.mesh.layout import Layout
 from meshloom.order import order_elements
 from meshloom.schedule.auto import choose
@@ -127,8 +127,9 @@ class Loop:
         return LoopSpec(self.name, described, maps, outputs)
 
     def _spec_param(self, param: Param, argument: Arg | Global) -> SpecParam:
-        if isinstance(argument, Global):
-            return SpecParam(param.name, param.mode, param.dim, param.dtype, Layout("aos"), None, True)
+        if isinstance(argument, Global):  # one that is set is like a field of the loop's only element
+            reduced_or_read = not param.mode.control
+            return SpecParam(param.name, param.mode, param.dim, param.dtype, Layout("aos"), None, reduced_or_read)
         number = None if argument.map is None else self.maps.index(argument.map)
         return SpecParam(param.name, param.mode, param.dim, param.dtype, argument.field.layout, number)
 
@@ -238,7 +239,7 @@ class Loop:
     def run_plainly(self) -> None:
         """The kernel called element by element on plain arrays, its results merged one after the other."""
         modes = list(self.kernel.modes.values())
-        values = [on_host(s.storage) if isinstance(s, Global) else s.numpy().reshape(-1, s.dim) for s in self.storages]
+        values = [s.numpy().reshape(-1 if isinstance(s, Global) else (-1, s.dim)) for s in self.storages]
         before = [v.copy() for v in values]
         for element in range(self.set.size):
             rows = [_rows(a, element) for a in self.arguments]
@@ -248,7 +249,7 @@ class Loop:
                 if mode.writes:
                     _merge(mode, value, part, row)
         for mode, storage, value in zip(modes, self.storages, values, strict=True):
-            if mode.writes and isinstance(storage, Field):
+            if mode.writes:
                 storage.assign(value)
 
     def __repr__(self) -> str:
@@ -274,7 +275,12 @@ def _as_arguments(what: Kernel, on: Set, given: tuple[Argument, ...]) -> tuple[A
 
 def _checked(where: str, mode: type[Mode], on: Set, argument: Argument) -> Arg | Global:
     if isinstance(argument, Global):
-        if not mode.globals:
+        if mode.control and on.total != 1:
+            raise KernelError(
+                f"{where}: a Global can be {mode.__name__} only in a loop over a set of one element, and {on.name} has"
+                f" {on.total}; use Sum, Min or Max here, or set it in a loop over ml.Set(1)"
+            )
+        if not (mode.globals or mode.control):
             raise KernelError(f"{where}: a Global cannot be {mode.__name__}; use Read, Sum, Min or Max")
         return argument
     arg = argument.direct if isinstance(argument, Field) else argument

@@ -169,3 +169,24 @@ def test_nan_survives_minimum_and_maximum() -> None:
         low = one.field("low", data=[9.0])
         lowest(on, v, low[to], schedule=strategy)
         assert np.isnan(low.numpy()[0]), strategy
+
+
+@pytest.mark.parametrize("back_end", ["numpy", "cpu", "emulated"])
+def test_a_value_handed_on_is_the_one_before_the_loop(back_end: str) -> None:
+    """``old`` gets what ``v`` was, although ``v`` is stored first."""
+
+    @ml.kernel
+    def shift(v: ml.ReadWrite, old: ml.Write):
+        before = v + 0.0
+        v[...] = 2.0 * v
+        old[...] = before
+
+    used = ml.backend()
+    ml.use(back_end)
+    try:
+        cells = ml.Set(5, "cells")
+        v, old = cells.field("v", data=np.arange(5.0)), cells.field("old")
+        shift(cells, v, old)
+    finally:
+        ml.use(used)
+    assert old.numpy().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0] and v.numpy().tolist() == [0.0, 2.0, 4.0, 6.0, 8.0]

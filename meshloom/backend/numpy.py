@@ -10,7 +10,6 @@ from meshloom.backend.base import Backend, Bound
 from meshloom.kernel.evaluate import evaluate
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
-from meshloom.mesh.core import Field, Global
 
 CHUNK = 1 << 14  # elements at a time, so that intermediate arrays stay in the cache
 _AT = {"add": np.add.at, "minimum": np.minimum.at, "maximum": np.maximum.at}
@@ -33,16 +32,14 @@ def run(bound: Bound) -> None:
     """Execute a loop. Values read through maps are those from before the loop, as on every back end."""
     spec, fields, globals_ = bound.spec, [], []
     for param, storage in zip(spec.params, bound.storages, strict=True):
-        fields.append(storage.numpy().reshape(-1, param.dim) if isinstance(storage, Field) else np.empty((0, 0)))
-        globals_.append(storage.storage.copy() if isinstance(storage, Global) else np.empty(0))
+        fields.append(np.empty((0, 0)) if param.is_global else storage.numpy().reshape(-1, param.dim))
+        globals_.append(storage.storage.copy() if param.is_global else np.empty(0))
     for first in range(0, bound.elements, CHUNK):
         rows = slice(first, min(first + CHUNK, bound.elements))
         _chunk(bound, rows, fields, globals_)
     for param, storage, values, total in zip(spec.params, bound.storages, fields, globals_, strict=True):
-        if param.mode.writes and isinstance(storage, Field):
-            storage.assign(values)
-        elif param.mode.writes:
-            storage.storage[:] = total
+        if param.mode.writes:
+            storage.assign(total if param.is_global else values.reshape(storage.shape))
 
 
 def _chunk(bound: Bound, rows: slice, fields: list, globals_: list) -> None:
@@ -56,7 +53,8 @@ def _chunk(bound: Bound, rows: slice, fields: list, globals_: list) -> None:
         param, slot, comp = node.value
         if spec.params[param].is_global:
             return bound.storages[param].storage[comp]
-        return fields[param][place(param, slot), comp]
+        values = fields[param][place(param, slot), comp]
+        return values.copy() if spec.params[param].mode.writes else values  # what is written later must not show here
 
     with np.errstate(all="ignore"):
         values = evaluate([o.value for o in spec.outputs], leaf)

@@ -25,6 +25,7 @@ def save_picture(
     window: tuple[float, float, float, float],
     history: dict[str, np.ndarray],
     title: str,
+    axes: tuple[str, str] = ("x", "y"),
 ) -> None:
     """A PNG: ``values`` (n,) on ``cells`` (n, corners) of ``points`` (m, 2) within ``window``, and the monitors.
 
@@ -39,7 +40,7 @@ def save_picture(
     FigureCanvasAgg(figure)
     share = _map_share(window)
     left, right = figure.subplots(1, 2, width_ratios=(share, 1.0 - share))
-    _draw_map(figure, left, points, cells, values, label, window)
+    _draw_map(figure, left, points, cells, values, label, window, axes)
     _draw_history(right, history)
     figure.suptitle(title)
     buffer = io.BytesIO()
@@ -61,6 +62,7 @@ def _draw_map(
     values: np.ndarray,
     label: str,
     window: tuple[float, float, float, float],
+    names: tuple[str, str],
 ) -> None:
     """Flat-coloured cells; those outside the window are left out, which keeps large meshes quick."""
     from matplotlib.collections import PolyCollection
@@ -76,7 +78,7 @@ def _draw_map(
     if seen.any():  # a few extreme cells, as at the nose, must not use up the colours
         patches.set_clim(*np.percentile(values[seen], (_TAIL, 100.0 - _TAIL)))
     axes.add_collection(patches)
-    axes.set(xlim=(xmin, xmax), ylim=(ymin, ymax), aspect="equal", xlabel="x / chord", ylabel="y / chord")
+    axes.set(xlim=(xmin, xmax), ylim=(ymin, ymax), aspect="equal", xlabel=names[0], ylabel=names[1])
     figure.colorbar(patches, ax=axes, label=label, extend="both", fraction=0.05, pad=0.02)
 
 

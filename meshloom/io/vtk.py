@@ -37,23 +37,31 @@ def write_vtu(
     node_fields: Mapping[str, Field | np.ndarray] | None = None,
     *,
     boundary: bool = False,
+    points: np.ndarray | None = None,
 ) -> None:
     """Write a mesh with fields for ParaView, replacing the file in one step.
+
+    ``points`` (nodes, dim): where the nodes of a mesh that moves are now; else the mesh's own coordinates.
 
     With ``boundary`` the boundary faces follow as cells of their own, with the field values of the cells they bound;
     the array "group" holds their group and field data "group:<name>" the number of each, so nothing is lost.
     """
     on_cells = field_arrays(cell_fields, mesh.cells.total, "cells")
     on_nodes = field_arrays(node_fields, mesh.nodes.total, "nodes")
-    write_atomically(Path(path), b"".join(vtu_pieces(mesh, on_cells, on_nodes, boundary=boundary)))
+    write_atomically(Path(path), b"".join(vtu_pieces(mesh, on_cells, on_nodes, boundary=boundary, at=points)))
 
 
 def vtu_pieces(
-    mesh: Mesh, cell_fields: Mapping[str, np.ndarray], node_fields: Mapping[str, np.ndarray], *, boundary: bool
+    mesh: Mesh,
+    cell_fields: Mapping[str, np.ndarray],
+    node_fields: Mapping[str, np.ndarray],
+    *,
+    boundary: bool,
+    at: np.ndarray | None = None,
 ) -> Iterator[bytes]:
     """The file in pieces."""
     points = np.zeros((mesh.nodes.total, 3))
-    points[:, : mesh.dim] = mesh.coordinates.numpy()
+    points[:, : mesh.dim] = mesh.coordinates.numpy() if at is None else at
     blocks = [(mesh.kind, mesh.cell_nodes.indices)]
     groups: dict[str, np.ndarray] = {}
     if boundary:

@@ -20,6 +20,7 @@ class Mode(_Array):
     combine: ClassVar[str] = ""  # IR operation that merges offers from several elements
     fields: ClassVar[bool] = True
     globals: ClassVar[bool] = False
+    control: ClassVar[bool] = False  # a Global may have it in a loop over one element, where nobody can meet
 
 
 class Read(Mode):
@@ -31,11 +32,13 @@ class Read(Mode):
 class Write(Mode):
     """Every component is set, never read; through a map each target may be hit by one element only (checked)."""
 
+    control = True
+
 
 class ReadWrite(Mode):
     """Read and set; through a map each target may be hit by one element only (checked)."""
 
-    reads = True
+    reads, control = True, True
 
 
 class Inc(Mode):

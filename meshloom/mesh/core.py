@@ -51,6 +51,11 @@ class Set:
     def __len__(self) -> int:
         return self.owned
 
+    @cached_property
+    def numbers(self) -> Field:
+        """Every element's own number, for kernels that want to know where they are."""
+        return Field(self, f"number of {self.name}", dtype=np.int64, data=np.arange(self.total))
+
     def __repr__(self) -> str:
         return f"Set({self.name}, {self.owned}" + (f" + {self.halo} halo)" if self.halo else ")")
 
@@ -194,7 +199,7 @@ class Field(Stored):
         """Set every value; inside a program this is recorded."""
         record = recorder.get()
         if record is not None:
-            record(Fill(self, float(value)))
+            record(Fill(self, self.dtype.type(value).item()))
         else:
             self.storage.fill(value)
 
@@ -297,11 +302,19 @@ class Global(Stored):
     def value(self, value: ArrayLike) -> None:
         record = recorder.get()
         if record is None:
-            _overwrite(self.storage, np.full(self.storage.shape, value, self.dtype))
+            self.assign(value)
         elif np.ndim(value) == 0:
-            record(Fill(self, float(np.asarray(value))))
+            record(Fill(self, self.dtype.type(value).item()))
         else:
             raise MeshError(f"global {self.name}: inside a program it can be set to one number only")
+
+    def numpy(self) -> np.ndarray:
+        """A copy of the values, shape () or (dim,)."""
+        return np.array(on_host(self.storage)).reshape(self.shape)
+
+    def assign(self, data: ArrayLike) -> None:
+        """Take new values, now, also while a program is being recorded; a scalar fills."""
+        _overwrite(self.storage, np.broadcast_to(np.asarray(data, self.dtype), self.storage.shape))
 
     def __repr__(self) -> str:
         return f"Global({self.name} = {self.value})"
@@ -312,7 +325,7 @@ class Fill:
     """A recorded assignment of one number to a whole field or global."""
 
     target: Field | Global
-    value: float
+    value: float | int
 
     @property
     def name(self) -> str:

@@ -150,6 +150,9 @@ def _continue_from(case: Case, start: Start) -> None:
             raise UserError(f"{start.path}: the checkpoint does not fit: field {field.name} {field.shape} {field.dtype}"
                             f" is {'missing' if values is None else f'{values.shape} {values.dtype}'}")  # fmt: skip
         case.assign_given(field, values)
+    if case.steps_left(case.recorded_now()) == 0:
+        raise UserError(f"{start.path}: this run has reached its end (iteration {saved.iteration}); there is nothing to"
+                        " go on with")  # fmt: skip
 
 
 def launch(job: Job, folder: RunFolder, report: Report, began: float) -> tuple[Case, Outcome]:

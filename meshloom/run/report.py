@@ -26,6 +26,24 @@ class Advance:
     monitors: dict[str, float]
     rate: float  # iterations per second; 0 while unknown
     cells: int
+    span: tuple[float, float] | None = None  # time now and at the end, of a case that ends at a time
+    over: bool = False  # nothing is left, although there may be iterations to spare
+
+    @property
+    def share(self) -> float:
+        """How much is done, from 0 to 1: by time where the case ends at one, unless the iterations end it earlier."""
+        by_iterations = self.iteration / self.iterations
+        return max(by_iterations, self.span[0] / self.span[1]) if self.span else by_iterations
+
+    @property
+    def is_last(self) -> bool:
+        return self.over or self.iteration >= self.iterations
+
+    def counter(self) -> str:
+        """``25/100``, or ``25, time 0.0024/0.01``."""
+        if self.span is None:
+            return f"{self.iteration}/{self.iterations}"
+        return f"{self.iteration}, time {self.span[0]:.3e}/{self.span[1]:g}"
 
     @property
     def cell_rate(self) -> float:
@@ -44,8 +62,10 @@ class Advance:
 
     def left_text(self) -> str:
         """``12 s left``, or '' when that is unknown or nothing is left."""
-        left = self.iterations - self.iteration
-        return f"{duration(left / self.rate)} left" if left and self.rate > 0.0 else ""
+        if self.is_last or self.rate <= 0.0 or self.share <= 0.0:
+            return ""
+        left = self.iterations - self.iteration if self.span is None else self.iteration * (1.0 / self.share - 1.0)
+        return f"{duration(left / self.rate)} left"
 
     def fitting(self, width: int) -> tuple[str, str, str]:
         """Monitors, rate and time left in at most ``width`` characters: what matters least is left out first.
@@ -87,11 +107,11 @@ class PlainReport(Report):
         print(text, file=self.stream, flush=True)
 
     def advance(self, now: Advance) -> None:
-        if now.iteration < now.iterations and time.monotonic() - self._last < _SECONDS_BETWEEN_LINES:
+        if not now.is_last and time.monotonic() - self._last < _SECONDS_BETWEEN_LINES:
             return
         self._last = time.monotonic()
         speed = ", ".join(filter(None, (now.rate_text(), now.left_text())))
-        parts = (f"iteration {now.iteration}/{now.iterations}", now.monitor_text(), speed)
+        parts = (f"iteration {now.counter()}", now.monitor_text(), speed)
         self.message("  ".join(filter(None, parts)))
 
 
@@ -111,20 +131,22 @@ class BarReport(Report):
     def advance(self, now: Advance) -> None:
         if self._progress is None:
             self._progress = self._started()
-            self._task = self._progress.add_task("", total=now.iterations, monitors="", rate="", left="")
-        counter = 2 * len(str(now.iterations)) + 1
-        monitors, rate, left = now.fitting(self.console.width - counter - _LEAST_BAR - _GAPS)
+            self._task = self._progress.add_task("", total=1.0, counter="", monitors="", rate="", left="")
+        counter = now.counter()
+        room = max(len(counter), 2 * len(str(now.iterations)) + 1)
+        monitors, rate, left = now.fitting(self.console.width - room - _LEAST_BAR - _GAPS)
         self._progress.update(
-            self._task, completed=now.iteration, monitors=monitors, rate=rate, left=left, refresh=True
+            self._task, completed=now.share, counter=counter, monitors=monitors, rate=rate, left=left, refresh=True
         )
 
     def _started(self) -> Progress:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import BarColumn, Progress, TextColumn
         from rich.table import Column
 
         columns = ("[cyan]{task.fields[monitors]}", "{task.fields[rate]}", "[dim]{task.fields[left]}")
         # Columns that may not wrap keep their width; the bar takes what they leave.
-        bar = (MofNCompleteColumn(table_column=Column(no_wrap=True)), BarColumn(bar_width=None))
+        counter = TextColumn("[green]{task.fields[counter]}", table_column=Column(no_wrap=True))
+        bar = (counter, BarColumn(bar_width=None))
         # Drawn after every chunk, not by a thread of its own: the cores belong to the loops.
         progress = Progress(*bar, *map(TextColumn, columns), console=self.console, expand=True, auto_refresh=False)
         progress.start()

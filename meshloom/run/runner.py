@@ -1,8 +1,8 @@
 """The time loop of any case: chunks of iterations, and between them whatever is due.
 
 A chunk is a number of iterations that takes about a fifth of a second, so that Python costs nothing and a person
-still sees the bar move and can stop the run. Chunks end where a file is due. How a run is cut into chunks
-changes nothing in its numbers.
+still sees the bar move and can stop the run. Chunks end where a file is due, and where a case that ends at a time
+might end. How a run is cut into chunks changes nothing in its numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from meshloom.io.checkpoint import Checkpoint
 from meshloom.io.files import write_atomically
 from meshloom.io.monitors import MonitorLog
 from meshloom.io.vtk import Series, write_vtu
-from meshloom.run.diagnose import Snapshot, breakdown, take_snapshot
+from meshloom.run.diagnose import Snapshot, breakdown, healthy, take_snapshot
 from meshloom.run.folder import RunFolder
 from meshloom.run.pace import Pace
 from meshloom.run.report import Advance, Report
@@ -74,8 +74,9 @@ class Runner:
         self.kept = (start.path, self.iteration) if start else None  # the last good checkpoint
         self.began = time.perf_counter() if began is None else began
         self.until_first = 0.0
+        self.recorded = case.recorded_now()
         # A restart keeps the entries up to its checkpoint.
-        self.series = Series.resume(folder.series, self.first) if start else Series(folder.series)
+        self.series = Series.resume(folder.series, self._series_time()) if start else Series(folder.series)
         self.pace = Pace()
         self.good = _Good(self.iteration, time.monotonic(), take_snapshot(case))
         self.checkpoint_time = time.monotonic()
@@ -87,10 +88,10 @@ class Runner:
             write_atomically(self.folder.config, self._config_text().encode())
             with StopRequest() as stop:
                 with MonitorLog(self.folder.monitors, self.case.monitors, self.history[0]) as log:
-                    while self.iteration < self.iterations and not stop:
+                    while self._left() > 0 and not stop:
                         self._advance(log)
                         self._write_what_is_due()
-                if self.iteration < self.iterations:
+                if self._left() > 0:
                     self._write_checkpoint()
                 elif self.options.plot:
                     self._draw()
@@ -109,25 +110,40 @@ class Runner:
         count = min(self.pace.chunk(), self._until_due())
         start = time.perf_counter()
         with np.errstate(all="ignore"):  # what is not finite is found here, with loop and cell
-            rows = self.case.monitor_rows(self.case.program.run(count, record=self.case.recorded))
+            recorded = self.case.program.run(count, record=self.case.recorded)
+            rows, good = self.case.monitor_rows(recorded), healthy(self.case, recorded)
             self.pace.done(count, time.perf_counter() - start)
-            finite = np.isfinite(rows).all(axis=1)
-            if not finite.all():
-                log.append(rows[: np.argmin(finite)])
+            if not good.all():
+                log.append(rows[: np.argmin(good)])
                 raise RunError(breakdown(self.case, self.good.state, self.good.iteration, self.iteration + count))
         if self.iteration == self.first:
             self.until_first = time.perf_counter() - self.began
         self.iteration += count
+        self.recorded = recorded[-1]
         self.history.append(rows)
         log.append(rows)
-        self.report.advance(
-            Advance(self.iteration, self.iterations, self._monitors(), self.pace.rate, len(self.case.mesh.cells))
-        )
+        self.report.advance(self._standing())
+
+    def _left(self) -> int:
+        """Iterations to go: exactly, or at least so many where the case ends at a time; 0 at the end."""
+        most = self.iterations - self.iteration
+        least = self.case.steps_left(self.recorded)
+        return most if least is None else min(most, least)
 
     def _until_due(self) -> int:
-        """Iterations until the next file or the end."""
+        """Iterations until the next file or the (earliest) end."""
         every = [n for n in (self.options.every, self.options.checkpoint_every) if n > 0]
-        return min([self.iterations - self.iteration, *(n - self.iteration % n for n in every)])
+        return min([self._left(), *(n - self.iteration % n for n in every)])
+
+    def _standing(self) -> Advance:
+        cells, span = len(self.case.mesh.cells), self.case.time_span(self.recorded)
+        over = self._left() == 0
+        return Advance(self.iteration, self.iterations, self._monitors(), self.pace.rate, cells, span, over)
+
+    def _series_time(self) -> float:
+        """What the files of a series are listed by: the time of a case that has one, else the iteration."""
+        span = self.case.time_span(self.recorded)
+        return self.iteration if span is None else span[0]
 
     def _monitors(self) -> dict[str, float]:
         last = self.history[-1]
@@ -137,7 +153,7 @@ class Runner:
 
     def _write_what_is_due(self) -> None:
         """The checkpoint first: whatever happens to the other files, the run can go on."""
-        options, last = self.options, self.iteration == self.iterations
+        options, last = self.options, self._left() == 0
         by_clock = 0.0 < options.checkpoint_seconds <= time.monotonic() - self.checkpoint_time
         if last or by_clock or _is_due(self.iteration, options.checkpoint_every):
             self._write_checkpoint()
@@ -163,8 +179,9 @@ class Runner:
 
     def _write_fields(self) -> None:
         path = self.folder.vtu(self.iteration)
-        write_vtu(path, self.case.given, self.case.cell_fields())
-        self.series.add(self.iteration, path)
+        case = self.case
+        write_vtu(path, case.given, case.cell_fields(), case.node_fields(), points=case.node_positions())
+        self.series.add(self._series_time(), path)
 
     def _draw(self) -> None:
         picture = self.case.picture()
@@ -172,16 +189,19 @@ class Runner:
             return
         from meshloom.io.plots import save_picture
 
+        history = dict(zip(self.case.monitors, np.concatenate(self.history).T, strict=True))
+        span = self.case.time_span(self.recorded)
         try:
             save_picture(
                 self.folder.picture,
-                self.case.given.coordinates.numpy(),
-                self.case.given.cell_nodes.indices,
+                self.case.node_positions() if picture.points is None else picture.points,
+                self.case.given.cell_nodes.indices if picture.polygons is None else picture.polygons,
                 picture.values,
                 label=picture.label,
                 window=picture.window,
-                history=dict(zip(self.case.monitors, np.concatenate(self.history).T, strict=True)),
-                title=f"{self.case.name} after {self.iteration} iterations",
+                history={name: history[name] for name in picture.curves or self.case.monitors},
+                title=f"{self.case.name} after {self.iteration} iterations" + (f", time {span[0]:.4g}" if span else ""),
+                axes=picture.axes,
             )
         except UserError as missing:
             self.report.message(f"no picture: {missing}")
@@ -202,7 +222,7 @@ class Runner:
 
     def _outcome(self) -> Outcome:
         return Outcome(
-            finished=self.iteration == self.iterations,
+            finished=self._left() == 0,
             iteration=self.iteration,
             monitors=self._monitors(),
             seconds=time.perf_counter() - self.began,

@@ -19,7 +19,10 @@ from meshloom.mesh.layout import Layout
 
 @dataclass(frozen=True)
 class SpecParam:
-    """A parameter: ``map`` is None for direct access; ``is_global`` for a Global."""
+    """A parameter: ``map`` is None for direct access; ``is_global`` for a Global that is read or reduced.
+
+    A Global that is set (in a loop over one element) is described like a field of that element.
+    """
 
     name: str
     mode: type[Mode]

@@ -240,7 +240,7 @@ class Airfoil(Case):
         return {"mach": mach, "pressure": pressure, "density": q[:, 0], "velocity": velocity, "q": q}
 
     def picture(self) -> Picture:
-        return Picture(self.cell_fields()["mach"], "Mach number", self.config.output.window)
+        return Picture(self.cell_fields()["mach"], "Mach number", self.config.output.window, ("x / chord", "y / chord"))
 
 
 def _mesh(options: MeshOptions) -> ml.Mesh:

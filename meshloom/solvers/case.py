@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -93,11 +93,37 @@ def _check_name(key: str, name: str, allowed: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Picture:
-    """A field to draw over the mesh: ``values`` (cells,) in the user's numbering."""
+    """A field to draw over the mesh: ``values`` (cells,) in the user's numbering.
+
+    ``points`` (m, 2) and ``polygons`` (cells, corners) where it is not the mesh itself that is drawn, but a cut.
+    """
 
     values: np.ndarray
     label: str
     window: tuple[float, float, float, float]  # xmin, xmax, ymin, ymax
+    axes: tuple[str, str] = ("x", "y")
+    points: np.ndarray | None = None
+    polygons: np.ndarray | None = None
+    curves: tuple[str, ...] | None = None  # the monitors to draw beside it; None: all
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a healthy value keeps to; ``why`` says in some words what is wrong with one that does not."""
+
+    above: float = -np.inf
+    below: float = np.inf
+    why: str = ""
+
+    def broken(self, values: np.ndarray) -> np.ndarray:
+        """True where a value is outside or NaN."""
+        return ~((values > self.above) & (values < self.below))
+
+    def text(self, value: float) -> str:
+        """``-1.2e-05 (must be above 0: the mesh is tangled)``."""
+        bounds = [f"above {self.above:.6g}"] if self.above > -np.inf else []
+        bounds += [f"below {self.below:.6g}"] if self.below < np.inf else []
+        return f"{value:.6g} (must be {' and '.join(bounds)}{': ' if self.why else ''}{self.why})"
 
 
 class Case(ABC):
@@ -107,12 +133,13 @@ class Case(ABC):
     title: ClassVar[str]  # one line for ``meshloom cases``
     Config: ClassVar[type]  # a dataclass with at least the sections run, output and schedule
     monitors: ClassVar[tuple[str, ...]]  # columns of the CSV
+    limits: ClassVar[Mapping[str, Limit]] = {}  # of fields and globals by name; recorded ones are watched
 
     config: Any  # an instance of Config
     given: ml.Mesh  # the mesh in the user's numbering: what is written and named in messages
     mesh: ml.Mesh  # the mesh as computed on, perhaps reordered
     program: ml.Program  # one iteration
-    state: tuple[ml.Field, ...]  # what one iteration hands to the next: checkpoints hold this
+    state: tuple[ml.Field | ml.Global, ...]  # what one iteration hands to the next: checkpoints hold this
     recorded: tuple[ml.Global, ...]  # read after every iteration
 
     @abstractmethod
@@ -125,6 +152,31 @@ class Case(ABC):
     @abstractmethod
     def cell_fields(self) -> dict[str, np.ndarray]:
         """What goes into VTU files: name -> (cells,) or (cells, dim) in the user's numbering."""
+
+    def node_fields(self) -> dict[str, np.ndarray]:
+        """The same for values on nodes."""
+        return {}
+
+    def node_positions(self) -> np.ndarray:
+        """Where the nodes are now, (nodes, dim) in the user's numbering; other than ``given`` where the mesh moves."""
+        return self.given.coordinates.numpy()
+
+    def steps_left(self, recorded: np.ndarray) -> int | None:
+        """For a case that ends at a time: iterations that are still to go AT LEAST, 0 when it is finished.
+
+        ``recorded`` holds the values of the globals ``recorded`` now. The runner replays no more than that before it
+        asks again, so no step too many is taken. None: the case ends after ``run.iterations``, which is the upper limit
+        in any case. What the answer is made of must be part of ``state``, for restarts.
+        """
+        return None
+
+    def time_span(self, recorded: np.ndarray) -> tuple[float, float] | None:
+        """(time now, time at the end) of a case that ends at a time: progress and VTU series go by it."""
+        return None
+
+    def recorded_now(self) -> np.ndarray:
+        """The values of the globals ``recorded`` as they are."""
+        return np.concatenate([g.numpy().reshape(-1).astype(np.float64) for g in self.recorded])
 
     def picture(self) -> Picture | None:
         """What to draw at the end."""
@@ -145,13 +197,18 @@ class Case(ABC):
 
         return call
 
-    def in_given_order(self, field: ml.Field) -> np.ndarray:
-        """A copy of the values of a field on a set of ``mesh``, in the user's numbering, shape (n,) or (n, dim)."""
-        return field.numpy() if self.mesh is self.given else self.mesh.permutation.undo(field.set.name, field)
+    def in_given_order(self, field: ml.Field | ml.Global) -> np.ndarray:
+        """A copy of the values of a field on a set of ``mesh``, in the user's numbering, shape (n,) or (n, dim).
 
-    def assign_given(self, field: ml.Field, values: np.ndarray) -> None:
-        """Set a field from values in the user's numbering: the inverse of ``in_given_order``."""
-        if self.mesh is not self.given:
+        A global has no numbering: its values, shape () or (dim,).
+        """
+        if self.mesh is self.given or isinstance(field, ml.Global):
+            return field.numpy()
+        return self.mesh.permutation.undo(field.set.name, field)
+
+    def assign_given(self, field: ml.Field | ml.Global, values: np.ndarray) -> None:
+        """Set a field or global from values in the user's numbering: the inverse of ``in_given_order``."""
+        if self.mesh is not self.given and not isinstance(field, ml.Global):
             values = self.mesh.permutation.apply(field.set.name, values)
         field.assign(values)
 
