@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +30,47 @@ def save_picture(
 ) -> None:
     """A PNG: ``values`` (n,) on ``cells`` (n, corners) of ``points`` (m, 2) within ``window``, and the monitors.
 
-    ``history`` maps a monitor's name to its value after each iteration. UserError where matplotlib is missing.
+    ``history`` maps a monitor's name to its value after each iteration; without any the map stands alone. UserError where matplotlib is missing.
     """
+    figure = _figure((12.0, 4.9) if history else (8.0, 4.9))
+    share = _map_share(window)
+    left, *right = figure.subplots(1, 2, width_ratios=(share, 1.0 - share)) if history else (figure.subplots(),)
+    _draw_map(figure, left, points, cells, values, label, window, axes)
+    if history:
+        _draw_history(right[0], history)
+    figure.suptitle(title)
+    _save(figure, path)
+
+
+def save_curves(
+    path: Path, x: np.ndarray, curves: Mapping[str, np.ndarray], *, labels: tuple[str, str], title: str
+) -> None:
+    """A PNG: each of ``curves`` (n,) over ``x`` (n,); ``labels`` of the axes. UserError where matplotlib is missing."""
+    figure = _figure((9.0, 4.9))
+    axes = figure.subplots()
+    for name, series in curves.items():
+        axes.plot(x, series, label=name, linewidth=1.4)
+    axes.set(xlabel=labels[0], ylabel=labels[1])
+    axes.grid(True, which="major", alpha=0.4)
+    if curves:
+        axes.legend()
+    figure.suptitle(title)
+    _save(figure, path)
+
+
+def _figure(size: tuple[float, float]) -> Any:
+    """An empty figure of so many inches; UserError where matplotlib is missing."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise UserError("matplotlib is not installed; pip install 'meshloom[plot]'") from None
-    figure = Figure(figsize=(12.0, 4.9), dpi=130, layout="constrained")
+    figure = Figure(figsize=size, dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
-    share = _map_share(window)
-    left, right = figure.subplots(1, 2, width_ratios=(share, 1.0 - share))
-    _draw_map(figure, left, points, cells, values, label, window, axes)
-    _draw_history(right, history)
-    figure.suptitle(title)
+    return figure
+
+
+def _save(figure: Any, path: Path) -> None:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     write_atomically(path, buffer.getbuffer())
@@ -64,13 +92,14 @@ def _draw_map(
     window: tuple[float, float, float, float],
     names: tuple[str, str],
 ) -> None:
-    """Flat-coloured cells; those outside the window are left out, which keeps large meshes quick."""
+    """Flat-coloured cells; those outside the window and those without a value (NaN) are left out."""
     from matplotlib.collections import PolyCollection
 
     xmin, xmax, ymin, ymax = window
     corners = points[cells]
     low, high = corners.min(axis=1), corners.max(axis=1)
     seen = (high[:, 0] >= xmin) & (low[:, 0] <= xmax) & (high[:, 1] >= ymin) & (low[:, 1] <= ymax)
+    seen &= np.isfinite(values)
     # Anti-aliasing would blend the background into both sides of every edge: hairlines all over the mesh.
     patches = PolyCollection(
         corners[seen], array=values[seen], cmap="turbo", edgecolors="none", linewidths=0.0, antialiased=False

@@ -108,6 +108,17 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Chart:
+    """Curves over one axis, such as what gauges saw: a CSV file and a drawing, both ``chart_<name>``."""
+
+    name: str
+    x: np.ndarray  # (n,)
+    curves: Mapping[str, np.ndarray]  # (n,) each
+    x_label: str
+    y_label: str
+
+
+@dataclass(frozen=True)
 class Limit:
     """What a healthy value keeps to; ``why`` says in some words what is wrong with one that does not."""
 
@@ -133,6 +144,7 @@ class Case(ABC):
     title: ClassVar[str]  # one line for ``meshloom cases``
     Config: ClassVar[type]  # a dataclass with at least the sections run, output and schedule
     monitors: ClassVar[tuple[str, ...]]  # columns of the CSV
+    progress: tuple[str, ...] | None = None  # monitors that a person sees while it runs; None: all
     limits: ClassVar[Mapping[str, Limit]] = {}  # of fields and globals by name; recorded ones are watched
 
     config: Any  # an instance of Config
@@ -181,6 +193,14 @@ class Case(ABC):
     def picture(self) -> Picture | None:
         """What to draw at the end."""
         return None
+
+    def maps(self) -> dict[str, Picture]:
+        """More to draw at the end: name -> what goes into ``map_<name>.png``."""
+        return {}
+
+    def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
+        """Curves to write and draw at the end, from the monitors (n,) after every iteration."""
+        return ()
 
     def scheduled(self, kernel: ml.Kernel) -> Callable[..., None]:
         """The kernel, executed as the ``[schedule]`` table says: by its own entry, else by ``default`` where that

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.volna.flux import BED, Water, fastest, hll, mirrored, momenta, sides, state
+from meshloom.solvers.volna.flux import BED, H, Water, fastest, hll, kinetic, mirrored, momenta, sides, state
 
 
 class Kernels(NamedTuple):
@@ -51,12 +51,17 @@ def kernels(water: Water) -> Kernels:
         inflow[...] = 0.0
 
     @ml.kernel
-    def correct(area: ml.Read, ahead: ml.Read, dt: ml.Read, inflow: ml.ReadWrite, waves: ml.Write, w: ml.ReadWrite):
-        """The mean of the rates at both ends of the step."""
+    def correct(area: ml.Read, ahead: ml.Read, dt: ml.Read, inflow: ml.ReadWrite, waves: ml.Write, w: ml.ReadWrite,
+                depth: ml.Write, lowest: ml.Min, volume: ml.Sum, energy: ml.Sum):  # fmt: skip
+        """The mean of the rates at both ends of the step; and what there is now."""
         there = 0.5 * (dt * inflow / area + ahead + momenta(w))
-        depth = np.maximum(there[0], dry)
-        w[...] = state(np.stack([depth, there[1], there[2]]), depth, w[BED])
+        after = state(np.stack([np.maximum(there[0], dry), there[1], there[2]]), np.maximum(there[0], dry), w[BED])
+        w[...] = after
         inflow[...] = 0.0
         waves[...] = 0.0
+        depth[...] = there[0]
+        lowest[...] = there[0]
+        volume += area * after[H]
+        energy += area * kinetic(after)
 
     return Kernels(fluxes, wall_fluxes, predict, correct)

@@ -20,7 +20,6 @@ class Water:
 
     gravity: float = 9.81  # m/s^2
     dry: float = 1e-6  # m: land counts as dry below this depth, and no depth is ever smaller
-    cfl: float = 0.45  # of the time step that the fastest wave allows
 
 
 def momenta(w: np.ndarray) -> np.ndarray:
@@ -31,6 +30,11 @@ def momenta(w: np.ndarray) -> np.ndarray:
 def state(conserved: np.ndarray, least: Any, bed: Any) -> np.ndarray:
     """The state (depth, u, v, bed) of water and momentum per area; velocities are those of a depth of ``least``."""
     return np.stack([conserved[0], conserved[1] / least, conserved[2] / least, bed])
+
+
+def kinetic(w: np.ndarray) -> Scalar:
+    """Kinetic energy of a state, per area and density of water."""
+    return 0.5 * w[H] * (w[U] ** 2 + w[V] ** 2)
 
 
 class Side(NamedTuple):

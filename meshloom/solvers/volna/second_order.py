@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.volna.flux import BED, H, Water, fastest, hllc, mirrored, momenta, sides, state
+from meshloom.solvers.volna.flux import BED, H, Water, fastest, hllc, kinetic, mirrored, momenta, sides, state
 from meshloom.solvers.volna.geometry import EDGES
 
 VARIABLES = 4  # depth, u, v, bed
@@ -21,6 +21,7 @@ class Kernels(NamedTuple):
     wall_fluxes: ml.Kernel
     start: ml.Kernel
     half: ml.Kernel
+    renew: ml.Kernel
     blend: ml.Kernel
     finish: ml.Kernel
 
@@ -98,7 +99,7 @@ def kernels(water: Water) -> Kernels:
 
     def after(gain: np.ndarray, u: np.ndarray, bed: Any) -> np.ndarray:
         there = u + gain
-        return state(there, np.maximum(there[0], dry), bed)
+        return state(np.stack([np.maximum(there[0], dry), there[1], there[2]]), np.maximum(there[0], dry), bed)
 
     @ml.kernel
     def start(area: ml.Read, w: ml.Read, dt: ml.Read, inflow: ml.ReadWrite, rate: ml.Write, gain: ml.Write,
@@ -129,11 +130,24 @@ def kernels(water: Water) -> Kernels:
         mid[...] = after(gained, u, w[BED])
 
     @ml.kernel
-    def finish(area: ml.Read, dt: ml.Read, inflow: ml.ReadWrite, waves: ml.Write, gain: ml.Read, w: ml.ReadWrite):
-        """The last half step."""
+    def finish(area: ml.Read, gain: ml.Read, dt: ml.Read, inflow: ml.ReadWrite, waves: ml.Write, w: ml.ReadWrite,
+               depth: ml.Write, lowest: ml.Min, volume: ml.Sum, energy: ml.Sum):  # fmt: skip
+        """The last half step; and what there is now."""
         u = momenta(w)
-        w[...] = after(floored(gain + 0.5 * dt * inflow / area, u), u, w[BED])
+        gained = gain + 0.5 * dt * inflow / area
+        there = after(floored(gained, u), u, w[BED])
+        w[...] = there
         inflow[...] = 0.0
         waves[...] = 0.0
+        depth[...] = u[0] + gained[0]
+        lowest[...] = u[0] + gained[0]
+        volume += area * there[H]
+        energy += area * kinetic(there)
 
-    return Kernels(reconstruct, fluxes, wall_fluxes, start, half, blend, finish)
+    @ml.kernel
+    def renew(area: ml.Read, inflow: ml.ReadWrite, rate: ml.Write):
+        """Rates of the last stage in place of those of the first."""
+        rate[...] = inflow / area
+        inflow[...] = 0.0
+
+    return Kernels(reconstruct, fluxes, wall_fluxes, start, half, renew, blend, finish)
