@@ -30,7 +30,8 @@ def save_picture(
 ) -> None:
     """A PNG: ``values`` (n,) on ``cells`` (n, corners) of ``points`` (m, 2) within ``window``, and the monitors.
 
-    ``history`` maps a monitor's name to its value after each iteration; without any the map stands alone. UserError where matplotlib is missing.
+    ``history`` maps a monitor's name to its value after each iteration; without any the map stands alone. UserError
+    where matplotlib is missing.
     """
     figure = _figure((12.0, 4.9) if history else (8.0, 4.9))
     share = _map_share(window)

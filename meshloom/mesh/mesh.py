@@ -32,7 +32,8 @@ class Mesh:
 
     Sets: ``nodes``, ``cells``, ``faces`` (interior: two cells each), ``boundary_faces`` (one cell each). In 2-D faces
     are edges. Maps: ``cell_nodes``, ``face_nodes``, ``face_cells``, ``boundary_nodes``, ``boundary_cells``, and
-    ``cell_cells`` when asked for. Fields: ``coordinates`` on nodes and ``boundary_group`` on boundary faces, whose numbers ``groups`` names.
+    ``cell_cells`` when asked for. Fields: ``coordinates`` on nodes and ``boundary_group`` on boundary faces, whose
+    numbers ``groups`` names.
 
     The normal of a face points from its first cell to its second, and out of the domain on the boundary: in 2-D,
     with (dx, dy) = first minus second node, it is (dy, -dx); in 3-D it follows the right-hand rule of the nodes.

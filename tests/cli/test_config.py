@@ -165,6 +165,18 @@ def test_written_toml_is_read_back_and_explains_every_option():
     assert tomllib.loads(to_toml(shelf, {}, comments=False)) == tomllib.loads(to_toml(shelf, {}))
 
 
+def test_a_table_may_come_with_entries():
+    @dataclass(frozen=True)
+    class Garden:
+        colors: dict[str, Any] = table("Colors by name.", lambda key, value: None, {"rose": "red", "lily": "white"})
+
+    assert build(Garden, []).colors == {"rose": "red", "lily": "white"}
+    changed = build(Garden, map(parse_set, ("colors.rose=pink", "colors.iris=blue")))
+    assert changed.colors == {"rose": "pink", "lily": "white", "iris": "blue"}
+    assert build(Garden, []).colors["rose"] == "red", "the default is not touched"
+    assert build(Garden, parse_settings(to_toml(changed, {}), "written")) == changed
+
+
 def test_flatten_lists_every_key_once():
     assert flatten(Shelf())["spare.width"] == 7
     assert len(flatten(Shelf())) == 2 * 7 + 1

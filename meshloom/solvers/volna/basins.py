@@ -147,7 +147,8 @@ class WaterCase(Case):
         options = self.config
         step = Limit(above=options.time.least / options.flow.cfl, why="the time step collapses")
         depth = Limit(above=-options.flow.overdraft, why="the depth is negative")
-        return {"longest": step, "limit": step, "pace": Limit(above=options.time.least), "depth": depth, "lowest": depth}
+        pace = Limit(above=options.time.least, why=step.why)
+        return {"longest_step": step, "limit": step, "pace": pace, "depth": depth, "lowest": depth}
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         return recorded[:, : len(WaterCase.monitors)]

@@ -38,7 +38,7 @@ class Flow:
         self.geometry = measure(mesh, state.dtype)
         self.w = mesh.cells.field("w", 4, data=state)
         self.inflow, self.waves = self._field("inflow", 3), self._field("waves")
-        self.longest, self.depth = self._field("longest"), self._field("depth")
+        self.longest, self.depth = self._field("longest_step"), self._field("depth")
         self.time = ml.Global(0.0, "time")
         self.pace, self.dt, self.limit, self.lowest = (
             ml.Global(value, name, dtype=self.dtype)

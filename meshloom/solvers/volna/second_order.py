@@ -60,8 +60,24 @@ def slide(w: np.ndarray, near: np.ndarray, g: float) -> Any:
     return 0.5 * g * (near[H] + w[H]) * ((near[H] - w[H]) + (near[BED] - w[BED]))
 
 
+def floored(gain: np.ndarray, u: np.ndarray, dry: float) -> np.ndarray:
+    """The gain of a cell that holds ``u`` at the start of the step, such that it never falls dry."""
+    return np.stack([np.maximum(gain[0], dry - u[0]), gain[1], gain[2]])
+
+
+def after(gain: np.ndarray, u: np.ndarray, bed: Any, dry: float) -> np.ndarray:
+    """The state of a cell that held ``u`` and has gained since."""
+    there = u + gain
+    return state(np.stack([np.maximum(there[0], dry), there[1], there[2]]), np.maximum(there[0], dry), bed)
+
+
 def kernels(water: Water) -> Kernels:
     """The kernels; the constants of ``water`` become literals in the compiled code."""
+    return Kernels(*rate_kernels(water), *stage_kernels(water.dry))
+
+
+def rate_kernels(water: Water) -> tuple[ml.Kernel, ...]:
+    """What flows into every cell: reconstruct, fluxes, wall_fluxes."""
     g, dry = water.gravity, water.dry
 
     @ml.kernel
@@ -93,41 +109,43 @@ def kernels(water: Water) -> Kernels:
         inflow[0] -= np.where(w[0, H] > dry, length * np.stack([flux.water, *flux.from_left]), 0.0)
         waves[0] += fastest(left, right) * length
 
-    def floored(gain: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """The gain of a cell that holds ``u`` at the start of the step, such that it never falls dry."""
-        return np.stack([np.maximum(gain[0], dry - u[0]), gain[1], gain[2]])
+    return reconstruct, fluxes, wall_fluxes
 
-    def after(gain: np.ndarray, u: np.ndarray, bed: Any) -> np.ndarray:
-        there = u + gain
-        return state(np.stack([np.maximum(there[0], dry), there[1], there[2]]), np.maximum(there[0], dry), bed)
+
+def stage_kernels(dry: float) -> tuple[ml.Kernel, ...]:
+    """The stages of a step: start, half, renew, blend, finish.
+
+    They keep what was gained since the start of the step, not where that led: so a third of it is rounded, and not a
+    third of all the water.
+    """
 
     @ml.kernel
     def start(area: ml.Read, w: ml.Read, dt: ml.Read, inflow: ml.ReadWrite, rate: ml.Write, gain: ml.Write,
               mid: ml.Write):  # fmt: skip
         """Half a step by the rates at the start, which are kept."""
         u, change = momenta(w), inflow / area
-        gained = floored(0.5 * dt * change, u)
+        gained = floored(0.5 * dt * change, u, dry)
         rate[...] = change
         gain[...] = gained
-        mid[...] = after(gained, u, w[BED])
+        mid[...] = after(gained, u, w[BED], dry)
         inflow[...] = 0.0
 
     @ml.kernel
     def half(area: ml.Read, w: ml.Read, dt: ml.Read, inflow: ml.ReadWrite, gain: ml.ReadWrite, mid: ml.Write):
         """Another half step from where the last one ended."""
         u = momenta(w)
-        gained = floored(gain + 0.5 * dt * inflow / area, u)
+        gained = floored(gain + 0.5 * dt * inflow / area, u, dry)
         gain[...] = gained
-        mid[...] = after(gained, u, w[BED])
+        mid[...] = after(gained, u, w[BED], dry)
         inflow[...] = 0.0
 
     @ml.kernel
     def blend(w: ml.Read, dt: ml.Read, rate: ml.Read, gain: ml.ReadWrite, mid: ml.Write):
         """Back to the middle of the step: a third of what was gained, with another half step by ``rate``."""
         u = momenta(w)
-        gained = floored((gain + 0.5 * dt * rate) / 3.0, u)
+        gained = floored((gain + 0.5 * dt * rate) / 3.0, u, dry)
         gain[...] = gained
-        mid[...] = after(gained, u, w[BED])
+        mid[...] = after(gained, u, w[BED], dry)
 
     @ml.kernel
     def finish(area: ml.Read, gain: ml.Read, dt: ml.Read, inflow: ml.ReadWrite, waves: ml.Write, w: ml.ReadWrite,
@@ -135,7 +153,7 @@ def kernels(water: Water) -> Kernels:
         """The last half step; and what there is now."""
         u = momenta(w)
         gained = gain + 0.5 * dt * inflow / area
-        there = after(floored(gained, u), u, w[BED])
+        there = after(floored(gained, u, dry), u, w[BED], dry)
         w[...] = there
         inflow[...] = 0.0
         waves[...] = 0.0
@@ -150,4 +168,4 @@ def kernels(water: Water) -> Kernels:
         rate[...] = inflow / area
         inflow[...] = 0.0
 
-    return Kernels(reconstruct, fluxes, wall_fluxes, start, half, renew, blend, finish)
+    return start, half, renew, blend, finish

@@ -1,8 +1,8 @@
 """A tsunami: the floor of the sea rises, and the waves run round an island and up a beach.
 
 The sea is a rectangle with walls. From the deep part in the west the floor rises to a shelf and a beach in the east; an
-island, a cone with flat shores, stands between. The source is a rise of the sea floor, by a bell-shaped amount, which lifts the
-water that stands on it.
+island, a cone with flat shores, stands between. The source is a rise of the sea floor, by a bell-shaped amount, which
+lifts the water that stands on it.
 """
 # ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
@@ -196,16 +196,15 @@ class Tsunami(WaterCase):
     def picture(self) -> Picture:
         fields = self.cell_fields()
         values = np.where(fields["depth"] > 1e-3, fields["surface"], np.nan)
-        return Picture(values, "surface, m above still water", self.window(), ("x, m", "y, m"), curves=self.gauges.names or ("energy",))
+        curves = self.gauges.names or ("energy",)
+        return Picture(values, "surface, m above still water", self.window(), ("x, m", "y, m"), curves=curves)
 
     def maps(self) -> dict[str, Picture]:
         """How high the water came on land, and how high the waves were at sea."""
-        fields, land = self.cell_fields(), self.in_given_order(
-            self.mesh.cells.field("land", data=self.dry_at_first.astype(np.float64))
-        )
+        fields = self.cell_fields()
         flooded = fields["inundation"] > 1e-2
         runup = np.where(flooded, fields["highest_surface"], np.nan)
-        sea = np.where(land == 0.0, fields["highest_surface"], np.nan)
+        sea = np.where(self.bed(*self.given.cell_centroids().T) > 0.0, np.nan, fields["highest_surface"])
         return {
             "runup": Picture(runup, "run-up: highest water on land, m", self._coast(flooded), ("x, m", "y, m")),
             "highest": Picture(sea, "highest water, m", self.window(), ("x, m", "y, m")),
