@@ -31,6 +31,7 @@ class Phase:
     body: tuple[str, ...]
     independent: bool = False  # no item writes what another touches: may be vectorised
     repeat: str = ""  # C expression: the phase is repeated so often, numbered by ``c``, with a barrier after each
+    together: bool = False  # items exchange values, so all threads of a block stay; ``inside``: does this one count?
 
 
 @dataclass(frozen=True)
@@ -93,24 +94,21 @@ class ElementCode:
     def whole_rows(self, roots: Sequence[Node]) -> list[str]:
         """Statements that load whole rows of fields, where the loop is to do so."""
         lines, read = [], loads(roots)
-        for param, slot in sorted({(p, s) for p, s, _ in read if self._wide(p)}):
+        for param, slot in sorted({(p, s) for p, s, _ in read if self.in_whole_row(p)}):
             described = self.spec.params[param]
             source = self.spec.access(param).load_row(self._row(param, slot))
             lines.append(f"const ml_row<{described.ctype}, {described.dim}> w{param}_{slot} = {source};")
         return lines
 
-    def _wide(self, param: int) -> bool:
-        return self.spec.wide and not self.spec.params[param].is_global and self.spec.access(param).whole_row
-
     def leaf(self, node: Node) -> str:
         param, slot, comp = node.value
         if self.spec.params[param].is_global:
             return f"g{param}_{comp}"
-        return f"w{param}_{slot}.v[{comp}]" if self._wide(param) else self.place(*node.value)
+        return f"w{param}_{slot}.v[{comp}]" if self.in_whole_row(param) else self.place(*node.value)
 
-    def in_whole_row(self, load: Node) -> bool:
-        """Is the value of a load part of a row that ``whole_rows`` loads?"""
-        return self._wide(load.value[0])
+    def in_whole_row(self, param: int) -> bool:
+        """Are the rows of a parameter loaded as a whole?"""
+        return self.spec.wide and not self.spec.params[param].is_global and self.spec.access(param).whole_row
 
     def _row(self, param: int, slot: int) -> str:
         number = self.spec.params[param].map

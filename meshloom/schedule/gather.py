@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from meshloom.kernel.access import identity
 from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
@@ -130,18 +131,28 @@ def accumulator(param: int, comp: int) -> str:
 
 
 def over_targets(
-    spec: LoopSpec, groups: Sequence[Columns], incident: Sequence[str], offsets: str, unrolled: Sequence[str] = ()
+    spec: LoopSpec,
+    groups: Sequence[Columns],
+    incident: Sequence[str],
+    offsets: str,
+    unrolled: Sequence[str] = (),
+    target: str = "i",
 ) -> tuple[str, ...]:
-    """Statements for target ``i``: load the accumulators, visit the incident entries ``x``, store.
+    """Statements for a target: load the accumulators, visit the incident entries ``x``, store.
 
     ``unrolled``: the start of an ``if`` whose body serves targets with the usual number of entries (``unroll``).
     """
     before = [line for g in groups for line in _load_accumulators(spec, g)]
     after = [line for g in groups for line in _store_accumulators(spec, g)]
-    visit = [f"for (ml_index x = {offsets}[t], end_x = {offsets}[t + 1]; x < end_x; ++x) {{", *incident, "}"]
+    visits = visit(incident, offsets)
     if unrolled:
-        visit = [*unrolled, "else {", *visit, "}"]
-    return ("const ml_index t = i;", *before, *visit, *after)
+        visits = [*unrolled, "else {", *visits, "}"]
+    return (f"const ml_index t = {target};", *before, *visits, *after)
+
+
+def visit(incident: Sequence[str], offsets: str) -> list[str]:
+    """All incident entries ``x`` of target ``t``, one after the other."""
+    return [f"for (ml_index x = {offsets}[t], end_x = {offsets}[t + 1]; x < end_x; ++x) {{", *incident, "}"]
 
 
 def unroll(incident: Sequence[str], offsets: str, degree: int) -> list[str]:
@@ -178,6 +189,63 @@ def _store_accumulators(spec: LoopSpec, group: Columns) -> list[str]:
         values = ", ".join(accumulator(group.param, c) for c in group.components)
         return [f"ml_store<{param.ctype}, {param.dim}>(&{access.at('t', 0)}, {{{{{values}}}}});"]
     return [f"{access.at('t', c)} = {accumulator(group.param, c)};" for c in group.components]
+
+
+@dataclass(frozen=True)
+class Stores:
+    """How ``lanes`` threads that share a target bring their common sums to memory: each a part of a whole row, where
+    rows can be parted, else the first lane everything. ``before`` starts the accumulators and the loads."""
+
+    spec: LoopSpec
+    groups: tuple[Columns, ...]
+    lanes: int
+
+    def _parted(self, group: Columns) -> bool:
+        param = self.spec.params[group.param]
+        piece, rest = divmod(param.dim * param.dtype.itemsize, self.lanes)
+        return _whole(self.spec, group) and param.dim % self.lanes == 0 and rest == 0 and piece % 8 == 0
+
+    def _row(self, group: Columns) -> str:
+        """Address of this lane's part of the row."""
+        at = f"&{self.spec.access(group.param).at('t', 0)}"
+        return f"{at} + lane * {self._width(group)}" if self.lanes > 1 else at
+
+    def _width(self, group: Columns) -> int:
+        return self.spec.params[group.param].dim // self.lanes
+
+    def before(self) -> list[str]:
+        lines = []
+        for g in self.groups:
+            param = self.spec.params[g.param]
+            nothing = literal(identity(param.mode.combine, param.dtype), param.dtype)
+            lines += [f"{param.ctype} {accumulator(g.param, c)} = {nothing};" for c in g.components]
+            if self._parted(g):
+                width = self._width(g)
+                source = f"ml_load<{param.ctype}, {width}>({self._row(g)})"
+                lines.append(f"const ml_row<{param.ctype}, {width}> old{g.param} = {source};")
+        return lines
+
+    def after(self) -> list[str]:
+        return [line for g in self.groups for line in (self._parts(g) if self._parted(g) else self._plain(g))]
+
+    def _parts(self, group: Columns) -> list[str]:
+        param, width = self.spec.params[group.param], self._width(group)
+        values = []
+        for k in range(width):
+            total = accumulator(group.param, k + (self.lanes - 1) * width)
+            for lane in range(self.lanes - 2, -1, -1):
+                total = f"(lane == {lane} ? {accumulator(group.param, k + lane * width)} : {total})"
+            values.append(combined(param.mode.combine, f"old{group.param}.v[{k}]", total))
+        store = f"ml_store<{param.ctype}, {width}>({self._row(group)}, {{{{{', '.join(values)}}}}});"
+        return [f"if (inside) {store}" if self.lanes > 1 else store]
+
+    def _plain(self, group: Columns) -> list[str]:
+        access, combine = self.spec.access(group.param), self.spec.params[group.param].mode.combine
+        lines = []
+        for c in group.components:
+            place = access.at("t", c)
+            lines.append(f"{place} = {combined(combine, place, accumulator(group.param, c))};")
+        return [f"if (inside && lane == 0) {{ {' '.join(lines)} }}"] if self.lanes > 1 else lines
 
 
 def split_entry(entries: str, arity: int, element: str = "e") -> list[str]:

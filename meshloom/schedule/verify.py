@@ -137,30 +137,59 @@ def check_gather(plan: Plan, topology: Topology) -> None:
 
 def check_owner(plan: Plan, topology: Topology) -> None:
     check_gather(plan, topology)
-    for m, (indices, _) in topology.maps.items():
-        if f"entry{m}" in plan.arrays:
-            _check_neighbours(plan, topology, m, indices.shape[1])
+    for m in topology.maps:
+        if f"near{m}" in plan.arrays:
+            _check_roles(plan, topology, m)
+        elif f"entry{m}" in plan.arrays:
+            _check_slots(plan, topology, m)
 
 
-def _check_neighbours(plan: Plan, topology: Topology, m: int, arity: int) -> None:
-    """Neighbour tables say what offsets, entries and maps say, in roles where the map is symmetric."""
+def _check_slots(plan: Plan, topology: Topology, m: int) -> None:
+    """Neighbour tables by slot say what offsets, entries and maps say."""
     offsets, entries, table = plan.arrays[f"offsets{m}"], plan.arrays[f"entries{m}"], plan.arrays[f"entry{m}"]
-    usual = np.diff(offsets) == plan.sizes[f"degree{m}"]
+    usual, arity = np.diff(offsets) == plan.sizes[f"degree{m}"], topology.maps[m][0].shape[1]
     _demand(bool((table[:, ~usual] == -1).all()), plan, "an irregular target is not marked in the neighbour table")
-    starts, roles = offsets[:-1][usual], topology.swapped.get(m, frozenset())
+    starts = offsets[:-1][usual]
     for u, row in enumerate(table):
         expected = entries[starts + u]
         _demand(bool((row[usual] == expected).all()), plan, "a neighbour table holds another entry than the incidence")
         for k, rows in (topology.others | {k: i for k, (i, _) in topology.maps.items()}).items():
             part = plan.arrays[f"near{m}_{k}"].reshape(len(table), -1, len(usual))[u]
-            element, turned = expected // arity, (expected % arity if k in roles else np.zeros_like(expected))
-            if k == m and roles:
-                same = (part[0, usual] == rows[element, 1 - turned]).all() and (part[0, ~usual] == -1).all()
-            else:
-                same = all(
-                    (part[s, usual] == rows[element, np.where(turned, 1 - s, s)]).all() for s in range(rows.shape[1])
-                )
+            same = (rows[expected // arity] == part[:, usual].T).all()
             _demand(bool(same), plan, f"a neighbour table has wrong rows of map {k}")
+
+
+def _check_roles(plan: Plan, topology: Topology, m: int) -> None:
+    """Tables in roles hold all entries of every target that is not marked, each once, seen from the target's side."""
+    offsets, targets = plan.arrays[f"offsets{m}"], topology.maps[m][1]
+    degree = plan.sizes[f"degree{m}"]
+    table = plan.arrays[f"entry{m}"].reshape(targets, degree)
+    near = plan.arrays[f"near{m}"].reshape(targets, degree)
+    there, marked = table >= 0, near[:, 0] == -2
+    listed = plan.arrays.get(f"marked{m}", np.empty(0, np.int32))
+    same = np.array_equal(listed, np.flatnonzero(marked)) and plan.sizes.get(f"n_marked{m}", 0) == len(listed)
+    _demand(same, plan, "the list of marked targets does not fit the marks")
+    _demand(not (there[marked].any() or (near[marked, 1:] >= 0).any()), plan, "a marked target is in the tables too")
+    _demand(bool(((near >= 0) == there).all()), plan, "a gap of the neighbour table is none, or the other way round")
+    owner, element, side = np.nonzero(there)[0], table[there] // 2, table[there] % 2
+    full = (there.sum(axis=1) == np.diff(offsets)) | marked
+    sound = full.all() and len(np.unique(table[there])) == there.sum()
+    sound = sound and (topology.maps[m][0][element, side] == owner).all()
+    _demand(bool(sound), plan, "a neighbour table holds another entry than the incidence")
+    right = near[there] == topology.maps[m][0][element, 1 - side]
+    _demand(bool(right.all()), plan, f"a neighbour table has wrong rows of map {m}")
+    for k, rows in (topology.others | {k: i for k, (i, _) in topology.maps.items()}).items():
+        if k == m:
+            continue
+        turned = side if k in topology.swapped[m] else np.zeros_like(side)
+        expected = np.where(turned[:, None] == 1, rows[element, ::-1], rows[element])
+        if f"ring{m}_{k}" in plan.arrays:
+            ring = plan.arrays[f"ring{m}_{k}"].reshape(targets, degree)
+            found = np.stack([ring, np.roll(ring, -1, axis=1)], axis=2)
+        else:
+            found = plan.arrays[f"rows{m}_{k}"].reshape(targets, degree, -1)
+        _demand(bool((found[there] == expected).all()), plan, f"a neighbour table has wrong rows of map {k}")
+        _demand(bool(found.min(initial=0) >= 0), plan, f"a gap has no row of map {k} to load")
 
 
 def check_tile(plan: Plan, topology: Topology) -> None:

@@ -227,7 +227,7 @@ def test_generated_code_is_as_shown(backend: str) -> None:
     if backend == "cpu":
         source = cpu_dialect.render(unit)
     else:
-        source = dialect.render(unit, dialect.kernels(unit, 256), wide_index=False)
+        source = dialect.render(unit, dialect.kernels(unit, 256, 256), wide_index=False)
     rest = [line.strip() for line in source.splitlines()]
     for line in block[1].splitlines():
         head = line.strip().split("...")[0]

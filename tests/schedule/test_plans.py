@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import meshloom as ml
 from meshloom.errors import PlanError
 from meshloom.native import cache
 from meshloom.schedule import plan as plans
@@ -107,19 +108,67 @@ def test_the_verifier_rejects_spoilt_plans(name: str, array: str, change, words:
         verify(spoilt(plan, array, change), topology)
 
 
+def neighbourly(by: str) -> Topology:
+    """A grid of cells and the faces between them, with their nodes (map 9), as owner sees them on a GPU."""
+    mesh = ml.generate.box((20, 20))
+    faces, cells, nodes = mesh.faces.size, mesh.face_cells.indices, mesh.face_nodes.indices
+    if by == "rows":  # nodes that no two faces of a cell share
+        nodes = np.arange(2 * faces).reshape(-1, 2)
+    swapped = {} if by == "slots" else {0: frozenset({0, 9})}
+    return Topology(faces, {0: (cells, mesh.cells.size)}, {0: 0}, others={9: nodes}, swapped=swapped)
+
+
 @pytest.mark.parametrize(
-    ("array", "words"),
-    [("entry0", "another entry"), ("near0_0", "wrong rows of map 0"), ("near0_9", "wrong rows of map 9")],
+    ("by", "array", "words"),
+    [
+        ("slots", "entry0", "another entry"),
+        ("slots", "near0_0", "wrong rows of map 0"),
+        ("slots", "near0_9", "wrong rows of map 9"),
+        ("rows", "entry0", "another entry"),
+        ("rows", "near0", "wrong rows of map 0"),
+        ("rows", "rows0_9", "wrong rows of map 9"),
+        ("ring", "entry0", "another entry"),
+        ("ring", "near0", "wrong rows of map 0"),
+        ("ring", "ring0_9", "wrong rows of map 9"),
+    ],
 )
-def test_the_verifier_rejects_spoilt_neighbour_tables(array: str, words: str) -> None:
-    topology = grid(20)
-    topology = replace(topology, others={9: np.arange(topology.elements * 2).reshape(-1, 2)}, swapped={0: {0, 9}})
+def test_the_verifier_rejects_spoilt_neighbour_tables(by: str, array: str, words: str) -> None:
+    topology = neighbourly(by)
     plan = strategy("owner").plan(topology, 16, simt=True)
     verify(plan, topology)
-    regular = int(np.flatnonzero(plan.arrays["entry0"][0] >= 0)[5])
+    assert ("ring0_9" in plan.arrays) == (by == "ring")
+
+    def change(values: np.ndarray) -> None:
+        inner = 20 * 10 + 10  # a cell with four faces
+        one = values[:, inner] if by == "slots" else values.reshape(20 * 20, -1)[inner]
+        one[1] += 1
+
     with pytest.raises(PlanError, match=words):
-        verify(spoilt(plan, array, lambda a: a[1].__setitem__(regular, a[1, regular] + 1)), topology)
+        verify(spoilt(plan, array, change), topology)
     assert strategy("owner").plan(topology, 16).arrays.keys() == {"offsets0", "entries0"}
+
+
+@pytest.mark.parametrize("by", ["rows", "ring"])
+def test_the_verifier_rejects_lost_and_doubled_neighbours(by: str) -> None:
+    topology = neighbourly(by)
+    plan = strategy("owner").plan(topology, 16, simt=True)
+    with pytest.raises(PlanError, match="gap"):
+        verify(spoilt(plan, "near0", lambda a: a.__setitem__(int(np.flatnonzero(a >= 0)[7]), -1)), topology)
+    inner = 4 * (20 * 10 + 10)  # a cell with four faces
+    with pytest.raises(PlanError, match="marked"):
+        verify(spoilt(plan, "near0", lambda a: a.__setitem__(inner, -2)), topology)
+    with pytest.raises(PlanError, match="list of marked"):
+        verify(replace(plan, arrays=plan.arrays | {"marked0": np.array([3])}), topology)
+    with pytest.raises(PlanError, match="another entry"):
+        verify(spoilt(plan, "entry0", lambda a: a.__setitem__(inner, a[inner + 1])), topology)
+
+
+def test_rings_go_round_every_cell_and_leave_gaps_at_the_boundary() -> None:
+    topology = neighbourly("ring")
+    plan = strategy("owner").plan(topology, 16, simt=True)
+    near = plan.arrays["near0"].reshape(-1, 4)
+    assert (near > -2).all()  # no cell has to take the general way
+    assert (near == -1).sum() == 4 * 20  # one gap for every side at the boundary
 
 
 def test_the_verifier_sees_too_little_scratch_memory() -> None:

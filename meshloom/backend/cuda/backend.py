@@ -64,7 +64,7 @@ class CudaBackend(Backend):
             plan = replace(plan, arrays=narrow)
         unit = make_unit(replace(bound.spec, wide=True), plan, simt=True)
         threads = min(-(-plan.block // 32) * 32, MOST_THREADS)
-        made = dialect.kernels(unit, threads, bound.schedule.registers)
+        made = dialect.kernels(unit, plan.block, threads, bound.schedule.registers)
         functions, used = self.engine.load(unit, made, wide_index=wide_index, flags=())
         wanted = {name for one in made for _, name in one.parameters}
         arrays = self._arrays(bound, plan, wanted)

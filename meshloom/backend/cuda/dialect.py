@@ -30,13 +30,14 @@ class KernelText:
     lines: tuple[str, ...]
 
 
-def kernels(unit: Unit, threads: int, registers: int | None = None) -> list[KernelText]:
+def kernels(unit: Unit, block: int, threads: int, registers: int | None = None) -> list[KernelText]:
     """The kernels of a unit, one for each pass, and one that finishes the reductions.
 
+    ``block``: the plan's block size; where ``threads`` cover it, no thread has to take a second item.
     ``registers`` per thread at most: said as the number of blocks that must fit a multiprocessor's 65,536.
     """
     blocks = max(1, 65536 // (registers * threads)) if registers else 1
-    made = [_kernel(unit, number, one, threads, blocks) for number, one in enumerate(unit.passes)]
+    made = [_kernel(unit, number, one, threads, blocks, block <= threads) for number, one in enumerate(unit.passes)]
     return [*made, _finish(unit)] if unit.spec.reductions else made
 
 
@@ -50,7 +51,7 @@ def render(unit: Unit, made: list[KernelText], *, wide_index: bool, emulation: s
     return "\n".join([emulation, index, PRELUDE, f"// loop {unit.spec.name}", text, ""])
 
 
-def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int) -> KernelText:
+def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, covered: bool) -> KernelText:
     text = block_text(one) + " " + one.block_number + (" block" if not one.blocked else "")
     text += " " + " ".join(x.size for x in one.scratch)
     known = {name for _, name, _ in global_values(unit)} | {x.name for x in one.scratch}
@@ -68,7 +69,7 @@ def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int) -> Ke
     body += _where(one)
     body += [f"{unit.spec.params[o.param].ctype} {partial_name(o)} = {neutral(unit.spec, o)};" for o in one.reductions]
     for position, phase in enumerate(one.phases):
-        body += _phase(one, phase, last=position == len(one.phases) - 1)
+        body += _phase(one, phase, covered and not one.blocked, last=position == len(one.phases) - 1)
     for o in one.reductions:
         body += _tree(unit, o, threads, partial_name(o), f"{partial_name(o)}_parts[parts + blockIdx.x]")
     return KernelText(f"pass{number}", tuple(wanted), (head, *body, "}"))
@@ -90,10 +91,19 @@ def _where(one: Pass) -> list[str]:
             "const ml_index end = ml_min(begin + block, high);"]  # fmt: skip
 
 
-def _phase(one: Pass, phase: Phase, *, last: bool) -> list[str]:
+def _phase(one: Pass, phase: Phase, covered: bool, *, last: bool) -> list[str]:
     first, end = (phase.first, phase.last) if one.blocked else ("begin", "end")
-    loop = [f"for (ml_index i = {first} + (ml_index)threadIdx.x, last = {end}; i < last; i += (ml_index)blockDim.x) {{",
-            *phase.body, "}"]  # fmt: skip
+    if phase.together:
+        # All threads of the block stay until the last one is through: those without an item take another's along.
+        start = "{{ const ml_index start = {0}, last = {1};" if covered else (
+            "for (ml_index start = {0}, last = {1}; start < last; start += (ml_index)blockDim.x) {{")  # fmt: skip
+        loop = [start.format(first, end), "const bool inside = start + (ml_index)threadIdx.x < last;",
+                "const ml_index i = inside ? start + (ml_index)threadIdx.x : last - 1;", *phase.body, "}"]  # fmt: skip
+    elif covered:
+        loop = [f"if (const ml_index i = {first} + (ml_index)threadIdx.x; i < {end}) {{", *phase.body, "}"]
+    else:
+        loop = [f"for (ml_index i = {first} + (ml_index)threadIdx.x, last = {end}; i < last;"
+                " i += (ml_index)blockDim.x) {", *phase.body, "}"]  # fmt: skip
     if phase.repeat:
         return [f"for (ml_index c = 0, times = {phase.repeat}; c < times; ++c) {{", *loop, "__syncthreads();", "}"]
     return loop if last else [*loop, "__syncthreads();"]

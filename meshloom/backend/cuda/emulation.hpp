@@ -44,6 +44,14 @@ inline void __syncthreads() {
   swapcontext(&ml_fibres::contexts[me], &ml_fibres::home);
   threadIdx.x = (unsigned)me;
 }
+template <class T> inline T ml_other_lane(T value) {
+  ml_lanes[threadIdx.x] = 0;
+  std::memcpy(&ml_lanes[threadIdx.x], &value, sizeof(T));
+  __syncthreads();
+  std::memcpy(&value, &ml_lanes[threadIdx.x ^ 1], sizeof(T));
+  __syncthreads();
+  return value;
+}
 template <class U> inline U ml_peek(U* p) { return *p; }
 template <class T> inline T atomicAdd(T* p, T v) { const T old = *p; *p = old + v; return old; }
 template <class T> inline T atomicCAS(T* p, T expected, T fresh) { const T old = *p; if (old == expected) *p = fresh; return old; }

@@ -17,6 +17,7 @@ struct ml_dim { unsigned x; };
 static thread_local ml_dim threadIdx;
 static ml_dim blockIdx, blockDim, gridDim;
 static std::vector<unsigned char> ml_shared_bytes;
+static uint64_t ml_lanes[1024];  // what the threads of a block show each other
 inline unsigned char* ml_dynamic_shared() {
   return (unsigned char*)(((uintptr_t)ml_shared_bytes.data() + 15) / 16 * 16);
 }

@@ -62,17 +62,20 @@ template <class I> ML_FUNCTION I ml_pow(I a, I b) {
 ML_FUNCTION double ml_pow(double a, double b) { return std::pow(a, b); }
 ML_FUNCTION float ml_pow(float a, float b) { return std::pow(a, b); }
 
-// Whole rows of array-of-structures fields, in pieces of 16 or 8 bytes.
+// Whole rows of array-of-structures fields, in pieces of 16 or 8 bytes where that divides them.
 template <class T, int N> struct ml_row { T v[N]; };
 struct __align__(16) ml_16 { unsigned long long a, b; };
 template <class T, int N> ML_FUNCTION ml_row<T, N> ml_load(const T* p) {
-  union { ml_row<T, N> row; ml_16 wide[(N * sizeof(T) + 15) / 16]; unsigned long long half[N * sizeof(T) / 8]; } u;
+  union { ml_row<T, N> row; ml_16 wide[(N * sizeof(T) + 15) / 16]; unsigned long long half[(N * sizeof(T) + 7) / 8]; } u;
   if (N * sizeof(T) % 16 == 0) {
 #pragma unroll
     for (int k = 0; k < (int)(N * sizeof(T) / 16); ++k) u.wide[k] = reinterpret_cast<const ml_16*>(p)[k];
-  } else {
+  } else if (N * sizeof(T) % 8 == 0) {
 #pragma unroll
     for (int k = 0; k < (int)(N * sizeof(T) / 8); ++k) u.half[k] = reinterpret_cast<const unsigned long long*>(p)[k];
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; ++k) u.row.v[k] = p[k];
   }
   return u.row;
 }
@@ -86,6 +89,17 @@ template <class T, int N> ML_FUNCTION void ml_store(T* p, const ml_row<T, N> row
 #pragma unroll
     for (int k = 0; k < (int)(N * sizeof(T) / 8); ++k) reinterpret_cast<unsigned long long*>(p)[k] = u.half[k];
   }
+}
+
+// What the other one of two neighbouring threads has; every thread of the block must ask.
+#ifndef ML_EMULATED
+template <class T> ML_FUNCTION T ml_other_lane(T value) { return __shfl_xor_sync(0xffffffffu, value, 1); }
+#endif
+template <class T, int N> ML_FUNCTION ml_row<T, N> ml_other_lane(ml_row<T, N> row) {
+  ml_row<T, N> other;
+#pragma unroll
+  for (int k = 0; k < N; ++k) other.v[k] = ml_other_lane(row.v[k]);
+  return other;
 }
 
 // Atomics: sums by hardware, minima and maxima of floating-point numbers by compare-and-swap (NaN wins there too).

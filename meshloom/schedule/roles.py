@@ -1,0 +1,166 @@
+"""Code for ``owner`` on a GPU where the kernel is symmetric: two lanes share a target, each takes half of its elements.
+
+Every incident element is evaluated from the target's own side. What depends on the target alone is computed before; all
+loads of a lane's elements are under way before the first is computed; the lanes' sums are exchanged at the end. The
+tables are those of ``neighbours.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshloom.kernel import emit
+from meshloom.kernel.access import identity
+from meshloom.kernel.count import loads
+from meshloom.kernel.emit import literal
+from meshloom.kernel.expr import C_TYPES, Node, topological
+from meshloom.kernel.model import Output
+from meshloom.schedule.code import ElementCode, combined, row_name
+from meshloom.schedule.gather import accumulator
+from meshloom.schedule.neighbours import GAP
+from meshloom.schedule.plan import Plan
+from meshloom.schedule.spec import LoopSpec
+
+Address = tuple[int, int, int]  # parameter, slot, component
+
+
+def lanes_for(degree: int) -> int:
+    """How many threads share a target: two where that divides its elements evenly, for half the registers each."""
+    return 2 if degree >= 4 and degree % 2 == 0 else 1
+
+
+@dataclass(frozen=True)
+class RoleGather:
+    """What the elements of map ``m`` give to target ``t``. ``lanes`` threads work together, this one is ``lane``."""
+
+    spec: LoopSpec
+    m: int
+    degree: int
+    lanes: int
+    index_types: dict[str, str]  # plan array -> C type
+    outputs: tuple[Output, ...]  # to slot 0, the own side
+
+    @classmethod
+    def of(cls, spec: LoopSpec, m: int, plan: Plan, lanes: int) -> RoleGather:
+        types = {name: C_TYPES[a.dtype] for name, a in plan.arrays.items() if a.dtype in (np.int32, np.int64)}
+        outputs = tuple(o for o in spec.racy_outputs if spec.params[o.param].map == m and o.slot == 0)
+        return cls(spec, m, plan.sizes[f"degree{m}"], lanes, types, outputs)
+
+    @property
+    def share(self) -> int:
+        """Elements of one lane."""
+        return self.degree // self.lanes
+
+    def where(self) -> list[str]:
+        """Statements that give target and lane of item ``i``."""
+        if self.lanes == 1:
+            return ["const ml_index t = i;"]
+        return [f"const ml_index t = i / {self.lanes};", f"const int lane = i % {self.lanes};"]
+
+    def lines(self) -> list[str]:
+        """Statements that merge this lane's elements into the accumulators, which must be declared."""
+        code, roots = ElementCode(self.spec, ()), [o.value for o in self.outputs]
+        own = self._known_to_target(roots)
+        edge = sorted({a for n in topological(roots) if n not in own for a in n.args if a in own}, key=own.index)
+        edge = [n for n in edge if n.op != "const"]
+        known: dict[Node, str] = {}
+        before = [f"const ml_index {row_name(self.m, 0)} = t;", *code.whole_rows(edge), *code.values(edge, known)[0]]
+        rest = [n for n in topological(roots) if n.op == "load" and n not in own]
+        fetch = _Fetch(self, code, rest)
+        text, names = emit.statements(roots, lambda n: fetch.names[n.value], known=dict(known))
+        added = [self._add(o, name) for o, name in zip(self.outputs, names, strict=True)]
+        each = ["#pragma unroll", f"for (int v = 0; v < {self.share}; ++v) {{"]
+        each.append(f"const bool there = near.v[v] > {GAP};")
+        near = self._table("near", f"near{self.m}", self.share)
+        return [*near, *fetch.lines, *before, *each, *text, *added, "}"]
+
+    def _add(self, output: Output, value: str) -> str:
+        param, total = self.spec.params[output.param], accumulator(output.param, output.comp)
+        nothing = literal(identity(param.mode.combine, param.dtype), param.dtype)
+        return f"{total} = {combined(param.mode.combine, total, f'(there ? {value} : {nothing})')};"
+
+    def _table(self, name: str, array: str, width: int) -> list[str]:
+        """This lane's part of a table with ``width`` entries for each lane; item ``i`` numbers lanes of all targets."""
+        ctype = self.index_types[array]
+        return [f"const ml_row<{ctype}, {width}> {name} = ml_load<{ctype}, {width}>({array} + i * {width});"]
+
+    def exchange(self) -> list[str]:
+        """Statements after which every lane's accumulators hold the sum over all lanes."""
+        lines = []
+        for o in self.outputs if self.lanes > 1 else ():
+            total, combine = accumulator(o.param, o.comp), self.spec.params[o.param].mode.combine
+            lines.append(f"{total} = {combined(combine, total, f'ml_other_lane({total})')};")
+        return lines
+
+    def _known_to_target(self, roots: list[Node]) -> list[Node]:
+        """Nodes that need nothing but the target's own values, globals and constants, in order."""
+        own: dict[Node, None] = {}
+        for node in topological(roots):
+            if node.op == "load":
+                param, slot, _ = node.value
+                if self.spec.params[param].is_global or (self.spec.params[param].map == self.m and slot == 0):
+                    own[node] = None
+            elif all(a in own for a in node.args):
+                own[node] = None
+        return list(own)
+
+
+class _Fetch:
+    """Loads of everything that a lane's elements need: statements, and the name of each value at element ``v``."""
+
+    def __init__(self, gather: RoleGather, code: ElementCode, wanted: list[Node]):
+        self.gather, self.code, self.spec = gather, code, gather.spec
+        self.names: dict[Address, str] = {}
+        self.lines: list[str] = []
+        addresses = loads(wanted)
+        by_param = {p: sorted(a for a in addresses if a[0] == p) for p in sorted({a[0] for a in addresses})}
+        self._tables({self.spec.params[p].map for p in by_param})
+        for param, mine in by_param.items():
+            self._param(param, mine)
+
+    def _tables(self, maps: set[int | None]) -> None:
+        m, share = self.gather.m, self.gather.share
+        for k in sorted(k for k in maps if k is not None and k != m):
+            if self._ring(k):
+                self.lines += self.gather._table(f"at{k}", f"ring{m}_{k}", share)
+            else:
+                self.lines += self.gather._table(f"at{k}", f"rows{m}_{k}", share * self.spec.maps[k].arity)
+        if None in maps:
+            self.lines += self.gather._table("entry", f"entry{m}", share)
+
+    def _ring(self, k: int) -> bool:
+        return f"ring{self.gather.m}_{k}" in self.gather.index_types
+
+    def _param(self, param: int, addresses: list[Address]) -> None:
+        k, slots = self.spec.params[param].map, sorted({slot for _, slot, _ in addresses})
+        comps = sorted({comp for _, _, comp in addresses})
+        if k is None:
+            self._array(param, 0, comps, "entry.v[v] > 0 ? entry.v[v] / 2 : 0")
+        elif k == self.gather.m:
+            self._array(param, 1, comps, f"near.v[v] > {GAP} ? near.v[v] : t")
+        elif self._ring(k):
+            self._array(param, 0, comps, f"at{k}.v[v]", ring=True)
+            self.names |= {(param, 1, c): self.names[param, 0, c].replace("[v]", "[v + 1]") for c in comps}
+        else:
+            for slot in slots:
+                self._array(param, slot, comps, f"at{k}.v[v * {self.spec.maps[k].arity} + {slot}]")
+
+    def _array(self, param: int, slot: int, comps: list[int], row: str, ring: bool = False) -> None:
+        """Values of a parameter at all elements of the lane; on a ring one more, the next lane's first."""
+        access, described, share = self.spec.access(param), self.spec.params[param], self.gather.share
+        name, size = f"all{param}_{slot}", share + ring
+        if self.code.in_whole_row(param):
+            parts = {name: (f"ml_row<{described.ctype}, {described.dim}>", access.load_row("row"))}
+            self.names |= {(param, slot, c): f"{name}[v].v[{c}]" for c in comps}
+        else:
+            parts = {f"{name}_{c}": (described.ctype, access.at("row", c)) for c in comps}
+            self.names |= {(param, slot, c): f"{name}_{c}[v]" for c in comps}
+        self.lines += [f"{kind} {one}[{size}];" for one, (kind, _) in parts.items()]
+        fill = [f"{one}[v] = {source};" for one, (_, source) in parts.items()]
+        head = f"for (int v = 0; v < {share}; ++v) {{"
+        self.lines += ["#pragma unroll", head, f"const ml_index row = {row};", *fill, "}"]
+        if ring:
+            first = "{}[0]" if self.gather.lanes == 1 else "ml_other_lane({}[0])"
+            self.lines += [f"{one}[{share}] = {first.format(one)};" for one in parts]
