@@ -13,6 +13,8 @@ from meshloom.errors import UserError
 from meshloom.io.files import write_atomically
 
 _SHARE_OF_SQUARE = 0.464  # of the figure's width, for a square map and its colour bar
+_HEIGHT = 4.9  # inches, of every figure
+_ROUND_A_MAP = 1.6  # inches to the left and right of a map: labels and colour bar
 _TAIL = 1.0  # percent of the cells at either end whose values are beyond the colour scale
 
 
@@ -33,7 +35,7 @@ def save_picture(
     ``history`` maps a monitor's name to its value after each iteration; without any the map stands alone. UserError
     where matplotlib is missing.
     """
-    figure = _figure((12.0, 4.9) if history else (8.0, 4.9))
+    figure = _figure((12.0, _HEIGHT) if history else (_width_alone(window), _HEIGHT))
     share = _map_share(window)
     left, *right = figure.subplots(1, 2, width_ratios=(share, 1.0 - share)) if history else (figure.subplots(),)
     _draw_map(figure, left, points, cells, values, label, window, axes)
@@ -47,7 +49,7 @@ def save_curves(
     path: Path, x: np.ndarray, curves: Mapping[str, np.ndarray], *, labels: tuple[str, str], title: str
 ) -> None:
     """A PNG: each of ``curves`` (n,) over ``x`` (n,); ``labels`` of the axes. UserError where matplotlib is missing."""
-    figure = _figure((9.0, 4.9))
+    figure = _figure((9.0, _HEIGHT))
     axes = figure.subplots()
     for name, series in curves.items():
         axes.plot(x, series, label=name, linewidth=1.4)
@@ -81,6 +83,12 @@ def _map_share(window: tuple[float, float, float, float]) -> float:
     """The part of the width that a map of this window, with its colour bar, fills at full height."""
     xmin, xmax, ymin, ymax = window
     return min(max(_SHARE_OF_SQUARE * (xmax - xmin) / (ymax - ymin), 0.3), 0.65)
+
+
+def _width_alone(window: tuple[float, float, float, float]) -> float:
+    """Inches that a map of this window takes with its colour bar and labels at full height."""
+    xmin, xmax, ymin, ymax = window
+    return min(max(_HEIGHT * (xmax - xmin) / (ymax - ymin) + _ROUND_A_MAP, 5.0), 12.0)
 
 
 def _draw_map(

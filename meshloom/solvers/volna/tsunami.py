@@ -45,8 +45,8 @@ class SeaOptions:
     length: float = option(100e3, "from west to east, m", above=0.0)
     width: float = option(60e3, "from south to north, m", above=0.0)
     depth: float = option(1000.0, "of the deep part, m", above=0.0)
-    shelf: float = option(80e3, "x where the shelf begins, m; it goes on as a plain on land", low=0.0)
-    shelf_slope: float = option(2e-3, "of shelf and plain", above=0.0, high=1.0)
+    shelf: float = option(85e3, "x where the shelf begins, m; it goes on as a plain on land", low=0.0)
+    shelf_slope: float = option(1e-3, "of shelf and plain", above=0.0, high=1.0)
     slope: float = option(0.05, "of the floor between the deep part and the shelf", above=0.0, high=10.0)
     beach: float = option(95e3, "x of the water's edge, m", above=0.0)
 
@@ -59,7 +59,7 @@ class IslandOptions:
     y: float = option(30e3, "of its middle, m")
     radius: float = option(5e3, "of its shore, m", above=0.0)
     slope: float = option(0.1, "of its sides under water", above=0.0, high=10.0)
-    shore_slope: float = option(3e-3, "of its shore, up to its top", above=0.0, high=10.0)
+    shore_slope: float = option(1e-3, "of its shore, up to its top", above=0.0, high=10.0)
 
 
 @dataclass(frozen=True)
