@@ -34,19 +34,20 @@ def gradients(w: np.ndarray, around: np.ndarray, fit: np.ndarray) -> np.ndarray:
 def limiter(w: np.ndarray, around: np.ndarray, slopes: np.ndarray, reach: np.ndarray, dry: float) -> Any:
     """The share of the slopes that keeps every variable at every edge within the values around (Barth and
     Jespersen); none beside dry land."""
-    share: Any = 1.0
+
+    def share(here: Any, room: Any, rise: Any) -> Any:
+        # in the precision of the values: a rise below their last digit does not count
+        return np.where((here + rise != here) & (rise != 0.0), room / rise, 1.0)
+
+    least: Any = 1.0
     for variable in range(VARIABLES):
         here, values = w[variable], around[:, variable]
-        low, high = np.minimum(here, values.min()), np.maximum(here, values.max())
-        if variable == H:
-            lowest = low
-        for edge in range(EDGES):
-            rise = slopes[variable, 0] * reach[2 * edge] + slopes[variable, 1] * reach[2 * edge + 1]
-            room = np.where(rise > 0.0, high - here, low - here)
-            # in the precision of the values: slopes below their last digit do not count
-            allowed = np.where((here + rise != here) & (rise != 0.0), room / rise, 1.0)
-            share = np.minimum(share, allowed)
-    return np.where((w[H] > dry) & (lowest > dry), share, 0.0)
+        rises = slopes[variable, 0] * reach[0::2] + slopes[variable, 1] * reach[1::2]
+        up, down = np.maximum(rises.max(), 0.0), np.minimum(rises.min(), 0.0)
+        high, low = np.maximum(here, values.max()), np.minimum(here, values.min())
+        least = np.minimum(least, np.minimum(share(here, high - here, up), share(here, low - here, down)))
+    beside_dry = np.minimum(w[H], around[:, H].min()) <= dry
+    return np.where(beside_dry, 0.0, least)
 
 
 def at_edge(w: np.ndarray, slopes: np.ndarray, way: np.ndarray) -> np.ndarray:
