@@ -21,11 +21,12 @@ import meshloom as ml
 from bench.measure import surroundings
 from meshloom.config import build, parse_set
 from meshloom.solvers.case import find_case
+from meshloom.solvers.exact_water import Thacker
 
 TRUTH = Path(__file__).parent.parent / "tests" / "data" / "volna"
 SCHEMES = ("v17", "v18")
 DAM_CELLS, BOWL_CELLS = (50, 100, 200, 400), (20, 40, 80, 160)
-HALF_SWING = 2.242850732733187 / 2
+HALF_SWING = Thacker().period / 2
 
 
 def made(name: str, *changes: str) -> Any:

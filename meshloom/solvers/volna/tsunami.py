@@ -8,7 +8,7 @@ lifts the water that stands on it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -35,6 +35,7 @@ from meshloom.solvers.volna.gauges import Gauges, check_place
 from meshloom.solvers.volna.geometry import cell_centres
 from meshloom.solvers.volna.scheme import LOOPS
 
+FILM = 1e-2  # m: less water than this is no flood
 _LOOPS = (*LOOPS, "rise", "lift_floor", "remember", "read_gauges")
 
 
@@ -92,6 +93,25 @@ class TsunamiConfig:
     schedule: dict[str, Any] = table(SCHEDULE_DOC + ", ".join(_LOOPS), schedule_check(_LOOPS))
 
 
+@ml.kernel
+def rise(time: ml.Read, duration: ml.Read, share: ml.Write):
+    """How much of the rise has happened."""
+    share[...] = np.minimum(time / duration, 1.0)
+
+
+@ml.kernel
+def lift_floor(floor: ml.Read, uplift: ml.Read, share: ml.Read, w: ml.ReadWrite):
+    """The floor moves, and the water with it."""
+    w[BED] = floor + share * uplift
+
+
+@ml.kernel
+def remember(w: ml.Read, peak: ml.Max):
+    """The highest surface, where there is water, and the greatest depth."""
+    peak[0] = np.where(w[H] > FILM, w[H] + w[BED], w[BED])
+    peak[1] = w[H]
+
+
 class Tsunami(WaterCase):
     """The sea floor rises; gauges write what passes them, and the highest water of every cell is kept."""
 
@@ -140,43 +160,36 @@ class Tsunami(WaterCase):
         return start
 
     def _program(self) -> ml.Program:
-        flow, cells, dtype = self.flow, self.mesh.cells, self.flow.dtype
-        x, y = cell_centres(self.mesh, dtype).T
-        duration, wet = self.config.uplift.duration, 100.0 * self.config.flow.dry
-        floor = cells.field("floor", dtype=dtype, data=self.bed(x, y))
-        uplift = cells.field("uplift", dtype=dtype, data=self.uplift(x, y))
-        share = ml.Global(0.0, "share", dtype=dtype)
-        self.dry_at_first = self.bed(x, y) > 0.0
+        flow, cells = self.flow, self.mesh.cells
         start = flow.w.numpy()
-        self.peak = cells.field("peak", 2, dtype=dtype, data=np.stack([start[:, H] + start[:, BED], start[:, H]], 1))
+        self.peak = cells.field("peak", 2, data=np.stack([start[:, H] + start[:, BED], start[:, H]], axis=1))
         self.gauges = Gauges(self.mesh, self.config.gauges, flow.w)
-
-        @ml.kernel
-        def rise(time: ml.Read, share: ml.Write):
-            """How much of the rise has happened."""
-            share[...] = np.minimum(time / duration, 1.0)
-
-        @ml.kernel
-        def lift_floor(floor: ml.Read, uplift: ml.Read, share: ml.Read, w: ml.ReadWrite):
-            """The floor moves, and the water with it."""
-            w[BED] = floor + share * uplift
-
-        @ml.kernel
-        def remember(w: ml.Read, peak: ml.Max):
-            """The highest surface, where there is water, and the greatest depth."""
-            peak[0] = np.where(w[H] > wet, w[H] + w[BED], w[BED])
-            peak[1] = w[H]
+        move_floor = self._moving_floor() if self.config.uplift.duration > 0.0 else None
 
         @ml.program
         def iteration() -> None:
             flow.step()
-            if duration > 0.0:
-                self.scheduled(rise)(flow.clock_set, flow.time, share)
-                self.scheduled(lift_floor)(cells, floor, uplift, share, flow.w)
+            if move_floor is not None:
+                move_floor()
             self.scheduled(remember)(cells, flow.w, self.peak)
             self.gauges.read()
 
         return iteration
+
+    def _moving_floor(self) -> Callable[[], None]:
+        """The loops that bring the floor to where it is at the end of a step."""
+        flow, cells, dtype = self.flow, self.mesh.cells, self.flow.dtype
+        x, y = cell_centres(self.mesh, dtype).T
+        floor = cells.field("floor", dtype=dtype, data=self.bed(x, y))
+        uplift = cells.field("uplift", dtype=dtype, data=self.uplift(x, y))
+        duration = ml.Global(self.config.uplift.duration, "duration")
+        share = ml.Global(0.0, "share", dtype=dtype)
+
+        def move() -> None:
+            self.scheduled(rise)(flow.clock_set, flow.time, duration, share)
+            self.scheduled(lift_floor)(cells, floor, uplift, share, flow.w)
+
+        return move
 
     # --- what comes out
 
@@ -190,21 +203,24 @@ class Tsunami(WaterCase):
 
     def _inundation(self) -> np.ndarray:
         """The greatest depth of water that stood on land, 0 at sea, (cells,) in the user's numbering."""
-        on_land = np.where(self.dry_at_first, self.peak.numpy()[:, 1], 0.0)
-        return self.in_given_order(self.mesh.cells.field("inundation", data=on_land))
+        return np.where(self._is_land(), self.in_given_order(self.peak)[:, 1].astype(np.float64), 0.0)
+
+    def _is_land(self) -> np.ndarray:
+        """Where the floor stood above the sea before it moved, (cells,) in the user's numbering."""
+        return self.bed(*cell_centres(self.given, self.flow.dtype).T) > 0.0
 
     def picture(self) -> Picture:
         fields = self.cell_fields()
-        values = np.where(fields["depth"] > 1e-3, fields["surface"], np.nan)
+        values = np.where(fields["depth"] > FILM, fields["surface"], np.nan)
         curves = self.gauges.names or ("energy",)
         return Picture(values, "surface, m above still water", self.window(), ("x, m", "y, m"), curves=curves)
 
     def maps(self) -> dict[str, Picture]:
         """How high the water came on land, and how high the waves were at sea."""
         fields = self.cell_fields()
-        flooded = fields["inundation"] > 1e-2
+        flooded = fields["inundation"] > FILM
         runup = np.where(flooded, fields["highest_surface"], np.nan)
-        sea = np.where(self.bed(*self.given.cell_centroids().T) > 0.0, np.nan, fields["highest_surface"])
+        sea = np.where(self._is_land(), np.nan, fields["highest_surface"])
         return {
             "runup": Picture(runup, "run-up: highest water on land, m", self._coast(flooded), ("x, m", "y, m")),
             "highest": Picture(sea, "highest water, m", self.window(), ("x, m", "y, m")),
