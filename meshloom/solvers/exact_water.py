@@ -14,7 +14,8 @@ import numpy as np
 @dataclass(frozen=True)
 class Stoker:
     """A dam breaks in a channel that is wet on both sides (Stoker 1957): a rarefaction runs into the deep water on
-    the left, a bore into the shallow water on the right, and between them depth and velocity are constant."""
+    the left, a bore into the shallow water on the right, and between them depth and velocity are constant. Without
+    water on the right the rarefaction goes all the way to a dry front (Ritter 1892)."""
 
     left: float = 2.0  # depth
     right: float = 1.0  # depth, smaller than left
@@ -26,6 +27,8 @@ class Stoker:
         from scipy.optimize import brentq
 
         g, hl, hr = self.gravity, self.left, self.right
+        if hr == 0.0:
+            return 0.0, float(2.0 * np.sqrt(g * hl))
 
         def behind_rarefaction(h: float) -> float:
             return float(2.0 * (np.sqrt(g * hl) - np.sqrt(g * h)))
@@ -39,7 +42,7 @@ class Stoker:
     @property
     def bore_speed(self) -> float:
         depth, velocity = self.middle
-        return depth * velocity / (depth - self.right)
+        return velocity if self.right == 0.0 else depth * velocity / (depth - self.right)
 
     def at(self, x: np.ndarray, time: float) -> tuple[np.ndarray, np.ndarray]:
         """Depth and velocity at distances ``x`` from the dam."""
