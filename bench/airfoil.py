@@ -19,7 +19,7 @@ from typing import Any
 
 import meshloom as ml
 from bench.measure import surroundings
-from bench.race import copy_bandwidth
+from bench.race_loop import Cuda
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, MeshOptions
 
 RESULTS = Path(__file__).parent / "results"
@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     if reason := ml.backends()["cuda"]:
         print(f"bench.airfoil needs a CUDA device: {reason}", file=sys.stderr)
         return 2
-    copy = copy_bandwidth()
+    copy = Cuda().copy_bandwidth()
     result: dict[str, Any] = surroundings() | {"benchmark": "airfoil", "copy_GBps": copy / 1e9, "runs": []}
     for order in options.orders:
         for precision in ("double", "single"):

@@ -1,303 +1,244 @@
 """The race: every strategy x layout x block size x precision x ordering on the airfoil residual loop, beside its peers.
 
-    python -m bench.race --device cuda [--i 800 --j 1200] [--orders given hilbert ...] [--json FILE]
+    python -m bench.race --device cuda [--orders given hilbert ...] [--json FILE] [--seconds N] [--resume] [--counters]
 
 All variants are checked against the NumPy reference before they are timed. Times are medians of several groups of
 launches between two events; shares are of the copy bandwidth measured in the same run. Useful bytes are the compulsory
 ones of the loop, each datum once, increments read and written.
+
+Rows are printed as they come, and the file is written again after every group of them: a run that is stopped keeps what
+it has. ``--resume`` goes on with the orders that a file lacks; ``--counters`` asks Nsight Compute about the best
+variants afterwards (``bench.counters``).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import os
+import signal
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 import meshloom as ml
+from bench import counters, report
 from bench.measure import surroundings
-from bench.peers.gpu_arrays import PEERS
+from bench.race_loop import Choices, Cuda, Data, Device, block_colors, variants
+from bench.race_peers import peers
 from meshloom.errors import MeshloomError
-from meshloom.native.algorithms import incidence
-from meshloom.schedule.explain import colors_of
 
-ORDERS = ("given", "random", "hilbert", "rcm", "gps", "rcb", "greedy", "kaminpar")
-LAYOUTS = ("aos", "soa")
+ORDERS = ("given", "hilbert", "random", "rcm", "gps", "rcb", "greedy", "color", "kaminpar")  # with peers first
+PEER_ORDERS = ("given", "hilbert")
+PRECISIONS = ("float64", "float32")
+LAYOUTS = ("aos", "soa", "aosoa8")
 BLOCKS = (64, 128, 256, 512)
-GROUPS, LAUNCHES = 7, 10
-RESULTS = Path(__file__).parent / "results"
 
 
-@ml.kernel
-def res_calc(x: ml.Read, q: ml.Read, adt: ml.Read, res: ml.Inc):
-    """Central flux with scalar dissipation, the airfoil's residual loop."""
-    dx, dy = x[0] - x[1]
-
-    def flux(q: Any) -> Any:
-        p = 0.4 * (q[3] - 0.5 * (q[1] ** 2 + q[2] ** 2) / q[0])
-        volume = (q[1] * dy - q[2] * dx) / q[0]
-        return np.stack([volume * q[0], volume * q[1] + p * dy, volume * q[2] - p * dx, volume * (q[3] + p)])
-
-    f = 0.5 * (flux(q[0]) + flux(q[1])) + 0.025 * (adt[0] + adt[1]) * (q[0] - q[1])
-    res[0] += f
-    res[1] -= f
+class Stopped(KeyboardInterrupt):
+    """The time is up, or somebody asked to stop; nobody may take it for a failure of a peer."""
 
 
-class Data:
-    """Random values on a mesh, the same for every variant, and the increments that must come out."""
+class Race:
+    """One run: its result as it grows, and the file that holds it."""
 
-    def __init__(self, mesh: ml.Mesh):
-        rng = np.random.default_rng(1)
-        n = mesh.cells.size
-        self.mesh, self.x = mesh, mesh.coordinates.numpy()
-        self.q, self.adt = 1.0 + rng.random((n, 4)), rng.random(n)
-        ml.use("numpy")
-        arguments = self.fields(np.float64, "aos")
-        res_calc(mesh.faces, *arguments)
-        self.expected = self.res.numpy()
+    def __init__(self, result: dict[str, Any], file: Path, device: Device, until: float):
+        self.result, self.file, self.device, self.until = result, file, device, until
 
-    def fields(self, dtype: type, layout: str) -> tuple[ml.Arg, ...]:
-        """Arguments of the loop in a precision and layout; ``res`` is zero."""
-        mesh = self.mesh
-        x = mesh.nodes.field("x", 2, dtype=dtype, data=self.x, layout=layout)
-        q = mesh.cells.field("q", 4, dtype=dtype, data=self.q, layout=layout)
-        adt = mesh.cells.field("adt", dtype=dtype, data=self.adt)
-        self.res = mesh.cells.field("res", 4, dtype=dtype, layout=layout)
-        cells = mesh.face_cells
-        return x[mesh.face_nodes], q[cells], adt[cells], self.res[cells]
-
-    def error(self, found: np.ndarray) -> float:
-        """Largest difference, as a share of the largest value."""
-        return float(np.abs(found - self.expected).max() / np.abs(self.expected).max())
-
-
-def seconds_of(run: Callable[[], Any]) -> float:
-    """Median over groups of launches that follow each other without a gap."""
-    import cupy
-
-    run()
-    times = []
-    for _ in range(GROUPS):
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        for _ in range(LAUNCHES):
-            run()
-        end.record()
-        end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, end) / 1e3 / LAUNCHES)
-    return float(np.median(times))
-
-
-def copy_bandwidth() -> float:
-    """Bytes per second, read and written, of a device-to-device copy of 2 GiB."""
-    import cupy
-
-    source = cupy.ones(1 << 28)
-    target = cupy.zeros_like(source)
-    return 2 * source.nbytes / seconds_of(lambda: cupy.copyto(target, source))
-
-
-def variants(order: str, data: Data, options: argparse.Namespace, copy: float) -> Iterator[dict[str, Any]]:
-    """Every variant of Meshloom on one mesh, checked, then timed."""
-    ml.use("cuda")
-    for dtype in (np.float64, np.float32):
-        for layout in LAYOUTS:
-            arguments = data.fields(dtype, layout)
-            for strategy in options.strategies:
-                for block, cap in product(options.blocks, options.registers) if strategy != "auto" else ((None, 0),):
-                    wish = ml.Schedule(strategy, block=block, registers=cap or None)
-                    yield _variant(order, data, arguments, dtype, layout, wish, copy)
-
-
-def _variant(order: str, data: Data, arguments: tuple[ml.Arg, ...], dtype: type, layout: str, wish: ml.Schedule,
-             copy: float) -> dict[str, Any]:  # fmt: skip
-    row: dict[str, Any] = {"order": order, "precision": np.dtype(dtype).name, "layout": layout,
-                           "strategy": wish.strategy, "block": wish.block, "cap": wish.registers}  # fmt: skip
-    loop = res_calc.loop(data.mesh.faces, *arguments, schedule=wish)
-    try:
-        executable: Any = loop.prepare()
-    except MeshloomError as refusal:
-        return row | {"declined": str(refusal)}
-    data.res.fill(0.0)
-    executable()
-    error = data.error(data.res.numpy())
-    if error > (1e-12 if dtype is np.float64 else 1e-4):
-        return row | {"wrong": error}
-    seconds = seconds_of(executable.launch)
-    useful = loop.counts.bytes.compulsory
-    return row | {
-        "schedule": str(loop.schedule),
-        "ms": seconds * 1e3,
-        "useful_GBps": useful / seconds / 1e9,
-        "share_of_copy": useful / seconds / copy,
-        "error": error,
-        "launches": len(executable.steps),
-        "reuse": loop.counts.reuse,
-        "lines_per_block": loop.counts.bytes.lines / 64 / (loop.set.size / loop.counts.block),
-        **kernel_figures(executable.resources),
-    }
-
-
-def kernel_figures(used: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Registers, spills, shared memory and occupancy (theoretical, the least) of a loop's kernels."""
-    return {
-        "registers": {k: v.get("registers") for k, v in used.items()},
-        "spills": sum(v.get("spills", 0) for v in used.values()),
-        "shared_bytes": max(v.get("dynamic_shared", 0) + v.get("shared", 0) for v in used.values()),
-        "occupancy": min((v["occupancy"] for v in used.values() if "occupancy" in v), default=float("nan")),
-    }
-
-
-def mesh_figures(mesh: ml.Mesh, blocks: tuple[int, ...]) -> dict[str, Any]:
-    """Block and thread colors of an ordering, by block size."""
-    indices, cells = mesh.face_cells.indices, mesh.cells.size
-    figures = {}
-    for block in blocks:
-        block_colors, thread_colors = colors_of([indices], [cells], len(indices), block)
-        figures[str(block)] = {"block_colors": block_colors, "thread_colors": thread_colors}
-    return figures
-
-
-def hand_written(data: Data, copy: float, useful: float) -> Iterator[dict[str, Any]]:
-    """The kernels of peers/race.cu on the same mesh."""
-    import cupy
-
-    source = (Path(__file__).parent / "peers" / "race.cu").read_text()
-    module = cupy.RawModule(code=source, options=("--std=c++17",))
-    mesh, n_cells, n_edges = data.mesh, data.mesh.cells.size, data.mesh.faces.size
-    offsets, entries = (cupy.asarray(a.astype(np.int32)) for a in incidence(mesh.face_cells.indices, n_cells))
-    nodes, cells = cupy.asarray(mesh.face_nodes.indices), cupy.asarray(mesh.face_cells.indices)
-    x, q, adt = cupy.asarray(data.x), cupy.asarray(data.q), cupy.asarray(data.adt)
-    xt, qt = cupy.ascontiguousarray(x.T), cupy.ascontiguousarray(q.T)
-    res, rest, stage = cupy.zeros_like(q), cupy.zeros_like(qt), cupy.empty((n_edges, 4))
-    over_cells, over_edges, threads = (-(-n_cells // 128),), (-(-n_edges // 128),), (128,)
-    nc, ne = np.int32(n_cells), np.int32(n_edges)
-    kernel = {k: module.get_function(k) for k in ("owner", "atomic", "fluxes", "gather")}
-
-    def two_step() -> None:
-        kernel["fluxes"](over_edges, threads, (x, q, adt, stage, nodes, cells, ne))
-        kernel["gather"](over_cells, threads, (stage, res, offsets, entries, nc))
-
-    runs: dict[str, tuple[Callable[[], Any], Any]] = {
-        "hand CUDA owner, AoS": (lambda: kernel["owner"](over_cells, threads,
-                                 (x, q, adt, res, nodes, cells, offsets, entries, nc)), res),
-        "hand CUDA atomic, SoA": (lambda: kernel["atomic"](over_edges, threads,
-                                  (xt, qt, adt, rest, nodes, cells, ne, np.int32(len(x)), nc)), rest),
-        "hand CUDA two-step, AoS": (two_step, res),
-    }  # fmt: skip
-    for name, (run, target) in runs.items():
-        target.fill(0)
-        run()
-        found = target.get() if target is res else target.get().T
-        error = data.error(found)
-        seconds = seconds_of(run)
-        yield {"peer": name, "ms": seconds * 1e3, "share_of_copy": useful / seconds / copy, "error": error}
-
-
-def array_frameworks(data: Data, copy: float, useful: float) -> Iterator[dict[str, Any]]:
-    """CuPy, PyTorch and JAX on the same mesh, where they are installed."""
-    import time
-
-    for name, make in PEERS.items():
+    def run(self, base: ml.Mesh, orders: list[str], choices: Choices) -> None:
+        """All orders that are not there yet, until the time is up; what is there is always on the disk."""
         try:
-            run, wait = make(data.x, data.q, data.adt, data.mesh.face_nodes.indices, data.mesh.face_cells.indices)
-            found = run()
-        except ImportError as error:
-            yield {"peer": name, "missing": str(error)}
-            continue
-        values = (
-            found.get()
-            if hasattr(found, "get")
-            else found.cpu().numpy()
-            if hasattr(found, "cpu")
-            else np.asarray(found)
-        )
-        times = []
-        for _ in range(GROUPS):
-            wait()
-            begin = time.perf_counter()
-            for _ in range(LAUNCHES):
-                run()
-            wait()
-            times.append((time.perf_counter() - begin) / LAUNCHES)
-        seconds = float(np.median(times))
-        yield {"peer": name, "ms": seconds * 1e3, "share_of_copy": useful / seconds / copy, "error": data.error(values)}
+            for order in orders:
+                if not self.result["orders"].get(order, {}).get("complete"):
+                    self._order(base, order, choices)
+        except KeyboardInterrupt as stopped:
+            self.result["stopped"] = str(stopped) or "by Ctrl-C"
+            print(f"stopped: {self.result['stopped']}", flush=True)
+        finally:
+            self.save()
+
+    def _order(self, base: ml.Mesh, order: str, choices: Choices) -> None:
+        for part in ("variants", "peers"):  # what an earlier run left half done is measured again, as a whole
+            self.result[part] = [r for r in self.result[part] if r["order"] != order]
+        self._check_time()
+        begin = time.perf_counter()
+        try:
+            mesh = base if order == "given" else base.reordered(order)
+        except MeshloomError as refusal:  # a graph partitioner that is not installed
+            self.result["orders"][order] = {"declined": str(refusal), "complete": True}
+            print(f"{order}: declined: {refusal}", flush=True)
+            return
+        seconds = time.perf_counter() - begin
+        copy = self.device.copy_bandwidth()
+        self.device.clear()
+        colors = block_colors(mesh, choices.blocks)
+        about = {"seconds": seconds, "copy_GBps": copy / 1e9, "blocks": colors, "complete": False}
+        self.result["orders"][order] = about
+        print(f"{order}: ordered in {seconds:.2f} s, copy {copy / 1e9:.0f} GB/s", flush=True)
+        data = Data(mesh)
+        data.expect()
+        if self.device.has_peers and order in PEER_ORDERS:
+            self._peers(order, data, copy)
+        for group in choices.groups():
+            for row in variants(order, data, group, choices, self.device, copy):
+                self.result["variants"].append(row | colors.get(str(_block(row)), {}))
+                print(line_of(self.result["variants"][-1]), flush=True)
+                self._check_time()
+            self.save()
+            self.device.clear()
+        about["complete"] = True
+        self.save()
+
+    def _peers(self, order: str, data: Data, copy: float) -> None:
+        for row in peers(data, self.device, copy, data.useful_bytes()):
+            self.result["peers"].append(row | {"order": order})
+            print(peer_line(self.result["peers"][-1]), flush=True)
+            self._check_time()
+        self.save()
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self.until:
+            raise Stopped("the time given by --seconds is up")
+
+    def save(self) -> None:
+        """Write to a temporary name and rename: a reader, or a kill, never meets half a file."""
+        beside = self.file.with_name(self.file.name + ".new")
+        report.save(self.result, beside)
+        os.replace(beside, self.file)
+
+
+def _block(row: dict[str, Any]) -> int | None:
+    """The block size in force: the automatic schedule names its own."""
+    words = [w for w in row.get("schedule", "").split() if w.startswith("block=")]
+    return int(words[0].removeprefix("block=")) if words else row["block"]
+
+
+def line_of(row: dict[str, Any]) -> str:
+    """A variant in one line."""
+    head = f"{row['order']:<8} {row['precision']:<7} {row['layout']:<6} {row.get('schedule', row['strategy']):<34}"
+    if "ms" not in row:
+        why = f"declined: {row['declined']}" if "declined" in row else f"WRONG by {row['wrong']:.1e}"
+        return f"{head} block={row['block']} {why}"
+    registers = max((v or 0) for v in row["registers"].values())
+    occupancy = "   -" if row["occupancy"] is None else f"{row['occupancy']:.2f}"
+    return (
+        f"{head} {row['ms']:8.4f} ms {row['useful_GBps']:6.0f} GB/s {row['share_of_copy']:.2f} of copy  occupancy"
+        f" {occupancy} registers {registers:3d} shared {row['shared_bytes']:6d} reuse {row['reuse']:.2f}"
+        f" colors {row.get('block_colors', 0)}/{row.get('thread_colors', 0)} lines {row['lines_per_block']:.0f}"
+    )
+
+
+def peer_line(row: dict[str, Any]) -> str:
+    """A peer in one line."""
+    head = f"{row['order']:<8} float64 peer   {row['peer']:<34}"
+    if "ms" not in row:
+        return f"{head} {'missing' if 'missing' in row else 'failed'}: {row.get('missing', row.get('failed'))}"
+    return f"{head} {row['ms']:8.4f} ms {row['useful_GBps']:6.0f} GB/s {row['share_of_copy']:.2f} of copy"
 
 
 def show(result: dict[str, Any], console: Console) -> None:
     """The best block size of every strategy and layout, and the peers."""
-    for precision in ("float64", "float32"):
+    for precision in PRECISIONS:
         for order in dict.fromkeys(r["order"] for r in result["variants"]):
-            rows = [r for r in result["variants"] if r["order"] == order and r["precision"] == precision and "ms" in r]
-            table = Table(
-                "strategy", "layout", "block", "ms", "of copy", "occupancy", "registers", title=f"{order}, {precision}"
-            )
-            best: dict[tuple[str, str], dict[str, Any]] = {}
-            for r in rows:
-                key = r["strategy"], r["layout"]
-                best[key] = min(best.get(key, r), r, key=lambda r: r["ms"])
-            for r in sorted(best.values(), key=lambda r: r["ms"]):
+            rows = [r for r in result["variants"] if r["order"] == order and r["precision"] == precision]
+            table = Table("strategy", "layout", "block", "ms", "of copy", "occupancy", "registers",
+                          title=f"{order}, {precision}")  # fmt: skip
+            for r in sorted(counters.best_rows(rows), key=lambda r: r["ms"]):
                 registers = max((v or 0) for v in r["registers"].values())
-                name = r["strategy"] if r["strategy"] != "auto" else f"auto: {r['schedule']}"
+                occupancy = "-" if r["occupancy"] is None else f"{r['occupancy']:.2f}"
+                name = f"auto: {r['schedule']}" if r["strategy"] == "auto" else r["strategy"]
+                name += "" if r["variant"] == "plain" else f", {r['variant']}"
                 table.add_row(name, r["layout"], str(r["block"] or ""), f"{r['ms']:.4f}", f"{r['share_of_copy']:.2f}",
-                              f"{r['occupancy']:.2f}", str(registers))  # fmt: skip
-            console.print(table)
-    table = Table("peer (double)", "order", "ms", "of copy", title=f"copy: {result['copy_GBps']:.0f} GB/s")
+                              occupancy, str(registers))  # fmt: skip
+            if table.row_count:
+                console.print(table)
+    table = Table("peer (double)", "order", "ms", "of copy", title="peers")
     for r in result["peers"]:
         table.add_row(r["peer"], r["order"], f"{r['ms']:.4f}" if "ms" in r else "-", f"{r.get('share_of_copy', 0):.2f}")
-    console.print(table)
+    if table.row_count:
+        console.print(table)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def begun(options: argparse.Namespace, base: ml.Mesh, file: Path) -> dict[str, Any]:
+    """A new result, or with ``--resume`` the one in the file."""
+    mesh = {"i": options.i, "j": options.j, "cells": base.cells.size, "edges": base.faces.size}
+    if options.resume and file.is_file():
+        found = report.load(file)
+        if found["mesh"] != mesh:
+            raise MeshloomError(f"{file}: holds a race on {found['mesh']['cells']:,} cells, not on this mesh")
+        found.pop("stopped", None)
+        return found | {"resumed": [*found.get("resumed", []), surroundings()["date"]]}
+    about = {"benchmark": "race", "loop": "res_calc", "mesh": mesh}
+    return surroundings() | about | {"orders": {}, "variants": [], "peers": []}
+
+
+@contextmanager
+def stopping_cleanly() -> Iterator[None]:
+    """SIGTERM, which a time limit sends, ends the run as Ctrl-C does."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise Stopped("by SIGTERM")
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.race", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cuda",), default="cuda")
     parser.add_argument("--i", type=int, default=800)
     parser.add_argument("--j", type=int, default=1200)
     parser.add_argument("--orders", nargs="+", default=list(ORDERS))
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
+    parser.add_argument("--layouts", nargs="+", default=list(LAYOUTS))
     parser.add_argument("--blocks", nargs="+", type=int, default=list(BLOCKS))
     parser.add_argument("--strategies", nargs="+", default=["auto", *ml.strategies()])
     parser.add_argument("--registers", nargs="+", type=int, default=[0], help="register caps to try; 0 for none")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args(arguments)
-    reason = ml.backends()["cuda"]
-    if reason:
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long, with what is there")
+    parser.add_argument("--resume", action="store_true", help="keep the finished orders of the file, do the others")
+    parser.add_argument("--counters", action="store_true", help="then ask Nsight Compute about the best variants")
+    parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
+    until = time.monotonic()
+    options = parse(arguments)
+    until += options.seconds
+    device = device or Cuda()
+    if reason := ml.backends()[device.backend]:
         print(f"bench.race needs a CUDA device: {reason}", file=sys.stderr)
         return 2
-    console, blocks = Console(width=110), tuple(options.blocks)
+    file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_race_gpu.json"
+    choices = Choices(*(tuple(v) for v in (options.precisions, options.layouts, options.strategies, options.blocks,
+                                           options.registers)))  # fmt: skip
     base = ml.generate.naca0012(options.i, options.j)
-    copy = copy_bandwidth()
-    result: dict[str, Any] = surroundings() | {
-        "benchmark": "race", "loop": "res_calc", "mesh": {"i": options.i, "j": options.j, "cells": base.cells.size,
-        "edges": base.faces.size}, "copy_GBps": copy / 1e9, "variants": [], "peers": [], "orders": {},
-    }  # fmt: skip
-    for order in options.orders:
-        try:
-            mesh = base if order == "given" else base.reordered(order)
-        except MeshloomError as refusal:  # a graph partitioner that is not installed
-            result["orders"][order] = {"declined": str(refusal)}
-            continue
-        data = Data(mesh)
-        result["orders"][order] = mesh_figures(data.mesh, blocks)
-        result["variants"] += list(variants(order, data, options, copy))
-        useful = res_calc.counts(data.mesh.faces, *data.fields(np.float64, "aos")).bytes.compulsory
-        if order in ("given", "hilbert"):
-            result["peers"] += [r | {"order": order} for r in hand_written(data, copy, useful)]
-        if order == "hilbert":
-            result["peers"] += [r | {"order": order} for r in array_frameworks(data, copy, useful)]
-        console.print(f"{order}: done")
-    show(result, console)
-    file = options.json or RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_race_gpu.json"
-    file.write_text(json.dumps(result, indent=1) + "\n")
-    console.print(f"written to {file}")
-    return 0
+    try:
+        race = Race(begun(options, base, file), file, device, until)
+    except MeshloomError as error:
+        print(f"bench.race: {error}", file=sys.stderr)
+        return 2
+    with stopping_cleanly():
+        race.run(base, options.orders, choices)
+    show(race.result, Console(width=110))
+    print(f"written to {file}")
+    wrong = [r for r in race.result["variants"] if "wrong" in r]
+    if wrong:
+        print(f"{len(wrong)} variants gave a wrong result", file=sys.stderr)
+    if options.counters:
+        left = until - time.monotonic()
+        return max(counters.main([str(file), *(["--seconds", str(max(left, 0.0))] if left != float("inf") else [])]),
+                   bool(wrong))  # fmt: skip
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

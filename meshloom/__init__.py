@@ -16,10 +16,11 @@ from meshloom.order import names as orderings
 from meshloom.program import Program, program
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.strategies import names as strategies
+from meshloom.schedule.strategies import variants
 
 __version__ = "0.1.0"
 __all__ = [
     "Arg", "Field", "Global", "Inc", "Kernel", "Loop", "Map", "Max", "Mesh", "Min", "Program", "Read", "ReadWrite",
     "Schedule", "Set", "Sum", "Write", "backend", "backends", "errors", "generate", "kernel", "locate", "orderings",
-    "program", "read", "strategies", "threads", "use", "write",
+    "program", "read", "strategies", "threads", "use", "variants", "write",
 ]  # fmt: skip

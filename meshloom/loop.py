@@ -161,21 +161,25 @@ class Loop:
     @cached_property
     def plan(self) -> Plan:
         """The plan arrays, from the cache or built and verified."""
-        chosen = strategy(self.schedule.strategy)
+        return self.plan_of(self.schedule)
+
+    def plan_of(self, schedule: Schedule) -> Plan:
+        """The plan that some schedule needs for this loop."""
+        chosen = strategy(schedule.strategy)
         topo = topology(
             self.spec,
             self.set.size,
             {k: (m.indices, m.target.total, m.digest) for k, m in enumerate(self.maps)},
             self._visit_order(),
         )
-        block, simt = self.schedule.block or 1, self.backend.simt
+        block, simt, variant = schedule.block or 1, self.backend.simt, schedule.variant
         return cached_plan(
-            partial(chosen.plan, simt=simt),
+            partial(chosen.build, simt=simt, variant=variant),
             chosen.name,
             topo,
             block,
             verify,
-            "simt" if simt else "",
+            f"{'simt ' if simt else ''}{variant}",
             chosen.plan_has_blocks,
         )
 

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
-from meshloom.backend.base import Recording
+from meshloom.backend.base import Backend, Bound, Recording
 from meshloom.errors import KernelError, ScheduleError
+from meshloom.fusion import FusedLoop, FusedProgram, Step, fuse
 from meshloom.loop import Loop
 from meshloom.mesh.core import Fill, Global, recorder
 
 
 class Program:
-    """The loops and fills that a function calls, in order. The function runs once, when the program is first needed."""
+    """The loops and fills that a function calls, in order. The function runs once, when the program is first needed.
 
-    def __init__(self, function: Callable[[], None]):
-        self.function, self.name = function, function.__name__
+    ``fuse``: may loops be combined into one, so that values pass from one to the next in registers? On a GPU they are
+    unless it says False; other back ends run every loop by itself. Every field but transient ones holds the same
+    afterwards.
+    """
+
+    def __init__(self, function: Callable[[], None], *, fuse: bool = True):
+        self.function, self.name, self.fuse = function, function.__name__, fuse
         self._ready: tuple[tuple[int, ...], Recording] | None = None
+        self._fused: tuple[tuple[int, ...], FusedRecording] | None = None
 
     @cached_property
     def loops(self) -> tuple[Loop | Fill, ...]:
@@ -40,6 +47,14 @@ class Program:
         """Replay ``times`` times. Returns the values of the recorded globals after every replay, (times, values)."""
         if times < 0:
             raise ScheduleError(f"program {self.name}: cannot replay {times} times")
+        if not self._fuses():
+            return self._run_loops(times, record)
+        fused = self._fused_recording()
+        alone = 0 if fused.may_start() else min(times, 1)  # one replay loop by loop makes the constants true
+        first = self._run_loops(alone, record)
+        return np.concatenate([first, fused.run(times - alone, record)]) if times > alone else first
+
+    def _run_loops(self, times: int, record: Sequence[Global]) -> np.ndarray:
         history, seconds = self._recording().run(times, record)
         for operation, took in zip(self.loops, seconds, strict=True):
             if isinstance(operation, Loop) and np.isfinite(took):
@@ -53,19 +68,84 @@ class Program:
         storages = [id(o.target.storage) for o in self.loops if isinstance(o, Fill)]
         signature = (*map(id, executables), *storages)
         if self._ready is None or self._ready[0] != signature:
-            used = {o.backend for o in self.loops if isinstance(o, Loop)}
+            used = self._backends()
             make = used.pop().recording if len(used) == 1 else Recording
             self._ready = signature, make(executables)
         return self._ready[1]
 
+    def _backends(self) -> set[Backend]:
+        return {o.backend for o in self.loops if isinstance(o, Loop)}
+
+    def _fuses(self) -> bool:
+        used = self._backends()
+        return self.fuse and len(used) == 1 and next(iter(used)).simt
+
+    def _fused_recording(self) -> FusedRecording:
+        """The fused program, ready to run; made again when a field has moved."""
+        (backend,) = self._backends()
+        storages = dict.fromkeys(s for o in self.loops for s in (o.storages if isinstance(o, Loop) else o.writes))
+        for one in storages:
+            one.move(backend.place(one.storage))
+        signature = tuple(id(one.storage) for one in storages)
+        if self._fused is None or self._fused[0] != signature:
+            self._fused = signature, FusedRecording(fuse(self.loops), backend)
+        return self._fused[1]
+
+    @property
+    def launches(self) -> int:
+        """Kernels that one replay starts on a device; 0 where there is none."""
+        alone = [o for o in self.loops if isinstance(o, Loop)]
+        steps = self._fused_recording().body if self._fuses() else [o.prepare() for o in alone]
+        return sum(len(getattr(step, "steps", ())) for step in steps)
+
     def explain(self) -> str:
-        """Every loop's schedule, reason and figures."""
-        return "\n\n".join(o.explain() for o in dict.fromkeys(self.loops) if isinstance(o, Loop))
+        """Every loop's schedule, reason and figures; on a GPU first how they are fused."""
+        loops = [o.explain() for o in dict.fromkeys(self.loops) if isinstance(o, Loop)]
+        return "\n\n".join([self._fused_recording().program.explain(), *loops] if self._fuses() else loops)
 
     def __repr__(self) -> str:
         return f"Program({self.name}: {', '.join(o.name for o in self.loops)})"
 
 
-def program(function: Callable[[], None]) -> Program:
-    """Decorator: record the loops that a function without arguments calls, to be replayed by ``run``."""
-    return Program(function)
+class FusedRecording:
+    """A fused program prepared by a back end."""
+
+    def __init__(self, program: FusedProgram, backend: Backend):
+        self.program, self.backend = program, backend
+        self.prologue = [_executable(step, backend) for step in program.prologue]
+        self.body = [_executable(step, backend) for step in program.body]
+        self._replay = backend.recording(self.body)
+
+    def may_start(self) -> bool:
+        """Do the fields that the program takes for constant hold that constant now?"""
+        return all(bool((one.storage == value).all()) for one, value in self.program.constants.items())
+
+    def run(self, times: int, record: Sequence[Global]) -> np.ndarray:
+        for operation in self.prologue:
+            operation()
+        return self._replay.run(times, record)[0]
+
+
+def _executable(step: Step, backend: Backend) -> Callable[[], None]:
+    if isinstance(step, Loop):
+        return step.prepare()
+    if not isinstance(step, FusedLoop):
+        return step
+    for storage in step.storages:  # the fields are there already; spare buffers may not be
+        storage.move(backend.place(storage.storage))
+    plan = step.plan
+    return backend.prepare(Bound(step.spec, step.on.size, step.storages, step.maps, step.schedule, lambda: plan))
+
+
+@overload
+def program(function: Callable[[], None]) -> Program: ...
+@overload
+def program(*, fuse: bool = True) -> Callable[[Callable[[], None]], Program]: ...
+
+
+def program(function: Callable[[], None] | None = None, *, fuse: bool = True) -> Any:
+    """Decorator: record the loops that a function without arguments calls, to be replayed by ``run``.
+
+    ``@ml.program(fuse=False)`` keeps every loop by itself.
+    """
+    return Program(function, fuse=fuse) if function else lambda f: Program(f, fuse=fuse)

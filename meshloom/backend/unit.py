@@ -14,7 +14,7 @@ from meshloom.schedule.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import strategy
 
-_C_OF = {np.dtype(np.uint8): "uint8_t", np.dtype(np.uint16): "uint16_t"} | C_TYPES
+_C_OF = {np.dtype(f"uint{bits}"): f"uint{bits}_t" for bits in (8, 16, 32)} | C_TYPES
 
 
 @dataclass(frozen=True)

@@ -67,9 +67,14 @@ class Set:
         dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
         layout: str | Layout = "aos",
+        transient: bool = False,
     ) -> Field:
-        """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given."""
-        return Field(self, name, dim, dtype=dtype, data=data, layout=layout)
+        """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given.
+
+        ``transient``: it serves inside a program only. What it holds between two runs is nobody's business, so the
+        program may keep its values in registers and never store them.
+        """
+        return Field(self, name, dim, dtype=dtype, data=data, layout=layout, transient=transient)
 
 
 class Map:
@@ -161,10 +166,11 @@ class Field(Stored):
         dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
         layout: str | Layout = "aos",
+        transient: bool = False,
     ):
         if int(dim) != dim or dim < 1:
             raise MeshError(f"field {name}: dim must be a whole number from 1, got {dim}")
-        self.set, self.name, self.dim = on, name, int(dim)
+        self.set, self.name, self.dim, self.transient = on, name, int(dim), transient
         self.dtype = _field_dtype(name, dtype, data)
         self.layout = parse_layout(layout)
         super().__init__(np.zeros(self.layout.stride(on.total) * self.dim, self.dtype))

@@ -53,6 +53,12 @@ def greedy(task: Task) -> np.ndarray:
     return task.grow(cuthill_mckee(task.targets_joined()))
 
 
+@ordering("color")
+def color(task: Task) -> np.ndarray:
+    """Elements by color: neighbours in the order share no target. Targets stay. Made for the strategy of this name."""
+    return task.by_color()
+
+
 @ordering("kaminpar")
 def kaminpar(task: Task) -> np.ndarray:
     """Partition into blocks by KaMinPar; blocks and their members along reverse Cuthill-McKee."""

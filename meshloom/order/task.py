@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.errors import ScheduleError
-from meshloom.native.algorithms import grow_blocks, grow_target_blocks
+from meshloom.native.algorithms import color_elements, grow_blocks, grow_target_blocks
 from meshloom.order.graph import Graph, element_graph, lexicographic, renumbered, target_graph
 
 
@@ -47,6 +47,10 @@ class Task(ABC):
         """The targets, joined by the rows of the map."""
         return target_graph(self.indices, self.n_targets)
 
+    @abstractmethod
+    def by_color(self) -> np.ndarray:
+        """Their order by color: those of one color have no data in common."""
+
     def positions(self, ordering: str) -> np.ndarray:
         """``points``, or an error in the name of an ordering that cannot do without."""
         if self.points is None:
@@ -75,6 +79,9 @@ class Elements(Task):
         local = renumbered(self.indices, seeds, target_order)
         return seeds[grow_blocks(local, self.n_targets, self.block, np.arange(self.n))]
 
+    def by_color(self) -> np.ndarray:
+        return np.argsort(color_elements([self.indices], [self.n_targets]), kind="stable")
+
 
 class Targets(Task):
     """The targets of the map: cells, joined by faces."""
@@ -92,3 +99,6 @@ class Targets(Task):
     def grow(self, target_order: np.ndarray) -> np.ndarray:
         local = renumbered(self.indices, lexicographic(self.indices, target_order), target_order)
         return target_order[grow_target_blocks(local, self.n_targets, self.block, np.arange(self.n))]
+
+    def by_color(self) -> np.ndarray:
+        return np.arange(self.n, dtype=np.int64)  # each is by itself, whatever the order

@@ -11,7 +11,7 @@ from __future__ import annotations
 from meshloom.schedule.cost import CPU_CORE, GPU, Machine, Work
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies import names, strategy
+from meshloom.schedule.strategies import check_variant, names, strategy
 
 SMALL = 8192
 
@@ -24,7 +24,9 @@ def estimates(spec: LoopSpec, work: Work, machine: Machine) -> dict[str, float]:
 def choose(spec: LoopSpec, work: Work, wish: Schedule, *, simt: bool = False) -> tuple[Schedule, str]:
     """The schedule in force and the reason for it. A wish that names a strategy is kept."""
     if not spec.racy_outputs:
-        return _with_block(wish, "direct", simt, work.elements), "no two elements meet, so there is nothing to protect"
+        plain = wish.having(variant="plain")
+        return _with_block(plain, "direct", simt, work.elements), "no two elements meet, so there is nothing to protect"
+    check_variant(wish.strategy, wish.variant)
     if wish.strategy != "auto":
         return _with_block(wish, wish.strategy, simt, work.elements), "asked for"
     if work.elements <= SMALL and not simt:

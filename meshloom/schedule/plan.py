@@ -59,6 +59,11 @@ class Topology:
         )
         return np.dtype(np.int32 if largest < 2**31 else np.int64)
 
+    def rows(self) -> dict[int, np.ndarray]:
+        """The rows (elements, arity) of all maps of the loop, racy or only read through, by number."""
+        racy = {m: indices for m, (indices, _) in self.maps.items()}
+        return {m: indices[: self.elements] for m, indices in sorted((racy | self.others).items())}
+
     def conflicts(self) -> tuple[list[np.ndarray], list[int]]:
         """Index arrays and target counts, one for each target set (maps into one set side by side)."""
         arrays, counts = [], []

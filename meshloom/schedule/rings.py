@@ -46,3 +46,31 @@ def find_rings(first: np.ndarray, second: np.ndarray, present: np.ndarray) -> Ri
         awaited = np.where(found, second[rows, at], -1)
     closed = ~free.any(axis=1) & ((awaited < 0) | (awaited == nodes[:, 0]))
     return Rings(place, nodes, closed)
+
+
+def along_map(
+    ring: np.ndarray, near: np.ndarray, entry: np.ndarray, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, bool] | None:
+    """``near`` and ``entry`` turned so that the ring's nodes stand as ``rows`` of a map name them, and whether they go
+    round the other way; None where that is impossible. All (targets, degree).
+
+    Going round the other way, position u holds the *second* end of its element. Nodes that no element needs, beside a
+    gap, may differ.
+    """
+    degree = ring.shape[1]
+    listed = near[:, 0] != -2  # others are not in the tables
+    needed = (near >= 0) | np.roll(near >= 0, 1, axis=1)
+    positions = np.arange(degree)
+    for turned in (False, True):
+        found_near, found_entry = np.full_like(near, -1), np.full_like(entry, -1)
+        left = listed.copy()
+        for shift in range(degree):
+            at = (shift - positions if turned else shift + positions) % degree  # the node's position in the ring
+            element = (at - 1) % degree if turned else at
+            fits = left & ((ring[:, at] == rows) | ~needed[:, at]).all(axis=1)
+            found_near[fits], found_entry[fits] = near[fits][:, element], entry[fits][:, element]
+            left &= ~fits
+        if not left.any():
+            found_near[~listed] = near[~listed]
+            return found_near, found_entry, turned
+    return None

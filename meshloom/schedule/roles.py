@@ -7,7 +7,8 @@ tables are those of ``neighbours.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -41,12 +42,20 @@ class RoleGather:
     lanes: int
     index_types: dict[str, str]  # plan array -> C type
     outputs: tuple[Output, ...]  # to slot 0, the own side
+    turned: bool = False  # rings go round the other way: they hold the second end of each element
+    ring_of: str = ""  # the array of the ring's nodes, where it is not the plan's own: a map of the targets
+    ring_through: int = -1  # the map whose rings those are
 
     @classmethod
     def of(cls, spec: LoopSpec, m: int, plan: Plan, lanes: int) -> RoleGather:
         types = {name: C_TYPES[a.dtype] for name, a in plan.arrays.items() if a.dtype in (np.int32, np.int64)}
         outputs = tuple(o for o in spec.racy_outputs if spec.params[o.param].map == m and o.slot == 0)
-        return cls(spec, m, plan.sizes[f"degree{m}"], lanes, types, outputs)
+        made = cls(spec, m, plan.sizes[f"degree{m}"], lanes, types, outputs)
+        if (k := plan.sizes.get(f"ring_of{m}")) is None:
+            return made
+        types[f"m{k}"] = C_TYPES[spec.maps[k].dtype]
+        turned, through = bool(plan.sizes[f"turned{m}"]), plan.sizes[f"ring_through{m}"]
+        return replace(made, turned=turned, ring_of=f"m{k}", ring_through=through)
 
     @property
     def share(self) -> int:
@@ -59,22 +68,31 @@ class RoleGather:
             return ["const ml_index t = i;"]
         return [f"const ml_index t = i / {self.lanes};", f"const int lane = i % {self.lanes};"]
 
-    def lines(self) -> list[str]:
-        """Statements that merge this lane's elements into the accumulators, which must be declared."""
+    def lines(self, known: dict[Node, str] | None = None) -> list[str]:
+        """Statements that merge this lane's elements into the accumulators, which must be declared.
+
+        ``known`` is extended by the values of the target alone that have got a name.
+        """
         code, roots = ElementCode(self.spec, ()), [o.value for o in self.outputs]
         own = self._known_to_target(roots)
         edge = sorted({a for n in topological(roots) if n not in own for a in n.args if a in own}, key=own.index)
         edge = [n for n in edge if n.op != "const"]
-        known: dict[Node, str] = {}
+        known = {} if known is None else known
         before = [f"const ml_index {row_name(self.m, 0)} = t;", *code.whole_rows(edge), *code.values(edge, known)[0]]
-        rest = [n for n in topological(roots) if n.op == "load" and n not in own]
-        fetch = _Fetch(self, code, rest)
+        fetch = self.fetched
         text, names = emit.statements(roots, lambda n: fetch.names[n.value], known=dict(known))
         added = [self._add(o, name) for o, name in zip(self.outputs, names, strict=True)]
         each = ["#pragma unroll", f"for (int v = 0; v < {self.share}; ++v) {{"]
         each.append(f"const bool there = near.v[v] > {GAP};")
         near = self._table("near", f"near{self.m}", self.share)
         return [*near, *fetch.lines, *before, *each, *text, *added, "}"]
+
+    @cached_property
+    def fetched(self) -> Fetch:
+        """Everything that the lane's elements load."""
+        roots = [o.value for o in self.outputs]
+        own = set(self._known_to_target(roots))
+        return Fetch(self, [n for n in topological(roots) if n.op == "load" and n not in own])
 
     def _add(self, output: Output, value: str) -> str:
         param, total = self.spec.params[output.param], accumulator(output.param, output.comp)
@@ -107,11 +125,11 @@ class RoleGather:
         return list(own)
 
 
-class _Fetch:
+class Fetch:
     """Loads of everything that a lane's elements need: statements, and the name of each value at element ``v``."""
 
-    def __init__(self, gather: RoleGather, code: ElementCode, wanted: list[Node]):
-        self.gather, self.code, self.spec = gather, code, gather.spec
+    def __init__(self, gather: RoleGather, wanted: list[Node]):
+        self.gather, self.code, self.spec = gather, ElementCode(gather.spec, ()), gather.spec
         self.names: dict[Address, str] = {}
         self.lines: list[str] = []
         addresses = loads(wanted)
@@ -124,14 +142,19 @@ class _Fetch:
         m, share = self.gather.m, self.gather.share
         for k in sorted(k for k in maps if k is not None and k != m):
             if self._ring(k):
-                self.lines += self.gather._table(f"at{k}", f"ring{m}_{k}", share)
+                self.lines += self.gather._table(f"at{k}", self.gather.ring_of or f"ring{m}_{k}", share)
             else:
                 self.lines += self.gather._table(f"at{k}", f"rows{m}_{k}", share * self.spec.maps[k].arity)
         if None in maps:
             self.lines += self.gather._table("entry", f"entry{m}", share)
 
+    def around(self, param: int, position: int, comp: int) -> str | None:
+        """Name of what the ring holds at a position, for a parameter read through it; None if that is not loaded."""
+        name = self.names.get((param, int(self.gather.turned), comp))
+        return name and name.replace("[v]", f"[{position}]")
+
     def _ring(self, k: int) -> bool:
-        return f"ring{self.gather.m}_{k}" in self.gather.index_types
+        return k == self.gather.ring_through or f"ring{self.gather.m}_{k}" in self.gather.index_types
 
     def _param(self, param: int, addresses: list[Address]) -> None:
         k, slots = self.spec.params[param].map, sorted({slot for _, slot, _ in addresses})
@@ -142,7 +165,10 @@ class _Fetch:
             self._array(param, 1, comps, f"near.v[v] > {GAP} ? near.v[v] : t")
         elif self._ring(k):
             self._array(param, 0, comps, f"at{k}.v[v]", ring=True)
-            self.names |= {(param, 1, c): self.names[param, 0, c].replace("[v]", "[v + 1]") for c in comps}
+            at = {c: self.names[param, 0, c] for c in comps}
+            near, far = (1, 0) if self.gather.turned else (0, 1)
+            self.names |= {(param, near, c): at[c] for c in comps}
+            self.names |= {(param, far, c): at[c].replace("[v]", "[v + 1]") for c in comps}
         else:
             for slot in slots:
                 self._array(param, slot, comps, f"at{k}.v[v * {self.spec.maps[k].arity} + {slot}]")

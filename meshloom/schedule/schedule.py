@@ -16,7 +16,8 @@ class Schedule:
 
     ``layout``: put the loop's fields into this layout before it runs, None to leave them. ``order``: the order in which
     elements are visited ("given" or an ordering's name); fields stay where they are. ``registers``: the most a thread
-    of a GPU may use, None for the compiler's choice; CPUs ignore it.
+    of a GPU may use, None for the compiler's choice; CPUs ignore it. ``variant``: a form of the strategy, one of
+    ``ml.variants(strategy)``.
     """
 
     strategy: str = "auto"
@@ -24,6 +25,7 @@ class Schedule:
     layout: str | None = None
     order: str = "given"
     registers: int | None = None
+    variant: str = "plain"
 
     def __post_init__(self) -> None:
         if self.block is not None and (int(self.block) != self.block or self.block < 1):
@@ -39,6 +41,7 @@ class Schedule:
         parts += [f"layout={self.layout}"] if self.layout else []
         parts += [f"order={self.order}"] if self.order != "given" else []
         parts += [f"registers={self.registers}"] if self.registers else []
+        parts += [f"variant={self.variant}"] if self.variant != "plain" else []
         return " ".join(parts)
 
     def having(self, **changes: Any) -> Schedule:

@@ -66,6 +66,10 @@ def check_color(plan: Plan, topology: Topology) -> None:
             members = visit[first:last].astype(np.int64)
             lost = _lost_stamps(members, rows[members], targets)
             _demand(not lost.any(), plan, f"two elements of color {color} share a target")
+    for m, rows in topology.rows().items():
+        table = plan.arrays.get(f"by_color{m}")
+        same = table is None or np.array_equal(table, rows[visit].T)
+        _demand(same, plan, f"by_color{m} does not hold the rows of map {m} in the order of visit")
 
 
 def _check_blocks(plan: Plan, topology: Topology) -> np.ndarray:

@@ -213,7 +213,8 @@ class Airfoil(Case):
         mesh, q, rms = self.mesh, self.q, self.rms
         cells, faces, boundary = mesh.cells, mesh.faces, mesh.boundary_faces
         x = mesh.nodes.field("x", 2, dtype=dtype, data=mesh.coordinates.numpy())
-        qold, adt = cells.field("qold", 4, dtype=dtype), cells.field("adt", dtype=dtype)
+        qold = cells.field("qold", 4, dtype=dtype, transient=True)
+        adt = cells.field("adt", dtype=dtype, transient=True)
         res, kind = cells.field("res", 4, dtype=dtype), _boundary_kind(mesh, self.config.mesh)
         save_soln, adt_calc, res_calc, bres_calc, update = map(self.scheduled, kernels(self.gas))
 

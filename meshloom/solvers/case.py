@@ -63,6 +63,7 @@ def schedule_check(loops: tuple[str, ...]) -> Callable[[str, Any], None]:
         schedule = _schedule(value)
         _check_name("strategy", schedule.strategy, ("auto", *ml.strategies()))
         _check_name("order", schedule.order, ml.orderings())
+        _check_name("variant", schedule.variant, ml.variants(schedule.strategy))
 
     return check
 

@@ -17,6 +17,7 @@ from meshloom.backend.unit import Unit
 from meshloom.errors import CompilerError, ScheduleError
 from meshloom.mesh.core import Fill
 from meshloom.solvers.airfoil import AirfoilConfig, Gas, kernels
+from tests.schedule.forms import every_form
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 
@@ -63,7 +64,7 @@ def keep_back_end() -> Iterator[None]:
     ml.use(before)
 
 
-def airfoil_loops(backend: Any, strategy: str, layout: str, dtype: type) -> list[ml.Loop]:
+def airfoil_loops(backend: Any, form: ml.Schedule, layout: str, dtype: type) -> list[ml.Loop]:
     """The airfoil's loops with the racy ones on a strategy, prepared by a back end."""
     mesh = ml.generate.naca0012(6, 4)
     k = kernels(Gas.of(AirfoilConfig().flow))
@@ -73,7 +74,7 @@ def airfoil_loops(backend: Any, strategy: str, layout: str, dtype: type) -> list
         n: cells.field(n, d, dtype=dtype, layout=layout) for n, d in (("q", 4), ("qold", 4), ("res", 4), ("adt", 1))
     }
     q, qold, res, adt = make["q"], make["qold"], make["res"], make["adt"]
-    fc, bc, wish = mesh.face_cells, mesh.boundary_cells, ml.Schedule(strategy, block=128)
+    fc, bc, wish = mesh.face_cells, mesh.boundary_cells, form.having(block=128)
     loops = [
         k.save_soln.loop(cells, q, qold),
         k.adt_calc.loop(cells, x[mesh.cell_nodes], q, adt),
@@ -91,10 +92,10 @@ def airfoil_loops(backend: Any, strategy: str, layout: str, dtype: type) -> list
 @needs_nvrtc
 @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["double", "single"])
 @pytest.mark.parametrize("layout", ["aos", "soa", "aosoa8"])
-@pytest.mark.parametrize("strategy", ml.strategies())
-def test_airfoil_kernels_compile_without_spills(strategy: str, layout: str, dtype: type) -> None:
+@every_form
+def test_airfoil_kernels_compile_without_spills(form: ml.Schedule, layout: str, dtype: type) -> None:
     backend = CompileBackend()
-    airfoil_loops(backend, strategy, layout, dtype)
+    airfoil_loops(backend, form, layout, dtype)
     found = backend.engine.resources
     assert len(found) == 5 * len(ARCHITECTURES)
     for name, per_kernel in found.items():
@@ -106,13 +107,13 @@ def test_airfoil_kernels_compile_without_spills(strategy: str, layout: str, dtyp
 @needs_nvrtc
 @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["double", "single"])
 @pytest.mark.parametrize("layout", ["aos", "soa", "aosoa4", "aosoa3"])
-@pytest.mark.parametrize("strategy", ml.strategies())
-def test_every_kernel_of_the_matrix_compiles(strategy: str, layout: str, dtype: type) -> None:
+@every_form
+def test_every_kernel_of_the_matrix_compiles(form: ml.Schedule, layout: str, dtype: type) -> None:
     from tests.schedule.test_matrix import Case, everything
 
     for ordering in ("given", "random"):
         case = Case("structured", dtype, layout)
-        loop = everything.loop(case.edges, *case.arguments, schedule=ml.Schedule(strategy, block=32, order=ordering))
+        loop = everything.loop(case.edges, *case.arguments, schedule=form.having(block=32, order=ordering))
         loop.backend = CompileBackend()
         loop.prepare()
 

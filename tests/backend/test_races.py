@@ -21,6 +21,7 @@ from meshloom.backend.unit import Unit
 from meshloom.errors import CompilerError
 from meshloom.native.compiler import host_compiler
 from meshloom.schedule.plan import Plan
+from tests.schedule.forms import every_form
 
 HEADER = Path(__file__).with_name("threads.hpp")
 FLAGS = ("-std=c++17", "-O1", "-g", "-fsanitize=thread", "-pthread")
@@ -111,14 +112,14 @@ def back_end() -> Iterator[None]:
     ml.use(before)
 
 
-def run_sanitized(strategy: str, folder: Path, spoil: Callable[[Plan], Plan] | None = None) -> None:
+def run_sanitized(form: ml.Schedule, folder: Path, spoil: Callable[[Plan], Plan] | None = None) -> None:
     mesh = ml.generate.box((9, 8))
     rng = np.random.default_rng(0)
     q = mesh.cells.field("q", 2, data=rng.random((mesh.cells.size, 2)))
     w = mesh.faces.field("w", data=rng.random(mesh.faces.size))
     res, low = mesh.cells.field("res", 2), mesh.cells.field("low", 2)
     cells, results = mesh.face_cells, []
-    wish = ml.Schedule(strategy, block=32)
+    wish = form.having(block=32)
     for backend in ("numpy", "sanitized"):
         res.fill(0.0)
         low.fill(9.0)
@@ -134,9 +135,9 @@ def run_sanitized(strategy: str, folder: Path, spoil: Callable[[Plan], Plan] | N
     np.testing.assert_array_equal(results[1][1], results[0][1])
 
 
-@pytest.mark.parametrize("strategy", ml.strategies())
-def test_every_strategy_is_free_of_races_inside_a_block(strategy: str, tmp_path: Path, back_end: None) -> None:
-    run_sanitized(strategy, tmp_path)
+@every_form
+def test_every_strategy_is_free_of_races_inside_a_block(form: ml.Schedule, tmp_path: Path, back_end: None) -> None:
+    run_sanitized(form, tmp_path)
 
 
 @pytest.mark.parametrize("strategy", ["block_color", "block_atomic"])
@@ -150,4 +151,4 @@ def test_a_planted_wrong_color_is_seen(strategy: str, tmp_path: Path, back_end: 
         return replace(plan, arrays=plan.arrays | {"color_positions": positions})
 
     with pytest.raises(RaceFound):
-        run_sanitized(strategy, tmp_path, one_color)
+        run_sanitized(ml.Schedule(strategy), tmp_path, one_color)

@@ -34,6 +34,11 @@ SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--set"
         (["airfoil", "--set", "schedule.res_calc={block = 0}"], ["block must be a whole number from 1, got 0"]),
         (["airfoil", "--set", "schedule.res_calc={block = 'a'}"], ["has block 'a'; it must be a whole number"]),
         (["airfoil", "--set", "schedule.res_calc={layout = 'xyz'}"], ["unknown layout 'xyz'"]),
+        (
+            ["airfoil", "--set", "schedule.res_calc={strategy = 'color', variant = 'data'}"],
+            ["has variant 'data'; allowed: plain, indices"],
+        ),
+        (["airfoil", "--set", "schedule.res_calc={variant = 'indices'}"], ["has variant 'indices'; allowed: plain"]),
         (["airfoil", "--set", "schedule.res_calc=3"], ["must be a strategy or a table"]),
         (["airfoil", "--set", "output.window=[1, 0, 0, 1]"], ["4 numbers in brackets with xmin < xmax"]),
         (["airfoil", "--precision", "half"], ["--precision half: run.precision must be one of double, single"]),

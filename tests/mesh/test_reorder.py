@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from meshloom.errors import MeshError, MeshloomError
 from meshloom.mesh.generate import box, naca0012
 from meshloom.mesh.mesh import Mesh
+from meshloom.native.algorithms import color_elements
 from meshloom.order import names
 from tests.mesh.samples import closure, shuffled, triangulation
 
@@ -82,6 +83,17 @@ def test_faces_boundary_and_nodes_follow_the_cells(name: str) -> None:
     assert first == sorted(first)
 
 
+def test_faces_by_color_leave_cells_and_nodes_where_they_are() -> None:
+    old = box((12, 9), cells="triangle")
+    new = old.reordered("color")
+    np.testing.assert_array_equal(new.permutation.cells, np.arange(len(old.cells)))
+    np.testing.assert_array_equal(new.permutation.nodes, np.arange(len(old.nodes)))
+    colors = color_elements([old.face_cells.indices], [len(old.cells)])[new.permutation.faces]
+    assert (np.diff(colors) >= 0).all() and colors.max() > 1
+    largest = new.face_cells.indices[colors == 0]
+    assert len(np.unique(largest)) == largest.size, "no cell twice in a color"
+
+
 def test_seed_decides_the_random_ordering() -> None:
     mesh = box((12, 9))
     assert mesh.reordered("random", seed=1).digest == mesh.reordered("random", seed=1).digest
@@ -134,7 +146,7 @@ def test_unknown_ordering_is_named() -> None:
         box((3, 3)).reordered("hilbrt")
 
 
-@pytest.mark.parametrize("name", ["random", "hilbert", "greedy"])
+@pytest.mark.parametrize("name", ["random", "hilbert", "greedy", "color"])
 def test_halo_stays_last(name: str) -> None:
     mesh = box((6, 5))
     halo = {"nodes": 6, "cells": 5, "faces": 4, "boundary_faces": 3}

@@ -11,7 +11,7 @@ from meshloom import order
 from meshloom.errors import MeshError, ScheduleError
 from tests.order.meshes import bandwidth, profile, quads, random_maps, runs, shuffled
 
-CHEAP = ("given", "random", "rcm", "gps", "hilbert", "rcb", "greedy")
+CHEAP = ("given", "random", "rcm", "gps", "hilbert", "rcb", "greedy", "color")
 PARTITIONERS = {"kaminpar": "kaminpar", "metis": "pymetis"}
 ALL = (*CHEAP, *PARTITIONERS)
 
@@ -78,6 +78,7 @@ REUSE = {
     "hilbert": (3.1, 3.6),
     "rcb": (3.3, 3.6),
     "greedy": (3.3, 3.6),
+    "color": (1.0, 1.01),  # but for the blocks between two colors, no two faces of a block share a cell
     "kaminpar": (3.3, 3.6),
     "metis": (3.3, 3.6),
 }

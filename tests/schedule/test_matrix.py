@@ -11,7 +11,7 @@ import pytest
 import meshloom as ml
 from meshloom.errors import UserError
 from meshloom.mesh.core import Set
-from meshloom.schedule.strategies import strategy as strategy_named
+from tests.schedule.forms import every_deterministic_form, every_form
 
 LAYOUTS = ("aos", "soa", "aosoa4", "aosoa3")
 ORDERINGS = ml.orderings()
@@ -158,13 +158,12 @@ def test_numpy_back_end_equals_the_plain_function(kind: str, dtype: type) -> Non
     assert_same(case.results(), reference(kind, dtype), dtype)
 
 
-def check_variant(backend: str, strategy: str, layout: str, ordering: str, dtype: type) -> None:
+def check_variant(backend: str, form: ml.Schedule, layout: str, ordering: str, dtype: type) -> None:
     for kind in MESHES:
         expected = reference(kind, dtype)
         ml.use(backend, threads=2)
         case = Case(kind, dtype, layout)
-        wish = ml.Schedule(strategy, block=32, order=ordering)
-        loop = everything.loop(case.edges, *case.arguments, schedule=wish)
+        loop = everything.loop(case.edges, *case.arguments, schedule=form.having(block=32, order=ordering))
         try:
             loop.prepare()
         except UserError as error:
@@ -179,42 +178,41 @@ def check_variant(backend: str, strategy: str, layout: str, ordering: str, dtype
 
 every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=["double", "single"])
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)
-every_strategy = pytest.mark.parametrize("strategy", ml.strategies())
 
 
 @every_precision
 @pytest.mark.parametrize("ordering", ORDERINGS)
 @every_layout
-@every_strategy
-def test_every_variant_equals_numpy(strategy: str, layout: str, ordering: str, dtype: type) -> None:
-    check_variant("cpu", strategy, layout, ordering, dtype)
+@every_form
+def test_every_variant_equals_numpy(form: ml.Schedule, layout: str, ordering: str, dtype: type) -> None:
+    check_variant("cpu", form, layout, ordering, dtype)
 
 
 @every_precision
 @pytest.mark.parametrize("ordering", ["given", "random"])
 @every_layout
-@every_strategy
-def test_generated_cuda_equals_numpy_when_emulated(strategy: str, layout: str, ordering: str, dtype: type) -> None:
+@every_form
+def test_generated_cuda_equals_numpy_when_emulated(form: ml.Schedule, layout: str, ordering: str, dtype: type) -> None:
     """The very text that NVRTC compiles, run on the CPU with the threads of a block as fibres."""
-    check_variant("emulated", strategy, layout, ordering, dtype)
+    check_variant("emulated", form, layout, ordering, dtype)
 
 
 @pytest.mark.gpu
 @every_precision
 @pytest.mark.parametrize("ordering", ORDERINGS)
 @every_layout
-@every_strategy
-def test_every_variant_equals_numpy_on_the_device(strategy: str, layout: str, ordering: str, dtype: type) -> None:
-    check_variant("cuda", strategy, layout, ordering, dtype)
+@every_form
+def test_every_variant_equals_numpy_on_the_device(form: ml.Schedule, layout: str, ordering: str, dtype: type) -> None:
+    check_variant("cuda", form, layout, ordering, dtype)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("strategy", [s for s in ml.strategies() if strategy_named(s).deterministic])
-def test_deterministic_strategies_give_the_same_bits_on_the_device(strategy: str) -> None:
+@every_deterministic_form
+def test_deterministic_strategies_give_the_same_bits_on_the_device(form: ml.Schedule) -> None:
     """Over 20 runs."""
     ml.use("cuda")
     case = Case("shuffled", np.float64, "aos")
-    loop = everything.loop(case.edges, *case.arguments, schedule=ml.Schedule(strategy, block=32))
+    loop = everything.loop(case.edges, *case.arguments, schedule=form.having(block=32))
     seen = set()
     for _ in range(20):
         case.reset()
@@ -223,12 +221,12 @@ def test_deterministic_strategies_give_the_same_bits_on_the_device(strategy: str
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize("strategy", [s for s in ml.strategies() if strategy_named(s).deterministic])
-def test_deterministic_strategies_give_the_same_bits(strategy: str) -> None:
+@every_deterministic_form
+def test_deterministic_strategies_give_the_same_bits(form: ml.Schedule) -> None:
     """Run to run, and for 1 and 2 threads."""
     ml.use("cpu")
     case = Case("shuffled", np.float64, "aos")
-    loop = everything.loop(case.edges, *case.arguments, schedule=ml.Schedule(strategy, block=16))
+    loop = everything.loop(case.edges, *case.arguments, schedule=form.having(block=16))
     seen = []
     for threads in (1, 2, 2, 1, 2, 2):
         ml.use("cpu", threads=threads)
@@ -238,8 +236,8 @@ def test_deterministic_strategies_give_the_same_bits(strategy: str) -> None:
     assert len(set(seen)) == 1
 
 
-@pytest.mark.parametrize("strategy", ml.strategies())
-def test_two_racy_maps_and_an_empty_loop(strategy: str) -> None:
+@every_form
+def test_two_racy_maps_and_an_empty_loop(form: ml.Schedule) -> None:
     """Increments through two maps into one set and into another one; then the same with no element at all."""
 
     @ml.kernel
@@ -264,7 +262,7 @@ def test_two_racy_maps_and_an_empty_loop(strategy: str) -> None:
             ml.use(backend)
             for f in fields:
                 f.fill(0.5)
-            loop = scatter.loop(elements, v, a[wide], b[narrow], c[other], schedule=ml.Schedule(strategy, block=16))
+            loop = scatter.loop(elements, v, a[wide], b[narrow], c[other], schedule=form.having(block=16))
             loop()
             results.append([f.numpy() for f in fields])
         for expected, found in zip(*results, strict=True):

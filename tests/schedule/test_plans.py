@@ -16,7 +16,7 @@ from meshloom.errors import PlanError
 from meshloom.native import cache
 from meshloom.schedule import plan as plans
 from meshloom.schedule.plan import Plan, Topology, cached_plan
-from meshloom.schedule.strategies import names, strategy, verify
+from meshloom.schedule.strategies import names, strategy, variants, verify
 
 
 @st.composite
@@ -39,11 +39,11 @@ def topologies(draw: st.DrawFn) -> Topology:
     return Topology(elements, maps, spaces, order, "test", others)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name, variant", [(name, variant) for name in names() for variant in variants(name)])
 @settings(max_examples=60, deadline=None)
 @given(topology=topologies(), block=st.integers(1, 50), simt=st.booleans())
-def test_the_verifier_accepts_every_plan(name: str, topology: Topology, block: int, simt: bool) -> None:
-    verify(strategy(name).plan(topology, block, simt=simt), topology)
+def test_the_verifier_accepts_every_plan(name: str, variant: str, topology: Topology, block: int, simt: bool) -> None:
+    verify(strategy(name).build(topology, block, simt=simt, variant=variant), topology)
 
 
 def grid(n: int = 12) -> Topology:
@@ -169,6 +169,27 @@ def test_rings_go_round_every_cell_and_leave_gaps_at_the_boundary() -> None:
     near = plan.arrays["near0"].reshape(-1, 4)
     assert (near > -2).all()  # no cell has to take the general way
     assert (near == -1).sum() == 4 * 20  # one gap for every side at the boundary
+
+
+@pytest.mark.parametrize("array", ["by_color0", "by_color9"])
+def test_the_verifier_rejects_spoilt_maps_by_color(array: str) -> None:
+    topology = grid()
+    topology = replace(topology, others={9: np.arange(topology.elements * 3).reshape(-1, 3)})
+    plan = strategy("color").build(topology, 16, variant="indices")
+    assert plan.arrays[array].shape == (2 if array == "by_color0" else 3, topology.elements)
+    verify(plan, topology)
+    with pytest.raises(PlanError, match=f"{array} does not hold the rows of map {array[-1]}"):
+        verify(spoilt(plan, array, lambda a: a[1].__setitem__(7, a[1, 7] + 1)), topology)
+
+
+def test_elements_numbered_by_color_are_not_looked_up() -> None:
+    """Greedy coloring in the order of a greedy coloring finds the same colors again."""
+    topology = grid()
+    plan = strategy("color").plan(topology, 16)
+    rows = topology.maps[0][0][plan.arrays["visit"]]
+    again = strategy("color").plan(replace(topology, maps={0: (rows, topology.maps[0][1])}), 16)
+    assert again.arrays.keys() == {"color_offsets"}
+    np.testing.assert_array_equal(again.arrays["color_offsets"], plan.arrays["color_offsets"])
 
 
 def test_the_verifier_sees_too_little_scratch_memory() -> None:

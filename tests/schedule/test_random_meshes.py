@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
+from tests.schedule.forms import every_form
 
 
 @ml.kernel
@@ -22,7 +23,7 @@ def trade(q: ml.Read, x: ml.Read, w: ml.Read, res: ml.Inc, high: ml.Max, total: 
 
 
 @pytest.mark.parametrize("backend", ["cpu", "emulated"])
-@pytest.mark.parametrize("strategy", ml.strategies())
+@every_form
 @settings(max_examples=15, deadline=None)
 @given(
     elements=st.integers(0, 300),
@@ -33,7 +34,7 @@ def trade(q: ml.Read, x: ml.Read, w: ml.Read, res: ml.Inc, high: ml.Max, total: 
     seed=st.integers(0, 2**32 - 1),
 )
 def test_a_strategy_equals_numpy_on_a_random_mesh(
-    backend: str, strategy: str, elements: int, targets: int, points: int, block: int, clustered: bool, seed: int
+    backend: str, form: ml.Schedule, elements: int, targets: int, points: int, block: int, clustered: bool, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     cells, nodes, edges = ml.Set(targets, "cells"), ml.Set(points, "nodes"), ml.Set(elements, "edges")
@@ -51,7 +52,7 @@ def test_a_strategy_equals_numpy_on_a_random_mesh(
         high.fill(-1.0)
         total.value = 1.0
         arguments = (q[sides], x[corners], w, res[sides], high[sides], total)
-        trade.loop(edges, *arguments, schedule=ml.Schedule(strategy, block=block))()
+        trade.loop(edges, *arguments, schedule=form.having(block=block))()
         results.append((res.numpy(), high.numpy(), total.value))
     ml.use(before)
     for expected, found in zip(*results, strict=True):

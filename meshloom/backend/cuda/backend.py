@@ -64,8 +64,7 @@ class CudaBackend(Backend):
             plan = replace(plan, arrays=narrow)
         unit = make_unit(replace(bound.spec, wide=True), plan, simt=True)
         threads = min(-(-plan.block // 32) * 32, MOST_THREADS)
-        made = dialect.kernels(unit, plan.block, threads, bound.schedule.registers)
-        functions, used = self.engine.load(unit, made, wide_index=wide_index, flags=())
+        made, functions, used = self._compiled(unit, plan.block, threads, bound.schedule.registers, wide_index)
         wanted = {name for one in made for _, name in one.parameters}
         arrays = self._arrays(bound, plan, wanted)
         sizes = sizes_of(bound, plan)
@@ -75,6 +74,27 @@ class CudaBackend(Backend):
                 self.engine.usage(functions[f"pass{number}"], threads, _shared(one, sizes))
             )
         return Executable(steps, used, list(arrays.values()), self.engine.events())
+
+    def _compiled(self, unit: Unit, block: int, threads: int, registers: int | None, wide_index: bool) -> Any:
+        """Kernels, launch functions and resources. Without a wish for ``registers`` each kernel gets as many as it
+        likes, unless a few less, without spilling, let one more block run at a time."""
+
+        def load(resident: Sequence[int]) -> Any:
+            made = dialect.kernels(unit, block, threads, resident)
+            return made, *self.engine.load(unit, made, wide_index=wide_index, flags=())
+
+        count = len(unit.passes)
+        if registers:
+            return load([max(1, dialect.REGISTERS // (registers * threads))] * count)
+        made, functions, used = load([1] * count)
+        names = [f"pass{k}" for k in range(count)]
+        if not all("registers" in used.get(name, {}) for name in names):
+            return made, functions, used
+        more = [dialect.blocks_with(used[name]["registers"], threads) + 1 for name in names]
+        tight = load(more)[2]
+        better = [tight[n]["spills"] == 0 and tight[n]["registers"] < used[n]["registers"] for n in names]
+        return load([m if b else 1 for m, b in zip(more, better, strict=True)]) if any(better) else (
+            made, functions, used)  # fmt: skip
 
     def copy_bandwidth(self) -> float:
         return self.engine.copy_bandwidth()
@@ -92,7 +112,8 @@ class CudaBackend(Backend):
         arrays |= {name: self.engine.upload(array) for name, array in plan.arrays.items() if name in wanted}
         for name, dtype, per_element in temporaries(spec, plan):
             arrays[name] = self.engine.upload(np.zeros(bound.elements * per_element, dtype))
-        blocks = -(-bound.elements // plan.block) + plan.sizes.get("n_colors", 0) + 1
+        others = sum(v for name, v in plan.sizes.items() if name.startswith(("n_colors", "n_marked")))
+        blocks = -(-bound.elements // plan.block) + others + 1
         for output in spec.reductions:
             empty = np.zeros(blocks, spec.params[output.param].dtype)
             arrays[f"{partial_name(output)}_parts"] = self.engine.upload(empty)

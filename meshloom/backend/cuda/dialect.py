@@ -6,6 +6,7 @@ bits every time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,12 @@ LANGUAGE = Path(__file__).with_name("language.hpp").read_text()
 EMULATION = LANGUAGE + Path(__file__).with_name("emulation.hpp").read_text()
 FINISH = "ml_finish"
 FINISH_THREADS = 256
+REGISTERS = 65536  # of a multiprocessor, on every architecture we know
+
+
+def blocks_with(registers: int, threads: int) -> int:
+    """Blocks that fit a multiprocessor's registers; a warp gets them in units of 256."""
+    return REGISTERS // (-(-registers // 8) * 8 * threads)
 
 
 @dataclass(frozen=True)
@@ -30,14 +37,14 @@ class KernelText:
     lines: tuple[str, ...]
 
 
-def kernels(unit: Unit, block: int, threads: int, registers: int | None = None) -> list[KernelText]:
+def kernels(unit: Unit, block: int, threads: int, resident: Sequence[int] = ()) -> list[KernelText]:
     """The kernels of a unit, one for each pass, and one that finishes the reductions.
 
     ``block``: the plan's block size; where ``threads`` cover it, no thread has to take a second item.
-    ``registers`` per thread at most: said as the number of blocks that must fit a multiprocessor's 65,536.
+    ``resident``: for each pass, how many blocks must fit a multiprocessor at a time, whatever that costs in registers.
     """
-    blocks = max(1, 65536 // (registers * threads)) if registers else 1
-    made = [_kernel(unit, number, one, threads, blocks, block <= threads) for number, one in enumerate(unit.passes)]
+    least = list(resident) or [1] * len(unit.passes)
+    made = [_kernel(unit, k, one, threads, least[k], block <= threads) for k, one in enumerate(unit.passes)]
     return [*made, _finish(unit)] if unit.spec.reductions else made
 
 

@@ -8,7 +8,7 @@ from meshloom.schedule.strategies.block_atomic import BlockAtomic  # isort: skip
 from meshloom.schedule.strategies.staged import Staged  # isort: skip
 from meshloom.schedule.strategies.owner import Owner  # isort: skip
 from meshloom.schedule.strategies.tile import Tile  # isort: skip
-from meshloom.schedule.strategies.base import Strategy, names, strategy, verify
+from meshloom.schedule.strategies.base import Strategy, check_variant, names, strategy, variants, verify
 
 __all__ = [
     "Atomic",
@@ -20,7 +20,9 @@ __all__ = [
     "Staged",
     "Strategy",
     "Tile",
+    "check_variant",
     "names",
     "strategy",
+    "variants",
     "verify",
 ]

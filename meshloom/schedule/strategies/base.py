@@ -26,6 +26,8 @@ class Strategy(ABC):
     cpu_block: ClassVar[int] = 4096
     gpu_block: ClassVar[int] = 128
     plan_has_blocks: ClassVar[bool] = False  # do the plan's arrays depend on the block size?
+    competes: ClassVar[bool] = True  # may it be asked for, for any loop?
+    variants: ClassVar[tuple[str, ...]] = ("plain",)  # forms of the plan that a schedule may ask for
     registry: ClassVar[dict[str, Strategy]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -43,6 +45,14 @@ class Strategy(ABC):
     @abstractmethod
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         """Plan arrays, a pure function of the maps and the block size."""
+
+    def varied(self, variant: str, plan: Plan, topology: Topology) -> Plan:
+        """The plan of one of ``variants``, made from the plain one; its code may ask which arrays are there."""
+        return plan
+
+    def build(self, topology: Topology, block: int, *, simt: bool = False, variant: str = "plain") -> Plan:
+        """The plan of a variant."""
+        return self.varied(variant, self.plan(topology, block, simt=simt), topology)
 
     @abstractmethod
     def check(self, plan: Plan, topology: Topology) -> None:
@@ -69,6 +79,17 @@ def strategy(name: str) -> Strategy:
     return found
 
 
+def variants(name: str) -> tuple[str, ...]:
+    """The variants of a strategy; the automatic choice has the plain one only."""
+    return strategy(name).variants if name != "auto" else ("plain",)
+
+
+def check_variant(name: str, variant: str) -> None:
+    """Raise ScheduleError unless the strategy has this variant."""
+    if variant not in variants(name):
+        raise ScheduleError(f"strategy '{name}' has no variant '{variant}'; allowed: {', '.join(variants(name))}")
+
+
 def verify(plan: Plan, topology: Topology) -> None:
     """Raise PlanError unless the plan is right for these maps."""
     strategy(plan.strategy).check(plan, topology)
@@ -76,4 +97,4 @@ def verify(plan: Plan, topology: Topology) -> None:
 
 def names() -> tuple[str, ...]:
     """Names of the strategies that compete, in the order of the documentation."""
-    return tuple(n for n in Strategy.registry if n != "direct")
+    return tuple(n for n, one in Strategy.registry.items() if one.competes)

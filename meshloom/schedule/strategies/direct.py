@@ -15,6 +15,7 @@ from meshloom.schedule.verify import check_direct
 class Direct(Strategy):
     name = "direct"
     summary = "no element meets another: a plain parallel loop"
+    competes = False
 
     def declines(self, spec: LoopSpec) -> str | None:
         return "elements meet through a map, so it would race" if spec.racy_outputs else None

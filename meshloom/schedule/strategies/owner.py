@@ -50,20 +50,26 @@ def _target_passes(spec: LoopSpec, m: int, plan: Plan, simt: bool) -> list[Pass]
     groups, arity = columns_of(spec, m), spec.maps[m].arity
     code, degree = ElementCode(spec, ()), plan.sizes[f"degree{m}"] if simt else 0
     roots = [n for g in groups for n in g.nodes]
-    incident = [*split_entry(f"entries{m}", arity), *code.rows(roots), *_slices(spec, code, groups, arity)]
     if f"near{m}" in plan.arrays:
         main = _role_pass(spec, m, plan)
         if f"marked{m}" not in plan.arrays:
             return [main]
-        rest = over_targets(spec, groups, incident, f"offsets{m}", target=f"marked{m}[i]")
+        rest = over_targets(spec, groups, incident(spec, m), f"offsets{m}", target=f"marked{m}[i]")
         return [main, Pass(f"marked{m}", f"n_marked{m}", (Phase("", "", rest),))]
     regular: list[str] = []
     if degree:
         body = [*slot_rows(code, m, loads(roots)), *code.whole_rows(roots), *_slices(spec, code, groups, arity)]
         loop = ["#pragma unroll", f"for (int u = 0; u < {degree}; ++u) {{", *body, "}"]
         regular = [f"if (entry{m}[t] >= 0) {{", *loop, "}"]
-    phase = Phase("", "", over_targets(spec, groups, incident, f"offsets{m}", regular))
+    phase = Phase("", "", over_targets(spec, groups, incident(spec, m), f"offsets{m}", regular))
     return [Pass(f"targets{m}", f"targets{m}", (phase,))]
+
+
+def incident(spec: LoopSpec, m: int) -> list[str]:
+    """Statements that merge the entry at ``x`` of map ``m``'s incidence into the accumulators."""
+    groups, arity, code = columns_of(spec, m), spec.maps[m].arity, ElementCode(spec, ())
+    rows = code.rows([n for g in groups for n in g.nodes])
+    return [*split_entry(f"entries{m}", arity), *rows, *_slices(spec, code, groups, arity)]
 
 
 def _role_pass(spec: LoopSpec, m: int, plan: Plan) -> Pass:

@@ -1,0 +1,294 @@
+"""A group of operations as one loop: expressions put together, outputs that are left, the plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from meshloom.fusion.groups import Group, Operation
+from meshloom.fusion.memory import Memory
+from meshloom.kernel import passes
+from meshloom.kernel.access import Mode, Read, ReadWrite
+from meshloom.kernel.expr import Node, const, load, operate, topological
+from meshloom.kernel.model import Output
+from meshloom.loop import Loop
+from meshloom.mesh.core import Field, Fill, Global, Map, Set
+from meshloom.mesh.layout import Layout
+from meshloom.schedule.fused import FusedSpec, touched_bits
+from meshloom.schedule.plan import Plan
+from meshloom.schedule.rings import along_map
+from meshloom.schedule.schedule import Schedule
+from meshloom.schedule.spec import SpecMap, SpecParam
+
+_READ = ("near", "ring", "rows", "touched")  # plan arrays that every target reads
+BLOCK = 128  # threads that a fused loop puts into a block
+
+
+@dataclass(frozen=True)
+class FusedLoop:
+    """A group as one loop: what a back end binds."""
+
+    spec: FusedSpec
+    on: Set
+    storages: tuple[Field | Global, ...]
+    maps: tuple[Map, ...]
+    plan: Plan
+    schedule: Schedule
+    parts: tuple[Operation, ...]
+
+    @property
+    def compulsory(self) -> int:
+        """Bytes that must be moved once: every buffer read, written or both, every table and map that is used."""
+        reads = {n.value[0] for n in topological([o.value for o in self.spec.outputs]) if n.op == "load"}
+        moved: dict[int, int] = {}
+        for k, (param, storage) in enumerate(zip(self.spec.params, self.storages, strict=True)):
+            if not param.is_global and not param.racy:
+                ways = (k in reads) + bool(param.mode.writes)
+                moved[id(storage)] = max(moved.get(id(storage), 0), ways * storage.storage.nbytes)
+        own = sum(self.maps[k].indices.nbytes for k in self.spec.own_maps)
+        return sum(moved.values()) + own + sum(a.nbytes for n, a in self.plan.arrays.items() if n.startswith(_READ))
+
+
+class _Composer:
+    """Collects parameters, maps and outputs of a fused loop while its parts are put together."""
+
+    def __init__(self, group: Group, memory: Memory):
+        assert group.on is not None
+        self.group, self.memory, self.on = group, memory, group.on
+        self.params: list[SpecParam] = []
+        self.storages: list[Field | Global] = []
+        self.maps: list[Map] = []
+        self.gathers: list[tuple[Loop, int]] = []  # the loop, its racy map
+        self.outputs: list[Output] = []
+        self.values: dict[Field, list[Node]] = {}
+        self.far: set[Field] = set()  # buffers read at other elements
+        self._numbers: dict[tuple[Any, ...], int] = {}
+
+    def map_number(self, one: Map) -> int:
+        if one not in self.maps:
+            self.maps.append(one)
+        return self.maps.index(one)
+
+    def param(self, storage: Field | Global, through: Map | None, mode: type[Mode], name: str) -> int:
+        """The number of a parameter; direct reads and writes of one buffer share one, so that they keep their order."""
+        key = (id(storage), id(through), mode if isinstance(storage, Global) or mode.combine else None)
+        if key not in self._numbers:
+            layout = Layout("aos") if isinstance(storage, Global) else storage.layout
+            number = None if through is None else self.map_number(through)
+            is_global = isinstance(storage, Global)
+            self._numbers[key] = len(self.params)
+            self.params.append(SpecParam(name, mode, storage.dim, storage.dtype, layout, number, is_global))
+            self.storages.append(storage)
+        found = self._numbers[key]
+        if mode is ReadWrite and self.params[found].mode is Read:
+            self.params[found] = replace(self.params[found], mode=mode)
+        return found
+
+    def value(self, one: Field) -> list[Node]:
+        """What the components of a field at the own element are at this point of the group."""
+        if one not in self.values:
+            if one in self.memory.constants:
+                self.values[one] = [const(self.memory.constants[one], one.dtype)] * one.dim
+            else:
+                self.values[one] = self._own(self.memory.buffer(one))
+        return self.values[one]
+
+    def _own(self, buffer: Field) -> list[Node]:
+        number = self.param(buffer, None, Read, buffer.name)
+        return [load(number, 0, c, buffer.dtype) for c in range(buffer.dim)]
+
+    def add(self, operation: Operation) -> None:
+        if isinstance(operation, Fill):
+            assert isinstance(operation.target, Field)
+            one = operation.target
+            self.values[one] = [const(operation.value, one.dtype)] * one.dim
+        elif operation.spec.racy_outputs:
+            self._gather(operation)
+        else:
+            self._element(operation)
+
+    def _rewritten(self, loop: Loop) -> tuple[Node, ...]:
+        """The loop's output expressions in terms of the fused loop's parameters and of values at the own element."""
+        names = list(loop.kernel.modes)
+
+        def leaf(node: Node) -> Node:
+            if node.op != "load":
+                return node
+            param, slot, comp = node.value
+            storage, argument = loop.storages[param], loop.arguments[param]
+            if isinstance(argument, Global):
+                return load(self.param(argument, None, Read, names[param]), 0, comp, node.dtype)
+            assert isinstance(storage, Field)
+            if argument.map is None and loop.set is self.on:
+                return self.value(storage)[comp]
+            buffer = self.memory.buffer(storage)
+            if argument.map is not None:
+                self.far.add(buffer)
+            return load(self.param(buffer, argument.map, Read, names[param]), slot, comp, node.dtype)
+
+        return passes.rewrite([o.value for o in loop.spec.outputs], leaf)
+
+    def _element(self, loop: Loop) -> None:
+        after: dict[Field, list[Node]] = {}
+        for o, value in zip(loop.spec.outputs, self._rewritten(loop), strict=True):
+            storage, mode = loop.storages[o.param], loop.spec.params[o.param].mode
+            if isinstance(storage, Global):
+                self.outputs.append(Output(self.param(storage, None, mode, storage.name), 0, o.comp, value))
+                continue
+            row = after.setdefault(storage, self._row_before(storage, mode))
+            row[o.comp] = operate(mode.combine, [row[o.comp], value]) if mode.combine else value
+        self.values |= after
+
+    def _row_before(self, one: Field, mode: type[Mode]) -> list[Node]:
+        """Values that a loop's outputs replace; those of a Write are all replaced, so nothing is loaded for them."""
+        reads = mode.reads or mode.combine
+        return list(self.value(one)) if reads else [const(0, one.dtype)] * one.dim
+
+    def _gather(self, loop: Loop) -> None:
+        (m,) = loop.spec.racy_maps
+        self.gathers.append((loop, m))
+        before: dict[Field, list[Node]] = {}
+        for o, value in zip(loop.spec.outputs, self._rewritten(loop), strict=True):
+            one, mode = loop.storages[o.param], loop.spec.params[o.param].mode
+            assert isinstance(one, Field)
+            number = self.param(one, loop.maps[m], mode, one.name)
+            self.outputs.append(Output(number, o.slot, o.comp, value))
+            row = before.setdefault(one, list(self.value(one)))
+            total = load(number, 0, o.comp, one.dtype)
+            self.values[one] = self.values.get(one, row)
+            merged = operate(mode.combine, [row[o.comp], total])
+            self.values[one] = [merged if c == o.comp else v for c, v in enumerate(self.values[one])]
+
+    def alike(self, one: Field, other: Field) -> bool:
+        """Do two fields that were written end with the same values, in the same form?"""
+        form = (one.dim, one.dtype, one.layout) == (other.dim, other.dtype, other.layout)
+        return form and other not in self.memory.constants and self.values[one] == self.values[other]
+
+    def unchanged(self, one: Field) -> Field | None:
+        """The buffer whose rows the field's final values are, if they are just that."""
+        row = self.values[one]
+        for number, storage in enumerate(self.storages):
+            if isinstance(storage, Field) and storage.set is self.on and self.params[number].map is None:
+                alike = (storage.dim, storage.dtype, storage.layout) == (one.dim, one.dtype, one.layout)
+                if alike and row == [load(number, 0, c, one.dtype) for c in range(one.dim)]:
+                    return storage
+        return None
+
+
+def fused(group: Group, memory: Memory) -> FusedLoop | None:
+    """The group as one loop, and the memory after it; None when nothing is left to do."""
+    composer = _Composer(group, memory)
+    for part in group.parts:
+        composer.add(part)
+    _settle(composer)
+    if not composer.outputs:
+        return None
+    spec, plan = _finished(composer)
+    return FusedLoop(spec, composer.on, tuple(composer.storages), tuple(composer.maps), plan,
+                     Schedule("fused", block=BLOCK), tuple(group.parts))  # fmt: skip
+
+
+def _settle(composer: _Composer) -> None:
+    """Decide for every field that was written where its values stay, and add the outputs that bring them there."""
+    memory = composer.memory
+    written = list(dict.fromkeys(w for o in composer.group.parts for w in o.writes if isinstance(w, Field)))
+    moved: dict[Field, Field | None] = {}
+    for one in written:
+        source = composer.unchanged(one)
+        if not memory.needed_later(one):
+            moved[one] = None
+        elif one in memory.constants:
+            if composer.values[one] != [const(memory.constants[one], one.dtype)] * one.dim:
+                raise NoConstant(one)
+            moved[one] = one
+        elif source is not None and (one.transient or source is memory.at.get(one, one)):
+            moved[one] = source
+    taken = composer.far | {b for b in moved.values() if b is not None}
+    taken |= {b for f, b in memory.at.items() if f not in written and b is not None and memory.needed_later(f)}
+    for one in sorted((w for w in written if w not in moved), key=lambda w: w.transient):
+        twin = next((f for f in moved if one.transient and moved[f] is not None and composer.alike(one, f)), None)
+        if twin is not None:
+            moved[one] = moved[twin]
+            continue
+        place = moved[one] = memory.place_for(one, taken)
+        taken.add(place)
+        number = composer.param(place, None, ReadWrite, one.name)
+        composer.outputs += [Output(number, 0, c, v) for c, v in enumerate(composer.values[one])]
+    memory.at |= moved
+
+
+class NoConstant(Exception):
+    """A field was taken to be constant between groups, and is not."""
+
+    def __init__(self, one: Field):
+        self.field = one
+
+
+def _finished(composer: _Composer) -> tuple[FusedSpec, Plan]:
+    """Spec and plan; own values that a gather loads through its map are taken from there."""
+    arrays: dict[str, np.ndarray] = {}
+    sizes: dict[str, int] = {}
+    for loop, m in composer.gathers:
+        _take_plan(composer, loop, m, arrays, sizes)
+    plan = Plan("fused", BLOCK, arrays, sizes)
+    params, maps = tuple(composer.params), composer.maps
+    dense = next((n for loop, m in composer.gathers if f"near{(n := maps.index(loop.maps[m]))}" in arrays), None)
+    same = [id(s) for s in composer.storages]
+    if dense is not None:
+        twin = {k: next((j for j, p in enumerate(params) if p.map == dense and same[j] == same[k] and not p.racy), None)
+                for k, p in enumerate(params) if p.map is None and not p.is_global and not p.mode.writes}  # fmt: skip
+
+        def own(node: Node) -> Node:
+            if node.op == "load" and (j := twin.get(node.value[0])) is not None:
+                return load(j, 0, node.value[2], node.dtype)
+            return node
+
+        roots = passes.rewrite([o.value for o in composer.outputs], own)
+        composer.outputs = [Output(o.param, o.slot, o.comp, v) for o, v in zip(composer.outputs, roots, strict=True)]
+    racy = [o for o in composer.outputs if params[o.param].racy]
+    rest = [o for o in composer.outputs if not params[o.param].racy]
+    values = passes.optimise([o.value for o in rest])
+    outputs = (*racy, *(Output(o.param, o.slot, o.comp, v) for o, v in zip(rest, values, strict=True)))
+    targets = list(dict.fromkeys(m.target for m in maps))
+    described = tuple(SpecMap(m.arity, m.indices.dtype, targets.index(m.target)) for m in maps)
+    own_maps = frozenset(k for k, m in enumerate(maps) if m.source is composer.on)
+    name = "+".join(o.name for o in composer.group.parts if isinstance(o, Loop))
+    return FusedSpec(name, params, described, outputs, own_maps=own_maps, buffers=tuple(map(same.index, same))), plan
+
+
+def _take_plan(composer: _Composer, loop: Loop, m: int, arrays: dict[str, np.ndarray], sizes: dict[str, int]) -> None:
+    """The plan of a gather by ``owner``, with its maps numbered as in the fused loop."""
+    plan = loop.plan_of(Schedule("owner", block=BLOCK))
+    new = {k: composer.map_number(one) for k, one in enumerate(loop.maps)}
+    n = new[m]
+    for name, array in plan.arrays.items():
+        kind = name.rstrip("0123456789_")
+        if kind in ("rows", "ring"):
+            arrays[f"{kind}{n}_{new[int(name.split('_')[1])]}"] = array
+        else:
+            arrays[f"{kind}{n}"] = array
+    sizes |= {f"degree{n}": plan.sizes[f"degree{m}"]}
+    if f"n_marked{m}" in plan.sizes:
+        sizes[f"n_marked{n}"] = plan.sizes[f"n_marked{m}"]
+    bits = touched_bits(plan.arrays[f"offsets{m}"])
+    if bits is not None:
+        arrays[f"touched{n}"] = bits
+    for k in new.values():
+        if f"ring{n}_{k}" in arrays:
+            _along_own_map(composer, n, k, arrays, sizes)
+
+
+def _along_own_map(composer: _Composer, n: int, k: int, arrays: dict[str, np.ndarray], sizes: dict[str, int]) -> None:
+    """Where a map of the targets themselves names the nodes of the ring, in order, it takes the ring's place."""
+    degree, targets = sizes[f"degree{n}"], composer.on.total
+    ring, near, entry = (arrays[name].reshape(targets, degree) for name in (f"ring{n}_{k}", f"near{n}", f"entry{n}"))
+    for j, one in enumerate(composer.maps):
+        if one.source is composer.on and one.arity == degree and one.target is composer.maps[k].target:
+            found = along_map(ring, near, entry, one.indices)
+            if found is not None:
+                arrays[f"near{n}"], arrays[f"entry{n}"] = found[0].reshape(-1), found[1].reshape(-1)
+                sizes |= {f"ring_of{n}": j, f"ring_through{n}": k, f"turned{n}": int(found[2])}
+                del arrays[f"ring{n}_{k}"]
+                return

@@ -1,0 +1,142 @@
+"""fused: several loops that meet at the elements of one set, as one loop over that set.
+
+Everything that happens to an element of the set happens in one place: what other elements give to it (as in ``owner``),
+then what the loops over the set itself do with that. Values that one loop hands to the next stay in registers. Which
+loops may be fused, and what the fused one stores, is decided in ``fusion.py``; here it is turned into code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshloom.kernel.access import identity
+from meshloom.kernel.emit import literal
+from meshloom.kernel.expr import Node, topological
+from meshloom.schedule.code import ElementCode, Pass, Phase, row_name
+from meshloom.schedule.cost import Cost, Work
+from meshloom.schedule.gather import accumulator, columns_of, visit
+from meshloom.schedule.neighbours import MARKED
+from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.roles import Address, RoleGather
+from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.strategies.owner import incident
+
+
+@dataclass(frozen=True)
+class FusedSpec(LoopSpec):
+    """A fused loop over the targets of all its racy maps.
+
+    Racy outputs are what other elements give. In the other outputs, a load of a racy parameter stands for the sum of
+    that. ``own_maps`` lead from the set of the loop. ``buffers`` numbers what the parameters point to: equal numbers,
+    equal data.
+    """
+
+    own_maps: frozenset[int] = frozenset()
+    buffers: tuple[int, ...] = ()
+
+
+class Fused(Strategy):
+    name = "fused"
+    summary = "several loops as one, their values handed on in registers"
+    competes = False
+
+    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
+        raise NotImplementedError("a fused loop's plan is made of the plans of its parts")
+
+    def check(self, plan: Plan, topology: Topology) -> None:
+        raise NotImplementedError("a fused loop's plan is made of the plans of its parts")
+
+    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+        assert isinstance(spec, FusedSpec)
+        dense = [m for m in spec.racy_maps if f"near{m}" in plan.arrays]
+        first = dense[0] if dense else None
+        body = _body(spec, plan, first, "i")
+        made = [Pass("targets", "n", (Phase("", "", tuple(body)),), reductions=spec.reductions)]
+        if first is not None and f"marked{first}" in plan.arrays:
+            body = _body(spec, plan, None, f"marked{first}[i]")
+            made.append(Pass("marked", f"n_marked{first}", (Phase("", "", tuple(body)),), reductions=spec.reductions))
+        return made
+
+    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+        raise NotImplementedError("fused loops do not compete with the strategies of a single one")
+
+
+def _body(spec: FusedSpec, plan: Plan, dense: int | None, target: str) -> list[str]:
+    """Statements for one target; map ``dense`` through its tables, all others by following the incidences."""
+    lines = [f"const ml_index t = {target};"]
+    for m in spec.racy_maps:
+        for g in columns_of(spec, m):
+            param = spec.params[g.param]
+            nothing = literal(identity(param.mode.combine, param.dtype), param.dtype)
+            lines += [f"{param.ctype} {accumulator(g.param, c)} = {nothing};" for c in g.components]
+    known: dict[Node, str] = {}
+    gather = None if dense is None else RoleGather.of(spec, dense, plan, lanes=1)
+    lines += gather.lines(known) if gather else []
+    lines += [f"const ml_index {row_name(m, 0)} = t;" for m in spec.racy_maps if m != dense]
+    if gather:
+        lines.append(f"if (near.v[0] != {MARKED}) {{")
+    for m in spec.racy_maps:
+        if m != dense:
+            visits = visit(incident(spec, m), f"offsets{m}")
+            rare = f"touched{m}" in plan.arrays
+            lines += [f"if (touched{m}[t >> 5] >> (t & 31) & 1) {{", *visits, "}"] if rare else ["{", *visits, "}"]
+    code = FusedElement(spec, gather, known)
+    return [*lines, *code.lines(code.plain, element="t"), *(["}"] if gather else [])]
+
+
+class FusedElement(ElementCode):
+    """What the loops over the set itself do. Values that the gather has loaded are used again."""
+
+    def __init__(self, spec: FusedSpec, gather: RoleGather | None, known: dict[Node, str]):
+        super().__init__(spec, spec.other_outputs)
+        self.fused, self.gather, self.known = spec, gather, known
+        self.declared = {n.value[0] for n in known if n.op == "load"}  # their rows are there
+
+    def values(self, roots: Sequence[Node], known: dict[Node, str] | None = None) -> tuple[list[str], list[str]]:
+        return super().values(roots, self.known if known is None else known)
+
+    def used_rows(self, addresses: Iterable[Address]) -> list[tuple[int, int]]:
+        wanted = {a for a in addresses if self._around(*a) is None}
+        return [(m, slot) for m, slot in super().used_rows(wanted) if m in self.fused.own_maps]
+
+    def whole_rows(self, roots: Sequence[Node]) -> list[str]:
+        needed = [n for n in _loads(roots) if not self._elsewhere(n)]
+        return super().whole_rows(needed)
+
+    def _elsewhere(self, node: Node) -> bool:
+        """Is the value of a load at hand already, without its row?"""
+        param = node.value[0]
+        return self.spec.params[param].racy or param in self.declared or self._around(*node.value) is not None
+
+    def leaf(self, node: Node) -> str:
+        param, slot, comp = node.value
+        if self.spec.params[param].racy:
+            return accumulator(param, comp)
+        return self._around(param, slot, comp) or super().leaf(node)
+
+    def _around(self, param: int, slot: int, comp: int) -> str | None:
+        """The value, where the ring of the gather goes through the same map."""
+        number = self.spec.params[param].map
+        if self.gather is None or number is None or self.gather.ring_of != f"m{number}":
+            return None
+        twins = (k for k, b in enumerate(self.fused.buffers) if b == self.fused.buffers[param] and k != param)
+        found = (self.gather.fetched.around(k, slot, comp) for k in twins if self.spec.params[k].map is not None)
+        return next((name for name in found if name), None)
+
+
+def _loads(roots: Sequence[Node]) -> list[Node]:
+    return [n for n in topological(roots) if n.op == "load"]
+
+
+def touched_bits(offsets: np.ndarray) -> np.ndarray | None:
+    """One bit for each target, set where it has entries; None where most have."""
+    some = np.diff(offsets) > 0
+    if 2 * np.count_nonzero(some) > len(some):
+        return None
+    padded = np.zeros(-(-len(some) // 32) * 32, np.uint8)
+    padded[: len(some)] = some
+    return np.packbits(padded, bitorder="little").view("<u4").astype(np.uint32)
