@@ -177,6 +177,17 @@ def test_a_restart_to_a_later_time_goes_on_with_the_pace_before_the_trimmed_step
     assert steps[trimmed] < 0.5 * steps[0] and steps[trimmed + 1] == pytest.approx(steps[0])
 
 
+def test_the_whole_step_on_an_emulated_gpu():
+    """Loops fused, clock and gauges on the device, more cells than one block holds."""
+    found = []
+    for backend in ("numpy", "emulated"):
+        ml.use(backend)
+        case = water("tsunami", "mesh.nx=14", "mesh.ny=10", "flow.scheme=v17", "run.precision=double")
+        found.append((case.monitor_rows(run(case, 12)), state_of(case), case.peak.numpy()))
+    for there, here in zip(*found, strict=True):
+        np.testing.assert_allclose(there, here, rtol=1e-10, atol=1e-10)
+
+
 # --- bad input and bad states -------------------------------------------------------------------------------------
 
 

@@ -37,8 +37,9 @@ class Flow:
         self.dtype = state.dtype
         self.geometry = measure(mesh, state.dtype)
         self.w = mesh.cells.field("w", 4, data=state)
-        self.inflow, self.waves = self._field("inflow", 3), self._field("waves")
-        self.longest, self.depth = self._field("longest_step"), self._field("depth")
+        self.inflow = mesh.cells.field("inflow", 3, dtype=self.dtype)
+        self.waves = mesh.cells.field("waves", dtype=self.dtype)
+        self.longest, self.depth = self._within_step("longest_step"), self._within_step("depth")
         self.time = ml.Global(0.0, "time")
         self.pace, self.dt, self.limit, self.lowest = (
             ml.Global(value, name, dtype=self.dtype)
@@ -50,8 +51,9 @@ class Flow:
         self.clock_set = ml.Set(1, "clock")
         self._clock = clock.Kernels(*map(scheduled, clock.kernels(timing)))  # type: ignore[arg-type]
 
-    def _field(self, name: str, dim: int = 1) -> ml.Field:
-        return self.mesh.cells.field(name, dim, dtype=self.dtype)
+    def _within_step(self, name: str, dim: int = 1) -> ml.Field:
+        """A field on cells that no step hands to the next."""
+        return self.mesh.cells.field(name, dim, dtype=self.dtype, transient=True)
 
     def step(self) -> None:
         """One time step."""
@@ -78,7 +80,7 @@ class FirstOrder(Flow):
 
     def __init__(self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing, scheduled: Scheduled):
         super().__init__(mesh, state, water, timing, scheduled)
-        self.ahead, self.mid = self._field("ahead", 3), self._field("mid", 4)
+        self.ahead, self.mid = self._within_step("ahead", 3), self._within_step("mid", 4)
         self.kernels = first_order.Kernels(*map(scheduled, first_order.kernels(water)))  # type: ignore[arg-type]
 
     def rates(self, w: ml.Field) -> None:
@@ -108,8 +110,8 @@ class SecondOrder(Flow):
     ):
         super().__init__(mesh, state, water, timing, scheduled)
         self.renew = renew
-        self.rate, self.gain = self._field("rate", 3), self._field("gain", 3)
-        self.mid, self.slopes = self._field("mid", 4), self._field("slopes", 8)
+        self.rate, self.gain = self._within_step("rate", 3), self._within_step("gain", 3)
+        self.mid, self.slopes = self._within_step("mid", 4), self._within_step("slopes", 8)
         self.kernels = second_order.Kernels(*map(scheduled, second_order.kernels(water)))  # type: ignore[arg-type]
 
     def rates(self, w: ml.Field) -> None:
