@@ -73,7 +73,9 @@ def sizes_of(bound: Bound, plan: Plan) -> dict[str, int]:
 
 def block_text(one: Pass) -> str:
     """Everything a pass says about one block."""
-    return "\n".join(line for phase in one.phases for line in (phase.first, phase.last, phase.repeat, *phase.body))
+    phases = one.phases if one.ahead is None else (*one.phases, one.ahead[1])
+    text = "\n".join(line for phase in phases for line in (phase.first, phase.last, phase.repeat, *phase.body))
+    return text if one.ahead is None else f"{text}\n{one.ahead[0]}"
 
 
 def parameters(unit: Unit, text: str) -> list[tuple[str, str]]:

@@ -49,7 +49,7 @@ class Pass:
 
     Without ``blocked`` the items [0, count) are cut into blocks of the schedule's size and ``phases`` has one phase,
     whose range is filled in by the dialect. With it, ``count`` blocks are numbered by ``b`` and phases give their own
-    ranges.
+    ranges. Items ``ahead`` run at the same time as the others, and begin first.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Pass:
     block_number: str = "k"  # C expression of b from the position k in the launch
     scratch: tuple[Scratch, ...] = ()
     reductions: tuple[Output, ...] = field(default=())
+    ahead: tuple[str, Phase] | None = None  # a count of other items and what is done with them, in blocks of their own
 
 
 class ElementCode:

@@ -12,13 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.kernel.access import identity
-from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import Node, topological
 from meshloom.schedule.code import ElementCode, Pass, Phase, row_name
 from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.gather import accumulator, columns_of, visit
-from meshloom.schedule.neighbours import MARKED
+from meshloom.schedule.gather import accumulator, columns_of, start_accumulators, visit
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.roles import Address, RoleGather
 from meshloom.schedule.spec import LoopSpec
@@ -55,11 +52,10 @@ class Fused(Strategy):
         dense = [m for m in spec.racy_maps if f"near{m}" in plan.arrays]
         first = dense[0] if dense else None
         body = _body(spec, plan, first, "i")
-        made = [Pass("targets", "n", (Phase("", "", tuple(body)),), reductions=spec.reductions)]
+        ahead = None
         if first is not None and f"marked{first}" in plan.arrays:
-            body = _body(spec, plan, None, f"marked{first}[i]")
-            made.append(Pass("marked", f"n_marked{first}", (Phase("", "", tuple(body)),), reductions=spec.reductions))
-        return made
+            ahead = f"n_marked{first}", Phase("", "", tuple(_body(spec, plan, None, f"marked{first}[i]")))
+        return [Pass("targets", "n", (Phase("", "", tuple(body)),), reductions=spec.reductions, ahead=ahead)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         raise NotImplementedError("fused loops do not compete with the strategies of a single one")
@@ -69,16 +65,13 @@ def _body(spec: FusedSpec, plan: Plan, dense: int | None, target: str) -> list[s
     """Statements for one target; map ``dense`` through its tables, all others by following the incidences."""
     lines = [f"const ml_index t = {target};"]
     for m in spec.racy_maps:
-        for g in columns_of(spec, m):
-            param = spec.params[g.param]
-            nothing = literal(identity(param.mode.combine, param.dtype), param.dtype)
-            lines += [f"{param.ctype} {accumulator(g.param, c)} = {nothing};" for c in g.components]
+        lines += start_accumulators(spec, columns_of(spec, m))
     known: dict[Node, str] = {}
     gather = None if dense is None else RoleGather.of(spec, dense, plan, lanes=1)
     lines += gather.lines(known) if gather else []
     lines += [f"const ml_index {row_name(m, 0)} = t;" for m in spec.racy_maps if m != dense]
     if gather:
-        lines.append(f"if (near.v[0] != {MARKED}) {{")
+        lines.append("if (listed) {")
     for m in spec.racy_maps:
         if m != dense:
             visits = visit(incident(spec, m), f"offsets{m}")

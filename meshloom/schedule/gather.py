@@ -194,7 +194,8 @@ def _store_accumulators(spec: LoopSpec, group: Columns) -> list[str]:
 @dataclass(frozen=True)
 class Stores:
     """How ``lanes`` threads that share a target bring their common sums to memory: each a part of a whole row, where
-    rows can be parted, else the first lane everything. ``before`` starts the accumulators and the loads."""
+    rows can be parted, else the first lane everything. ``listed`` must tell whether the target is in the tables, and
+    not done elsewhere."""
 
     spec: LoopSpec
     groups: tuple[Columns, ...]
@@ -213,20 +214,21 @@ class Stores:
     def _width(self, group: Columns) -> int:
         return self.spec.params[group.param].dim // self.lanes
 
-    def before(self) -> list[str]:
-        lines = []
-        for g in self.groups:
-            param = self.spec.params[g.param]
-            nothing = literal(identity(param.mode.combine, param.dtype), param.dtype)
-            lines += [f"{param.ctype} {accumulator(g.param, c)} = {nothing};" for c in g.components]
-            if self._parted(g):
-                width = self._width(g)
-                source = f"ml_load<{param.ctype}, {width}>({self._row(g)})"
-                lines.append(f"const ml_row<{param.ctype}, {width}> old{g.param} = {source};")
-        return lines
+    @property
+    def _who(self) -> str:
+        """C expression: is this a thread with an item, whose target is not somebody else's?"""
+        return "inside && listed" if self.lanes > 1 else "listed"
 
-    def after(self) -> list[str]:
-        return [line for g in self.groups for line in (self._parts(g) if self._parted(g) else self._plain(g))]
+    def lines(self, exchange: Sequence[str]) -> list[str]:
+        """Statements that load what is there, ``exchange`` the lanes' sums meanwhile, and store."""
+        parted = [g for g in self.groups if self._parted(g)]
+        loads = [self._old(g) for g in parted]
+        stores = [line for g in self.groups for line in (self._parts(g) if g in parted else self._plain(g))]
+        return [*loads, *exchange, *stores]
+
+    def _old(self, group: Columns) -> str:
+        ctype, width = self.spec.params[group.param].ctype, self._width(group)
+        return f"const ml_row<{ctype}, {width}> old{group.param} = ml_load<{ctype}, {width}>({self._row(group)});"
 
     def _parts(self, group: Columns) -> list[str]:
         param, width = self.spec.params[group.param], self._width(group)
@@ -237,7 +239,7 @@ class Stores:
                 total = f"(lane == {lane} ? {accumulator(group.param, k + lane * width)} : {total})"
             values.append(combined(param.mode.combine, f"old{group.param}.v[{k}]", total))
         store = f"ml_store<{param.ctype}, {width}>({self._row(group)}, {{{{{', '.join(values)}}}}});"
-        return [f"if (inside) {store}" if self.lanes > 1 else store]
+        return [f"if ({self._who}) {store}"]
 
     def _plain(self, group: Columns) -> list[str]:
         access, combine = self.spec.access(group.param), self.spec.params[group.param].mode.combine
@@ -245,7 +247,18 @@ class Stores:
         for c in group.components:
             place = access.at("t", c)
             lines.append(f"{place} = {combined(combine, place, accumulator(group.param, c))};")
-        return [f"if (inside && lane == 0) {{ {' '.join(lines)} }}"] if self.lanes > 1 else lines
+        who = f"{self._who} && lane == 0" if self.lanes > 1 else self._who
+        return [f"if ({who}) {{ {' '.join(lines)} }}"]
+
+
+def start_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[str]:
+    """Declarations of accumulators that hold nothing yet."""
+    lines = []
+    for g in groups:
+        param = spec.params[g.param]
+        nothing = literal(identity(param.mode.combine, param.dtype), param.dtype)
+        lines += [f"{param.ctype} {accumulator(g.param, c)} = {nothing};" for c in g.components]
+    return lines
 
 
 def split_entry(entries: str, arity: int, element: str = "e") -> list[str]:

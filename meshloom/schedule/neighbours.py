@@ -9,7 +9,7 @@ so that one load replaces a chain of three. Two kinds:
   target is known, so only the other one is kept, and every incident element looks the same. Arrays of (targets,
   degree) shape, so that a thread reads its share at once. Missing elements leave gaps (-1 for the other target); only
   targets with too many elements, or that are no ring where the others are, are marked (-2), listed, and take the
-  general way afterwards.
+  general way.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _in_roles(
             rings[k] = found.nodes
     table[~fits] = -1
     other = np.where(table < 0, GAP, seen[m][:, :, 1])
-    other[~fits, 0] = MARKED
+    other[~fits] = MARKED
     arrays = {f"near{m}": other, f"entry{m}": table} | {f"ring{m}_{k}": nodes for k, nodes in rings.items()}
     arrays |= {f"rows{m}_{k}": rows for k, rows in seen.items() if k != m and k not in rings}
     if not fits.all():

@@ -14,7 +14,7 @@ from meshloom.native.algorithms import incidence
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.symmetry import swapped_maps
 
-VERSION = 5  # of the plan arrays' meaning: a new one makes old cache entries unreachable
+VERSION = 6  # of the plan arrays' meaning: a new one makes old cache entries unreachable
 SMALLEST_CACHED = 1 << 15  # elements; smaller plans are built faster than they are read
 
 

@@ -20,16 +20,20 @@ from meshloom.kernel.expr import C_TYPES, Node, topological
 from meshloom.kernel.model import Output
 from meshloom.schedule.code import ElementCode, combined, row_name
 from meshloom.schedule.gather import accumulator
-from meshloom.schedule.neighbours import GAP
+from meshloom.schedule.neighbours import GAP, MARKED
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 
 Address = tuple[int, int, int]  # parameter, slot, component
 
 
-def lanes_for(degree: int) -> int:
-    """How many threads share a target: two where that divides its elements evenly, for half the registers each."""
-    return 2 if degree >= 4 and degree % 2 == 0 else 1
+def lanes_for(spec: LoopSpec, m: int, degree: int) -> int:
+    """How many threads share a target: two where that divides its elements evenly, for half the registers each.
+
+    Only where rows lie together: of rows that are spread out, neighbouring threads had better read neighbouring ones.
+    """
+    through = [k for k, p in enumerate(spec.params) if p.map == m and p.dim > 1]
+    return 2 if degree >= 4 and degree % 2 == 0 and all(spec.access(k).whole_row for k in through) else 1
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class RoleGather:
         each = ["#pragma unroll", f"for (int v = 0; v < {self.share}; ++v) {{"]
         each.append(f"const bool there = near.v[v] > {GAP};")
         near = self._table("near", f"near{self.m}", self.share)
+        near.append(f"const bool listed = {self._listed};")
         return [*near, *fetch.lines, *before, *each, *text, *added, "}"]
 
     @cached_property
@@ -104,12 +109,17 @@ class RoleGather:
         ctype = self.index_types[array]
         return [f"const ml_row<{ctype}, {width}> {name} = ml_load<{ctype}, {width}>({array} + i * {width});"]
 
+    @property
+    def _listed(self) -> str:
+        """C expression: is the target in the tables?"""
+        return f"near.v[0] != {MARKED}" if f"marked{self.m}" in self.index_types else "true"
+
     def exchange(self) -> list[str]:
         """Statements after which every lane's accumulators hold the sum over all lanes."""
         lines = []
         for o in self.outputs if self.lanes > 1 else ():
             total, combine = accumulator(o.param, o.comp), self.spec.params[o.param].mode.combine
-            lines.append(f"{total} = {combined(combine, total, f'ml_other_lane({total})')};")
+            lines.append(f"{total} = {combined(combine, total, f'ml_lane({total}, 1)')};")
         return lines
 
     def _known_to_target(self, roots: list[Node]) -> list[Node]:
@@ -188,5 +198,5 @@ class Fetch:
         head = f"for (int v = 0; v < {share}; ++v) {{"
         self.lines += ["#pragma unroll", head, f"const ml_index row = {row};", *fill, "}"]
         if ring:
-            first = "{}[0]" if self.gather.lanes == 1 else "ml_other_lane({}[0])"
+            first = "{}[0]" if self.gather.lanes == 1 else "ml_lane({}[0], 1)"
             self.lines += [f"{one}[{share}] = {first.format(one)};" for one in parts]

@@ -173,7 +173,7 @@ def _check_roles(plan: Plan, topology: Topology, m: int) -> None:
     listed = plan.arrays.get(f"marked{m}", np.empty(0, np.int32))
     same = np.array_equal(listed, np.flatnonzero(marked)) and plan.sizes.get(f"n_marked{m}", 0) == len(listed)
     _demand(same, plan, "the list of marked targets does not fit the marks")
-    _demand(not (there[marked].any() or (near[marked, 1:] >= 0).any()), plan, "a marked target is in the tables too")
+    _demand(not there[marked].any() and bool((near[marked] == -2).all()), plan, "a marked target is in the tables too")
     _demand(bool(((near >= 0) == there).all()), plan, "a gap of the neighbour table is none, or the other way round")
     owner, element, side = np.nonzero(there)[0], table[there] // 2, table[there] % 2
     full = (there.sum(axis=1) == np.diff(offsets)) | marked

@@ -28,11 +28,11 @@ struct ml_barrier {
 static ml_barrier ml_barriers[2];
 static thread_local unsigned ml_barrier_count;
 inline void __syncthreads() { ml_barriers[ml_barrier_count++ % 2].wait(blockDim.x); }
-template <class T> inline T ml_other_lane(T value) {
+template <class T> inline T ml_lane(T value, int mask) {
   ml_lanes[threadIdx.x] = 0;
   std::memcpy(&ml_lanes[threadIdx.x], &value, sizeof(T));
   __syncthreads();
-  std::memcpy(&value, &ml_lanes[threadIdx.x ^ 1], sizeof(T));
+  std::memcpy(&value, &ml_lanes[threadIdx.x ^ mask], sizeof(T));
   __syncthreads();
   return value;
 }

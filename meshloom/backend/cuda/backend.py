@@ -183,6 +183,7 @@ def _steps(unit: Unit, made: list[KernelText], functions: dict[str, LaunchFuncti
         shared = _shared(one, sizes)
         for low, high in _ranges(one, sizes, plan):
             grid = high - low if one.blocked else -(-(high - low) // plan.block)
+            grid += -(-_size(one.ahead[0], sizes) // plan.block) if one.ahead else 0
             if grid <= 0:
                 continue
             values = arrays | sizes | {"low": low, "high": high, "parts": parts}

@@ -19,7 +19,7 @@ PRELUDE = Path(__file__).with_name("prelude.cuh").read_text()
 LANGUAGE = Path(__file__).with_name("language.hpp").read_text()
 EMULATION = LANGUAGE + Path(__file__).with_name("emulation.hpp").read_text()
 FINISH = "ml_finish"
-FINISH_THREADS = 256
+FINISH_THREADS = 512
 REGISTERS = 65536  # of a multiprocessor, on every architecture we know
 
 
@@ -75,10 +75,14 @@ def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, cover
     body += _scratch(one)
     body += _where(one)
     body += [f"{unit.spec.params[o.param].ctype} {partial_name(o)} = {neutral(unit.spec, o)};" for o in one.reductions]
+    if one.ahead:
+        body += ["if (is_ahead) {", *_phase(one, one.ahead[1], covered, last=True), "} else {"]
     for position, phase in enumerate(one.phases):
         body += _phase(one, phase, covered and not one.blocked, last=position == len(one.phases) - 1)
+    body += ["}"] if one.ahead else []
     for o in one.reductions:
-        body += _tree(unit, o, threads, partial_name(o), f"{partial_name(o)}_parts[parts + blockIdx.x]")
+        store = f"{partial_name(o)}_parts[parts + blockIdx.x] = {partial_name(o)};"
+        body += _tree(unit, o, threads, partial_name(o), store)
     return KernelText(f"pass{number}", tuple(wanted), (head, *body, "}"))
 
 
@@ -94,8 +98,15 @@ def _where(one: Pass) -> list[str]:
     if one.blocked:
         return ["const ml_index k = low + (ml_index)blockIdx.x;", f"const ml_index b = {one.block_number};",
                 "(void)k; (void)b;"]  # fmt: skip
-    return ["const ml_index begin = low + (ml_index)blockIdx.x * block;",
-            "const ml_index end = ml_min(begin + block, high);"]  # fmt: skip
+    if one.ahead is None:
+        return ["const ml_index begin = low + (ml_index)blockIdx.x * block;",
+                "const ml_index end = ml_min(begin + block, high);"]  # fmt: skip
+    first = one.ahead[0]
+    return [f"const ml_index blocks_ahead = ({first} + block - 1) / block;",
+            "const bool is_ahead = (ml_index)blockIdx.x < blocks_ahead;",
+            "const ml_index begin = is_ahead ? (ml_index)blockIdx.x * block"
+            " : low + ((ml_index)blockIdx.x - blocks_ahead) * block;",
+            f"const ml_index end = ml_min(begin + block, is_ahead ? {first} : high);"]  # fmt: skip
 
 
 def _phase(one: Pass, phase: Phase, covered: bool, *, last: bool) -> list[str]:
@@ -116,20 +127,22 @@ def _phase(one: Pass, phase: Phase, covered: bool, *, last: bool) -> list[str]:
     return loop if last else [*loop, "__syncthreads();"]
 
 
-def _tree(unit: Unit, output: Output, threads: int, value: str, target: str) -> list[str]:
-    """Reduce one value per thread by a fixed tree; thread 0 stores the result."""
+def _tree(unit: Unit, output: Output, threads: int, value: str, store: str) -> list[str]:
+    """Reduce one value per thread by a fixed tree, within warps and then over them; thread 0 does the ``store``."""
     param, name = unit.spec.params[output.param], f"tree_{partial_name(output)}"
-    merge = combined(param.mode.combine, f"{name}[threadIdx.x]", f"{name}[threadIdx.x + h]")
-    half = 1 << max((threads - 1).bit_length() - 1, 0)
+
+    def merge(a: str, b: str) -> str:
+        return combined(param.mode.combine, a, b)
+
     return [
-        f"__shared__ {param.ctype} {name}[{threads}];",
-        f"{name}[threadIdx.x] = {value};",
+        f"__shared__ {param.ctype} {name}[{threads // 32}];",
+        f"for (int h = 16; h > 0; h >>= 1) {value} = {merge(value, f'ml_lane({value}, h)')};",
+        f"if (threadIdx.x % 32 == 0) {name}[threadIdx.x / 32] = {value};",
         "__syncthreads();",
-        f"for (unsigned h = {half}; h > 0; h >>= 1) {{",
-        f"if (threadIdx.x < h && threadIdx.x + h < {threads}) {name}[threadIdx.x] = {merge};",
-        "__syncthreads();",
+        "if (threadIdx.x == 0) {",
+        f"for (int w = 1; w < {threads // 32}; ++w) {value} = {merge(value, f'{name}[w]')};",
+        store,
         "}",
-        f"if (threadIdx.x == 0) {target} = {name}[0];",
     ]
 
 
@@ -143,11 +156,11 @@ def _finish(unit: Unit) -> KernelText:
             wanted.append((f"{param.ctype}* __restrict__ {pointer}", pointer))
         place = f"{pointer}[{o.comp}]"
         body += ["{", f"{param.ctype} {name} = {neutral(unit.spec, o)};",
+                 "#pragma unroll 8",
                  f"for (ml_index j = (ml_index)threadIdx.x; j < parts; j += {FINISH_THREADS})",
                  f"  {name} = {combined(param.mode.combine, name, f'{name}_parts[j]')};",
-                 *_tree(unit, o, FINISH_THREADS, name, place)[:-1],
-                 f"if (threadIdx.x == 0) {place} = {combined(param.mode.combine, place, f'tree_{name}[0]')};",
-                 "__syncthreads();", "}"]  # fmt: skip
+                 *_tree(unit, o, FINISH_THREADS, name, f"{place} = {combined(param.mode.combine, place, name)};"),
+                 "}"]  # fmt: skip
     wanted.append(("const ml_index parts", "parts"))
     head = f'extern "C" __global__ void {FINISH}({", ".join(d for d, _ in wanted)}) {{'
     return KernelText(FINISH, tuple(wanted), (head, *body, "}"))

@@ -44,11 +44,11 @@ inline void __syncthreads() {
   swapcontext(&ml_fibres::contexts[me], &ml_fibres::home);
   threadIdx.x = (unsigned)me;
 }
-template <class T> inline T ml_other_lane(T value) {
+template <class T> inline T ml_lane(T value, int mask) {
   ml_lanes[threadIdx.x] = 0;
   std::memcpy(&ml_lanes[threadIdx.x], &value, sizeof(T));
   __syncthreads();
-  std::memcpy(&value, &ml_lanes[threadIdx.x ^ 1], sizeof(T));
+  std::memcpy(&value, &ml_lanes[threadIdx.x ^ mask], sizeof(T));
   __syncthreads();
   return value;
 }

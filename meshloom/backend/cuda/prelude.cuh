@@ -91,14 +91,14 @@ template <class T, int N> ML_FUNCTION void ml_store(T* p, const ml_row<T, N> row
   }
 }
 
-// What the other one of two neighbouring threads has; every thread of the block must ask.
+// What another thread of the warp has, whose number differs by ``mask``; every thread of the block must ask.
 #ifndef ML_EMULATED
-template <class T> ML_FUNCTION T ml_other_lane(T value) { return __shfl_xor_sync(0xffffffffu, value, 1); }
+template <class T> ML_FUNCTION T ml_lane(T value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 #endif
-template <class T, int N> ML_FUNCTION ml_row<T, N> ml_other_lane(ml_row<T, N> row) {
+template <class T, int N> ML_FUNCTION ml_row<T, N> ml_lane(ml_row<T, N> row, int mask) {
   ml_row<T, N> other;
 #pragma unroll
-  for (int k = 0; k < N; ++k) other.v[k] = ml_other_lane(row.v[k]);
+  for (int k = 0; k < N; ++k) other.v[k] = ml_lane(row.v[k], mask);
   return other;
 }
 

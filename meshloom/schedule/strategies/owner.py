@@ -7,10 +7,20 @@ the targets, so that everybody sees the values from before the loop.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from meshloom.kernel.count import loads
 from meshloom.schedule.code import ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.gather import Columns, Stores, accumulate, columns_of, over_targets, split_entry
+from meshloom.schedule.gather import (
+    Columns,
+    Stores,
+    accumulate,
+    columns_of,
+    over_targets,
+    split_entry,
+    start_accumulators,
+)
 from meshloom.schedule.neighbours import neighbour_tables, slot_rows
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.roles import RoleGather, lanes_for
@@ -51,11 +61,9 @@ def _target_passes(spec: LoopSpec, m: int, plan: Plan, simt: bool) -> list[Pass]
     code, degree = ElementCode(spec, ()), plan.sizes[f"degree{m}"] if simt else 0
     roots = [n for g in groups for n in g.nodes]
     if f"near{m}" in plan.arrays:
-        main = _role_pass(spec, m, plan)
-        if f"marked{m}" not in plan.arrays:
-            return [main]
-        rest = over_targets(spec, groups, incident(spec, m), f"offsets{m}", target=f"marked{m}[i]")
-        return [main, Pass(f"marked{m}", f"n_marked{m}", (Phase("", "", rest),))]
+        marked = over_targets(spec, groups, incident(spec, m), f"offsets{m}", target=f"marked{m}[i]")
+        ahead = (f"n_marked{m}", Phase("", "", marked)) if f"marked{m}" in plan.arrays else None
+        return [replace(_role_pass(spec, m, plan), ahead=ahead)]
     regular: list[str] = []
     if degree:
         body = [*slot_rows(code, m, loads(roots)), *code.whole_rows(roots), *_slices(spec, code, groups, arity)]
@@ -74,10 +82,10 @@ def incident(spec: LoopSpec, m: int) -> list[str]:
 
 def _role_pass(spec: LoopSpec, m: int, plan: Plan) -> Pass:
     """Symmetric kernels on a GPU: a few lanes for each target."""
-    groups, lanes = columns_of(spec, m), lanes_for(plan.sizes[f"degree{m}"])
+    groups, lanes = columns_of(spec, m), lanes_for(spec, m, plan.sizes[f"degree{m}"])
     gather = RoleGather.of(spec, m, plan, lanes)
     stores = Stores(spec, groups, lanes)
-    body = (*gather.where(), *stores.before(), *gather.lines(), *gather.exchange(), *stores.after())
+    body = (*gather.where(), *start_accumulators(spec, groups), *gather.lines(), *stores.lines(gather.exchange()))
     count = f"targets{m}" if lanes == 1 else f"targets{m} * {lanes}"
     return Pass(f"targets{m}", count, (Phase("", "", body, together=lanes > 1),))
 
