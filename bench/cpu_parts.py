@@ -137,10 +137,7 @@ def orderings(mesh: ml.Mesh, *, partitioners: bool = False) -> dict[str, float]:
     middles = mesh.coordinates.numpy()[mesh.face_nodes.indices].mean(axis=1)
     order.order_elements("rcm", indices[:100], cells)  # compiles
     wanted = [name for name in order.names() if partitioners or name not in PARTITIONERS]
-    return {
-        name: seconds(partial(order.order_elements, points=middles), name, indices, cells)
-        for name in wanted
-    }
+    return {name: seconds(partial(order.order_elements, points=middles), name, indices, cells) for name in wanted}
 
 
 def plans(mesh: ml.Mesh) -> dict[str, float]:

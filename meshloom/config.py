@@ -56,9 +56,12 @@ def section(cls: type, doc: str, **defaults: Any) -> Any:
     return field(default_factory=lambda: cls(**defaults), metadata={"doc": doc})
 
 
-def table(doc: str, check: Callable[[str, Any], None]) -> Any:
-    """A dataclass field for a table with free keys; ``check(key, value)`` raises ValueError with the reason."""
-    return field(default_factory=dict, metadata={"doc": doc, "check": check})
+def table(doc: str, check: Callable[[str, Any], None], default: Mapping[str, Any] | None = None) -> Any:
+    """A dataclass field for a table with free keys; ``check(key, value)`` raises ValueError with the reason.
+
+    Settings add to the ``default`` entries, or replace them one by one.
+    """
+    return field(default_factory=lambda: dict(default or {}), metadata={"doc": doc, "check": check})
 
 
 # --- where values come from -------------------------------------------------------------------------------

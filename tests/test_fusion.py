@@ -71,6 +71,38 @@ def test_bytes_of_the_fused_iteration() -> None:
     assert "as one loop over cells" in text and "res is 0 everywhere" in text and "before the first one" in text
 
 
+def test_a_flux_that_sees_its_two_sides_differently() -> None:
+    """No symmetry: the tables of ``owner`` are by slot, and a fused gather must not take them for roles. The mesh is
+    large enough to have tables: three of four cells with three faces."""
+    results = []
+    for backend, fuse in (("numpy", False), ("emulated", True)):
+        ml.use(backend)
+        mesh, rng = ml.generate.box((20, 12), cells="triangle"), np.random.default_rng(0)
+        u, weight = mesh.cells.field("u", data=rng.random(480)), mesh.faces.field("l", data=rng.random(len(mesh.faces)))
+        total, kept = mesh.cells.field("total"), mesh.cells.field("kept")
+
+        @ml.kernel
+        def upwind(weight: ml.Read, u: ml.Read, total: ml.Inc) -> None:
+            flux = weight * (2.0 * u[1] + u[0])
+            total[0] += flux
+            total[1] -= flux
+
+        @ml.kernel
+        def keep(total: ml.ReadWrite, kept: ml.Write) -> None:
+            kept[...] = total
+            total[...] = 0.0
+
+        @ml.program(fuse=fuse)
+        def step() -> None:
+            upwind(mesh.faces, weight, u[mesh.face_cells], total[mesh.face_cells])  # noqa: B023
+            keep(mesh.cells, total, kept)  # noqa: B023
+
+        step.run(3)
+        results.append(kept.numpy())
+    assert groups_of(step) == ["upwind+keep"]
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-13, atol=1e-14)
+
+
 def test_a_residual_that_somebody_changed_is_not_forgotten() -> None:
     """The program takes res for zero between replays; where it is not, the first replay goes loop by loop."""
     results = []

@@ -280,8 +280,11 @@ def _take_plan(composer: _Composer, loop: Loop, m: int, arrays: dict[str, np.nda
     plan = loop.plan_of(Schedule("owner", block=BLOCK))
     new = {k: composer.map_number(one) for k, one in enumerate(loop.maps)}
     n = new[m]
+    in_roles = f"near{m}" in plan.arrays  # tables by slot, of kernels without symmetry, serve ``owner`` alone
     for name, array in plan.arrays.items():
         kind = name.rstrip("0123456789_")
+        if kind in ("near", "entry") and not in_roles:
+            continue
         if kind in ("rows", "ring"):
             arrays[f"{kind}{n}_{new[int(name.split('_')[1])]}"] = array
         else:

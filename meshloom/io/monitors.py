@@ -41,6 +41,13 @@ class MonitorLog:
             self._file.close()
 
 
+def write_table(path: Path, names: tuple[str, ...], values: np.ndarray) -> None:
+    """A CSV file of named columns, ``values`` (n, names), replaced in one step."""
+    lines = (",".join(repr(float(value)) for value in row) for row in values)
+    quoted = (f'"{name}"' if "," in name else name for name in names)
+    write_atomically(path, "\n".join((",".join(quoted), *lines, "")).encode())
+
+
 def _rows(first: int, values: np.ndarray) -> str:
     """CSV rows; numbers in the shortest form that reads back to the same bits."""
     return "".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from meshloom.io.files import write_atomically
 
 _SHARE_OF_SQUARE = 0.464  # of the figure's width, for a square map and its colour bar
 _THINNEST = 8.0  # a window longer than this many times its width is stretched: a line would show nothing
+_HEIGHT = 4.9  # inches, of every figure
+_ROUND_A_MAP = 1.6  # inches to the left and right of a map: labels and colour bar
 _TAIL = 1.0  # percent of the cells at either end whose values are beyond the colour scale
 
 
@@ -30,20 +33,48 @@ def save_picture(
 ) -> None:
     """A PNG: ``values`` (n,) on ``cells`` (n, corners) of ``points`` (m, 2) within ``window``, and the monitors.
 
-    ``history`` maps a monitor's name to its value after each iteration. UserError where matplotlib is missing.
+    ``history`` maps a monitor's name to its value after each iteration; without any the map stands alone. UserError
+    where matplotlib is missing.
     """
+    figure = _figure((12.0, _HEIGHT) if history else (_width_alone(window), _HEIGHT))
+    share = _map_share(window)
+    left, *right = figure.subplots(1, 2, width_ratios=(share, 1.0 - share)) if history else (figure.subplots(),)
+    _draw_map(figure, left, points, cells, values, label, window, axes)
+    if history:
+        _draw_history(right[0], history)
+    figure.suptitle(title)
+    _save(figure, path)
+
+
+def save_curves(
+    path: Path, x: np.ndarray, curves: Mapping[str, np.ndarray], *, labels: tuple[str, str], title: str
+) -> None:
+    """A PNG: each of ``curves`` (n,) over ``x`` (n,); ``labels`` of the axes. UserError where matplotlib is missing."""
+    figure = _figure((9.0, _HEIGHT))
+    axes = figure.subplots()
+    for name, series in curves.items():
+        axes.plot(x, series, label=name, linewidth=1.4)
+    axes.set(xlabel=labels[0], ylabel=labels[1])
+    axes.grid(True, which="major", alpha=0.4)
+    if curves:
+        axes.legend()
+    figure.suptitle(title)
+    _save(figure, path)
+
+
+def _figure(size: tuple[float, float]) -> Any:
+    """An empty figure of so many inches; UserError where matplotlib is missing."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise UserError("matplotlib is not installed; pip install 'meshloom[plot]'") from None
-    figure = Figure(figsize=(12.0, 4.9), dpi=130, layout="constrained")
+    figure = Figure(figsize=size, dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
-    share = _map_share(window)
-    left, right = figure.subplots(1, 2, width_ratios=(share, 1.0 - share))
-    _draw_map(figure, left, points, cells, values, label, window, axes)
-    _draw_history(right, history)
-    figure.suptitle(title)
+    return figure
+
+
+def _save(figure: Any, path: Path) -> None:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     write_atomically(path, buffer.getbuffer())
@@ -53,6 +84,12 @@ def _map_share(window: tuple[float, float, float, float]) -> float:
     """The part of the width that a map of this window, with its colour bar, fills at full height."""
     xmin, xmax, ymin, ymax = window
     return min(max(_SHARE_OF_SQUARE * (xmax - xmin) / (ymax - ymin), 0.3), 0.65)
+
+
+def _width_alone(window: tuple[float, float, float, float]) -> float:
+    """Inches that a map of this window takes with its colour bar and labels at full height."""
+    xmin, xmax, ymin, ymax = window
+    return min(max(_HEIGHT * (xmax - xmin) / (ymax - ymin) + _ROUND_A_MAP, 5.0), 12.0)
 
 
 def _draw_map(
@@ -65,13 +102,14 @@ def _draw_map(
     window: tuple[float, float, float, float],
     names: tuple[str, str],
 ) -> None:
-    """Flat-coloured cells; those outside the window are left out, which keeps large meshes quick."""
+    """Flat-coloured cells; those outside the window and those without a value (NaN) are left out."""
     from matplotlib.collections import PolyCollection
 
     xmin, xmax, ymin, ymax = window
     corners = points[cells]
     low, high = corners.min(axis=1), corners.max(axis=1)
     seen = (high[:, 0] >= xmin) & (low[:, 0] <= xmax) & (high[:, 1] >= ymin) & (low[:, 1] <= ymax)
+    seen &= np.isfinite(values)
     # Anti-aliasing would blend the background into both sides of every edge: hairlines all over the mesh.
     patches = PolyCollection(
         corners[seen], array=values[seen], cmap="turbo", edgecolors="none", linewidths=0.0, antialiased=False

@@ -18,7 +18,7 @@ from meshloom.io.files import writing
 
 CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE = "run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"
 _OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE)
-_VTU_PATTERN = "fields_[0-9]*.vtu"
+_PATTERNS = ("chart_*.csv", "chart_*.png", "map_*.png", "fields_[0-9]*.vtu")
 DEFAULT_PARENT = Path("runs")
 
 
@@ -52,13 +52,19 @@ class RunFolder:
     def picture(self) -> Path:
         return self.path / PICTURE
 
+    def map(self, name: str) -> Path:
+        return self.path / f"map_{name}.png"
+
+    def chart(self, name: str, suffix: str) -> Path:
+        return self.path / f"chart_{name}.{suffix}"
+
     def vtu(self, iteration: int) -> Path:
         return self.path / f"fields_{iteration:07d}.vtu"
 
     def files(self) -> list[Path]:
         """The files of a run that are there now."""
-        known = [self.path / name for name in _OWN_FILES] + sorted(self.path.glob(_VTU_PATTERN))
-        return [path for path in known if path.exists()]
+        known = [self.path / name for name in _OWN_FILES]
+        return [path for path in known if path.exists()] + [p for one in _PATTERNS for p in sorted(self.path.glob(one))]
 
     def begin(self) -> None:
         """The run starts: the files of the run it replaces go, and nothing else."""

@@ -19,14 +19,14 @@ from meshloom.errors import RunError, UserError
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.io.files import write_atomically
-from meshloom.io.monitors import MonitorLog
+from meshloom.io.monitors import MonitorLog, write_table
 from meshloom.io.vtk import Series, write_vtu
 from meshloom.run.diagnose import Snapshot, breakdown, healthy, take_snapshot
 from meshloom.run.folder import RunFolder
 from meshloom.run.pace import Pace
 from meshloom.run.report import Advance, Report
 from meshloom.run.stop import StopRequest
-from meshloom.solvers.case import Case
+from meshloom.solvers.case import Case, Picture
 
 _SNAPSHOT_SECONDS = 1.0  # a copy of the state costs some milliseconds on large meshes: not before every chunk
 
@@ -93,8 +93,10 @@ class Runner:
                         self._write_what_is_due()
                 if self._left() > 0:
                     self._write_checkpoint()
-                elif self.options.plot:
-                    self._draw()
+                else:
+                    self._write_charts()
+                    if self.options.plot:
+                        self._draw()
         except RunError as error:
             raise RunError(f"{error}; {self._kept_text()}") from error
         finally:
@@ -184,28 +186,48 @@ class Runner:
         write_vtu(path, case.mesh, case.cell_fields(), case.node_fields(), points=case.node_positions())
         self.series.add(self._series_time(), path)
 
-    def _draw(self) -> None:
-        picture = self.case.picture()
-        if picture is None:
-            return
-        from meshloom.io.plots import save_picture
+    def _write_charts(self) -> None:
+        """Curves of the whole run, as text; the monitors have them too, but not under their own axis."""
+        for chart in self.case.charts(self._history()):
+            columns = {chart.x_label: chart.x, **chart.curves}
+            write_table(self.folder.chart(chart.name, "csv"), tuple(columns), np.stack(tuple(columns.values()), axis=1))
 
-        history = dict(zip(self.case.monitors, np.concatenate(self.history).T, strict=True))
-        span = self.case.time_span(self.recorded)
+    def _draw(self) -> None:
+        from meshloom.io.plots import save_curves
+
+        history, span = self._history(), self.case.time_span(self.recorded)
+        title = f"{self.case.name} after {self.iteration} iterations" + (f", time {span[0]:.4g}" if span else "")
         try:
-            save_picture(
-                self.folder.picture,
-                self.case.node_positions() if picture.points is None else picture.points,
-                self.case.mesh.cell_nodes.indices if picture.polygons is None else picture.polygons,
-                picture.values,
-                label=picture.label,
-                window=picture.window,
-                history={name: history[name] for name in picture.curves or self.case.monitors},
-                title=f"{self.case.name} after {self.iteration} iterations" + (f", time {span[0]:.4g}" if span else ""),
-                axes=picture.axes,
-            )
+            picture = self.case.picture()
+            if picture is not None:
+                curves = {name: history[name] for name in picture.curves or self.case.monitors}
+                self._draw_map(self.folder.picture, picture, title, curves)
+            for name, extra in self.case.maps().items():
+                self._draw_map(self.folder.map(name), extra, title, {})
+            for chart in self.case.charts(history):
+                path, labels = self.folder.chart(chart.name, "png"), (chart.x_label, chart.y_label)
+                save_curves(path, chart.x, chart.curves, labels=labels, title=title)
         except UserError as missing:
             self.report.message(f"no picture: {missing}")
+
+    def _draw_map(self, path: Path, picture: Picture, title: str, curves: dict[str, np.ndarray]) -> None:
+        from meshloom.io.plots import save_picture
+
+        save_picture(
+            path,
+            self.case.node_positions() if picture.points is None else picture.points,
+            self.case.mesh.cell_nodes.indices if picture.polygons is None else picture.polygons,
+            picture.values,
+            label=picture.label,
+            window=picture.window,
+            history=curves,
+            title=title,
+            axes=picture.axes,
+        )
+
+    def _history(self) -> dict[str, np.ndarray]:
+        """All monitors after every iteration."""
+        return dict(zip(self.case.monitors, np.concatenate(self.history).T, strict=True))
 
     def _config_text(self, *, comments: bool = True) -> str:
         return to_toml(self.case.config, {"case": self.case.name}, comments=comments)

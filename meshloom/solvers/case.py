@@ -120,6 +120,17 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Chart:
+    """Curves over one axis, such as what gauges saw: a CSV file and a drawing, both ``chart_<name>``."""
+
+    name: str
+    x: np.ndarray  # (n,)
+    curves: Mapping[str, np.ndarray]  # (n,) each
+    x_label: str
+    y_label: str
+
+
+@dataclass(frozen=True)
 class Limit:
     """What a healthy value keeps to; ``why`` says in some words what is wrong with one that does not."""
 
@@ -193,6 +204,14 @@ class Case(ABC):
     def picture(self) -> Picture | None:
         """What to draw at the end."""
         return None
+
+    def maps(self) -> dict[str, Picture]:
+        """More to draw at the end: name -> what goes into ``map_<name>.png``."""
+        return {}
+
+    def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
+        """Curves to write and draw at the end, from the monitors (n,) after every iteration."""
+        return ()
 
     def scheduled(self, kernel: ml.Kernel) -> Callable[..., None]:
         """The kernel, executed as the ``[schedule]`` table says: by its own entry, else by ``default`` where that

@@ -182,6 +182,18 @@ def test_options_without_a_section_are_written_before_all_sections():
         build(Room, [parse_set("windows=-1")])
 
 
+def test_a_table_may_come_with_entries():
+    @dataclass(frozen=True)
+    class Garden:
+        colors: dict[str, Any] = table("Colors by name.", lambda key, value: None, {"rose": "red", "lily": "white"})
+
+    assert build(Garden, []).colors == {"rose": "red", "lily": "white"}
+    changed = build(Garden, map(parse_set, ("colors.rose=pink", "colors.iris=blue")))
+    assert changed.colors == {"rose": "pink", "lily": "white", "iris": "blue"}
+    assert build(Garden, []).colors["rose"] == "red", "the default is not touched"
+    assert build(Garden, parse_settings(to_toml(changed, {}), "written")) == changed
+
+
 def test_flatten_lists_every_key_once():
     assert flatten(Shelf())["spare.width"] == 7
     assert len(flatten(Shelf())) == 2 * 7 + 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.io.plots import save_picture
+from meshloom.io.plots import save_curves, save_picture
 
 pytest.importorskip("matplotlib")
 
@@ -62,3 +62,25 @@ def test_a_thin_layer_fills_the_picture(tmp_path: Path):
     column = imread(tmp_path / "a.png")[:, 300, :3]
     coloured = np.ptp(column, axis=1) > 0.2
     assert coloured.mean() > 0.6 and len(np.unique(column[coloured], axis=0)) >= 4
+
+
+def test_cells_without_a_value_are_left_white(tmp_path: Path):
+    mesh = ml.generate.box((10, 10))
+    values = np.where(mesh.cells.points[:, 0] < 0.5, 1.0, np.nan)
+    pixels = picture(tmp_path / "a.png", values, mesh)
+    share = (pixels.reshape(-1, 3) == 1.0).all(axis=1).mean()
+    full = (picture(tmp_path / "b.png", np.ones(100), mesh).reshape(-1, 3) == 1.0).all(axis=1).mean()
+    assert share > full + 0.1
+
+
+def test_a_map_without_monitors_and_curves_without_a_map(tmp_path: Path):
+    from matplotlib.image import imread
+
+    mesh = ml.generate.box((4, 4))
+    save_picture(tmp_path / "map.png", mesh.coordinates.numpy(), mesh.cell_nodes.indices, np.arange(16.0), label="u",
+                 window=(0.0, 1.0, 0.0, 1.0), history={}, title="map alone")  # fmt: skip
+    x = np.linspace(0.0, 1.0, 20)
+    save_curves(tmp_path / "curves.png", x, {"a": x, "b": -x}, labels=("time, s", "m"), title="two")
+    colours = {tuple(c) for c in np.round(imread(tmp_path / "curves.png")[..., :3].reshape(-1, 3) * 255).astype(int)}
+    assert {(31, 119, 180), (255, 127, 14)} <= colours, "both curves in the first two colours of matplotlib"
+    assert imread(tmp_path / "map.png").shape[1] < imread(tmp_path / "curves.png").shape[1]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from meshloom.errors import MeshError
-from meshloom.mesh.generate import box
+from meshloom.mesh.faces import cell_kind
+from meshloom.mesh.generate import box, naca0012
 from meshloom.mesh.mesh import Mesh
 from tests.mesh.samples import group_faces
 
@@ -124,3 +125,25 @@ def test_points_are_where_the_elements_are() -> None:
     np.testing.assert_allclose(mesh.cells.points, [(0.25, 0.5, 0.5), (0.75, 0.5, 0.5)])
     np.testing.assert_allclose(mesh.faces.points, [(0.5, 0.5, 0.5)])
     np.testing.assert_allclose(mesh.cell_centroids(), mesh.cells.points)
+
+
+@pytest.mark.parametrize("kind", ["triangle", "quad", "tetrahedron", "hexahedron"])
+@pytest.mark.parametrize("order", ["given", "random"])
+def test_cells_know_the_cells_across_their_faces(kind: str, order: str) -> None:
+    shape = (3, 4) if kind in ("triangle", "quad") else (3, 2, 2)
+    mesh = box(shape, cells=kind).reordered(order)
+    across, cells = mesh.cell_cells.indices, mesh.cell_nodes.indices
+    pairs = {frozenset(map(int, pair)) for pair in mesh.face_cells.indices}
+    for cell, neighbours in enumerate(across):
+        for local, other in zip(cell_kind(kind).faces, neighbours, strict=True):
+            face = set(cells[cell][list(local)])
+            if other == cell:
+                assert face in [set(nodes) for nodes in mesh.boundary_nodes.indices]
+            else:
+                assert face <= set(cells[other]) and frozenset((cell, int(other))) in pairs
+    assert (across != np.arange(len(cells))[:, None]).sum() == 2 * len(mesh.faces)
+
+
+def test_cells_across_a_cut_are_refused() -> None:
+    with pytest.raises(MeshError, match=r"face 0 .* is no face of its cell .*: across a cut in the mesh"):
+        _ = naca0012(4, 2).cell_cells

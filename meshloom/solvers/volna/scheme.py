@@ -1,0 +1,139 @@
+"""Shallow water on a mesh: fields, and the loops of one time step in either scheme.
+
+The state ``w`` of a cell is (depth, u, v, bed): the depth of the water, its velocity, the height of the bed above the
+still surface. Both schemes collect what flows into every cell in ``inflow`` and leave it empty behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.solvers.volna import clock, first_order, second_order
+from meshloom.solvers.volna.clock import Timing
+from meshloom.solvers.volna.flux import Water
+from meshloom.solvers.volna.geometry import measure
+
+SCHEMES = ("v17", "v18")
+CLOCK_LOOPS = clock.Kernels._fields
+LOOPS = tuple(
+    dict.fromkeys((*CLOCK_LOOPS, *first_order.Kernels._fields, *second_order.Kernels._fields))
+)  # names of all loops
+
+Scheduled = Callable[[ml.Kernel], Callable[..., None]]
+
+
+class Flow:
+    """Water that flows over a bed, walls all round. ``step()`` calls the loops of one time step.
+
+    ``w`` and the clock's ``time`` and ``pace`` are the state; ``dt``, ``lowest`` (depth before it is kept above that
+    of dry land), ``volume`` and ``energy`` (kinetic, per density) tell about the last step.
+    """
+
+    def __init__(self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing, scheduled: Scheduled):
+        self.mesh, self.water, self.timing = mesh, water, timing
+        self.dtype = state.dtype
+        self.geometry = measure(mesh, state.dtype)
+        self.w = mesh.cells.field("w", 4, data=state)
+        self.inflow = mesh.cells.field("inflow", 3, dtype=self.dtype)
+        self.waves = mesh.cells.field("waves", dtype=self.dtype)
+        self.longest, self.depth = self._within_step("longest_step"), self._within_step("depth")
+        self.time = ml.Global(0.0, "time")
+        self.pace, self.dt, self.limit, self.lowest = (
+            ml.Global(value, name, dtype=self.dtype)
+            for name, value in (("pace", np.inf), ("dt", 0.0), ("limit", 0.0), ("lowest", np.inf))
+        )
+        area = self.geometry.area.numpy().astype(np.float64)
+        self.volume = ml.Global(float(area @ state[:, 0].astype(np.float64)), "volume")
+        self.energy = ml.Global(0.0, "energy")
+        self.clock_set = ml.Set(1, "clock")
+        self._clock = clock.Kernels(*map(scheduled, clock.kernels(timing)))  # type: ignore[arg-type]
+
+    def _within_step(self, name: str, dim: int = 1) -> ml.Field:
+        """A field on cells that no step hands to the next."""
+        return self.mesh.cells.field(name, dim, dtype=self.dtype, transient=True)
+
+    def step(self) -> None:
+        """One time step."""
+        raise NotImplementedError
+
+    def _choose_step(self) -> None:
+        """From the waves that the rates have met."""
+        self.limit.value = np.inf
+        self._clock.time_limit(self.mesh.cells, self.geometry.area, self.waves, self.longest, self.limit)
+        self._clock.tick(self.clock_set, self.limit, self.pace, self.dt, self.time)
+
+    def _empty_totals(self) -> None:
+        self.lowest.value = np.inf
+        self.volume.value = 0.0
+        self.energy.value = 0.0
+
+    @property
+    def _totals(self) -> tuple[ml.Field | ml.Global, ...]:
+        return self.depth, self.lowest, self.volume, self.energy
+
+
+class FirstOrder(Flow):
+    """The scheme of 2017."""
+
+    def __init__(self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing, scheduled: Scheduled):
+        super().__init__(mesh, state, water, timing, scheduled)
+        self.ahead, self.mid = self._within_step("ahead", 3), self._within_step("mid", 4)
+        self.kernels = first_order.Kernels(*map(scheduled, first_order.kernels(water)))  # type: ignore[arg-type]
+
+    def rates(self, w: ml.Field) -> None:
+        """What flows into every cell in the state ``w``."""
+        mesh, at = self.mesh, self.geometry
+        self.kernels.fluxes(mesh.faces, at.normal, at.length, w[mesh.face_cells], self.inflow[mesh.face_cells],
+                            self.waves[mesh.face_cells])  # fmt: skip
+        self.kernels.wall_fluxes(mesh.boundary_faces, at.wall_normal, at.wall_length, w[mesh.boundary_cells],
+                                 self.inflow[mesh.boundary_cells], self.waves[mesh.boundary_cells])  # fmt: skip
+
+    def step(self) -> None:
+        cells, area, dt, inflow = self.mesh.cells, self.geometry.area, self.dt, self.inflow
+        self.rates(self.w)
+        self._choose_step()
+        self.kernels.predict(cells, area, self.w, dt, inflow, self.ahead, self.mid)
+        self.rates(self.mid)
+        self._empty_totals()
+        self.kernels.correct(cells, area, self.ahead, dt, inflow, self.waves, self.w, *self._totals)
+
+
+class SecondOrder(Flow):
+    """The scheme of 2018. ``renew`` False takes the rates of the first stage again in the third, as the original does;
+    True evaluates them anew, which makes the four stages the third-order scheme that they are meant to be."""
+
+    def __init__(
+        self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing, scheduled: Scheduled, renew: bool = False
+    ):
+        super().__init__(mesh, state, water, timing, scheduled)
+        self.renew = renew
+        self.rate, self.gain = self._within_step("rate", 3), self._within_step("gain", 3)
+        self.mid, self.slopes = self._within_step("mid", 4), self._within_step("slopes", 8)
+        self.kernels = second_order.Kernels(*map(scheduled, second_order.kernels(water)))  # type: ignore[arg-type]
+
+    def rates(self, w: ml.Field) -> None:
+        """What flows into every cell in the state ``w``."""
+        mesh, at = self.mesh, self.geometry
+        self.kernels.reconstruct(mesh.cells, at.fit, at.reach, w, w[at.neighbours], self.slopes)
+        self.kernels.fluxes(mesh.faces, at.normal, at.length, at.way, w[mesh.face_cells], self.slopes[mesh.face_cells],
+                            self.inflow[mesh.face_cells], self.waves[mesh.face_cells])  # fmt: skip
+        self.kernels.wall_fluxes(mesh.boundary_faces, at.wall_normal, at.wall_length, w[mesh.boundary_cells],
+                                 self.inflow[mesh.boundary_cells], self.waves[mesh.boundary_cells])  # fmt: skip
+
+    def step(self) -> None:
+        cells, area, w, dt, inflow, gain = self.mesh.cells, self.geometry.area, self.w, self.dt, self.inflow, self.gain
+        self.rates(w)
+        self._choose_step()
+        self.kernels.start(cells, area, w, dt, inflow, self.rate, gain, self.mid)
+        self.rates(self.mid)
+        self.kernels.half(cells, area, w, dt, inflow, gain, self.mid)
+        if self.renew:
+            self.rates(self.mid)
+            self.kernels.renew(cells, area, inflow, self.rate)
+        self.kernels.blend(cells, w, dt, self.rate, gain, self.mid)
+        self.rates(self.mid)
+        self._empty_totals()
+        self.kernels.finish(cells, area, gain, dt, inflow, self.waves, w, *self._totals)

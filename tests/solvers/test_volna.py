@@ -1,0 +1,386 @@
+"""Shallow water: the original program's states, exact solutions, and what any water must obey."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.solvers.exact_water import Stoker, Thacker
+from meshloom.solvers.volna import clock, first_order, second_order
+from meshloom.solvers.volna.clock import Timing
+from meshloom.solvers.volna.flux import Water
+from meshloom.solvers.volna.geometry import inner_first, measure
+from tests.solvers.water import DATA, TOTALS, reference, run, state_of, to_the_end, water
+
+SCHEMES = ("v17", "v18")
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_the_same_backend_afterwards() -> Iterator[None]:
+    before = ml.backend(), ml.threads()
+    ml.use(before[0], threads=1)
+    yield
+    ml.use(before[0], threads=before[1])
+
+
+# --- the original program ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["dambreak_100_20_it1", "dambreak_100_20_it10", "dambreak_100_20_it174",
+                                  "thacker_40_40_it10", "thacker_40_40_it41", "thacker_40_40_it170"])  # fmt: skip
+def test_states_of_the_original_first_order(name: str):
+    steps, time, truth = reference(f"v17_{name}")
+    case = water(f"volna_{name.split('_')[0]}", "flow.scheme=v17")
+    recorded = run(case, steps)
+    assert recorded[-1, 0] == pytest.approx(time, rel=1e-7)
+    assert case.flow.w.dtype == np.float32
+    np.testing.assert_allclose(state_of(case), truth, rtol=0.0, atol=1e-6 * np.abs(truth).max())
+
+
+@pytest.mark.parametrize("name", ["dambreak_100_20_it1", "dambreak_100_20_it10", "dambreak_100_20_it174",
+                                  "thacker_40_40_it10", "thacker_40_40_it42", "thacker_40_40_it171"])  # fmt: skip
+def test_states_of_the_original_second_order(name: str):
+    """In the mean over the cells, because this scheme enlarges rounding: its limiter takes the smallest share over all
+    variables, and where one of them is at rest but for its last digit, that digit decides; see the next test."""
+    steps, time, truth = reference(f"v18_{name}")
+    case = water(f"volna_{name.split('_')[0]}")
+    recorded = run(case, steps)
+    assert recorded[-1, 0] == pytest.approx(time, rel=3e-4)
+    wrong, speed = np.abs(state_of(case) - truth).mean(axis=0), np.hypot(truth[:, 1], truth[:, 2]).max()
+    assert wrong[0] < 2e-4 * truth[:, 0].max()
+    assert max(wrong[1], wrong[2]) < 1e-3 * speed
+    assert wrong[3] == 0.0
+
+
+@pytest.mark.parametrize("name", ["dambreak_100_20_it174", "thacker_40_40_it171"])
+def test_the_original_second_order_is_as_near_as_rounding_allows(name: str):
+    """Another order in memory changes nothing but the order of sums, and moves the state about as far: one of them by
+    chance less, so the farthest of three counts."""
+    steps, _, truth = reference(f"v18_{name}")
+    states = []
+    for order in ("given", "random", "hilbert", "rcm"):
+        case = water(f"volna_{name.split('_')[0]}", f"mesh.order={order}")
+        run(case, steps)
+        states.append(state_of(case))
+    from_truth, *from_others = (np.abs(states[0] - other)[:, 0].mean() for other in (truth, *states[1:]))
+    from_itself = max(from_others)
+    assert from_truth < 4.0 * from_itself, (from_truth, from_others)
+
+
+@pytest.mark.parametrize(
+    ("case", "totals", "steps"),
+    [
+        ("dambreak", "dambreak_100_20_t0.5", {"v17": 174, "v18": 174}),
+        ("thacker", "thacker_40_40_T", {"v17": 170, "v18": 171}),
+        ("hump", "hump_180_60_t5", {"v17": 134, "v18": 134}),
+        ("lake", "lake_20_20", {"v17": 48, "v18": 48}),
+    ],
+)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_steps_and_totals_of_the_original(case: str, totals: str, steps: dict[str, int], scheme: str):
+    """Each case as it comes ends like the original's; the energy of v18 scatters by 6e-4 with the order of its sums."""
+    truth, made = TOTALS[f"{scheme}_{totals}"]["end"], water(f"volna_{case}", f"flow.scheme={scheme}")
+    taken, (time, dt, volume, energy, _, _) = to_the_end(made)
+    assert taken == steps[scheme] == truth["it"]
+    rounding = 1e-6 if scheme == "v17" else 2e-4
+    assert time == pytest.approx(truth["t"], rel=rounding)
+    assert dt == pytest.approx(truth["dt"], rel=1e-6 if scheme == "v17" else 3e-3)
+    assert volume == pytest.approx(truth["mass"], rel=1e-6)
+    assert energy == pytest.approx(truth["ke"], rel=1e-5 if scheme == "v17" else 1.5e-3, abs=1e-11)
+    h = state_of(made)[:, 0]
+    assert (h.min(), h.max()) == pytest.approx((truth["hmin"], truth["hmax"]), rel=1e-5 if scheme == "v17" else 3e-3)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_first_steps_have_the_originals_lengths(scheme: str):
+    recorded = run(water("volna_hump", f"flow.scheme={scheme}", "mesh.nx=180"), 3)
+    truth = TOTALS[f"{scheme}_hump_180_60_t5"]["steps"][:3]
+    np.testing.assert_allclose(recorded[:, 1], [step["dt"] for step in truth], rtol=2e-6)
+
+
+# --- exact solutions --------------------------------------------------------------------------------------------
+
+
+def test_the_dam_break_of_stoker():
+    truth = json.loads((DATA / "stoker_dambreak_2_1.json").read_text())
+    exact = Stoker(truth["hl"], truth["hr"], truth["g"])
+    assert exact.middle == pytest.approx((truth["hm"], truth["um"]), rel=1e-12)
+    assert exact.bore_speed == pytest.approx(truth["shock_speed"], rel=1e-12)
+    h, u = exact.at(np.array([-9.0, 0.0, 4.0, 9.0]), 1.0)
+    assert h[[0, 3]].tolist() == [2.0, 1.0] and u[[0, 3]].tolist() == [0.0, 0.0]
+    assert (h[2], u[2]) == exact.middle, "between the waves"
+    front = (exact.middle[1] - np.sqrt(9.81 * exact.middle[0])) * np.array([1.0 + 1e-9, 1.0 - 1e-9])
+    np.testing.assert_allclose(*(values for values in zip(*exact.at(front, 1.0), strict=True)), rtol=1e-7)
+
+
+def test_the_dam_break_on_dry_land_of_ritter():
+    exact = Stoker(left=2.0, right=0.0)
+    front = 2.0 * np.sqrt(9.81 * 2.0)
+    h, u = exact.at(np.array([0.0, 0.999 * front, 1.001 * front]), 1.0)
+    assert (h[0], u[0]) == pytest.approx((4.0 / 9.0 * 2.0, front / 3.0), rel=1e-12)
+    assert 0.0 < h[1] < 1e-5 and (h[2], u[2]) == (0.0, 0.0) and exact.bore_speed == front
+
+
+def test_the_bowl_of_thacker():
+    """It solves the equations: the rate of change of the depth is what flows in, checked by differences."""
+    exact, x, y, t, d = Thacker(), np.array([0.3, -0.5]), np.array([0.2, 0.1]), 0.7, 1e-5
+    assert exact.omega == pytest.approx(2.8014282071829006) and exact.period == pytest.approx(2.242850732733187)
+
+    def flow(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        h, u, v = exact.at(x, y, t)
+        return np.stack([h * u, h * v])
+
+    rate = (exact.at(x, y, t + d)[0] - exact.at(x, y, t - d)[0]) / (2 * d)
+    inward = -(flow(x + d, y)[0] - flow(x - d, y)[0] + flow(x, y + d)[1] - flow(x, y - d)[1]) / (2 * d)
+    assert np.abs(rate).min() > 1e-3
+    np.testing.assert_allclose(rate, inward, rtol=1e-6)
+    u, slope = exact.at(x, y, t)[1], (exact.surface(x + d, y, t) - exact.surface(x - d, y, t)) / (2 * d)
+    along = (exact.at(x + d, y, t)[1] - exact.at(x - d, y, t)[1]) / (2 * d)
+    speeding = (exact.at(x, y, t + d)[1] - exact.at(x, y, t - d)[1]) / (2 * d)
+    np.testing.assert_allclose(speeding + u * along, -9.81 * slope, rtol=1e-6)
+
+
+def error_in_depth(case, exact_depth: np.ndarray) -> float:
+    """Mean difference over the mean depth."""
+    area = case.mesh.cell_volumes()
+    return float(area @ np.abs(state_of(case)[:, 0] - exact_depth) / (area @ exact_depth))
+
+
+@pytest.mark.parametrize(("scheme", "least", "finest"), [("v17", 0.6, 0.009), ("v18", 0.65, 0.007)])
+def test_the_dam_break_converges(scheme: str, least: float, finest: float):
+    """First order at the bore and at the corners of the rarefaction is what any such scheme can have; 0.7 is seen."""
+    errors = []
+    for n in (50, 100, 200):
+        case = water("volna_dambreak", f"flow.scheme={scheme}", "run.precision=double", "time.trim=true",
+                     f"mesh.nx={n}", "mesh.ny=3", f"dam.width={30.0 / n}")  # fmt: skip
+        to_the_end(case)
+        assert case.flow.time.value == 0.5, "the last step is trimmed"
+        errors.append(error_in_depth(case, case.exact.at(case.mesh.cells.points[:, 0] - 5.0, 0.5)[0]))
+    orders = np.log2(np.array(errors[:-1]) / errors[1:])
+    assert orders.min() > least, (errors, orders)
+    assert errors[-1] < finest
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_water_runs_over_dry_land_as_it_should(scheme: str):
+    errors = []
+    for n in (50, 100):
+        case = water("volna_dambreak", f"flow.scheme={scheme}", "run.precision=double", "time.trim=true", "dam.right=0",
+                     "time.end=0.4", f"mesh.nx={n}", "mesh.ny=3", f"dam.width={30.0 / n}")  # fmt: skip
+        to_the_end(case)
+        errors.append(error_in_depth(case, case.exact.at(case.mesh.cells.points[:, 0] - 5.0, 0.4)[0]))
+    assert errors[1] < 0.7 * errors[0] and errors[1] < 0.02, errors
+
+
+@pytest.mark.parametrize(("scheme", "least", "finest"), [("v17", 0.65, 0.085), ("v18", 0.9, 0.045)])
+def test_the_bowl_converges(scheme: str, least: float, finest: float):
+    """After half a swing, when the water stands highest on the dry slope."""
+    exact, errors = Thacker(), []
+    for n in (20, 40):
+        case = water("volna_thacker", f"flow.scheme={scheme}", "run.precision=double", "time.trim=true",
+                     f"mesh.nx={n}", f"mesh.ny={n}", f"time.end={exact.period / 2}")  # fmt: skip
+        to_the_end(case)
+        errors.append(error_in_depth(case, exact.at(*case.mesh.cells.points.T, exact.period / 2)[0]))
+    assert np.log2(errors[0] / errors[1]) > least, errors
+    assert errors[-1] < finest
+
+
+def test_the_second_order_is_nearer_than_the_first():
+    errors = {}
+    for scheme in SCHEMES:
+        case = water("volna_thacker", f"flow.scheme={scheme}", "mesh.nx=30", "mesh.ny=30", "time.trim=true")
+        to_the_end(case)
+        errors[scheme] = error_in_depth(case, case.exact.at(*case.mesh.cells.points.T, case.exact.period)[0])
+    assert errors["v18"] < 0.75 * errors["v17"]
+
+
+# --- what any water must obey -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_lake_at_rest_stays_at_rest_to_the_last_digit(scheme: str, precision: str, backend: str):
+    ml.use(backend, threads=1)
+    case = water("volna_lake", f"flow.scheme={scheme}", f"run.precision={precision}", "mesh.nx=8", "mesh.ny=8")
+    before = case.flow.w.numpy()
+    run(case, 20)
+    np.testing.assert_array_equal(case.flow.w.numpy(), before)
+
+
+def test_a_lake_with_an_island_stays_at_rest():
+    """Dry land in the middle of still water."""
+    case = water("volna_lake", "lake.mound=1.5", "flow.scheme=v17")
+    run(case, 20)
+    w = state_of(case)
+    wet = w[:, 0] > 1e-5
+    assert 0.5 < wet.mean() < 0.995
+    assert np.abs(w[wet, 0] + w[wet, 3]).max() < 1e-5 and np.abs(w[wet, 1:3]).max() < 1e-3
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_water_is_neither_made_nor_lost(scheme: str):
+    case = water("volna_hump", f"flow.scheme={scheme}", "run.precision=double", "mesh.nx=36", "mesh.ny=12")
+    before = case.flow.volume.value
+    recorded = run(case, 100)
+    np.testing.assert_allclose(recorded[:, 2], before, rtol=1e-13)
+    assert recorded[:, 3].max() > 1.0, "it moves"
+
+
+def test_renewed_rates_are_another_scheme_but_nearly_the_same_flow():
+    plain, renewed = (water("volna_hump", f"flow.renew_rates={on}", "mesh.nx=36", "mesh.ny=12") for on in
+                      ("false", "true"))  # fmt: skip
+    a, b = (run(case, 20)[-1, 3] for case in (plain, renewed))
+    assert a != b and a == pytest.approx(b, rel=0.05)
+
+
+@pytest.mark.parametrize("order", ["random"])
+def test_every_numbering_gives_the_same_flow(order: str):
+    settings = ("flow.scheme=v17", "run.precision=double", "mesh.nx=16", "mesh.ny=16")
+    given, moved = water("volna_thacker", *settings), water("volna_thacker", *settings, f"mesh.order={order}")
+    np.testing.assert_allclose(run(moved, 20)[:, :4], run(given, 20)[:, :4], rtol=1e-9)
+    np.testing.assert_allclose(state_of(moved), state_of(given), rtol=1e-9, atol=1e-12)
+
+
+def test_a_mesh_from_a_file(tmp_path):
+    mesh = ml.generate.box((10, 10), cells="triangle", extent=(10.0, 10.0))
+    ml.write(tmp_path / "lake.vtu", mesh)
+    case = water("volna_lake", f"mesh.file={json.dumps(str(tmp_path / 'lake.vtu'))}")
+    generated = water("volna_lake", "mesh.nx=10", "mesh.ny=10")
+    np.testing.assert_array_equal(case.flow.w.numpy(), generated.flow.w.numpy())
+    ml.write(tmp_path / "quads.vtu", ml.generate.box((4, 4)))
+    with pytest.raises(ml.errors.MeshError, match="quad cells; this case needs triangles"):
+        water("volna_lake", f"mesh.file={json.dumps(str(tmp_path / 'quads.vtu'))}")
+
+
+# --- geometry and clock -------------------------------------------------------------------------------------------
+
+
+def test_slopes_of_a_plane_are_found():
+    mesh = ml.generate.box((5, 4), cells="triangle", alternate=True, extent=(2.0, 1.0))
+    at = measure(mesh, np.dtype(np.float64))
+    plane = mesh.cells.points @ np.array([0.7, -1.3])
+    fit = at.fit.numpy().reshape(-1, 3, 2)
+    slopes = np.einsum("ck,ckd->cd", plane[at.neighbours.indices] - plane[:, None], fit)
+    inside = (mesh.cell_cells.indices != np.arange(len(mesh.cells))[:, None]).all(axis=1)
+    # with the last neighbour straight across or above, the original gives up on a cell
+    inside &= fit.any(axis=(1, 2))
+    assert inside.sum() > 5
+    np.testing.assert_allclose(slopes[inside], np.tile([0.7, -1.3], (inside.sum(), 1)), rtol=1e-12)
+    assert not slopes[~inside].any()
+
+
+def test_walls_come_last_among_the_neighbours():
+    assert inner_first(np.array([[0, 5, 7], [4, 1, 7], [4, 5, 2], [4, 5, 6]])).tolist() == [
+        [7, 5, 0],
+        [4, 7, 1],
+        [4, 5, 2],
+        [4, 5, 6],
+    ]
+
+
+def test_the_clock_never_promises_a_step_too_many():
+    timing = Timing(end=1.0, trim=False, growth=1.05, cfl=0.5)
+    for pace in (1e-3, 0.013, 0.5, 2.0):
+        time, steps, dt = 0.0, 0, pace
+        while time < 1.0:
+            dt, steps = dt * 1.05, steps + 1
+            time += dt
+        assert 1 <= timing.steps_left(0.0, pace) <= steps
+        assert timing.steps_left(0.0, pace) >= steps - 1
+    assert timing.steps_left(0.0, np.inf) == 1 and timing.steps_left(1.0, 0.1) == 0
+
+
+# --- every schedule -----------------------------------------------------------------------------------------------
+
+
+def racy_loops(scheme: str, dtype: np.dtype) -> list[tuple[ml.Kernel, tuple, tuple[ml.Field, ...]]]:
+    """The loops in which elements meet, on a small mesh with a rough state: kernel, arguments, what is incremented."""
+    mesh, rng = ml.generate.box((6, 5), cells="triangle"), np.random.default_rng(3)
+    at, n = measure(mesh, dtype), len(mesh.cells)
+    values = np.stack([rng.uniform(0.0, 1.0, n), *rng.normal(size=(2, n)), rng.uniform(-1.0, 0.5, n)], axis=1)
+    values[::7, 0] = 1e-6
+    w, slopes = mesh.cells.field("w", 4, dtype=dtype, data=values), mesh.cells.field("slopes", 8, dtype=dtype)
+    inflow, waves = mesh.cells.field("inflow", 3, dtype=dtype), mesh.cells.field("waves", dtype=dtype)
+    inner, wall = mesh.face_cells, mesh.boundary_cells
+    on_wall = (mesh.boundary_faces, at.wall_normal, at.wall_length, w[wall], inflow[wall], waves[wall])
+    if scheme == "v17":
+        kernels = first_order.kernels(Water())
+        within = (mesh.faces, at.normal, at.length, w[inner], inflow[inner], waves[inner])
+        return [(kernels.fluxes, within, (inflow, waves)), (kernels.wall_fluxes, on_wall, (inflow, waves))]
+    more = second_order.kernels(Water())
+    more.reconstruct(mesh.cells, at.fit, at.reach, w, w[at.neighbours], slopes)
+    across = (mesh.faces, at.normal, at.length, at.way, w[inner], slopes[inner], inflow[inner], waves[inner])
+    return [(more.fluxes, across, (inflow, waves)), (more.wall_fluxes, on_wall, (inflow, waves))]
+
+
+def fluxes_by(strategy: str, scheme: str, loops: slice) -> list[np.ndarray]:
+    """What some of the racy loops add up under a strategy, which must apply to each."""
+    made = racy_loops(scheme, np.dtype(np.float64))[loops]
+    for kernel, arguments, _ in made:
+        loop = kernel.loop(*arguments, schedule=ml.Schedule(strategy=strategy))
+        assert loop.applies, f"{strategy} {kernel.name}: {loop.reason}"
+        loop()
+    return [field.numpy() for field in made[0][2]]
+
+
+@pytest.mark.parametrize(
+    ("backend", "scheme", "strategies"),
+    [
+        ("numpy", "v17", ("auto",)),
+        ("numpy", "v18", ("auto",)),
+        ("cpu", "v17", ml.strategies()),
+        ("cpu", "v18", ml.strategies()),
+        ("emulated", "v17", ("atomic", "block_color", "tile")),
+    ],
+)
+def test_every_strategy_gives_the_same_fluxes(backend: str, scheme: str, strategies: tuple[str, ...]):
+    """As the plain Python function does; the loop over walls, where two meet in a corner, once."""
+    loops = slice(0, 2) if scheme == "v17" and backend == "cpu" else slice(0, 1)
+    ml.use("numpy")
+    plain = racy_loops(scheme, np.dtype(np.float64))[loops]
+    with np.errstate(all="ignore"):
+        for kernel, arguments, _ in plain:
+            kernel.python(*arguments)
+    ml.use(backend, threads=1)
+    for strategy in strategies:
+        for values, field in zip(fluxes_by(strategy, scheme, loops), plain[0][2], strict=True):
+            np.testing.assert_allclose(
+                values, field.numpy(), rtol=1e-11, atol=1e-12, err_msg=f"{strategy} {field.name}"
+            )
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_one_step_element_by_element(scheme: str):
+    """Each kernel of a step called plainly as the Python function it is."""
+    settings = (f"flow.scheme={scheme}", "run.precision=double", "mesh.nx=5", "mesh.ny=4", "flow.renew_rates=true")
+    ml.use("cpu", threads=1)
+    compiled, plain = water("volna_thacker", *settings), water("volna_thacker", *settings)
+    recorded = run(compiled, 1)[0]
+    with np.errstate(all="ignore"):  # both sides of a np.where are computed
+        for loop in plain.program.loops:
+            loop.run_plainly() if isinstance(loop, ml.Loop) else loop()
+    np.testing.assert_allclose(plain.recorded_now(), recorded, rtol=1e-12)
+    np.testing.assert_allclose(plain.flow.w.numpy(), compiled.flow.w.numpy(), rtol=1e-12, atol=1e-15)
+
+
+def test_the_clock_counts_in_single_precision_and_sums_in_double():
+    case = water("volna_lake", "mesh.nx=4", "mesh.ny=4")
+    dt, time = case.flow.dt, case.flow.time
+    recorded = run(case, 5)
+    assert dt.dtype == np.float32 and time.dtype == np.float64
+    np.testing.assert_array_equal(np.cumsum(recorded[:, 1]), recorded[:, 0])
+    assert clock.Kernels._fields == ("time_limit", "tick")
+
+
+def test_solvers_do_not_speak_of_execution():
+    """Layouts, threads and strategies belong to the engine: the physics never names them."""
+    from pathlib import Path
+
+    for path in (Path(ml.__file__).parent / "solvers" / "volna").glob("*.py"):
+        for word in ("layout", "thread", "Schedule(", "numpy back end"):
+            assert word not in path.read_text(), f"{path.name}: {word}"
