@@ -31,7 +31,6 @@ class Phase:
     body: tuple[str, ...]
     independent: bool = False  # no item writes what another touches: may be vectorised
     repeat: str = ""  # C expression: the phase is repeated so often, numbered by ``c``, with a barrier after each
-    together: bool = False  # items exchange values, so all threads of a block stay; ``inside``: does this one count?
 
 
 @dataclass(frozen=True)
