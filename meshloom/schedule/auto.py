@@ -21,6 +21,11 @@ def estimates(spec: LoopSpec, work: Work, machine: Machine) -> dict[str, float]:
     return {n: machine.seconds(strategy(n).cost(spec, work)) for n in names() if strategy(n).declines(spec) is None}
 
 
+def estimated(spec: LoopSpec, work: Work, name: str, *, simt: bool) -> float:
+    """Estimated seconds of one strategy."""
+    return (GPU if simt else CPU_CORE).seconds(strategy(name).cost(spec, work))
+
+
 def choose(spec: LoopSpec, work: Work, wish: Schedule, *, simt: bool = False) -> tuple[Schedule, str]:
     """The schedule in force and the reason for it. A wish that names a strategy is kept."""
     if not spec.racy_outputs:
