@@ -213,8 +213,8 @@ def _check_shared(bound: Bound, unit: Unit, sizes: dict[str, int]) -> None:
     needed, allowed = max((_shared(one, sizes) for one in unit.passes), default=0), bound.schedule.shared
     if allowed is not None and needed > allowed:
         raise ScheduleError(
-            f"loop {bound.spec.name}: a block of '{bound.schedule}' needs {needed:,} bytes of shared memory; use smaller"
-            " blocks, or allow more"
+            f"loop {bound.spec.name}: a block of '{bound.schedule}' needs {needed:,} bytes of shared memory; use"
+            " smaller blocks, or allow more"
         )
 
 
