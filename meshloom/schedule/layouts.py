@@ -12,6 +12,7 @@ from collections.abc import Iterable
 PREFERENCE: dict[str, dict[str, float]] = {
     "direct": {"aos": 1.0, "soa": 1.0},
     "atomic": {"aos": 2.1, "soa": 1.0},
+    "warp_atomic": {"aos": 2.1, "soa": 1.0},
     "color": {"aos": 1.0, "soa": 1.1},
     "block_color": {"aos": 1.0, "soa": 1.25},
     "block_atomic": {"aos": 1.0, "soa": 1.0},
