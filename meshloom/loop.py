@@ -20,7 +20,7 @@ from meshloom.kernel.trace import trace
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, recorder
 from meshloom.mesh.layout import Layout
 from meshloom.order import TYPICAL_BLOCK, order_elements
-from meshloom.schedule.auto import choose
+from meshloom.schedule.auto import choose, estimated
 from meshloom.schedule.counts import Counts
 from meshloom.schedule.explain import explain
 from meshloom.schedule.plan import Plan, cached_plan, topology
@@ -149,6 +149,12 @@ class Loop:
     def _chosen(self) -> tuple[Schedule, str]:
         plain = Counts(self.spec, self.set.size, self.storages, self.maps, TYPICAL_BLOCK)
         return choose(self.spec, plain.work, self.wish, simt=self.backend.simt)
+
+    @property
+    def estimate(self) -> float:
+        """Seconds by the cost model: to weigh loops against each other, not to predict."""
+        plain = Counts(self.spec, self.set.size, self.storages, self.maps, TYPICAL_BLOCK)
+        return estimated(self.spec, plain.work, self.schedule.strategy, simt=self.backend.simt)
 
     @property
     def schedule(self) -> Schedule:

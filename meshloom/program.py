@@ -12,7 +12,8 @@ from meshloom.backend.base import Backend, Bound, Recording
 from meshloom.errors import KernelError, ScheduleError
 from meshloom.fusion import FusedLoop, FusedProgram, Step, fuse
 from meshloom.loop import Loop
-from meshloom.mesh.core import Fill, Global, recorder
+from meshloom.mesh.core import Field, Fill, Global, recorder
+from meshloom.schedule.layouts import best_layout
 
 
 class Program:
@@ -43,10 +44,26 @@ class Program:
             raise KernelError(f"program {self.name} calls no kernel: there is nothing to replay")
         return tuple(recorded)
 
+    @cached_property
+    def layouts(self) -> dict[Field, str]:
+        """On a GPU, what fields whose layout is free are changed to: decided once, by the sum over the loops."""
+        loops = [o for o in self.loops if isinstance(o, Loop) and o.backend.simt]
+        chosen: dict[Field, str] = {}
+        for one in dict.fromkeys(s for o in loops for s in o.storages if isinstance(s, Field)):
+            if one.layout_is_free and one.dim > 1:
+                votes = [(o.schedule.strategy, o.estimate) for o in loops if one in o.storages]
+                best, _ = best_layout(votes)
+                if best != str(one.layout):
+                    chosen[one] = best
+        return chosen
+
     def run(self, times: int = 1, record: Sequence[Global] = ()) -> np.ndarray:
         """Replay ``times`` times. Returns the values of the recorded globals after every replay, (times, values)."""
         if times < 0:
             raise ScheduleError(f"program {self.name}: cannot replay {times} times")
+        for one, layout in self.layouts.items():
+            if one.layout_is_free:
+                one.relayout(layout, free=True)
         if not self._fuses():
             return self._run_loops(times, record)
         fused = self._fused_recording()
@@ -101,7 +118,9 @@ class Program:
     def explain(self) -> str:
         """Every loop's schedule, reason and figures; on a GPU first how they are fused."""
         loops = [o.explain() for o in dict.fromkeys(self.loops) if isinstance(o, Loop)]
-        return "\n\n".join([self._fused_recording().program.explain(), *loops] if self._fuses() else loops)
+        moved = [f"layout of {f.name}: {layout}, the least time over all loops" for f, layout in self.layouts.items()]
+        fused = [self._fused_recording().program.explain()] if self._fuses() else []
+        return "\n\n".join([*moved, *fused, *loops])
 
     def __repr__(self) -> str:
         return f"Program({self.name}: {', '.join(o.name for o in self.loops)})"

@@ -98,13 +98,14 @@ class Set:
         *,
         dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
-        layout: str | Layout = "aos",
+        layout: str | Layout | None = None,
         transient: bool = False,
     ) -> Field:
         """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given, by number.
 
         ``transient``: it serves inside a program only. What it holds between two runs is nobody's business, so the
-        program may keep its values in registers and never store them.
+        program may keep its values in registers and never store them. ``layout``: "aos", "soa" or "aosoa" with a width;
+        left out, it is "aos", and a program on a GPU may change it to what suits its loops best.
         """
         return Field(self, name, dim, dtype=dtype, data=data, layout=layout, transient=transient)
 
@@ -238,14 +239,14 @@ class Field(Stored):
         *,
         dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
-        layout: str | Layout = "aos",
+        layout: str | Layout | None = None,
         transient: bool = False,
     ):
         if int(dim) != dim or dim < 1:
             raise MeshError(f"field {name}: dim must be a whole number from 1, got {dim}")
         self.set, self.name, self.dim, self.transient = on, name, int(dim), transient
         self.dtype = _field_dtype(name, dtype, data)
-        self.layout = parse_layout(layout)
+        self.layout, self.layout_is_free = parse_layout(layout or "aos"), layout is None
         super().__init__(np.zeros(self.layout.stride(on.total) * self.dim, self.dtype))
         self._through: dict[Map, Arg] = {}
         self.direct = Arg(self, None)
@@ -290,9 +291,9 @@ class Field(Stored):
         else:
             self.storage.fill(value)
 
-    def relayout(self, layout: str | Layout) -> None:
-        """Change the layout in place; loops that use the field notice."""
-        new = parse_layout(layout)
+    def relayout(self, layout: str | Layout, *, free: bool = False) -> None:
+        """Change the layout in place; loops that use the field notice. ``free``: a program may change it again."""
+        new, self.layout_is_free = parse_layout(layout), free
         if new != self.layout:
             values = self.rows()
             self.layout = new

@@ -24,6 +24,11 @@ def estimates(spec: LoopSpec, work: Work, machine: Machine) -> dict[str, float]:
     return {n: machine.seconds(c) for n, c in costs.items() if machine is not GPU or c.shared <= MOST_SHARED}
 
 
+def estimated(spec: LoopSpec, work: Work, name: str, *, simt: bool) -> float:
+    """Estimated seconds of one strategy."""
+    return (GPU if simt else CPU_CORE).seconds(strategy(name).cost(spec, work))
+
+
 def choose(spec: LoopSpec, work: Work, wish: Schedule, *, simt: bool = False) -> tuple[Schedule, str]:
     """The schedule in force and the reason for it. A wish that names a strategy is kept."""
     if not spec.racy_outputs:

@@ -31,7 +31,7 @@ class Phase:
     body: tuple[str, ...]
     independent: bool = False  # no item writes what another touches: may be vectorised
     repeat: str = ""  # C expression: the phase is repeated so often, numbered by ``c``, with a barrier after each
-    together: bool = False  # items exchange values, so all threads of a block stay; ``inside``: does this one count?
+    together: bool = False  # threads exchange values, so all stay; ``inside``, ``followed``: this, the next has an item
 
 
 @dataclass(frozen=True)

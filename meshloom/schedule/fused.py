@@ -67,7 +67,7 @@ def _body(spec: FusedSpec, plan: Plan, dense: int | None, target: str) -> list[s
     for m in spec.racy_maps:
         lines += start_accumulators(spec, columns_of(spec, m))
     known: dict[Node, str] = {}
-    gather = None if dense is None else RoleGather.of(spec, dense, plan, lanes=1)
+    gather = None if dense is None else RoleGather.of(spec, dense, plan)
     lines += gather.lines(known) if gather else []
     lines += [f"const ml_index {row_name(m, 0)} = t;" for m in spec.racy_maps if m != dense]
     if gather:

@@ -142,8 +142,7 @@ def over_targets(
 
     ``unrolled``: the start of an ``if`` whose body serves targets with the usual number of entries (``unroll``).
     """
-    before = [line for g in groups for line in _load_accumulators(spec, g)]
-    after = [line for g in groups for line in _store_accumulators(spec, g)]
+    before, after = load_accumulators(spec, groups), store_accumulators(spec, groups)
     visits = visit(incident, offsets)
     if unrolled:
         visits = [*unrolled, "else {", *visits, "}"]
@@ -175,7 +174,16 @@ def _whole(spec: LoopSpec, group: Columns) -> bool:
     return spec.wide and spec.access(group.param).whole_row and len(group.components) == spec.params[group.param].dim
 
 
-def _load_accumulators(spec: LoopSpec, group: Columns) -> list[str]:
+def load_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[str]:
+    """Declarations of accumulators that start from what the target ``t`` holds."""
+    return [line for g in groups for line in _load(spec, g)]
+
+
+def store_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[str]:
+    return [line for g in groups for line in _store(spec, g)]
+
+
+def _load(spec: LoopSpec, group: Columns) -> list[str]:
     param, access = spec.params[group.param], spec.access(group.param)
     names = [(c, accumulator(group.param, c)) for c in group.components]
     if _whole(spec, group):
@@ -184,72 +192,12 @@ def _load_accumulators(spec: LoopSpec, group: Columns) -> list[str]:
     return [f"{param.ctype} {name} = {access.at('t', c)};" for c, name in names]
 
 
-def _store_accumulators(spec: LoopSpec, group: Columns) -> list[str]:
+def _store(spec: LoopSpec, group: Columns) -> list[str]:
     param, access = spec.params[group.param], spec.access(group.param)
     if _whole(spec, group):
         values = ", ".join(accumulator(group.param, c) for c in group.components)
         return [f"ml_store<{param.ctype}, {param.dim}>(&{access.at('t', 0)}, {{{{{values}}}}});"]
     return [f"{access.at('t', c)} = {accumulator(group.param, c)};" for c in group.components]
-
-
-@dataclass(frozen=True)
-class Stores:
-    """How ``lanes`` threads that share a target bring their common sums to memory: each a part of a whole row, where
-    rows can be parted, else the first lane everything. ``listed`` must tell whether the target is in the tables, and
-    not done elsewhere."""
-
-    spec: LoopSpec
-    groups: tuple[Columns, ...]
-    lanes: int
-
-    def _parted(self, group: Columns) -> bool:
-        param = self.spec.params[group.param]
-        piece, rest = divmod(param.dim * param.dtype.itemsize, self.lanes)
-        return _whole(self.spec, group) and param.dim % self.lanes == 0 and rest == 0 and piece % 8 == 0
-
-    def _row(self, group: Columns) -> str:
-        """Address of this lane's part of the row."""
-        at = f"&{self.spec.access(group.param).at('t', 0)}"
-        return f"{at} + lane * {self._width(group)}" if self.lanes > 1 else at
-
-    def _width(self, group: Columns) -> int:
-        return self.spec.params[group.param].dim // self.lanes
-
-    @property
-    def _who(self) -> str:
-        """C expression: is this a thread with an item, whose target is not somebody else's?"""
-        return "inside && listed" if self.lanes > 1 else "listed"
-
-    def loads(self) -> list[str]:
-        """Statements that load what is there; long before it is needed, so that nobody waits."""
-        return [self._old(g) for g in self.groups if self._parted(g)]
-
-    def stores(self) -> list[str]:
-        return [line for g in self.groups for line in (self._parts(g) if self._parted(g) else self._plain(g))]
-
-    def _old(self, group: Columns) -> str:
-        ctype, width = self.spec.params[group.param].ctype, self._width(group)
-        return f"const ml_row<{ctype}, {width}> old{group.param} = ml_load<{ctype}, {width}>({self._row(group)});"
-
-    def _parts(self, group: Columns) -> list[str]:
-        param, width = self.spec.params[group.param], self._width(group)
-        values = []
-        for k in range(width):
-            total = accumulator(group.param, k + (self.lanes - 1) * width)
-            for lane in range(self.lanes - 2, -1, -1):
-                total = f"(lane == {lane} ? {accumulator(group.param, k + lane * width)} : {total})"
-            values.append(combined(param.mode.combine, f"old{group.param}.v[{k}]", total))
-        store = f"ml_store<{param.ctype}, {width}>({self._row(group)}, {{{{{', '.join(values)}}}}});"
-        return [f"if ({self._who}) {store}"]
-
-    def _plain(self, group: Columns) -> list[str]:
-        access, combine = self.spec.access(group.param), self.spec.params[group.param].mode.combine
-        lines = []
-        for c in group.components:
-            place = access.at("t", c)
-            lines.append(f"{place} = {combined(combine, place, accumulator(group.param, c))};")
-        who = f"{self._who} && lane == 0" if self.lanes > 1 else self._who
-        return [f"if ({who}) {{ {' '.join(lines)} }}"]
 
 
 def start_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[str]:

@@ -1,7 +1,6 @@
-"""Code for ``owner`` on a GPU where the kernel is symmetric: two lanes share a target, each takes half of its elements.
+"""Code for ``owner`` on a GPU where the kernel is symmetric: every incident element seen from the target's own side.
 
-Every incident element is evaluated from the target's own side. What depends on the target alone is computed before; all
-loads of a lane's elements are under way before the first is computed; the lanes' sums are exchanged at the end. The
+What depends on the target alone is computed once; all loads are under way before the first element is computed. The
 tables are those of ``neighbours.py``.
 """
 
@@ -25,23 +24,13 @@ from meshloom.schedule.spec import LoopSpec
 Address = tuple[int, int, int]  # parameter, slot, component
 
 
-def lanes_for(spec: LoopSpec, m: int, degree: int) -> int:
-    """How many threads share a target: two where that divides its elements evenly, for half the registers each.
-
-    Only where rows lie together: of rows that are spread out, neighbouring threads had better read neighbouring ones.
-    """
-    through = [k for k, p in enumerate(spec.params) if p.map == m and p.dim > 1]
-    return 2 if degree >= 4 and degree % 2 == 0 and all(spec.access(k).whole_row for k in through) else 1
-
-
 @dataclass(frozen=True)
 class RoleGather:
-    """What the elements of map ``m`` give to target ``t``. ``lanes`` threads work together, this one is ``lane``."""
+    """What the elements of map ``m`` give to target ``t``."""
 
     spec: LoopSpec
     m: int
     degree: int
-    lanes: int
     index_types: dict[str, str]  # plan array -> C type
     outputs: tuple[Output, ...]  # to slot 0, the own side
     turned: bool = False  # rings go round the other way: they hold the second end of each element
@@ -49,30 +38,19 @@ class RoleGather:
     ring_through: int = -1  # the map whose rings those are
 
     @classmethod
-    def of(cls, spec: LoopSpec, m: int, plan: Plan, lanes: int) -> RoleGather:
+    def of(cls, spec: LoopSpec, m: int, plan: Plan) -> RoleGather:
         types = {name: C_TYPES[a.dtype] for name, a in plan.arrays.items() if a.dtype in (np.int32, np.int64)}
         outputs = tuple(o for o in spec.racy_outputs if spec.params[o.param].map == m and o.slot == 0)
-        made = cls(spec, m, plan.sizes[f"degree{m}"], lanes, types, outputs)
+        made = cls(spec, m, plan.sizes[f"degree{m}"], types, outputs)
         if (k := plan.sizes.get(f"ring_of{m}")) is None:
             return made
         types[f"m{k}"] = C_TYPES[spec.maps[k].dtype]
         turned, through = bool(plan.sizes[f"turned{m}"]), plan.sizes[f"ring_through{m}"]
         return replace(made, turned=turned, ring_of=f"m{k}", ring_through=through)
 
-    @property
-    def share(self) -> int:
-        """Elements of one lane."""
-        return self.degree // self.lanes
-
-    def where(self) -> list[str]:
-        """Statements that give target and lane of item ``i``."""
-        if self.lanes == 1:
-            return ["const ml_index t = i;"]
-        whole, rest = f"(ml_unsigned)i / {self.lanes}", f"(ml_unsigned)i % {self.lanes}"
-        return [f"const ml_index t = (ml_index)({whole});", f"const int lane = (int)({rest});"]
-
     def lines(self, known: dict[Node, str] | None = None) -> list[str]:
-        """Statements that merge this lane's elements into the accumulators, which must be declared.
+        """Statements that merge the elements into the accumulators, which must be declared. ``listed`` tells whether
+        the target is in the tables; if not, its accumulators are of no use.
 
         ``known`` is extended by the values of the target alone that have got a name.
         """
@@ -85,15 +63,15 @@ class RoleGather:
         fetch = self.fetched
         text, names = emit.statements(roots, lambda n: fetch.names[n.value], known=dict(known))
         added = ["if (there) {", *(self._add(o, name) for o, name in zip(self.outputs, names, strict=True)), "}"]
-        each = ["#pragma unroll", f"for (int v = 0; v < {self.share}; ++v) {{"]
+        each = ["#pragma unroll", f"for (int v = 0; v < {self.degree}; ++v) {{"]
         each.append(f"const bool there = near.v[v] > {GAP};")
-        near = self._table("near", f"near{self.m}", self.share)
+        near = self._table("near", f"near{self.m}", self.degree)
         near.append(f"const bool listed = {self._listed};")
         return [*near, *fetch.lines, *before, *each, *text, *added, "}"]
 
     @cached_property
     def fetched(self) -> Fetch:
-        """Everything that the lane's elements load."""
+        """Everything that the elements load."""
         roots = [o.value for o in self.outputs]
         own = set(self._known_to_target(roots))
         return Fetch(self, [n for n in topological(roots) if n.op == "load" and n not in own])
@@ -103,22 +81,14 @@ class RoleGather:
         return f"{total} = {combined(param.mode.combine, total, value)};"
 
     def _table(self, name: str, array: str, width: int) -> list[str]:
-        """This lane's part of a table with ``width`` entries for each lane; item ``i`` numbers lanes of all targets."""
+        """The target's row of a table with ``width`` entries for each."""
         ctype = self.index_types[array]
-        return [f"const ml_row<{ctype}, {width}> {name} = ml_load<{ctype}, {width}>({array} + i * {width});"]
+        return [f"const ml_row<{ctype}, {width}> {name} = ml_load<{ctype}, {width}>({array} + t * {width});"]
 
     @property
     def _listed(self) -> str:
         """C expression: is the target in the tables?"""
         return f"near.v[0] != {MARKED}" if f"marked{self.m}" in self.index_types else "true"
-
-    def exchange(self) -> list[str]:
-        """Statements after which every lane's accumulators hold the sum over all lanes."""
-        lines = []
-        for o in self.outputs if self.lanes > 1 else ():
-            total, combine = accumulator(o.param, o.comp), self.spec.params[o.param].mode.combine
-            lines.append(f"{total} = {combined(combine, total, f'ml_lane({total}, 1)')};")
-        return lines
 
     def _known_to_target(self, roots: list[Node]) -> list[Node]:
         """Nodes that need nothing but the target's own values, globals and constants, in order."""
@@ -134,7 +104,7 @@ class RoleGather:
 
 
 class Fetch:
-    """Loads of everything that a lane's elements need: statements, and the name of each value at element ``v``."""
+    """Loads of everything that the elements need: statements, and the name of each value at element ``v``."""
 
     def __init__(self, gather: RoleGather, wanted: list[Node]):
         self.gather, self.code, self.spec = gather, ElementCode(gather.spec, ()), gather.spec
@@ -147,14 +117,14 @@ class Fetch:
             self._param(param, mine)
 
     def _tables(self, maps: set[int | None]) -> None:
-        m, share = self.gather.m, self.gather.share
+        m, degree = self.gather.m, self.gather.degree
         for k in sorted(k for k in maps if k is not None and k != m):
             if self._ring(k):
-                self.lines += self.gather._table(f"at{k}", self.gather.ring_of or f"ring{m}_{k}", share)
+                self.lines += self.gather._table(f"at{k}", self.gather.ring_of or f"ring{m}_{k}", degree)
             else:
-                self.lines += self.gather._table(f"at{k}", f"rows{m}_{k}", share * self.spec.maps[k].arity)
+                self.lines += self.gather._table(f"at{k}", f"rows{m}_{k}", degree * self.spec.maps[k].arity)
         if None in maps:
-            self.lines += self.gather._table("entry", f"entry{m}", share)
+            self.lines += self.gather._table("entry", f"entry{m}", degree)
 
     def around(self, param: int, position: int, comp: int) -> str | None:
         """Name of what the ring holds at a position, for a parameter read through it; None if that is not loaded."""
@@ -182,9 +152,9 @@ class Fetch:
                 self._array(param, slot, comps, f"at{k}.v[v * {self.spec.maps[k].arity} + {slot}]")
 
     def _array(self, param: int, slot: int, comps: list[int], row: str, ring: bool = False) -> None:
-        """Values of a parameter at all elements of the lane; on a ring one more, the next lane's first."""
-        access, described, share = self.spec.access(param), self.spec.params[param], self.gather.share
-        name, size = f"all{param}_{slot}", share + ring
+        """Values of a parameter at all elements; on a ring one more, the first again."""
+        access, described, degree = self.spec.access(param), self.spec.params[param], self.gather.degree
+        name, size = f"all{param}_{slot}", degree + ring
         if self.code.in_whole_row(param):
             parts = {name: (f"ml_row<{described.ctype}, {described.dim}>", access.load_row("row"))}
             self.names |= {(param, slot, c): f"{name}[v].v[{c}]" for c in comps}
@@ -193,8 +163,7 @@ class Fetch:
             self.names |= {(param, slot, c): f"{name}_{c}[v]" for c in comps}
         self.lines += [f"{kind} {one}[{size}];" for one, (kind, _) in parts.items()]
         fill = [f"{one}[v] = {source};" for one, (_, source) in parts.items()]
-        head = f"for (int v = 0; v < {share}; ++v) {{"
+        head = f"for (int v = 0; v < {degree}; ++v) {{"
         self.lines += ["#pragma unroll", head, f"const ml_index row = {row};", *fill, "}"]
         if ring:
-            first = "{}[0]" if self.gather.lanes == 1 else "ml_lane({}[0], 1)"
-            self.lines += [f"{one}[{share}] = {first.format(one)};" for one in parts]
+            self.lines += [f"{one}[{degree}] = {one}[0];" for one in parts]

@@ -16,8 +16,10 @@ class Schedule:
 
     ``layout``: put the loop's fields into this layout before it runs, None to leave them. ``order``: the order in which
     elements are visited ("given" or an ordering's name); fields stay where they are. ``registers``: the most a thread
-    of a GPU may use, None for the compiler's choice; CPUs ignore it. ``variant``: a form of the strategy, one of
-    ``ml.variants(strategy)``.
+    of a GPU may use, None for the compiler's choice. ``variant``: a form of the strategy, one of
+    ``ml.variants(strategy)``. ``vector``: bytes that a thread of a GPU loads at once where the layout allows it, 16 or
+    8. ``shared``: bytes of shared memory that a block of a GPU may use at most, None for all there is; a schedule that
+    needs more is refused. CPUs ignore registers, vector and shared.
     """
 
     strategy: str = "auto"
@@ -26,12 +28,18 @@ class Schedule:
     order: str = "given"
     registers: int | None = None
     variant: str = "plain"
+    vector: int = 16
+    shared: int | None = None
 
     def __post_init__(self) -> None:
         if self.block is not None and (int(self.block) != self.block or self.block < 1):
             raise ScheduleError(f"schedule: block must be a whole number from 1, got {self.block}")
         if self.registers is not None and not 16 <= self.registers <= 255:
             raise ScheduleError(f"schedule: registers must be from 16 to 255, got {self.registers}")
+        if self.vector not in (8, 16):
+            raise ScheduleError(f"schedule: vector must be 8 or 16 bytes, got {self.vector}")
+        if self.shared is not None and (int(self.shared) != self.shared or self.shared < 0):
+            raise ScheduleError(f"schedule: shared must be a number of bytes from 0, got {self.shared}")
         if self.layout is not None:
             parse_layout(self.layout)
 
@@ -42,6 +50,8 @@ class Schedule:
         parts += [f"order={self.order}"] if self.order != "given" else []
         parts += [f"registers={self.registers}"] if self.registers else []
         parts += [f"variant={self.variant}"] if self.variant != "plain" else []
+        parts += [f"vector={self.vector}"] if self.vector != 16 else []
+        parts += [f"shared={self.shared}"] if self.shared is not None else []
         return " ".join(parts)
 
     def having(self, **changes: Any) -> Schedule:

@@ -133,6 +133,18 @@ def _check_incidence(plan: Plan, topology: Topology, number: int, entries: np.nd
     _demand(bool((leads_to == under).all()), plan, f"an incidence of map {number} stands under the wrong target")
 
 
+def check_pairs(plan: Plan, topology: Topology) -> None:
+    """Slots that are paired exist, and none is in two pairs: nobody takes what has been given away."""
+    check_direct(plan, topology)
+    used: set[tuple[int, int]] = set()
+    for name, giver in plan.sizes.items():
+        m, taker = (int(part) for part in name.removeprefix("takes").split("_"))
+        for slot in (taker, giver):
+            known = m in topology.maps and 0 <= slot < topology.maps[m][0].shape[1]
+            _demand(known and (m, slot) not in used, plan, f"slot {slot} of map {m} is in two pairs, or does not exist")
+            used.add((m, slot))
+
+
 def check_gather(plan: Plan, topology: Topology) -> None:
     _visit(plan, topology)
     for number in topology.maps:

@@ -21,7 +21,7 @@ import meshloom as ml
 from meshloom.config import option
 from meshloom.errors import ScheduleError, UserError, nearest
 
-_WHOLE_NUMBERS = ("block", "registers")  # the keys of a schedule that are no words
+_WHOLE_NUMBERS = ("block", "registers", "vector", "shared")  # the keys of a schedule that are no words
 PRECISIONS: dict[str, np.dtype[Any]] = {"double": np.dtype(np.float64), "single": np.dtype(np.float32)}
 
 

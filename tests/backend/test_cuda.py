@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Engine
 from meshloom.backend.unit import Unit
 from meshloom.errors import CompilerError, ScheduleError
+from meshloom.fusion import fuse
 from meshloom.mesh.core import Fill
-from meshloom.solvers.airfoil import AirfoilConfig, Gas, kernels
+from meshloom.program import FusedRecording
+from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, Gas, MeshOptions, kernels
 from tests.schedule.forms import every_form
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
@@ -100,6 +103,23 @@ def test_airfoil_kernels_compile_without_spills(form: ml.Schedule, layout: str, 
     assert len(found) == 5 * len(ARCHITECTURES)
     for name, per_kernel in found.items():
         assert per_kernel, name
+        for kernel, used in per_kernel.items():
+            assert used["registers"] > 0 and used["spills"] == 0, (name, kernel, used)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_the_fused_airfoil_iteration_compiles_without_spills(precision: str) -> None:
+    plain = AirfoilConfig()
+    case = Airfoil(replace(plain, mesh=MeshOptions(i=40, j=30), run=replace(plain.run, precision=precision)))
+    backend = CompileBackend()
+    for loop in case.program.loops:
+        if isinstance(loop, ml.Loop):
+            loop.backend = backend
+    FusedRecording(fuse(case.program.loops), backend)
+    found = backend.engine.resources
+    assert len(found) == 3 * len(ARCHITECTURES)  # before the first iteration, first stage, second stage
+    for name, per_kernel in found.items():
         for kernel, used in per_kernel.items():
             assert used["registers"] > 0 and used["spills"] == 0, (name, kernel, used)
 

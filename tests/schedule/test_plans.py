@@ -246,3 +246,27 @@ def test_concurrent_runs_share_the_cache(own_cache: Path) -> None:
         results = pool.map(_build_in_a_process, range(8))
     assert all(r == results[0] for r in results)
     assert not [f for f in (own_cache / "plans").iterdir() if f.name.startswith(".")]
+
+
+def test_slots_that_often_agree_are_paired_whatever_made_the_mesh() -> None:
+    """Hexahedra in rows: the four nodes of one side are those of the next one's other side."""
+    mesh = ml.generate.box((12, 3, 2))
+    rows = mesh.cell_nodes.indices
+    shared = {tuple(sorted(set(a) & set(b))) for a, b in zip(rows[:-1].tolist(), rows[1:].tolist(), strict=True)}
+    assert max(map(len, shared)) == 4
+    topology = Topology(len(rows), {0: (rows, mesh.nodes.size)}, {0: 0})
+    plan = strategy("warp_atomic").plan(topology, 32, simt=True)
+    verify(plan, topology)
+    assert len(plan.sizes) == 4 and strategy("warp_atomic").plan(topology, 32).sizes == {}
+    for name, giver in plan.sizes.items():
+        taker = int(name.removeprefix("takes0_"))
+        assert np.mean(rows[:-1, taker] == rows[1:, giver]) > 0.8
+    shuffled = replace(topology, maps={0: (np.random.default_rng(0).permutation(rows), mesh.nodes.size)})
+    assert strategy("warp_atomic").plan(shuffled, 32, simt=True).sizes == {}
+
+
+def test_the_verifier_rejects_slots_in_two_pairs() -> None:
+    topology = grid()
+    for sizes in ({"takes0_0": 0}, {"takes0_0": 5}, {"takes1_0": 1}):
+        with pytest.raises(PlanError, match="in two pairs, or does not exist"):
+            verify(Plan("warp_atomic", 16, {}, sizes), topology)

@@ -19,6 +19,7 @@ from meshloom.backend.cuda.dialect import FINISH, FINISH_THREADS, KernelText
 from meshloom.backend.cuda.engine import Device, Emulator, Engine, LaunchFunction
 from meshloom.backend.cuda.graph import GraphRecording
 from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
+from meshloom.errors import ScheduleError
 from meshloom.mesh.core import Map
 from meshloom.schedule.code import Pass, partial_name
 from meshloom.schedule.plan import Plan
@@ -63,12 +64,13 @@ class CudaBackend(Backend):
         if not wide_index:
             narrow = {k: a.astype(np.int32) if a.dtype == np.int64 else a for k, a in plan.arrays.items()}
             plan = replace(plan, arrays=narrow)
-        unit = make_unit(replace(bound.spec, wide=True), plan, simt=True)
+        unit = make_unit(replace(bound.spec, wide=bound.schedule.vector == 16), plan, simt=True)
         threads = min(-(-plan.block // 32) * 32, MOST_THREADS)
         made, functions, used = self._compiled(unit, plan.block, threads, bound.schedule.registers, wide_index)
         wanted = {name for one in made for _, name in one.parameters}
         arrays = self._arrays(bound, plan, wanted)
         sizes = sizes_of(bound, plan)
+        _check_shared(bound, unit, sizes)
         steps = _steps(unit, made, functions, arrays, sizes, plan, threads)
         for number, one in enumerate(unit.passes):
             used.setdefault(f"pass{number}", {}).update(
@@ -204,6 +206,16 @@ _WIDTH = {"double": 8, "float": 4, "int32_t": 4, "int64_t": 8}
 def _shared(one: Pass, sizes: dict[str, int]) -> int:
     """Bytes of shared memory that a pass asks for at launch."""
     return sum(-(-_size(x.size, sizes) * _WIDTH[x.ctype] // 16) * 16 for x in one.scratch)
+
+
+def _check_shared(bound: Bound, unit: Unit, sizes: dict[str, int]) -> None:
+    """Raise ScheduleError when a block needs more shared memory than the schedule allows."""
+    needed, allowed = max((_shared(one, sizes) for one in unit.passes), default=0), bound.schedule.shared
+    if allowed is not None and needed > allowed:
+        raise ScheduleError(
+            f"loop {bound.spec.name}: a block of '{bound.schedule}' needs {needed:,} bytes of shared memory; use"
+            " smaller blocks, or allow more"
+        )
 
 
 def _bind(launch: LaunchFunction, grid: int, threads: int, shared: int, arguments: list[Any]) -> Callable[[], None]:

@@ -120,10 +120,12 @@ def _phase(one: Pass, phase: Phase, threads: int, block: int, *, last: bool) -> 
     first, end = (phase.first, phase.last) if one.blocked else ("begin", "end")
     if phase.together:
         # All threads of the block stay until the last one is through: those without an item take another's along.
-        loop_head = ["{", "const ml_index at = mine, last = limit;"] if alone else [
+        head = ["{", "const ml_index at = mine, last = limit;"] if alone else [
             f"for (ml_index start = {first}, last = {end}; start < last; start += (ml_index)blockDim.x) {{",
             "const ml_index at = start + (ml_index)threadIdx.x;"]  # fmt: skip
-        head = [*loop_head, "const bool inside = at < last;", "const ml_index i = inside ? at : last - 1;"]
+        head += ["const int own_lane = (int)(threadIdx.x % 32);", "const bool inside = at < last;",
+                 "const bool followed = own_lane < 31 && at + 1 < last;",
+                 "const ml_index i = inside ? at : last - 1;"]  # fmt: skip
     elif alone:
         head = ["if (const ml_index i = mine; i < limit) {"]
     else:

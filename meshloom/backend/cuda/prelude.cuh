@@ -93,9 +93,10 @@ template <class T, int N> ML_FUNCTION void ml_store(T* p, const ml_row<T, N> row
   }
 }
 
-// What another thread of the warp has, whose number differs by ``mask``; every thread of the block must ask.
+// What another thread of the warp has: whose number differs by ``mask``, or is ``lane``. Every thread of the block must ask.
 #ifndef ML_EMULATED
 template <class T> ML_FUNCTION T ml_lane(T value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+template <class T> ML_FUNCTION T ml_from(T value, int lane) { return __shfl_sync(0xffffffffu, value, lane); }
 #endif
 template <class T, int N> ML_FUNCTION ml_row<T, N> ml_lane(ml_row<T, N> row, int mask) {
   ml_row<T, N> other;

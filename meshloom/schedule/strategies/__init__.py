@@ -2,6 +2,7 @@
 
 from meshloom.schedule.strategies.direct import Direct  # isort: skip
 from meshloom.schedule.strategies.atomic import Atomic  # isort: skip
+from meshloom.schedule.strategies.warp_atomic import WarpAtomic  # isort: skip
 from meshloom.schedule.strategies.color import Color  # isort: skip
 from meshloom.schedule.strategies.block_color import BlockColor  # isort: skip
 from meshloom.schedule.strategies.block_atomic import BlockAtomic  # isort: skip
@@ -20,6 +21,7 @@ __all__ = [
     "Staged",
     "Strategy",
     "Tile",
+    "WarpAtomic",
     "check_variant",
     "names",
     "strategy",

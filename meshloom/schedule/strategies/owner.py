@@ -14,16 +14,16 @@ from meshloom.schedule.code import ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.gather import (
     Columns,
-    Stores,
     accumulate,
     columns_of,
+    load_accumulators,
     over_targets,
     split_entry,
-    start_accumulators,
+    store_accumulators,
 )
 from meshloom.schedule.neighbours import neighbour_tables, slot_rows
 from meshloom.schedule.plan import Plan, Topology
-from meshloom.schedule.roles import RoleGather, lanes_for
+from meshloom.schedule.roles import RoleGather
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import element_pass, visiting
@@ -81,14 +81,11 @@ def incident(spec: LoopSpec, m: int) -> list[str]:
 
 
 def _role_pass(spec: LoopSpec, m: int, plan: Plan) -> Pass:
-    """Symmetric kernels on a GPU: a few lanes for each target."""
-    groups, lanes = columns_of(spec, m), lanes_for(spec, m, plan.sizes[f"degree{m}"])
-    gather = RoleGather.of(spec, m, plan, lanes)
-    row = Stores(spec, groups, lanes)
-    before = (*gather.where(), *start_accumulators(spec, groups), *row.loads())
-    body = (*before, *gather.lines(), *gather.exchange(), *row.stores())
-    count = f"targets{m}" if lanes == 1 else f"targets{m} * {lanes}"
-    return Pass(f"targets{m}", count, (Phase("", "", body, together=lanes > 1),))
+    """Symmetric kernels on a GPU: the tables' targets, each by one thread."""
+    groups, gather = columns_of(spec, m), RoleGather.of(spec, m, plan)
+    stores = ["if (listed) {", *store_accumulators(spec, groups), "}"]
+    body = ("const ml_index t = i;", *load_accumulators(spec, groups), *gather.lines(), *stores)
+    return Pass(f"targets{m}", f"targets{m}", (Phase("", "", body),))
 
 
 def _slices(spec: LoopSpec, code: ElementCode, groups: tuple[Columns, ...], arity: int) -> list[str]:

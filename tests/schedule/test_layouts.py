@@ -1,0 +1,85 @@
+"""Layouts that a program chooses, and what a schedule may ask of a GPU's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.errors import ScheduleError
+from meshloom.schedule.layouts import PREFERENCE, best_layout
+from meshloom.schedule.strategies.base import Strategy
+from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, MeshOptions
+
+
+@pytest.fixture(autouse=True)
+def keep_back_end() -> Iterator[None]:
+    before = ml.backend()
+    yield
+    ml.use(before)
+
+
+def test_every_strategy_has_a_preference_and_its_better_layout_is_one() -> None:
+    assert PREFERENCE.keys() == Strategy.registry.keys() - {"fused"}
+    assert all(min(times.values()) == 1.0 for times in PREFERENCE.values())
+
+
+def test_the_sum_decides() -> None:
+    assert best_layout([("atomic", 1.0), ("owner", 1.0)])[0] == "soa"
+    assert best_layout([("atomic", 1.0), ("owner", 5.0)])[0] == "aos"
+    assert best_layout([("direct", 1.0)])[0] == "aos"
+
+
+def airfoil(backend: str, strategy: str) -> Airfoil:
+    ml.use(backend)
+    return Airfoil(replace(AirfoilConfig(), mesh=MeshOptions(i=12, j=9), schedule={"res_calc": strategy}))
+
+
+def test_a_program_changes_free_layouts_once_and_gives_the_same() -> None:
+    results = []
+    for backend, strategy in (("numpy", "auto"), ("emulated", "atomic"), ("emulated", "owner")):
+        case = airfoil(backend, strategy)
+        case.program.run(2)
+        results.append(case.q.numpy())
+        layouts = {one.name: layout for one, layout in case.program.layouts.items()}
+        if strategy == "atomic":
+            assert layouts["res"] == "soa" and str(case.q.layout) == layouts.get("q", "aos")
+            assert "layout of res: soa" in case.program.explain()
+        else:
+            assert layouts == {}
+        np.testing.assert_allclose(results[-1], results[0], rtol=0, atol=1e-12)
+
+
+def test_a_layout_that_somebody_asked_for_stays() -> None:
+    case = airfoil("emulated", "atomic")
+    case.q.relayout("aosoa8")
+    case.program.run(1)
+    assert str(case.q.layout) == "aosoa8" and case.q not in case.program.layouts
+
+
+def test_narrow_loads_and_a_limit_of_shared_memory() -> None:
+    ml.use("emulated")
+    mesh = ml.generate.box((12, 11))
+
+    @ml.kernel
+    def exchange(q: ml.Read, res: ml.Inc):
+        res[0] += q[1] - q[0]
+        res[1] += q[0] - q[1]
+
+    q, res = mesh.cells.field("q", 4, data=np.random.default_rng(0).random((132, 4))), mesh.cells.field("res", 4)
+    found = []
+    for schedule in (ml.Schedule("tile"), ml.Schedule("tile", vector=8), ml.Schedule("owner", vector=8)):
+        res.fill(0.0)
+        exchange(mesh.faces, q[mesh.face_cells], res[mesh.face_cells], schedule=schedule)
+        found.append(res.numpy())
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(found[2], found[0], rtol=1e-13, atol=1e-14)
+    words = r"loop exchange: a block of 'tile .*shared=100' needs [\d,]+ bytes of shared"
+    with pytest.raises(ScheduleError, match=words):
+        exchange(mesh.faces, q[mesh.face_cells], res[mesh.face_cells], schedule=ml.Schedule("tile", shared=100))
+    for wrong in ({"vector": 12}, {"shared": -1}):
+        with pytest.raises(ScheduleError, match="schedule: "):
+            ml.Schedule("tile", **wrong)
