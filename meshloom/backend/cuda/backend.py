@@ -95,7 +95,9 @@ class CudaBackend(Backend):
             return made, functions, used
         more = [dialect.blocks_with(used[name]["registers"], threads) + 1 for name in names]
         tight = load(more)[2]
-        better = [tight[n]["spills"] <= FEW_SPILLS and tight[n]["registers"] < used[n]["registers"] for n in names]
+        known = [n in tight and n in used for n in names]
+        better = [k and tight[n]["spills"] <= FEW_SPILLS and tight[n]["registers"] < used[n]["registers"]
+                  for n, k in zip(names, known, strict=True)]  # fmt: skip
         return load([m if b else 1 for m, b in zip(more, better, strict=True)]) if any(better) else (
             made, functions, used)  # fmt: skip
 
