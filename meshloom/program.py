@@ -109,6 +109,12 @@ class Program:
         return self._fused[1]
 
     @property
+    def fused_steps(self) -> tuple[FusedLoop, ...]:
+        """The fused loops of one replay; none where loops are not fused."""
+        body = self._fused_recording().program.body if self._fuses() else ()
+        return tuple(step for step in body if isinstance(step, FusedLoop))
+
+    @property
     def launches(self) -> int:
         """Kernels that one replay starts on a device; 0 where there is none."""
         alone = [o for o in self.loops if isinstance(o, Loop)]

@@ -33,6 +33,7 @@ class Cost:
     updates: float = 0.0  # read-modify-write of targets in memory order of the elements
     launches: int = 1
     shared: float = 0.0  # bytes of shared memory that a block of a GPU needs
+    visits: float = 0.0  # targets that are looked at, whether anything leads to them or not
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,21 @@ class Machine:
     per_atomic: float = 7e-9
     per_update: float = 0.02e-9
     per_launch: float = 3e-6
+    per_visit: float = 0.0
 
     def seconds(self, cost: Cost) -> float:
-        """Traffic and arithmetic overlap; atomics, dependent updates and launches do not."""
+        """Traffic and arithmetic overlap; atomics, dependent updates, launches and visits of targets do not."""
         return (
             max(cost.bytes * self.per_byte, cost.flops * self.per_flop)
             + cost.atomics * self.per_atomic
             + cost.updates * self.per_update
             + cost.launches * self.per_launch
+            + cost.visits * self.per_visit
         )
 
 
 CPU_CORE = Machine()
 #: A current data-centre GPU as a whole: arithmetic is nearly free, launches and atomics are what costs besides bytes.
-GPU = Machine(per_byte=1 / 4e12, per_flop=1 / 20e12, per_atomic=2e-12, per_update=5e-12, per_launch=3e-6)
+GPU = Machine(
+    per_byte=1 / 4e12, per_flop=1 / 20e12, per_atomic=2e-12, per_update=5e-12, per_launch=3e-6, per_visit=5e-12
+)

@@ -20,6 +20,7 @@ from meshloom.schedule.code import ElementCode, combined
 from meshloom.schedule.spec import LoopSpec, is_negation
 
 ColumnName = Callable[[int, int], str]
+Keep = Callable[["Columns", str, Sequence[str]], list[str]]  # (columns, place, names of the values) -> statements
 
 
 @dataclass(frozen=True)
@@ -227,15 +228,13 @@ def stage_at(columns: Columns, element: str, column: int) -> str:
     return f"stage{columns.param}[{element} * {width} + {column}]" if width > 1 else f"stage{columns.param}[{element}]"
 
 
-def staging(
-    code: ElementCode, columns: Sequence[Columns], place: str, at: Callable[[Columns, str, int], str] = stage_at
-) -> list[str]:
+def staging(code: ElementCode, columns: Sequence[Columns], place: str, keep: Keep) -> list[str]:
     """Statements of element ``e`` that keep its columns at ``place`` and send ``code``'s outputs where they belong."""
     known: dict[Node, str] = {}
     roots, others = [n for c in columns for n in c.nodes], [o.value for o in code.outputs]
     text, names = code.values(roots, known)
     more, other_names = code.values(others, known)
-    where = [at(c, place, k) for c in columns for k in range(len(c.nodes))]
-    stores = [f"{target} = {name};" for target, name in zip(where, names, strict=True)]
+    left = iter(names)
+    stores = [line for c in columns for line in keep(c, place, [next(left) for _ in c.nodes])]
     sunk = [line for o, name in zip(code.outputs, other_names, strict=True) for line in code.plain(o, name)]
     return [*code.rows(roots + others, code.outputs), *text, *more, *stores, *sunk]

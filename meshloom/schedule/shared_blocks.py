@@ -17,9 +17,10 @@ from meshloom.kernel.emit import literal
 from meshloom.native.algorithms import thread_colors
 from meshloom.native.tiles import block_targets
 from meshloom.schedule.code import ElementCode, Phase, Scratch, combined
-from meshloom.schedule.gather import Columns, columns_of, stage_at, staging
+from meshloom.schedule.gather import Columns, columns_of, staging
 from meshloom.schedule.plan import Topology
 from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.stage import Stage
 
 Merge = Callable[[int, str, str, str], list[str]]  # (parameter, place, value, target) -> statements
 
@@ -77,8 +78,15 @@ def _space(spec: LoopSpec, columns: Columns) -> int:
     return spec.maps[number].target
 
 
-def _sum_at(columns: Columns, place: str, comp: int) -> str:
-    return f"sum{columns.param}[{place} * {len(columns.components)} + {columns.components.index(comp)}]"
+def _stage(spec: LoopSpec) -> Stage:
+    return Stage(spec, "block", apart=True)
+
+
+def _sum_at(spec: LoopSpec, columns: Columns, place: str, comp: int) -> str:
+    """Where a component of a target's sum is kept: components apart, so that threads use different memory banks."""
+    number = columns.components.index(comp)
+    most = f"most{_space(spec, columns)}"
+    return f"sum{columns.param}[{number} * {most} + {place}]" if number else f"sum{columns.param}[{place}]"
 
 
 def _clear(spec: LoopSpec, space: int, columns: list[Columns]) -> Phase:
@@ -86,12 +94,12 @@ def _clear(spec: LoopSpec, space: int, columns: list[Columns]) -> Phase:
     for c in columns:
         param = spec.params[c.param]
         zero = literal(identity(param.mode.combine, param.dtype), param.dtype)
-        body += [f"{_sum_at(c, 'i', comp)} = {zero};" for comp in c.components]
+        body += [f"{_sum_at(spec, c, 'i', comp)} = {zero};" for comp in c.components]
     return Phase("0", f"own_offsets{space}[b + 1] - own_offsets{space}[b]", tuple(body), independent=True)
 
 
 def _evaluate(spec: LoopSpec, columns: list[Columns]) -> Phase:
-    staged = staging(ElementCode(spec, spec.other_outputs), columns, "l")
+    staged = staging(ElementCode(spec, spec.other_outputs), columns, "l", _stage(spec).stores)
     body = ("const ml_index e = visit[i];", "const ml_index l = i - block_offsets[b];", *staged)
     return Phase("block_offsets[b]", "block_offsets[b + 1]", body, independent=True)
 
@@ -109,8 +117,8 @@ def _accumulate(spec: LoopSpec, columns: list[Columns]) -> Phase:
             body.append(f"const ml_index {place} = place{_space(spec, c)}[i * {width} + {start + slot}];")
             for comp, use in enumerate(uses):
                 if use:
-                    target = _sum_at(c, place, comp)
-                    value = ("-" if use[1] < 0 else "") + stage_at(c, "l", use[0])
+                    target = _sum_at(spec, c, place, comp)
+                    value = ("-" if use[1] < 0 else "") + _stage(spec).at(c, "l", use[0])
                     body.append(f"{target} = {combined(param.mode.combine, target, value)};")
     return Phase("color_positions[color_starts[b] + c]", "color_positions[color_starts[b] + c + 1]", tuple(body),
                  repeat="color_starts[b + 1] - color_starts[b] - 1")  # fmt: skip
@@ -128,5 +136,5 @@ def _merge_phase(spec: LoopSpec, space: int, columns: list[Columns], merge: Merg
     body = [f"const ml_index t = own{space}[own_offsets{space}[b] + i];"]
     for c in columns:
         for comp in c.components:
-            body += merge(c.param, spec.access(c.param).at("t", comp), _sum_at(c, "i", comp), "t")
+            body += merge(c.param, spec.access(c.param).at("t", comp), _sum_at(spec, c, "i", comp), "t")
     return Phase("0", f"own_offsets{space}[b + 1] - own_offsets{space}[b]", tuple(body), independent=True)

@@ -8,7 +8,8 @@ the evaluation and keeps the threads of a GPU off each other's memory banks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from meshloom.schedule.code import combined
 from meshloom.schedule.gather import Columns, accumulate, accumulator, columns_of, stage_at
@@ -33,34 +34,67 @@ def _signed(spec: LoopSpec, columns: Columns) -> Columns:
     return Columns(columns.param, nodes, tuple(tuple((s * dim + c, 1) for c in range(dim)) for s in range(slots)))
 
 
-def by_slot(rows: str) -> Callable[[Columns, str, int], str]:
-    """Where a column of an element is kept; ``rows`` is the C expression of the number of rows of each slot."""
+@dataclass(frozen=True)
+class Stage:
+    """Where increments are kept: ``rows`` (a C expression) of them, for each slot where slots have rows of their own.
 
-    def place(columns: Columns, element: str, column: int) -> str:
-        if not has_own_rows(columns):
-            return stage_at(columns, element, column)
-        slot, comp = divmod(column, len(columns.use[0]))
-        return _entry(columns, element, str(slot), comp, rows)
+    ``apart``: components lie apart, for shared memory, where neighbouring threads then use neighbouring banks. Else
+    rows lie together, and a GPU moves them in pieces of 16 bytes.
+    """
 
-    return place
+    spec: LoopSpec
+    rows: str
+    apart: bool = False
 
+    def at(self, columns: Columns, element: str, column: int) -> str:
+        """The place of a column of an element."""
+        if has_own_rows(columns):
+            slot, comp = divmod(column, len(columns.use[0]))
+            return self._own(columns, element, str(slot), comp)
+        if self.apart and len(columns.nodes) > 1:
+            return f"stage{columns.param}[{column} * {self.rows} + {element}]"
+        return stage_at(columns, element, column)
 
-def _entry(columns: Columns, element: str, slot: str, comp: int, rows: str) -> str:
-    dim = len(columns.use[0])
-    row = f"({slot} * {rows} + {element})"
-    return f"stage{columns.param}[{row} * {dim} + {comp}]" if dim > 1 else f"stage{columns.param}[{row}]"
+    def _own(self, columns: Columns, element: str, slot: str, comp: int) -> str:
+        dim = len(columns.use[0])
+        if self.apart and dim > 1:
+            return f"stage{columns.param}[({slot} * {dim} + {comp}) * {self.rows} + {element}]"
+        row = f"({slot} * {self.rows} + {element})"
+        return f"stage{columns.param}[{row} * {dim} + {comp}]" if dim > 1 else f"stage{columns.param}[{row}]"
 
+    def _whole(self, columns: Columns) -> bool:
+        """Is a row moved as a whole?"""
+        size = len(columns.nodes) * self.spec.params[columns.param].dtype.itemsize
+        return self.spec.wide and not self.apart and not has_own_rows(columns) and size % 16 == 0 and size <= 64
 
-def merge_staged(spec: LoopSpec, groups: Sequence[Columns], arity: int, element: str, rows: str) -> list[str]:
-    """Statements that merge what is staged for an incident element and its slot ``s`` into the accumulators."""
-    own, shared = [g for g in groups if has_own_rows(g)], [g for g in groups if not has_own_rows(g)]
-    lines = []
-    for columns in own:
-        combine = spec.params[columns.param].mode.combine
-        for comp in range(len(columns.use[0])):
-            target, value = accumulator(columns.param, comp), _entry(columns, element, "(ml_index)s", comp, rows)
-            lines.append(f"{target} = {combined(combine, target, value)};")
-    if shared:
+    def stores(self, columns: Columns, element: str, names: Sequence[str]) -> list[str]:
+        """Statements that keep the columns of an element."""
+        if not self._whole(columns):
+            return [f"{self.at(columns, element, k)} = {name};" for k, name in enumerate(names)]
+        ctype, width = self.spec.params[columns.param].ctype, len(names)
+        values = ", ".join(f"({ctype}){name}" for name in names)
+        return [f"ml_store<{ctype}, {width}>(&{self.at(columns, element, 0)}, {{{{{values}}}}});"]
+
+    def merge(self, groups: Sequence[Columns], arity: int, element: str) -> list[str]:
+        """Statements that merge what is kept for an incident element and its slot ``s`` into the accumulators."""
+        own, shared = [g for g in groups if has_own_rows(g)], [g for g in groups if not has_own_rows(g)]
+        lines = []
+        for columns in own:
+            combine = self.spec.params[columns.param].mode.combine
+            for comp in range(len(columns.use[0])):
+                target, value = accumulator(columns.param, comp), self._own(columns, element, "(ml_index)s", comp)
+                lines.append(f"{target} = {combined(combine, target, value)};")
+        if not shared:
+            return lines
         by_param = {g.param: g for g in shared}
-        lines += accumulate(spec, shared, arity, lambda p, k: stage_at(by_param[p], element, k))
-    return lines
+        for columns in shared:
+            if self._whole(columns):
+                ctype, width = self.spec.params[columns.param].ctype, len(columns.nodes)
+                source = f"ml_load<{ctype}, {width}>(&{self.at(columns, element, 0)})"
+                lines.append(f"const ml_row<{ctype}, {width}> kept{columns.param} = {source};")
+
+        def kept(param: int, column: int) -> str:
+            whole = self._whole(by_param[param])
+            return f"kept{param}.v[{column}]" if whole else self.at(by_param[param], element, column)
+
+        return lines + accumulate(self.spec, shared, arity, kept)

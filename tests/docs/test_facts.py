@@ -116,8 +116,9 @@ def test_costs_of_the_strategies() -> None:
         cost = strategy(name.strip("`")).cost(spec, work)
         extra = {what: value_of(amount, known) for amount, what in re.findall(r"([^,]+) (\w+)(?:,|$)", besides)}
         written = [value_of(moved, known), value_of(flops, known), extra.get("atomics", 0), extra.get("updates", 0),
-                   extra.get("launches", 1)]  # fmt: skip
-        assert written == pytest.approx([cost.bytes, cost.flops, cost.atomics, cost.updates, cost.launches]), name
+                   extra.get("launches", 1), extra.get("visits", 0)]  # fmt: skip
+        real = [cost.bytes, cost.flops, cost.atomics, cost.updates, cost.launches, cost.visits]
+        assert written == pytest.approx(real), name
     lost = strategy("block_color").cost(spec, replace(work, locality=0.34))
     assert (lost.bytes, lost.flops, lost.launches) == (8 * work.compulsory, 4 * work.flops, 64)
     assert "Below 0.35" in page("docs/schedules.md")

@@ -53,7 +53,8 @@ class Owner(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         repeated = work.incidences / max(work.elements, 1) + bool(spec.other_outputs)
-        return Cost(work.compulsory + 4 * work.incidences + 8 * work.targets, work.flops * repeated)
+        moved = work.compulsory + 4 * work.incidences + 8 * work.targets
+        return Cost(moved, work.flops * repeated, visits=work.targets)
 
 
 def _target_passes(spec: LoopSpec, m: int, plan: Plan, simt: bool) -> list[Pass]:

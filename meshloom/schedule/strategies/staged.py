@@ -11,7 +11,7 @@ from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.gather import Columns, over_targets, split_entry, staging, unroll, usual_degree
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.stage import by_slot, merge_staged, staged_columns
+from meshloom.schedule.stage import Stage, staged_columns
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import visiting
 from meshloom.schedule.verify import check_gather
@@ -35,7 +35,7 @@ class Staged(Strategy):
         columns = [c for _, members in groups for c in members]
         element = "visit[i]" if "visit" in plan.arrays else "i"
         code = ElementCode(spec, spec.other_outputs)
-        body = (f"const ml_index e = {element};", *staging(code, columns, "e", by_slot(ROWS)))
+        body = (f"const ml_index e = {element};", *staging(code, columns, "e", Stage(spec, ROWS).stores))
         first = Pass(
             "elements", "n", (Phase("", "", body, independent="visit" not in plan.arrays),), reductions=spec.reductions
         )
@@ -52,7 +52,8 @@ class Staged(Strategy):
         ]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
-        return Cost(work.compulsory + 2 * work.staged + 4 * work.incidences + 8 * work.targets, work.flops, launches=2)
+        moved = work.compulsory + 2 * work.staged + 4 * work.incidences + 8 * work.targets
+        return Cost(moved, work.flops, launches=2, visits=work.targets)
 
 
 def incidences(topology: Topology) -> tuple[dict[str, np.ndarray], dict[str, int]]:
@@ -67,7 +68,7 @@ def incidences(topology: Topology) -> tuple[dict[str, np.ndarray], dict[str, int
 def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], degree: int) -> Pass:
     """A pass over the targets of a map that merges the staged columns."""
     arity, offsets = spec.maps[map_number].arity, f"offsets{map_number}"
-    incident = [*split_entry(f"entries{map_number}", arity), *merge_staged(spec, groups, arity, "e", ROWS)]
+    incident = [*split_entry(f"entries{map_number}", arity), *Stage(spec, ROWS).merge(groups, arity, "e")]
     return Pass(
         f"gather{map_number}",
         f"targets{map_number}",

@@ -22,7 +22,7 @@ from meshloom.schedule.gather import (
 )
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.stage import by_slot, merge_staged, staged_columns
+from meshloom.schedule.stage import Stage, staged_columns
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import element_pass, visiting
 from meshloom.schedule.verify import check_tile
@@ -60,22 +60,23 @@ class Tile(Strategy):
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         degrees = {m: plan.sizes[f"degree{m}"] if simt else 0 for m in spec.racy_maps}
-        targets = [_tile_pass(spec, m, staged_columns(spec, m), degrees[m]) for m in spec.racy_maps]
+        targets = [_tile_pass(spec, m, staged_columns(spec, m), degrees[m], simt) for m in spec.racy_maps]
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         again = work.tiles + bool(spec.other_outputs)
         # ``tiles`` is for larger blocks; smaller ones share more elements with others.
         shared = 1.25 * self.gpu_block * work.tiles * work.staged / max(work.targets, 1)
-        return Cost(work.compulsory + 8 * work.incidences + 8 * work.targets, work.flops * again, shared=shared)
+        return Cost(work.compulsory + 8 * work.incidences + 8 * work.targets, work.flops * again, shared=shared,
+                    visits=work.targets)  # fmt: skip
 
 
-def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], degree: int) -> Pass:
-    arity = spec.maps[m].arity
+def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], degree: int, simt: bool) -> Pass:
+    arity, stage = spec.maps[m].arity, Stage(spec, f"largest{m}", apart=simt)
     own = (f"const ml_index e = tile_elements{m}[i];", f"const ml_index l = i - tile_offsets{m}[b];")
-    body = (*own, *staging(ElementCode(spec, ()), groups, "l", by_slot(f"largest{m}")))
+    body = (*own, *staging(ElementCode(spec, ()), groups, "l", stage.stores))
     evaluate = Phase(f"tile_offsets{m}[b]", f"tile_offsets{m}[b + 1]", body, independent=True)
-    incident = [*split_entry(f"local{m}", arity, "l"), *merge_staged(spec, groups, arity, "l", f"largest{m}")]
+    incident = [*split_entry(f"local{m}", arity, "l"), *stage.merge(groups, arity, "l")]
     gather = Phase(
         f"b * tile{m}",
         f"ml_min((b + 1) * tile{m}, targets{m})",
