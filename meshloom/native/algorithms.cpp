@@ -184,11 +184,12 @@ class Growth {
     const int64_t end = to_elements.end(target);
     int64_t& start = untaken_from[target];
     while (start < end && taken[to_elements[start]]) ++start;
-    int64_t offers = 4 * block;
-    for (int64_t i = start; i < end && offers > 0; ++i) {
+    int64_t offers = 4 * block, last = -1;
+    for (int64_t i = start; i < end; ++i) {
       const I element = to_elements[i];
       if (taken[element]) continue;
-      --offers;
+      if (element != last && offers-- == 0) break;  // one that touches the target twice is offered once
+      last = element;
       const bool fresh = touched[element] != current;
       if (fresh) {
         touched[element] = current;

@@ -244,12 +244,29 @@ def test_generated_code_is_as_shown(backend: str) -> None:
         rest = rest[place + 1 :]
 
 
+def test_what_is_printed_about_fusion() -> None:
+    """The text of architecture.md is what a GPU's program says; the emulated one says the same."""
+    from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, MeshOptions
+
+    ml.use("emulated")
+    printed = Airfoil(AirfoilConfig(mesh=MeshOptions(i=20, j=30))).program.explain().split("\n\n")[0]
+    assert printed in page("docs/architecture.md")
+
+
 # --- the other pages ----------------------------------------------------------------------------------------------
 
 
 def test_extras_are_those_of_the_project() -> None:
     extras = tomllib.loads(page("pyproject.toml"))["project"]["optional-dependencies"]
     assert {row[0].strip("`") for row in table("docs/index.md", "extra")} == set(extras)
+
+
+def test_all_cases_stand_in_the_readme_and_in_the_docs() -> None:
+    from meshloom.solvers.case import cases
+
+    named = re.findall(r"`(\w+)`", " ".join(row[0] for row in table("README.md", "cases")))
+    assert sorted(named) == [n for n, one in cases().items() if one.__module__.startswith("meshloom.")], "not of tests"
+    assert all(f"\n{name} " in page("docs/cases.md") for name in named)
 
 
 def test_options_of_run_are_documented() -> None:
