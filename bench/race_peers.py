@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+import meshloom as ml
 from bench.peers.gpu_arrays import PEERS
 from bench.race_loop import GROUPS, LAUNCHES, Data, Device
 from meshloom.native.algorithms import incidence
@@ -49,13 +50,17 @@ def hand_written(data: Data, device: Device) -> Iterator[dict[str, Any]]:
     res, rest, stage = cupy.zeros_like(q), cupy.zeros_like(qt), cupy.empty((n_edges, 4))
     over_cells, over_edges, threads = (-(-n_cells // THREADS),), (-(-n_edges // THREADS),), (THREADS,)
     nc, ne = np.int32(n_cells), np.int32(n_edges)
-    kernel = {k: module.get_function(k) for k in ("owner", "atomic", "fluxes", "gather")}
+    near, ring = (cupy.asarray(a.astype(np.int32)) for a in quadrilaterals(mesh))
+    over_pairs = (-(-2 * n_cells // THREADS),)
+    kernel = {k: module.get_function(k) for k in ("owner", "rings", "atomic", "fluxes", "gather")}
 
     def two_step() -> None:
         kernel["fluxes"](over_edges, threads, (x, q, adt, stage, nodes, cells, ne))
         kernel["gather"](over_cells, threads, (stage, res, offsets, entries, nc))
 
     runs: dict[str, tuple[Callable[[], Any], Any]] = {
+        "hand CUDA owner by rings, AoS": (lambda: kernel["rings"](over_pairs, threads,
+                                          (x, q, adt, res, near, ring, nodes, cells, offsets, entries, nc)), res),
         "hand CUDA owner, AoS": (lambda: kernel["owner"](over_cells, threads,
                                  (x, q, adt, res, nodes, cells, offsets, entries, nc)), res),
         "hand CUDA atomic, SoA": (lambda: kernel["atomic"](over_edges, threads,
@@ -67,6 +72,22 @@ def hand_written(data: Data, device: Device) -> Iterator[dict[str, Any]]:
         run()
         error = data.error(target.get() if target is res else target.get().T)
         yield {"peer": name, "ms": device.seconds(run) * 1e3, "error": error}
+
+
+def quadrilaterals(mesh: ml.Mesh) -> tuple[np.ndarray, np.ndarray]:
+    """(cells, 4) each: the neighbour behind every side and the node where the side begins, going round; -1 where there
+    is no neighbour, -2 for all of a cell whose sides do not close (as along a cut of the mesh)."""
+    around = mesh.cell_nodes.positions
+    near, found = np.full(around.shape, -1), np.zeros(len(around), int)
+    for own in (0, 1):
+        cell, other = mesh.face_cells.positions[:, own], mesh.face_cells.positions[:, 1 - own]
+        begin, end = mesh.face_nodes.positions[:, own], mesh.face_nodes.positions[:, 1 - own]
+        for side in range(4):
+            here = (around[cell, (side + 1) % 4] == begin) & (around[cell, side] == end)
+            near[cell[here], side] = other[here]
+            found[cell[here]] += 1
+    near[found < np.bincount(mesh.face_cells.positions.ravel(), minlength=len(around))] = -2
+    return np.roll(near[:, ::-1], -1, axis=1), around[:, ::-1]
 
 
 def _framework(name: str) -> Callable[[Data, Device], Iterator[dict[str, Any]]]:

@@ -11,14 +11,14 @@ from collections.abc import Iterable
 #: Time of a loop relative to its better layout, from ``bench.race`` (airfoil residual, double, Hilbert order).
 PREFERENCE: dict[str, dict[str, float]] = {
     "direct": {"aos": 1.0, "soa": 1.0},
-    "atomic": {"aos": 2.1, "soa": 1.0},
-    "warp_atomic": {"aos": 2.1, "soa": 1.0},
-    "color": {"aos": 1.0, "soa": 1.1},
-    "block_color": {"aos": 1.0, "soa": 1.25},
-    "block_atomic": {"aos": 1.0, "soa": 1.0},
-    "staged": {"aos": 1.0, "soa": 1.1},
-    "owner": {"aos": 1.0, "soa": 1.3},
-    "tile": {"aos": 1.0, "soa": 1.13},
+    "atomic": {"aos": 2.2, "soa": 1.0},
+    "warp_atomic": {"aos": 2.2, "soa": 1.0},
+    "color": {"aos": 1.02, "soa": 1.0},
+    "block_color": {"aos": 1.0, "soa": 1.28},
+    "block_atomic": {"aos": 1.0, "soa": 1.17},
+    "staged": {"aos": 1.0, "soa": 1.07},
+    "owner": {"aos": 1.0, "soa": 1.1},
+    "tile": {"aos": 1.0, "soa": 1.25},
 }
 LAYOUTS = ("aos", "soa")  # in a draw the first wins
 

@@ -34,6 +34,7 @@ from meshloom.schedule.verify import check_owner
 class Owner(Strategy):
     name = "owner"
     summary = "over the targets, recomputing what each incident element gives it"
+    gpu_block = 64
 
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         arrays, sizes = incidences(topology)
