@@ -293,3 +293,47 @@ def test_the_reference_runs_are_as_close_as_the_page_says() -> None:
 def test_result_files_named_in_the_docs_exist() -> None:
     named = re.findall(r"`(?:bench/results/)?(\d{4}-[\w.-]+\.json)`", page("docs/benchmarks.md"))
     assert named and all((ROOT / "bench/results" / name).is_file() for name in named), named
+
+
+# --- benchmarks.md, on the GPU ------------------------------------------------------------------------------------
+
+
+def result(name: str) -> dict:
+    return json.loads(page(f"bench/results/{name}"))
+
+
+def test_the_table_of_the_race_is_that_of_the_result_file() -> None:
+    race = result("2026-11-15_race-rings_h200.json")
+    rows = table("docs/benchmarks.md", "variant, double")
+    for name, *written in rows:
+        found = {}
+        for order in ("given", "hilbert"):
+            if name[0] == "`" or name.startswith("automatic"):
+                strategy_, *variant = re.findall(r"`(\w+)[^`]*`", name)
+                wanted = {"strategy": "auto" if name.startswith("automatic") else strategy_, "precision": "float64",
+                          "layout": name.rsplit(", ", 1)[1], "variant": (variant or ["plain"])[0]}  # fmt: skip
+                alike = [r for r in race["variants"] if "ms" in r and all(r[k] == v for k, v in wanted.items())]
+            else:
+                alike = [r for r in race["peers"] if r["peer"] == name]
+            found[order] = min((r for r in alike if r["order"] == order), key=lambda r: r["ms"])
+        real = [f(found[o]) for o in found for f in (lambda r: f"{r['ms']:.3f}", lambda r: f"{r['share_of_copy']:.2f}")]
+        assert written == real, name
+
+
+def test_the_table_of_orders_is_that_of_the_result_file() -> None:
+    race = result("2026-11-15_race-orders_h200.json")
+    for order, ms, share, hand in table("docs/benchmarks.md", "order, double, aos"):
+        auto = next(r for r in race["variants"] if r["order"] == order and r["strategy"] == "auto")
+        assert (ms, share) == (f"{auto['ms']:.3f}", f"{auto['share_of_copy']:.2f}"), order
+        peers = [p["ms"] for p in race["peers"] if p["order"] == order and "rings" in p["peer"]]
+        assert hand == (f"{peers[0]:.3f}" if peers else "-"), order
+
+
+def test_the_iteration_on_the_gpu_is_that_of_the_result_file() -> None:
+    runs = result("2026-11-15_airfoil-fused_h200.json")["runs"]
+    for name, double, single, launches, share in table("docs/benchmarks.md", "| double, ms"):
+        how, order = name.lower().split(", ")
+        mine = {r["precision"]: r for r in runs if r["order"] == order and r["fused"] == (how == "fused")}
+        assert [double, single] == [f"{mine[p]['ms']:.3f}" for p in ("float64", "float32")], name
+        assert int(launches) == mine["float64"]["launches"], name
+        assert share == f"{mine['float64']['share_of_limit']:.2f}", name
