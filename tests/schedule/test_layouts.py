@@ -28,8 +28,9 @@ def test_every_strategy_has_a_preference_and_its_better_layout_is_one() -> None:
 
 
 def test_the_sum_decides() -> None:
-    assert best_layout([("atomic", 1.0), ("owner", 1.0)])[0] == "soa"
-    assert best_layout([("atomic", 1.0), ("owner", 5.0)])[0] == "aos"
+    even = (PREFERENCE["atomic"]["aos"] - 1.0) / (PREFERENCE["owner"]["soa"] - 1.0)  # seconds that make it a draw
+    assert best_layout([("atomic", 1.0), ("owner", 0.99 * even)])[0] == "soa"
+    assert best_layout([("atomic", 1.0), ("owner", 1.01 * even)])[0] == "aos"
     assert best_layout([("direct", 1.0)])[0] == "aos"
 
 
