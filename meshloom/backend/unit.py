@@ -12,7 +12,7 @@ from meshloom.kernel.expr import C_TYPES
 from meshloom.schedule.code import Pass, partial_name
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies import strategy
+from meshloom.schedule.strategies import emitter
 
 _C_OF = {np.dtype(f"uint{bits}"): f"uint{bits}_t" for bits in (8, 16, 32)} | C_TYPES
 
@@ -47,13 +47,13 @@ def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), s
     pointers += [Argument(name, _C_OF[array.dtype], True) for name, array in sorted(plan.arrays.items())]
     pointers += [Argument(name, C_TYPES[dtype], False) for name, dtype, _ in temporaries(spec, plan)]
     pointers += [Argument(f"{partial_name(o)}_parts", spec.params[o.param].ctype, False) for o in spec.reductions]
-    passes = strategy(plan.strategy).passes(spec, plan, simt=simt)
+    passes = emitter(plan.strategy).passes(spec, plan, simt=simt)
     return Unit(spec, (*pointers, *extra), tuple(_size_names(spec, plan)), tuple(passes))
 
 
 def temporaries(spec: LoopSpec, plan: Plan) -> list[tuple[str, np.dtype, int]]:
     """(name, type, entries per element) of arrays that live between the passes of a loop."""
-    return strategy(plan.strategy).temporaries(spec)
+    return emitter(plan.strategy).temporaries(spec)
 
 
 def _size_names(spec: LoopSpec, plan: Plan) -> list[str]:

@@ -31,6 +31,8 @@ def estimated(spec: LoopSpec, work: Work, name: str, *, simt: bool) -> float:
 
 def choose(spec: LoopSpec, work: Work, wish: Schedule, *, simt: bool = False) -> tuple[Schedule, str]:
     """The schedule in force and the reason for it. A wish that names a strategy is kept."""
+    if wish.strategy != "auto":
+        strategy(wish.strategy)  # a name that nobody knows is an error, needed or not
     if not spec.racy_outputs:
         plain = wish.having(variant="plain")
         return _with_block(plain, "direct", simt, work.elements), "no two elements meet, so there is nothing to protect"

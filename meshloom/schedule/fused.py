@@ -14,12 +14,11 @@ import numpy as np
 
 from meshloom.kernel.expr import Node, topological
 from meshloom.schedule.code import ElementCode, Pass, Phase, row_name
-from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.gather import accumulator, columns_of, start_accumulators, visit
-from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.plan import Plan
 from meshloom.schedule.roles import Address, RoleGather
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.strategies.base import Emitter
 from meshloom.schedule.strategies.owner import incident
 
 
@@ -36,16 +35,10 @@ class FusedSpec(LoopSpec):
     buffers: tuple[int, ...] = ()
 
 
-class Fused(Strategy):
+class Fused(Emitter):
+    """Several loops as one, their values handed on in registers; the plan is made of the plans of its parts."""
+
     name = "fused"
-    summary = "several loops as one, their values handed on in registers"
-    competes = False
-
-    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
-        raise NotImplementedError("a fused loop's plan is made of the plans of its parts")
-
-    def check(self, plan: Plan, topology: Topology) -> None:
-        raise NotImplementedError("a fused loop's plan is made of the plans of its parts")
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         assert isinstance(spec, FusedSpec)
@@ -56,9 +49,6 @@ class Fused(Strategy):
         if first is not None and f"marked{first}" in plan.arrays:
             ahead = f"n_marked{first}", Phase("", "", tuple(_body(spec, plan, None, f"marked{first}[i]")))
         return [Pass("targets", "n", (Phase("", "", tuple(body)),), reductions=spec.reductions, ahead=ahead)]
-
-    def cost(self, spec: LoopSpec, work: Work) -> Cost:
-        raise NotImplementedError("fused loops do not compete with the strategies of a single one")
 
 
 def _body(spec: FusedSpec, plan: Plan, dense: int | None, target: str) -> list[str]:

@@ -28,15 +28,6 @@ struct ml_barrier {
 static ml_barrier ml_barriers[2];
 static thread_local unsigned ml_barrier_count;
 inline void __syncthreads() { ml_barriers[ml_barrier_count++ % 2].wait(blockDim.x); }
-template <class T> inline T ml_from(T value, int lane) {
-  ml_lanes[threadIdx.x] = 0;
-  std::memcpy(&ml_lanes[threadIdx.x], &value, sizeof(T));
-  __syncthreads();
-  std::memcpy(&value, &ml_lanes[(threadIdx.x & ~31u) | ((unsigned)lane & 31u)], sizeof(T));
-  __syncthreads();
-  return value;
-}
-template <class T> inline T ml_lane(T value, int mask) { return ml_from(value, (int)((threadIdx.x ^ mask) & 31)); }
 template <class U> inline U ml_peek(U* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 template <class T> inline T atomicCAS(T* p, T expected, T fresh) {
   __atomic_compare_exchange_n(p, &expected, fresh, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);

@@ -11,7 +11,6 @@ import pytest
 import meshloom as ml
 from meshloom.errors import ScheduleError
 from meshloom.schedule.layouts import PREFERENCE, best_layout
-from meshloom.schedule.strategies.base import Strategy
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, MeshOptions
 
 
@@ -23,7 +22,7 @@ def keep_back_end() -> Iterator[None]:
 
 
 def test_every_strategy_has_a_preference_and_its_better_layout_is_one() -> None:
-    assert PREFERENCE.keys() == Strategy.registry.keys() - {"fused"}
+    assert PREFERENCE.keys() == {"direct", *ml.strategies()}
     assert all(min(times.values()) == 1.0 for times in PREFERENCE.values())
 
 
@@ -84,3 +83,15 @@ def test_narrow_loads_and_a_limit_of_shared_memory() -> None:
     for wrong in ({"vector": 12}, {"shared": -1}):
         with pytest.raises(ScheduleError, match="schedule: "):
             ml.Schedule("tile", **wrong)
+
+
+def test_fused_is_no_strategy_to_ask_for() -> None:
+    ml.use("emulated")
+    cells = ml.Set(4, "cells")
+
+    @ml.kernel
+    def double(a: ml.ReadWrite):
+        a[...] = 2.0 * a
+
+    with pytest.raises(ScheduleError, match="unknown strategy 'fused'"):
+        double.loop(cells, cells.field("a"), schedule="fused").prepare()

@@ -44,15 +44,6 @@ inline void __syncthreads() {
   swapcontext(&ml_fibres::contexts[me], &ml_fibres::home);
   threadIdx.x = (unsigned)me;
 }
-template <class T> inline T ml_from(T value, int lane) {
-  ml_lanes[threadIdx.x] = 0;
-  std::memcpy(&ml_lanes[threadIdx.x], &value, sizeof(T));
-  __syncthreads();
-  std::memcpy(&value, &ml_lanes[(threadIdx.x & ~31u) | ((unsigned)lane & 31u)], sizeof(T));
-  __syncthreads();
-  return value;
-}
-template <class T> inline T ml_lane(T value, int mask) { return ml_from(value, (int)((threadIdx.x ^ mask) & 31)); }
 template <class U> inline U ml_peek(U* p) { return *p; }
 template <class T> inline T atomicAdd(T* p, T v) { const T old = *p; *p = old + v; return old; }
 template <class T> inline T atomicCAS(T* p, T expected, T fresh) { const T old = *p; if (old == expected) *p = fresh; return old; }

@@ -21,3 +21,13 @@ static uint64_t ml_lanes[1024];  // what the threads of a block show each other
 inline unsigned char* ml_dynamic_shared() {
   return (unsigned char*)(((uintptr_t)ml_shared_bytes.data() + 15) / 16 * 16);
 }
+inline void __syncthreads();
+template <class T> inline T ml_from(T value, int lane) {
+  ml_lanes[threadIdx.x] = 0;
+  std::memcpy(&ml_lanes[threadIdx.x], &value, sizeof(T));
+  __syncthreads();
+  std::memcpy(&value, &ml_lanes[(threadIdx.x & ~31u) | ((unsigned)lane & 31u)], sizeof(T));
+  __syncthreads();
+  return value;
+}
+template <class T> inline T ml_lane(T value, int mask) { return ml_from(value, (int)((threadIdx.x ^ mask) & 31)); }

@@ -9,7 +9,7 @@ from meshloom.schedule.strategies.block_atomic import BlockAtomic  # isort: skip
 from meshloom.schedule.strategies.staged import Staged  # isort: skip
 from meshloom.schedule.strategies.owner import Owner  # isort: skip
 from meshloom.schedule.strategies.tile import Tile  # isort: skip
-from meshloom.schedule.strategies.base import Strategy, check_variant, names, strategy, variants, verify
+from meshloom.schedule.strategies.base import Strategy, check_variant, emitter, names, strategy, variants, verify
 
 __all__ = [
     "Atomic",
@@ -23,6 +23,7 @@ __all__ = [
     "Tile",
     "WarpAtomic",
     "check_variant",
+    "emitter",
     "names",
     "strategy",
     "variants",

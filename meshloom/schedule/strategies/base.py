@@ -14,13 +14,31 @@ from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 
 
-class Strategy(ABC):
-    """A way to keep elements that meet at one target from losing each other's contributions.
-
-    Subclasses register themselves by ``name``. They hold no state: everything is a function of the loop and its maps.
-    """
+class Emitter(ABC):
+    """What turns a loop and a plan into passes. Subclasses register themselves by ``name`` and hold no state."""
 
     name: ClassVar[str] = ""
+    registry: ClassVar[dict[str, Emitter]] = {}
+
+    def __init_subclass__(cls) -> None:
+        if cls.name:
+            Emitter.registry[cls.name] = cls()
+
+    @abstractmethod
+    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+        """The passes to emit. Only names and types of the plan's arrays may be used, not their contents."""
+
+    def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
+        """Arrays that live between the passes: (name, type, entries per element)."""
+        return []
+
+
+class Strategy(Emitter):
+    """A way to keep elements that meet at one target from losing each other's contributions.
+
+    Everything is a function of the loop and its maps.
+    """
+
     deterministic: ClassVar[bool] = True
     summary: ClassVar[str] = ""
     cpu_block: ClassVar[int] = 4096
@@ -28,11 +46,6 @@ class Strategy(ABC):
     plan_has_blocks: ClassVar[bool] = False  # do the plan's arrays depend on the block size?
     competes: ClassVar[bool] = True  # may it be asked for, for any loop?
     variants: ClassVar[tuple[str, ...]] = ("plain",)  # forms of the plan that a schedule may ask for
-    registry: ClassVar[dict[str, Strategy]] = {}
-
-    def __init_subclass__(cls) -> None:
-        if cls.name:
-            Strategy.registry[cls.name] = cls()
 
     def block(self, simt: bool, elements: int) -> int:
         """The block size where none is asked for; on a CPU about 64 blocks at least, so that threads share evenly."""
@@ -59,22 +72,19 @@ class Strategy(ABC):
         """Raise PlanError unless a plan of this strategy is right for these maps (``verify.py``)."""
 
     @abstractmethod
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        """The passes to emit. Only names and types of the plan's arrays may be used, not their contents."""
-
-    def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
-        """Arrays that live between the passes: (name, type, entries per element)."""
-        return []
-
-    @abstractmethod
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         """Estimated traffic and arithmetic of one execution."""
 
 
+def emitter(name: str) -> Emitter:
+    """What emits the code of a plan."""
+    return Emitter.registry[name]
+
+
 def strategy(name: str) -> Strategy:
     """A strategy by name."""
-    found = Strategy.registry.get(name)
-    if found is None:
+    found = Emitter.registry.get(name)
+    if not isinstance(found, Strategy):
         raise ScheduleError(f"unknown strategy '{name}'{nearest(name, ('auto', *names()))}")
     return found
 
@@ -97,4 +107,4 @@ def verify(plan: Plan, topology: Topology) -> None:
 
 def names() -> tuple[str, ...]:
     """Names of the strategies that compete, in the order of the documentation."""
-    return tuple(n for n, one in Strategy.registry.items() if one.competes)
+    return tuple(n for n, one in Emitter.registry.items() if isinstance(one, Strategy) and one.competes)

@@ -6,6 +6,7 @@ still surface. Both schemes collect what flows into every cell in ``inflow`` and
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -25,7 +26,7 @@ LOOPS = tuple(
 Scheduled = Callable[[ml.Kernel], Callable[..., None]]
 
 
-class Flow:
+class Flow(ABC):
     """Water that flows over a bed, walls all round. ``step()`` calls the loops of one time step.
 
     ``w`` and the clock's ``time`` and ``pace`` are the state; ``dt``, ``lowest`` (depth before it is kept above that
@@ -55,9 +56,9 @@ class Flow:
         """A field on cells that no step hands to the next."""
         return self.mesh.cells.field(name, dim, dtype=self.dtype, transient=True)
 
+    @abstractmethod
     def step(self) -> None:
         """One time step."""
-        raise NotImplementedError
 
     def _choose_step(self) -> None:
         """From the waves that the rates have met."""
