@@ -74,8 +74,8 @@ def measure(case: Case, iterations: int, *, fuse: bool) -> dict[str, Any]:
     """One row: the case stepped loop by loop, or fused."""
     case.program.fuse = fuse
     seconds = seconds_per_iteration(case, iterations)
-    loops = loops_of(case)
-    return {"backend": loops[0].backend.name, "precision": str(CASE_PRECISIONS[case.config.run.precision]), "cells": case.mesh.cells.size,
+    loops, precision = loops_of(case), str(CASE_PRECISIONS[case.config.run.precision])
+    return {"backend": loops[0].backend.name, "precision": precision, "cells": case.mesh.cells.size,
             "numbering": str(case.mesh.arrangement), "fused": fuse, "ms": seconds * 1e3,
             "launches": case.program.launches, "threads": ml.threads(),
             "compulsory_bytes": sum(o.counts.bytes.compulsory for o in loops), "fused_bytes": fused_bytes(case.program),

@@ -30,7 +30,7 @@ class Ready:
         """What the loop writes when it starts from zero."""
         loop = self.loop(schedule)
         for one in loop.writes:
-            one.fill(0.0)
+            one.assign(0.0)
         loop()
         return tuple(one.numpy() for one in loop.writes)
 

@@ -130,8 +130,8 @@ class Locality:
                          "cells": case.mesh.cells.size, "nodes": case.mesh.nodes.size, "precision": precision,
                          "useful_bytes": loop.counts.bytes.compulsory, "flops": loop.counts.flops,
                          "compared_with": strategy}  # fmt: skip
-        print(f"{name}: {frozen.elements:,} elements, {precision}, {loop.counts.bytes.compulsory / 1e6:.1f} MB of useful"
-              f" bytes, {loop.counts.flops} flops per element; compared with {strategy}", flush=True)  # fmt: skip
+        print(f"{name}: {frozen.elements:,} elements, {precision}, {loop.counts.bytes.compulsory / 1e6:.1f} MB useful,"
+              f" {loop.counts.flops} flops per element; compared with {strategy}", flush=True)  # fmt: skip
         del ready, loop
         for order in orders:
             self._check_time()

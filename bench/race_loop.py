@@ -189,14 +189,16 @@ def wished(row: dict[str, Any]) -> ml.Schedule:
 
 def measured(loop: ml.Loop, error_of: Callable[[], float], tolerance: float, device: Device,
              copy: float) -> dict[str, Any]:  # fmt: skip
-    """The columns of one variant: refused, wrong, or timed. ``error_of`` tells how far what the loop writes is from what
-    must come out when it starts from zero; ``copy``: bytes per second."""
+    """The columns of one variant: refused, wrong, or timed. ``copy``: bytes per second.
+
+    ``error_of`` tells how far what the loop writes is from what must come out when it starts from zero.
+    """
     try:
         executable: Any = loop.prepare()
     except MeshloomError as refusal:
         return {"declined": str(refusal)}
     for one in loop.writes:
-        one.fill(0.0)
+        one.assign(0.0)
     executable()
     error = error_of()
     if not error <= tolerance:
