@@ -27,6 +27,8 @@ from bench.measure import surroundings
 from bench.race_loop import Cuda
 from meshloom.mesh.reorder import SETS, Permutation, renumbered
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig
+from meshloom.solvers.case import PRECISIONS as CASE_PRECISIONS
+from meshloom.solvers.case import Case
 
 RESULTS = Path(__file__).parent / "results"
 SHUFFLED = "shuffled"
@@ -53,7 +55,7 @@ def make(backend: str, mesh: ml.Mesh, precision: str) -> Airfoil:
     return Airfoil(replace(plain, run=replace(plain.run, precision=precision)), mesh)
 
 
-def seconds_per_iteration(case: Airfoil, iterations: int) -> float:
+def seconds_per_iteration(case: Case, iterations: int) -> float:
     """The fastest of three batches, after a warm-up."""
     case.program.run(3)
     best = float("inf")
@@ -64,16 +66,16 @@ def seconds_per_iteration(case: Airfoil, iterations: int) -> float:
     return best
 
 
-def loops_of(case: Airfoil) -> list[ml.Loop]:
+def loops_of(case: Case) -> list[ml.Loop]:
     return [o for o in case.program.loops if isinstance(o, ml.Loop)]
 
 
-def measure(case: Airfoil, iterations: int, *, fuse: bool) -> dict[str, Any]:
+def measure(case: Case, iterations: int, *, fuse: bool) -> dict[str, Any]:
     """One row: the case stepped loop by loop, or fused."""
     case.program.fuse = fuse
     seconds = seconds_per_iteration(case, iterations)
-    loops = loops_of(case)
-    return {"backend": loops[0].backend.name, "precision": str(case.q.dtype), "cells": case.mesh.cells.size,
+    loops, precision = loops_of(case), str(CASE_PRECISIONS[case.config.run.precision])
+    return {"backend": loops[0].backend.name, "precision": precision, "cells": case.mesh.cells.size,
             "numbering": str(case.mesh.arrangement), "fused": fuse, "ms": seconds * 1e3,
             "launches": case.program.launches, "threads": ml.threads(),
             "compulsory_bytes": sum(o.counts.bytes.compulsory for o in loops), "fused_bytes": fused_bytes(case.program),

@@ -1,4 +1,4 @@
-"""The process that ``bench.counters`` runs under Nsight Compute: some variants of the race's loop, each launched once.
+"""The process that ``bench.counters`` runs under Nsight Compute: some variants of a loop, each launched once.
 
     python -m bench.counted JOB.json DONE.json
 
@@ -10,35 +10,54 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import meshloom as ml
+from bench.frozen import Frozen
+from bench.locality_loops import CONTESTS
 from bench.race_loop import Cuda, Data, Device, res_calc, wished
 from meshloom.errors import MeshloomError
 
 
 def launch_all(job: dict[str, Any], done: Path, device: Device) -> list[int]:
     """Launch every row once; returns how many launches each took."""
-    mesh = ml.generate.naca0012(job["i"], job["j"])
-    data = Data(mesh if job["order"] == "given" else mesh.reordered(job["order"]))
+    ml.use("cpu")  # what setting up a case launches must not be counted
+    loop_of = (contest_loops if "contest" in job["mesh"] else race_loops)(job["mesh"], job["order"])
     ml.use(device.backend)
     launches: list[int] = []
     for row in job["rows"]:
-        launches.append(_launched(data, row))
+        launches.append(_launched(loop_of(row)))
         done.write_text(json.dumps(launches))
         device.clear()
     return launches
 
 
-def _launched(data: Data, row: dict[str, Any]) -> int:
-    loop = res_calc.loop(data.mesh.faces, *data.fields(row["precision"], row["layout"]), schedule=wished(row))
+def race_loops(mesh: dict[str, Any], order: str) -> Callable[[dict[str, Any]], ml.Loop]:
+    """The race's loop by rows."""
+    given = ml.generate.naca0012(mesh["i"], mesh["j"])
+    data = Data(given if order == "given" else given.reordered(order))
+    return lambda row: res_calc.loop(data.mesh.faces, *data.fields(row["precision"], row["layout"]),
+                                     schedule=wished(row))  # fmt: skip
+
+
+def contest_loops(mesh: dict[str, Any], order: str) -> Callable[[dict[str, Any]], ml.Loop]:
+    """One of the locality paper's loops by rows."""
+    contest = CONTESTS[mesh["contest"]]
+    case = contest.make(mesh["size"])
+    case.program.run(1)
+    frozen, arranged = Frozen(contest.loop(case), case.mesh), case.mesh.arranged(order)
+    return lambda row: frozen.on(arranged, row["precision"], row["layout"]).loop(wished(row))
+
+
+def _launched(loop: ml.Loop) -> int:
     try:
         executable: Any = loop.prepare()
     except MeshloomError:
         return 0
     executable.launch()
-    data.res.numpy()  # waits for the device
+    loop.writes[0].numpy()  # waits for the device
     return len(executable.steps)
 
 

@@ -41,12 +41,13 @@ PERCENTAGES = {
     "l1_hit": "l1tex__t_sector_hit_rate.pct",
     "l2_hit": "lts__t_sector_hit_rate.pct",
 }
+THREADS = "smsp__thread_inst_executed_per_inst_executed.ratio"  # of a warp's 32, those that take part
 #: Cycles that a warp spends in a state for each instruction issued: the reasons, and ``selected``, which is no stall.
 REASONS = ("barrier", "branch_resolving", "dispatch_stall", "drain", "imc_miss", "lg_throttle", "long_scoreboard",
            "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "not_selected", "selected",
            "short_scoreboard", "sleeping", "tex_throttle", "wait")  # fmt: skip
 STALLS = {reason: f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio" for reason in REASONS}
-METRICS = (TIME, *SECTORS.values(), *PERCENTAGES.values(), *STALLS.values())
+METRICS = (TIME, THREADS, *SECTORS.values(), *PERCENTAGES.values(), *STALLS.values())
 _SCALES = {"second": 1.0, "s": 1.0, "msecond": 1e-3, "ms": 1e-3, "usecond": 1e-6, "us": 1e-6, "nsecond": 1e-9,
            "ns": 1e-9, "Ksector": 1e3, "Msector": 1e6, "Gsector": 1e9}  # fmt: skip
 
@@ -104,6 +105,8 @@ def summarise(launches: Sequence[dict[str, float]], useful: float | None = None)
     for name, metric in PERCENTAGES.items():
         if all(metric in one for one in launches):
             result[name] = _average([one[metric] / 100.0 for one in launches], weights)
+    if all(THREADS in one for one in launches):
+        result["warp_efficiency"] = _average([one[THREADS] / 32.0 for one in launches], weights)
     if useful and {"dram_read_bytes", "dram_write_bytes"} <= result.keys():
         result["dram_over_useful"] = (result["dram_read_bytes"] + result["dram_write_bytes"]) / useful
     return result | {"stalls": top_stalls(launches, weights)}
@@ -218,7 +221,7 @@ def add_counters(result: dict[str, Any], ncu: str, orders: Sequence[str], precis
         if left <= 0:
             raise CountersError("the time given by --seconds is up")
         entries = [{name: row.get(name) for name in ENTRIES} for row in rows]
-        job = {"i": result["mesh"]["i"], "j": result["mesh"]["j"], "order": order, "rows": entries}
+        job = {"mesh": result["mesh"], "order": order, "rows": entries}
         kept = Path(f"{raw}_{order}.csv") if raw else None
         for number, launches in count(ncu, job, min(left, 3600.0), kept):
             row = rows[number]
@@ -231,7 +234,7 @@ def line_of(row: dict[str, Any]) -> str:
     c = row["counters"]
     moved = {"dram_read_bytes": "read", "dram_write_bytes": "written"}
     shares = {"dram_over_useful": "of useful", "achieved_occupancy": "occupancy", "l1_hit": "L1 hits",
-              "l2_hit": "L2 hits"}  # fmt: skip
+              "l2_hit": "L2 hits", "warp_efficiency": "warps"}  # fmt: skip
     figures = [f"{c[name] / 1e6:.1f} MB {word}" for name, word in moved.items() if name in c]
     figures += [f"{words} {c[name]:.2f}" for name, words in shares.items() if name in c]
     waits = ", ".join(f"{reason} {share:.2f}" for reason, share in c["stalls"].items())

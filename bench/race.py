@@ -77,7 +77,7 @@ class Race:
         seconds = time.perf_counter() - begin
         copy = self.device.copy_bandwidth()
         self.device.clear()
-        colors = block_colors(mesh, choices.blocks)
+        colors = block_colors([mesh.face_cells], choices.blocks)
         about = {"seconds": seconds, "copy_GBps": copy / 1e9, "blocks": colors, "complete": False}
         self.result["orders"][order] = about
         print(f"{order}: ordered in {seconds:.2f} s, copy {copy / 1e9:.0f} GB/s", flush=True)
@@ -87,7 +87,7 @@ class Race:
             self._peers(order, data, copy)
         for group in choices.groups():
             for row in variants(order, data, group, choices, self.device, copy):
-                self.result["variants"].append(row | colors.get(str(_block(row)), {}))
+                self.result["variants"].append(row | colors.get(str(block_of(row)), {}))
                 print(line_of(self.result["variants"][-1]), flush=True)
                 self._check_time()
             self.save()
@@ -113,7 +113,7 @@ class Race:
         os.replace(beside, self.file)
 
 
-def _block(row: dict[str, Any]) -> int | None:
+def block_of(row: dict[str, Any]) -> int | None:
     """The block size in force: the automatic schedule names its own."""
     words = [w for w in row.get("schedule", "").split() if w.startswith("block=")]
     return int(words[0].removeprefix("block=")) if words else row["block"]
@@ -125,7 +125,7 @@ def line_of(row: dict[str, Any]) -> str:
     if "ms" not in row:
         why = f"declined: {row['declined']}" if "declined" in row else f"WRONG by {row['wrong']:.1e}"
         return f"{head} block={row['block']} {why}"
-    registers = max((v or 0) for v in row["registers"].values())
+    registers = max(((v or 0) for v in row["registers"].values()), default=0)
     occupancy = "   -" if row["occupancy"] is None else f"{row['occupancy']:.2f}"
     return (
         f"{head} {row['ms']:8.4f} ms {row['useful_GBps']:6.0f} GB/s {row['share_of_copy']:.2f} of copy  occupancy"

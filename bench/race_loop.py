@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -174,7 +174,7 @@ def variants(order: str, data: Data, group: tuple[str, str], choices: Choices, d
     for wish in choices.wishes():
         row = {"order": order, "precision": group[0], "layout": group[1], **wish_entries(wish)}
         loop = res_calc.loop(data.mesh.faces, *arguments, schedule=wish)
-        yield row | _measured(loop, data, error, TOLERANCE[group[0]], device, copy)
+        yield row | measured(loop, error, TOLERANCE[group[0]], device, copy)
 
 
 def wish_entries(wish: ml.Schedule) -> dict[str, Any]:
@@ -187,18 +187,23 @@ def wished(row: dict[str, Any]) -> ml.Schedule:
     return ml.Schedule(row["strategy"], block=row["block"], registers=row["cap"], variant=row["variant"] or "plain")
 
 
-def _measured(loop: ml.Loop, data: Data, error_of: Callable[[], float], tolerance: float, device: Device,
-              copy: float) -> dict[str, Any]:  # fmt: skip
+def measured(loop: ml.Loop, error_of: Callable[[], float], tolerance: float, device: Device,
+             copy: float) -> dict[str, Any]:  # fmt: skip
+    """The columns of one variant: refused, wrong, or timed. ``copy``: bytes per second.
+
+    ``error_of`` tells how far what the loop writes is from what must come out when it starts from zero.
+    """
     try:
         executable: Any = loop.prepare()
     except MeshloomError as refusal:
         return {"declined": str(refusal)}
-    data.res.fill(0.0)
+    for one in loop.writes:
+        one.assign(0.0)
     executable()
     error = error_of()
     if not error <= tolerance:
         return {"wrong": error}
-    seconds = device.seconds(executable.launch)
+    seconds = device.seconds(getattr(executable, "launch", executable))
     useful, blocks = loop.counts.bytes.compulsory, loop.set.size / loop.counts.block
     return {
         "schedule": str(loop.schedule),
@@ -207,10 +212,10 @@ def _measured(loop: ml.Loop, data: Data, error_of: Callable[[], float], toleranc
         "useful_GBps": useful / seconds / 1e9,
         "share_of_copy": useful / seconds / copy,
         "error": error,
-        "launches": len(executable.steps),
+        "launches": len(getattr(executable, "steps", ())),
         "reuse": loop.counts.reuse,
         "lines_per_block": loop.counts.bytes.lines / LINE / blocks,
-        **kernel_figures(executable.resources),
+        **kernel_figures(getattr(executable, "resources", {})),
     }
 
 
@@ -224,8 +229,8 @@ def kernel_figures(used: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def block_colors(mesh: ml.Mesh, blocks: tuple[int, ...]) -> dict[str, dict[str, int]]:
-    """Colors of blocks of faces that share cells, and the most colors inside a block, by block size."""
-    indices, cells = mesh.face_cells.indices, mesh.cells.size
-    found = {block: colors_of([indices], [cells], len(indices), block) for block in blocks}
+def block_colors(maps: Sequence[ml.Map], blocks: tuple[int, ...]) -> dict[str, dict[str, int]]:
+    """Colors of blocks of elements that meet through a map, and the most colors inside a block, by block size."""
+    elements, targets = maps[0].source.size, [m.target.total for m in maps]
+    found = {block: colors_of([m.positions[:elements] for m in maps], targets, elements, block) for block in blocks}
     return {str(b): {"block_colors": between, "thread_colors": inside} for b, (between, inside) in found.items()}

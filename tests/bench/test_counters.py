@@ -42,6 +42,7 @@ def test_text_without_a_report_gives_nothing() -> None:
 def test_launches_are_added_up(launches: list[dict[str, float]]) -> None:
     found = counters.summarise(launches, useful=100e6)
     assert found["launches"] == 2 and found["kernel_ms"] == pytest.approx(0.225024)
+    assert 30.4 / 32 < found["warp_efficiency"] < 31.2 / 32
     assert found["dram_read_sectors"] == 4812344 + 2406172
     assert found["dram_read_bytes"] == 32 * found["dram_read_sectors"]
     assert found["dram_write_bytes"] == 32 * (1440020 + 720010)

@@ -141,7 +141,7 @@ def test_the_counted_process_launches_each_row(tmp_path: Path) -> None:
     rows = [{"precision": "float64", "layout": "aos", "strategy": s, "variant": "plain", "block": 32, "cap": None}
             for s in ("color", "staged", "owner")]  # fmt: skip
     job, done = tmp_path / "job.json", tmp_path / "done.json"
-    job.write_text(json.dumps({"i": 8, "j": 6, "order": "rcm", "rows": rows}))
+    job.write_text(json.dumps({"mesh": {"i": 8, "j": 6}, "order": "rcm", "rows": rows}))
     assert counted.main([str(job), str(done)], Emulated()) == 0
     colors, staged, owner = json.loads(done.read_text())
     assert colors >= 4 and (staged, owner) == (2, 1)
