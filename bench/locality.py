@@ -15,7 +15,6 @@ a file lacks; ``--counters`` asks Nsight Compute about the best variants for the
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -191,10 +190,7 @@ class Locality:
             raise Stopped("the time given by --seconds is up")
 
     def save(self) -> None:
-        """Write to a temporary name and rename: a reader, or a kill, never meets half a file."""
-        beside = self.file.with_name(self.file.name + ".new")
-        report.save(self.result, beside)
-        os.replace(beside, self.file)
+        report.save(self.result, self.file)
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------

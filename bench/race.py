@@ -14,7 +14,6 @@ variants afterwards (``bench.counters``).
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 import time
@@ -107,10 +106,7 @@ class Race:
             raise Stopped("the time given by --seconds is up")
 
     def save(self) -> None:
-        """Write to a temporary name and rename: a reader, or a kill, never meets half a file."""
-        beside = self.file.with_name(self.file.name + ".new")
-        report.save(self.result, beside)
-        os.replace(beside, self.file)
+        report.save(self.result, self.file)
 
 
 def block_of(row: dict[str, Any]) -> int | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -48,8 +49,11 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def save(result: dict[str, Any], path: Path) -> None:
+    """Write to a temporary name and rename: a reader, or a kill, never meets half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    os.replace(beside, path)
 
 
 def step_rows(result: dict[str, Any]) -> list[tuple[str, float]]:

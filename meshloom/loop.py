@@ -21,6 +21,7 @@ from meshloom.mesh.core import Arg, Field, Global, Map, Set, recorder
 from meshloom.mesh.layout import Layout
 from meshloom.order import TYPICAL_BLOCK, order_elements
 from meshloom.schedule.auto import choose, estimated
+from meshloom.schedule.cost import Work
 from meshloom.schedule.counts import Counts
 from meshloom.schedule.explain import explain
 from meshloom.schedule.plan import Plan, cached_plan, topology
@@ -146,15 +147,18 @@ class Loop:
         return Counts(self.spec, self.set.size, self.storages, self.maps, self.schedule.block or 1)
 
     @cached_property
+    def _work(self) -> Work:
+        """What there is to do, whatever the schedule."""
+        return Counts(self.spec, self.set.size, self.storages, self.maps, TYPICAL_BLOCK).work
+
+    @cached_property
     def _chosen(self) -> tuple[Schedule, str]:
-        plain = Counts(self.spec, self.set.size, self.storages, self.maps, TYPICAL_BLOCK)
-        return choose(self.spec, plain.work, self.wish, simt=self.backend.simt)
+        return choose(self.spec, self._work, self.wish, simt=self.backend.simt)
 
     @property
     def estimate(self) -> float:
         """Seconds by the cost model: to weigh loops against each other, not to predict."""
-        plain = Counts(self.spec, self.set.size, self.storages, self.maps, TYPICAL_BLOCK)
-        return estimated(self.spec, plain.work, self.schedule.strategy, simt=self.backend.simt)
+        return estimated(self.spec, self._work, self.schedule.strategy, simt=self.backend.simt)
 
     @property
     def schedule(self) -> Schedule:
@@ -183,7 +187,7 @@ class Loop:
             self.spec,
             self.set.size,
             {k: (m.positions, m.target.total, m.digest) for k, m in enumerate(self.maps)},
-            self._visit_order(),
+            self._visit_order(schedule),
         )
         block, simt, variant = schedule.block or 1, self.backend.simt, schedule.variant
         return cached_plan(
@@ -196,17 +200,17 @@ class Loop:
             chosen.plan_has_blocks,
         )
 
-    def _visit_order(self) -> np.ndarray | None:
-        if self.schedule.order == "given" or not self.maps:
+    def _visit_order(self, schedule: Schedule) -> np.ndarray | None:
+        if schedule.order == "given" or not self.maps:
             return None
         one = self.maps[(self.spec.racy_maps or (0,))[0]]
         points = self.set.points
         return order_elements(
-            self.schedule.order,
+            schedule.order,
             one.positions[: self.set.size],
             one.target.total,
             points=None if points is None else self.set.by_position(points)[: self.set.size],
-            block=self.schedule.block or 256,
+            block=schedule.block or 256,
         )
 
     # ----- running it -------------------------------------------------------------------------------------------
@@ -240,7 +244,7 @@ class Loop:
     def invalidate(self) -> None:
         """A field moved: everything that depends on layouts is made again at the next call."""
         self._executable = None
-        for name in ("spec", "counts", "_chosen", "plan"):
+        for name in ("spec", "counts", "_work", "_chosen", "plan"):
             self.__dict__.pop(name, None)
 
     @property

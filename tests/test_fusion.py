@@ -61,12 +61,15 @@ def test_the_airfoil_iteration_is_two_loops_and_gives_the_same(backend: str, pre
 
 
 def test_bytes_of_the_fused_iteration() -> None:
-    """128 and 160 per cell on a large mesh; here some more, because there are more nodes than cells."""
-    program = airfoil("emulated").program
-    first, second = (s for s in program._fused_recording().program.body if isinstance(s, FusedLoop))
-    nodes = 16 * (first.storages[0].set.size / first.on.size - 1) if first.storages[0].name == "x" else 3
-    assert 128 <= first.compulsory / first.on.size <= 132 + nodes
-    assert second.compulsory - first.compulsory == 32 * first.on.size
+    """128 and 160 per cell on a large mesh, where there are as many nodes as cells: states read and written, time steps
+    read and written, neighbours, nodes of the cell, coordinates; and the little that boundaries need."""
+    case = airfoil("emulated")
+    program, mesh = case.program, case.mesh
+    first, second = program.fused_steps
+    cells, nodes, boundary = mesh.cells.size, mesh.nodes.size, mesh.boundary_faces.size
+    bits = 4 * -(-cells // 32)
+    assert first.compulsory == cells * (2 * 32 + 2 * 8 + 4 * 4 + 4 * 4) + nodes * 16 + boundary * 4 + bits
+    assert second.compulsory - first.compulsory == 32 * cells
     text = program.explain()
     assert "as one loop over cells" in text and "res is 0 everywhere" in text and "before the first one" in text
 

@@ -11,7 +11,8 @@ from meshloom.fusion.groups import Group, Operation
 from meshloom.fusion.memory import Memory
 from meshloom.kernel import passes
 from meshloom.kernel.access import Mode, Read, ReadWrite
-from meshloom.kernel.expr import Node, const, load, operate, topological
+from meshloom.kernel.count import loads
+from meshloom.kernel.expr import Node, const, load, operate
 from meshloom.kernel.model import Output
 from meshloom.loop import Loop
 from meshloom.mesh.core import Field, Fill, Global, Map, Set
@@ -41,7 +42,7 @@ class FusedLoop:
     @property
     def compulsory(self) -> int:
         """Bytes that must be moved once: every buffer read, written or both, every table and map that is used."""
-        reads = {n.value[0] for n in topological([o.value for o in self.spec.outputs]) if n.op == "load"}
+        reads = {param for param, _, _ in loads(o.value for o in self.spec.outputs)}
         moved: dict[int, int] = {}
         for k, (param, storage) in enumerate(zip(self.spec.params, self.storages, strict=True)):
             if not param.is_global and not param.racy:
@@ -162,16 +163,14 @@ class _Composer:
             assert isinstance(one, Field)
             number = self.param(one, loop.maps[m], mode, one.name)
             self.outputs.append(Output(number, o.slot, o.comp, value))
-            row = before.setdefault(one, list(self.value(one)))
-            total = load(number, 0, o.comp, one.dtype)
-            self.values[one] = self.values.get(one, row)
-            merged = operate(mode.combine, [row[o.comp], total])
-            self.values[one] = [merged if c == o.comp else v for c, v in enumerate(self.values[one])]
+            old = before.setdefault(one, list(self.value(one)))  # once for all slots: the total is that of all
+            merged = operate(mode.combine, [old[o.comp], load(number, 0, o.comp, one.dtype)])
+            self.values[one] = [merged if c == o.comp else v for c, v in enumerate(self.value(one))]
 
     def alike(self, one: Field, other: Field) -> bool:
         """Do two fields that were written end with the same values, in the same form?"""
-        form = (one.dim, one.dtype, one.layout) == (other.dim, other.dtype, other.layout)
-        return form and other not in self.memory.constants and self.values[one] == self.values[other]
+        stored = other not in self.memory.constants and _form(one) == _form(other)
+        return stored and self.values[one] == self.values[other]
 
     def left_to_reset(self) -> list[Fill]:
         """Resets that the reductions of the group do not do by themselves, because they leave some components alone."""
@@ -184,11 +183,16 @@ class _Composer:
         """The buffer whose rows the field's final values are, if they are just that."""
         row = self.values[one]
         for number, storage in enumerate(self.storages):
-            if isinstance(storage, Field) and storage.set is self.on and self.params[number].map is None:
-                alike = (storage.dim, storage.dtype, storage.layout) == (one.dim, one.dtype, one.layout)
-                if alike and row == [load(number, 0, c, one.dtype) for c in range(one.dim)]:
-                    return storage
+            if not isinstance(storage, Field) or storage.set is not self.on or self.params[number].map is not None:
+                continue
+            if _form(storage) == _form(one) and row == [load(number, 0, c, one.dtype) for c in range(one.dim)]:
+                return storage
         return None
+
+
+def _form(one: Field) -> tuple[Any, ...]:
+    """What two fields on one set must share for one buffer to serve both."""
+    return one.dim, one.dtype, one.layout
 
 
 def fused(group: Group, memory: Memory) -> list[FusedLoop | Fill]:

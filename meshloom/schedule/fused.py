@@ -2,7 +2,7 @@
 
 Everything that happens to an element of the set happens in one place: what other elements give to it (as in ``owner``),
 then what the loops over the set itself do with that. Values that one loop hands to the next stay in registers. Which
-loops may be fused, and what the fused one stores, is decided in ``fusion.py``; here it is turned into code.
+loops may be fused, and what the fused one stores, is decided in ``meshloom/fusion``; here it is turned into code.
 """
 
 from __future__ import annotations

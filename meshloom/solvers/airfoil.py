@@ -16,9 +16,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 import meshloom as ml
-from meshloom.config import option, section, table
+from meshloom.config import option, section
 from meshloom.errors import MeshError
-from meshloom.solvers.case import PRECISIONS, Case, OutputOptions, Picture, RunOptions, order_option, schedule_check
+from meshloom.solvers.case import PRECISIONS, Case, OutputOptions, Picture, RunOptions, order_option, schedule_table
 
 LOOPS = ("save_soln", "adt_calc", "res_calc", "bres_calc", "update")
 WALL, FAR_FIELD = 1, 2  # kinds of boundary faces
@@ -75,11 +75,7 @@ class AirfoilConfig:
     mesh: MeshOptions = section(MeshOptions, "The mesh: NACA 0012 in a C-shaped grid, or a file.")
     flow: FlowOptions = section(FlowOptions, "The gas, the free stream and the scheme.")
     output: AirfoilOutput = section(AirfoilOutput, "What to write, and how often.")
-    schedule: dict[str, Any] = table(
-        'How loops are executed, where the automatic choice shall not do: a line such as res_calc = "color" or'
-        f' res_calc = {{strategy = "color", block = 512}}. Loops: {", ".join(LOOPS)}, and default for all others.',
-        schedule_check(LOOPS),
-    )
+    schedule: dict[str, Any] = schedule_table(LOOPS, "res_calc")
 
 
 # --- physics ----------------------------------------------------------------------------------------------

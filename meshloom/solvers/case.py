@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.config import option
+from meshloom.config import option, table
 from meshloom.errors import ScheduleError, UserError, nearest
 
 _WHOLE_NUMBERS = ("block", "registers", "vector", "shared")  # the keys of a schedule that are no words
@@ -60,6 +60,15 @@ def order_option() -> Any:
         "how the mesh lies in memory, which only matters for speed; auto renumbers it if it comes in a bad order;"
         " all output keeps your numbering",
         allowed=lambda: ("auto", *ml.orderings()),
+    )
+
+
+def schedule_table(loops: tuple[str, ...], example: str) -> Any:
+    """The ``[schedule]`` table of a case with these loops; ``example`` is one where a strategy matters."""
+    return table(
+        f'How loops are executed, where the automatic choice shall not do: a line such as {example} = "color" or'
+        f' {example} = {{strategy = "color", block = 512}}. Loops: {", ".join(loops)}, and default for all others.',
+        schedule_check(loops),
     )
 
 

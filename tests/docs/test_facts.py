@@ -23,6 +23,7 @@ from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK
 from meshloom.schedule import auto
 from meshloom.schedule.cost import CPU_CORE, GPU, Work
+from meshloom.schedule.layouts import PREFERENCE
 from meshloom.schedule.strategies import strategy
 from tests.docs.test_docs import program
 
@@ -337,3 +338,26 @@ def test_the_iteration_on_the_gpu_is_that_of_the_result_file() -> None:
         assert [double, single] == [f"{mine[p]['ms']:.3f}" for p in ("float64", "float32")], name
         assert int(launches) == mine["float64"]["launches"], name
         assert share == f"{mine['float64']['share_of_limit']:.2f}", name
+
+
+def test_the_gpu_table_of_the_readme_is_that_of_the_result_file() -> None:
+    race = result("2026-11-15_race-orders_h200.json")
+    auto = next(r for r in race["variants"] if r["order"] == "hilbert" and r["strategy"] == "auto")
+    peers = {p["peer"]: p for p in race["peers"] if p["order"] == "hilbert"}
+    known = {"Meshloom, from the ten lines above": auto,
+             "CUDA by hand, with the same tables": peers["hand CUDA owner by rings, AoS"],
+             "CUDA by hand, plain": peers["hand CUDA owner, AoS"]} | peers  # fmt: skip
+    rows = table("README.md", "| ms | share of copy bandwidth")
+    assert len(rows) == 6
+    for name, ms, share in rows:
+        assert (ms, share) == (f"{known[name]['ms']:.3f}", f"{known[name]['share_of_copy']:.2f}"), name
+
+
+def test_preferences_of_layouts_are_those_measured() -> None:
+    race = result("2026-11-15_race-rings_h200.json")
+    for name, written in PREFERENCE.items():
+        times = {layout: min((r["ms"] for r in race["variants"] if "ms" in r and r["order"] == "hilbert"
+                              and (r["strategy"], r["precision"], r["layout"], r["variant"])
+                              == (name, "float64", layout, "plain")), default=1.0) for layout in written}  # fmt: skip
+        found = {layout: ms / min(times.values()) for layout, ms in times.items()}
+        assert written == pytest.approx(found, rel=0.02), name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -68,8 +68,9 @@ class CudaBackend(Backend):
         threads = min(-(-plan.block // 32) * 32, MOST_THREADS)
         made, functions, used = self._compiled(unit, plan.block, threads, bound.schedule.registers, wide_index)
         wanted = {name for one in made for _, name in one.parameters}
-        arrays = self._arrays(bound, plan, wanted)
         sizes = sizes_of(bound, plan)
+        parts = sum(grid for one in unit.passes if one.reductions for *_, grid in _grids(one, sizes, plan))
+        arrays = self._arrays(bound, plan, wanted, parts)
         _check_shared(bound, unit, sizes)
         steps = _steps(unit, made, functions, arrays, sizes, plan, threads)
         for number, one in enumerate(unit.passes):
@@ -95,11 +96,10 @@ class CudaBackend(Backend):
             return made, functions, used
         more = [dialect.blocks_with(used[name]["registers"], threads) + 1 for name in names]
         tight = load(more)[2]
-        known = [n in tight and n in used for n in names]
-        better = [k and tight[n]["spills"] <= FEW_SPILLS and tight[n]["registers"] < used[n]["registers"]
-                  for n, k in zip(names, known, strict=True)]  # fmt: skip
-        return load([m if b else 1 for m, b in zip(more, better, strict=True)]) if any(better) else (
-            made, functions, used)  # fmt: skip
+        better = [n in tight and tight[n]["spills"] <= FEW_SPILLS and tight[n]["registers"] < used[n]["registers"]
+                  for n in names]  # fmt: skip
+        chosen = [m if b else 1 for m, b in zip(more, better, strict=True)]
+        return load(chosen) if any(better) else (made, functions, used)
 
     def copy_bandwidth(self) -> float:
         return self.engine.copy_bandwidth()
@@ -107,7 +107,8 @@ class CudaBackend(Backend):
     def recording(self, operations: Sequence[Callable[[], None]]) -> Recording:
         return GraphRecording(operations) if isinstance(self.engine, Device) else Recording(operations)
 
-    def _arrays(self, bound: Bound, plan: Plan, wanted: set[str]) -> dict[str, Any]:
+    def _arrays(self, bound: Bound, plan: Plan, wanted: set[str], parts: int) -> dict[str, Any]:
+        """Every array by name; ``parts``: blocks that have a share of the globals."""
         spec = bound.spec
         arrays = {spec.access(k).pointer: s.storage for k, s in enumerate(bound.storages)}
         for k, one in enumerate(bound.maps):
@@ -117,10 +118,8 @@ class CudaBackend(Backend):
         arrays |= {name: self.engine.upload(array) for name, array in plan.arrays.items() if name in wanted}
         for name, dtype, per_element in temporaries(spec, plan):
             arrays[name] = self.engine.upload(np.zeros(bound.elements * per_element, dtype))
-        others = sum(v for name, v in plan.sizes.items() if name.startswith(("n_colors", "n_marked")))
-        blocks = -(-bound.elements // plan.block) + others + 1
         for output in spec.reductions:
-            empty = np.zeros(blocks, spec.params[output.param].dtype)
+            empty = np.zeros(max(parts, 1), spec.params[output.param].dtype)
             arrays[f"{partial_name(output)}_parts"] = self.engine.upload(empty)
         return arrays
 
@@ -186,12 +185,7 @@ def _steps(unit: Unit, made: list[KernelText], functions: dict[str, LaunchFuncti
     for number, one in enumerate(unit.passes):
         text = made[number]
         shared = _shared(one, sizes)
-        for low, high in _ranges(one, sizes, plan):
-            grid = high - low if one.blocked else -(-(high - low) // plan.block)
-            ahead = -(-_size(one.ahead[0], sizes) // plan.block) if one.ahead else 0
-            if grid <= 0:
-                continue
-            grid += ahead
+        for low, high, ahead, grid in _grids(one, sizes, plan):
             values = arrays | sizes | {"low": low, "high": high, "parts": parts, "blocks_ahead": ahead}
             steps.append(_bind(functions[text.name], grid, threads, shared, [values[n] for _, n in text.parameters]))
             parts += grid if one.reductions else 0
@@ -222,6 +216,15 @@ def _check_shared(bound: Bound, unit: Unit, sizes: dict[str, int]) -> None:
 
 def _bind(launch: LaunchFunction, grid: int, threads: int, shared: int, arguments: list[Any]) -> Callable[[], None]:
     return lambda: launch(grid, threads, shared, arguments)
+
+
+def _grids(one: Pass, sizes: dict[str, int], plan: Plan) -> Iterator[tuple[int, int, int, int]]:
+    """(first item, end, blocks ahead, all blocks) of each launch of a pass that has anything to do."""
+    ahead = -(-_size(one.ahead[0], sizes) // plan.block) if one.ahead else 0
+    for low, high in _ranges(one, sizes, plan):
+        grid = high - low if one.blocked else -(-(high - low) // plan.block)
+        if grid > 0:
+            yield low, high, ahead, ahead + grid
 
 
 def _ranges(one: Pass, sizes: dict[str, int], plan: Plan) -> list[tuple[int, int]]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.config import option, section, table
+from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.bookleaf.kernels import Clock, Kernels
 from meshloom.solvers.bookleaf.physics import Gas
-from meshloom.solvers.case import OutputOptions, RunOptions, order_option, schedule_check
+from meshloom.solvers.case import OutputOptions, RunOptions, order_option, schedule_table
 
 LOOPS = Kernels._fields
 MOST_STEPS = 1_000_000  # the end is a time; this only stops a run that never gets there
@@ -70,79 +70,64 @@ class GasOptions:
         return Gas(**values, cfl=time.cfl, divergence=time.divergence)
 
 
-def _schedules() -> Any:
-    return table(
-        'How loops are executed, where the automatic choice shall not do: a line such as corner_forces = "color" or'
-        f' corner_forces = {{strategy = "color", block = 512}}. Loops: {", ".join(LOOPS)}, and default for all others.',
-        schedule_check(LOOPS),
-    )
-
-
-def _run() -> Any:
-    return section(RunOptions, "How many steps at most, and on what.", iterations=MOST_STEPS)
+MESH_DOC = "How fine the mesh is."
+TIME_DOC = "When to stop, and how long a time step may be."
+GAS_DOC = "The gas, the scheme, and below which sizes a number counts as nothing."
 
 
 def _mesh(*cells: int) -> Any:
-    return section(MeshOptions, "How fine the mesh is.", cells=cells)
+    return section(MeshOptions, MESH_DOC, cells=cells)
 
 
 def _time(**values: float) -> Any:
-    return section(TimeOptions, "When to stop, and how long a time step may be.", **values)
+    return section(TimeOptions, TIME_DOC, **values)
 
 
 def _gas(**values: float) -> Any:
-    return section(GasOptions, "The gas, the scheme, and below which sizes a number counts as nothing.", **values)
-
-
-def _output() -> Any:
-    return section(OutputOptions, "What to write, and how often.")
+    return section(GasOptions, GAS_DOC, **values)
 
 
 @dataclass(frozen=True)
-class SodConfig:
-    run: RunOptions = _run()
+class BookLeafConfig:
+    """The sections of all problems; each says what differs."""
+
+    run: RunOptions = section(RunOptions, "How many steps at most, and on what.", iterations=MOST_STEPS)
+    mesh: MeshOptions = section(MeshOptions, MESH_DOC)
+    time: TimeOptions = section(TimeOptions, TIME_DOC)
+    gas: GasOptions = section(GasOptions, GAS_DOC)
+    output: OutputOptions = section(OutputOptions, "What to write, and how often.")
+    schedule: dict[str, Any] = schedule_table(LOOPS, "corner_forces")
+
+
+@dataclass(frozen=True)
+class SodConfig(BookLeafConfig):
     mesh: MeshOptions = _mesh(100, 25)
     time: TimeOptions = _time(end=20.0)
-    gas: GasOptions = _gas()
-    output: OutputOptions = _output()
-    schedule: dict[str, Any] = _schedules()
 
 
 @dataclass(frozen=True)
-class BlastConfig:
-    run: RunOptions = _run()
+class BlastConfig(BookLeafConfig):
     mesh: MeshOptions = _mesh(800, 20)
     time: TimeOptions = _time(end=3.8, initial=1e-5, shortest=1e-15)
     gas: GasOptions = _gas(linear_viscosity=0.25, quadratic_viscosity=0.7)
-    output: OutputOptions = _output()
-    schedule: dict[str, Any] = _schedules()
 
 
 @dataclass(frozen=True)
-class SedovConfig:
-    run: RunOptions = _run()
+class SedovConfig(BookLeafConfig):
     mesh: MeshOptions = _mesh(45, 45)
     time: TimeOptions = _time(end=1.0, initial=1e-4, shortest=1e-6)
     gas: GasOptions = _gas(gamma=1.6666666667, hourglass=0.01)  # 5/3 with the digits of the reference deck
-    output: OutputOptions = _output()
-    schedule: dict[str, Any] = _schedules()
 
 
 @dataclass(frozen=True)
-class NohConfig:
-    run: RunOptions = _run()
+class NohConfig(BookLeafConfig):
     mesh: MeshOptions = _mesh(75, 30)
     time: TimeOptions = _time(end=0.6, initial=1e-4, longest=1e-2)
     gas: GasOptions = _gas(gamma=1.6666667, degenerate=1e-40, acceleration=1e-40, pressure=1e-40)
-    output: OutputOptions = _output()
-    schedule: dict[str, Any] = _schedules()
 
 
 @dataclass(frozen=True)
-class SaltzmannConfig:
-    run: RunOptions = _run()
+class SaltzmannConfig(BookLeafConfig):
     mesh: MeshOptions = _mesh(100, 10)
     time: TimeOptions = _time(end=0.6, initial=1e-4, shortest=1e-6)
     gas: GasOptions = _gas(gamma=1.6666666667, subzonal=1.0)
-    output: OutputOptions = _output()
-    schedule: dict[str, Any] = _schedules()

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from meshloom.config import option, section, table
-from meshloom.solvers.case import OutputOptions, RunOptions, order_option, schedule_check
+from meshloom.config import option, section
+from meshloom.solvers.case import OutputOptions, RunOptions, order_option, schedule_table
 
 LOOPS = ("increment", "forces", "move", "kinematics", "material", "watch_origin", "watch_symmetry")
 
@@ -69,8 +69,4 @@ class LuleshConfig:
     time: TimeOptions = section(TimeOptions, "How far to go, and in what steps.")
     material: MaterialOptions = section(MaterialOptions, "The gas and the scheme.")
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
-    schedule: dict[str, Any] = table(
-        'How loops are executed, where the automatic choice shall not do: a line such as forces = "staged".'
-        f" Loops: {', '.join(LOOPS)}, and default for all others.",
-        schedule_check(LOOPS),
-    )
+    schedule: dict[str, Any] = schedule_table(LOOPS, "forces")

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from meshloom.config import option, section, table
-from meshloom.solvers.case import OutputOptions, RunOptions, order_option, schedule_check
+from meshloom.config import option, section
+from meshloom.solvers.case import OutputOptions, RunOptions, order_option, schedule_table
 from meshloom.solvers.miniaero.gas import Gas
 from meshloom.solvers.miniaero.kernels import LOOPS
 
@@ -104,10 +104,6 @@ class StreamOptions:
     )
 
 
-_SCHEDULE = (
-    'How loops are executed, where the automatic choice shall not do: a line such as face_flux = "color" or'
-    f' face_flux = {{strategy = "color", block = 512}}. Loops: {", ".join(LOOPS)}, and default for all others.'
-)
 _ORDER = "1 takes the values of the cells at their faces, 2 reconstructs them with limited gradients"
 _VISCOUS = "friction and heat conduction between cells and at walls where the gas sticks"
 
@@ -123,7 +119,7 @@ class SodConfig:
     gas: GasOptions = section(GasOptions, "The gas.")
     scheme: SchemeOptions = section(SchemeOptions, "Details of the scheme.")
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
-    schedule: dict[str, Any] = table(_SCHEDULE, schedule_check(LOOPS))
+    schedule: dict[str, Any] = schedule_table(LOOPS, "face_flux")
 
 
 @dataclass(frozen=True)
@@ -137,7 +133,7 @@ class RampConfig:
     gas: GasOptions = section(GasOptions, "The gas.")
     scheme: SchemeOptions = section(SchemeOptions, "Details of the scheme.")
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
-    schedule: dict[str, Any] = table(_SCHEDULE, schedule_check(LOOPS))
+    schedule: dict[str, Any] = schedule_table(LOOPS, "face_flux")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
 """What all water cases share: their settings, and a case that is told its bed and its surface."""
+# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 
@@ -10,23 +11,26 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.config import option
+from meshloom.config import option, section
 from meshloom.errors import MeshError
-from meshloom.solvers.case import PRECISIONS, Case, Limit, Picture, order_option
+from meshloom.solvers.case import (
+    PRECISIONS,
+    Case,
+    Limit,
+    OutputOptions,
+    Picture,
+    RunOptions,
+    order_option,
+    schedule_table,
+)
 from meshloom.solvers.volna.clock import Timing
 from meshloom.solvers.volna.flux import BED, H, U, V, Water
 from meshloom.solvers.volna.geometry import cell_centres
-from meshloom.solvers.volna.scheme import SCHEMES, FirstOrder, Flow, SecondOrder
+from meshloom.solvers.volna.scheme import LOOPS, SCHEMES, FirstOrder, Flow, SecondOrder
 
-RUN_DOC = "How long at most, and on what; the original computes in single precision."
 MESH_DOC = "The mesh: a rectangle of squares cut into two triangles each, or a file."
 TIME_DOC = "When to end, and the time step."
-FLOW_DOC = "The water and the scheme."
-OUTPUT_DOC = "What to write, and how often."
-SCHEDULE_DOC = (
-    'How loops are executed, where the automatic choice shall not do: a line such as fluxes = "color" or'
-    ' fluxes = {strategy = "color", block = 512}. Loops: '
-)
+RUN_DOC = "How long at most, and on what; the original computes in single precision."
 Region = tuple[float, float, float, float]  # xmin, xmax, ymin, ymax
 
 
@@ -67,6 +71,18 @@ class FlowOptions:
         "v18: evaluate the rates anew in the third stage, as third order in time would need; the original takes those"
         " of the first",
     )
+
+
+@dataclass(frozen=True)
+class WaterConfig:
+    """The sections that all water cases have."""
+
+    run: RunOptions = section(RunOptions, RUN_DOC, iterations=10_000_000, precision="single")
+    mesh: MeshOptions = section(MeshOptions, MESH_DOC)
+    time: TimeOptions = section(TimeOptions, TIME_DOC)
+    flow: FlowOptions = section(FlowOptions, "The water and the scheme.")
+    output: OutputOptions = section(OutputOptions, "What to write, and how often.")
+    schedule: dict[str, Any] = schedule_table(LOOPS, "fluxes")
 
 
 class WaterCase(Case):

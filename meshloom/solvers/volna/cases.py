@@ -4,42 +4,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from meshloom.config import option, section, table
-from meshloom.solvers.case import OutputOptions, RunOptions, schedule_check
+from meshloom.config import option, section
 from meshloom.solvers.exact_water import Stoker, Thacker
 from meshloom.solvers.volna.basins import (
-    FLOW_DOC,
     MESH_DOC,
-    OUTPUT_DOC,
-    RUN_DOC,
-    SCHEDULE_DOC,
     TIME_DOC,
-    FlowOptions,
     MeshOptions,
     Region,
     TimeOptions,
     WaterCase,
+    WaterConfig,
 )
-from meshloom.solvers.volna.scheme import LOOPS
-
-_MOST_STEPS = 10_000_000
-
-
-@dataclass(frozen=True)
-class PoolConfig:
-    """The sections that all four share."""
-
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=_MOST_STEPS, precision="single")
-    mesh: MeshOptions = section(MeshOptions, MESH_DOC)
-    time: TimeOptions = section(TimeOptions, TIME_DOC)
-    flow: FlowOptions = section(FlowOptions, FLOW_DOC)
-    output: OutputOptions = section(OutputOptions, OUTPUT_DOC)
-    schedule: dict[str, Any] = table(SCHEDULE_DOC + ", ".join(LOOPS), schedule_check(LOOPS))
-
 
 # --- a dam breaks -----------------------------------------------------------------------------------------
 
@@ -56,7 +35,7 @@ class DamOptions:
 
 
 @dataclass(frozen=True)
-class DambreakConfig(PoolConfig):
+class DambreakConfig(WaterConfig):
     time: TimeOptions = section(TimeOptions, TIME_DOC, end=0.5)
     dam: DamOptions = section(DamOptions, "The dam, gone at time 0.")
 
@@ -97,7 +76,7 @@ class LakeOptions:
 
 
 @dataclass(frozen=True)
-class LakeConfig(PoolConfig):
+class LakeConfig(WaterConfig):
     mesh: MeshOptions = section(MeshOptions, MESH_DOC, nx=20, ny=20)
     lake: LakeOptions = section(LakeOptions, "The lake.")
 
@@ -135,7 +114,7 @@ class BowlOptions:
 
 
 @dataclass(frozen=True)
-class ThackerConfig(PoolConfig):
+class ThackerConfig(WaterConfig):
     mesh: MeshOptions = section(MeshOptions, MESH_DOC, nx=40, ny=40)
     time: TimeOptions = section(TimeOptions, TIME_DOC, end=Thacker().period)
     bowl: BowlOptions = section(BowlOptions, "The bowl.")
@@ -181,7 +160,7 @@ class HumpOptions:
 
 
 @dataclass(frozen=True)
-class HumpConfig(PoolConfig):
+class HumpConfig(WaterConfig):
     mesh: MeshOptions = section(MeshOptions, MESH_DOC, nx=180, ny=60)
     time: TimeOptions = section(TimeOptions, TIME_DOC, end=5.0)
     hump: HumpOptions = section(HumpOptions, "The pool and the hump.")

@@ -16,19 +16,15 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.config import option, section, table
-from meshloom.solvers.case import Chart, OutputOptions, Picture, RunOptions, schedule_check
+from meshloom.solvers.case import Chart, Picture, schedule_table
 from meshloom.solvers.volna.basins import (
-    FLOW_DOC,
     MESH_DOC,
-    OUTPUT_DOC,
-    RUN_DOC,
-    SCHEDULE_DOC,
     TIME_DOC,
-    FlowOptions,
     MeshOptions,
     Region,
     TimeOptions,
     WaterCase,
+    WaterConfig,
 )
 from meshloom.solvers.volna.flux import BED, H
 from meshloom.solvers.volna.gauges import Gauges, check_place
@@ -76,11 +72,9 @@ class UpliftOptions:
 
 
 @dataclass(frozen=True)
-class TsunamiConfig:
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=10_000_000, precision="single")
+class TsunamiConfig(WaterConfig):
     mesh: MeshOptions = section(MeshOptions, MESH_DOC, nx=160, ny=96, alternate=True)
     time: TimeOptions = section(TimeOptions, TIME_DOC, end=2400.0, trim=True)
-    flow: FlowOptions = section(FlowOptions, FLOW_DOC)
     sea: SeaOptions = section(SeaOptions, "The sea and its beach.")
     island: IslandOptions = section(IslandOptions, "The island.")
     uplift: UpliftOptions = section(UpliftOptions, "The source: a rise of the sea floor.")
@@ -89,8 +83,7 @@ class TsunamiConfig:
         check_place,
         {"deep": [45e3, 30e3], "front": [54e3, 30e3], "behind": [66e3, 30e3], "shelf": [90e3, 30e3]},
     )
-    output: OutputOptions = section(OutputOptions, OUTPUT_DOC)
-    schedule: dict[str, Any] = table(SCHEDULE_DOC + ", ".join(_LOOPS), schedule_check(_LOOPS))
+    schedule: dict[str, Any] = schedule_table(_LOOPS, "fluxes")
 
 
 @ml.kernel
