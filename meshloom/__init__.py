@@ -11,6 +11,7 @@ from meshloom.kernel.access import Inc, Max, Min, Read, ReadWrite, Sum, Write
 from meshloom.loop import Kernel, Loop, kernel
 from meshloom.mesh import generate
 from meshloom.mesh.core import Arg, Field, Global, Map, Set
+from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
 from meshloom.order import names as orderings
 from meshloom.program import Program, program
@@ -20,7 +21,7 @@ from meshloom.schedule.strategies import variants
 
 __version__ = "0.1.0"
 __all__ = [
-    "Arg", "Field", "Global", "Inc", "Kernel", "Loop", "Map", "Max", "Mesh", "Min", "Program", "Read", "ReadWrite",
-    "Schedule", "Set", "Sum", "Write", "backend", "backends", "errors", "generate", "kernel", "locate", "orderings",
-    "program", "read", "strategies", "threads", "use", "variants", "write",
+    "Arg", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Max", "Mesh", "Min", "Program", "Read",
+    "ReadWrite", "Schedule", "Set", "Sum", "Write", "backend", "backends", "errors", "generate", "kernel", "locate",
+    "orderings", "program", "read", "strategies", "threads", "use", "variants", "write",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -36,6 +36,9 @@ class Set:
     ``points`` (total, d), optional: where each is in space, by number; used by geometric orderings. ``numbering``
     (total,), optional: the number of the element at each position in memory.
     """
+
+    usual_layout: ClassVar[str] = "aos"  # of fields that are given none
+    layout_is_free: ClassVar[bool] = True  # may a program change that?
 
     def __init__(
         self,
@@ -88,6 +91,10 @@ class Set:
         """Rows (total, ...) in the order of memory, ordered by number."""
         return rows if self.position is None else rows[self.position]
 
+    def flat(self, values: np.ndarray, dim: int) -> np.ndarray:
+        """Values that a person gives, as rows (total, dim) by number where they come in another shape."""
+        return values
+
     def __repr__(self) -> str:
         return f"Set({self.name}, {self.owned}" + (f" + {self.halo} halo)" if self.halo else ")")
 
@@ -105,7 +112,7 @@ class Set:
 
         ``transient``: it serves inside a program only. What it holds between two runs is nobody's business, so the
         program may keep its values in registers and never store them. ``layout``: "aos", "soa" or "aosoa" with a width;
-        left out, it is "aos", and a program on a GPU may change it to what suits its loops best.
+        left out, it is "aos", and a program on a GPU may change it to what suits its loops best; on a Grid it is "soa".
         """
         return Field(self, name, dim, dtype=dtype, data=data, layout=layout, transient=transient)
 
@@ -246,7 +253,7 @@ class Field(Stored):
             raise MeshError(f"field {name}: dim must be a whole number from 1, got {dim}")
         self.set, self.name, self.dim, self.transient = on, name, int(dim), transient
         self.dtype = _field_dtype(name, dtype, data)
-        self.layout, self.layout_is_free = parse_layout(layout or "aos"), layout is None
+        self.layout, self.layout_is_free = parse_layout(layout or on.usual_layout), layout is None and on.layout_is_free
         super().__init__(np.zeros(self.layout.stride(on.total) * self.dim, self.dtype))
         self._through: dict[Map, Arg] = {}
         self.direct = Arg(self, None)
@@ -272,6 +279,7 @@ class Field(Stored):
         if values.ndim == 0:
             self.fill(values.item())
             return
+        values = self.set.flat(values, self.dim)
         if values.shape not in (self.shape, (self.set.total, self.dim)):
             raise MeshError(
                 f"field {self.name} on {self.set.name}: data has shape {values.shape}, expected {self.shape}"
