@@ -20,17 +20,19 @@ from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_exp
 
 MOST_THREADS = 1024
 LINE_THREADS = 128  # of a block that takes whole contiguous lines
+SHARED_BYTES = 48 * 1024  # of it, so that some blocks run at a time
 CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
 
 
 def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     """How lines are cut up."""
-    together = 1 if spec.plain else len(spec.operands)
-    usual = 16 if together == 1 or lines.contiguous else 8
+    usual = 16 if len(spec.operands) == 1 or _separable(spec) or lines.contiguous else 8
     points = wish.get("points", max(4, min(usual, 1 << (lines.length - 1).bit_length())))
     kind = "contiguous" if lines.contiguous else "strided"
     segments = -(-lines.length // points)
-    made = LineForm(kind, points, 0, wish.get("tile", _tile(lines, segments)), _separable(spec))
+    apart = _separable(spec)
+    bytes_per_line = (segments + 2) * (points + 1) * (1 if apart else len(spec.operands)) * spec.dtype.itemsize
+    made = LineForm(kind, points, 0, wish.get("tile", _tile(lines, segments, bytes_per_line)), apart)
     return replace(made, carries=wish.get("carries", _carries(replace(spec, form=made), lines)))
 
 
@@ -41,10 +43,10 @@ def registers(spec: LineSpec) -> int | None:
     return 80 if spec.form.kind == "contiguous" else 64
 
 
-def _tile(lines: Geometry, segments: int) -> int:
+def _tile(lines: Geometry, segments: int, bytes_per_line: int) -> int:
     """Lines of a block: contiguous ones to fill it, others as many as make loads wide and still fit."""
     if lines.contiguous:
-        return max(1, min(LINE_THREADS // segments, lines.outer))
+        return max(1, min(LINE_THREADS // segments, lines.outer, SHARED_BYTES // bytes_per_line))
     wide = 32 if lines.lanes * 8 > 1 << 20 else 16  # lines whose points lie far apart want wider tiles
     while wide * segments > MOST_THREADS and wide > 8:
         wide //= 2
