@@ -51,7 +51,7 @@ def meeting_set(operation: Operation, group: Group | None = None) -> Set | None:
     if isinstance(operation, Fill):
         return operation.target.set if isinstance(operation.target, Field) else None
     spec, wish = operation.spec, operation.wish
-    if spec.one_to_one_maps or wish.order != "given":
+    if spec.one_to_one_maps or wish.order != "given" or operation.box is not None:
         return None
     if not spec.racy_outputs:
         free = wish.strategy == "auto" and not _sets_globals(operation) and not operation.set.halo
@@ -100,8 +100,8 @@ def _may_follow(group: Group, operation: Operation) -> bool:
 
 
 def reads(operation: Operation) -> tuple[Field | Global, ...]:
-    """What an operation needs to know, increments included."""
+    """What an operation needs to know: increments included, and what it changes in a part of a grid only."""
     if isinstance(operation, Fill):
         return ()
-    modes = operation.kernel.modes.values()
-    return tuple(s for s, m in zip(operation.storages, modes, strict=True) if m.reads or m.combine)
+    modes, partly = operation.kernel.modes.values(), operation.box is not None
+    return tuple(s for s, m in zip(operation.storages, modes, strict=True) if m.reads or m.combine or partly)
