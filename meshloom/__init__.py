@@ -22,6 +22,6 @@ from meshloom.schedule.strategies import variants
 __version__ = "0.1.0"
 __all__ = [
     "Arg", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Max", "Mesh", "Min", "Program", "Read",
-    "ReadWrite", "Schedule", "Set", "Sum", "Write", "backend", "backends", "errors", "generate", "kernel", "linalg", "locate",
-    "orderings", "program", "read", "strategies", "threads", "use", "variants", "write",
+    "ReadWrite", "Schedule", "Set", "Sum", "Write", "backend", "backends", "errors", "generate", "kernel", "linalg",
+    "locate", "orderings", "program", "read", "strategies", "threads", "use", "variants", "write",
 ]  # fmt: skip

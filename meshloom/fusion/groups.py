@@ -87,7 +87,7 @@ def _sets_globals(loop: Loop) -> bool:
 
 def _may_follow(group: Group, operation: Operation) -> bool:
     """Nothing is read at other elements, or as a Global, that the group has written."""
-    if isinstance(operation, Fill):
+    if not isinstance(operation, Loop):
         return True
     gathered = {o.maps[m] for o in group.parts if isinstance(o, Loop) for m in o.spec.racy_maps}
     if any(operation.maps[m] in gathered for m in operation.spec.racy_maps):
