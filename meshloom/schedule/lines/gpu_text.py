@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from meshloom.kernel.emit import literal
 from meshloom.schedule.code import Pass, Phase, Scratch
+from meshloom.schedule.lines.operator import Offsets
 from meshloom.schedule.lines.spec import LineSpec, PointCode
 from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_expression
 
@@ -100,7 +101,6 @@ class SegmentText:
         """Right-hand sides x of some operands to solutions x, side by side."""
         lines = []
         for v in operands:
-            lines += self._ends(v)
             lines += self._joined(v) if self.level == 2 else []
         for v in operands:
             lines += [
@@ -152,44 +152,88 @@ class SegmentText:
         behind = "(chunk == chunks - 1 ? 0 : chunk + 1) * 2"
         return [f"if (slot == 0 && joints{k}[2 * chunk] != 0) {{", *end(before),
                 f"x{v}[0] -= joints{k}[2 * chunk] * beside;", "}",
-                f"if (const ml_index last = {self._last_row()}; last >= j0 && last < j0 + {self.m} && joints{k}[2 * chunk + 1] != 0) {{",
-                *end(behind), f"const {self.t} share = joints{k}[2 * chunk + 1] * beside;",
+                f"if (const ml_index last = {self._last_row()};",
+                f"    last >= j0 && last < j0 + {self.m} && joints{k}[2 * chunk + 1] != 0) {{", *end(behind), f"const {self.t} share = joints{k}[2 * chunk + 1] * beside;",
                 *self.unrolled(f"x{v}[i] -= j0 + i == last ? share : 0;"), "}"]  # fmt: skip
 
     @staticmethod
     def _share(operands: list[int], v: int) -> str:
         return f"{operands.index(v)} * cells + " if operands.index(v) else ""
 
-    def _ends(self, v: int) -> list[str]:
-        """Right-hand sides of rows at the ends of a closed line, and of rows beyond the end."""
-        k, stencil = self.spec.number(v), self.spec.operators[v].stencil
-        low, rows = len(stencil.low), len(stencil.closures)
+    def right(self, v: int) -> str:
+        """The right-hand side of an inner row, point i of the segment, from the operands f around it."""
+        return stencil_expression(
+            self.spec.operators[v].stencil, lambda o: f"f{v}[i + {self.reach + o}]", self.spec.dtype
+        )
+
+    def ends(self, v: int) -> list[str]:
+        """Right-hand sides of rows at the ends of a closed line, from the operands f around the segment, and 0 in rows
+        beyond the line."""
+        stencil, low = self.spec.operators[v].stencil, len(self.spec.operators[v].stencil.low)
         lines = ["if (edge) {"]
-        if rows:
-            width = closure_tables(stencil, self.spec.dtype)[0].shape[1]
-            lines += [f"for (int row = 0; row < {rows}; ++row) {{",
-                      f"const ml_index j = row < {low} ? row : length - 1 - (row - {low});",
-                      f"if (j < j0 || j >= j0 + {self.m}) continue;", f"{self.t} sum = 0;",
-                      *self.operand_sum(v, width, f"closure{k}[row * {width} + q]"),
-                      *self.unrolled(f"x{v}[i] = j0 + i == j ? sum : x{v}[i];"), "}"]  # fmt: skip
-        lines += self.unrolled(f"x{v}[i] = j0 + i >= 0 && j0 + i < length ? x{v}[i] : 0;") if not (
-            self.spec.periodic) else self.unrolled(f"x{v}[i] = j0 + i < length ? x{v}[i] : 0;")  # fmt: skip
-        return [*lines, "}"]
+        for k, row in enumerate(stencil.low):
+            lines += [f"if (j0 == {k // self.m * self.m}) {{", *self._closure(v, k % self.m, k, row, str(k)), "}"]
+        if stencil.high:
+            lines.append("switch (length - 1 - j0) {")
+            for tail in range(self.m + len(stencil.high) - 1):
+                rows = [(tail - d, d, r) for d, r in enumerate(stencil.high) if 0 <= tail - d < self.m]
+                text = [line for i, d, r in rows for line in self._closure(v, i, low + d, r, f"length - {1 + d}")]
+                lines += [f"case {tail}: {{", *text, "break;", "}"]
+            lines.append("}")
+        inside = "j0 + i < length" if self.spec.periodic else "j0 + i >= 0 && j0 + i < length"
+        return [*lines, *self.unrolled(f"x{v}[i] = {inside} ? x{v}[i] : 0;"), "}"]
+
+    def _closure(self, v: int, i: int, number: int, row: Offsets, j: str) -> list[str]:
+        """Row ``number`` of the rows at the ends, for point i of the segment, which is row j of the line."""
+        places = {o: i + o + self.reach for o in row}
+        if min(places.values()) >= 0 and max(places.values()) < self.m + 2 * self.reach:
+            terms = " + ".join(f"{self.number(c)} * f{v}[{places[o]}]" for o, c in row.items())
+            return [f"x{v}[{i}] = {terms};"]
+        k, width = self.spec.number(v), closure_tables(self.spec.operators[v].stencil, self.spec.dtype)[0].shape[1]
+        return ["{", f"const int row = {number};", f"const ml_index j = {j};", f"{self.t} sum = 0;",
+                *self.operand_sum(v, width, f"closure{k}[row * {width} + q]"), f"x{v}[{i}] = sum;", "}"]  # fmt: skip
+
+    # ----- factors of segments that are not like the others -------------------------------------------------------
+    def special(self) -> list[str]:
+        """Which segments these are, and their factors in shared memory, where there are but a few."""
+        if not self.spec.form.special:
+            return []
+        count = len(self.spec.distinct) * 3 * self.m
+        return [f"for (ml_index s = (ml_index)threadIdx.x; s < specials * {count}; s += (ml_index)blockDim.x)",
+                "  factors[s] = special[s];"]  # fmt: skip
+
+    def segment(self) -> list[str]:
+        """Is the thread's segment one of them, and where are its factors?"""
+        if not self.spec.form.special:
+            return [f"const bool edge = j0 < steady_low || j0 + {self.m} > steady_high;"]
+        count = 3 * self.m
+        lines = ["const int kind = which[chunk * core + slot];", "const bool edge = kind != 0;"]
+        return lines + [f"const {self.t}* own{k} = factors + (ml_max(kind - 1, 0) * {len(self.spec.distinct)} + {k}) * {count};"
+                        for k in range(len(self.spec.distinct))]  # fmt: skip
+
+    def factor(self, table: str, k: int, i: str) -> str:
+        """The factor of point i of a segment that is not like the others; ``table``: lower, inverse or upper."""
+        if not self.spec.form.special:
+            return f"{table}{k}[j0 + overlap * {self.m} + {i}]"
+        return f"own{k}[{('lower', 'inverse', 'upper').index(table) * self.m} + {i}]"
+
+    def factor_room(self) -> tuple[Scratch, ...]:
+        count = len(self.spec.distinct) * 3 * self.m
+        return (Scratch(self.t, "factors", f"{count} * specials"),) if self.spec.form.special else ()
 
     def _sweep(self, v: int, *, forward: bool) -> list[str]:
         k, m = self.spec.number(v), self.m
         lower, _, upper = self.spec.operators[v].matrix.constants
-        row = f"j0 + overlap * {m}"
         if forward:
-            edge = self.unrolled(f"x{v}[i] -= lower{k}[{row} + i] * x{v}[i - 1];", start=1)
+            edge = self.unrolled(f"x{v}[i] -= {self.factor('lower', k, 'i')} * x{v}[i - 1];", start=1)
             inner = self.unrolled(f"x{v}[i] -= {self.number(lower)} * x{v}[i - 1];", start=1)
-        else:
-            last = f"x{v}[{m - 1}] *="
-            i = f"{m - 2} - i"
-            edge = [f"{last} inverse{k}[{row} + {m - 1}];", *self.unrolled(
-                f"x{v}[{i}] = x{v}[{i}] * inverse{k}[{row} + {i}] - upper{k}[{row} + {i}] * x{v}[{i} + 1];", end=m - 1)]  # fmt: skip
-            inner = [f"{last} pivot{k};", *self.unrolled(
-                f"x{v}[{i}] = x{v}[{i}] * pivot{k} - {self.number(upper)} * x{v}[{i} + 1];", end=m - 1)]  # fmt: skip
+            return ["if (edge) {", *edge, "} else {", *inner, "}"]
+        last, i = f"x{v}[{m - 1}] *=", f"{m - 2} - i"
+        own, behind = self.factor("inverse", k, i), f"{self.factor('upper', k, i)} * x{v}[{i} + 1]"
+        edge = [f"{last} {self.factor('inverse', k, str(m - 1))};"]
+        edge += self.unrolled(f"x{v}[{i}] = x{v}[{i}] * {own} - {behind};", end=m - 1)
+        inner = [f"{last} pivot{k};"]
+        inner += self.unrolled(f"x{v}[{i}] = x{v}[{i}] * pivot{k} - {self.number(upper)} * x{v}[{i} + 1];", end=m - 1)
         return ["if (edge) {", *edge, "} else {", *inner, "}"]
 
     def _carry(self, v: int, operands: list[int], *, forward: bool) -> list[str]:
@@ -203,7 +247,7 @@ class SegmentText:
                  f"weight *= {products}[chunk * core + t];", "}", *turn]  # fmt: skip
         lower, _, upper = self.spec.operators[v].matrix.constants
         i = "i" if forward else f"{m - 1} - i"
-        table = f"{'lower' if forward else 'upper'}{k}[j0 + overlap * {m} + {i}]"
+        table = self.factor("lower" if forward else "upper", k, i)
         edge = [f"{self.t} part = carry;", *self.unrolled(f"part *= -{table};", f"x{v}[{i}] += part;")]
         factor = -(lower if forward else upper)
         inner = [f"x{v}[{p if forward else m - 1 - p}] += {self.number(factor ** (p + 1))} * carry;" for p in range(m)]
@@ -223,14 +267,17 @@ class StridedText(SegmentText):
         return f"{slot} * {self.tile} + lane"
 
     def made(self) -> Pass:
-        m, vs = self.m, list(range(self.count))
+        vs = list(range(self.count))
         body = [*self._where(), *self.pivots(), *self._right_hand_sides(vs), *self._ahead(), *self.solve(vs)]
-        element = "start + (j0 + i) * step"
         if self.level != 1:
             results = [f"x{v}[i]" for v in vs]
-            body += ["if (mine) {", *self.each(
-                lambda v: self.unrolled("if (j0 + i < length) {", *self.after(element, results, v), "}")), "}"]  # fmt: skip
+
+            def store(v: int | None) -> list[str]:
+                return self.unrolled("if (j0 + i < length) {", *self.after("start + (j0 + i) * step", results, v), "}")
+
+            body += ["if (mine) {", *self.each(store), "}"]
         scratch = tuple(Scratch(self.t, name, f"{self.count} * cells") for name in ("ahead", "behind"))
+        scratch += self.factor_room()
         return Pass("lines", "tiles", (Phase("0", "1", tuple(body), whole=True),), blocked=True, scratch=scratch)
 
     def _where(self) -> list[str]:
@@ -242,8 +289,9 @@ class StridedText(SegmentText):
             f"const ml_index column = tile * {self.tile} + lane;",
             f"const ml_index start = {LINE_START} + ml_min<ml_index>(column, lanes - 1);",
             f"const ml_index j0 = (chunk * core - overlap + slot) * {self.m};",
-            f"const bool edge = j0 < steady_low || j0 + {self.m} > steady_high;",
             "const bool mine = own == slot && column < lanes && slot >= overlap && slot < window - overlap;",
+            *self.special(),
+            *self.segment(),
         ]
 
     def _ahead(self) -> list[str]:
@@ -254,19 +302,14 @@ class StridedText(SegmentText):
         return [f"if (column + {ahead * self.tile} < lanes && j0 >= 0) {{", *fetch, "}"] if fetch else []
 
     def _right_hand_sides(self, vs: list[int]) -> list[str]:
-        m, reach = self.m, self.reach
+        m, reach, known = self.m, self.reach, ["__syncthreads();"] if self.spec.form.special else []
         lines = [f"{self.t} {', '.join(f'x{v}[{m}]' for v in vs)};"]
         if not reach and all(self._identity(v) for v in vs):
-            return [*lines, *self._loads(vs, "x")]
+            return [*lines, *self._loads(vs, "x"), *(line for v in vs for line in self.ends(v)), *known]
         lines += ["{", f"{self.t} {', '.join(f'f{v}[{m + 2 * reach}]' for v in vs)};", *self._loads(vs, "f")]
         for v in vs:
-            right = stencil_expression(
-                self.spec.operators[v].stencil,
-                lambda o, v=v: f"f{v}[i + {reach + o}]",
-                self.spec.dtype,  # type: ignore[misc]
-            )
-            lines += self.unrolled(f"x{v}[i] = {right};")
-        return [*lines, "}"]
+            lines += [*self.unrolled(f"x{v}[i] = {self.right(v)};"), *self.ends(v)]
+        return [*lines, "}", *known]
 
     def _loads(self, vs: list[int], into: str) -> list[str]:
         """Operands of the segment and of ``reach`` points at either side; well inside a line without looking out."""
@@ -321,7 +364,7 @@ class ContiguousText(SegmentText):
         return f"{a} + {self.m} + (({a} + {self.m}) >> {self.m.bit_length() - 1})"
 
     def made(self) -> Pass:
-        body = [*self._where(), *self.pivots(), *self._load()]
+        body = [*self._where(), *self.special(), *self.pivots(), *self._load()]
         body += ["{", *self._solving()]
         for v in range(self.count):
             body += self._solve_one(v)
@@ -329,7 +372,7 @@ class ContiguousText(SegmentText):
         body += ["__syncthreads();", *self._store()] if self.level != 1 else []
         names = [f"s{v}" for v in range(self.count)]
         scratch = tuple(Scratch(self.t, name, f"{self.tile} * padded") for name in names)
-        scratch += tuple(Scratch(self.t, name, "cells") for name in ("ahead", "behind"))
+        scratch += (*(Scratch(self.t, name, "cells") for name in ("ahead", "behind")), *self.factor_room())
         return Pass("lines", "tiles", (Phase("0", "1", tuple(body), whole=True),), blocked=True, scratch=scratch)
 
     def _where(self) -> list[str]:
@@ -351,7 +394,7 @@ class ContiguousText(SegmentText):
             f"const ml_index line = (ml_index)threadIdx.x % {self.tile}, wanted = tile * {self.tile} + line;",
             "const bool mine = own == slot && wanted < outer;",
             f"const ml_index j0 = first + slot * {self.m};",
-            f"const bool edge = j0 < steady_low || j0 + {self.m} > steady_high;",
+            *self.segment(),
         ]
 
     def _load(self) -> list[str]:
@@ -368,28 +411,27 @@ class ContiguousText(SegmentText):
         return [*lines, "__syncthreads();"]
 
     def _solve_one(self, v: int) -> list[str]:
-        m = self.m
-
-        def at(o: int) -> str:
-            return f"f[i + {o + self.reach}]"
-
-        right = stencil_expression(self.spec.operators[v].stencil, at, self.spec.dtype)
+        m, reach = self.m, self.reach
         own = f"s{v}[line * padded + (slot + 1) * {m + 1} + "
-        gap = f"(i < {self.reach} ? i - {self.reach + 1} : i < {m + self.reach} ? i - {self.reach} : i - {self.reach - 1})"
-        return ["{", f"{self.t} x{v}[{m}];", "{", f"{self.t} f[{m + 2 * self.reach}];",
-                *self.unrolled(f"f[i] = {own}{gap}];", end=m + 2 * self.reach), *self.unrolled(f"x{v}[i] = {right};"), "}",
+        place = f"(i < {reach} ? i - {reach + 1} : i < {m + reach} ? i - {reach} : i - {reach - 1})"  # past the padding
+        return ["{", f"{self.t} x{v}[{m}];", "{", f"{self.t} f{v}[{m + 2 * reach}];",
+                *self.unrolled(f"f{v}[i] = {own}{place}];", end=m + 2 * reach),
+                *self.unrolled(f"x{v}[i] = {self.right(v)};"), *self.ends(v), "}",
                 *self.solve([v]), *self.unrolled(f"{own}i] = x{v}[i];"), "}"]  # fmt: skip
 
     def operand_sum(self, v: int, width: int, table: str) -> list[str]:
         k = self.spec.number(v)
-        place = f"j - first + closure_at{k}[row] + q"
-        return [f"for (int q = 0; q < {width}; ++q) {{",
-                f"const ml_index a = ml_max<ml_index>({-self.halo}, ml_min<ml_index>({place}, window * {self.m} + {self.halo - 1}));",
+        least, most = -self.halo, f"window * {self.m} + {self.halo - 1}"
+        return [f"for (int q = 0; q < {width}; ++q) {{", f"const ml_index wish = j - first + closure_at{k}[row] + q;",
+                f"const ml_index a = ml_max<ml_index>({least}, ml_min<ml_index>(wish, {most}));",
                 f"sum += {table} * s{v}[line * padded + {self.position('a')}];", "}"]  # fmt: skip
 
     def _store(self) -> list[str]:
         results = [f"s{v}[line * padded + {self.position('a')}]" for v in range(self.count)]
         own = f"a >= overlap * {self.m} && a < (window - overlap) * {self.m} && first + a < length"
-        return ["if (mine) {", *self.each(lambda v: self.unrolled(
-            "const ml_index a = slot + i * window;", f"if ({own}) {{", *self.after("start + first + a", results, v), "}")),
-            "}"]  # fmt: skip
+
+        def store(v: int | None) -> list[str]:
+            stores = self.after("start + first + a", results, v)
+            return self.unrolled("const ml_index a = slot + i * window;", f"if ({own}) {{", *stores, "}")
+
+        return ["if (mine) {", *self.each(store), "}"]

@@ -26,6 +26,7 @@ SHARED_BYTES = 48 * 1024  # of it, so that some blocks run at a time
 LIGHT = 40  # operations: a kernel that needs few registers
 FAR_APART = 1 << 18  # bytes between the points of a line: hardly two of them in one page
 CACHE_LINE = 128
+MOST_SPECIAL = 12  # kinds of segments whose factors are kept in shared memory
 _WISHES = ("points", "tile", "ahead", "registers", "threads")
 CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
 
@@ -42,7 +43,8 @@ def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
         made = replace(made, tile=_tile(spec, lines, segments, made))
     made = replace(made, carries=wish.get("carries", _carries(replace(spec, form=made), lines)))
     if _fits(replace(spec, form=made), lines):
-        return made
+        kinds, _ = special_segments(replace(spec, form=made), lines)
+        return replace(made, special=kinds.max(initial=0) <= MOST_SPECIAL)
     return replace(made, levels=2, carries=_most_segments(replace(spec, form=made), lines))
 
 
@@ -129,6 +131,26 @@ def _fits(spec: LineSpec, lines: Geometry) -> bool:
     return cut.chunks == 1 or 3 * cut.overlap <= cut.window
 
 
+def special_segments(spec: LineSpec, lines: Geometry) -> tuple[np.ndarray, np.ndarray]:
+    """For each segment of a line (and those beside it) its kind, 0 for those like most; and the factors of each kind,
+    (kinds, operators, 3, points)."""
+    cut = cut_of(spec, lines, spec.form.carries)
+    found = [tables(one, cut, spec.dtype) for one in spec.distinct]
+    m, count = cut.points, len(found[0].forward)
+    rows = np.stack([np.stack([t.lower, t.inverse, t.upper]).reshape(3, count, m) for t in found]).transpose(2, 0, 1, 3)
+    first, last = max(t.first for t in found), min(t.last for t in found)
+    kinds, known, factors = np.zeros(count, np.int32), dict[bytes, int](), []
+    for s in range(count):
+        j0 = (s - cut.overlap) * m
+        if j0 < first or j0 + m > last:
+            key = rows[s].tobytes()
+            if key not in known:
+                known[key] = len(known) + 1
+                factors.append(rows[s])
+            kinds[s] = known[key]
+    return kinds, np.array(factors or [np.zeros_like(rows[0])], spec.dtype)
+
+
 def in_parts(spec: LineSpec, lines: Geometry) -> bool:
     """Does a line go to several blocks?"""
     return cut_of(spec, lines, spec.form.carries).chunks > 1
@@ -150,10 +172,13 @@ def arrays(spec: LineSpec, lines: Geometry) -> tuple[dict[str, np.ndarray], dict
         found[f"closure{k}"], found[f"closure_at{k}"] = closure_tables(one.stencil, spec.dtype)
         first.append(made.first)
         last.append(made.last)
+    if form.special:
+        found["which"], found["special"] = special_segments(spec, lines)
     across = -(-lines.outer // form.tile) if lines.contiguous else -(-lines.lanes // form.tile)
     sizes = {"window": cut.window, "overlap": cut.overlap, "core": cut.core, "chunks": cut.chunks, "across": across,
              "steady_low": max(first), "steady_high": min(last), "cells": cut.window * form.tile,
              "padded": _padded(cut, form, spec.dtype)}  # fmt: skip
+    sizes["specials"] = len(found["special"]) if form.special else 0
     per_variable = across * cut.chunks * (1 if lines.contiguous else lines.outer)
     sizes["per_variable"] = per_variable
     sizes["tiles"] = per_variable * (len(spec.operands) if form.per_variable else 1)

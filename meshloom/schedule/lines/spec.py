@@ -33,6 +33,7 @@ class LineForm:
     registers: int = 0  # that a thread should do with; 0: as the compiler likes
     threads: int = 1024  # of a block, at most
     ahead: int = 0  # blocks: ask for the tile of the one that comes so much later while solving
+    special: bool = False  # segments unlike the others are few: their factors are kept in shared memory
     levels: int = 1  # 2: parts of a line are solved by themselves, joined by their ends, and solved again
 
 
