@@ -166,32 +166,51 @@ class SegmentText:
             self.spec.operators[v].stencil, lambda o: f"f{v}[i + {self.reach + o}]", self.spec.dtype
         )
 
-    def ends(self, v: int) -> list[str]:
-        """Right-hand sides of rows at the ends of a closed line, from the operands f around the segment, and 0 in rows
-        beyond the line."""
-        stencil, low = self.spec.operators[v].stencil, len(self.spec.operators[v].stencil.low)
+    def right_hand_sides(self, v: int) -> list[str]:
+        """x from the operands f around the segment; rows at the ends of a closed line first, while f is all there."""
+        near = self._near_rows(v)
+        names = sorted({name for name, *_ in near})
+        lines = [f"{self.t} {', '.join(f'{name} = 0' for name in names)};"] if near else []
+        for name, where, i, row in near:
+            terms = " + ".join(f"{self.number(c)} * f{v}[{i + o + self.reach}]" for o, c in row.items())
+            lines.append(f"if ({where}) {name} = {terms};")
+        lines += self.unrolled(f"x{v}[i] = {self.right(v)};")
+        lines += [f"if ({where}) x{v}[{i}] = {name};" for name, where, i, _ in near]
+        return [*lines, *self.beyond(v)]
+
+    def _near_rows(self, v: int) -> list[tuple[str, str, int, Offsets]]:
+        """(variable, condition, point of the segment, stencil) of rows at the ends whose operands are all around their
+        segment: those at the low end, and at the high one where the last segment is full and not the first, too."""
+        stencil, m = self.spec.operators[v].stencil, self.m
+        rows = [(f"end{k}", f"j0 == {k // m * m}", k % m, row) for k, row in enumerate(stencil.low)]
+        rows += [(f"end{d}", self._last_is_full, m - 1 - d, row) for d, row in enumerate(stencil.high)]
+        return [one for one in rows if one[2] >= 0 and self._around(one[2], one[3])]
+
+    @property
+    def _last_is_full(self) -> str:
+        return f"j0 + {self.m} == length && j0 != 0"
+
+    def _around(self, i: int, row: Offsets) -> bool:
+        return i + min(row) + self.reach >= 0 and i + max(row) < self.m + self.reach
+
+    def beyond(self, v: int) -> list[str]:
+        """Rows at the ends that are not ``_near_rows``, and 0 in rows beyond the line."""
+        k, stencil, m = self.spec.number(v), self.spec.operators[v].stencil, self.m
+        low, near = len(stencil.low), {(where, i) for _, where, i, _ in self._near_rows(v)}
+        far = [f"row == {r}" for r in range(low) if (f"j0 == {r // m * m}", r % m) not in near]
+        for d in range(len(stencil.high)):
+            known = (self._last_is_full, m - 1 - d) in near
+            far.append(f"row == {low + d} && !({self._last_is_full})" if known else f"row == {low + d}")
         lines = ["if (edge) {"]
-        for k, row in enumerate(stencil.low):
-            lines += [f"if (j0 == {k // self.m * self.m}) {{", *self._closure(v, k % self.m, k, row, str(k)), "}"]
-        if stencil.high:
-            lines.append("switch (length - 1 - j0) {")
-            for tail in range(self.m + len(stencil.high) - 1):
-                rows = [(tail - d, d, r) for d, r in enumerate(stencil.high) if 0 <= tail - d < self.m]
-                text = [line for i, d, r in rows for line in self._closure(v, i, low + d, r, f"length - {1 + d}")]
-                lines += [f"case {tail}: {{", *text, "break;", "}"]
-            lines.append("}")
+        if far:
+            width = closure_tables(stencil, self.spec.dtype)[0].shape[1]
+            lines += [f"for (int row = 0; row < {len(stencil.closures)}; ++row) {{",
+                      f"const ml_index j = row < {low} ? row : length - 1 - (row - {low});",
+                      f"if (j < j0 || j >= j0 + {m} || !({' || '.join(f'({one})' for one in far)})) continue;",
+                      f"{self.t} sum = 0;", *self.operand_sum(v, width, f"closure{k}[row * {width} + q]"),
+                      *self.unrolled(f"x{v}[i] = j0 + i == j ? sum : x{v}[i];"), "}"]  # fmt: skip
         inside = "j0 + i < length" if self.spec.periodic else "j0 + i >= 0 && j0 + i < length"
         return [*lines, *self.unrolled(f"x{v}[i] = {inside} ? x{v}[i] : 0;"), "}"]
-
-    def _closure(self, v: int, i: int, number: int, row: Offsets, j: str) -> list[str]:
-        """Row ``number`` of the rows at the ends, for point i of the segment, which is row j of the line."""
-        places = {o: i + o + self.reach for o in row}
-        if min(places.values()) >= 0 and max(places.values()) < self.m + 2 * self.reach:
-            terms = " + ".join(f"{self.number(c)} * f{v}[{places[o]}]" for o, c in row.items())
-            return [f"x{v}[{i}] = {terms};"]
-        k, width = self.spec.number(v), closure_tables(self.spec.operators[v].stencil, self.spec.dtype)[0].shape[1]
-        return ["{", f"const int row = {number};", f"const ml_index j = {j};", f"{self.t} sum = 0;",
-                *self.operand_sum(v, width, f"closure{k}[row * {width} + q]"), f"x{v}[{i}] = sum;", "}"]  # fmt: skip
 
     # ----- factors of segments that are not like the others -------------------------------------------------------
     def special(self) -> list[str]:
@@ -305,10 +324,10 @@ class StridedText(SegmentText):
         m, reach, known = self.m, self.reach, ["__syncthreads();"] if self.spec.form.special else []
         lines = [f"{self.t} {', '.join(f'x{v}[{m}]' for v in vs)};"]
         if not reach and all(self._identity(v) for v in vs):
-            return [*lines, *self._loads(vs, "x"), *(line for v in vs for line in self.ends(v)), *known]
+            return [*lines, *self._loads(vs, "x"), *(line for v in vs for line in self.beyond(v)), *known]
         lines += ["{", f"{self.t} {', '.join(f'f{v}[{m + 2 * reach}]' for v in vs)};", *self._loads(vs, "f")]
         for v in vs:
-            lines += [*self.unrolled(f"x{v}[i] = {self.right(v)};"), *self.ends(v)]
+            lines += ["{", *self.right_hand_sides(v), "}"]
         return [*lines, "}", *known]
 
     def _loads(self, vs: list[int], into: str) -> list[str]:
@@ -416,7 +435,7 @@ class ContiguousText(SegmentText):
         place = f"(i < {reach} ? i - {reach + 1} : i < {m + reach} ? i - {reach} : i - {reach - 1})"  # past the padding
         return ["{", f"{self.t} x{v}[{m}];", "{", f"{self.t} f{v}[{m + 2 * reach}];",
                 *self.unrolled(f"f{v}[i] = {own}{place}];", end=m + 2 * reach),
-                *self.unrolled(f"x{v}[i] = {self.right(v)};"), *self.ends(v), "}",
+                *self.right_hand_sides(v), "}",
                 *self.solve([v]), *self.unrolled(f"{own}i] = x{v}[i];"), "}"]  # fmt: skip
 
     def operand_sum(self, v: int, width: int, table: str) -> list[str]:

@@ -44,7 +44,7 @@ def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     made = replace(made, carries=wish.get("carries", _carries(replace(spec, form=made), lines)))
     if _fits(replace(spec, form=made), lines):
         kinds, _ = special_segments(replace(spec, form=made), lines)
-        return replace(made, special=kinds.max(initial=0) <= MOST_SPECIAL)
+        return replace(made, special=not spec.periodic and int(kinds.max(initial=0)) <= MOST_SPECIAL)
     return replace(made, levels=2, carries=_most_segments(replace(spec, form=made), lines))
 
 
