@@ -54,8 +54,8 @@ class PointCode(ElementCode):
         """Statements that find the neighbours, then load what is loaded at once."""
         lines = self.steps(range(self.ahead, len(self.wraps)))
         for o in filter(any, self._used()):
-            terms = [f"by{a}_{self._word(a, d)}" for a, d in enumerate(o) if d]
-            lines.append(f"const ml_index {self._row_name(o)} = e + {' + '.join(terms)};")
+            row = " + ".join(["e", *(f"by{a}_{self._word(a, d)}" for a, d in enumerate(o) if d)])
+            lines.append(f"const ml_index {self._row_name(o)} = {self._safe(row)};")
         return lines + self.whole_rows(roots) + self._vectors()
 
     def steps(self, axes: Iterable[int]) -> list[str]:
@@ -76,6 +76,14 @@ class PointCode(ElementCode):
         offset = self.offset(param, slot)
         return self._row_name(offset) if any(offset) else "e"
 
+    def _safe(self, row: str) -> str:
+        """The C expression of a row that may be loaded."""
+        return row
+
+    def _wraps(self, axis: int, d: int) -> bool:
+        """May the neighbour d points along an axis be at the other end? Points of the tile itself are not."""
+        return self.wraps[axis] and not 0 <= d < self.tile[axis]
+
     def _row_name(self, offset: Index) -> str:
         return f"at_{'_'.join(self._word(a, d) for a, d in enumerate(offset))}"
 
@@ -88,7 +96,7 @@ class PointCode(ElementCode):
     def _step(self, axis: int, d: int) -> str:
         """C expression of the way in memory to the neighbour d points along an axis."""
         step = str(d) if abs(d) <= NEAR else self._word(axis, d)
-        if self.wraps[axis] and not 0 <= d < self.tile[axis]:
+        if self._wraps(axis, d):
             over, back = (f"x{axis} + {step} >= n{axis}", "-") if d > 0 else (f"x{axis} + {step} < 0", "+")
             step = f"({over} ? {step} {back} n{axis} : {step})"
         return step if axis == len(self.wraps) - 1 else f"{step} * pitch{axis}"
@@ -149,6 +157,41 @@ class PointCode(ElementCode):
         return lines + ElementCode.sunk(left, [name for _, name in rest], sink)
 
 
+class EdgeCode(PointCode):
+    """A tile of which some points are outside of the box: they are computed from anything, and left at that.
+
+    All loads are made, each from a place that is stored, so that they are under way together as in the middle of the
+    box; stores and reductions ask whether their point is inside.
+    """
+
+    def __init__(self, spec: LoopSpec, wraps: tuple[bool, ...], tile: Index):
+        super().__init__(spec, spec.outputs, wraps, tile)
+        self.vector, self._loaded = 1, {}
+
+    def _safe(self, row: str) -> str:
+        return f"ml_min(ml_max({row}, (ml_index)0), most)"
+
+    def _wraps(self, axis: int, d: int) -> bool:
+        return self.wraps[axis]
+
+    def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[str]:
+        return [f"const ml_index own = {self._safe('e')};", *super().rows(roots, stored)]
+
+    def row(self, param: int, slot: int) -> str:
+        found = super().row(param, slot)
+        return "own" if found == "e" else found
+
+    def sunk(self, names: Sequence[str], sink: Sink) -> list[str]:
+        """Point by point, in the order in which ``tiled`` lists them."""
+        lines, shifts = [], list(_points(self.tile))
+        count = len(self.outputs) // len(shifts)
+        for k, shift in enumerate(shifts):
+            inside = " && ".join(f"x{a} + {d} >= low{a} && x{a} + {d} < end{a}" for a, d in enumerate(shift))
+            part = PointCode(self.spec, self.outputs[k * count : (k + 1) * count], self.wraps)
+            lines += [f"if ({inside}) {{", *part.sunk(names[k * count : (k + 1) * count], sink), "}"]
+        return lines
+
+
 def position(coordinates: Sequence[str]) -> str:
     """C expression of the position in memory of a point."""
     *slow, last = coordinates
@@ -202,7 +245,7 @@ def _numbers(spec: LoopSpec, along: int, beside: int) -> tuple[int, int]:
 
 def tiled(spec: LoopSpec, tile: Index) -> LoopSpec:
     """The loop with all points of a tile as one: what was one offset is one for each of them, each loaded once."""
-    shifts = list(product(*(range(t) for t in tile)))
+    shifts = list(_points(tile))
     origin = (0,) * len(tile)
     params = tuple(_shifted(p, shifts, origin) for p in spec.params)
 
@@ -225,6 +268,11 @@ def tiled(spec: LoopSpec, tile: Index) -> LoopSpec:
         outputs += [Output(o.param, slot_at(o.param, o.slot, shift), o.comp, v)
                     for o, v in zip(spec.outputs, values, strict=True)]  # fmt: skip
     return replace(spec, params=params, outputs=tuple(outputs))
+
+
+def _points(tile: Index) -> Iterable[Index]:
+    """The points of a tile, as offsets from its corner."""
+    return product(*(range(t) for t in tile))
 
 
 def _shifted(param: SpecParam, shifts: list[Index], origin: Index) -> SpecParam:
