@@ -21,7 +21,8 @@ from meshloom.schedule.code import ElementCode, Sink
 from meshloom.schedule.spec import LoopSpec, SpecParam
 
 NEAR = 16  # steps up to this far are numbers in the text; others are sizes, so that grids of any shape share it
-MOST_NODES = 200  # of the expressions of a tile: beyond, its values would not fit the registers
+MOST_LOADED = 72  # registers of 4 bytes that the values loaded for a tile may fill: more would leave too few threads
+MOST_NODES = 400  # of the expressions of a tile: beyond, compiling takes long
 UNROLLED = (4, 2, 1)  # points of a tile along a slow axis, the best first
 VECTOR = 16  # bytes
 #: Forms of the strategy: points along the slow axis, each a vector long ("single" is one point, "plain" chooses).
@@ -219,28 +220,38 @@ def tile_of(spec: LoopSpec) -> Index:
     each of them loads what the others need, too. Fewer where the kernel is long. A variant says otherwise.
     """
     assert spec.box is not None
-    lengths, last = spec.box.lengths, spec.box.rank - 1
+    last = spec.box.rank - 1
     if spec.box.variant == "single" or any(far_steps(spec, a) for a in range(last + 1)):
         return (1,) * (last + 1)
     width = [len({o[a] for o in spec.offsets}) for a in range(last)]
     slow = int(np.argmax(width)) if last and max(width) > 1 else None
-    tile = [1] * (last + 1)
-    tile[last], beside = _numbers(spec, lengths[last], 1 if slow is None else lengths[slow])
-    if slow is not None:
-        tile[slow] = beside
-    return tuple(tile)
-
-
-def _numbers(spec: LoopSpec, along: int, beside: int) -> tuple[int, int]:
-    """Points of a tile along the last axis and the slow one, of a box with so many."""
-    assert spec.box is not None
-    nodes = sum(1 for _ in topological(o.value for o in spec.outputs))
     sizes = [p.dtype.itemsize for p in spec.params if not p.is_global]
-    vector = min(VECTOR // max(sizes, default=VECTOR), spec.box.grain) if along >= 4 * VECTOR else 1
+    long_lines = spec.box.lengths[last] >= 4 * VECTOR
+    vector = min(VECTOR // max(sizes, default=VECTOR), spec.box.grain) if long_lines else 1
+
+    def tile(along: int, beside: int) -> Index:
+        return tuple(along if a == last else beside if a == slow else 1 for a in range(last + 1))
+
+    most = 1 if slow is None else spec.box.lengths[slow]
     if spec.box.variant != "plain":
-        return vector, min(VARIANTS[spec.box.variant], beside)
-    choices = ((v, u) for v, u in product((vector, 1), UNROLLED) if u <= beside and v * u * nodes <= MOST_NODES)
-    return next(choices, (1, 1))
+        return tile(vector, min(VARIANTS[spec.box.variant], most))
+    nodes = sum(1 for _ in topological(o.value for o in spec.outputs))
+    for along, beside in product((vector, 1), UNROLLED):
+        chosen = tile(along, beside)
+        if beside <= most and along * beside * nodes <= MOST_NODES and _loaded(spec, chosen) <= MOST_LOADED:
+            return chosen
+    return tile(1, 1)
+
+
+def _loaded(spec: LoopSpec, tile: Index) -> int:
+    """Registers for all that a tile loads, each value once."""
+    found, origin = set(), (0,) * len(tile)
+    for param, slot, comp in loads(o.value for o in spec.outputs):
+        described = spec.params[param]
+        if not described.is_global:
+            offset = described.offsets[slot] if described.offsets else origin
+            found |= {(param, comp, _plus(offset, shift)) for shift in _points(tile)}
+    return sum(spec.params[param].dtype.itemsize // 4 for param, _, _ in found)
 
 
 def tiled(spec: LoopSpec, tile: Index) -> LoopSpec:
