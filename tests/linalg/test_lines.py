@@ -378,3 +378,28 @@ def test_lines_too_long_for_shared_memory() -> None:
     f, out = grid.field("f"), grid.field("out")
     with pytest.raises(ml.errors.ScheduleError, match="bytes of shared memory, a block has"):
         ml.linalg.tridiagonal.solve(matrix(True), f, out, 0, method="pcr")
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+def test_generated_cuda_compiles_without_spilling(periodic: bool) -> None:
+    """The usual forms for lines of 512 points, for every architecture that we name; where NVRTC is to be had."""
+    from meshloom.backend.cuda import dialect, nvrtc
+    from meshloom.backend.unit import make_unit
+
+    try:
+        nvrtc.library()
+    except ml.errors.CompilerError as absent:
+        pytest.skip(str(absent))
+    ml.use("emulated")
+    grid = ml.Grid((512, 512, 16), periodic=periodic)
+    f, out = grid.field("f"), grid.field("out")
+    line = ml.Grid((16, 512), periodic=periodic)
+    cases = [(grid, 1, f, out, "sm_80"), (line, 1, line.field("f"), line.field("out"), "sm_100")]
+    for on, axis, source, target, architecture in cases:
+        loop = ml.linalg.LineLoop(on, axis, lele6(periodic), source, target)
+        unit, threads = make_unit(loop.spec, loop.plan, simt=True), -(-loop.plan.block // 32) * 32
+        blocks = dialect.REGISTERS // (loop.spec.form.registers * threads)
+        made = dialect.kernels(unit, loop.plan.block, threads, [blocks])
+        for one in {architecture, "sm_90"}:
+            _, log = nvrtc.build(dialect.render(unit, made, wide_index=False), "lines", one)
+            assert nvrtc.resources(log)["pass0"]["spills"] == 0, (axis, one, loop.spec.form)

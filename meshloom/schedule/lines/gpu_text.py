@@ -153,7 +153,8 @@ class SegmentText:
         return [f"if (slot == 0 && joints{k}[2 * chunk] != 0) {{", *end(before),
                 f"x{v}[0] -= joints{k}[2 * chunk] * beside;", "}",
                 f"if (const ml_index last = {self._last_row()};",
-                f"    last >= j0 && last < j0 + {self.m} && joints{k}[2 * chunk + 1] != 0) {{", *end(behind), f"const {self.t} share = joints{k}[2 * chunk + 1] * beside;",
+                f"    last >= j0 && last < j0 + {self.m} && joints{k}[2 * chunk + 1] != 0) {{", *end(behind),
+                f"const {self.t} share = joints{k}[2 * chunk + 1] * beside;",
                 *self.unrolled(f"x{v}[i] -= j0 + i == last ? share : 0;"), "}"]  # fmt: skip
 
     @staticmethod
@@ -227,8 +228,9 @@ class SegmentText:
             return [f"const bool edge = j0 < steady_low || j0 + {self.m} > steady_high;"]
         count = 3 * self.m
         lines = ["const int kind = which[chunk * core + slot];", "const bool edge = kind != 0;"]
-        return lines + [f"const {self.t}* own{k} = factors + (ml_max(kind - 1, 0) * {len(self.spec.distinct)} + {k}) * {count};"
-                        for k in range(len(self.spec.distinct))]  # fmt: skip
+        operators = len(self.spec.distinct)
+        first = f"factors + ml_max(kind - 1, 0) * {operators * count}"
+        return lines + [f"const {self.t}* own{k} = {first} + {k * count};" for k in range(operators)]
 
     def factor(self, table: str, k: int, i: str) -> str:
         """The factor of point i of a segment that is not like the others; ``table``: lower, inverse or upper."""

@@ -179,6 +179,7 @@ class _Text:
         head = f"const {self.t} factor = upper{k}[j], inverse = inverse{k}[j];"
         if self.spec.periodic:
             lines += [f"for (ml_index j = warm{k} - 1; j >= 0; --j) {{", head,
-                      *self._lanes(f"{ahead} = {step} {ahead};"), "}", *self._lanes(f"{ahead} *= turn{k}[1];")]  # fmt: skip
+                      *self._lanes(f"{ahead} = {step} {ahead};"), "}",
+                      *self._lanes(f"{ahead} *= turn{k}[1];")]  # fmt: skip
         return [*lines, "for (ml_index j = length - 1; j >= 0; --j) {", head,
                 *self._lanes(f"{self._at(buffer, 'j')} = {step} {self._at(buffer, 'j + 1')};"), "}"]  # fmt: skip

@@ -60,7 +60,8 @@ def _sweeps(spec: LineSpec, v: int, start: list[str], load: list[str], name: str
     if spec.periodic:
         body += [f"{t} high = 0;", "for (ml_index j = length - 1; j >= 0; --j) {",
                  f"x = {place} * inverse{k}[j] - upper{k}[j] * x;", f"{place} = x;",
-                 "high = j == length - 1 ? x : high;", "}", f"const {t} mixed = x + mix{k}[0] * high;", "for (ml_index j = 0; j < length; ++j) {",
+                 "high = j == length - 1 ? x : high;", "}", f"const {t} mixed = x + mix{k}[0] * high;",
+                 "for (ml_index j = 0; j < length; ++j) {",
                  f"const {t} x = {place} - corner{k}[j] * mixed;", *store, "}"]  # fmt: skip
     else:
         body += ["for (ml_index j = length - 1; j >= 0; --j) {", f"x = {place} * inverse{k}[j] - upper{k}[j] * x;",
