@@ -1,4 +1,4 @@
-"""The benchmark of line loops on grids too small to measure anything: right answers in every form, and what is printed."""
+"""The benchmark of line loops on grids too small to measure anything: right answers, and what is printed."""
 
 from __future__ import annotations
 
