@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from meshloom.loop import Loop
 from meshloom.mesh.core import Field, Fill, Global, Set
+from meshloom.schedule.strategies import AUTOMATIC
 
 Operation = Loop | Fill
 FEW = 4  # so many times fewer elements than targets, and it does not matter how they are evaluated
@@ -54,14 +55,14 @@ def meeting_set(operation: Operation, group: Group | None = None) -> Set | None:
     if spec.one_to_one_maps or wish.order != "given":
         return None
     if not spec.racy_outputs:
-        free = wish.strategy == "auto" and not _sets_globals(operation) and not operation.set.halo
+        free = wish.strategy in AUTOMATIC and not _sets_globals(operation) and not operation.set.halo
         return operation.set if free else None
     if len(spec.racy_maps) != 1 or spec.other_outputs:
         return None
     target = operation.maps[spec.racy_maps[0]].target
     fits = target is not operation.set and not target.halo and not operation.set.halo
     follows = group is not None and any(isinstance(o, Loop) and _by_owner(o) for o in group.parts)
-    few = operation.wish.strategy == "auto" and FEW * operation.set.size < target.size
+    few = operation.wish.strategy in AUTOMATIC and FEW * operation.set.size < target.size
     return target if fits and (_by_owner(operation) or (few and follows)) else None
 
 

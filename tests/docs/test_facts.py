@@ -106,10 +106,10 @@ def value_of(formula: str, known: dict[str, float]) -> float:
 
 def test_costs_of_the_strategies() -> None:
     work = Work(elements=1000, targets=400, incidences=2000, components=8, flops=6e4, compulsory=9e4, staged=3.2e4,
-                locality=0.8, tiles=1.3)  # fmt: skip
+                requested=1.2e5, gathered=2.1e5, locality=0.8, tiles=1.3)  # fmt: skip
     known = {"B": work.compulsory, "F": work.flops, "S": work.staged, "E": work.elements, "T": work.targets,
              "I": work.incidences, "U": work.elements * work.components, "C": round(2000 / 400) + 2,
-             "L": work.locality, "K": work.tiles}  # fmt: skip
+             "L": work.locality, "K": work.tiles, "Q": work.requested, "G": work.gathered, "P": 2.1e5 / 2000 / 80}  # fmt: skip
     spec = smooth_loop().spec
     rows = table("docs/schedules.md", "strategy | bytes")
     assert [row[0].strip("`") for row in rows] == list(ml.strategies())
@@ -117,8 +117,8 @@ def test_costs_of_the_strategies() -> None:
         cost = strategy(name.strip("`")).cost(spec, work)
         extra = {what: value_of(amount, known) for amount, what in re.findall(r"([^,]+) (\w+)(?:,|$)", besides)}
         written = [value_of(moved, known), value_of(flops, known), extra.get("atomics", 0), extra.get("updates", 0),
-                   extra.get("launches", 1), extra.get("visits", 0)]  # fmt: skip
-        real = [cost.bytes, cost.flops, cost.atomics, cost.updates, cost.launches, cost.visits]
+                   extra.get("launches", 1), extra.get("visits", 0), extra.get("requests", 0)]  # fmt: skip
+        real = [cost.bytes, cost.flops, cost.atomics, cost.updates, cost.launches, cost.visits, cost.requests]
         assert written == pytest.approx(real), name
     lost = strategy("block_color").cost(spec, replace(work, locality=0.34))
     assert (lost.bytes, lost.flops, lost.launches) == (8 * work.compulsory, 4 * work.flops, 64)
