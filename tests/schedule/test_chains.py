@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.errors import PlanError
+from meshloom.schedule.auto import choose, estimates
 from meshloom.schedule.chains import LONGEST, Rule, best_strips, cut, links, updates
+from meshloom.schedule.cost import GPU, Work
 from meshloom.schedule.plan import Topology
 from meshloom.schedule.strategies import strategy, verify
 
@@ -91,25 +93,20 @@ def test_the_verifier_rejects_strips_that_would_be_wrong() -> None:
 
 
 def test_fastest_asks_nothing_but_the_estimated_time() -> None:
-    mesh = ml.generate.box((24, 24, 24))
-    scattered = np.random.default_rng(0).permutation(mesh.cell_nodes.indices)  # nothing but atomics likes that
-    corners = ml.Map(mesh.cells, mesh.nodes, scattered, "corners")
-    force = mesh.nodes.field("force", 3)
-    stress, x = mesh.cells.field("stress", 3), mesh.coordinates[corners]
+    mesh = ml.generate.box((6, 6, 6))
+    stress, force = mesh.cells.field("stress", 3), mesh.nodes.field("force", 3)
 
     @ml.kernel
-    def push(x: ml.Read, stress: ml.Read, force: ml.Inc):
-        middle = sum(x[k] for k in range(8)) / 8.0
+    def push(stress: ml.Read, force: ml.Inc):
         for corner in range(8):
-            force[corner] += stress * (x[corner] - middle)
+            force[corner] += stress
 
-    before = ml.backend()
-    ml.use("emulated")
-    try:
-        loops = {name: push.loop(mesh.cells, x, stress, force[corners], schedule=ml.Schedule(name))
-                 for name in ("auto", "fastest")}  # fmt: skip
-        assert strategy(loops["auto"].schedule.strategy).deterministic
-        assert not strategy(loops["fastest"].schedule.strategy).deterministic
-        assert "deterministic" not in loops["fastest"].reason
-    finally:
-        ml.use(before)
+    spec = push.loop(mesh.cells, stress, force[mesh.cell_nodes]).spec
+    dear = Work(elements=5_000_000, targets=5_000_000, incidences=40_000_000, components=24, flops=1e9, compulsory=6e8,
+                staged=1e9, requested=2e9, gathered=2e10, locality=0.3, tiles=6.0)  # fmt: skip
+    seconds = estimates(spec, dear, GPU)
+    chosen = {name: choose(spec, dear, ml.Schedule(name), simt=True) for name in ("auto", "fastest")}
+    assert chosen["fastest"][0].strategy == min(seconds, key=seconds.__getitem__)
+    assert not strategy(chosen["fastest"][0].strategy).deterministic
+    assert strategy(chosen["auto"][0].strategy).deterministic
+    assert "deterministic" in chosen["auto"][1] and "deterministic" not in chosen["fastest"][1]
