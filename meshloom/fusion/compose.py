@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.fusion.groups import Group, Operation
+from meshloom.fusion.groups import BLOCK, Group, Operation
 from meshloom.fusion.memory import Memory
 from meshloom.kernel import passes
 from meshloom.kernel.access import Mode, Read, ReadWrite
@@ -24,7 +24,6 @@ from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import SpecMap, SpecParam
 
 _READ = ("near", "ring", "rows", "touched")  # plan arrays that every target reads
-BLOCK = 128  # threads that a fused loop puts into a block
 
 
 @dataclass(frozen=True)

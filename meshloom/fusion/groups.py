@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from meshloom.kernel.access import Write
 from meshloom.loop import Loop
 from meshloom.mesh.core import Field, Fill, Global, Set
+from meshloom.schedule.schedule import Schedule
 
 Operation = Loop | Fill
+BLOCK = 128  # threads that a fused loop puts into a block
 FEW = 4  # so many times fewer elements than targets, and it does not matter how they are evaluated
 
 
@@ -24,26 +29,55 @@ class Group:
         return any(what in reads(o) or what in o.writes for o in self.parts)
 
 
+def sunk(operations: Sequence[Operation]) -> list[Operation]:
+    """The same with every Fill right before the first operation that touches what it sets, where it can join it."""
+    moved: list[Operation] = []
+    waiting: list[Fill] = []
+    for operation in operations:
+        touched = (*reads(operation), *operation.writes)
+        moved += [fill for fill in waiting if fill.target in touched]
+        waiting = [fill for fill in waiting if fill.target not in touched]
+        (waiting if isinstance(operation, Fill) else moved).append(operation)  # type: ignore[arg-type]
+    return [*moved, *waiting]
+
+
 def grouped(operations: Sequence[Operation]) -> list[Group]:
-    """The operations in groups, as large as they can be; resetting a Global may join one that has not touched it."""
+    """The operations in groups, as large as they can be. Resetting a Global joins the group of what follows it, if that
+    has not touched the Global before."""
     done: list[Group] = []
     open_group: Group | None = None
-    for position, operation in enumerate(operations):
+    resets: list[Operation] = []  # wait for what follows
+    for position, operation in enumerate(operations, 1):
+        if isinstance(operation, Fill) and isinstance(operation.target, Global):
+            resets.append(operation)
+            continue
         target = meeting_set(operation, open_group)
-        if open_group and _joins(open_group, operation, target):
-            open_group.parts.append(operation)
-            open_group.end = position + 1
-        else:
-            open_group = Group(target, [operation], position + 1)
+        if open_group and target is open_group.on and _all_join(open_group, [*resets, operation]):
+            open_group.end = position
+        elif target is not None and _all_join(open_group := Group(target, [], position), [*resets, operation]):
             done.append(open_group)
-            open_group = open_group if target is not None else None
-    return done
+        else:
+            done += [Group(None, [one], position) for one in (*resets, operation)]
+            open_group = None
+        resets = []
+    return done + [Group(None, [one], len(operations)) for one in resets]
 
 
-def _joins(group: Group, operation: Operation, target: Set | None) -> bool:
+def _all_join(group: Group, operations: Sequence[Operation]) -> bool:
+    """Put the operations into the group, in order, if all of them may join it."""
+    before = len(group.parts)
+    for operation in operations:
+        if not _joins(group, operation):
+            del group.parts[before:]
+            return False
+        group.parts.append(operation)
+    return True
+
+
+def _joins(group: Group, operation: Operation) -> bool:
     if isinstance(operation, Fill) and isinstance(operation.target, Global):
         return not group.touches(operation.target)
-    return target is group.on and _may_follow(group, operation)
+    return _may_follow(group, operation)
 
 
 def meeting_set(operation: Operation, group: Group | None = None) -> Set | None:
@@ -84,19 +118,32 @@ def _sets_globals(loop: Loop) -> bool:
 
 
 def _may_follow(group: Group, operation: Operation) -> bool:
-    """Nothing is read at other elements, or as a Global, that the group has written."""
+    """Nothing is read at other elements, or as a Global, that the loops of the group have written. A Global that was
+    reset may be read, because that is done before the group; but then no loop of the group adds to it."""
     if isinstance(operation, Fill):
         return True
-    gathered = {o.maps[m] for o in group.parts if isinstance(o, Loop) for m in o.spec.racy_maps}
-    if any(operation.maps[m] in gathered for m in operation.spec.racy_maps):
-        return False  # the tables of one map serve one loop
-    written = {id(w) for o in group.parts for w in o.writes}
+    loops = [o for o in group.parts if isinstance(o, Loop)]
+    gathered = {o.maps[m]: o for o in loops for m in o.spec.racy_maps}
+    again = [gathered[one] for m in operation.spec.racy_maps if (one := operation.maps[m]) in gathered]
+    if not all(_same_tables(one, operation) for one in again):
+        return False
+    reset = {id(o.target) for o in group.parts if isinstance(o, Fill) and isinstance(o.target, Global)}
+    written = {id(w) for o in group.parts for w in o.writes} - reset | {id(w) for o in loops for w in o.writes}
     far = [s for s, a in zip(operation.storages, operation.arguments, strict=True)
            if isinstance(a, Global) or a.map is not None or operation.set is not group.on]  # fmt: skip
     racy = {id(operation.storages[o.param]) for o in operation.spec.racy_outputs}
     reduced = {id(operation.storages[o.param]) for o in operation.spec.reductions}
-    before = {id(w) for o in group.parts if isinstance(o, Loop) for w in o.writes}
+    before = {id(w) for o in loops for w in o.writes} | (reset & {id(r) for o in loops for r in reads(o)})
     return not (reduced & before) and not any(id(s) in written for s in far if id(s) not in racy | reduced)
+
+
+def _same_tables(one: Loop, other: Loop) -> bool:
+    """Do two loops over one set find what they give to a target by the same tables, so that one visit serves both?"""
+    if len(one.maps) > 1 or len(other.maps) > 1:
+        return False  # tables of other maps come with them
+    plans = [loop.plan_of(Schedule("owner", block=BLOCK)) for loop in (one, other)]
+    a, b = (plan.arrays for plan in plans)
+    return a.keys() == b.keys() and plans[0].sizes == plans[1].sizes and all(np.array_equal(a[k], b[k]) for k in a)
 
 
 def reads(operation: Operation) -> tuple[Field | Global, ...]:
@@ -105,3 +152,13 @@ def reads(operation: Operation) -> tuple[Field | Global, ...]:
         return ()
     modes = operation.kernel.modes.values()
     return tuple(s for s, m in zip(operation.storages, modes, strict=True) if m.reads or m.combine)
+
+
+def replaces(operation: Operation, one: Field) -> bool:
+    """Does it write all values of a field without looking at them?"""
+    if isinstance(operation, Fill):
+        return operation.target is one
+    roles = [(a, m) for s, a, m in zip(operation.storages, operation.arguments, operation.kernel.modes.values(),
+                                       strict=True) if s is one]  # fmt: skip
+    whole = operation.set is one.set and not one.set.halo
+    return bool(roles) and whole and all(m is Write and a.map is None for a, m in roles if not isinstance(a, Global))
