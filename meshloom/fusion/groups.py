@@ -10,6 +10,7 @@ import numpy as np
 from meshloom.kernel.access import Write
 from meshloom.loop import Loop
 from meshloom.mesh.core import Field, Fill, Global, Set
+from meshloom.schedule.plan import Plan
 from meshloom.schedule.schedule import Schedule
 
 Operation = Loop | Fill
@@ -42,25 +43,29 @@ def sunk(operations: Sequence[Operation]) -> list[Operation]:
 
 
 def grouped(operations: Sequence[Operation]) -> list[Group]:
-    """The operations in groups, as large as they can be. Resetting a Global joins the group of what follows it, if that
-    has not touched the Global before."""
+    """The operations in groups, as large as they can be. Fills belong to what follows them."""
     done: list[Group] = []
     open_group: Group | None = None
-    resets: list[Operation] = []  # wait for what follows
+    fills: list[Operation] = []  # wait for what follows
     for position, operation in enumerate(operations, 1):
-        if isinstance(operation, Fill) and isinstance(operation.target, Global):
-            resets.append(operation)
+        if isinstance(operation, Fill):
+            fills.append(operation)
             continue
         target = meeting_set(operation, open_group)
-        if open_group and target is open_group.on and _all_join(open_group, [*resets, operation]):
+        if open_group and target is open_group.on and _all_join(open_group, [*fills, operation]):
             open_group.end = position
-        elif target is not None and _all_join(open_group := Group(target, [], position), [*resets, operation]):
-            done.append(open_group)
         else:
-            done += [Group(None, [one], position) for one in (*resets, operation)]
-            open_group = None
-        resets = []
-    return done + [Group(None, [one], len(operations)) for one in resets]
+            fresh = Group(target, [], position)
+            if target is None or not _all_join(fresh, [*fills, operation]):
+                done += [Group(meeting_set(one), [one], position - 1) for one in fills]
+                fresh.parts = [operation]
+            done.append(fresh)
+            open_group = fresh if target is not None else None
+        fills = []
+    if open_group and _all_join(open_group, fills):
+        open_group.end = len(operations)
+        return done
+    return done + [Group(meeting_set(one), [one], len(operations)) for one in fills]
 
 
 def _all_join(group: Group, operations: Sequence[Operation]) -> bool:
@@ -75,8 +80,9 @@ def _all_join(group: Group, operations: Sequence[Operation]) -> bool:
 
 
 def _joins(group: Group, operation: Operation) -> bool:
-    if isinstance(operation, Fill) and isinstance(operation.target, Global):
-        return not group.touches(operation.target)
+    if isinstance(operation, Fill):
+        of = operation.target
+        return of.set is group.on if isinstance(of, Field) else not group.touches(of)
     return _may_follow(group, operation)
 
 
@@ -117,15 +123,13 @@ def _sets_globals(loop: Loop) -> bool:
     return any(isinstance(s, Global) and m.control for s, m in zip(loop.storages, modes, strict=True))
 
 
-def _may_follow(group: Group, operation: Operation) -> bool:
+def _may_follow(group: Group, operation: Loop) -> bool:
     """Nothing is read at other elements, or as a Global, that the loops of the group have written. A Global that was
     reset may be read, because that is done before the group; but then no loop of the group adds to it."""
-    if isinstance(operation, Fill):
-        return True
     loops = [o for o in group.parts if isinstance(o, Loop)]
     gathered = {o.maps[m]: o for o in loops for m in o.spec.racy_maps}
     again = [gathered[one] for m in operation.spec.racy_maps if (one := operation.maps[m]) in gathered]
-    if not all(_same_tables(one, operation) for one in again):
+    if not all(_one_visit(one, operation) for one in again):
         return False
     reset = {id(o.target) for o in group.parts if isinstance(o, Fill) and isinstance(o.target, Global)}
     written = {id(w) for o in group.parts for w in o.writes} - reset | {id(w) for o in loops for w in o.writes}
@@ -137,13 +141,20 @@ def _may_follow(group: Group, operation: Operation) -> bool:
     return not (reduced & before) and not any(id(s) in written for s in far if id(s) not in racy | reduced)
 
 
-def _same_tables(one: Loop, other: Loop) -> bool:
-    """Do two loops over one set find what they give to a target by the same tables, so that one visit serves both?"""
-    if len(one.maps) > 1 or len(other.maps) > 1:
-        return False  # tables of other maps come with them
+def _one_visit(one: Loop, other: Loop) -> bool:
+    """Can targets take what two loops over one map give them in the same visit? Tables in roles belong to a loop, and
+    serve another one only where its own are the same; without them both follow the incidences."""
     plans = [loop.plan_of(Schedule("owner", block=BLOCK)) for loop in (one, other)]
+    if not in_roles(plans[0]):
+        return True
     a, b = (plan.arrays for plan in plans)
-    return a.keys() == b.keys() and plans[0].sizes == plans[1].sizes and all(np.array_equal(a[k], b[k]) for k in a)
+    alone = len(one.maps) == len(other.maps) == 1  # tables of other maps would come with them
+    return alone and a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) for k in a)
+
+
+def in_roles(plan: Plan) -> bool:
+    """Has a plan of ``owner`` tables in roles? Those by slot, of kernels without symmetry, serve ``owner`` alone."""
+    return any(name.startswith("near") and "_" not in name for name in plan.arrays)
 
 
 def reads(operation: Operation) -> tuple[Field | Global, ...]:
