@@ -127,9 +127,9 @@ def _may_follow(group: Group, operation: Loop) -> bool:
     """Nothing is read at other elements, or as a Global, that the loops of the group have written. A Global that was
     reset may be read, because that is done before the group; but then no loop of the group adds to it."""
     loops = [o for o in group.parts if isinstance(o, Loop)]
-    gathered = {o.maps[m]: o for o in loops for m in o.spec.racy_maps}
-    again = [gathered[one] for m in operation.spec.racy_maps if (one := operation.maps[m]) in gathered]
-    if not all(_one_visit(one, operation) for one in again):
+    through = {operation.maps[m] for m in operation.spec.racy_maps}
+    again = [o for o in loops if any(o.maps[m] in through for m in o.spec.racy_maps)]
+    if again and not _one_visit(again, operation):
         return False
     reset = {id(o.target) for o in group.parts if isinstance(o, Fill) and isinstance(o.target, Global)}
     written = {id(w) for o in group.parts for w in o.writes} - reset | {id(w) for o in loops for w in o.writes}
@@ -141,14 +141,18 @@ def _may_follow(group: Group, operation: Loop) -> bool:
     return not (reduced & before) and not any(id(s) in written for s in far if id(s) not in racy | reduced)
 
 
-def _one_visit(one: Loop, other: Loop) -> bool:
-    """Can targets take what two loops over one map give them in the same visit? Tables in roles belong to a loop, and
-    serve another one only where its own are the same; without them both follow the incidences."""
-    plans = [loop.plan_of(Schedule("owner", block=BLOCK)) for loop in (one, other)]
+def _one_visit(before: Sequence[Loop], another: Loop) -> bool:
+    """Can targets take what loops over one map give them in the same visit, each to fields of its own? Tables in roles
+    belong to the first loop, and serve another one only where its own are the same; without them all follow the
+    incidences."""
+    given = {id(loop.storages[o.param]) for loop in before for o in loop.spec.racy_outputs}
+    if any(id(another.storages[o.param]) in given for o in another.spec.racy_outputs):
+        return False
+    plans = [loop.plan_of(Schedule("owner", block=BLOCK)) for loop in (before[0], another)]
     if not in_roles(plans[0]):
         return True
     a, b = (plan.arrays for plan in plans)
-    alone = len(one.maps) == len(other.maps) == 1  # tables of other maps would come with them
+    alone = len(before[0].maps) == len(another.maps) == 1  # tables of other maps would come with them
     return alone and a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) for k in a)
 
 
