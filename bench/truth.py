@@ -1,6 +1,7 @@
 """The four applications compared with the outputs of their original programs, in one run on one back end.
 
     python -m bench.truth [--backend cpu|cuda|emulated|numpy] [--truth DIR] [--quick] [--jobs N] [--json FILE]
+    python -m bench.truth --markdown FILE [FILE ...]
 
 A row per comparison: what came out, what the original gave, how far off, the bound, met or missed. A run that fails
 does not stop the others. Without ``--truth``, a folder with the originals' outputs, the comparisons that need files too
@@ -13,15 +14,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -95,14 +98,34 @@ def load_rows(result: dict[str, Any]) -> list[Row]:
     return [Row(**{key: value for key, value in row.items() if key != "verdict"}) for row in result["rows"]]
 
 
-def worst_by_bound(rows: list[Row]) -> list[Row]:
-    """Of the rows of one case with the same bound, the one that is farthest off."""
-    worst: dict[tuple[str, str, float | None], Row] = {}
-    for row in rows:
-        key = row.application, row.case, row.bound
-        if key not in worst or (row.error or 0.0) > (worst[key].error or 0.0) or row.verdict == "missed":
-            worst[key] = row
-    return list(worst.values())
+def nearest_to_its_bound(rows: Iterable[Row]) -> Row:
+    """The row that uses most of what its bound allows."""
+
+    def share(row: Row) -> float:
+        if not row.error:
+            return 0.0 if row.verdict == "met" else math.inf
+        return row.error / row.bound if row.bound else math.inf
+
+    return max(rows, key=share)
+
+
+def markdown(results: Sequence[dict[str, Any]]) -> list[str]:
+    """A table with one line for each case: how many comparisons, and for every result the one nearest to its bound."""
+    by_case = [{case: list(rows) for case, rows in groupby(load_rows(result), lambda r: (r.application, r.case))}
+               for result in results]  # fmt: skip
+    backends = " | ".join(f"nearest to its bound, {result['backend']}" for result in results)
+    lines = [f"| application | case | comparisons | {backends} |", "|---|---|---|" + "---|" * len(results)]
+    for case, rows in by_case[0].items():
+        worst = [nearest_to_its_bound(of[case]) for of in by_case if case in of]
+        told = [f"{row.what}: {told_error(row)}" for row in worst]
+        lines.append(f"| {case[0]} | {case[1]} | {len(rows)} | {' | '.join(told)} |")
+    return lines
+
+
+def told_error(row: Row) -> str:
+    if row.verdict != "met":
+        return f"**{row.note or row.verdict}**"
+    return f"{row.error:.1e} of {row.bound:.0e}" if row.error else "the same"
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -136,6 +159,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, help="of each process (default: as many as leave the cores to all jobs)")
     parser.add_argument("--unit", choices=units(), help="this unit alone, in this process: its rows into the file")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--markdown", type=Path, nargs="+", metavar="FILE", help="only print result files as a table")
     options = parser.parse_args(arguments)
     if options.unit and not options.json:
         parser.error("--unit needs --json FILE for its rows")
@@ -144,6 +168,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
+    if options.markdown:
+        print("\n".join(markdown([report.load(file) for file in options.markdown])))
+        return 0
     if options.backend == "emulated":
         from meshloom.backend import register
         from meshloom.backend.cuda.backend import EmulatedCuda
