@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from bench import truth, truth_cases
 from meshloom.backend import cpu_dialect
 from meshloom.backend.cuda import dialect
 from meshloom.backend.unit import Argument, Unit, make_unit
@@ -365,3 +366,40 @@ def test_preferences_of_layouts_are_those_measured() -> None:
                               == (name, "float64", layout, "plain")), default=1.0) for layout in written}  # fmt: skip
         found = {layout: ms / min(times.values()) for layout, ms in times.items()}
         assert written == pytest.approx(found, rel=0.02), name
+
+
+# --- originals.md -------------------------------------------------------------------------------------------------
+
+
+def test_the_comparisons_with_the_originals() -> None:
+    text = page("docs/originals.md")
+    results = [json.loads(page(name)) for name in re.findall(r"`(bench/results/[\w.-]+_truth_[\w.-]+\.json)`", text)]
+    for line in truth.markdown(results):
+        assert line in text, line
+    assert f"All {len(results[0]['rows'])} comparisons" in text
+
+
+def test_bounds_of_the_comparisons() -> None:
+    """The table of bounds, against the code that compares."""
+    rows = {row[1]: row[2:] for row in table("docs/originals.md", "application | compared")}
+
+    def written(*bounds: truth_cases.Bound, of: int) -> str:
+        digits = [re.sub(r"e-0?", "e-", f"{bound[of]:.0e}") for bound in bounds]
+        return digits[0] if len(set(digits)) == 1 else "; ".join(digits)
+
+    water = truth_cases.WATER_BOUNDS["v17"]
+    runs = truth_cases.MINIAERO_RUNS
+    for what, bounds in {
+        "energy at the origin": (truth_cases.LULESH_ENERGY,),
+        "time of every cycle": (truth_cases.LULESH_TIME, truth_cases.LULESH_DT, truth_cases.LULESH_FIELDS,
+                                truth_cases.LULESH_SUMS),
+        "all fields after 1 and 10": (truth_cases.BOOKLEAF_FIELDS,),
+        "energies, masses": (truth_cases.BOOKLEAF_DECK, truth_cases.BOOKLEAF_STEP),
+        "all fields at the end": (truth_cases.BOOKLEAF_END,),
+        "tube and ramp": (runs["sod", 1], runs["ramp", 400]),
+        "plate after 1 step": (runs["plate", 1], runs["plate", 400]),
+        "single precision": (truth_cases.V17_STATE, water.volume, water.energy),
+        "in the mean": (truth_cases.V18_DEPTH, truth_cases.V18_VELOCITY),
+    }.items():  # fmt: skip
+        (found,) = [row for name, row in rows.items() if name.startswith(what)]
+        assert found == [written(*bounds, of=0), written(*bounds, of=1)], what

@@ -111,7 +111,7 @@ class CudaBackend(Backend):
         return self.engine.copy_bandwidth()
 
     def recording(self, operations: Sequence[Callable[[], None]]) -> Recording:
-        return GraphRecording(operations) if isinstance(self.engine, Device) else Recording(operations)
+        return GraphRecording(operations, self.engine) if isinstance(self.engine, Device) else Recording(operations)
 
     def _arrays(self, bound: Bound, plan: Plan, wanted: set[str], parts: int) -> dict[str, Any]:
         """Every array by name; ``parts``: blocks that have a share of the globals."""
