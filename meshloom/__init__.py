@@ -6,11 +6,13 @@ import meshloom as ml
 from meshloom import errors
 from meshloom.backend import backend, backends, threads, use
 from meshloom.control import locate
+from meshloom.ghosts import fill_ghosts
 from meshloom.io.meshes import read, write
 from meshloom.kernel.access import Inc, Max, Min, Read, ReadWrite, Sum, Write
 from meshloom.loop import Kernel, Loop, kernel
 from meshloom.mesh import generate
 from meshloom.mesh.core import Arg, Field, Global, Map, Set
+from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
 from meshloom.order import names as orderings
 from meshloom.program import Program, program
@@ -20,7 +22,7 @@ from meshloom.schedule.strategies import variants
 
 __version__ = "0.1.0"
 __all__ = [
-    "Arg", "Field", "Global", "Inc", "Kernel", "Loop", "Map", "Max", "Mesh", "Min", "Program", "Read", "ReadWrite",
-    "Schedule", "Set", "Sum", "Write", "backend", "backends", "errors", "generate", "kernel", "locate", "orderings",
-    "program", "read", "strategies", "threads", "use", "variants", "write",
+    "Arg", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Max", "Mesh", "Min", "Program", "Read",
+    "ReadWrite", "Schedule", "Set", "Sum", "Write", "backend", "backends", "errors", "fill_ghosts", "generate",
+    "kernel", "locate", "orderings", "program", "read", "strategies", "threads", "use", "variants", "write",
 ]  # fmt: skip

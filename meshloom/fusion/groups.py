@@ -92,7 +92,7 @@ def meeting_set(operation: Operation, group: Group | None = None) -> Set | None:
     if isinstance(operation, Fill):
         return operation.target.set if isinstance(operation.target, Field) else None
     spec, wish = operation.spec, operation.wish
-    if spec.one_to_one_maps or wish.order != "given":
+    if spec.one_to_one_maps or wish.order != "given" or operation.box is not None:
         return None
     if not spec.racy_outputs:
         free = wish.strategy in AUTOMATIC and not _sets_globals(operation) and not operation.set.halo
@@ -163,11 +163,11 @@ def in_roles(plan: Plan) -> bool:
 
 
 def reads(operation: Operation) -> tuple[Field | Global, ...]:
-    """What an operation needs to know, increments included."""
+    """What an operation needs to know: increments included, and what it changes in a part of a grid only."""
     if isinstance(operation, Fill):
         return ()
-    modes = operation.kernel.modes.values()
-    return tuple(s for s, m in zip(operation.storages, modes, strict=True) if m.reads or m.combine)
+    modes, partly = operation.kernel.modes.values(), operation.box is not None
+    return tuple(s for s, m in zip(operation.storages, modes, strict=True) if m.reads or m.combine or partly)
 
 
 def replaces(operation: Operation, one: Field) -> bool:
@@ -176,5 +176,5 @@ def replaces(operation: Operation, one: Field) -> bool:
         return operation.target is one
     roles = [(a, m) for s, a, m in zip(operation.storages, operation.arguments, operation.kernel.modes.values(),
                                        strict=True) if s is one]  # fmt: skip
-    whole = operation.set is one.set and not one.set.halo
+    whole = operation.set is one.set and not one.set.halo and operation.box is None
     return bool(roles) and whole and all(m is Write and a.map is None for a, m in roles if not isinstance(a, Global))

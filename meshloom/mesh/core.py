@@ -16,12 +16,13 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError
+from meshloom.mesh.box import Offsets
 from meshloom.mesh.layout import Layout, parse_layout
 
 FIELD_DTYPES = tuple(np.dtype(t) for t in ("float32", "float64", "int32", "int64"))
@@ -36,6 +37,9 @@ class Set:
     ``points`` (total, d), optional: where each is in space, by number; used by geometric orderings. ``numbering``
     (total,), optional: the number of the element at each position in memory.
     """
+
+    usual_layout: ClassVar[str] = "aos"  # of fields that are given none
+    layout_is_free: ClassVar[bool] = True  # may a program change that?
 
     def __init__(
         self,
@@ -88,6 +92,10 @@ class Set:
         """Rows (total, ...) in the order of memory, ordered by number."""
         return rows if self.position is None else rows[self.position]
 
+    def flat(self, values: np.ndarray, dim: int) -> np.ndarray:
+        """Values that a person gives, as rows (total, dim) by number where they come in another shape."""
+        return values
+
     def __repr__(self) -> str:
         return f"Set({self.name}, {self.owned}" + (f" + {self.halo} halo)" if self.halo else ")")
 
@@ -105,7 +113,7 @@ class Set:
 
         ``transient``: it serves inside a program only. What it holds between two runs is nobody's business, so the
         program may keep its values in registers and never store them. ``layout``: "aos", "soa" or "aosoa" with a width;
-        left out, it is "aos", and a program on a GPU may change it to what suits its loops best.
+        left out, it is "aos", and a program on a GPU may change it to what suits its loops best; on a Grid it is "soa".
         """
         return Field(self, name, dim, dtype=dtype, data=data, layout=layout, transient=transient)
 
@@ -246,9 +254,9 @@ class Field(Stored):
             raise MeshError(f"field {name}: dim must be a whole number from 1, got {dim}")
         self.set, self.name, self.dim, self.transient = on, name, int(dim), transient
         self.dtype = _field_dtype(name, dtype, data)
-        self.layout, self.layout_is_free = parse_layout(layout or "aos"), layout is None
+        self.layout, self.layout_is_free = parse_layout(layout or on.usual_layout), layout is None and on.layout_is_free
         super().__init__(np.zeros(self.layout.stride(on.total) * self.dim, self.dtype))
-        self._through: dict[Map, Arg] = {}
+        self._through: dict[Map | Offsets, Arg] = {}
         self.direct = Arg(self, None)
         if data is not None:
             self.assign(data)
@@ -272,6 +280,7 @@ class Field(Stored):
         if values.ndim == 0:
             self.fill(values.item())
             return
+        values = self.set.flat(values, self.dim)
         if values.shape not in (self.shape, (self.set.total, self.dim)):
             raise MeshError(
                 f"field {self.name} on {self.set.name}: data has shape {values.shape}, expected {self.shape}"
@@ -299,19 +308,23 @@ class Field(Stored):
             self.layout = new
             self.move(new.pack(values))
 
-    def __getitem__(self, through: Map) -> Arg:
-        """Access through a map: one row of the map gives ``arity`` elements of this field's set."""
+    def __getitem__(self, through: Map | Offsets) -> Arg:
+        """Access through a map (a row of it gives ``arity`` elements of this field's set), or at offsets of a grid."""
         arg = self._through.get(through)
         if arg is None:
-            if not isinstance(through, Map):
+            if not isinstance(through, Map | Offsets):
                 raise MeshError(
-                    f"field {self.name}: index it with a Map, got {type(through).__name__}; use .numpy() to read values"
+                    f"field {self.name}: index it with a Map or a grid's offsets, got {type(through).__name__};"
+                    " use .numpy() to read values"
                 )
-            if through.target is not self.set:
-                raise MeshError(
-                    f"field {self.name} lives on {self.set.name}, but map {through.name} leads to {through.target.name}"
-                )
-            arg = self._through[through] = Arg(self, through)
+            if isinstance(through, Offsets):
+                target: Set = through.grid
+                what, arg = "the offsets are of", Arg(self, None, through)
+            else:
+                target, what, arg = through.target, f"map {through.name} leads to", Arg(self, through)
+            if target is not self.set:
+                raise MeshError(f"field {self.name} lives on {self.set.name}, but {what} {target.name}")
+            self._through[through] = arg
         return arg
 
     # Sharing with other libraries, without copies: the buffer as it lies, by position (row k is the element of number
@@ -438,10 +451,13 @@ class Fill:
 
 @dataclass(frozen=True, eq=False)
 class Arg:
-    """A field as a loop sees it: directly (``map`` None) or through a map."""
+    """A field as a loop sees it: directly, through a map, or at offsets of its grid."""
 
     field: Field
     map: Map | None
+    offsets: Offsets | None = None
 
     def __repr__(self) -> str:
+        if self.offsets is not None:
+            return f"{self.field.name}[{self.offsets.name}]"
         return self.field.name if self.map is None else f"{self.field.name}[{self.map.name}]"

@@ -12,6 +12,7 @@ from meshloom.native.algorithms import color_blocks, thread_colors
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK, excess
 from meshloom.schedule.counts import Counts
 from meshloom.schedule.plan import topology
+from meshloom.schedule.points import tile_of
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import strategy
@@ -28,6 +29,10 @@ class Explained(Protocol):
     arguments: tuple[Arg | Global, ...]
     calls: int
 
+    @property
+    def elements(self) -> int: ...
+    @property
+    def over(self) -> str: ...
     @property
     def maps(self) -> tuple[Map, ...]: ...
     @property
@@ -46,7 +51,7 @@ def explain(loop: Explained) -> str:
     """Lines of ``label  text`` under a headline."""
     rows = [("schedule", _schedule(loop)), ("why", loop.reason), ("arguments", _arguments(loop)), *_figures(loop)]
     rows += [*_plan_figures(loop), *_bad_order(loop), ("measured", _measured(loop))]
-    head = f"{loop.name} over {loop.set.name}: {loop.set.size:,} elements, back end {loop.backend.name}"
+    head = f"{loop.name} over {loop.over}: {loop.elements:,} elements, back end {loop.backend.name}"
     return "\n".join([head, *(f"  {label:<10} {text}" for label, text in rows)])
 
 
@@ -55,7 +60,9 @@ def _schedule(loop: Explained) -> str:
     if loop.backend.name == "numpy":
         return "whole arrays, one after the other (the reference ignores strategies)"
     sameness = "deterministic" if chosen.deterministic else "sums may differ in the last digits from run to run"
-    return f"{loop.schedule} ({chosen.summary}; {sameness})"
+    tile = " x ".join(map(str, tile_of(loop.spec))) if loop.spec.box is not None and loop.backend.simt else ""
+    points = f"; {tile} points for each thread" if tile else ""
+    return f"{loop.schedule} ({chosen.summary}{points}; {sameness})"
 
 
 def _arguments(loop: Explained) -> str:

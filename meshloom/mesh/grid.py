@@ -1,0 +1,294 @@
+"""Structured grids: a Set of points whose neighbours are known by arithmetic, so that loops need no maps.
+
+Axis 0 is x, axis 1 is y, axis 2 is z. Points are numbered in C order: the last axis is contiguous. A point has an
+index (i, j, k) from 0; with ``ghosts`` w an axis of n points stores w more before and behind, with the indices -w to -1
+and n to n + w - 1, and they are part of every field on the grid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from meshloom.errors import MeshError
+from meshloom.mesh.box import Box, Index, Offsets, index_text
+from meshloom.mesh.core import Field, Set
+
+AXES = "xyz"
+SIDES = ("low", "high")
+_METRIC_DEGREE = 7  # of the spline through the coordinates of a stretched axis; its slope is the metric
+
+
+class Grid(Set):
+    """Points on straight lines along 1 to 3 axes.
+
+    ``shape``: points along each axis. ``extent``: length of each axis, or (low, high) for each; 1 unless given. A
+    closed axis stores both ends, so its spacing is extent/(n - 1); a ``periodic`` one (a bool, or one for each axis)
+    leaves the second end out, and its spacing is extent/n. ``coordinates``: for each axis the places (n,) of its
+    points, ascending, or None for an even spacing; a stretched periodic axis needs its ``extent``, too. ``ghosts``:
+    layers stored beyond each end, a number or one for each axis.
+    """
+
+    usual_layout = "soa"  # neighbouring threads read neighbouring points of one component
+    layout_is_free = False
+    axis_names = AXES
+
+    def __init__(
+        self,
+        shape: int | Sequence[int],
+        extent: Any = None,
+        periodic: bool | Sequence[bool] = False,
+        coordinates: Sequence[ArrayLike | None] | None = None,
+        ghosts: int | Sequence[int] = 0,
+        name: str = "grid",
+    ):
+        self.shape = _whole_numbers(name, "shape", (shape,) if isinstance(shape, int | np.integer) else shape, 1)
+        if not 1 <= len(self.shape) <= len(AXES):
+            raise MeshError(f"grid {name}: 1 to {len(AXES)} axes, got shape {self.shape}")
+        self.periodic: tuple[bool, ...] = tuple(bool(p) for p in _each(name, "periodic", periodic, self.rank))
+        self.ghosts = _whole_numbers(name, "ghosts", _each(name, "ghosts", ghosts, self.rank), 0)
+        for a, (n, w) in enumerate(zip(self.shape, self.ghosts, strict=True)):
+            if w > n:
+                raise MeshError(f"grid {name}: {w} ghost layers on axis {AXES[a]} need as many points, it has {n}")
+        #: Points along each axis in memory, ghosts included, and the distance in memory of neighbours along it.
+        self.stored: Index = tuple(n + 2 * w for n, w in zip(self.shape, self.ghosts, strict=True))
+        self.strides: Index = tuple(prod(self.stored[a + 1 :]) for a in range(self.rank))
+        super().__init__(prod(self.stored), name)
+        given = [None] * self.rank if coordinates is None else _each(name, "coordinates", coordinates, self.rank)
+        spans = _spans(name, extent, given, self.rank)
+        placed = [self._axis(a, spans[a], given[a]) for a in range(self.rank)]
+        #: Where each axis begins, its length, and its (mean) spacing.
+        self.origin = tuple(low for low, _, _ in placed)
+        self.extent = tuple(length for _, length, _ in placed)
+        self.spacing = tuple(
+            length / max(n - (not p), 1) for length, n, p in zip(self.extent, self.shape, self.periodic, strict=True)
+        )
+        #: Along each axis the places (n,) of its points, without ghosts.
+        self.coordinates: tuple[np.ndarray, ...] = tuple(x for _, _, x in placed)
+        self.uniform: tuple[bool, ...] = tuple(x is None for x in given)
+        self._boxes: dict[tuple[Index, Index], Box] = {}
+        self._offsets: dict[tuple[Index, ...], Offsets] = {}
+
+    def _axis(self, axis: int, span: tuple[float, float] | None, given: Any) -> tuple[float, float, np.ndarray]:
+        """(low end, length, places (n,)) of an axis."""
+        n, closed = self.shape[axis], not self.periodic[axis]
+        where = f"grid {self.name}, axis {AXES[axis]}"
+        if given is None:
+            low, high = span or (0.0, 1.0)
+            steps = np.arange(n) / max(n - closed, 1)
+            return low, high - low, low + (high - low) * steps
+        x = np.array(given, np.float64)
+        if x.shape != (n,) or not np.isfinite(x).all() or not (np.diff(x) > 0).all():
+            raise MeshError(f"{where}: coordinates must be {n} ascending numbers")
+        if closed:
+            return float(x[0]), float(x[-1] - x[0]), x
+        if span is None or span[1] - span[0] <= x[-1] - x[0]:
+            raise MeshError(f"{where}: stretched and periodic, so give an extent longer than {x[-1] - x[0]:g}")
+        return float(x[0]), span[1] - span[0], x
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def axis(self, axis: int) -> int:
+        """The axis as a number from 0, counted from the end where negative; MeshError where there is none."""
+        if isinstance(axis, int | np.integer) and -self.rank <= axis < self.rank:
+            return int(axis) % self.rank
+        raise MeshError(f"grid {self.name} has no axis {axis!r}; it has {self.rank}: 0 to {self.rank - 1}")
+
+    @property
+    def wraps(self) -> tuple[bool, ...]:
+        """For each axis: does the neighbour behind the last point, which is not stored, lie at the first one?"""
+        return tuple(p and not w for p, w in zip(self.periodic, self.ghosts, strict=True))
+
+    # ----- what a loop may run over, and read -----------------------------------------------------------------------
+    def offsets(self, *offsets: int | Sequence[int]) -> Offsets:
+        """Offsets (one whole number for each axis) for ``field[grid.offsets((1, 0), (-1, 0))]``."""
+        given = [(o,) if isinstance(o, int | np.integer) else tuple(o) for o in offsets]
+        for one in given:
+            if len(one) != self.rank:
+                raise MeshError(
+                    f"grid {self.name}: offset {index_text(one)} must have {self.rank} entries, has {len(one)}"
+                )
+        if not given or len(set(given)) < len(given):
+            raise MeshError(f"grid {self.name}: give at least one offset, and each of them once")
+        listed = tuple(_whole_numbers(self.name, "offsets", one, None) for one in given)
+        return self._offsets.setdefault(listed, Offsets(self, listed))
+
+    def star(self, radius: int = 1) -> Offsets:
+        """The point itself and its neighbours along every axis, up to ``radius`` steps away."""
+        steps = [d * s for d in range(1, radius + 1) for s in (-1, 1)]
+        arms = [tuple(d if b == a else 0 for b in range(self.rank)) for a in range(self.rank) for d in steps]
+        return self.offsets((0,) * self.rank, *arms)
+
+    def box(self, low: int | Sequence[int], high: int | Sequence[int]) -> Box:
+        """The points with ``low`` <= index < ``high`` on every axis; ghosts have indices below 0 and from n."""
+        ends = []
+        for side, given in zip(SIDES, (low, high), strict=True):
+            what = f"the {side} end of a box"
+            ends.append(_whole_numbers(self.name, what, _each(self.name, what, given, self.rank), None))
+        for a, (first, last) in enumerate(zip(*ends, strict=True)):
+            least, most = -self.ghosts[a], self.shape[a] + self.ghosts[a]
+            if not least <= first < last <= most:
+                wrong = "is empty" if first >= last else "leaves the grid"
+                raise MeshError(
+                    f"grid {self.name}: box {first}:{last} on axis {AXES[a]} {wrong}; it must be within {least}:{most}"
+                )
+        key = ends[0], ends[1]
+        return self._boxes.setdefault(key, Box(self, *key))
+
+    @cached_property
+    def inside(self) -> Box:
+        """All points without ghosts: what a loop over the grid itself runs over."""
+        return self.box((0,) * self.rank, self.shape)
+
+    @property
+    def everything(self) -> Box:
+        """All points, ghosts included."""
+        return self.box([-w for w in self.ghosts], [n + w for n, w in zip(self.shape, self.ghosts, strict=True)])
+
+    def interior(self, width: int | Sequence[int] = 1) -> Box:
+        """The points at least ``width`` away from the ends of closed axes; a periodic axis has no ends."""
+        widths = _whole_numbers(self.name, "interior", _each(self.name, "interior", width, self.rank), 0)
+        trim = [0 if p else w for p, w in zip(self.periodic, widths, strict=True)]
+        for a, (n, w) in enumerate(zip(self.shape, trim, strict=True)):
+            if n <= 2 * w:
+                raise MeshError(f"grid {self.name}: axis {AXES[a]} has {n} points, too few for interior({w}):"
+                                f" at least {2 * w + 1}")  # fmt: skip
+        return self.box(trim, [n - w for n, w in zip(self.shape, trim, strict=True)])
+
+    def boundary(self, axis: int, side: str, width: int = 1) -> Box:
+        """The ``width`` layers of points at the "low" or "high" end of an axis."""
+        a, low, high = self._side(axis, side), [0] * self.rank, list(self.shape)
+        low[a], high[a] = (0, width) if side == SIDES[0] else (self.shape[a] - width, self.shape[a])
+        return self.box(low, high)
+
+    def ghost(self, axis: int, side: str) -> Box:
+        """The ghost layers beyond an end of an axis, with those of all other axes at their ends."""
+        a, box = self._side(axis, side), self.everything
+        if not self.ghosts[a]:
+            raise MeshError(f"grid {self.name} has no ghost layers on axis {AXES[a]}; make it with ghosts=1 or more")
+        low, high = list(box.low), list(box.high)
+        low[a], high[a] = (low[a], 0) if side == SIDES[0] else (self.shape[a], high[a])
+        return self.box(low, high)
+
+    def _side(self, axis: int, side: str) -> int:
+        if side not in SIDES:
+            raise MeshError(f"grid {self.name}: a side is 'low' or 'high', got {side!r}")
+        return self.axis(axis)
+
+    def metric(self, axis: int) -> np.ndarray:
+        """d xi/dx at the points (n,) of an axis; xi is even, with the same ends and ``spacing``. 1 where x is, too."""
+        return self._metrics[self.axis(axis)]
+
+    @cached_property
+    def _metrics(self) -> tuple[np.ndarray, ...]:
+        return tuple(np.ones(n) if even else _slope(x, h, length, p) for n, even, x, h, length, p in zip(
+            self.shape, self.uniform, self.coordinates, self.spacing, self.extent, self.periodic, strict=True
+        ))  # fmt: skip
+
+    def meshgrid(self) -> tuple[np.ndarray, ...]:
+        """The coordinates of all points, for each axis an array (*shape,)."""
+        return tuple(np.meshgrid(*self.coordinates, indexing="ij"))
+
+    # ----- single points ------------------------------------------------------------------------------------------
+    def index_of(self, number: int) -> Index:
+        """The index (i, j, k) of the point with a number; ghosts have entries below 0 or from n."""
+        stored = np.unravel_index(number, self.stored)
+        return tuple(int(x) - w for x, w in zip(stored, self.ghosts, strict=True))
+
+    def place_of(self, index: Index) -> tuple[float, ...]:
+        """Where a point is; ghosts continue with the mean spacing."""
+        return tuple(
+            float(x[min(max(i, 0), len(x) - 1)]) + h * (min(i, 0) + max(i - len(x) + 1, 0))
+            for x, h, i in zip(self.coordinates, self.spacing, index, strict=True)
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of shape, ghosts, ends and places: the identity of a grid in checkpoints."""
+        text = f"{self.shape} {self.ghosts} {self.periodic} {self.origin} {self.extent}"
+        return hashlib.sha256(text.encode() + b"".join(x.tobytes() for x in self.coordinates)).hexdigest()
+
+    # ----- values as arrays with one dimension for each axis ------------------------------------------------------
+    def shaped(self, field: Field, *, ghosts: bool = False) -> np.ndarray:
+        """A copy of a field's values, (*shape,) or (*shape, dim); with ``ghosts`` those of all that is stored."""
+        if field.set is not self:
+            raise MeshError(f"field {field.name} lives on {field.set.name}, not on grid {self.name}")
+        values = field.numpy().reshape(self.stored + field.shape[1:])
+        return values if ghosts else values[self._inner]
+
+    @property
+    def _inner(self) -> tuple[slice, ...]:
+        """Where the points without ghosts are in an array of all that is stored."""
+        return tuple(slice(w, w + n) for n, w in zip(self.shape, self.ghosts, strict=True))
+
+    def flat(self, values: np.ndarray, dim: int) -> np.ndarray:
+        """Values (*shape,), (*shape, dim) or the same of all that is stored, as rows; ghosts not given are zero."""
+        per_point = () if values.ndim == self.rank and dim == 1 else (dim,)
+        if values.shape == self.stored + per_point:
+            return values.reshape(self.total, dim)
+        if values.shape == self.shape + per_point:
+            whole = np.zeros(self.stored + per_point, values.dtype)
+            whole[self._inner] = values
+            return whole.reshape(self.total, dim)
+        return values
+
+    def __repr__(self) -> str:
+        size = " x ".join(map(str, self.shape))
+        return f"Grid({self.name}: {size}" + (f", ghosts {self.ghosts})" if any(self.ghosts) else ")")
+
+
+# ----- what a person gives ----------------------------------------------------------------------------------------
+def _each(name: str, what: str, value: Any, rank: int) -> list[Any]:
+    """One entry for each axis: a single value serves all."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        return [value] * rank
+    if len(value) != rank:
+        raise MeshError(f"grid {name}: {what} has {len(value)} entries, but the grid has {rank} axes")
+    return list(value)
+
+
+def _whole_numbers(name: str, what: str, values: Sequence[Any], low: int | None) -> Index:
+    whole = all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in values)
+    if not whole or (low is not None and min(values, default=low) < low):
+        bound = "" if low is None else f" from {low}"
+        raise MeshError(f"grid {name}: {what} must be whole numbers{bound}, got {tuple(values)}")
+    return tuple(int(v) for v in values)
+
+
+def _spans(name: str, extent: Any, coordinates: list[Any], rank: int) -> list[tuple[float, float] | None]:
+    """(low, high) of each axis, None where nothing is said."""
+    if extent is None:
+        return [None] * rank
+    if rank == 1 and np.shape(extent) == (2,):
+        extent = [extent]
+    spans: list[tuple[float, float] | None] = []
+    for axis, one in enumerate(_each(name, "extent", extent, rank)):
+        pair: Any = [0.0, one] if isinstance(one, int | float | np.number) else one
+        if pair is not None and (np.shape(pair) != (2,) or not np.isfinite(pair).all() or not pair[1] > pair[0]):
+            raise MeshError(f"grid {name}: extent of axis {AXES[axis]} must be a length or (low, high), got {one}")
+        spans.append(None if pair is None else (float(pair[0]), float(pair[1])))
+    return spans
+
+
+def _slope(x: np.ndarray, spacing: float, length: float, periodic: bool) -> np.ndarray:
+    """d xi/dx at points x (n,): the inverse slope of a spline through them."""
+    from scipy.interpolate import make_interp_spline  # here, because importing it takes longer than making a grid
+
+    n, ends = len(x), 1 if periodic else 0
+    if n + ends < 2:
+        return np.ones(n)
+    degree = (min(_METRIC_DEGREE, n - 1 + ends) + 1) // 2 * 2 - 1  # odd
+    xi = spacing * np.arange(n + ends)
+    shift = np.append(x, x[0] + length)[: n + ends] - x[0] - xi  # from the even place: this one is periodic
+    shift[-1] = 0.0 if periodic else shift[-1]
+    spline = make_interp_spline(xi, shift, k=degree, bc_type="periodic" if periodic else None)
+    return 1.0 / (1.0 + spline.derivative()(xi[:n]))
