@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any
@@ -93,7 +94,65 @@ def kernel(function: Callable[..., None]) -> Kernel:
     return Kernel(function)
 
 
-class Loop:
+class Runnable(ABC):
+    """What a program can record: prepared by a back end when it first runs, made again when a field has moved."""
+
+    name: str
+    set: Set
+    backend: Backend
+    calls = 0
+    total_seconds = 0.0
+    _executable: Callable[[], None] | None = None
+
+    @property
+    @abstractmethod
+    def storages(self) -> tuple[Field | Global, ...]:
+        """All fields and globals that it uses."""
+
+    @property
+    @abstractmethod
+    def reads(self) -> tuple[Field | Global, ...]:
+        """What it needs to know, increments included."""
+
+    @property
+    @abstractmethod
+    def writes(self) -> tuple[Field | Global, ...]:
+        """What it changes."""
+
+    @property
+    @abstractmethod
+    def spec(self) -> LoopSpec:
+        """It without its data."""
+
+    @abstractmethod
+    def prepare(self) -> Callable[[], None]:
+        """Schedule and compile now; running does it by itself."""
+
+    @abstractmethod
+    def explain(self) -> str:
+        """How it runs, why, and the figures."""
+
+    def __call__(self) -> None:
+        """Run once; inside a program, record."""
+        record = recorder.get()
+        if record is not None:
+            record(self)
+            return
+        execute = self._executable or self.prepare()
+        before = time.perf_counter()
+        execute()
+        self.total_seconds += time.perf_counter() - before
+        self.calls += 1
+
+    @property
+    def seconds(self) -> float | None:
+        """Average seconds of one execution so far (on a device: seconds of the last one); None before the first."""
+        if not self.calls:
+            return None
+        return getattr(self._executable, "seconds", None) or self.total_seconds / self.calls
+
+
+class Loop(Runnable):
     """A kernel over a set, or a box of a grid, with its arguments; scheduled and compiled when it first runs.
 
     ``box`` is None where the elements are those of the set, one after the other.
@@ -105,14 +164,12 @@ class Loop:
         self.wish = parse_schedule(wish)
         self.set, self.box = place_of(what.name, on, arguments)
         self.arguments = as_arguments(what.name, what.modes, self.set, self.box, arguments)
-        self.calls, self.total_seconds = 0, 0.0
         if self.wish.layout:
             for storage in self.storages:
                 if isinstance(storage, Field) and storage.dim > 1:
                     storage.relayout(self.wish.layout)
         for storage in self.storages:
             storage.watch(self)
-        self._executable: Callable[[], None] | None = None
 
     # ----- the loop as data -------------------------------------------------------------------------------------
     @cached_property
@@ -126,8 +183,13 @@ class Loop:
         return tuple(dict.fromkeys(a.map for a in self.arguments if isinstance(a, Arg) and a.map is not None))
 
     @property
+    def reads(self) -> tuple[Field | Global, ...]:
+        """Increments included, and what it changes in a part of a grid only."""
+        modes, partly = self.kernel.modes.values(), self.box is not None
+        return tuple(s for s, m in zip(self.storages, modes, strict=True) if m.reads or m.combine or partly)
+
+    @property
     def writes(self) -> tuple[Field | Global, ...]:
-        """What the loop changes."""
         return tuple(s for s, m in zip(self.storages, self.kernel.modes.values(), strict=True) if m.writes)
 
     @cached_property
@@ -232,20 +294,7 @@ class Loop:
         )
 
     # ----- running it -------------------------------------------------------------------------------------------
-    def __call__(self) -> None:
-        """Run once; inside a program, record."""
-        record = recorder.get()
-        if record is not None:
-            record(self)
-            return
-        execute = self._executable or self.prepare()
-        before = time.perf_counter()
-        execute()
-        self.total_seconds += time.perf_counter() - before
-        self.calls += 1
-
     def prepare(self) -> Callable[[], None]:
-        """Schedule and compile now; running does it by itself."""
         if self._executable is None:
             for storage in self.storages:
                 storage.move(self.backend.place(storage.storage))
@@ -266,13 +315,6 @@ class Loop:
         self._executable = None
         for name in ("spec", "counts", "_work", "_chosen", "plan"):
             self.__dict__.pop(name, None)
-
-    @property
-    def seconds(self) -> float | None:
-        """Average seconds of one execution so far (on a device: seconds of the last one); None before the first."""
-        if not self.calls:
-            return None
-        return getattr(self._executable, "seconds", None) or self.total_seconds / self.calls
 
     def explain(self) -> str:
         """The schedule in force, why, and the figures."""

@@ -50,12 +50,14 @@ def _block_function(unit: Unit, number: int, one: Pass) -> list[str]:
 
 
 def _phase(spec: LoopSpec, one: Pass, phase: Phase) -> list[str]:
+    if phase.whole:
+        return ["{", *phase.body, "}"]
     first, last = (phase.first, phase.last) if one.blocked else ("first", "last")
     lines = [f"const int64_t first = {first}, last = {last};"] if one.blocked else []
     if phase.independent:
         lines.append(" ".join(["#pragma omp simd", *_clauses(spec, one)]))
     lines += ["for (int64_t i = first; i < last; ++i) {", *phase.body, *_line(spec, one, phase.line), "}"]
-    return ["{", *lines, "}"]
+    return [f"for (int64_t c = 0, times = {phase.repeat}; c < times; ++c) {{" if phase.repeat else "{", *lines, "}"]
 
 
 def _line(spec: LoopSpec, one: Pass, line: Line | None) -> list[str]:

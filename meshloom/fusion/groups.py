@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from meshloom.kernel.access import Write
-from meshloom.loop import Loop
+from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill, Global, Set
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.strategies import AUTOMATIC
 
-Operation = Loop | Fill
+Operation = Runnable | Fill
 BLOCK = 128  # threads that a fused loop puts into a block
 FEW = 4  # so many times fewer elements than targets, and it does not matter how they are evaluated
 
@@ -91,6 +91,8 @@ def meeting_set(operation: Operation, group: Group | None = None) -> Set | None:
     """The set at whose elements an operation can take part in a fused loop, after a group; None where it cannot."""
     if isinstance(operation, Fill):
         return operation.target.set if isinstance(operation.target, Field) else None
+    if not isinstance(operation, Loop):
+        return None
     spec, wish = operation.spec, operation.wish
     if spec.one_to_one_maps or wish.order != "given" or operation.box is not None:
         return None
@@ -163,17 +165,16 @@ def in_roles(plan: Plan) -> bool:
 
 
 def reads(operation: Operation) -> tuple[Field | Global, ...]:
-    """What an operation needs to know: increments included, and what it changes in a part of a grid only."""
-    if isinstance(operation, Fill):
-        return ()
-    modes, partly = operation.kernel.modes.values(), operation.box is not None
-    return tuple(s for s, m in zip(operation.storages, modes, strict=True) if m.reads or m.combine or partly)
+    """What an operation needs to know, increments included."""
+    return () if isinstance(operation, Fill) else operation.reads
 
 
 def replaces(operation: Operation, one: Field) -> bool:
     """Does it write all values of a field without looking at them?"""
     if isinstance(operation, Fill):
         return operation.target is one
+    if not isinstance(operation, Loop):
+        return False
     roles = [(a, m) for s, a, m in zip(operation.storages, operation.arguments, operation.kernel.modes.values(),
                                        strict=True) if s is one]  # fmt: skip
     whole = operation.set is one.set and not one.set.halo and operation.box is None

@@ -10,7 +10,7 @@ import numpy as np
 from meshloom.fusion.compose import FusedLoop, NoConstant, fused
 from meshloom.fusion.groups import Operation, grouped, reads, sunk
 from meshloom.fusion.memory import Memory
-from meshloom.loop import Loop
+from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill
 
 
@@ -33,7 +33,7 @@ class Copy:
             target.data.copy_from_device_async(source.data, target.nbytes)
 
 
-Step = FusedLoop | Loop | Fill | Copy
+Step = FusedLoop | Runnable | Fill | Copy
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class FusedProgram:
                     f" {before:.0f}"
                 )
             else:
-                lines.append(f"  {step.name}" + (" by itself" if isinstance(step, Loop) else ""))
+                lines.append(f"  {step.name}" + (" by itself" if isinstance(step, Runnable) else ""))
         if self.prologue:
             names = " + ".join(s.spec.name if isinstance(s, FusedLoop) else s.name for s in self.prologue)
             lines.append(f"  before the first one: {names}; later ones find it done by the one before")
@@ -189,7 +189,7 @@ def _constants(operations: Sequence[Operation]) -> dict[Field, float]:
             found.pop(one, None)
             if isinstance(operation, Fill):
                 found[one] = operation.value
-            elif operation.set is one.set and operation.box is None:
+            elif isinstance(operation, Loop) and operation.set is one.set and operation.box is None:
                 mine = [o for o in operation.spec.outputs if operation.storages[o.param] is one]
                 values = {o.value.value for o in mine if o.value.op == "const"}
                 if len(values) == 1 and len(mine) == one.dim and all(o.value.op == "const" for o in mine):

@@ -27,6 +27,7 @@ template <class T> ML_FUNCTION bool isnan(T a) { return a != a; }
 template <class T> ML_FUNCTION bool isinf(T a) { return a == (T)INFINITY || a == -(T)INFINITY; }
 template <class T> ML_FUNCTION bool isfinite(T a) { return !(isnan(a) || isinf(a)); }
 }  // namespace std
+template <class T> ML_FUNCTION void ml_prefetch(const T* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 template <class U> ML_FUNCTION U ml_peek(U* p) { return *(volatile U*)p; }  // a value others may be changing
 ML_FUNCTION unsigned char* ml_dynamic_shared() {
   extern __shared__ __align__(16) unsigned char ml_shared[];
@@ -103,6 +104,19 @@ template <class T, int N> ML_FUNCTION ml_row<T, N> ml_lane(ml_row<T, N> row, int
 #pragma unroll
   for (int k = 0; k < N; ++k) other.v[k] = ml_lane(row.v[k], mask);
   return other;
+}
+
+// The sum of a value over the threads of a block, a power of two, known to all; ``room``: one entry for each.
+template <class T> ML_FUNCTION T ml_block_sum(T value, T* room) {
+  room[threadIdx.x] = value;
+  __syncthreads();
+  for (unsigned h = blockDim.x / 2; h > 0; h /= 2) {
+    if (threadIdx.x < h) room[threadIdx.x] += room[threadIdx.x + h];
+    __syncthreads();
+  }
+  const T sum = room[0];
+  __syncthreads();
+  return sum;
 }
 
 // Atomics: sums by hardware, minima and maxima of floating-point numbers by compare-and-swap (NaN wins there too).

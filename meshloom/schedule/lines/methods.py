@@ -1,0 +1,64 @@
+"""Ways to solve along lines, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from meshloom.errors import ScheduleError, nearest
+from meshloom.schedule.code import Pass
+from meshloom.schedule.lines import krylov, on_cpu, on_gpu, reduction, thomas
+from meshloom.schedule.lines.base import LineMethod, in_place, line_sizes
+from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
+from meshloom.schedule.plan import Plan
+from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.strategies.base import Emitter
+
+__all__ = ["LineMethod", "Segmented", "krylov", "method", "names", "reduction", "thomas"]
+
+
+class Segmented(LineMethod):
+    """One pass. On a GPU a line is cut into segments that threads hold in registers, joined by the carries of only so
+    many neighbours as count in this precision; on a CPU a thread sweeps along some lines side by side."""
+
+    name = "segmented"
+    summary = "one pass: segments of lines in registers, joined by the carries of their neighbours"
+
+    def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, simt: bool) -> LineForm:
+        return on_gpu.form(spec, lines, wish) if simt else on_cpu.form(spec, lines)
+
+    def plan(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> Plan:
+        if not simt:
+            arrays, sizes = on_cpu.arrays(spec, lines)
+            return Plan(self.name, 1, arrays, line_sizes(lines) | sizes)
+        arrays, sizes, threads = on_gpu.arrays(spec, lines)
+        return Plan(self.name, threads, arrays, line_sizes(lines) | sizes)
+
+    def declines(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> str | None:
+        if not simt or not on_gpu.in_parts(spec, lines) or not in_place(spec):
+            return None
+        return f"a line of {lines.length} points goes to several blocks, so it cannot be solved in place; use a second field"
+
+    def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
+        assert isinstance(spec, LineSpec)
+        return [("ends", spec.dtype, 1)] if spec.form.levels == 2 else []
+
+    def registers(self, spec: LineSpec) -> int | None:
+        return on_gpu.registers(spec)
+
+    def line_passes(self, spec: LineSpec, *, simt: bool) -> list[Pass]:
+        return on_gpu.passes(spec) if simt else on_cpu.passes(spec)
+
+
+def method(name: str) -> LineMethod:
+    """A method by name; "auto" is the fastest there is."""
+    found = Emitter.registry.get("segmented" if name == "auto" else name)
+    if not isinstance(found, LineMethod):
+        raise ScheduleError(f"unknown method '{name}' for lines{nearest(name, ('auto', *names()))}")
+    return found
+
+
+def names() -> tuple[str, ...]:
+    """The methods by name."""
+    return tuple(n for n, one in Emitter.registry.items() if isinstance(one, LineMethod))
