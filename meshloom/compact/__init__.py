@@ -1,0 +1,11 @@
+"""Compact differences: schemes as data, and derivatives and filters of grid fields along lines."""
+
+from meshloom.compact.analysis import error_constants, matrices, modified_wavenumber, order, orders, symbol
+from meshloom.compact.scheme import Row, Scheme
+from meshloom.compact.schemes import DENG5_MINUS, DENG5_PLUS, LELE6, PADE4, SECOND6, deng5, filters
+from meshloom.compact.taylor import EXACT
+
+__all__ = [
+    "DENG5_MINUS", "DENG5_PLUS", "EXACT", "LELE6", "PADE4", "SECOND6", "Row", "Scheme", "deng5", "error_constants",
+    "filters", "matrices", "modified_wavenumber", "order", "orders", "symbol",
+]  # fmt: skip
