@@ -1,4 +1,4 @@
-"""Derivatives and filters of grid fields: orders by refinement, closures, stretched axes, many variables, wrong input."""
+"""Derivatives and filters of grid fields: orders by refinement, closures, stretched axes, variables, wrong input."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_wrong_input_is_one_clear_line():
     for message, call in {
         "has 4 points along x; scheme LELE6 needs at least 5": lambda: compact.d(short.field("f"), 0),
         "is a second derivative: use compact.d2": lambda: compact.d(line.field("f"), 0, scheme=compact.SECOND6),
-        "scheme LELE6 is a first derivative: use compact.d": lambda: compact.d2(line.field("f"), 0, scheme=compact.LELE6),
+        "LELE6 is a first derivative: use compact.d": lambda: compact.d2(line.field("f"), 0, scheme=compact.LELE6),
         "has no closures": lambda: compact.d(line.field("f"), 0, scheme=open_ended),
         "need fields on one Grid, got p": lambda: compact.d(mesh_field, 0),
         "has no axis 1": lambda: compact.d(line.field("f"), 1),
