@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
+from bench.locality import Cpu
 from bench.race_loop import Device, kernel_figures
 from meshloom import compact
 from meshloom.errors import MeshloomError
@@ -19,10 +20,8 @@ SMALL = (21, 40, 37)  # points along the axes of the grids on which everything i
 FLOW_VALUES = 5  # density, momentum, energy
 
 
-class Host(Device):
-    """The cores of this machine, timed by the clock: the fastest of some runs."""
-
-    backend = "cpu"
+class Host(Cpu):
+    """The cores of this machine: the fastest of many runs, for these are short and neighbours are not."""
 
     def seconds(self, run: Callable[[], Any]) -> float:
         run()
@@ -32,19 +31,6 @@ class Host(Device):
             run()
             taken.append(time.perf_counter() - begin)
         return min(taken)
-
-    def copy_bandwidth(self) -> float:
-        """By a kernel of our own: it uses all cores, as the loops do."""
-        ml.use(self.backend)
-        points = ml.Set(1 << 24, "points")
-        a, b = points.field("a", data=np.ones(points.size)), points.field("b")
-        loop = copy.loop(points, a, b)
-        return 2 * 8 * points.size / self.seconds(loop)
-
-
-@ml.kernel
-def copy(a: ml.Read, b: ml.Write):
-    b[...] = a
 
 
 @dataclass(frozen=True)
