@@ -197,7 +197,7 @@ def peer_line(row: dict[str, Any]) -> str:
 
 
 def goals(result: dict[str, Any]) -> list[Goal]:
-    """What was asked for on the device, from the rows that are there."""
+    """What was asked of a GPU, from the rows that are there."""
     timed = [r for r in result["rows"] if "ms" in r]
 
     def least(text: str, limit: float, key: str, **wanted: Any) -> list[Goal]:
@@ -213,8 +213,10 @@ def goals(result: dict[str, Any]) -> list[Goal]:
     found += least("512^3 closed, double, worst axis", 0.85, share, **double, shape=cube, ends="closed")
     found += least("509^3 closed, double, worst axis", 0.85, share, **double, shape=list(PRIME), ends="closed")
     found += least("512^3, single, worst axis", 0.85, share, **own, precision="float32", shape=cube, ends="periodic")
-    found += least("fused right-hand side, double, worst axis", 0.80, share, what="fused")
-    return [*found, *_speedups(result)]
+    for block in BLOCKS:
+        text = f"fused right-hand side, {block[0]}^3, double, worst axis"
+        found += least(text, 0.80, share, what="fused", shape=list(block))
+    return [*found, *_speedups(result)] if result["device"] == "cuda" else []
 
 
 def _speedups(result: dict[str, Any]) -> list[Goal]:

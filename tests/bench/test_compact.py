@@ -35,7 +35,7 @@ def test_rows_are_checked_timed_and_written(tmp_path, capsys):
     assert len(timed) == len(result["rows"]) >= 10 and {r["what"] for r in timed} == {"derivative", "fused"}
     assert all(r["error"] < 1e-12 for r in timed if r["precision"] == "float64")
     assert {r["bytes_per_point"] for r in timed if r["precision"] == "float64"} == {16.0, 24.0}
-    assert any(g["text"].startswith("fused") for g in result["goals"])
+    assert result["goals"] == [] and result["copy_GBps"] == 10.0
     assert "of limit" in capsys.readouterr().out
 
 
@@ -58,8 +58,11 @@ def test_all_parts_name_problems_and_the_goals_find_them():
     methods = [{**Problem((2048, 2048), 0, periodic=False, method=m).entries(), "part": "methods", "ms": t}
                for m, t in (("segmented", 1.0), ("thomas", 4.0))]  # fmt: skip
     rivals = [{"peer": "cuSPARSE gtsv2StridedBatch", "shape": [2048, 2048], "axis": 0, "ms": 4.0}]
-    found = bench.goals({"rows": own + methods, "peers": rivals})
-    assert [g.met for g in found] == [True] * (len(found) - 1) + [False] and len(found) == 7
+    fused = [p.entries() | {"part": "fused", "ms": 1.0, "share_of_limit": 0.81}
+             for p in bench.problems("fused", quick=True)]  # fmt: skip
+    found = bench.goals({"device": "cuda", "rows": own + methods + fused, "peers": rivals})
+    assert [g.met for g in found] == [True] * (len(found) - 1) + [False] and len(found) == 8
+    assert bench.goals({"device": "cpu", "rows": own, "peers": []}) == []
 
 
 def test_what_peers_are_checked_against():
