@@ -14,7 +14,7 @@ import numpy as np
 
 from meshloom.kernel.emit import literal
 from meshloom.schedule.code import Pass, Phase, Scratch
-from meshloom.schedule.lines.segments import Cut, carries_needed, tables, turns
+from meshloom.schedule.lines.segments import Cut, carries_needed, joints, separate_tables, tables, turns
 from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec, PointCode
 from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_expression
 
@@ -34,7 +34,10 @@ def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     apart = _separable(spec)
     bytes_per_line = (segments + 2) * (points + 1) * (1 if apart else len(spec.operands)) * spec.dtype.itemsize
     made = LineForm(kind, points, 0, wish.get("tile", _tile(lines, segments, bytes_per_line, _most_threads(spec))), apart)
-    return replace(made, carries=wish.get("carries", _carries(replace(spec, form=made), lines)))
+    made = replace(made, carries=wish.get("carries", _carries(replace(spec, form=made), lines)))
+    if _fits(replace(spec, form=made), lines):
+        return made
+    return replace(made, levels=2, carries=_most_segments(replace(spec, form=made), lines))
 
 
 def registers(spec: LineSpec) -> int | None:
@@ -72,13 +75,17 @@ def _separable(spec: LineSpec) -> bool:
     return spec.plain and simple and len(spec.distinct) == 1 and len(spec.operands) > 1
 
 
+def _most_segments(spec: LineSpec, lines: Geometry) -> int:
+    return CHUNK_THREADS if lines.contiguous else max(1, _most_threads(spec) // spec.form.tile)
+
+
 def cut_of(spec: LineSpec, lines: Geometry, carries: int) -> Cut:
-    """How a line is cut: whole while it fits a block, else in windows that overlap by the carries."""
-    form, segments = spec.form, -(-lines.length // spec.form.points)
-    most = CHUNK_THREADS if lines.contiguous else max(1, _most_threads(spec) // form.tile)
+    """How a line is cut: whole while it fits a block, else in windows that overlap by the carries (on two levels: that
+    do not)."""
+    form, segments, most = spec.form, -(-lines.length // spec.form.points), _most_segments(spec, lines)
     if segments <= most or not carries:
         return Cut(lines.length, form.points, segments)
-    return Cut(lines.length, form.points, most, carries)
+    return Cut(lines.length, form.points, most, 0 if form.levels == 2 else carries)
 
 
 def _carries(spec: LineSpec, lines: Geometry) -> int:
@@ -86,10 +93,15 @@ def _carries(spec: LineSpec, lines: Geometry) -> int:
     return max(carries_needed(tables(one, whole, spec.dtype), whole, spec.dtype) for one in spec.distinct)
 
 
-def fits(spec: LineSpec, lines: Geometry) -> bool:
+def _fits(spec: LineSpec, lines: Geometry) -> bool:
     """Is a line whole in a block, or are the overlaps of its parts small enough to be read again?"""
     cut = cut_of(spec, lines, spec.form.carries)
-    return cut.whole or 3 * cut.overlap <= cut.window
+    return cut.chunks == 1 or 3 * cut.overlap <= cut.window
+
+
+def in_parts(spec: LineSpec, lines: Geometry) -> bool:
+    """Does a line go to several blocks?"""
+    return cut_of(spec, lines, spec.form.carries).chunks > 1
 
 
 def arrays(spec: LineSpec, lines: Geometry) -> tuple[dict[str, np.ndarray], dict[str, int], int]:
@@ -98,7 +110,9 @@ def arrays(spec: LineSpec, lines: Geometry) -> tuple[dict[str, np.ndarray], dict
     found: dict[str, np.ndarray] = {}
     first, last = [], []
     for k, one in enumerate(spec.distinct):
-        made = tables(one, cut, spec.dtype)
+        made = (separate_tables if form.levels == 2 else tables)(one, cut, spec.dtype)
+        if form.levels == 2:
+            found[f"joined{k}"], found[f"joints{k}"] = joints(one, cut, spec.dtype)
         found |= {f"lower{k}": made.lower, f"inverse{k}": made.inverse, f"upper{k}": made.upper}
         found |= {f"forward{k}": made.forward.astype(spec.dtype), f"backward{k}": made.backward.astype(spec.dtype)}
         found[f"turn{k}"] = np.array(turns(made, cut, form.carries), spec.dtype)
@@ -117,8 +131,9 @@ def arrays(spec: LineSpec, lines: Geometry) -> tuple[dict[str, np.ndarray], dict
 
 
 def passes(spec: LineSpec) -> list[Pass]:
-    """One pass over tiles of lines."""
-    return [(_Contiguous if spec.form.kind == "contiguous" else _Strided)(spec).made()]
+    """One pass over tiles of lines; on two levels, one for the ends of parts and one with the ends known."""
+    kind = _Contiguous if spec.form.kind == "contiguous" else _Strided
+    return [kind(spec, level).made() for level in ((1, 2) if spec.form.levels == 2 else (0,))]
 
 
 @dataclass
@@ -126,6 +141,7 @@ class _Text:
     """What both forms share: the solve in registers and the exchange of carries."""
 
     spec: LineSpec
+    level: int = 0  # 1: leave the ends of a part in ``ends``; 2: take those of the neighbours from there
 
     def __post_init__(self) -> None:
         form = self.spec.form
@@ -187,6 +203,7 @@ class _Text:
         lines = []
         for v in operands:
             lines += self._ends(v)
+            lines += self._joined(v) if self.level == 2 else []
         for v in operands:
             lines += [*self._sweep(v, forward=True), f"ahead[{self._share(operands, v)}{self.cell('slot')}] = x{v}[{self.m - 1}];"]
         lines.append("__syncthreads();")
@@ -196,7 +213,44 @@ class _Text:
         lines.append("__syncthreads();")
         for v in operands:
             lines += self._carry(v, operands, forward=False)
+            lines += self._left(v) if self.level == 1 else []
         return lines
+
+    # ----- two levels ---------------------------------------------------------------------------------------------
+    def line_number(self) -> str:
+        """C expression of the number of a thread's line."""
+        raise NotImplementedError
+
+    def _ends_of_line(self, v: int) -> str:
+        """Where the ends of the parts of the thread's line begin in ``ends``."""
+        number = "variable" if self.spec.form.per_variable else str(v)
+        return f"(({self.line_number()}) * {len(self.spec.operands)} + {number}) * 2 * chunks"
+
+    def _last_row(self) -> str:
+        return f"ml_min<ml_index>((chunk + 1) * window * {self.m}, length) - 1"
+
+    def _left(self, v: int) -> list[str]:
+        """The first and last values of a part, for its neighbours."""
+        return ["if (mine) {", f"const ml_index at = {self._ends_of_line(v)} + 2 * chunk, end = {self._last_row()};",
+                f"if (slot == 0) ends[at] = x{v}[0];",
+                *self.unrolled(f"if (j0 + i == end) ends[at + 1] = x{v}[i];"), "}"]  # fmt: skip
+
+    def _joined(self, v: int) -> list[str]:
+        """The right-hand sides of the first and last rows of a part, without the share of its neighbours' ends."""
+        k = self.spec.number(v)
+
+        def end(row: str) -> list[str]:
+            return [f"{self.t} beside = 0;", f"const ml_index at = {self._ends_of_line(v)};",
+                    "for (ml_index q = 0; q < 2 * chunks; ++q)",
+                    f"  beside += joined{k}[({row}) * 2 * chunks + q] * ends[at + q];"]  # fmt: skip
+
+        before = "(chunk == 0 ? chunks - 1 : chunk - 1) * 2 + 1"
+        behind = "(chunk == chunks - 1 ? 0 : chunk + 1) * 2"
+        return [f"if (slot == 0 && joints{k}[2 * chunk] != 0) {{", *end(before),
+                f"x{v}[0] -= joints{k}[2 * chunk] * beside;", "}",
+                f"if (const ml_index last = {self._last_row()}; last >= j0 && last < j0 + {self.m} && joints{k}[2 * chunk + 1] != 0) {{",
+                *end(behind), f"const {self.t} share = joints{k}[2 * chunk + 1] * beside;",
+                *self.unrolled(f"x{v}[i] -= j0 + i == last ? share : 0;"), "}"]  # fmt: skip
 
     @staticmethod
     def _share(operands: list[int], v: int) -> str:
@@ -256,6 +310,9 @@ class _Text:
 
 
 class _Strided(_Text):
+    def line_number(self) -> str:
+        return "o * lanes + column"
+
     def cell(self, slot: str) -> str:
         return f"{slot} * {self.tile} + lane"
 
@@ -263,8 +320,9 @@ class _Strided(_Text):
         m, vs = self.m, list(range(self.count))
         body = [*self._where(), *self.pivots(), *self._right_hand_sides(vs), *self.solve(vs)]
         element = "start + (j0 + i) * step"
-        stores = self.after(element, [f"x{v}[i]" for v in vs])
-        body += ["if (mine) {", *self.unrolled("if (j0 + i < length) {", *stores, "}"), "}"]
+        if self.level != 1:
+            stores = self.after(element, [f"x{v}[i]" for v in vs])
+            body += ["if (mine) {", *self.unrolled("if (j0 + i < length) {", *stores, "}"), "}"]
         scratch = tuple(Scratch(self.t, name, f"{self.count} * cells") for name in ("ahead", "behind"))
         return Pass("lines", "tiles", (Phase("0", "1", tuple(body), whole=True),), blocked=True, scratch=scratch)
 
@@ -328,6 +386,9 @@ class _Contiguous(_Text):
         far = [abs(o) for s in stencils for row in s.closures for o in row]
         self.halo = max([self.reach, *far])
 
+    def line_number(self) -> str:
+        return "wanted"
+
     def cell(self, slot: str) -> str:
         return f"line * window + {slot}"
 
@@ -339,7 +400,7 @@ class _Contiguous(_Text):
         body = [*self._where(), *self.pivots(), *self._load()]
         for v in range(self.count):
             body += self._solve_one(v)
-        body += ["__syncthreads();", *self._store()]
+        body += ["__syncthreads();", *self._store()] if self.level != 1 else []
         names = [f"s{v}" for v in range(self.count)]
         scratch = tuple(Scratch(self.t, name, f"{self.tile} * padded") for name in names)
         scratch += tuple(Scratch(self.t, name, "cells") for name in ("ahead", "behind"))

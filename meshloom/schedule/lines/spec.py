@@ -29,6 +29,7 @@ class LineForm:
     carries: int = 0
     tile: int = 16
     per_variable: bool = False  # blocks of their own for each operand
+    levels: int = 1  # 2: parts of a line are solved by themselves, joined by their ends, and solved again
 
 
 @dataclass(frozen=True)
