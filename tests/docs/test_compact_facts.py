@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-import meshloom as ml
 from bench import wavenumbers
 from meshloom import compact
-from meshloom.config import build, parse_set
-from meshloom.solvers.advection.base import AdvectionCase, scheme_limit
-from meshloom.solvers.case import find_case
+from meshloom.solvers.advection.base import scheme_limit
 from tests.docs.test_facts import page, table
-
-
-@pytest.fixture(autouse=True)
-def on_numpy() -> Iterator[None]:
-    before = ml.backend()
-    ml.use("numpy")
-    yield
-    ml.use(before)
+from tests.solvers.advection import monitors
 
 
 def scheme(cell: str) -> compact.Scheme:
@@ -67,14 +56,6 @@ def test_the_picture_of_wavenumbers(tmp_path) -> None:
     assert set(wavenumbers.curves()) == {"first derivative", "second derivative", "filters"}
 
 
-def errors(name: str, *settings: str) -> dict[str, float]:
-    cls = find_case(name)
-    case = cls(build(cls.Config, [parse_set(text) for text in settings]))
-    assert isinstance(case, AdvectionCase)
-    rows = case.monitor_rows(case.program.run(case.steps.count, record=case.recorded))
-    return dict(zip(case.monitors, rows[-1], strict=True))
-
-
 def settings_of(case: str, what: str) -> list[str]:
     """The settings that the first cell of a row speaks of."""
     found = re.findall(r"`([\w.]+=[\w.]+)`", what)
@@ -98,6 +79,6 @@ def test_errors_of_the_cases(case: str) -> None:
     rows = table("docs/cases_advection.md", heading.strip("|").strip())
     assert len(rows) >= 2
     for what, *written in rows:
-        found = errors(case, *settings_of(case, what))
+        found = monitors(case, *settings_of(case, what))
         for column, figure in zip(columns, written, strict=True):
             assert float(figure) == pytest.approx(found[column], rel=6e-3), (what, column)
