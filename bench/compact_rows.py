@@ -18,6 +18,11 @@ from meshloom.errors import MeshloomError
 
 TOLERANCE = {"float64": 1e-12, "float32": 2e-4}  # largest difference from NumPy in double, as a share of the largest
 SMALL = (21, 40, 37)  # points along the axes of the grids on which everything is checked first; no multiple of anything
+PLANES = ((256, 256), (512, 512), (1024, 1024), (2048, 2048))
+BLOCKS = ((256, 256, 256), (512, 512, 512))
+MANY = 32  # variables of the largest plane
+PRIME = (509, 509, 509)  # lengths that are no multiple of anything
+OWN = "segmented"  # our one-pass solver
 FLOW_VALUES = 5  # density, momentum, energy
 
 
