@@ -109,8 +109,11 @@ def markdown(results: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
     copies = " and ".join(f"{result['copy_GBps']:.0f}" for result in results)
     machine, files = results[0]["machine"], ", ".join(f"`{name}`" for name in names)
     where = machine["gpu"] or machine["processor"]
-    lines = [f"From {files} in `bench/results/`: {where}, copy {copies} GB/s. Figures with slashes are for the axes x, y, z;",
-             "z is contiguous in space, y in a plane. Fields that fit into the cache may be faster than the limit.", ""]  # fmt: skip
+    lines = [
+        f"From {files} in `bench/results/`: {where}, copy {copies} GB/s. Figures with slashes are for",
+        "the axes x, y, z; z is contiguous in space, y in a plane. Fields that fit into the cache may beat the limit.",
+        "",
+    ]
     lines += _goal_table(goals({"device": results[0]["device"], "rows": rows, "peers": peers}))
     for part, title in _TITLES.items():
         lines += _part_table(title, [row for row in rows if row["part"] == part])
@@ -135,8 +138,8 @@ def _part_table(title: str, rows: list[dict[str, Any]]) -> list[str]:
                 f" {axes_text(group, 'share_of_limit', '.2f')} | {used} | {axes_text(group, 'shared_bytes', ',')} |"
                 f" {_occupancies(group)} |"
             )
-    head = [f"**{title}**", "", "| field | | ends | solver | ms | Gpoint/s | of the limit | registers | shared | occupancy |",
-            "|---|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    columns = ("field", "", "ends", "solver", "ms", "Gpoint/s", "of the limit", "registers", "shared", "occupancy")
+    head = [f"**{title}**", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     return [*head, *found, ""] if found else []
 
 
