@@ -43,6 +43,29 @@ def test_fourth_order(backend):
     assert fine < 1e-5 and abs(math.log2(coarse / fine) - 4) < 0.15
 
 
+def test_stages_round_a_line_loop_on_a_gpu():
+    """Loops of the stages are fused there, line loops are not: what passes between them must be stored."""
+    before = ml.backend()
+    found = []
+    for backend in ("numpy", "emulated"):
+        ml.use(backend)
+        grid = ml.Grid(16, 1.0, periodic=True)
+        u = grid.field("u", data=np.sin(2 * np.pi * grid.coordinates[0]))
+        rk = RungeKutta4(u, 0.01)
+
+        @ml.program
+        def step(rk=rk) -> None:
+            for stage in rk.stages:
+                compact.d(stage.at, 0, rk.slope, compact.PADE4)
+                stage.advance()
+
+        step.run(3)
+        found.append(grid.shaped(u))
+    ml.use(before)
+    np.testing.assert_allclose(found[1], found[0], atol=1e-14)
+    np.testing.assert_allclose(found[0], np.sin(2 * np.pi * (grid.coordinates[0] + 0.03)), atol=1e-4)
+
+
 def test_the_longest_steps():
     assert abs(largest_step(np.array([1j, -0.5j])) - IMAGINARY_LIMIT) < 1e-6
     assert abs(largest_step(np.array([-1.0])) - 2.785293563) < 1e-6
