@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from meshloom.mesh.grid import AXES, Grid
 
 Fields = Field | Sequence[Field]
 _NEEDS_METRIC = "grid {} is stretched along {}: give a kernel 'after' that multiplies by compact.metric(grid, axis)"
-_metrics: WeakKeyDictionary[Grid, dict[tuple[str, int, np.dtype], Field]] = WeakKeyDictionary()
 
 
 # --- what a person calls ----------------------------------------------------------------------------------
@@ -136,20 +134,20 @@ def _floats(row: Row) -> dict[int, float]:
 
 def _metric_field(grid: Grid, axis: int, dtype: np.dtype, which: str) -> Field:
     """The metric m, its square, or m dm/dxi, as a field: the same along all other axes; made once for a grid."""
-    known = _metrics.setdefault(grid, {})
-    if (which, axis, dtype) not in known:
+    key = ("metric", which, axis, dtype)
+    if key not in grid.loops:  # it lives beside the loops that read it, as long as the grid
         slope = grid.metric(axis)
         values = {"slope": slope, "square": slope**2, "bend": slope * _bend(grid, axis, slope)}[which]
         shape = [-1 if a == axis else 1 for a in range(grid.rank)]
         data = np.broadcast_to(values.reshape(shape), grid.shape)
-        known[which, axis, dtype] = grid.field(f"metric_{AXES[axis]}_{which}", dtype=dtype, data=data)
-    return known[which, axis, dtype]
+        grid.loops[key] = grid.field(f"metric_{AXES[axis]}_{which}", dtype=dtype, data=data)
+    found: Field = grid.loops[key]
+    return found
 
 
 def _check_metric(grid: Grid, axis: int, targets: Sequence[Field]) -> None:
     """A kernel ``after`` of its own must get the metric of a stretched axis: SchemeError where it cannot."""
-    known = _metrics.get(grid, {})
-    if not grid.uniform[axis] and not any(one is known.get(("slope", axis, one.dtype)) for one in targets):
+    if not grid.uniform[axis] and not any(one is metric(grid, axis, one.dtype) for one in targets):
         raise SchemeError(_NEEDS_METRIC.format(grid.name, AXES[axis]))
 
 

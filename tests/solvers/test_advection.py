@@ -44,6 +44,11 @@ def test_a_periodic_pulse_comes_back_and_may_go_left():
     assert right["total"] == pytest.approx(np.mean(case("advection1d", *common).exact_at(0.0)), rel=1e-12)
 
 
+def test_what_leaves_is_hardly_reflected():
+    """At 0.8 the pulse has left the closed line; the closures send back less than a thousandth of it."""
+    assert run("advection1d", "time.end=0.8", "time.cfl=1.0")["error_max"] < 1e-3
+
+
 def test_the_limit_of_the_time_step():
     limit = scheme_limit(compact.LELE6)
     assert limit == pytest.approx(1.4217, abs=1e-4)
