@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from bench import compact_report as paper
 from bench import report
 from bench.compact_rows import Host, Problem, Setup, numpy_flux, row
 from bench.peers import compact_gpu as peers
+from tests.bench import cupy_stand_in
 from tests.bench.devices import Emulated
 
 
@@ -124,3 +126,20 @@ def test_the_tables_of_the_docs_come_from_result_files():
     else:
         assert "No run on a GPU has been recorded yet" in section
         assert not list(report.RESULTS.glob("*_compact*_h200*.json")), "put the figures into the docs: --docs"
+
+
+def test_peers_run_and_are_right(monkeypatch):
+    """cuSPARSE and cuFFT, played by scipy and NumPy."""
+    monkeypatch.setitem(sys.modules, "cupy", cupy_stand_in.module())
+    monkeypatch.setattr(peers, "_library", cupy_stand_in.Library)
+    monkeypatch.setitem(sys.modules, "jax", None)
+    for shape, axes in (((6, 9), 2), ((7, 8, 9), 3)):
+        for axis in range(axes):
+            found = list(bench.peer_rows(shape, axis, Quick()))
+            assert [r.get("failed") for r in found] == [None] * len(found)
+            assert all(r["error"] < 1e-13 for r in found if "ms" in r)
+            names = [r["peer"] for r in found]
+            assert names[0].startswith("cuSPARSE gtsv2StridedBatch") and names[-2].startswith("CuPy")
+            assert names[-1] == "JAX" and "missing" in found[-1]
+            assert ("cuSPARSE gtsvInterleavedBatch" in names) == (axis == 0)
+            assert ("transposes" in names[0]) == (axis < axes - 1)
