@@ -22,6 +22,8 @@ from meshloom.mesh.core import Field
 from meshloom.mesh.grid import AXES, Grid
 
 Fields = Field | Sequence[Field]
+Operators = LineOperator | Sequence[LineOperator]
+ONE_PASS = ("auto", "segmented")  # solvers that take the right-hand side's stencil along
 _NEEDS_METRIC = "grid {} is stretched along {}: give a kernel 'after' that multiplies by compact.metric(grid, axis)"
 
 
@@ -44,12 +46,14 @@ def d(
     ``before`` computes what is derived from the fields ``f`` at a point, ``after`` what is done with the derivatives at
     a point of the fields ``out``: fluxes and sums in the same pass, see ``linalg.LineLoop``. ``values`` is the number
     of derivatives, needed where both are given; they may have a ``scheme`` each. On a stretched axis ``after`` must
-    read ``metric(grid, axis)``.
+    read ``metric(grid, axis)``. ``method``: a solver other than the one that does all in one pass, to compare with.
     """
     fields, grid, along = _operands(f, axis, scheme, 1)
     targets = _targets(fields, out, f"d{AXES[along]}")
     used = operator(scheme, grid, along) if isinstance(scheme, Scheme) else [operator(s, grid, along) for s in scheme]
-    if grid.uniform[along] or after is not None:
+    if grid.uniform[along] and before is None and after is None:
+        _apply(grid, along, used, fields, targets, method)
+    elif grid.uniform[along] or after is not None:
         _check_metric(grid, along, targets)
         line_loop(grid, along, used, fields, targets, before=before, after=after, values=values, method=method)
     elif before is not None:
@@ -70,7 +74,7 @@ def d2(f: Fields, axis: int, out: Fields | None = None, scheme: Scheme = SECOND6
     targets = _targets(fields, out, f"d{AXES[along]}{AXES[along]}")
     second = operator(scheme, grid, along)
     if grid.uniform[along]:
-        line_loop(grid, along, second, fields, targets, method=method)
+        _apply(grid, along, second, fields, targets, method)
     else:
         first = operator(LELE6, grid, along)
         for one, target in zip(fields, targets, strict=True):
@@ -88,7 +92,7 @@ def filter(
     used = filters(8, 0.45) if scheme is None else scheme
     fields, grid, along = _operands(f, axis, used, 0)
     targets = _targets(fields, out, "filtered")
-    line_loop(grid, along, operator(used, grid, along), fields, targets, method=method)
+    _apply(grid, along, operator(used, grid, along), fields, targets, method)
     return _answer(f, out, targets)
 
 
@@ -118,6 +122,19 @@ def _operator(scheme: Scheme, periodic: bool, spacing: float) -> LineOperator:
     )
     right = Stencil(_floats(scheme.interior), low=tuple(map(_floats, low)), high=tuple(map(_floats, high)))
     return LineOperator(matrix, right, scale=spacing**-scheme.degree)
+
+
+def _apply(
+    grid: Grid, axis: int, used: Operators, fields: Sequence[Field], targets: Sequence[Field], method: str
+) -> None:
+    """The operator in one pass; with a solver that takes no stencil, the right-hand side first, then the solve."""
+    if method in ONE_PASS:
+        line_loop(grid, axis, used, fields, targets, method=method)
+        return
+    listed = [used] * sum(one.dim for one in fields) if isinstance(used, LineOperator) else used
+    unit = Tridiagonal(0.0, 1.0, 0.0, periodic=grid.periodic[axis])
+    line_loop(grid, axis, [LineOperator(unit, one.stencil, one.scale) for one in listed], fields, targets)
+    line_loop(grid, axis, [LineOperator(one.matrix) for one in listed], targets, targets, method=method)
 
 
 def _tridiagonal(row: Row) -> tuple[float, float, float]:

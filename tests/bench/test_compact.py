@@ -54,7 +54,7 @@ def test_a_wrong_result_is_never_timed(monkeypatch):
 
 
 def test_all_parts_name_problems_and_the_goals_find_them():
-    for part in bench.PARTS[:-1]:
+    for part in ("derivative", "fused", "methods", "seed"):
         assert bench.problems(part, quick=True) and set(bench.problems(part, quick=True)) <= set(
             bench.problems(part, quick=False)
         )

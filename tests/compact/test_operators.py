@@ -134,6 +134,14 @@ def test_single_precision(reference):
     assert found.dtype == np.float32 and np.abs(grid.shaped(found) - wave(grid.coordinates[0], 1)).max() < 2e-4
 
 
+def test_another_solver_gives_the_same_in_two_passes():
+    for _ in using("cpu"):
+        grid = ml.Grid((12, 21), (1.0, 1.0), periodic=(True, False))
+        f = grid.field("f", 2, data=np.random.default_rng(3).random((12, 21, 2)))
+        gap = grid.shaped(compact.d(f, 1, method="thomas")) - grid.shaped(compact.d(f, 1))
+        assert np.abs(gap).max() < 1e-11
+
+
 def test_wrong_input_is_one_clear_line():
     short, line = ml.Grid(4, 1.0), ml.Grid(20, 1.0)
     bent = ml.Grid(20, 1.0, coordinates=(np.linspace(0.0, 1.0, 20) ** 1.1,))
