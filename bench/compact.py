@@ -24,8 +24,22 @@ from typing import Any
 
 import meshloom as ml
 from bench import report
+from bench.ahead import compile_all
 from bench.compact_report import goals, short_lines
-from bench.compact_rows import BLOCKS, FLOW_VALUES, MANY, OWN, PLANES, PRIME, SMALL, Host, Problem, fields, rows
+from bench.compact_rows import (
+    BLOCKS,
+    FLOW_VALUES,
+    MANY,
+    OWN,
+    PLANES,
+    PRIME,
+    SMALL,
+    Host,
+    Problem,
+    empty_loop,
+    fields,
+    rows,
+)
 from bench.measure import surroundings
 from bench.peers.compact_gpu import PEERS, PeerRun
 from bench.race import Stopped, stopping_cleanly
@@ -111,6 +125,14 @@ class Run:
         }  # fmt: skip
         print(f"copy {self.copy / 1e9:.1f} GB/s", flush=True)
 
+    def compile(self, parts: list[str], *, quick: bool, tiny: bool) -> None:
+        """All that will be measured, on all cores: one after the other it takes longer than measuring."""
+        listed = [p for part in parts for p in problems(part, quick=quick, tiny=tiny)]
+        smaller = [] if quick else [p.small() for p in listed]
+        wanted = [(p,) for p in dict.fromkeys([*listed, *smaller])]
+        seconds = compile_all(architecture(), empty_loop, wanted)
+        print(f"{len(wanted)} loops compiled in {seconds:.1f} s", flush=True)
+
     def parts(self, parts: list[str], *, quick: bool, tiny: bool = False) -> None:
         try:
             for part in parts:
@@ -139,6 +161,13 @@ class Run:
         report.save(self.result, self.file)
         if time.monotonic() > self.until:
             raise Stopped("the time given by --seconds is up")
+
+
+def architecture() -> str:
+    """Of the current CUDA device, such as sm_90."""
+    import cupy
+
+    return f"sm_{cupy.cuda.Device().compute_capability}"
 
 
 def peer_rows(shape: tuple[int, ...], axis: int, device: Device) -> Iterator[dict[str, Any]]:
@@ -224,6 +253,8 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     ml.use(used.backend)
     with stopping_cleanly():
         run = Run(used, file, begin + options.seconds)
+        if used.backend == "cuda":
+            run.compile(options.parts, quick=options.quick, tiny=options.tiny)
         run.parts(options.parts, quick=options.quick, tiny=options.tiny)
     print("\n".join(short_lines(run.result)))
     for goal in goals(run.result):

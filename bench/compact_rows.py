@@ -69,15 +69,21 @@ class Problem:
                 "precision": self.precision, "ends": ends, "method": self.method + form}  # fmt: skip
 
 
+def room(shape: tuple[int, ...], values: int, precision: str, periodic: bool) -> tuple[ml.Grid, ml.Field, ml.Field]:
+    """A grid, and fields of zeros for operands and results."""
+    grid = ml.Grid(shape, [float(n) for n in shape], periodic=periodic)  # spacing about 1: so are the values
+    f, out = (grid.field(name, values, dtype=np.dtype(precision)) for name in ("f", "out"))
+    return grid, f, out
+
+
 @lru_cache(maxsize=2)
 def fields(shape: tuple[int, ...], values: int, precision: str, periodic: bool, backend: str) -> list[Any]:
-    """A grid, operands and room for results, on the device: kept while rows on the same grid follow each other.
+    """The same on the device, with operands; kept while rows on the same grid follow each other.
 
     Operands are numbers from 1 to 2 without a pattern, made where the field lies; the same in every run.
     """
     ml.use(backend)
-    grid = ml.Grid(shape, [float(n) for n in shape], periodic=periodic)  # spacing about 1: so are the values
-    f, out = (grid.field(name, values, dtype=np.dtype(precision)) for name in ("f", "out"))
+    grid, f, out = room(shape, values, precision, periodic)
     for one in (f, out):
         one.move(current().place(one.storage))
     xp = _module(f.storage)
@@ -88,21 +94,32 @@ def fields(shape: tuple[int, ...], values: int, precision: str, periodic: bool, 
     return [grid, f, out]
 
 
+def loop_of(problem: Problem, grid: ml.Grid, f: ml.Field, out: ml.Field) -> ml.linalg.LineLoop:
+    """What a problem is about, on these fields."""
+    axis, fused = problem.axis, problem.what == "fused"
+    derivative = compact.operator(compact.LELE6, grid, axis)
+    operator = ml.linalg.LineOperator(derivative.matrix) if problem.what == "solve" else derivative
+    before, after, values = (flow_flux(axis), accumulate, problem.values) if fused else (None, None, None)
+    return ml.linalg.LineLoop(grid, axis, operator, f, out, before=before, after=after, values=values,
+                              method=problem.method, tuning=dict(problem.tuning))  # fmt: skip
+
+
+def empty_loop(problem: Problem) -> ml.linalg.LineLoop:
+    """The loop on fields that nobody has filled: to be compiled, not to be run."""
+    return loop_of(problem, *room(problem.shape, problem.values, problem.precision, problem.periodic))
+
+
 class Setup:
     """The fields of a problem and its loop."""
 
     def __init__(self, problem: Problem, backend: str):
-        self.problem, axis = problem, problem.axis
+        self.problem = problem
         self.grid, self.f, self.out = fields(
             problem.shape, problem.values, problem.precision, problem.periodic, backend
         )
         ml.use(backend)
-        derivative = compact.operator(compact.LELE6, self.grid, axis)
-        self.operator = ml.linalg.LineOperator(derivative.matrix) if problem.what == "solve" else derivative
-        fused = problem.what == "fused"
-        before, after, values = (flow_flux(axis), accumulate, problem.values) if fused else (None, None, None)
-        self.loop = ml.linalg.LineLoop(self.grid, axis, self.operator, self.f, self.out, before=before, after=after,
-                                       values=values, method=problem.method, tuning=dict(problem.tuning))  # fmt: skip
+        self.loop = loop_of(problem, self.grid, self.f, self.out)
+        self.operator = self.loop.operators[0]
 
     def component(self, field: ml.Field, c: int) -> Any:
         """A view of a component as an array (*shape), where the field lies."""

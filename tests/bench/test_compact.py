@@ -9,10 +9,12 @@ import sys
 import numpy as np
 import pytest
 
+import meshloom as ml
 from bench import compact as bench
 from bench import compact_report as paper
 from bench import report
-from bench.compact_rows import Host, Problem, Setup, numpy_flux, row
+from bench.ahead import compile_one
+from bench.compact_rows import Host, Problem, Setup, empty_loop, numpy_flux, row
 from bench.peers import compact_gpu as peers
 from tests.bench import cupy_stand_in
 from tests.bench.devices import Emulated
@@ -99,6 +101,24 @@ def test_generated_code(monkeypatch):
     monkeypatch.setattr(device, "seconds", lambda run: (run(), 1e-3)[1])
     found = row(Problem((12, 14), 1), device, 1e10)
     assert found["error"] < 1e-14 and found["share_of_limit"] == pytest.approx(12 * 14 * 16 / 1e-3 / 1e10)
+
+
+def test_compiling_ahead_needs_no_device(monkeypatch, tmp_path):
+    nvrtc = pytest.importorskip("meshloom.backend.cuda.nvrtc")
+    try:
+        nvrtc.library()
+    except ml.errors.CompilerError as missing:
+        pytest.skip(str(missing))
+    monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path))
+    known = sys.modules["meshloom.backend"]
+    monkeypatch.setattr(known, "_BACKENDS", dict(known._BACKENDS))  # it registers one of its own
+    before = ml.backend()
+    try:
+        assert compile_one("sm_90", empty_loop, (Problem((20, 30), 1, what="solve"),)) == ""
+        assert "needs" in compile_one("sm_90", empty_loop, (Problem((20, 3), 1),))
+    finally:
+        ml.use(before)
+    assert list(tmp_path.rglob("*.cubin"))
 
 
 def test_tables_of_a_result(tmp_path, capsys):
