@@ -1,4 +1,7 @@
-"""cgs and bicgstab: a block iterates on a line, its vectors in shared memory, until the residual is at rounding."""
+"""cgs and bicgstab: a block iterates on a line, its vectors in shared memory, until the residual is at rounding.
+
+A line on which that does not succeed is filled with NaN, so that nobody takes it for solved.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ from meshloom.schedule.lines.classic import Classic, operand
 from meshloom.schedule.lines.decay import negligible
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.reduction import _start_of_block
-from meshloom.schedule.lines.spec import LineSpec, PointCode
+from meshloom.schedule.lines.spec import Geometry, LineSpec, PointCode
 
 MOST_ITERATIONS = 500
+SHORT = 32
 MOST_STARTS = 6  # from the residual that rounding has left
 
 
@@ -23,6 +27,12 @@ class _Krylov(Classic):
     def shared_vectors(self) -> int:  # type: ignore[override]
         return len(self.vectors)
 
+    def declines(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> str | None:
+        ends = [row for one in spec.operators for row in (*one.matrix.low, *one.matrix.high)]
+        if lines.length < SHORT and any(abs(b) <= abs(a) + abs(c) for a, b, c in ends):
+            return f"on lines of less than {SHORT} points it needs rows dominated by their diagonal, also at the ends"
+        return super().declines(spec, lines, simt=simt)
+
     def tables(self, operator: LineOperator, n: int) -> dict[str, np.ndarray]:
         below, middle, above = operator.matrix.rows(n).T
         return {"below": below, "middle": middle, "above": above, "scale": np.array([operator.scale])}
@@ -30,18 +40,18 @@ class _Krylov(Classic):
     def passes_of(self, spec: LineSpec, code: PointCode, v: int, *, simt: bool) -> list[Pass]:
         words, t = _Words(spec, v, simt), spec.ctype
         load, name = operand(code, v, "start + j * step")
-        close = negligible(spec.dtype) ** 2
+        close, lost = negligible(spec.dtype) ** 2, float(np.finfo(spec.dtype).eps)  # squares of residuals, as a share
         start = ["s_x[j] = 0; s_r[j] = s_b[j]; s_0[j] = s_b[j]; s_p[j] = s_b[j];"]
         start += ["s_u[j] = s_b[j];"] if "u" in self.vectors else []
         body = [*_start_of_block(), *words.loop(*load, f"s_b[j] = {name} * scale{words.k}[0]; s_y[j] = 0;"),
-                *words.total("size", "s_b[j] * s_b[j]"), f"const {t} least = {close!r} * size;",
+                *words.total("size", "s_b[j] * s_b[j]"), f"const {t} least = {close!r} * size, whole = size;",
                 f"for (int start_anew = 0; start_anew < {MOST_STARTS} && size > least; ++start_anew) {{",
                 *words.loop(*start), f"{t} rho = size;",
                 f"for (int round = 0; round < {MOST_ITERATIONS}; ++round) {{", *self.iteration(words),
                 "if (!(left > least && left < 1e6 * size && rho != 0)) break;", "}",
                 *words.loop(f"s_r[j] = s_b[j] - {words.product('s_x[{}]')};"), *words.total("now", "s_r[j] * s_r[j]"),
                 "if (!(now < size)) break;", "size = now;", *words.loop("s_y[j] += s_x[j]; s_b[j] = s_r[j];"), "}",
-                *words.loop(f"const {t} x = s_y[j];", *code.after("start + j * step", ["x"], v))]  # fmt: skip
+                *words.loop(f"const {t} x = size > {lost!r} * whole ? ({t})NAN : s_y[j];", *code.after("start + j * step", ["x"], v))]  # fmt: skip
         scratch = [Scratch(t, f"s_{n}", "length") for n in self.vectors]
         scratch += [Scratch(t, "room", str(self.threads))] if simt else []
         phase = Phase("0", "1", tuple(body), whole=True)
