@@ -1,0 +1,131 @@
+"""The right-hand side of the Navier-Stokes equations on a grid: one pass over the lines of each axis for the slopes of
+velocity and temperature, one more for the fluxes.
+
+In the plane that is 6 + 8 = 14 compact derivatives, in space 12 + 15 = 27. A flux is evaluated where it is differentiated,
+and its derivative is added to dq/dt at once: neither is ever stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.mesh.grid import AXES
+from meshloom.solvers.navier_stokes.gas import Gas, flux, split_flux, split_products
+from meshloom.solvers.navier_stokes.operators import derivative, inner_derivative
+
+DIVERGENCE, SPLIT = "divergence", "split"
+FORMS = (DIVERGENCE, SPLIT)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What happens along the lines of one axis: before the derivative, and with it."""
+
+    operator: ml.linalg.LineOperator
+    before: ml.Kernel
+    after: ml.Kernel | None
+    values: int  # to derive
+    name: str
+
+
+class Equations:
+    """Of a gas on a uniform grid; ``form`` says how what is carried is derived.
+
+    On closed axes the normal derivatives at the ends are left out of dq/dt: ``boundary.py`` adds them. ``method`` solves
+    the tridiagonal systems of the lines.
+    """
+
+    def __init__(self, grid: ml.Grid, gas: Gas, form: str = DIVERGENCE, method: str = "auto"):
+        self.grid, self.gas, self.form, self.method = grid, gas, form, method
+        self._slope_passes = [self._slope_pass(a) for a in range(grid.rank)]
+        self._flux_passes = [self._flux_pass(a, first=a == 0) for a in range(grid.rank)]
+
+    def slope_fields(self, dtype: Any) -> tuple[ml.Field, ...]:
+        """Room for the slopes: for each axis a field of d + 1 components."""
+        rank = self.grid.rank
+        return tuple(self.grid.field(f"slope_{AXES[a]}", rank + 1, dtype=dtype) for a in range(rank))
+
+    def take_slopes(self, q: ml.Field, slopes: Sequence[ml.Field]) -> None:
+        """Derivatives of velocity and temperature along every axis."""
+        for axis, one in enumerate(self._slope_passes):
+            self._run(axis, one, q, slopes[axis])
+
+    def rate(self, q: ml.Field, slopes: Sequence[ml.Field], rate: ml.Field) -> None:
+        """dq/dt into ``rate``, from q and its slopes."""
+        for axis, one in enumerate(self._flux_passes):
+            reads = [q, *slopes]
+            writes = [q, slopes[axis], rate] if self.form == SPLIT else [rate]
+            self._run(axis, one, reads, writes)
+
+    def _run(self, axis: int, one: Pass, reads: Any, writes: Any) -> None:
+        ml.linalg.line_loop(
+            self.grid, axis, one.operator, reads, writes,
+            before=one.before, after=one.after, values=one.values, method=self.method, name=one.name,
+        )  # fmt: skip
+
+    def _slope_pass(self, axis: int) -> Pass:
+        gas = self.gas
+
+        @ml.kernel
+        def velocity_and_temperature(q: ml.Read, f: ml.Write):
+            state = gas.state(q)
+            f[...] = np.stack([*state.velocity, state.temperature])
+
+        operator = derivative(self.grid, axis)
+        return Pass(operator, velocity_and_temperature, None, self.grid.rank + 1, f"slope_{AXES[axis]}")
+
+    def _flux_pass(self, axis: int, *, first: bool) -> Pass:
+        """``first``: sets dq/dt, the others add to it."""
+        gas, split = self.gas, self.form == SPLIT
+        of = split_flux if split else flux
+        before = _flux_kernel(lambda q, slopes: of(gas, q, slopes, axis), self.grid.rank)
+        after = _split_kernel(gas, axis, first) if split else _divergence_kernel(first)
+        operator = inner_derivative(self.grid, axis)
+        return Pass(operator, before, after, self.grid.rank + 2, f"flux_{AXES[axis]}")
+
+
+def _flux_kernel(flux_of: Callable[[Any, tuple[Any, ...]], np.ndarray], rank: int) -> ml.Kernel:
+    """Evaluates a flux of q and its slopes at one point."""
+
+    @ml.kernel
+    def flux_in_plane(q: ml.Read, slope_x: ml.Read, slope_y: ml.Read, f: ml.Write):
+        f[...] = flux_of(q, (slope_x, slope_y))
+
+    @ml.kernel
+    def flux_in_space(q: ml.Read, slope_x: ml.Read, slope_y: ml.Read, slope_z: ml.Read, f: ml.Write):
+        f[...] = flux_of(q, (slope_x, slope_y, slope_z))
+
+    return flux_in_plane if rank == 2 else flux_in_space
+
+
+def _divergence_kernel(first: bool) -> ml.Kernel:
+    """What comes in through a flux is what its derivative takes away."""
+
+    @ml.kernel
+    def begin(df: ml.Read, rate: ml.Write):
+        rate[...] = -df
+
+    @ml.kernel
+    def accumulate(df: ml.Read, rate: ml.Inc):
+        rate[...] -= df
+
+    return begin if first else accumulate
+
+
+def _split_kernel(gas: Gas, axis: int, first: bool) -> ml.Kernel:
+    """The same with the products of the split form; df[0] is the derivative of the mass flux."""
+
+    @ml.kernel
+    def begin(df: ml.Read, q: ml.Read, slope: ml.Read, rate: ml.Write):
+        rate[...] = -df - split_products(gas, q, slope, df[0], axis)
+
+    @ml.kernel
+    def accumulate(df: ml.Read, q: ml.Read, slope: ml.Read, rate: ml.Inc):
+        rate[...] -= df + split_products(gas, q, slope, df[0], axis)
+
+    return begin if first else accumulate
