@@ -3,7 +3,7 @@
 import meshloom as ml
 """
 
-from meshloom import errors
+from meshloom import errors, linalg
 from meshloom.backend import backend, backends, threads, use
 from meshloom.control import locate
 from meshloom.io.meshes import read, write
@@ -22,6 +22,6 @@ from meshloom.schedule.strategies import variants
 __version__ = "0.1.0"
 __all__ = [
     "Arg", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Max", "Mesh", "Min", "Program", "Read",
-    "ReadWrite", "Schedule", "Set", "Sum", "Write", "backend", "backends", "errors", "generate", "kernel", "locate",
+    "ReadWrite", "Schedule", "Set", "Sum", "Write", "backend", "backends", "errors", "generate", "kernel", "linalg", "locate",
     "orderings", "program", "read", "strategies", "threads", "use", "variants", "write",
 ]  # fmt: skip

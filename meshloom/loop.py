@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any
@@ -92,7 +93,65 @@ def kernel(function: Callable[..., None]) -> Kernel:
     return Kernel(function)
 
 
-class Loop:
+class Runnable(ABC):
+    """What a program can record: prepared by a back end when it first runs, made again when a field has moved."""
+
+    name: str
+    set: Set
+    backend: Backend
+    calls = 0
+    total_seconds = 0.0
+    _executable: Callable[[], None] | None = None
+
+    @property
+    @abstractmethod
+    def storages(self) -> tuple[Field | Global, ...]:
+        """All fields and globals that it uses."""
+
+    @property
+    @abstractmethod
+    def reads(self) -> tuple[Field | Global, ...]:
+        """What it needs to know, increments included."""
+
+    @property
+    @abstractmethod
+    def writes(self) -> tuple[Field | Global, ...]:
+        """What it changes."""
+
+    @property
+    @abstractmethod
+    def spec(self) -> LoopSpec:
+        """It without its data."""
+
+    @abstractmethod
+    def prepare(self) -> Callable[[], None]:
+        """Schedule and compile now; running does it by itself."""
+
+    @abstractmethod
+    def explain(self) -> str:
+        """How it runs, why, and the figures."""
+
+    def __call__(self) -> None:
+        """Run once; inside a program, record."""
+        record = recorder.get()
+        if record is not None:
+            record(self)
+            return
+        execute = self._executable or self.prepare()
+        before = time.perf_counter()
+        execute()
+        self.total_seconds += time.perf_counter() - before
+        self.calls += 1
+
+    @property
+    def seconds(self) -> float | None:
+        """Average seconds of one execution so far (on a device: seconds of the last one); None before the first."""
+        if not self.calls:
+            return None
+        return getattr(self._executable, "seconds", None) or self.total_seconds / self.calls
+
+
+class Loop(Runnable):
     """A kernel over a set with its arguments, scheduled and compiled when it first runs."""
 
     def __init__(self, what: Kernel, on: Set, arguments: tuple[Argument, ...], wish: Wish):
@@ -100,14 +159,12 @@ class Loop:
         self.backend: Backend = current()
         self.wish = parse_schedule(wish)
         self.arguments = _as_arguments(what, on, arguments)
-        self.calls, self.total_seconds = 0, 0.0
         if self.wish.layout:
             for storage in self.storages:
                 if isinstance(storage, Field) and storage.dim > 1:
                     storage.relayout(self.wish.layout)
         for storage in self.storages:
             storage.watch(self)
-        self._executable: Callable[[], None] | None = None
 
     # ----- the loop as data -------------------------------------------------------------------------------------
     @cached_property
@@ -121,8 +178,12 @@ class Loop:
         return tuple(dict.fromkeys(a.map for a in self.arguments if isinstance(a, Arg) and a.map is not None))
 
     @property
+    def reads(self) -> tuple[Field | Global, ...]:
+        modes = self.kernel.modes.values()
+        return tuple(s for s, m in zip(self.storages, modes, strict=True) if m.reads or m.combine)
+
+    @property
     def writes(self) -> tuple[Field | Global, ...]:
-        """What the loop changes."""
         return tuple(s for s, m in zip(self.storages, self.kernel.modes.values(), strict=True) if m.writes)
 
     @cached_property
@@ -214,20 +275,7 @@ class Loop:
         )
 
     # ----- running it -------------------------------------------------------------------------------------------
-    def __call__(self) -> None:
-        """Run once; inside a program, record."""
-        record = recorder.get()
-        if record is not None:
-            record(self)
-            return
-        execute = self._executable or self.prepare()
-        before = time.perf_counter()
-        execute()
-        self.total_seconds += time.perf_counter() - before
-        self.calls += 1
-
     def prepare(self) -> Callable[[], None]:
-        """Schedule and compile now; running does it by itself."""
         if self._executable is None:
             for storage in self.storages:
                 storage.move(self.backend.place(storage.storage))
@@ -246,13 +294,6 @@ class Loop:
         self._executable = None
         for name in ("spec", "counts", "_work", "_chosen", "plan"):
             self.__dict__.pop(name, None)
-
-    @property
-    def seconds(self) -> float | None:
-        """Average seconds of one execution so far (on a device: seconds of the last one); None before the first."""
-        if not self.calls:
-            return None
-        return getattr(self._executable, "seconds", None) or self.total_seconds / self.calls
 
     def explain(self) -> str:
         """The schedule in force, why, and the figures."""

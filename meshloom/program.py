@@ -11,7 +11,7 @@ import numpy as np
 from meshloom.backend.base import Backend, Bound, Recording
 from meshloom.errors import KernelError, ScheduleError
 from meshloom.fusion import FusedLoop, FusedProgram, Step, fuse
-from meshloom.loop import Loop
+from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill, Global, recorder
 from meshloom.schedule.layouts import best_layout
 
@@ -30,7 +30,7 @@ class Program:
         self._fused: tuple[tuple[int, ...], FusedRecording] | None = None
 
     @cached_property
-    def loops(self) -> tuple[Loop | Fill, ...]:
+    def loops(self) -> tuple[Runnable | Fill, ...]:
         """The recorded operations; each can be called by itself."""
         recorded: list[Any] = []
         if recorder.get() is not None:
@@ -74,14 +74,14 @@ class Program:
     def _run_loops(self, times: int, record: Sequence[Global]) -> np.ndarray:
         history, seconds = self._recording().run(times, record)
         for operation, took in zip(self.loops, seconds, strict=True):
-            if isinstance(operation, Loop) and np.isfinite(took):
+            if isinstance(operation, Runnable) and np.isfinite(took):
                 operation.total_seconds += float(took)
                 operation.calls += times
         return history
 
     def _recording(self) -> Recording:
         """What the back end made of the operations; made again when a loop has been invalidated."""
-        executables = [o.prepare() if isinstance(o, Loop) else o for o in self.loops]
+        executables = [o.prepare() if isinstance(o, Runnable) else o for o in self.loops]
         storages = [id(o.target.storage) for o in self.loops if isinstance(o, Fill)]
         signature = (*map(id, executables), *storages)
         if self._ready is None or self._ready[0] != signature:
@@ -91,7 +91,7 @@ class Program:
         return self._ready[1]
 
     def _backends(self) -> set[Backend]:
-        return {o.backend for o in self.loops if isinstance(o, Loop)}
+        return {o.backend for o in self.loops if isinstance(o, Runnable)}
 
     def _fuses(self) -> bool:
         used = self._backends()
@@ -100,7 +100,7 @@ class Program:
     def _fused_recording(self) -> FusedRecording:
         """The fused program, ready to run; made again when a field has moved."""
         (backend,) = self._backends()
-        storages = dict.fromkeys(s for o in self.loops for s in (o.storages if isinstance(o, Loop) else o.writes))
+        storages = dict.fromkeys(s for o in self.loops for s in (o.storages if isinstance(o, Runnable) else o.writes))
         for one in storages:
             one.move(backend.place(one.storage))
         signature = tuple(id(one.storage) for one in storages)
@@ -117,13 +117,13 @@ class Program:
     @property
     def launches(self) -> int:
         """Kernels that one replay starts on a device; 0 where there is none."""
-        alone = [o for o in self.loops if isinstance(o, Loop)]
+        alone = [o for o in self.loops if isinstance(o, Runnable)]
         steps = self._fused_recording().body if self._fuses() else [o.prepare() for o in alone]
         return sum(len(getattr(step, "steps", ())) for step in steps)
 
     def explain(self) -> str:
         """Every loop's schedule, reason and figures; on a GPU first how they are fused."""
-        loops = [o.explain() for o in dict.fromkeys(self.loops) if isinstance(o, Loop)]
+        loops = [o.explain() for o in dict.fromkeys(self.loops) if isinstance(o, Runnable)]
         moved = [f"layout of {f.name}: {layout}, the least time over all loops" for f, layout in self.layouts.items()]
         fused = [self._fused_recording().program.explain()] if self._fuses() else []
         return "\n\n".join([*moved, *fused, *loops])
@@ -152,7 +152,7 @@ class FusedRecording:
 
 
 def _executable(step: Step, backend: Backend) -> Callable[[], None]:
-    if isinstance(step, Loop):
+    if isinstance(step, Runnable):
         return step.prepare()
     if not isinstance(step, FusedLoop):
         return step

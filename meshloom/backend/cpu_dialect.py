@@ -50,6 +50,8 @@ def _block_function(unit: Unit, number: int, one: Pass) -> list[str]:
 
 
 def _phase(spec: LoopSpec, one: Pass, phase: Phase) -> list[str]:
+    if phase.whole:
+        return ["{", *phase.body, "}"]
     first, last = (phase.first, phase.last) if one.blocked else ("first", "last")
     lines = [f"const int64_t first = {first}, last = {last};"] if one.blocked else []
     if phase.independent:

@@ -7,9 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from meshloom.backend.base import Backend, Bound
+from meshloom.backend.numpy_lines import run_lines
 from meshloom.kernel.evaluate import evaluate
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
+from meshloom.schedule.lines.spec import LineSpec
 
 CHUNK = 1 << 14  # elements at a time, so that intermediate arrays stay in the cache
 _AT = {"add": np.add.at, "minimum": np.minimum.at, "maximum": np.maximum.at}
@@ -25,6 +27,8 @@ class NumpyBackend(Backend):
         return None
 
     def prepare(self, bound: Bound) -> Callable[[], None]:
+        if isinstance(bound.spec, LineSpec):
+            return lambda: run_lines(bound)
         return lambda: run(bound)
 
 

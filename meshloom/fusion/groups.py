@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from meshloom.loop import Loop
+from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill, Global, Set
 
-Operation = Loop | Fill
+Operation = Runnable | Fill
 FEW = 4  # so many times fewer elements than targets, and it does not matter how they are evaluated
 
 
@@ -50,6 +50,8 @@ def meeting_set(operation: Operation, group: Group | None = None) -> Set | None:
     """The set at whose elements an operation can take part in a fused loop, after a group; None where it cannot."""
     if isinstance(operation, Fill):
         return operation.target.set if isinstance(operation.target, Field) else None
+    if not isinstance(operation, Loop):
+        return None
     spec, wish = operation.spec, operation.wish
     if spec.one_to_one_maps or wish.order != "given":
         return None
@@ -101,7 +103,4 @@ def _may_follow(group: Group, operation: Operation) -> bool:
 
 def reads(operation: Operation) -> tuple[Field | Global, ...]:
     """What an operation needs to know, increments included."""
-    if isinstance(operation, Fill):
-        return ()
-    modes = operation.kernel.modes.values()
-    return tuple(s for s, m in zip(operation.storages, modes, strict=True) if m.reads or m.combine)
+    return () if isinstance(operation, Fill) else operation.reads

@@ -10,7 +10,7 @@ import numpy as np
 from meshloom.fusion.compose import FusedLoop, NoConstant, fused
 from meshloom.fusion.groups import Operation, grouped, reads
 from meshloom.fusion.memory import Memory
-from meshloom.loop import Loop
+from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill
 
 
@@ -33,7 +33,7 @@ class Copy:
             target.data.copy_from_device_async(source.data, target.nbytes)
 
 
-Step = FusedLoop | Loop | Fill | Copy
+Step = FusedLoop | Runnable | Fill | Copy
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class FusedProgram:
                     f" {before:.0f}"
                 )
             else:
-                lines.append(f"  {step.name}" + (" by itself" if isinstance(step, Loop) else ""))
+                lines.append(f"  {step.name}" + (" by itself" if isinstance(step, Runnable) else ""))
         if self.prologue:
             names = " + ".join(s.spec.name if isinstance(s, FusedLoop) else s.name for s in self.prologue)
             lines.append(f"  before the first one: {names}; later ones find it done by the one before")

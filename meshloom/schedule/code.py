@@ -31,6 +31,7 @@ class Phase:
     body: tuple[str, ...]
     independent: bool = False  # no item writes what another touches: may be vectorised
     repeat: str = ""  # C expression: the phase is repeated so often, numbered by ``c``, with a barrier after each
+    whole: bool = False  # the body is that of a whole block: said once, on a GPU by every thread, barriers included
     together: bool = False  # threads exchange values, so all stay; ``inside``, ``followed``: this, the next has an item
 
 

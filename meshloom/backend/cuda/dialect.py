@@ -116,6 +116,8 @@ def _where(one: Pass, threads: int, block: int) -> list[str]:
 
 def _phase(one: Pass, phase: Phase, threads: int, block: int, *, last: bool) -> list[str]:
     """The items of a phase, given to the threads of the block, and a barrier unless it is the last."""
+    if phase.whole:
+        return ["{", *phase.body, "}", *([] if last else ["__syncthreads();"])]
     alone = not one.blocked and threads == block  # one item for each thread
     first, end = (phase.first, phase.last) if one.blocked else ("begin", "end")
     if phase.together:

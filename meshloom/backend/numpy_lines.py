@@ -1,0 +1,44 @@
+"""The reference of line loops: whole arrays, and the LU factors of the banded matrix by scipy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshloom.backend.base import Bound
+from meshloom.kernel.evaluate import evaluate
+from meshloom.kernel.expr import Node
+from meshloom.mesh.core import Field
+from meshloom.mesh.grid import Grid
+from meshloom.schedule.lines.spec import LineSpec
+
+_MERGE = {"": lambda old, new: new, "add": np.add, "minimum": np.minimum, "maximum": np.maximum}
+
+
+def run_lines(bound: Bound) -> None:
+    """Execute a line loop: operands everywhere, lines solved, results brought to the fields."""
+    spec = bound.spec
+    assert isinstance(spec, LineSpec)
+    grid = next(s.set for s in bound.storages if isinstance(s, Field))
+    assert isinstance(grid, Grid)
+    axis, inner = spec.axis, tuple(slice(w, w + n) for n, w in zip(grid.shape, grid.ghosts, strict=True))
+    rows = [s.rows() for s in bound.storages]
+    shaped = [r if p.is_global else r.reshape(*grid.stored, -1)[inner] for r, p in zip(rows, spec.params, strict=True)]
+
+    def at_points(node: Node) -> np.ndarray:
+        param, _, comp = node.value
+        return results[comp] if param == len(spec.params) else shaped[param][..., comp]
+
+    results: list[np.ndarray] = []
+    with np.errstate(all="ignore"):
+        operands = evaluate(spec.operands, at_points)
+        for operator, operand in zip(spec.operators, operands, strict=True):
+            lines = np.moveaxis(np.broadcast_to(operand, grid.shape), axis, 0)
+            solved = operator.applied(lines.reshape(grid.shape[axis], -1)).reshape(lines.shape)
+            results.append(np.moveaxis(solved, 0, axis).astype(spec.dtype))
+        values = [np.array(v) for v in evaluate([o.value for o in spec.results], at_points)]
+    for output, combine, value in zip(spec.results, spec.combines, values, strict=True):
+        target = shaped[output.param][..., output.comp]
+        target[...] = _MERGE[combine](target, value)
+    for param, storage, values_ in zip(spec.params, bound.storages, rows, strict=True):
+        if param.mode.writes:
+            storage.assign_rows(values_)

@@ -1,0 +1,165 @@
+"""A line loop without its data, and where its lines lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from meshloom.kernel.expr import C_TYPES, FLOAT64, Node, load, rebuild, topological
+from meshloom.kernel.model import Output
+from meshloom.mesh.grid import Grid
+from meshloom.schedule.code import ElementCode, combined
+from meshloom.schedule.lines.operator import LineOperator
+from meshloom.schedule.spec import LoopSpec
+
+
+@dataclass(frozen=True)
+class LineForm:
+    """How a line loop is cut up; everything here is part of the generated text.
+
+    ``kind``: "strided" or "contiguous" lines. On a GPU a thread owns ``points`` consecutive points of a line and adds
+    the carries of ``carries`` segments before and behind; ``tile`` contiguous points (strided) or ``tile`` lines
+    (contiguous) go to one block. On a CPU ``tile`` lines go side by side.
+    """
+
+    kind: str = "strided"
+    points: int = 16
+    carries: int = 0
+    tile: int = 16
+    per_variable: bool = False  # blocks of their own for each operand
+
+
+@dataclass(frozen=True)
+class LineSpec(LoopSpec):
+    """A line loop: ``operands`` at a point from the parameters there, then the operators, then ``results``.
+
+    In the values of ``results`` a load of parameter ``len(params)`` is the result of that component; ``combines`` says
+    for each how it is merged into what is there ("" stored, "add" added).
+    """
+
+    operands: tuple[Node, ...] = ()
+    results: tuple[Output, ...] = ()
+    combines: tuple[str, ...] = ()
+    operators: tuple[LineOperator, ...] = ()
+    dtype: np.dtype = FLOAT64
+    axis: int = 0
+    plain: bool = False  # neither before nor after: operands are loads and results are stores
+    form: LineForm = field(default=LineForm())
+
+    @property
+    def ctype(self) -> str:
+        return C_TYPES[self.dtype]
+
+    @property
+    def periodic(self) -> bool:
+        return self.operators[0].matrix.periodic
+
+    @property
+    def reach(self) -> int:
+        """Points to either side of a segment that its right-hand sides use."""
+        return max(one.stencil.reach for one in self.operators)
+
+    @property
+    def distinct(self) -> list[LineOperator]:
+        """The operators, each once."""
+        found: list[LineOperator] = []
+        for one in self.operators:
+            if one not in found:
+                found.append(one)
+        return found
+
+    def number(self, operand: int) -> int:
+        """Which of ``distinct`` an operand has."""
+        return self.distinct.index(self.operators[operand])
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Lines along an axis: point j of line (o, i) is at offset + (o // inner) outer_step + (o % inner) inner_step +
+    i + j step. ``lanes`` lines lie side by side (i), ``outer`` times."""
+
+    length: int
+    step: int
+    lanes: int
+    outer: int
+    inner: int
+    outer_step: int
+    inner_step: int
+    offset: int
+
+    @property
+    def contiguous(self) -> bool:
+        return self.step == 1
+
+    @property
+    def lines(self) -> int:
+        return self.lanes * self.outer
+
+
+def geometry(grid: Grid, axis: int) -> Geometry:
+    """Where the lines of a grid along an axis lie; axes beside each other in memory are taken as one."""
+    last = grid.rank - 1
+    offset = sum(w * s for w, s in zip(grid.ghosts, grid.strides, strict=True))
+    others = [(grid.shape[a], grid.strides[a]) for a in range(grid.rank) if a != axis]
+    if axis != last:
+        lanes, _ = others.pop()
+        if others and axis != last - 1 and others[-1][1] == lanes:
+            lanes *= others.pop()[0]
+    else:
+        lanes = 1
+    if len(others) == 2 and others[0][1] == others[1][0] * others[1][1]:
+        others = [(others[0][0] * others[1][0], others[1][1])]
+    (outer, outer_step), (inner, inner_step) = {0: ((1, 0), (1, 0)), 1: ((1, 0), others[0] if others else (1, 0))}.get(
+        len(others), tuple(others)  # type: ignore[arg-type]
+    )
+    return Geometry(
+        grid.shape[axis], grid.strides[axis], lanes, outer * inner, inner, outer_step, inner_step, offset
+    )
+
+
+class PointCode(ElementCode):
+    """Statements at one point ``e``: operands from the parameters, and what is done with the results."""
+
+    spec: LineSpec
+
+    def __init__(self, spec: LineSpec):
+        super().__init__(spec, ())
+        self._results: Sequence[str] = ()
+
+    def leaf(self, node: Node) -> str:
+        if node.value[0] == len(self.spec.params):
+            return self._results[node.value[2]]
+        return super().leaf(node)
+
+    def in_whole_row(self, param: int) -> bool:
+        return param < len(self.spec.params) and super().in_whole_row(param)
+
+    def operands(self, element: str) -> tuple[list[str], list[str]]:
+        """Statements for the operands at a point (a C expression of its number), and the names of their values."""
+        text, names = self.values(self.spec.operands)
+        return [f"const ml_index e = {element};", *self.whole_rows(self.spec.operands), *text], names
+
+    def after(self, element: str, results: Sequence[str]) -> list[str]:
+        """Statements that bring the results (C expressions) to the fields."""
+        self._results = results
+        roots = [o.value for o in self.spec.results]
+        text, names = self.values(roots)
+        lines = [f"const ml_index e = {element};", *self.whole_rows(roots), *text]
+        for o, combine, name in zip(self.spec.results, self.spec.combines, names, strict=True):
+            place = self.place(o.param, 0, o.comp)
+            lines.append(f"{place} = {combined(combine, place, name)};")
+        return lines
+
+
+def renumbered(roots: Sequence[Node], numbers: dict[int, int]) -> tuple[Node, ...]:
+    """Expressions with their loads from other parameters: old number -> new one."""
+    new: dict[Node, Node] = {}
+    for node in topological(roots):
+        if node.op == "load":
+            param, slot, comp = node.value
+            new[node] = load(numbers[param], slot, comp, node.dtype)
+        else:
+            new[node] = rebuild(node, tuple(new[a] for a in node.args))
+    return tuple(new[r] for r in roots)
