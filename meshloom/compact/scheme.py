@@ -65,7 +65,7 @@ class Row:
         return f"{_sum_text(self.left, 'g')} = {f'({right}){power}' if power else right}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scheme:
     """A compact scheme: what one line of a field is turned into.
 
@@ -135,9 +135,8 @@ def _check(scheme: Scheme) -> None:
 
 def _check_row(scheme: Scheme, place: str, row: Row) -> None:
     if not row.left.get(0) or not set(row.left) <= {-1, 0, 1}:
-        raise _wrong(
-            scheme, f"ties offsets {sorted(row.left)} on the left of row {place}; it must be tridiagonal, with a diagonal"
-        )
+        found = ", ".join(map(str, row.left))
+        raise _wrong(scheme, f"has offsets {found} on the left of row {place}; it must be tridiagonal, with a diagonal")
     if row_order(row.left, row.right, scheme.degree) < 1:
         exact_for = ("a constant", "a straight line", "a parabola")[scheme.degree]
         raise _wrong(scheme, f"is not consistent: row {place}, {row.text(scheme.degree)}, is wrong for {exact_for}")

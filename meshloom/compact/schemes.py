@@ -1,12 +1,13 @@
 """The schemes that come with Meshloom.
 
-Coefficients are those of Lele (J. Comput. Phys. 103, 1992), Deng, Maekawa and Shen (AIAA 96-1972) and Gaitonde and Visbal
-(AIAA J. 38, 2000). A left side and the points of the right side say all: Taylor's series does the rest, exactly.
+Coefficients are those of Lele (J. Comput. Phys. 103, 1992), Deng, Maekawa and Shen (AIAA 96-1972) and Gaitonde and
+Visbal (AIAA J. 38, 2000). A left side and the points of the right side say all: Taylor's series does the rest, exactly.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from math import comb
 from typing import Any
 
@@ -66,11 +67,12 @@ DENG5_PLUS = deng5(Fraction(-1, 4), "DENG5_PLUS")
 DENG5_MINUS = deng5(Fraction(1, 4), "DENG5_MINUS")
 
 
+@cache
 def filters(order: int, alpha: Any) -> Scheme:
     """The low-pass filter of an even order from 2 to 10 with -1/2 < ``alpha`` < 1/2: the nearer 1/2, the sharper.
 
-    It passes waves of wavenumber k by the factor 1 - (1 - 2 alpha) sin(k h/2)^order / (1 + 2 alpha cos(k h)): the shortest
-    wave is removed whole. At a closed end the point i from it gets the filter of order 2 i, and the end point stays.
+    It passes waves of wavenumber k by the factor 1 - (1 - 2 alpha) sin(k h/2)^order / (1 + 2 alpha cos(k h)): the
+    shortest wave is removed whole. At a closed end point i from it gets the filter of order 2 i; the end point stays.
     """
     if order not in FILTER_ORDERS:
         raise SchemeError(f"filters: order {order}; known are {', '.join(map(str, FILTER_ORDERS))}")
@@ -87,5 +89,6 @@ def _filter_row(order: int, alpha: Fraction) -> Row:
         return Row.of({0: 1}, {0: 1})
     half = order // 2
     left = {-1: alpha, 0: Fraction(1), 1: alpha}
-    removed = {j: (1 - 2 * alpha) * (-1) ** abs(j) * Fraction(comb(order, half + j), 2**order) for j in range(-half, half + 1)}
+    shortest = (1 - 2 * alpha) / 2**order
+    removed = {j: shortest * (-1) ** abs(j) * comb(order, half + j) for j in range(-half, half + 1)}
     return Row.of(left, {j: left.get(j, Fraction(0)) - part for j, part in removed.items()})

@@ -1,7 +1,10 @@
 """What Taylor's series says about one row of a compact scheme, in exact fractions.
 
-Put f(x + j h) = sum_n (j h)^n / n! f^(n)(x) on both sides of ``sum_j left[j] f^(p)(x + j h) h^p = sum_j right[j] f(x + j h)``:
-the derivatives f^(n) must have the same factor on both sides, for n from 0 up. The first n that has not gives the order.
+Put f(x + j h) = sum_n (j h)^n / n! f^(n)(x) on both sides of
+
+    sum_j left[j] f^(p)(x + j h) h^p = sum_j right[j] f(x + j h)
+
+and every f^(n) must have the same factor on both sides, for n from 0 up. The first n that has not gives the order.
 """
 
 from __future__ import annotations
@@ -16,9 +19,12 @@ EXACT = 64
 
 def moment_gap(left: Mapping[int, Fraction], right: Mapping[int, Fraction], degree: int, n: int) -> Fraction:
     """By how much the factor of f^(n) on the right exceeds that on the left."""
-    wanted = sum((c * Fraction(j) ** (n - degree) for j, c in left.items()), Fraction(0)) if n >= degree else Fraction(0)
-    given = sum((c * Fraction(j) ** n for j, c in right.items()), Fraction(0))
-    return given / factorial(n) - (wanted / factorial(n - degree) if n >= degree else 0)
+    given = _moment(right, n) / factorial(n)
+    return given if n < degree else given - _moment(left, n - degree) / factorial(n - degree)
+
+
+def _moment(coefficients: Mapping[int, Fraction], power: int) -> Fraction:
+    return sum((value * Fraction(offset) ** power for offset, value in coefficients.items()), Fraction(0))
 
 
 def row_order(left: Mapping[int, Fraction], right: Mapping[int, Fraction], degree: int) -> int:

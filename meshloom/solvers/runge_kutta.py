@@ -21,8 +21,8 @@ _HALVINGS = 50
 class Stage:
     """One of the four evaluations of a step.
 
-    ``when`` is the time of the evaluation in steps, ``ahead`` how far the next stage starts along this slope, ``weight``
-    how much this slope counts in the end. ``at`` is the field to evaluate at; ``advance()`` uses the slope found there.
+    ``when`` is the time of the evaluation in steps, ``ahead`` how far the next stage starts along this slope,
+    ``weight`` how much the slope counts in the end. ``at`` is the field to evaluate at; ``advance()`` uses the slope.
     """
 
     when: float
@@ -33,14 +33,22 @@ class Stage:
 
 
 class RungeKutta4:
-    """Steps of a field. In a program, for each of the ``stages``: set ``slope`` from ``stage.at``, then ``stage.advance()``.
+    """Steps of a field. In a program, for each of the ``stages``: set ``slope`` from ``stage.at``, then ``advance()``.
 
-    After the fourth stage the field holds the new state. The step ``dt`` is a number, or a Global that is read every time.
+    After the fourth stage the field holds the new state. The step ``dt`` is a number, or a Global that is read then.
+    ``scheduled`` turns a kernel into what executes it as the settings of a case say.
     """
 
+    LOOPS = ("rk_first", "rk_middle", "rk_last")
     _TABLEAU = ((0.0, 1 / 2, 1 / 6), (1 / 2, 1 / 2, 1 / 3), (1 / 2, 1.0, 1 / 3), (1.0, 0.0, 1 / 6))
 
-    def __init__(self, u: ml.Field, dt: ml.Global | float):
+    def __init__(
+        self,
+        u: ml.Field,
+        dt: ml.Global | float,
+        scheduled: Callable[[ml.Kernel], Callable[..., None]] = lambda kernel: kernel,
+    ):
+        self.scheduled = scheduled
         self.u, self.dt = u, dt if isinstance(dt, ml.Global) else ml.Global(float(dt), "dt", dtype=u.dtype)
         layout = None if u.layout_is_free else str(u.layout)
         self.slope, self.ahead, self.sum = (
@@ -68,11 +76,13 @@ class RungeKutta4:
         def rk_last(u: ml.Write, slope: ml.Read, total: ml.Read, dt: ml.Read):
             u[...] = total + weight * dt * slope
 
+        update = self.scheduled(rk_last if last else rk_first if first else rk_middle)
+
         def advance() -> None:
             if last:
-                rk_last(u.set, u, slope, total, dt)
+                update(u.set, u, slope, total, dt)
             else:
-                (rk_first if first else rk_middle)(u.set, u, slope, partial, total, dt)
+                update(u.set, u, slope, partial, total, dt)
 
         return Stage(when, ahead, weight, u if first else partial, advance)
 
@@ -83,7 +93,7 @@ def amplification(z: np.ndarray) -> np.ndarray:
 
 
 def largest_step(symbols: np.ndarray) -> float:
-    """The longest stable step for slopes with these complex eigenvalues (the symbol of every wave): |R| <= 1 up to it."""
+    """The longest stable step for slopes with these eigenvalues (the complex symbol of every wave): |R| <= 1."""
     values = np.asarray(symbols, complex).ravel()
 
     def stable(dt: float) -> bool:
