@@ -1,0 +1,96 @@
+"""What the flow cases share on the command line: fields, charts, limits and the clock."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+import meshloom as ml
+from meshloom import compact
+from meshloom.errors import ConfigError
+from meshloom.solvers.case import PRECISIONS, Case, Limit
+from meshloom.solvers.navier_stokes.equations import Equations
+from meshloom.solvers.navier_stokes.flow import MONITORS, Boundaries, Clock, Flow
+from meshloom.solvers.navier_stokes.gas import Gas, vorticity
+from meshloom.solvers.navier_stokes.stability import Stream, chosen_step
+
+_POSITIVE = Limit(above=0.0, why="the solution has broken down; a shorter step or a finer grid may help")
+
+
+class FlowCase(Case):
+    """Compressible flow on a grid. Subclasses say where, of what, from what on, and what happens at the boundaries."""
+
+    monitors: ClassVar[tuple[str, ...]] = MONITORS
+    limits: Mapping[str, Limit] = {"lowest_density": _POSITIVE}
+    gas: Gas
+    flow: Flow
+
+    def __init__(self, config: Any):
+        self.config = config
+        self.gas, self.grid = self.make_gas(), self.make_grid()
+        _check_size(self.grid)
+        step = chosen_step(config.time.dt, config.time.cfl, self.gas, self.fastest_stream(), self.grid.spacing)
+        self.flow = Flow(
+            Equations(self.grid, self.gas, config.scheme.form, config.scheme.solver),
+            self.initial_state(),
+            Clock(step, config.time.end),
+            boundaries=self.boundaries(),
+            smoothing=config.filter.scheme,
+            dtype=PRECISIONS[config.run.precision],
+            scheduled=self.scheduled,
+        )
+        self.state, self.recorded = self.flow.state, self.flow.recorded
+        self.program = ml.program(self.flow.time_step)
+
+    @abstractmethod
+    def make_gas(self) -> Gas: ...
+
+    @abstractmethod
+    def make_grid(self) -> ml.Grid: ...
+
+    @abstractmethod
+    def fastest_stream(self) -> Stream:
+        """What the time step must be short enough for."""
+
+    @abstractmethod
+    def initial_state(self) -> np.ndarray:
+        """q (d + 2, *shape) at the start."""
+
+    def boundaries(self) -> Boundaries | None:
+        """What happens at the ends of closed axes."""
+        return None
+
+    # --- what the runner asks for
+
+    def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
+        return self.flow.monitor_rows(recorded)
+
+    def steps_left(self, recorded: np.ndarray) -> int:
+        return self.flow.clock.steps_left(float(recorded[0]))
+
+    def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
+        return float(recorded[0]), self.config.time.end
+
+    def point_fields(self) -> dict[str, np.ndarray]:
+        """Values at the points of the grid, (*shape,) or (*shape, d)."""
+        grid, flow = self.grid, self.flow
+        state = self.gas.state(np.moveaxis(grid.shaped(flow.q).astype(np.float64), -1, 0))
+        slopes = [np.moveaxis(grid.shaped(one).astype(np.float64), -1, 0) for one in flow.slopes]
+        curl = vorticity(slopes)
+        return {
+            "density": state.density,
+            "velocity": np.moveaxis(state.velocity, 0, -1),
+            "pressure": state.pressure,
+            "temperature": state.temperature,
+            "vorticity": curl[0] if len(curl) == 1 else np.stack(curl, axis=-1),
+        }
+
+
+def _check_size(grid: ml.Grid) -> None:
+    """ConfigError where a line is too short for the scheme."""
+    least = compact.LELE6.least_points
+    if min(grid.shape) < least:
+        raise ConfigError(f"mesh.points = {min(grid.shape)}: the scheme needs at least {least} points along every axis")
