@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.arguments import Argument, as_arguments, param_of, place_of, spec_box
 from meshloom.backend import current
 from meshloom.backend.base import Backend, Bound
-from meshloom.errors import KernelError, MeshError, ScheduleError
+from meshloom.errors import ScheduleError
 from meshloom.kernel import define, passes
-from meshloom.kernel.access import Mode, identity
 from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.trace import trace
+from meshloom.mesh.box import Box
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, recorder
 from meshloom.mesh.layout import Layout
 from meshloom.order import TYPICAL_BLOCK, order_elements
+from meshloom.plain import run_plainly
 from meshloom.schedule.auto import choose, estimated
 from meshloom.schedule.cost import Work
 from meshloom.schedule.counts import Counts
@@ -31,7 +33,6 @@ from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
 from meshloom.schedule.strategies import strategy, verify
 from meshloom.schedule.verify import check_one_to_one
 
-Argument = Field | Arg | Global
 Wish = Schedule | str | Mapping[str, Any] | None
 
 
@@ -46,24 +47,24 @@ class Kernel:
         self._outputs: dict[tuple[Param, ...], tuple[Output, ...]] = {}
         functools.update_wrapper(self, function)
 
-    def __call__(self, on: Set, *arguments: Argument, schedule: Wish = None) -> None:
-        """Run over ``on``; inside a program, record."""
+    def __call__(self, on: Set | Box, *arguments: Argument, schedule: Wish = None) -> None:
+        """Run over a set or a box of a grid; inside a program, record."""
         key = (id(self), current().key, str(schedule), *map(id, arguments))
-        loop = on.loops.get(key) if isinstance(on, Set) else None
+        loop = on.loops.get(key) if isinstance(on, Set | Box) else None
         if loop is None:
             loop = Loop(self, on, arguments, schedule)
             on.loops[key] = loop
         loop()
 
-    def loop(self, on: Set, *arguments: Argument, schedule: Wish = None) -> Loop:
+    def loop(self, on: Set | Box, *arguments: Argument, schedule: Wish = None) -> Loop:
         """The loop as an object: to call, to ask what it costs, to explain."""
         return Loop(self, on, arguments, schedule)
 
-    def counts(self, on: Set, *arguments: Argument, schedule: Wish = None) -> Counts:
+    def counts(self, on: Set | Box, *arguments: Argument, schedule: Wish = None) -> Counts:
         """Flops by kind, bytes three ways, V/S and B/F of the loop with these arguments."""
         return Loop(self, on, arguments, schedule).counts
 
-    def python(self, on: Set, *arguments: Argument) -> None:
+    def python(self, on: Set | Box, *arguments: Argument) -> None:
         """Run element by element with plain small arrays: slow, independent of the tracer, made for breakpoints."""
         Loop(self, on, arguments, None).run_plainly()
 
@@ -152,13 +153,17 @@ class Runnable(ABC):
 
 
 class Loop(Runnable):
-    """A kernel over a set with its arguments, scheduled and compiled when it first runs."""
+    """A kernel over a set, or a box of a grid, with its arguments; scheduled and compiled when it first runs.
 
-    def __init__(self, what: Kernel, on: Set, arguments: tuple[Argument, ...], wish: Wish):
-        self.kernel, self.set, self.name = what, on, what.name
+    ``box`` is None where the elements are those of the set, one after the other.
+    """
+
+    def __init__(self, what: Kernel, on: Set | Box, arguments: tuple[Argument, ...], wish: Wish):
+        self.kernel, self.name = what, what.name
         self.backend: Backend = current()
         self.wish = parse_schedule(wish)
-        self.arguments = _as_arguments(what, on, arguments)
+        self.set, self.box = place_of(what.name, on, arguments)
+        self.arguments = as_arguments(what.name, what.modes, self.set, self.box, arguments)
         if self.wish.layout:
             for storage in self.storages:
                 if isinstance(storage, Field) and storage.dim > 1:
@@ -179,8 +184,9 @@ class Loop(Runnable):
 
     @property
     def reads(self) -> tuple[Field | Global, ...]:
-        modes = self.kernel.modes.values()
-        return tuple(s for s, m in zip(self.storages, modes, strict=True) if m.reads or m.combine)
+        """Increments included, and what it changes in a part of a grid only."""
+        modes, partly = self.kernel.modes.values(), self.box is not None
+        return tuple(s for s, m in zip(self.storages, modes, strict=True) if m.reads or m.combine or partly)
 
     @property
     def writes(self) -> tuple[Field | Global, ...]:
@@ -189,28 +195,40 @@ class Loop(Runnable):
     @cached_property
     def spec(self) -> LoopSpec:
         """The loop without data: traced, optimised, with layouts."""
-        params = tuple(_param(n, m, a) for (n, m), a in zip(self.kernel.modes.items(), self.arguments, strict=True))
+        params = tuple(param_of(n, m, a) for (n, m), a in zip(self.kernel.modes.items(), self.arguments, strict=True))
         targets = list(dict.fromkeys(m.target for m in self.maps))
         maps = tuple(SpecMap(m.arity, m.positions.dtype, targets.index(m.target)) for m in self.maps)
         described = tuple(self._spec_param(p, a) for p, a in zip(params, self.arguments, strict=True))
-        return LoopSpec(self.name, described, maps, self.kernel.outputs(params))
+        box = None if self.box is None else spec_box(self.box, self.arguments)
+        return LoopSpec(self.name, described, maps, self.kernel.outputs(params), box=box)
 
     def _spec_param(self, param: Param, argument: Arg | Global) -> SpecParam:
         if isinstance(argument, Global):  # one that is set is like a field of the loop's only element
             reduced_or_read = not param.mode.control
             return SpecParam(param.name, param.mode, param.dim, param.dtype, Layout("aos"), None, reduced_or_read)
         number = None if argument.map is None else self.maps.index(argument.map)
-        return SpecParam(param.name, param.mode, param.dim, param.dtype, argument.field.layout, number)
+        layout = argument.field.layout
+        return SpecParam(param.name, param.mode, param.dim, param.dtype, layout, number, offsets=param.offsets)
+
+    @property
+    def elements(self) -> int:
+        """How many elements it visits."""
+        return self.set.size if self.box is None else self.box.size
+
+    @property
+    def over(self) -> str:
+        """What it runs over, in words."""
+        return self.set.name if self.box is None else str(self.box)
 
     @cached_property
     def counts(self) -> Counts:
         """What the loop costs."""
-        return Counts(self.spec, self.set.size, self.storages, self.maps, self.schedule.block or 1)
+        return Counts(self.spec, self.elements, self.storages, self.maps, self.schedule.block or 1, self.box)
 
     @cached_property
     def _work(self) -> Work:
         """What there is to do, whatever the schedule."""
-        return Counts(self.spec, self.set.size, self.storages, self.maps, TYPICAL_BLOCK).work
+        return Counts(self.spec, self.elements, self.storages, self.maps, TYPICAL_BLOCK, self.box).work
 
     @cached_property
     def _chosen(self) -> tuple[Schedule, str]:
@@ -246,9 +264,10 @@ class Loop(Runnable):
         chosen = strategy(schedule.strategy)
         topo = topology(
             self.spec,
-            self.set.size,
+            self.elements,
             {k: (m.positions, m.target.total, m.digest) for k, m in enumerate(self.maps)},
             self._visit_order(schedule),
+            self.box,
         )
         block, simt, variant = schedule.block or 1, self.backend.simt, schedule.variant
         return cached_plan(
@@ -285,7 +304,9 @@ class Loop(Runnable):
                 )
             for number in self.spec.one_to_one_maps:
                 check_one_to_one(self.name, self.maps[number])
-            bound = Bound(self.spec, self.set.size, self.storages, self.maps, self.schedule, lambda: self.plan)
+            bound = Bound(
+                self.spec, self.elements, self.storages, self.maps, self.schedule, lambda: self.plan, self.box
+            )
             self._executable = self.backend.prepare(bound)
         return self._executable
 
@@ -301,127 +322,7 @@ class Loop(Runnable):
 
     def run_plainly(self) -> None:
         """The kernel called element by element on plain arrays, its results merged one after the other."""
-        modes = list(self.kernel.modes.values())
-        values = [s.numpy().reshape(-1 if isinstance(s, Global) else (-1, s.dim)) for s in self.storages]
-        before = [v.copy() for v in values]
-        for element in range(self.set.size):
-            rows = [_rows(a, element) for a in self.arguments]
-            local = [_local(m, a, b, r) for m, a, b, r in zip(modes, self.arguments, before, rows, strict=True)]
-            self.kernel.function(*local)
-            for mode, value, part, row in zip(modes, values, local, rows, strict=True):
-                if mode.writes:
-                    _merge(mode, value, part, row)
-        for mode, storage, value in zip(modes, self.storages, values, strict=True):
-            if mode.writes:
-                storage.assign(value)
+        run_plainly(self.kernel.function, self.kernel.modes, self.arguments, self.elements, self.box)
 
     def __repr__(self) -> str:
-        return f"Loop({self.name} over {self.set.name}: {self.schedule})"
-
-
-# ----- arguments ------------------------------------------------------------------------------------------------
-def _as_arguments(what: Kernel, on: Set, given: tuple[Argument, ...]) -> tuple[Arg | Global, ...]:
-    """The arguments checked against the kernel's parameters and the set."""
-    names = ", ".join(what.modes)
-    if not isinstance(on, Set):
-        raise MeshError(f"kernel {what.name}: the first argument is the set to loop over, got {type(on).__name__}")
-    if len(given) != len(what.modes):
-        raise KernelError(
-            f"kernel {what.name} takes {len(what.modes)} arguments after the set ({names}), got {len(given)}"
-        )
-    result: list[Arg | Global] = []
-    for (name, mode), argument in zip(what.modes.items(), given, strict=True):
-        result.append(_checked(f"kernel {what.name}, parameter {name}", mode, on, argument))
-    _check_aliases(what, result)
-    return tuple(result)
-
-
-def _checked(where: str, mode: type[Mode], on: Set, argument: Argument) -> Arg | Global:
-    if isinstance(argument, Global):
-        if mode.control and on.total != 1:
-            raise KernelError(
-                f"{where}: a Global can be {mode.__name__} only in a loop over a set of one element, and {on.name} has"
-                f" {on.total}; use Sum, Min or Max here, or set it in a loop over ml.Set(1)"
-            )
-        if not (mode.globals or mode.control):
-            raise KernelError(f"{where}: a Global cannot be {mode.__name__}; use Read, Sum, Min or Max")
-        return argument
-    arg = argument.direct if isinstance(argument, Field) else argument
-    if not isinstance(arg, Arg):
-        raise MeshError(f"{where}: expected a Field, field[map] or Global, got {type(argument).__name__}")
-    if not mode.fields:
-        raise KernelError(f"{where}: a Field cannot be {mode.__name__}; use Inc")
-    if arg.map is None and arg.field.set is not on:
-        raise MeshError(
-            f"{where}: field {arg.field.name} lives on {arg.field.set.name}, but the loop runs over {on.name};"
-            f" pass {arg.field.name}[map] with a map from {on.name} to {arg.field.set.name}"
-        )
-    if arg.map is not None and arg.map.source is not on:
-        raise MeshError(
-            f"{where}: map {arg.map.name} starts at {arg.map.source.name}, but the loop runs over {on.name}"
-        )
-    return arg
-
-
-def _check_aliases(what: Kernel, arguments: list[Arg | Global]) -> None:
-    """What is written may appear once only: otherwise the result would depend on the order of execution."""
-    seen: dict[int, tuple[str, type[Mode]]] = {}
-    for (name, mode), argument in zip(what.modes.items(), arguments, strict=True):
-        storage = argument if isinstance(argument, Global) else argument.field
-        if id(storage) in seen and (mode.writes or seen[id(storage)][1].writes):
-            raise KernelError(
-                f"kernel {what.name}: {storage.name} is passed as {seen[id(storage)][0]} and as {name}, and one of"
-                " them is written; pass it once, as ReadWrite, or use a second field"
-            )
-        seen[id(storage)] = (name, mode)
-
-
-def _param(name: str, mode: type[Mode], argument: Arg | Global) -> Param:
-    if isinstance(argument, Global):
-        return Param(name, mode, argument.shape, argument.dtype, 0, argument.dim)
-    arity = argument.map.arity if argument.map is not None else 0
-    shape = ((arity,) if arity else ()) + ((argument.field.dim,) if argument.field.dim > 1 else ())
-    return Param(name, mode, shape, argument.field.dtype, arity, argument.field.dim)
-
-
-# ----- plain execution ------------------------------------------------------------------------------------------
-class _Offers(np.ndarray):
-    """An array that keeps the smallest or largest value assigned to each entry."""
-
-    keep: Any = None
-
-    def __array_finalize__(self, other: Any) -> None:
-        self.keep = getattr(other, "keep", None)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        plain = self.view(np.ndarray)
-        plain[key] = self.keep(plain[key], value)
-
-
-def _rows(argument: Arg | Global, element: int) -> Any:
-    if isinstance(argument, Global):
-        return slice(None)
-    return element if argument.map is None else argument.map.indices[element]
-
-
-def _local(mode: type[Mode], argument: Arg | Global, before: np.ndarray, rows: Any) -> np.ndarray:
-    """What the user's function gets: values from before the loop, or the neutral element of a combining mode."""
-    shape = _param("", mode, argument).shape
-    if not mode.combine:
-        return np.array(before[rows]).reshape(shape)
-    values = np.full(shape, identity(mode.combine, before.dtype), before.dtype)
-    if mode.combine == "add":
-        return values
-    offers = values.view(_Offers)
-    offers.keep = np.minimum if mode.combine == "minimum" else np.maximum
-    return offers
-
-
-def _merge(mode: type[Mode], value: np.ndarray, part: np.ndarray, rows: Any) -> None:
-    plain = np.asarray(part).reshape(np.shape(value[rows]))
-    if not mode.combine:
-        value[rows] = plain
-    else:
-        ufunc = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}[mode.combine]
-        index = np.arange(len(value)) if isinstance(rows, slice) else rows
-        ufunc.at(value, index, plain)
+        return f"Loop({self.name} over {self.over}: {self.schedule})"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Map, on_host
 from meshloom.native.runtime import copy_bandwidth
 from meshloom.schedule.plan import Plan
@@ -27,6 +28,7 @@ class Bound:
     maps: tuple[Map, ...]
     schedule: Schedule
     plan: Callable[[], Plan]
+    box: Box | None = None  # of a grid: the elements are its points
 
 
 class Backend(ABC):

@@ -62,7 +62,7 @@ class CpuBackend(Backend):
         arrays["threads_in_use"] = self.threads
         for name, dtype, per_element in temporaries(spec, plan):
             arrays[name] = np.zeros(bound.elements * per_element, dtype)
-        blocks = -(-bound.elements // plan.block) + plan.sizes.get("n_colors", 0) + 1
+        blocks = -(-plan.sizes.get("lines", bound.elements) // plan.block) + plan.sizes.get("n_colors", 0) + 1
         for output in spec.reductions:
             arrays[f"{partial_name(output)}_parts"] = np.zeros(blocks, spec.params[output.param].dtype)
         return arrays

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from meshloom.backend.unit import Unit, block_text, global_values, indent, parameters
-from meshloom.schedule.code import Pass, Phase, combined, neutral, partial_name
+from meshloom.schedule.code import Line, Pass, Phase, combined, neutral, partial_name
 from meshloom.schedule.spec import LoopSpec
 
 PRELUDE = Path(__file__).with_name("cpu_prelude.hpp").read_text()
@@ -56,8 +56,16 @@ def _phase(spec: LoopSpec, one: Pass, phase: Phase) -> list[str]:
     lines = [f"const int64_t first = {first}, last = {last};"] if one.blocked else []
     if phase.independent:
         lines.append(" ".join(["#pragma omp simd", *_clauses(spec, one)]))
-    lines += ["for (int64_t i = first; i < last; ++i) {", *phase.body, "}"]
+    lines += ["for (int64_t i = first; i < last; ++i) {", *phase.body, *_line(spec, one, phase.line), "}"]
     return ["{", *lines, "}"]
+
+
+def _line(spec: LoopSpec, one: Pass, line: Line | None) -> list[str]:
+    if line is None:
+        return []
+    x = line.variable
+    loop = f"for (int64_t {x} = {line.first}; {x} < {line.last}; ++{x}) {{"
+    return [" ".join(["#pragma omp simd", *_clauses(spec, one)]), loop, *line.body, "}"]
 
 
 def _clauses(spec: LoopSpec, one: Pass) -> list[str]:

@@ -50,8 +50,11 @@ def _chunk(bound: Bound, rows: slice, fields: list, globals_: list) -> None:
     spec = bound.spec
 
     def place(param: int, slot: int) -> slice | np.ndarray:
-        number = spec.params[param].map
-        return rows if number is None else bound.maps[number].positions[rows, slot]
+        described = spec.params[param]
+        if bound.box is not None:
+            offset = described.offsets[slot] if described.offsets else None
+            return bound.box.rows(offset, rows.start, rows.stop)
+        return rows if described.map is None else bound.maps[described.map].positions[rows, slot]
 
     def leaf(node: Node) -> np.ndarray:
         param, slot, comp = node.value

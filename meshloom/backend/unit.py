@@ -75,6 +75,8 @@ def block_text(one: Pass) -> str:
     """Everything a pass says about one block."""
     phases = one.phases if one.ahead is None else (*one.phases, one.ahead[1])
     text = "\n".join(line for phase in phases for line in (phase.first, phase.last, phase.repeat, *phase.body))
+    lines = [phase.line for phase in phases if phase.line is not None]
+    text = "\n".join([text, *(part for x in lines for part in (x.first, x.last, *x.body))])
     return text if one.ahead is None else f"{text}\n{one.ahead[0]}"
 
 

@@ -53,7 +53,7 @@ def meeting_set(operation: Operation, group: Group | None = None) -> Set | None:
     if not isinstance(operation, Loop):
         return None
     spec, wish = operation.spec, operation.wish
-    if spec.one_to_one_maps or wish.order != "given":
+    if spec.one_to_one_maps or wish.order != "given" or operation.box is not None:
         return None
     if not spec.racy_outputs:
         free = wish.strategy == "auto" and not _sets_globals(operation) and not operation.set.halo

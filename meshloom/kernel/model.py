@@ -20,6 +20,7 @@ class Param:
     dtype: np.dtype
     arity: int  # 0: direct or global
     dim: int
+    offsets: tuple[tuple[int, ...], ...] = ()  # of a grid: the slots, where there is no map
 
     def address(self, index: tuple[int, ...]) -> tuple[int, int]:
         """(slot, component) of an entry of the parameter's array."""

@@ -19,6 +19,7 @@ from meshloom.kernel import expr
 from meshloom.kernel.define import place
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output, Param, Trace
+from meshloom.kernel.stencil import Stencil
 from meshloom.kernel.symbols import OWN_FOLDERS, Symbol, SymbolArray, params_by_array, to_node
 
 NODE_WARNING = 5000
@@ -55,6 +56,8 @@ def trace(function: Callable[..., Any], name: str, params: Sequence[Param]) -> T
 
 def _handed_over(param: Param, array: np.ndarray) -> Any:
     """What the user's function gets: a scalar where NumPy would give one and nothing is written, else an array."""
+    if param.offsets:
+        return Stencil(param.name, param.offsets, array.view(SymbolArray))
     return array[()] if array.ndim == 0 and not param.mode.writes else array.view(SymbolArray)
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError
+from meshloom.mesh.box import Offsets
 from meshloom.mesh.layout import Layout, parse_layout
 
 FIELD_DTYPES = tuple(np.dtype(t) for t in ("float32", "float64", "int32", "int64"))
@@ -255,7 +256,7 @@ class Field(Stored):
         self.dtype = _field_dtype(name, dtype, data)
         self.layout, self.layout_is_free = parse_layout(layout or on.usual_layout), layout is None and on.layout_is_free
         super().__init__(np.zeros(self.layout.stride(on.total) * self.dim, self.dtype))
-        self._through: dict[Map, Arg] = {}
+        self._through: dict[Map | Offsets, Arg] = {}
         self.direct = Arg(self, None)
         if data is not None:
             self.assign(data)
@@ -307,19 +308,23 @@ class Field(Stored):
             self.layout = new
             self.move(new.pack(values))
 
-    def __getitem__(self, through: Map) -> Arg:
-        """Access through a map: one row of the map gives ``arity`` elements of this field's set."""
+    def __getitem__(self, through: Map | Offsets) -> Arg:
+        """Access through a map (a row of it gives ``arity`` elements of this field's set), or at offsets of a grid."""
         arg = self._through.get(through)
         if arg is None:
-            if not isinstance(through, Map):
+            if not isinstance(through, Map | Offsets):
                 raise MeshError(
-                    f"field {self.name}: index it with a Map, got {type(through).__name__}; use .numpy() to read values"
+                    f"field {self.name}: index it with a Map or a grid's offsets, got {type(through).__name__};"
+                    " use .numpy() to read values"
                 )
-            if through.target is not self.set:
-                raise MeshError(
-                    f"field {self.name} lives on {self.set.name}, but map {through.name} leads to {through.target.name}"
-                )
-            arg = self._through[through] = Arg(self, through)
+            if isinstance(through, Offsets):
+                target: Set = through.grid
+                what, arg = "the offsets are of", Arg(self, None, through)
+            else:
+                target, what, arg = through.target, f"map {through.name} leads to", Arg(self, through)
+            if target is not self.set:
+                raise MeshError(f"field {self.name} lives on {self.set.name}, but {what} {target.name}")
+            self._through[through] = arg
         return arg
 
     # Sharing with other libraries, without copies: the buffer as it lies, by position (row k is the element of number
@@ -446,10 +451,13 @@ class Fill:
 
 @dataclass(frozen=True, eq=False)
 class Arg:
-    """A field as a loop sees it: directly (``map`` None) or through a map."""
+    """A field as a loop sees it: directly, through a map, or at offsets of its grid."""
 
     field: Field
     map: Map | None
+    offsets: Offsets | None = None
 
     def __repr__(self) -> str:
+        if self.offsets is not None:
+            return f"{self.field.name}[{self.offsets.name}]"
         return self.field.name if self.map is None else f"{self.field.name}[{self.map.name}]"

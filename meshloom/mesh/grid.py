@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError
+from meshloom.mesh.box import Box, Index, Offsets, index_text
 from meshloom.mesh.core import Field, Set
 
 AXES = "xyz"
-Index = tuple[int, ...]
+SIDES = ("low", "high")
 _METRIC_DEGREE = 7  # of the spline through the coordinates of a stretched axis; its slope is the metric
 
 
@@ -69,6 +70,8 @@ class Grid(Set):
         #: Along each axis the places (n,) of its points, without ghosts.
         self.coordinates: tuple[np.ndarray, ...] = tuple(x for _, _, x in placed)
         self.uniform: tuple[bool, ...] = tuple(x is None for x in given)
+        self._boxes: dict[tuple[Index, Index], Box] = {}
+        self._offsets: dict[tuple[Index, ...], Offsets] = {}
 
     def _axis(self, axis: int, span: tuple[float, float] | None, given: Any) -> tuple[float, float, np.ndarray]:
         """(low end, length, places (n,)) of an axis."""
@@ -97,6 +100,87 @@ class Grid(Set):
         if isinstance(axis, int | np.integer) and -self.rank <= axis < self.rank:
             return int(axis) % self.rank
         raise MeshError(f"grid {self.name} has no axis {axis!r}; it has {self.rank}: 0 to {self.rank - 1}")
+
+    @property
+    def wraps(self) -> tuple[bool, ...]:
+        """For each axis: does the neighbour behind the last point, which is not stored, lie at the first one?"""
+        return tuple(p and not w for p, w in zip(self.periodic, self.ghosts, strict=True))
+
+    # ----- what a loop may run over, and read -----------------------------------------------------------------------
+    def offsets(self, *offsets: int | Sequence[int]) -> Offsets:
+        """Offsets (one whole number for each axis) for ``field[grid.offsets((1, 0), (-1, 0))]``."""
+        given = [(o,) if isinstance(o, int | np.integer) else tuple(o) for o in offsets]
+        for one in given:
+            if len(one) != self.rank:
+                raise MeshError(
+                    f"grid {self.name}: offset {index_text(one)} must have {self.rank} entries, has {len(one)}"
+                )
+        if not given or len(set(given)) < len(given):
+            raise MeshError(f"grid {self.name}: give at least one offset, and each of them once")
+        listed = tuple(_whole_numbers(self.name, "offsets", one, None) for one in given)
+        return self._offsets.setdefault(listed, Offsets(self, listed))
+
+    def star(self, radius: int = 1) -> Offsets:
+        """The point itself and its neighbours along every axis, up to ``radius`` steps away."""
+        steps = [d * s for d in range(1, radius + 1) for s in (-1, 1)]
+        arms = [tuple(d if b == a else 0 for b in range(self.rank)) for a in range(self.rank) for d in steps]
+        return self.offsets((0,) * self.rank, *arms)
+
+    def box(self, low: int | Sequence[int], high: int | Sequence[int]) -> Box:
+        """The points with ``low`` <= index < ``high`` on every axis; ghosts have indices below 0 and from n."""
+        ends = []
+        for side, given in zip(SIDES, (low, high), strict=True):
+            what = f"the {side} end of a box"
+            ends.append(_whole_numbers(self.name, what, _each(self.name, what, given, self.rank), None))
+        for a, (first, last) in enumerate(zip(*ends, strict=True)):
+            least, most = -self.ghosts[a], self.shape[a] + self.ghosts[a]
+            if not least <= first < last <= most:
+                wrong = "is empty" if first >= last else "leaves the grid"
+                raise MeshError(
+                    f"grid {self.name}: box {first}:{last} on axis {AXES[a]} {wrong}; it must be within {least}:{most}"
+                )
+        key = ends[0], ends[1]
+        return self._boxes.setdefault(key, Box(self, *key))
+
+    @cached_property
+    def inside(self) -> Box:
+        """All points without ghosts: what a loop over the grid itself runs over."""
+        return self.box((0,) * self.rank, self.shape)
+
+    @property
+    def everything(self) -> Box:
+        """All points, ghosts included."""
+        return self.box([-w for w in self.ghosts], [n + w for n, w in zip(self.shape, self.ghosts, strict=True)])
+
+    def interior(self, width: int | Sequence[int] = 1) -> Box:
+        """The points at least ``width`` away from the ends of closed axes; a periodic axis has no ends."""
+        widths = _whole_numbers(self.name, "interior", _each(self.name, "interior", width, self.rank), 0)
+        trim = [0 if p else w for p, w in zip(self.periodic, widths, strict=True)]
+        for a, (n, w) in enumerate(zip(self.shape, trim, strict=True)):
+            if n <= 2 * w:
+                raise MeshError(f"grid {self.name}: axis {AXES[a]} has {n} points, too few for interior({w}):"
+                                f" at least {2 * w + 1}")  # fmt: skip
+        return self.box(trim, [n - w for n, w in zip(self.shape, trim, strict=True)])
+
+    def boundary(self, axis: int, side: str, width: int = 1) -> Box:
+        """The ``width`` layers of points at the "low" or "high" end of an axis."""
+        a, low, high = self._side(axis, side), [0] * self.rank, list(self.shape)
+        low[a], high[a] = (0, width) if side == SIDES[0] else (self.shape[a] - width, self.shape[a])
+        return self.box(low, high)
+
+    def ghost(self, axis: int, side: str) -> Box:
+        """The ghost layers beyond an end of an axis, with those of all other axes at their ends."""
+        a, box = self._side(axis, side), self.everything
+        if not self.ghosts[a]:
+            raise MeshError(f"grid {self.name} has no ghost layers on axis {AXES[a]}; make it with ghosts=1 or more")
+        low, high = list(box.low), list(box.high)
+        low[a], high[a] = (low[a], 0) if side == SIDES[0] else (self.shape[a], high[a])
+        return self.box(low, high)
+
+    def _side(self, axis: int, side: str) -> int:
+        if side not in SIDES:
+            raise MeshError(f"grid {self.name}: a side is 'low' or 'high', got {side!r}")
+        return self.axis(axis)
 
     def metric(self, axis: int) -> np.ndarray:
         """d xi/dx at the points (n,) of an axis; xi is even, with the same ends and ``spacing``. 1 where x is, too."""
@@ -151,9 +235,11 @@ def _each(name: str, what: str, value: Any, rank: int) -> list[Any]:
     return list(value)
 
 
-def _whole_numbers(name: str, what: str, values: Sequence[Any], low: int) -> Index:
-    if not all(isinstance(v, int | np.integer) and not isinstance(v, bool) and v >= low for v in values):
-        raise MeshError(f"grid {name}: {what} must be whole numbers from {low}, got {tuple(values)}")
+def _whole_numbers(name: str, what: str, values: Sequence[Any], low: int | None) -> Index:
+    whole = all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in values)
+    if not whole or (low is not None and min(values, default=low) < low):
+        bound = "" if low is None else f" from {low}"
+        raise MeshError(f"grid {name}: {what} must be whole numbers{bound}, got {tuple(values)}")
     return tuple(int(v) for v in values)
 
 

@@ -1,6 +1,6 @@
 """The automatic schedule, by rules simple enough to be written down.
 
-1. No two elements meet: ``direct``.
+1. No two elements meet: ``direct``, on a box of a grid ``box``.
 2. The loop is small (at most ``SMALL`` elements and ``SMALL_FLOPS`` operations): ``block_color`` in one block, which is
    a serial loop; starting threads costs more.
 3. Otherwise the deterministic strategy with the least estimated time on this kind of machine (``cost.Machine``).
@@ -35,7 +35,8 @@ def choose(spec: LoopSpec, work: Work, wish: Schedule, *, simt: bool = False) ->
         strategy(wish.strategy)  # a name that nobody knows is an error, needed or not
     if not spec.racy_outputs:
         plain = wish.having(variant="plain")
-        return _with_block(plain, "direct", simt, work.elements), "no two elements meet, so there is nothing to protect"
+        name = "direct" if spec.box is None else "box"
+        return _with_block(plain, name, simt, work.elements), "no two elements meet, so there is nothing to protect"
     check_variant(wish.strategy, wish.variant)
     if wish.strategy != "auto":
         return _with_block(wish, wish.strategy, simt, work.elements), "asked for"

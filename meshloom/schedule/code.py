@@ -23,6 +23,16 @@ Sink = Callable[[Output, str], list[str]]
 
 
 @dataclass(frozen=True)
+class Line:
+    """Statements for each ``variable`` of [first, last): points of a line that are independent of each other."""
+
+    variable: str
+    first: str
+    last: str
+    body: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Phase:
     """Statements for each item ``i`` of [first, last); C expressions that may use the block number ``b``."""
 
@@ -32,6 +42,7 @@ class Phase:
     independent: bool = False  # no item writes what another touches: may be vectorised
     repeat: str = ""  # C expression: the phase is repeated so often, numbered by ``c``, with a barrier after each
     whole: bool = False  # the body is that of a whole block: said once, on a GPU by every thread, barriers included
+    line: Line | None = None  # after the statements of an item, a line of points (on a CPU)
     together: bool = False  # threads exchange values, so all stay; ``inside``, ``followed``: this, the next has an item
 
 
@@ -115,7 +126,7 @@ class ElementCode:
         lines, read = [], loads(roots)
         for param, slot in sorted({(p, s) for p, s, _ in read if self.in_whole_row(p)}):
             described = self.spec.params[param]
-            source = self.spec.access(param).load_row(self._row(param, slot))
+            source = self.spec.access(param).load_row(self.row(param, slot))
             lines.append(f"const ml_row<{described.ctype}, {described.dim}> w{param}_{slot} = {source};")
         return lines
 
@@ -129,13 +140,14 @@ class ElementCode:
         """Are the rows of a parameter loaded as a whole?"""
         return self.spec.wide and not self.spec.params[param].is_global and self.spec.access(param).whole_row
 
-    def _row(self, param: int, slot: int) -> str:
+    def row(self, param: int, slot: int) -> str:
+        """The C expression of the row of a field that a slot of a parameter names."""
         number = self.spec.params[param].map
         return "e" if number is None else row_name(number, slot)
 
     def place(self, param: int, slot: int, comp: int) -> str:
         """The lvalue that a slot and component of a field parameter name."""
-        return self.spec.access(param).at(self._row(param, slot), comp)
+        return self.spec.access(param).at(self.row(param, slot), comp)
 
     def plain(self, output: Output, value: str) -> list[str]:
         """Store, add or offer, with nobody else around; globals go to the block's partial result."""

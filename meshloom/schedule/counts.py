@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind, loads
+from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Map
 from meshloom.order import sampled_blocks
 from meshloom.schedule.cost import Work
@@ -36,8 +37,15 @@ class Counts:
     """Counts of a loop over its set. ``flops`` and ``flops_by_kind`` are per element, ``bytes`` per execution."""
 
     def __init__(
-        self, spec: LoopSpec, elements: int, storages: tuple[Field | Global, ...], maps: tuple[Map, ...], block: int
+        self,
+        spec: LoopSpec,
+        elements: int,
+        storages: tuple[Field | Global, ...],
+        maps: tuple[Map, ...],
+        block: int,
+        box: Box | None = None,
     ):
+        self.box = box
         self.spec, self.elements, self.storages, self.maps, self.block = spec, elements, storages, maps, block
         self._roots = [o.value for o in spec.outputs]
 
@@ -83,11 +91,18 @@ class Counts:
         weight: dict[tuple[int, int], int] = {}
         for (p, _, comp), times in self.accesses.items():
             weight[p, comp] = max(weight.get((p, comp), 0), times)
-        for (p, _), times in weight.items():
-            number = self.spec.params[p].map
-            rows = self.elements if number is None else distinct_targets(self.maps[number])
-            total += times * rows * self.spec.params[p].dtype.itemsize
+        for (p, comp), times in weight.items():
+            total += times * self._distinct_rows(p, comp) * self.spec.params[p].dtype.itemsize
         return total
+
+    def _distinct_rows(self, param: int, comp: int) -> int:
+        """How many different rows of a field the loop accesses for a component."""
+        described = self.spec.params[param]
+        if described.map is not None:
+            return distinct_targets(self.maps[described.map])
+        if self.box is None or not described.offsets:
+            return self.elements
+        return self.box.touched(described.offsets[slot] for p, slot, c in self.accesses if (p, c) == (param, comp))
 
     def _lines(self) -> int:
         """Lines touched by blocks of consecutive elements, sampled evenly, times the size of a line."""
@@ -109,10 +124,12 @@ class Counts:
         return total + sum(weight[p] * len(np.unique(np.concatenate(parts))) for p, parts in touched.items())
 
     def _rows(self, param: int, slot: int, first: int, last: int) -> np.ndarray:
-        number = self.spec.params[param].map
-        return (
-            np.arange(first, last) if number is None else self.maps[number].positions[first:last, slot].astype(np.int64)
-        )
+        described = self.spec.params[param]
+        if described.map is not None:
+            return self.maps[described.map].positions[first:last, slot].astype(np.int64)
+        if self.box is None:
+            return np.arange(first, last)
+        return self.box.rows(described.offsets[slot] if described.offsets else None, first, last)
 
     def _addresses(self, param: int, rows: np.ndarray, comp: int) -> np.ndarray:
         described, storage = self.spec.params[param], self.storages[param]

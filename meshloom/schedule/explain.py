@@ -29,6 +29,10 @@ class Explained(Protocol):
     calls: int
 
     @property
+    def elements(self) -> int: ...
+    @property
+    def over(self) -> str: ...
+    @property
     def maps(self) -> tuple[Map, ...]: ...
     @property
     def spec(self) -> LoopSpec: ...
@@ -46,7 +50,7 @@ def explain(loop: Explained) -> str:
     """Lines of ``label  text`` under a headline."""
     rows = [("schedule", _schedule(loop)), ("why", loop.reason), ("arguments", _arguments(loop)), *_figures(loop)]
     rows += [*_plan_figures(loop), *_bad_order(loop), ("measured", _measured(loop))]
-    head = f"{loop.name} over {loop.set.name}: {loop.set.size:,} elements, back end {loop.backend.name}"
+    head = f"{loop.name} over {loop.over}: {loop.elements:,} elements, back end {loop.backend.name}"
     return "\n".join([head, *(f"  {label:<10} {text}" for label, text in rows)])
 
 

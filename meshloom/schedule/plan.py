@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from meshloom.mesh.box import Box
 from meshloom.native import cache
 from meshloom.native.algorithms import incidence
 from meshloom.schedule.spec import LoopSpec
@@ -43,6 +44,8 @@ class Topology:
     digest: str = ""
     others: dict[int, np.ndarray] = field(default_factory=dict)  # the loop's other maps, only read through
     swapped: dict[int, frozenset[int]] = field(default_factory=dict)  # symmetric maps: see symmetry.py
+    box: Box | None = None  # of a loop over a grid, and what is done there
+    spec: LoopSpec | None = None
 
     @cached_property
     def visit(self) -> np.ndarray:
@@ -85,7 +88,11 @@ class Topology:
 
 
 def topology(
-    spec: LoopSpec, elements: int, maps: dict[int, tuple[np.ndarray, int, str]], order: np.ndarray | None = None
+    spec: LoopSpec,
+    elements: int,
+    maps: dict[int, tuple[np.ndarray, int, str]],
+    order: np.ndarray | None = None,
+    box: Box | None = None,
 ) -> Topology:
     """The racy part of a loop; ``maps``: map number -> (indices, number of targets, digest)."""
     racy = spec.racy_maps
@@ -103,6 +110,8 @@ def topology(
         digest.hexdigest(),
         {m: maps[m][0] for m in maps if m not in racy},
         swapped,
+        box,
+        spec if box is not None else None,
     )
 
 
@@ -117,7 +126,7 @@ def cached_plan(
 
     ``by_block``: the arrays depend on the block size; else one entry serves all.
     """
-    if topo.elements < SMALLEST_CACHED:
+    if topo.elements < SMALLEST_CACHED or topo.box is not None:
         return _built(build, topo, block, verify)
     key = hashlib.sha256(f"{VERSION}|{name}|{variant}|{block if by_block else 0}|{topo.digest}".encode()).hexdigest()
     found = _restored(name, block, cache.load_arrays("plans", key))

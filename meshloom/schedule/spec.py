@@ -14,6 +14,7 @@ import numpy as np
 from meshloom.kernel.access import Mode
 from meshloom.kernel.expr import C_TYPES, Node
 from meshloom.kernel.model import Output
+from meshloom.mesh.box import Index
 from meshloom.mesh.layout import Layout
 
 
@@ -21,7 +22,8 @@ from meshloom.mesh.layout import Layout
 class SpecParam:
     """A parameter: ``map`` is None for direct access; ``is_global`` for a Global that is read or reduced.
 
-    A Global that is set (in a loop over one element) is described like a field of that element.
+    A Global that is set (in a loop over one element) is described like a field of that element. ``offsets``: where a
+    field of a grid is read, slot by slot; () for the point itself.
     """
 
     name: str
@@ -31,6 +33,7 @@ class SpecParam:
     layout: Layout
     map: int | None
     is_global: bool = False
+    offsets: tuple[Index, ...] = ()
 
     @property
     def ctype(self) -> str:
@@ -52,6 +55,23 @@ class SpecMap:
 
 
 @dataclass(frozen=True)
+class SpecBox:
+    """A box of a grid: ``wraps`` says on which axes some neighbour lies at the other end of the grid.
+
+    ``lengths`` are its points along each axis; ``grain`` (1, 2 or 4) divides the points that a line of the grid has in
+    memory, so lines begin aligned for that many.
+    """
+
+    wraps: tuple[bool, ...]
+    lengths: Index
+    grain: int = 1
+
+    @property
+    def rank(self) -> int:
+        return len(self.wraps)
+
+
+@dataclass(frozen=True)
 class LoopSpec:
     """A loop without data. ``outputs`` hold the optimised program."""
 
@@ -61,6 +81,7 @@ class LoopSpec:
     outputs: tuple[Output, ...]
     wide: bool = False  # load and store whole rows of array-of-structures fields at once (GPUs like it)
     fresh: tuple[tuple[int, float], ...] = ()  # Globals (by parameter) whose sum starts from a number, not from before
+    box: SpecBox | None = None  # of a loop over a box of a grid
 
     @property
     def racy_outputs(self) -> tuple[Output, ...]:
@@ -81,6 +102,11 @@ class LoopSpec:
         """Maps written through without combining: no target may be hit twice."""
         written = {p.map for p in self.params if p.mode.writes and not p.mode.combine and p.map is not None}
         return tuple(sorted(written))
+
+    @property
+    def offsets(self) -> tuple[Index, ...]:
+        """All offsets at which a loop over a grid reads, each once."""
+        return tuple(dict.fromkeys(o for p in self.params for o in p.offsets))
 
     @property
     def reductions(self) -> tuple[Output, ...]:

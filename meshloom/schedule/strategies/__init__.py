@@ -1,6 +1,7 @@
 """The strategies, one file each; importing this package registers them in the order of the documentation."""
 
 from meshloom.schedule.strategies.direct import Direct  # isort: skip
+from meshloom.schedule.strategies.box import Box  # isort: skip
 from meshloom.schedule.strategies.atomic import Atomic  # isort: skip
 from meshloom.schedule.strategies.warp_atomic import WarpAtomic  # isort: skip
 from meshloom.schedule.strategies.color import Color  # isort: skip
@@ -15,6 +16,7 @@ __all__ = [
     "Atomic",
     "BlockAtomic",
     "BlockColor",
+    "Box",
     "Color",
     "Direct",
     "Owner",

@@ -1,0 +1,141 @@
+"""The arguments of a loop, checked against the kernel's parameters and against what the loop runs over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from meshloom.errors import KernelError, MeshError
+from meshloom.kernel.access import Mode
+from meshloom.kernel.model import Param
+from meshloom.mesh.box import Box, Index, index_text
+from meshloom.mesh.core import Arg, Field, Global, Set
+from meshloom.mesh.grid import AXES, Grid
+from meshloom.schedule.spec import SpecBox
+
+Argument = Field | Arg | Global
+Modes = Mapping[str, type[Mode]]
+
+
+def place_of(kernel: str, on: Set | Box, given: Sequence[Argument]) -> tuple[Set, Box | None]:
+    """The set that a loop runs over, and the box of it; None where it visits the whole set without looking around."""
+    if isinstance(on, Box):
+        return on.grid, on
+    if not isinstance(on, Set):
+        raise MeshError(
+            f"kernel {kernel}: the first argument is the set (or box of a grid) to loop over, got {type(on).__name__}"
+        )
+    around = any(isinstance(a, Arg) and a.offsets is not None for a in given)
+    return on, on.inside if isinstance(on, Grid) and (around or any(on.ghosts)) else None
+
+
+def as_arguments(
+    kernel: str, modes: Modes, on: Set, box: Box | None, given: Sequence[Argument]
+) -> tuple[Arg | Global, ...]:
+    """The arguments checked against the kernel's parameters and the set."""
+    if len(given) != len(modes):
+        names = ", ".join(modes)
+        raise KernelError(f"kernel {kernel} takes {len(modes)} arguments after the set ({names}), got {len(given)}")
+    result: list[Arg | Global] = []
+    for (name, mode), argument in zip(modes.items(), given, strict=True):
+        where = f"kernel {kernel}, parameter {name}"
+        result.append(_checked(where, mode, on, argument))
+        _check_reach(where, mode, box, result[-1])
+    _check_aliases(kernel, modes, box, result)
+    return tuple(result)
+
+
+def _checked(where: str, mode: type[Mode], on: Set, argument: Argument) -> Arg | Global:
+    if isinstance(argument, Global):
+        if mode.control and on.total != 1:
+            raise KernelError(
+                f"{where}: a Global can be {mode.__name__} only in a loop over a set of one element, and {on.name} has"
+                f" {on.total}; use Sum, Min or Max here, or set it in a loop over ml.Set(1)"
+            )
+        if not (mode.globals or mode.control):
+            raise KernelError(f"{where}: a Global cannot be {mode.__name__}; use Read, Sum, Min or Max")
+        return argument
+    arg = argument.direct if isinstance(argument, Field) else argument
+    if not isinstance(arg, Arg):
+        raise MeshError(f"{where}: expected a Field, field[map] or Global, got {type(argument).__name__}")
+    if not mode.fields:
+        raise KernelError(f"{where}: a Field cannot be {mode.__name__}; use Inc")
+    if arg.map is None and arg.field.set is not on:
+        raise MeshError(
+            f"{where}: field {arg.field.name} lives on {arg.field.set.name}, but the loop runs over {on.name};"
+            f" pass {arg.field.name}[map] with a map from {on.name} to {arg.field.set.name}"
+        )
+    if arg.map is not None and arg.map.source is not on:
+        raise MeshError(
+            f"{where}: map {arg.map.name} starts at {arg.map.source.name}, but the loop runs over {on.name}"
+        )
+    return arg
+
+
+def _check_reach(where: str, mode: type[Mode], box: Box | None, argument: Arg | Global) -> None:
+    """What is seen at offsets must be stored, or lie round the end of a periodic axis; and it is only read."""
+    if box is None or isinstance(argument, Global):
+        return
+    name = argument.field.name
+    if argument.map is not None:
+        raise MeshError(f"{where}: a loop over a box takes fields of its grid, got {name} through a map")
+    if argument.offsets is None:
+        return
+    if mode.writes:
+        raise KernelError(
+            f"{where}: {name} is {mode.__name__} at offsets, but a loop over a grid writes at its own point only;"
+            f" pass {name} without offsets, or read at the offsets and write another field"
+        )
+    grid = box.grid
+    for offset in argument.offsets.offsets:
+        for a, step in enumerate(offset):
+            if not box.reaches_out(a, step) or (grid.wraps[a] and abs(step) <= grid.shape[a]):
+                continue
+            ends = f"ends there and has {grid.ghosts[a]} ghost layers"
+            why = f"has only {grid.shape[a]} points" if grid.wraps[a] else ends
+            raise MeshError(
+                f"{where}: offset {index_text(offset)} of {name} leads out of grid {grid.name} from {box}: axis"
+                f" {AXES[a]} {why}; loop over grid.interior({abs(step)}) or a smaller box, or give the grid ghosts"
+            )
+
+
+def _check_aliases(kernel: str, modes: Modes, box: Box | None, arguments: Sequence[Arg | Global]) -> None:
+    """What is written may appear once only: otherwise the result would depend on the order of execution.
+
+    The exception is a field of a grid that is read at offsets outside of the box where it is written.
+    """
+    seen: dict[int, tuple[str, type[Mode], Arg | Global]] = {}
+    for (name, mode), argument in zip(modes.items(), arguments, strict=True):
+        storage = argument if isinstance(argument, Global) else argument.field
+        before = seen.get(id(storage))
+        if before and (mode.writes or before[1].writes) and not (box and _apart(box, argument, before[2])):
+            raise KernelError(
+                f"kernel {kernel}: {storage.name} is passed as {before[0]} and as {name}, and one of"
+                " them is written; pass it once, as ReadWrite, or use a second field"
+            )
+        seen[id(storage)] = (name, mode, argument)
+
+
+def _apart(box: Box, one: Arg | Global, other: Arg | Global) -> bool:
+    """Of two arguments for one field: is one the point itself, and the other never a point of the box?"""
+    offsets = [a.offsets for a in (one, other) if isinstance(a, Arg) and a.offsets is not None]
+    origin = (0,) * box.grid.rank
+    return len(offsets) == 1 and all(box.touched((origin, o)) == 2 * box.size for o in offsets[0].offsets)
+
+
+def param_of(name: str, mode: type[Mode], argument: Arg | Global) -> Param:
+    """A parameter as the kernel sees it."""
+    if isinstance(argument, Global):
+        return Param(name, mode, argument.shape, argument.dtype, 0, argument.dim)
+    through = argument.map or argument.offsets
+    arity = through.arity if through is not None else 0
+    shape = ((arity,) if arity else ()) + ((argument.field.dim,) if argument.field.dim > 1 else ())
+    offsets = argument.offsets.offsets if argument.offsets is not None else ()
+    return Param(name, mode, shape, argument.field.dtype, arity, argument.field.dim, offsets)
+
+
+def spec_box(box: Box, arguments: Sequence[Arg | Global]) -> SpecBox:
+    """What generated code depends on: where offsets lead round the end of the grid, and how lines lie in memory."""
+    offsets: list[Index] = [o for a in arguments if isinstance(a, Arg) and a.offsets for o in a.offsets.offsets]
+    wraps = tuple(any(box.reaches_out(a, o[a]) for o in offsets) for a in range(box.grid.rank))
+    grain = next(g for g in (4, 2, 1) if box.grid.stored[-1] % g == 0)
+    return SpecBox(wraps, box.shape, grain)

@@ -1,0 +1,90 @@
+"""Plain execution: a kernel called element by element on small arrays, its results merged one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from meshloom.arguments import param_of
+from meshloom.kernel.access import Mode, identity
+from meshloom.kernel.stencil import Stencil
+from meshloom.mesh.box import Box
+from meshloom.mesh.core import Arg, Global
+
+
+class _Offers(np.ndarray):
+    """An array that keeps the smallest or largest value assigned to each entry."""
+
+    keep: Any = None
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.keep = getattr(other, "keep", None)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        plain = self.view(np.ndarray)
+        plain[key] = self.keep(plain[key], value)
+
+
+def run_plainly(
+    function: Callable[..., None],
+    modes: Mapping[str, type[Mode]],
+    arguments: Sequence[Arg | Global],
+    elements: int,
+    box: Box | None,
+) -> None:
+    """The function called for every element; values read are those from before."""
+    kinds = list(modes.values())
+    storages = [a if isinstance(a, Global) else a.field for a in arguments]
+    values = [s.numpy().reshape(-1 if isinstance(s, Global) else (-1, s.dim)) for s in storages]
+    before = [v.copy() for v in values]
+    for element in range(elements):
+        rows = [_rows(a, element, box) for a in arguments]
+        local = [_local(m, a, b, r) for m, a, b, r in zip(kinds, arguments, before, rows, strict=True)]
+        function(*(_handed_over(n, a, part) for n, a, part in zip(modes, arguments, local, strict=True)))
+        for mode, value, part, row in zip(kinds, values, local, rows, strict=True):
+            if mode.writes:
+                _merge(mode, value, part, row)
+    for mode, storage, value in zip(kinds, storages, values, strict=True):
+        if mode.writes:
+            storage.assign(value)
+
+
+def _rows(argument: Arg | Global, element: int, box: Box | None) -> Any:
+    if isinstance(argument, Global):
+        return slice(None)
+    if box is not None:
+        offsets = (None,) if argument.offsets is None else argument.offsets.offsets
+        rows = np.concatenate([box.rows(o, element, element + 1) for o in offsets])
+        return rows[0] if argument.offsets is None else rows
+    return element if argument.map is None else argument.map.indices[element]
+
+
+def _local(mode: type[Mode], argument: Arg | Global, before: np.ndarray, rows: Any) -> np.ndarray:
+    """Values from before the loop, or the neutral element of a combining mode."""
+    shape = param_of("", mode, argument).shape
+    if not mode.combine:
+        return np.array(before[rows]).reshape(shape)
+    values = np.full(shape, identity(mode.combine, before.dtype), before.dtype)
+    if mode.combine == "add":
+        return values
+    offers = values.view(_Offers)
+    offers.keep = np.minimum if mode.combine == "minimum" else np.maximum
+    return offers
+
+
+def _handed_over(name: str, argument: Arg | Global, part: np.ndarray) -> Any:
+    """What the user's function gets."""
+    at_offsets = isinstance(argument, Arg) and argument.offsets is not None
+    return Stencil(name, argument.offsets.offsets, part) if at_offsets else part  # type: ignore[union-attr]
+
+
+def _merge(mode: type[Mode], value: np.ndarray, part: np.ndarray, rows: Any) -> None:
+    plain = np.asarray(part).reshape(np.shape(value[rows]))
+    if not mode.combine:
+        value[rows] = plain
+    else:
+        ufunc = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}[mode.combine]
+        index = np.arange(len(value)) if isinstance(rows, slice) else rows
+        ufunc.at(value, index, plain)

@@ -1,0 +1,222 @@
+"""Code for the points of a grid: neighbours by arithmetic, small tiles of points with their loads shared.
+
+A point has the coordinates ``x0``, ``x1``, ... in memory (ghosts included). ``pitch<a>`` is the distance of neighbours
+along axis a, ``n<a>`` the number of points there; along the last axis the distance is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from meshloom.kernel import passes
+from meshloom.kernel.count import loads
+from meshloom.kernel.expr import Node, load, topological
+from meshloom.kernel.model import Output
+from meshloom.mesh.box import Index
+from meshloom.schedule.code import ElementCode, Sink
+from meshloom.schedule.spec import LoopSpec, SpecParam
+
+NEAR = 16  # steps up to this far are numbers in the text; others are sizes, so that grids of any shape share it
+MOST_NODES = 400  # of the expressions of a tile: beyond, its values would not fit the registers
+UNROLLED = (4, 2, 1)  # points of a tile along a slow axis, the best first
+VECTOR = 16  # bytes
+
+
+class PointCode(ElementCode):
+    """Statements of one point, or of a tile of points whose loads are shared.
+
+    ``wraps``: axes along which some neighbour is at the other end. ``vector``: so many points next to each other along
+    the last axis are loaded and stored at once where their field allows it, from a point where that is aligned.
+    """
+
+    def __init__(self, spec: LoopSpec, outputs: Sequence[Output], wraps: tuple[bool, ...], vector: int = 1):
+        super().__init__(spec, outputs)
+        self._loaded: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+        self.wraps, self.vector, self.origin = wraps, vector, (0,) * len(wraps)
+
+    def lines(self, sink: Sink, *, element: str = "") -> tuple[str, ...]:
+        """All statements for the point at ``x0``, ``x1``, ..."""
+        return super().lines(sink, element=element or position([f"x{a}" for a in range(len(self.wraps))]))
+
+    def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[str]:
+        """Statements that find the neighbours, then load what is loaded at once."""
+        used = loads(roots) | {(o.param, o.slot, o.comp) for o in stored}
+        offsets = sorted({self.offset(p, slot) for p, slot, _ in used if not self.spec.params[p].is_global})
+        steps = sorted({(a, d) for o in offsets for a, d in enumerate(o) if d})
+        lines = [f"const ml_index {_step_name(a, d)} = {self._step(a, d)};" for a, d in steps]
+        for o in filter(any, offsets):
+            terms = [_step_name(a, d) for a, d in enumerate(o) if d]
+            lines.append(f"const ml_index {_row_name(o)} = e + {' + '.join(terms)};")
+        return lines + self.whole_rows(roots) + self._vectors(roots)
+
+    def offset(self, param: int, slot: int) -> Index:
+        offsets = self.spec.params[param].offsets
+        return offsets[slot] if offsets else self.origin
+
+    def row(self, param: int, slot: int) -> str:
+        offset = self.offset(param, slot)
+        return _row_name(offset) if any(offset) else "e"
+
+    def _step(self, axis: int, d: int) -> str:
+        """C expression of the way in memory to the neighbour d points along an axis."""
+        step = str(d) if abs(d) <= NEAR else far_name(axis, far_steps(self.spec, axis).index(d))
+        if self.wraps[axis]:
+            over, back = (f"x{axis} + {step} >= n{axis}", "-") if d > 0 else (f"x{axis} + {step} < 0", "+")
+            step = f"({over} ? {step} {back} n{axis} : {step})"
+        return step if axis == len(self.wraps) - 1 else f"{step} * pitch{axis}"
+
+    # ----- several points at once ---------------------------------------------------------------------------------
+    def in_vectors(self, param: int) -> bool:
+        """Do ``vector`` neighbouring points of a component lie together, from an aligned point on?"""
+        described = self.spec.params[param]
+        if self.vector == 1 or described.is_global or not described.offsets:
+            return False
+        layout, size = described.layout, self.vector * described.dtype.itemsize
+        grouped = layout.kind == "aosoa" and layout.width % self.vector == 0
+        return size <= VECTOR and (described.dim == 1 or layout.kind == "soa" or grouped)
+
+    def _groups(self, used: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int, int], tuple[int, int, int]]:
+        """(parameter, slot, component) -> that of the first point of its vector, where all of the vector is used."""
+        found, every = {}, set(used)
+        for param, slot, comp in every:
+            if not self.in_vectors(param):
+                continue
+            offsets, o = self.spec.params[param].offsets, self.offset(param, slot)
+            first = o[-1] // self.vector * self.vector
+            group = [(*o[:-1], first + k) for k in range(self.vector)]
+            if all(g in offsets and (param, offsets.index(g), comp) in every for g in group):
+                found[param, slot, comp] = (param, offsets.index(group[0]), comp)
+        return found
+
+    def _vectors(self, roots: Sequence[Node]) -> list[str]:
+        self._loaded, lines = self._groups(loads(roots)), []
+        for param, slot, comp in sorted(set(self._loaded.values())):
+            kind = f"{self.spec.params[param].ctype}, {self.vector}"
+            place = self.place(param, slot, comp)
+            lines.append(f"const ml_row<{kind}> {_vector_name(param, slot, comp)} = ml_load<{kind}>(&{place});")
+        return lines
+
+    def leaf(self, node: Node) -> str:
+        param, slot, comp = node.value
+        first = self._loaded.get((param, slot, comp))
+        if first is None:
+            return super().leaf(node)
+        return f"{_vector_name(*first)}.v[{self.offset(param, slot)[-1] - self.offset(param, first[1])[-1]}]"
+
+    def sunk(self, names: Sequence[str], sink: Sink) -> list[str]:
+        """As for any element; vectors of stored values are stored at once."""
+        named = {(o.param, o.slot, o.comp): name for o, name in zip(self.outputs, names, strict=True)}
+        plain = [k for k in named if not self.spec.params[k[0]].mode.combine]
+        groups = self._groups(plain)
+        lines: list[str] = []
+        for param, slot, comp in sorted(set(groups.values())):
+            described, o = self.spec.params[param], self.offset(param, slot)
+            slots = [described.offsets.index((*o[:-1], o[-1] + k)) for k in range(self.vector)]
+            values = ", ".join(f"({described.ctype}){named[param, s, comp]}" for s in slots)
+            kind = f"{described.ctype}, {self.vector}"
+            lines.append(f"ml_store<{kind}>(&{self.place(param, slot, comp)}, {{{{{values}}}}});")
+        pairs = zip(self.outputs, names, strict=True)
+        rest = [(o, name) for o, name in pairs if (o.param, o.slot, o.comp) not in groups]
+        left = PointCode(self.spec, [o for o, _ in rest], self.wraps)
+        return lines + ElementCode.sunk(left, [name for _, name in rest], sink)
+
+
+def position(coordinates: Sequence[str]) -> str:
+    """C expression of the position in memory of a point."""
+    *slow, last = coordinates
+    return " + ".join([*(f"{x} * pitch{a}" for a, x in enumerate(slow)), last])
+
+
+def far_name(axis: int, number: int) -> str:
+    return f"far{axis}_{number}"
+
+
+def far_steps(spec: LoopSpec, axis: int) -> list[int]:
+    """Steps along an axis that are sizes, not numbers in the text."""
+    return sorted({o[axis] for o in spec.offsets if abs(o[axis]) > NEAR})
+
+
+def _signed(d: int) -> str:
+    return f"{'m' if d < 0 else 'p' if d else ''}{abs(d)}"
+
+
+def _step_name(axis: int, d: int) -> str:
+    return f"by{axis}_{_signed(d)}"
+
+
+def _row_name(offset: Index) -> str:
+    return f"at_{'_'.join(map(_signed, offset))}"
+
+
+def _vector_name(param: int, slot: int, comp: int) -> str:
+    return f"u{param}_{slot}_{comp}"
+
+
+# ----- tiles ------------------------------------------------------------------------------------------------------
+def tile_of(spec: LoopSpec) -> Index:
+    """How many points along each axis a thread of a GPU takes together.
+
+    Along the last axis as many as a vector load has; along the slow axis where the stencil is widest some more, since
+    each of them loads what the others need, too. Fewer where the kernel is long.
+    """
+    assert spec.box is not None
+    lengths, last = spec.box.lengths, spec.box.rank - 1
+    if any(far_steps(spec, a) for a in range(last + 1)):
+        return (1,) * (last + 1)
+    nodes = sum(1 for _ in topological(o.value for o in spec.outputs))
+    sizes = [p.dtype.itemsize for p in spec.params if not p.is_global]
+    vector = min(VECTOR // max(sizes, default=VECTOR), spec.box.grain) if lengths[last] >= 4 * VECTOR else 1
+    width = [len({o[a] for o in spec.offsets}) for a in range(last)]
+    slow = int(np.argmax(width)) if last and max(width) > 1 else None
+    tile = [1] * (last + 1)
+    for along, beside in product((vector, 1), UNROLLED):
+        fits = slow is None or beside <= lengths[slow]
+        if (slow is None and beside > 1) or not fits or along * beside * nodes > MOST_NODES:
+            continue
+        tile[last] = along
+        if slow is not None:
+            tile[slow] = beside
+        break
+    return tuple(tile)
+
+
+def tiled(spec: LoopSpec, tile: Index) -> LoopSpec:
+    """The loop with all points of a tile as one: what was one offset is one for each of them, each loaded once."""
+    shifts = list(product(*(range(t) for t in tile)))
+    origin = (0,) * len(tile)
+    params = tuple(_shifted(p, shifts, origin) for p in spec.params)
+
+    def slot_at(param: int, slot: int, shift: Index) -> int:
+        if spec.params[param].is_global:
+            return slot
+        old = spec.params[param].offsets[slot] if spec.params[param].offsets else origin
+        return params[param].offsets.index(_plus(old, shift))
+
+    outputs = []
+    for shift in shifts:
+
+        def moved(node: Node, shift: Index = shift) -> Node:
+            if node.op != "load":
+                return node
+            param, slot, comp = node.value
+            return load(param, slot_at(param, slot, shift), comp, node.dtype)
+
+        values = passes.rewrite([o.value for o in spec.outputs], moved)
+        outputs += [Output(o.param, slot_at(o.param, o.slot, shift), o.comp, v)
+                    for o, v in zip(spec.outputs, values, strict=True)]  # fmt: skip
+    return replace(spec, params=params, outputs=tuple(outputs))
+
+
+def _shifted(param: SpecParam, shifts: list[Index], origin: Index) -> SpecParam:
+    if param.is_global:
+        return param
+    offsets = {_plus(o, s) for o in param.offsets or (origin,) for s in shifts}
+    return replace(param, offsets=tuple(sorted(offsets)))
+
+
+def _plus(a: Index, b: Index) -> Index:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
