@@ -70,10 +70,11 @@ def d2(f: Fields, axis: int, out: Fields | None = None, scheme: Scheme = SECOND6
     """
     fields, grid, along = _operands(f, axis, scheme, 2)
     targets = _targets(fields, out, f"d{AXES[along]}{AXES[along]}")
-    second, first = operator(scheme, grid, along), operator(LELE6, grid, along)
+    second = operator(scheme, grid, along)
     if grid.uniform[along]:
         line_loop(grid, along, second, fields, targets, method=method)
     else:
+        first = operator(LELE6, grid, along)
         for one, target in zip(fields, targets, strict=True):
             factors = [_metric_field(grid, along, one.dtype, which) for which in ("square", "bend")]
             both = [second] * one.dim + [first] * one.dim

@@ -166,8 +166,9 @@ class AdvectionCase(Case):
 
         @ml.kernel
         def tick(done: ml.ReadWrite, time: ml.Write):
-            done[...] = done + 1.0
-            time[...] = (done + 1.0) * dt
+            count = done + 1.0
+            done[...] = count
+            time[...] = count * dt
 
         @ml.kernel
         def compare(x: ml.Read, phi: ml.Read, time: ml.Read, l1: ml.Sum, l2: ml.Sum, largest: ml.Max, lowest: ml.Min,

@@ -18,9 +18,11 @@ from meshloom import compact
 from meshloom.config import option, section
 from meshloom.solvers.advection.base import (
     CENTRAL,
+    FILTER_DOC,
     TIME_DOC,
     AdvectionCase,
     AdvectionConfig,
+    FilterOptions,
     Slopes,
     TimeOptions,
     scheme_limit,
@@ -50,6 +52,7 @@ class HeapOptions:
 @dataclass(frozen=True)
 class ConeConfig(AdvectionConfig):
     time: TimeOptions = section(TimeOptions, TIME_DOC, dt=0.0005, end=1.0)
+    filter: FilterOptions = section(FilterOptions, FILTER_DOC, order=8)
     mesh: PlaneOptions = section(PlaneOptions, "The plane.")
     scheme: CentralOptions = section(CentralOptions, "The scheme.")
     heap: HeapOptions = section(HeapOptions, "What turns.")

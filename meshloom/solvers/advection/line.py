@@ -33,7 +33,7 @@ class LineOptions:
 class FlowOptions:
     """What carries the scalar."""
 
-    speed: float = option(1.0, "of the flow; negative: to the left")
+    speed: float = option(1.0, "of the flow; negative: to the left", accepts=("other than 0", lambda speed: speed != 0.0))
 
 
 @dataclass(frozen=True)
