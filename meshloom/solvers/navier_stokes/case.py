@@ -74,6 +74,9 @@ class FlowCase(Case):
     def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
         return float(recorded[0]), self.config.time.end
 
+    def cell_fields(self) -> dict[str, np.ndarray]:
+        return {}
+
     def point_fields(self) -> dict[str, np.ndarray]:
         """Values at the points of the grid, (*shape,) or (*shape, d)."""
         grid, flow = self.grid, self.flow

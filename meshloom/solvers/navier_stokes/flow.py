@@ -88,6 +88,10 @@ class Flow:
     def take_stock(self) -> None:
         """The slopes of the state as it is, and what they tell."""
         self.equations.take_slopes(self.q, self.slopes)
+        self.measure()
+
+    def measure(self) -> None:
+        """The monitors, from the state and its slopes."""
         largest, energy, enstrophy, mass, lowest = self.measured
         largest.value = energy.value = enstrophy.value = mass.value = 0.0
         lowest.value = np.inf

@@ -1,0 +1,208 @@
+"""The flow cases: milliseconds per step of the vortex outflow and what they are made of, and Taylor-Green per cell.
+
+    python -m bench.vortex [--device cpu|cuda] [--quick] [--json FILE]
+
+Before anything is timed, some steps on a small grid must give what the back end ``numpy`` gives. With ``--device cuda`` the
+vortex also runs on the CPU of the same machine. Parts of a step are programs of their own, replayed like the step; shares
+are against a copy of large fields in the same run. The compulsory bytes of a part are those of its loops, each value that
+a loop needs read once and each that it sets written once; the plain count has 16 bytes for every derivative.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import meshloom as ml
+from bench.measure import fastest, surroundings
+from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
+from meshloom.solvers.navier_stokes.case import FlowCase
+
+RESULTS = Path(__file__).parent / "results"
+VORTEX_GOAL, TAYLOR_GREEN_GOAL = 0.6, 0.30  # share of the compulsory bytes; ns per cell, equation and right-hand side
+TOLERANCE = 1e-10
+_CHECK_STEPS = 5
+_BYTES = 16  # of a derivative in double: read once, written once
+
+
+def vortex(points: int) -> VortexOutflow:
+    plain = VortexOutflow.Config()
+    return VortexOutflow(replace(plain, mesh=replace(plain.mesh, points=(points, points))))
+
+
+def taylor_green(points: int) -> TaylorGreen:
+    plain = TaylorGreen.Config()
+    return TaylorGreen(replace(plain, mesh=replace(plain.mesh, points=points)))
+
+
+# --- checks -----------------------------------------------------------------------------------------------
+
+
+def check(device: str, make: Callable[[int], FlowCase], points: int) -> float:
+    """Largest difference to the back end numpy after some steps, relative to the largest value; must be rounding."""
+    found = {}
+    for name in ("numpy", device):
+        ml.use(name)
+        case = make(points)
+        case.program.run(_CHECK_STEPS)
+        found[name] = case.flow.q.numpy()
+    error = float(np.abs(found[device] - found["numpy"]).max() / np.abs(found["numpy"]).max())
+    if not error < TOLERANCE:
+        raise SystemExit(f"bench.vortex: {make.__name__} on {device} differs from numpy by {error:.1e}")
+    return error
+
+
+# --- measuring --------------------------------------------------------------------------------------------
+
+
+def copy_bandwidth(points: int, target: float) -> float:
+    """Bytes per second of a copy of a large field."""
+    grid = ml.Grid(points)
+    a, b = grid.field("a", data=np.ones(points)), grid.field("b")
+
+    @ml.kernel
+    def copy(a: ml.Read, b: ml.Write):
+        b[...] = a
+
+    program = ml.program(lambda: copy(grid, a, b))
+    return _BYTES * points / fastest({"copy": program.run}, rounds=5, target=target)["copy"]
+
+
+def parts(case: FlowCase) -> dict[str, ml.Program]:
+    """The programs that a step is made of, with how often a step needs each: see ``TIMES``."""
+    flow, equations = case.flow, case.flow.equations
+
+    def right_hand_side() -> None:
+        equations.take_slopes(flow.q, flow.slopes)
+        equations.rate(flow.q, flow.slopes, flow.rk.slope)
+
+    def slopes() -> None:
+        equations.take_slopes(flow.q, flow.slopes)
+
+    def fluxes() -> None:
+        equations.rate(flow.q, flow.slopes, flow.rk.slope)
+
+    def boundaries() -> None:
+        assert flow.boundaries is not None
+        flow.boundaries(flow.q, flow.slopes, flow.rk.slope)
+
+    def update() -> None:
+        for stage in flow.rk.stages:
+            stage.advance()
+
+    def monitors() -> None:
+        flow.measure()
+
+    found = [right_hand_side, slopes, fluxes, update, monitors, *([boundaries] if flow.boundaries else [])]
+    return {function.__name__: ml.program(function) for function in found} | {"step": case.program}
+
+
+TIMES = {"step": 1, "right_hand_side": 4, "slopes": 4, "fluxes": 4, "boundaries": 4, "update": 1, "monitors": 1}
+
+
+def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> dict[str, Any]:
+    """Milliseconds of every part in a step, and how near the derivatives come to their bytes."""
+    start = [one.rows() for one in case.state]
+    programs = parts(case)
+    seconds = {}
+    for name, program in programs.items():
+        for one, values in zip(case.state, start, strict=True):  # parts by themselves lead nowhere: not from there on
+            one.assign_rows(values)
+        seconds[name] = fastest({name: program.run}, rounds=rounds, target=target)[name]
+    grid, equations = case.grid, case.grid.rank + 2
+    points, derivatives = math.prod(grid.shape), grid.rank * (2 * grid.rank + 3)
+    loops = [o for o in programs["right_hand_side"].loops if isinstance(o, ml.linalg.LineLoop)]
+    compulsory = sum(o.bytes for o in loops)
+    taken = seconds["right_hand_side"]
+    return {
+        "points": list(grid.shape),
+        "ms_per_step": seconds["step"] * 1e3,
+        "ms_in_a_step": {name: TIMES[name] * s * 1e3 for name, s in seconds.items()},
+        "derivatives": derivatives,
+        "bytes_of_right_hand_side": compulsory,
+        "share_of_compulsory_bytes": compulsory / bandwidth / taken,
+        "share_of_16_bytes_per_derivative": derivatives * _BYTES * points / bandwidth / taken,
+        "ns_per_cell_equation_right_hand_side": taken / (points * equations) * 1e9,
+        "ns_per_cell_equation_stage_of_step": seconds["step"] / 4 / (points * equations) * 1e9,
+        "launches_per_step": case.program.launches,
+        "line_loops": {f"{o.name}": {"bytes": o.bytes, "explain": o.explain()} for o in loops},
+    }
+
+
+def show(name: str, device: str, row: dict[str, Any]) -> None:
+    split = ", ".join(f"{part} {ms:.4g}" for part, ms in row["ms_in_a_step"].items() if part != "step")
+    print(f"{name} {'x'.join(map(str, row['points']))} on {device}: {row['ms_per_step']:.4g} ms per step ({split});"
+          f" {row['derivatives']} derivatives at {row['share_of_compulsory_bytes']:.2f} of their compulsory bytes"
+          f" ({row['share_of_16_bytes_per_derivative']:.2f} of 16 bytes each);"
+          f" {row['ns_per_cell_equation_right_hand_side']:.4g} ns per cell, equation and right-hand side;"
+          f" {row['launches_per_step']} launches", flush=True)  # fmt: skip
+
+
+def run(device: str, *, quick: bool) -> dict[str, Any]:
+    """All measurements of one device."""
+    on_gpu = device == "cuda"
+    timing: dict[str, Any] = {"rounds": 3, "target": 0.05} if quick else {"rounds": 7, "target": 0.3}
+    errors = {make.__name__: check(device, make, points) for make, points in ((vortex, 24), (taylor_green, 8))}
+    ml.use(device)
+    bandwidth = copy_bandwidth(2**27 if on_gpu else 2**24, timing["target"])
+    print(f"{device}: copy {bandwidth / 1e9:.4g} GB/s; differs from numpy by {max(errors.values()):.1e}", flush=True)
+    sizes = [64] if quick and not on_gpu else [512] if quick or not on_gpu else [512, 1024, 2048]
+    box = (128 if quick else 256) if on_gpu else (24 if quick else 64)
+    rows: dict[str, Any] = {"device": device, "copy_bytes_per_second": bandwidth, "differs_from_numpy": errors}
+    rows["threads"] = ml.threads() if device == "cpu" else None
+    rows["vortex_outflow"], rows["taylor_green"] = [], []
+    for name, make, points in [("vortex_outflow", vortex, n) for n in sizes] + [("taylor_green", taylor_green, box)]:
+        row = measure(make(points), bandwidth, **timing)
+        rows[name].append(row)
+        show(name, device, row)
+    return rows
+
+
+def goals(rows: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was aimed at on the GPU."""
+    share = rows["vortex_outflow"][0]["share_of_compulsory_bytes"]
+    per_cell = rows["taylor_green"][0]["ns_per_cell_equation_right_hand_side"]
+    return [
+        {"goal": "vortex outflow 512 x 512: derivatives, share of their compulsory bytes", "aim": VORTEX_GOAL,
+         "measured": share, "met": share >= VORTEX_GOAL},
+        {"goal": "Taylor-Green: ns per cell, equation and right-hand side", "aim": TAYLOR_GREEN_GOAL,
+         "measured": per_cell, "met": per_cell <= TAYLOR_GREEN_GOAL},
+    ]  # fmt: skip
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer: to see that it works")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args(arguments)
+    if reason := ml.backends()[options.device]:
+        print(f"bench.vortex: back end {options.device} cannot be used: {reason}", file=sys.stderr)
+        return 2
+    result: dict[str, Any] = surroundings() | {"benchmark": "vortex", "quick": options.quick}
+    result["runs"] = [run(options.device, quick=options.quick)]
+    if options.device == "cuda":
+        result["runs"].append(run("cpu", quick=options.quick))
+        gpu, cpu = (one["vortex_outflow"][0] for one in result["runs"])
+        result["cpu_over_gpu"] = cpu["ms_per_step"] / gpu["ms_per_step"] if cpu["points"] == gpu["points"] else None
+        print(f"vortex outflow: the GPU takes 1 / {result['cpu_over_gpu'] or math.nan:.4g} of the CPU's time per step")
+        result["goals"] = goals(result["runs"][0])
+        for one in result["goals"]:
+            print(f"{one['goal']}: {one['measured']:.4g}, aim {one['aim']}: {'met' if one['met'] else 'missed'}")
+    file = options.json or RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_vortex_{options.device}.json"
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"written to {file}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
