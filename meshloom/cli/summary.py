@@ -17,13 +17,13 @@ from meshloom.solvers.case import Case
 def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
     """Final monitors, time and rate, and where the files are."""
     each = outcome.seconds_per_iteration
-    rate = len(case.mesh.cells) / each / 1e6
+    rate = case.elements / each / 1e6
     rows = [
         ("iterations", f"{outcome.iteration:,}"),
         *((name, f"{value:.10g}") for name, value in outcome.monitors.items()),
         ("time", _time_text(outcome)),
-        ("rate", f"{each * 1e3:.3g} ms per iteration, {rate:.3g} M cells/s"),
-        ("numbering", str(case.mesh.arrangement)),
+        ("rate", f"{each * 1e3:.3g} ms per iteration, {rate:.3g} M {case.element_name}/s"),
+        ("numbering", case.numbering()),
         *((path.name, f"{path}{_what_for(path.name, folder)}") for path in _listed(folder)),
     ]
     width = max(len(name) for name, _ in rows)
@@ -42,8 +42,8 @@ def _time_text(outcome: Outcome) -> str:
 
 
 def _listed(folder: RunFolder) -> list[Path]:
-    """The files worth naming, the one to look at first; a series stands for its VTU files."""
-    return [path for path in reversed(folder.files()) if path.suffix != ".vtu"]
+    """The files worth naming, the one to look at first; a series stands for its VTK files."""
+    return [path for path in reversed(folder.files()) if path.suffix not in (".vtu", ".vti", ".vtr")]
 
 
 def _what_for(name: str, folder: RunFolder) -> str:
@@ -54,13 +54,11 @@ def _what_for(name: str, folder: RunFolder) -> str:
 
 def as_json(case: Case, folder: RunFolder, outcome: Outcome) -> str:
     """One line for programs."""
-    mesh = case.mesh
-    sets = {"nodes": mesh.nodes, "cells": mesh.cells, "faces": mesh.faces, "boundary_faces": mesh.boundary_faces}
     return json.dumps(
         {
             "case": case.name,
             "finished": outcome.finished,
-            "sizes": {name: len(on) for name, on in sets.items()},
+            "sizes": case.sizes(),
             "iterations": outcome.iteration,
             "monitors": outcome.monitors,
             "wall_seconds": outcome.seconds,
@@ -69,7 +67,7 @@ def as_json(case: Case, folder: RunFolder, outcome: Outcome) -> str:
             "backend": ml.backend(),
             "precision": case.config.run.precision,
             "threads": threads_in_use(),
-            "numbering": str(case.mesh.arrangement),
+            "numbering": case.numbering(),
             "schedules": schedules(case),
             "files": {path.name: str(path) for path in folder.files()},
         }

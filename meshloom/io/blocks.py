@@ -82,12 +82,17 @@ def field_arrays(fields: Mapping[str, Field | np.ndarray] | None, count: int, wh
         array = values.numpy() if isinstance(values, Field) else np.asarray(values)
         if array.ndim not in (1, 2) or len(array) != count:
             raise MeshError(f"field {name}: shape {array.shape} does not fit the {count} {where}")
-        if array.dtype == bool:
-            array = array.astype(np.uint8)
-        if not (np.issubdtype(array.dtype, np.number) and array.dtype.kind != "c"):
-            raise MeshError(f"field {name}: values of type {array.dtype} cannot be written; numbers can")
-        arrays[name] = array.astype(np.float64) if array.dtype.itemsize > 8 or array.dtype == np.float16 else array
+        arrays[name] = checked_numbers(name, array)
     return arrays
+
+
+def checked_numbers(name: str, array: np.ndarray) -> np.ndarray:
+    """The values of a field as numbers of a type that files hold."""
+    if array.dtype == bool:
+        array = array.astype(np.uint8)
+    if not (np.issubdtype(array.dtype, np.number) and array.dtype.kind != "c"):
+        raise MeshError(f"field {name}: values of type {array.dtype} cannot be written; numbers can")
+    return array.astype(np.float64) if array.dtype.itemsize > 8 or array.dtype == np.float16 else array
 
 
 def with_boundary(values: np.ndarray, mesh: Mesh) -> np.ndarray:

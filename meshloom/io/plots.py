@@ -46,6 +46,32 @@ def save_picture(
     _save(figure, path)
 
 
+def save_image(
+    path: Path,
+    x: np.ndarray,
+    y: np.ndarray,
+    values: np.ndarray,
+    *,
+    label: str,
+    history: dict[str, np.ndarray],
+    title: str,
+    axes: tuple[str, str] = ("x", "y"),
+) -> None:
+    """A PNG: ``values`` (nx, ny) at the points x (nx,), y (ny,) of a grid, and the monitors as in ``save_picture``."""
+    window = (float(x[0]), float(x[-1]), float(y[0]), float(y[-1]))
+    figure = _figure((12.0, _HEIGHT) if history else (_width_alone(window), _HEIGHT))
+    share = _map_share(window)
+    left, *right = figure.subplots(1, 2, width_ratios=(share, 1.0 - share)) if history else (figure.subplots(),)
+    shown = left.pcolormesh(x, y, values.T, cmap="turbo", shading="nearest", rasterized=True)
+    left.set(xlabel=axes[0], ylabel=axes[1])
+    left.set_aspect("auto" if _thin(window) else "equal")
+    figure.colorbar(shown, ax=left, label=label, fraction=0.05, pad=0.02)
+    if history:
+        _draw_history(right[0], history)
+    figure.suptitle(title)
+    _save(figure, path)
+
+
 def save_curves(
     path: Path, x: np.ndarray, curves: Mapping[str, np.ndarray], *, labels: tuple[str, str], title: str
 ) -> None:
@@ -78,6 +104,11 @@ def _save(figure: Any, path: Path) -> None:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     write_atomically(path, buffer.getbuffer())
+
+
+def _thin(window: tuple[float, float, float, float]) -> bool:
+    xmin, xmax, ymin, ymax = window
+    return not 1.0 / _THINNEST < (xmax - xmin) / (ymax - ymin) < _THINNEST
 
 
 def _map_share(window: tuple[float, float, float, float]) -> float:
@@ -117,9 +148,8 @@ def _draw_map(
     if seen.any():  # a few extreme cells, as at the nose, must not use up the colours
         patches.set_clim(*np.percentile(values[seen], (_TAIL, 100.0 - _TAIL)))
     axes.add_collection(patches)
-    thin = not 1.0 / _THINNEST < (xmax - xmin) / (ymax - ymin) < _THINNEST
     axes.set(xlim=(xmin, xmax), ylim=(ymin, ymax), xlabel=names[0], ylabel=names[1])
-    axes.set_aspect("auto" if thin else "equal")
+    axes.set_aspect("auto" if _thin(window) else "equal")
     figure.colorbar(patches, ax=axes, label=label, extend="both", fraction=0.05, pad=0.02)
 
 

@@ -77,22 +77,27 @@ def vtu_pieces(
         "offsets": np.cumsum(np.concatenate([np.full(len(nodes), nodes.shape[1], np.int64) for _, nodes in blocks])),
         "types": np.concatenate([np.full(len(nodes), CELL_TYPES[kind], np.uint8) for kind, nodes in blocks]),
     }
-    yield (
-        '<?xml version="1.0"?>\n'
-        f'<VTKFile type="UnstructuredGrid" version="1.0" byte_order="{_BYTE_ORDER}" header_type="UInt64">\n'
-        "<UnstructuredGrid>\n"
-    ).encode()
+    yield head("UnstructuredGrid")
+    yield b"<UnstructuredGrid>\n"
     if groups:
-        yield from _section("FieldData", groups, ' NumberOfTuples="1"')
+        yield from section("FieldData", groups, ' NumberOfTuples="1"')
     yield f'<Piece NumberOfPoints="{len(points)}" NumberOfCells="{len(topology["types"])}">\n'.encode()
-    yield from _section("Points", {"Points": points})
-    yield from _section("Cells", topology)
-    yield from _section("PointData", node_fields)
-    yield from _section("CellData", cell_fields)
+    yield from section("Points", {"Points": points})
+    yield from section("Cells", topology)
+    yield from section("PointData", node_fields)
+    yield from section("CellData", cell_fields)
     yield b"</Piece>\n</UnstructuredGrid>\n</VTKFile>\n"
 
 
-def _section(tag: str, arrays: Mapping[str, np.ndarray], attributes: str = "") -> Iterator[bytes]:
+def head(kind: str) -> bytes:
+    """The first lines of a VTK file."""
+    return (
+        '<?xml version="1.0"?>\n'
+        f'<VTKFile type="{kind}" version="1.0" byte_order="{_BYTE_ORDER}" header_type="UInt64">\n'
+    ).encode()
+
+
+def section(tag: str, arrays: Mapping[str, np.ndarray], attributes: str = "") -> Iterator[bytes]:
     """An element that holds arrays, each as base64 of its length in bytes and its bytes."""
     yield f"<{tag}>\n".encode()
     for name, values in arrays.items():

@@ -7,6 +7,7 @@ and n to n + w - 1, and they are part of every field on the grid.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from functools import cached_property
 from math import prod
@@ -195,6 +196,25 @@ class Grid(Set):
     def meshgrid(self) -> tuple[np.ndarray, ...]:
         """The coordinates of all points, for each axis an array (*shape,)."""
         return tuple(np.meshgrid(*self.coordinates, indexing="ij"))
+
+    # ----- single points ------------------------------------------------------------------------------------------
+    def index_of(self, number: int) -> Index:
+        """The index (i, j, k) of the point with a number; ghosts have entries below 0 or from n."""
+        stored = np.unravel_index(number, self.stored)
+        return tuple(int(x) - w for x, w in zip(stored, self.ghosts, strict=True))
+
+    def place_of(self, index: Index) -> tuple[float, ...]:
+        """Where a point is; ghosts continue with the mean spacing."""
+        return tuple(
+            float(x[min(max(i, 0), len(x) - 1)]) + h * (min(i, 0) + max(i - len(x) + 1, 0))
+            for x, h, i in zip(self.coordinates, self.spacing, index, strict=True)
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of shape, ghosts, ends and places: the identity of a grid in checkpoints."""
+        text = f"{self.shape} {self.ghosts} {self.periodic} {self.origin} {self.extent}"
+        return hashlib.sha256(text.encode() + b"".join(x.tobytes() for x in self.coordinates)).hexdigest()
 
     # ----- values as arrays with one dimension for each axis ------------------------------------------------------
     def shaped(self, field: Field, *, ghosts: bool = False) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Which loop, iteration and cell a solution broke down in.
+"""Which loop, iteration and cell (or point of a grid) a solution broke down in.
 
 The runner notices NaN or infinity in the monitors, or a recorded global beyond its limit, after a chunk of
 iterations. Here the last good state is put back and the iterations are repeated one by one; the one that breaks is
@@ -72,10 +72,9 @@ def _first_bad(case: Case, written: Field | Global) -> str:
         return f"{written.name} is {_what(limit, values[bad][0])}"
     rows = np.flatnonzero(bad.reshape(len(values), -1).any(axis=1))
     element = int(rows[0])
-    name = "cell" if written.set is case.mesh.cells else f"{written.set.name} element"
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     what = _what(limit, values[element][bad[element]].flat[0])
-    return f"{written.name} is {what} in {name} {element}{_position(case, written, element)}{more}"
+    return f"{written.name} is {what} in {case.whereabouts(written.set, element)}{more}"
 
 
 def _what(limit: Limit | None, value: float) -> str:
@@ -83,10 +82,3 @@ def _what(limit: Limit | None, value: float) -> str:
         return limit.text(value)
     return "NaN" if np.isnan(value) else "infinite"
 
-
-def _position(case: Case, written: Field, cell: int) -> str:
-    """The centre of a cell, in words."""
-    if written.set is not case.mesh.cells:
-        return ""
-    centre = case.node_positions()[case.mesh.cell_nodes.indices[cell]].mean(axis=0)
-    return f" at ({', '.join(f'{part:.4g}' for part in centre)})"

@@ -18,7 +18,7 @@ from meshloom.io.files import writing
 
 CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE = "run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"
 _OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE)
-_PATTERNS = ("chart_*.csv", "chart_*.png", "map_*.png", "fields_[0-9]*.vtu")
+_PATTERNS = ("chart_*.csv", "chart_*.png", "map_*.png", "fields_[0-9]*.vt[iru]")
 DEFAULT_PARENT = Path("runs")
 
 
@@ -58,8 +58,9 @@ class RunFolder:
     def chart(self, name: str, suffix: str) -> Path:
         return self.path / f"chart_{name}.{suffix}"
 
-    def vtu(self, iteration: int) -> Path:
-        return self.path / f"fields_{iteration:07d}.vtu"
+    def fields(self, iteration: int) -> Path:
+        """Where the fields go; the ending depends on what they live on."""
+        return self.path / f"fields_{iteration:07d}"
 
     def files(self) -> list[Path]:
         """The files of a run that are there now."""

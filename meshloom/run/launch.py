@@ -141,9 +141,9 @@ def _check_schedules(case: Case) -> None:
 
 def _continue_from(case: Case, start: Start) -> None:
     saved = start.checkpoint
-    if saved.mesh != case.mesh.digest:
-        raise UserError(f"{start.path}: checkpoint of another mesh (digest {saved.mesh[:12]}, this one"
-                        f" {case.mesh.digest[:12]}); restart with the same [mesh] settings")  # fmt: skip
+    if saved.mesh != case.digest():
+        raise UserError(f"{start.path}: checkpoint of another {case.domain} (digest {saved.mesh[:12]}, this one"
+                        f" {case.digest()[:12]}); restart with the same [{case.domain}] settings")  # fmt: skip
     for field in case.state:
         values = saved.state.get(field.name)
         if values is None or values.dtype != field.dtype or values.shape != field.shape:
@@ -173,7 +173,7 @@ def launch(job: Job, folder: RunFolder, report: Report, began: float) -> tuple[C
 def _announce(job: Job, case: Case, folder: RunFolder, report: Report) -> None:
     """What is about to run, before the bar appears."""
     report.message(
-        f"{case.name}: {len(case.mesh.cells):,} cells, {len(case.mesh.faces):,} faces; back end {_backend_text()},"
+        f"{case.name}: {case.size_text()}; back end {_backend_text()},"
         f" {job.config.run.precision} precision; writing to {folder.path}"
     )
     if job.start is not None:

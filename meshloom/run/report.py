@@ -13,7 +13,7 @@ _SECONDS_BETWEEN_LINES = 5.0
 _LEAST_BAR = 10  # characters
 _GAPS = 4  # characters between the five columns of the bar
 _LONGEST_LEFT = len("59 min 59 s left")
-_LONGEST_CELL_RATE = len("1.23e+04 M cells/s")
+_LONGEST_CELL_RATE = len("1.23e+04 M points/s")
 _LONGEST_RATE = len("1.234e+05 iterations/s, ") + _LONGEST_CELL_RATE
 
 
@@ -28,6 +28,7 @@ class Advance:
     cells: int
     span: tuple[float, float] | None = None  # time now and at the end, of a case that ends at a time
     over: bool = False  # nothing is left, although there may be iterations to spare
+    element_name: str = "cells"
 
     @property
     def share(self) -> float:
@@ -58,7 +59,7 @@ class Advance:
         return f"{self.rate:.4g} iterations/s, {self.cell_rate_text()}" if self.rate > 0.0 else ""
 
     def cell_rate_text(self) -> str:
-        return f"{self.cell_rate:.3g} M cells/s" if self.rate > 0.0 else ""
+        return f"{self.cell_rate:.3g} M {self.element_name}/s" if self.rate > 0.0 else ""
 
     def left_text(self) -> str:
         """``12 s left``, or '' when that is unknown or nothing is left."""

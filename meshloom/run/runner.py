@@ -20,13 +20,13 @@ from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.io.files import write_atomically
 from meshloom.io.monitors import MonitorLog, write_table
-from meshloom.io.vtk import Series, write_vtu
+from meshloom.io.vtk import Series
 from meshloom.run.diagnose import Snapshot, breakdown, healthy, take_snapshot
 from meshloom.run.folder import RunFolder
 from meshloom.run.pace import Pace
 from meshloom.run.report import Advance, Report
 from meshloom.run.stop import StopRequest
-from meshloom.solvers.case import Case, Picture
+from meshloom.solvers.case import Case, Chart, Image, Picture
 
 _SNAPSHOT_SECONDS = 1.0  # a copy of the state costs some milliseconds on large meshes: not before every chunk
 
@@ -138,10 +138,13 @@ class Runner:
         return min([self._left(), *(n - self.iteration % n for n in every)])
 
     def _standing(self) -> Advance:
-        cells, span = len(self.case.mesh.cells), self.case.time_span(self.recorded)
+        case, span = self.case, self.case.time_span(self.recorded)
         monitors = self._monitors()
         shown = {name: monitors[name] for name in self.case.shown or self.case.monitors}
-        return Advance(self.iteration, self.iterations, shown, self.pace.rate, cells, span, self._left() == 0)
+        over = self._left() == 0
+        return Advance(
+            self.iteration, self.iterations, shown, self.pace.rate, case.elements, span, over, case.element_name
+        )
 
     def _series_time(self) -> float:
         """What the files of a series are listed by: the time of a case that has one, else the iteration."""
@@ -181,10 +184,7 @@ class Runner:
         self.kept, self.checkpoint_time = (self.folder.checkpoint, self.iteration), time.monotonic()
 
     def _write_fields(self) -> None:
-        path = self.folder.vtu(self.iteration)
-        case = self.case
-        write_vtu(path, case.mesh, case.cell_fields(), case.node_fields(), points=case.node_positions())
-        self.series.add(self._series_time(), path)
+        self.series.add(self._series_time(), self.case.write_fields(self.folder.fields(self.iteration)))
 
     def _write_charts(self) -> None:
         """Curves of the whole run, as text; the monitors have them too, but not under their own axis."""
@@ -193,26 +193,33 @@ class Runner:
             write_table(self.folder.chart(chart.name, "csv"), tuple(columns), np.stack(tuple(columns.values()), axis=1))
 
     def _draw(self) -> None:
-        from meshloom.io.plots import save_curves
-
         history, span = self._history(), self.case.time_span(self.recorded)
         title = f"{self.case.name} after {self.iteration} iterations" + (f", time {span[0]:.4g}" if span else "")
         try:
             picture = self.case.picture()
             if picture is not None:
-                curves = {name: history[name] for name in picture.curves or self.case.monitors}
-                self._draw_map(self.folder.picture, picture, title, curves)
+                self._draw_picture(self.folder.picture, picture, title, history)
             for name, extra in self.case.maps().items():
-                self._draw_map(self.folder.map(name), extra, title, {})
+                self._draw_picture(self.folder.map(name), extra, title, {})
             for chart in self.case.charts(history):
-                path, labels = self.folder.chart(chart.name, "png"), (chart.x_label, chart.y_label)
-                save_curves(path, chart.x, chart.curves, labels=labels, title=title)
+                self._draw_picture(self.folder.chart(chart.name, "png"), chart, title, {})
         except UserError as missing:
             self.report.message(f"no picture: {missing}")
 
-    def _draw_map(self, path: Path, picture: Picture, title: str, curves: dict[str, np.ndarray]) -> None:
-        from meshloom.io.plots import save_picture
+    def _draw_picture(
+        self, path: Path, picture: Picture | Image | Chart, title: str, history: dict[str, np.ndarray]
+    ) -> None:
+        """A PNG, with monitors beside it where a ``history`` of them is given."""
+        from meshloom.io.plots import save_curves, save_image, save_picture
 
+        if isinstance(picture, Chart):
+            labels = (picture.x_label, picture.y_label)
+            return save_curves(path, picture.x, picture.curves, labels=labels, title=title)
+        names = (self.case.monitors if picture.curves is None else picture.curves) if history else ()
+        curves = {name: history[name] for name in names}
+        if isinstance(picture, Image):
+            return save_image(path, picture.x, picture.y, picture.values, label=picture.label, history=curves,
+                              title=title, axes=picture.axes)  # fmt: skip
         save_picture(
             path,
             self.case.node_positions() if picture.points is None else picture.points,
@@ -234,7 +241,7 @@ class Runner:
 
     @cached_property
     def _mesh_digest(self) -> str:
-        return self.case.mesh.digest
+        return self.case.digest()
 
     # --- the end
 

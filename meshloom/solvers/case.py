@@ -12,6 +12,7 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.config import option, table
 from meshloom.errors import ScheduleError, UserError, nearest
+from meshloom.io.vtk import write_vtu
 
 _WHOLE_NUMBERS = ("block", "registers", "vector", "shared")  # the keys of a schedule that are no words
 PRECISIONS: dict[str, np.dtype[Any]] = {"double": np.dtype(np.float64), "single": np.dtype(np.float32)}
@@ -46,8 +48,8 @@ class RunOptions:
 class OutputOptions:
     """What to write, and how often."""
 
-    vtu: bool = option(True, "write the fields as VTU files with a .pvd series, for ParaView")
-    every: int = option(0, "iterations between VTU files; 0 writes one at the end", low=0, high=10**9)
+    vtu: bool = option(True, "write the fields as VTK files (.vtu; of a grid .vti or .vtr) with a .pvd series")
+    every: int = option(0, "iterations between VTK files; 0 writes one at the end", low=0, high=10**9)
     plot: bool = option(True, "draw a PNG at the end (needs matplotlib)")
     checkpoint_every: int = option(0, "iterations between checkpoints; 0 goes by the clock alone", low=0, high=10**9)
     checkpoint_seconds: float = option(60.0, "seconds between checkpoints; 0 goes by iterations alone", low=0.0)
@@ -129,6 +131,18 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Image:
+    """Values (nx, ny) at the points x (nx,), y (ny,) of a plane grid, or of a plane of a grid in space."""
+
+    x: np.ndarray
+    y: np.ndarray
+    values: np.ndarray
+    label: str
+    axes: tuple[str, str] = ("x", "y")
+    curves: tuple[str, ...] | None = None  # the monitors to draw beside it; None: all
+
+
+@dataclass(frozen=True)
 class Chart:
     """Curves over one axis, such as what gauges saw: a CSV file and a drawing, both ``chart_<name>``."""
 
@@ -146,10 +160,15 @@ class Limit:
     above: float = -np.inf
     below: float = np.inf
     why: str = ""
+    component: int | None = None  # of a vector, where the limit is not for all of them
 
     def broken(self, values: np.ndarray) -> np.ndarray:
-        """True where a value is outside or NaN."""
-        return ~((values > self.above) & (values < self.below))
+        """True where a value (n,) or (n, dim) is outside or NaN."""
+        inside = (values > self.above) & (values < self.below)
+        if self.component is not None:
+            others = np.arange(values.shape[-1]) != self.component
+            inside = np.where(others, np.isfinite(values), inside)
+        return ~inside
 
     def text(self, value: float) -> str:
         """``-1.2e-05 (must be above 0: the mesh is tangled)``."""
@@ -185,6 +204,47 @@ class Case(ABC):
     def cell_fields(self) -> dict[str, np.ndarray]:
         """What goes into VTU files: name -> (cells,) or (cells, dim)."""
 
+    # What there is of a mesh; a case on a grid answers otherwise (``GridCase``).
+
+    @property
+    def elements(self) -> int:
+        """Cells, or points of a grid: rates count them."""
+        return len(self.mesh.cells)
+
+    element_name: ClassVar[str] = "cells"
+    domain: ClassVar[str] = "mesh"  # the section of the configuration that says what the case runs on
+
+    def sizes(self) -> dict[str, int]:
+        """What there is, by name."""
+        mesh = self.mesh
+        return {"nodes": len(mesh.nodes), "cells": len(mesh.cells), "faces": len(mesh.faces),
+                "boundary_faces": len(mesh.boundary_faces)}  # fmt: skip
+
+    def size_text(self) -> str:
+        """The same in a few words."""
+        return f"{len(self.mesh.cells):,} cells, {len(self.mesh.faces):,} faces"
+
+    def numbering(self) -> str:
+        """How elements lie in memory, in words."""
+        return str(self.mesh.arrangement)
+
+    def digest(self) -> str:
+        """The identity of the mesh in checkpoints."""
+        return self.mesh.digest
+
+    def write_fields(self, stem: Path) -> Path:
+        """Write the fields for ParaView; returns the file, which is ``stem`` with an ending."""
+        path = stem.with_suffix(".vtu")
+        write_vtu(path, self.mesh, self.cell_fields(), self.node_fields(), points=self.node_positions())
+        return path
+
+    def whereabouts(self, on: ml.Set, element: int) -> str:
+        """Which element of a set that is, and where, in words."""
+        if on is not self.mesh.cells:
+            return f"{on.name} element {element}"
+        centre = self.node_positions()[self.mesh.cell_nodes.indices[element]].mean(axis=0)
+        return f"cell {element} at ({', '.join(f'{part:.4g}' for part in centre)})"
+
     def node_fields(self) -> dict[str, np.ndarray]:
         """The same for values on nodes."""
         return {}
@@ -210,11 +270,11 @@ class Case(ABC):
         """The values of the globals ``recorded`` as they are."""
         return np.concatenate([g.numpy().reshape(-1).astype(np.float64) for g in self.recorded])
 
-    def picture(self) -> Picture | None:
+    def picture(self) -> Picture | Image | Chart | None:
         """What to draw at the end."""
         return None
 
-    def maps(self) -> dict[str, Picture]:
+    def maps(self) -> Mapping[str, Picture | Image]:
         """More to draw at the end: name -> what goes into ``map_<name>.png``."""
         return {}
 

@@ -103,7 +103,7 @@ def test_field_through_a_map_to_another_set_is_refused(nodes: Set, edges: Set) -
     to_nodes = Map(edges, nodes, [(0,), (1,), (2,)], "ends")
     with pytest.raises(MeshError, match="field weight lives on edges, but map ends leads to nodes"):
         edges.field("weight")[to_nodes]
-    with pytest.raises(MeshError, match=r"index it with a Map, got int; use .numpy\(\)"):
+    with pytest.raises(MeshError, match=r"index it with a Map or a grid's offsets, got int; use .numpy\(\)"):
         nodes.field("x")[0]  # type: ignore[index]
     assert nodes.field("x")[to_nodes].map is to_nodes
 

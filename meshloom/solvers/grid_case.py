@@ -1,0 +1,78 @@
+"""A case on a grid: what changes against one on a mesh, in one place.
+
+A subclass sets ``grid`` instead of ``mesh`` and answers ``grid_fields`` instead of ``cell_fields``; VTK files,
+checkpoints, progress, pictures and messages follow from that.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.io.grids import suffix_of, write_grid
+from meshloom.mesh.grid import AXES
+from meshloom.solvers.case import Case, Chart, Image, Picture
+
+
+class GridCase(Case):
+    """One problem on a grid. ``pictured`` names the field to draw at the end, one of ``grid_fields``."""
+
+    element_name: ClassVar[str] = "points"
+    domain: ClassVar[str] = "grid"
+    pictured: ClassVar[str | None] = None
+
+    grid: ml.Grid
+
+    @abstractmethod
+    def grid_fields(self) -> Mapping[str, ml.Field | np.ndarray]:
+        """What goes into VTK files: name -> a Field of the grid, or values (*shape,) or (*shape, dim)."""
+
+    def cell_fields(self) -> dict[str, np.ndarray]:
+        return {}
+
+    @property
+    def elements(self) -> int:
+        return self.grid.inside.size
+
+    def sizes(self) -> dict[str, int]:
+        return {"points": self.elements} | {f"points_{AXES[a]}": n for a, n in enumerate(self.grid.shape)}
+
+    def size_text(self) -> str:
+        return f"{' x '.join(map(str, self.grid.shape))} points"
+
+    def numbering(self) -> str:
+        return "as the grid: the last axis is contiguous"
+
+    def digest(self) -> str:
+        return self.grid.digest
+
+    def write_fields(self, stem: Path) -> Path:
+        path = stem.with_suffix(suffix_of(self.grid))
+        write_grid(path, self.grid, self.grid_fields())
+        return path
+
+    def whereabouts(self, on: ml.Set, element: int) -> str:
+        if not isinstance(on, ml.Grid):
+            return f"{on.name} element {element}"
+        index = on.index_of(element)
+        place = ", ".join(f"{x:.4g}" for x in on.place_of(index))
+        return f"point ({', '.join(map(str, index))}) at ({place})"
+
+    def picture(self) -> Picture | Image | Chart | None:
+        """The field ``pictured``: its curve, its map, or that of the plane in the middle of the last axis."""
+        return None if self.pictured is None else self.drawing(self.pictured)
+
+    def drawing(self, name: str, label: str = "") -> Image | Chart:
+        """A picture of one of ``grid_fields`` with one value at a point."""
+        found = self.grid_fields()[name]
+        values = self.grid.shaped(found) if isinstance(found, ml.Field) else np.asarray(found)
+        if self.grid.rank == 1:
+            return Chart(name, self.grid.coordinates[0], {label or name: values}, AXES[0], label or name)
+        plane = values if self.grid.rank == 2 else values[:, :, self.grid.shape[2] // 2]
+        x, y = self.grid.coordinates[:2]
+        return Image(x, y, plane, label or name)

@@ -1,0 +1,162 @@
+"""A case on a grid: files, pictures, restart, and a breakdown that names its point."""
+# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.cli import summary
+from meshloom.config import option, parse_set, section
+from meshloom.errors import RunError, UserError
+from meshloom.io import checkpoint
+from meshloom.run.folder import RunFolder
+from meshloom.run.launch import Request, check, folder_for, launch
+from meshloom.run.report import Advance, Report
+from meshloom.solvers import case as cases
+from meshloom.solvers.case import Limit, OutputOptions, RunOptions, schedule_table
+from meshloom.solvers.grid_case import GridCase
+
+
+@dataclass(frozen=True)
+class GridOptions:
+    n: int = option(8, "points along each axis", low=3)
+    rank: int = option(2, "axes", low=1, high=3)
+    stretch: bool = option(False, "uneven along x")
+
+
+@dataclass(frozen=True)
+class HeatConfig:
+    run: RunOptions = section(RunOptions, "How long, and on what.", iterations=12)
+    grid: GridOptions = section(GridOptions, "The plate.")
+    output: OutputOptions = section(OutputOptions, "What to write, and how often.")
+    schedule: dict[str, Any] = schedule_table(("spread", "take"), "spread")
+
+
+class Heat(GridCase):
+    """Heat spreads over a grid with closed ends of temperature 1."""
+
+    name: ClassVar[str] = "heat"
+    title: ClassVar[str] = "heat spreads"
+    Config: ClassVar[type] = HeatConfig
+    monitors: ClassVar[tuple[str, ...]] = ("heat",)
+    pictured: ClassVar[str] = "t"
+    limits: Mapping[str, Limit] = {"new": Limit(above=0.0, why="colder than cold"), "coldest": Limit(above=0.0)}
+
+    def __init__(self, config: HeatConfig):
+        self.config = config
+        n, rank = config.grid.n, config.grid.rank
+        x = np.linspace(0, 1, n) ** 2 if config.grid.stretch else None
+        self.grid = ml.Grid((n,) * rank, coordinates=(x,) + (None,) * (rank - 1))
+        hot = 1.0 + np.random.default_rng(0).random((n,) * rank)
+        self.t, self.new = self.grid.field("t", data=hot), self.grid.field("new", data=hot)
+        self.heat, self.coldest = ml.Global(0.0, "heat"), ml.Global(0.0, "coldest")
+        self.state, self.recorded = (self.t,), (self.heat, self.coldest)
+        arms = self.grid.star(1).offsets
+
+        @ml.kernel
+        def spread(t: ml.Read, new: ml.Write, heat: ml.Sum):
+            new[...] = t[arms[0]] + 0.1 * sum(t[o] - t[arms[0]] for o in arms[1:])
+            heat += t[arms[0]]
+
+        @ml.kernel
+        def take(new: ml.Read, t: ml.Write, coldest: ml.Min):
+            t[...] = new
+            coldest[...] = new
+
+        @ml.program
+        def iteration() -> None:
+            self.heat.value = 0.0
+            self.coldest.value = np.inf
+            self.scheduled(spread)(self.grid.interior(1), self.t[self.grid.star(1)], self.new, self.heat)
+            self.scheduled(take)(self.grid.interior(1), self.new, self.t, self.coldest)
+
+        self.program = iteration
+
+    def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
+        return recorded[:, :1]
+
+    def grid_fields(self) -> dict[str, ml.Field]:
+        return {"t": self.t}
+
+
+cases._registry.pop("heat")  # no case for other tests
+
+
+@pytest.fixture(autouse=True)
+def registered_on_numpy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(cases._registry, "heat", Heat)
+    before = ml.backend(), ml.threads()
+    yield
+    ml.use(before[0], threads=before[1])
+
+
+def run(out: Path, *changes: str, restart: Path | None = None, report: Report | None = None) -> Any:
+    settings = tuple(map(parse_set, ("run.backend=numpy", *changes)))
+    request = Request("heat", settings, out=out, restart=restart)
+    job = check(request)
+    return launch(job, folder_for(request, job), report or Report(), 0.0)
+
+
+@pytest.mark.parametrize(("changes", "suffix"), [
+    (("grid.rank=1",), ".vti"), (("output.every=5",), ".vti"), (("grid.stretch=true", "grid.rank=3"), ".vtr"),
+])  # fmt: skip
+def test_a_run_leaves_fields_checkpoint_and_picture(tmp_path: Path, changes: tuple[str, ...], suffix: str) -> None:
+    pytest.importorskip("matplotlib")
+    case, outcome = run(tmp_path / "a", *changes)
+    files = {path.name for path in (tmp_path / "a").iterdir()}
+    assert {f"fields_0000012{suffix}", "fields.pvd", "checkpoint.h5", "picture.png", "monitors.csv"} <= files
+    assert ("fields_0000005.vti" in files) == ("output.every=5" in changes)
+    text = json.loads(summary.as_json(case, folder := RunFolder(tmp_path / "a"), outcome))
+    assert text["sizes"]["points"] == case.elements and text["schedules"]["spread"].startswith("box")
+    table = summary.table(case, folder, outcome)
+    assert "M points/s" in table and "fields.pvd" in table and f"fields_0000012{suffix}" not in table
+
+
+def test_a_restart_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    quiet = ("output.plot=false", "output.vtu=false")
+    whole, _ = run(tmp_path / "whole", *quiet)
+    run(tmp_path / "first", *quiet, "run.iterations=5")
+    going_on, _ = run(tmp_path / "rest", *quiet, "run.iterations=12", restart=tmp_path / "first" / "checkpoint.h5")
+    assert whole.t.numpy().tobytes() == going_on.t.numpy().tobytes()
+    assert checkpoint.load(tmp_path / "rest" / "checkpoint.h5").iteration == 12
+    with pytest.raises(UserError, match=r"checkpoint of another grid .* same \[grid\] settings"):
+        run(tmp_path / "other", *quiet, "grid.n=9", "run.iterations=12", restart=tmp_path / "first" / "checkpoint.h5")
+
+
+def test_progress_counts_points(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    class Listener(Report):
+        def message(self, text: str) -> None:
+            seen.append(text)
+
+        def advance(self, now: Advance) -> None:
+            assert now.cells == 64 and now.element_name == "points"
+
+    run(tmp_path / "a", "output.plot=false", report=Listener())
+    assert "heat: 8 x 8 points; back end numpy" in seen[0]
+
+
+@pytest.mark.parametrize(("value", "words"), [(np.nan, "NaN"), (-9.0, r"-\d.* \(must be above 0: colder than cold\)")])
+def test_a_breakdown_names_the_point_and_the_step(tmp_path, monkeypatch, value: float, words: str) -> None:
+    real = Heat.__init__
+
+    def broken(self: Heat, config: HeatConfig) -> None:
+        real(self, config)
+        t = self.grid.shaped(self.t)
+        t[3, 4] = value
+        self.t.assign(t)
+
+    monkeypatch.setattr(Heat, "__init__", broken)
+    place = r"point \([234], [345]\) at \(0\.[0-9]+, 0\.[0-9]+\)"
+    expected = rf"new is {words} in {place}.* after loop spread in iteration 1"
+    with pytest.raises(RunError, match=expected):
+        run(tmp_path / "a", "output.plot=false")
