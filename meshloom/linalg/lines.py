@@ -186,7 +186,8 @@ class LineLoop(Runnable):
             if reason:
                 raise ScheduleError(f"line loop {self.name}: method '{self.method.name}' does not apply: {reason}")
             plan = self.plan
-            schedule = Schedule(self.method.name, block=plan.block)
+            registers = self.tuning.get("registers", self.method.registers(self.spec))
+            schedule = Schedule(self.method.name, block=plan.block, registers=registers)
             bound = Bound(self.spec, self.lines.lines * self.lines.length, self.storages, (), schedule, lambda: plan)
             self._executable = self.backend.prepare(bound)
         return self._executable

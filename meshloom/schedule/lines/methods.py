@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from meshloom.errors import ScheduleError, nearest
 from meshloom.schedule.code import Pass
-from meshloom.schedule.lines import on_cpu
+from meshloom.schedule.lines import on_cpu, on_gpu
 from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.spec import LoopSpec
@@ -31,6 +31,10 @@ class LineMethod(Emitter):
     @abstractmethod
     def plan(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> Plan:
         """Tables and sizes for lines of this length."""
+
+    def registers(self, spec: LineSpec) -> int | None:
+        """Registers that a thread of a GPU should do with; None: as the compiler likes."""
+        return None
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         assert isinstance(spec, LineSpec)
@@ -56,14 +60,20 @@ class Segmented(LineMethod):
     summary = "one pass: segments of lines in registers, joined by the carries of their neighbours"
 
     def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, simt: bool) -> LineForm:
-        return on_cpu.form(spec, lines)
+        return on_gpu.form(spec, lines, wish) if simt else on_cpu.form(spec, lines)
 
     def plan(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> Plan:
-        arrays, sizes = on_cpu.arrays(spec, lines)
-        return Plan(self.name, 1, arrays, line_sizes(lines) | sizes)
+        if not simt:
+            arrays, sizes = on_cpu.arrays(spec, lines)
+            return Plan(self.name, 1, arrays, line_sizes(lines) | sizes)
+        arrays, sizes, threads = on_gpu.arrays(spec, lines)
+        return Plan(self.name, threads, arrays, line_sizes(lines) | sizes)
+
+    def registers(self, spec: LineSpec) -> int | None:
+        return on_gpu.registers(spec)
 
     def line_passes(self, spec: LineSpec, *, simt: bool) -> list[Pass]:
-        return on_cpu.passes(spec)
+        return on_gpu.passes(spec) if simt else on_cpu.passes(spec)
 
 
 def method(name: str) -> LineMethod:

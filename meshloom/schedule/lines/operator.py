@@ -199,8 +199,9 @@ class LineOperator:
     def shortest(self) -> int:
         """The least number of points of a line."""
         stencil, matrix = self.stencil, self.matrix
-        far = [k + max(row) + 1 for k, row in enumerate(stencil.low)]
-        far += [k - min(row) + 1 for k, row in enumerate(stencil.high)]
+        width = max((max(row) - min(row) + 1 for row in stencil.closures), default=1)
+        far = [k + max(max(row) + 1, min(row) + width) for k, row in enumerate(stencil.low)]
+        far += [k + max(1 - min(row), width - max(row)) for k, row in enumerate(stencil.high)]
         ends = max(len(matrix.low) + len(matrix.high), len(stencil.low) + len(stencil.high))
         return max(2 * stencil.reach + 1, ends, *far, 2)
 
