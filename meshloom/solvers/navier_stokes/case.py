@@ -11,20 +11,23 @@ import numpy as np
 import meshloom as ml
 from meshloom import compact
 from meshloom.errors import ConfigError
-from meshloom.solvers.case import PRECISIONS, Case, Limit
+from meshloom.solvers.case import PRECISIONS, Image, Limit
+from meshloom.solvers.grid_case import GridCase
 from meshloom.solvers.navier_stokes.equations import Equations
 from meshloom.solvers.navier_stokes.flow import MONITORS, Boundaries, Clock, Flow
-from meshloom.solvers.navier_stokes.gas import Gas, vorticity
+from meshloom.solvers.navier_stokes.gas import Gas, squared, vorticity
 from meshloom.solvers.navier_stokes.stability import Stream, chosen_step
 
-_POSITIVE = Limit(above=0.0, why="the solution has broken down; a shorter step or a finer grid may help")
+_WHY = "the solution has broken down; a finer grid, the split form or a filter may help"
+_DENSITY = Limit(above=0.0, why=_WHY, component=0)  # of q
 
 
-class FlowCase(Case):
+class FlowCase(GridCase):
     """Compressible flow on a grid. Subclasses say where, of what, from what on, and what happens at the boundaries."""
 
     monitors: ClassVar[tuple[str, ...]] = MONITORS
-    limits: Mapping[str, Limit] = {"lowest_density": _POSITIVE}
+    limits: Mapping[str, Limit] = {"q": _DENSITY, "q_ahead": _DENSITY, "lowest_density": Limit(above=0.0, why=_WHY)}
+    pictured: ClassVar[str] = "vorticity"
     gas: Gas
     flow: Flow
 
@@ -74,11 +77,7 @@ class FlowCase(Case):
     def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
         return float(recorded[0]), self.config.time.end
 
-    def cell_fields(self) -> dict[str, np.ndarray]:
-        return {}
-
-    def point_fields(self) -> dict[str, np.ndarray]:
-        """Values at the points of the grid, (*shape,) or (*shape, d)."""
+    def grid_fields(self) -> dict[str, np.ndarray]:
         grid, flow = self.grid, self.flow
         state = self.gas.state(np.moveaxis(grid.shaped(flow.q).astype(np.float64), -1, 0))
         slopes = [np.moveaxis(grid.shaped(one).astype(np.float64), -1, 0) for one in flow.slopes]
@@ -88,8 +87,13 @@ class FlowCase(Case):
             "velocity": np.moveaxis(state.velocity, 0, -1),
             "pressure": state.pressure,
             "temperature": state.temperature,
-            "vorticity": curl[0] if len(curl) == 1 else np.stack(curl, axis=-1),
+            "vorticity": curl[0] if len(curl) == 1 else np.sqrt(squared(curl)),
         }
+
+    def image(self, values: np.ndarray, label: str) -> Image:
+        """A map of values (*shape,) in the plane, in space of those halfway up."""
+        x, y = self.grid.coordinates[:2]
+        return Image(x, y, values if self.grid.rank == 2 else values[:, :, self.grid.shape[2] // 2], label)
 
 
 def _check_size(grid: ml.Grid) -> None:

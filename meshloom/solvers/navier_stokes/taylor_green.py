@@ -16,7 +16,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.config import option, section
-from meshloom.solvers.case import Chart, OutputOptions, RunOptions, schedule_table
+from meshloom.solvers.case import Chart, Image, OutputOptions, RunOptions, schedule_table
 from meshloom.solvers.navier_stokes.case import FlowCase
 from meshloom.solvers.navier_stokes.equations import SPLIT
 from meshloom.solvers.navier_stokes.gas import Gas
@@ -80,6 +80,9 @@ class TaylorGreen(FlowCase):
         excess = (np.cos(2.0 * x) + np.cos(2.0 * y)) * (np.cos(2.0 * z) + 2.0) / 16.0
         pressure = self.gas.constant + excess
         return self.gas.conserved(pressure / self.gas.constant, velocity, pressure)
+
+    def maps(self) -> dict[str, Image]:
+        return {"density": self.image(self.grid_fields()["density"] - 1.0, "density - 1")}
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         """Kinetic energy, how fast it goes, and what friction takes by the enstrophy: in the end the same."""

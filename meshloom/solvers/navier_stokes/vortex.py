@@ -15,7 +15,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.config import option, section
-from meshloom.solvers.case import Chart, OutputOptions, RunOptions, schedule_table
+from meshloom.solvers.case import Chart, Image, OutputOptions, RunOptions, schedule_table
 from meshloom.solvers.navier_stokes.boundary import (
     HIGH, LOW, FarField, Side, held_inflow, outflow_kernel, subsonic_inflow_kernel,
 )  # fmt: skip
@@ -132,6 +132,10 @@ class VortexOutflow(FlowCase):
         across = flow.mach if side.axis == 0 else 0.0
         length = self.config.mesh.domain[side.axis]
         return FarField(1.0 / flow.gamma, flow.relaxation * max(1.0 - across**2, 0.0) / length)
+
+    def maps(self) -> dict[str, Image]:
+        density = self.grid_fields()["density"]
+        return {"density": self.image(density - 1.0, "density over that of the stream - 1")}
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         share = history["vorticity"] / self.config.vortex.largest_vorticity
