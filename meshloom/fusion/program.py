@@ -157,7 +157,7 @@ def _constants(operations: Sequence[Operation]) -> dict[Field, float]:
             found.pop(one, None)
             if isinstance(operation, Fill):
                 found[one] = operation.value
-            elif operation.set is one.set and operation.box is None:
+            elif isinstance(operation, Loop) and operation.set is one.set and operation.box is None:
                 mine = [o for o in operation.spec.outputs if operation.storages[o.param] is one]
                 values = {o.value.value for o in mine if o.value.op == "const"}
                 if len(values) == 1 and len(mine) == one.dim and all(o.value.op == "const" for o in mine):

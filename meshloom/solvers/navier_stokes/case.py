@@ -27,7 +27,7 @@ class FlowCase(GridCase):
 
     monitors: ClassVar[tuple[str, ...]] = MONITORS
     limits: Mapping[str, Limit] = {"q": _DENSITY, "q_ahead": _DENSITY, "lowest_density": Limit(above=0.0, why=_WHY)}
-    pictured: ClassVar[str] = "vorticity"
+    drawn: ClassVar[tuple[str, ...]] = ("vorticity",)  # the monitors beside the picture
     gas: Gas
     flow: Flow
 
@@ -90,10 +90,14 @@ class FlowCase(GridCase):
             "vorticity": curl[0] if len(curl) == 1 else np.sqrt(squared(curl)),
         }
 
-    def image(self, values: np.ndarray, label: str) -> Image:
+    def picture(self) -> Image:
+        return self.image(self.grid_fields()["vorticity"], "vorticity", self.drawn)
+
+    def image(self, values: np.ndarray, label: str, curves: tuple[str, ...] = ()) -> Image:
         """A map of values (*shape,) in the plane, in space of those halfway up."""
         x, y = self.grid.coordinates[:2]
-        return Image(x, y, values if self.grid.rank == 2 else values[:, :, self.grid.shape[2] // 2], label)
+        plane = values if self.grid.rank == 2 else values[:, :, self.grid.shape[2] // 2]
+        return Image(x, y, plane, label, curves=curves)
 
 
 def _check_size(grid: ml.Grid) -> None:

@@ -61,6 +61,7 @@ class TaylorGreen(FlowCase):
     name: ClassVar[str] = "taylor_green"
     title: ClassVar[str] = "vortices in a periodic box break up and decay (Navier-Stokes, compact differences)"
     Config: ClassVar[type] = TaylorGreenConfig
+    drawn: ClassVar[tuple[str, ...]] = ("kinetic_energy", "enstrophy")
 
     def make_gas(self) -> Gas:
         flow = self.config.flow

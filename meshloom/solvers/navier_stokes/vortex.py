@@ -7,6 +7,7 @@ the stream; time therefore in l / c.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.config import option, section
+from meshloom.errors import ConfigError
 from meshloom.solvers.case import Chart, Image, OutputOptions, RunOptions, schedule_table
 from meshloom.solvers.navier_stokes.boundary import (
     HIGH, LOW, FarField, Side, held_inflow, outflow_kernel, subsonic_inflow_kernel,
@@ -100,8 +102,14 @@ class VortexOutflow(FlowCase):
         x, y = (coordinate - at for coordinate, at in zip(self.grid.meshgrid(), vortex.at, strict=True))
         core = np.exp(-(x**2 + y**2) / (2.0 * vortex.radius**2))
         swirl = vortex.strength / vortex.radius**2 * core
-        stream = 1.0 / flow.gamma
-        pressure = stream - vortex.strength**2 / (2.0 * vortex.radius**2) * core**2
+        stream, deepest = 1.0 / flow.gamma, vortex.strength**2 / (2.0 * vortex.radius**2)
+        if deepest >= stream:
+            most = vortex.radius * math.sqrt(2.0 * stream)
+            raise ConfigError(
+                f"vortex.strength = {vortex.strength:g}: the pressure in its middle would be negative; with this radius"
+                f" less than {most:.3g}"
+            )
+        pressure = stream - deepest * core**2
         density = (pressure / stream) ** (1.0 / flow.gamma)
         return self.gas.conserved(density, [flow.mach - swirl * y, swirl * x], pressure)
 
