@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,10 @@ ONE_SIDED = (-25.0 / 12.0, 4.0, -3.0, 4.0 / 3.0, -1.0 / 4.0)  # first derivative
 
 @dataclass(frozen=True)
 class Side:
-    """One end of one axis, and the distance of its points."""
+    """One end of one axis of a grid with ``rank`` axes."""
 
     axis: int
     end: str  # LOW or HIGH
-    spacing: float
     rank: int
 
     @property
@@ -41,9 +41,9 @@ class Side:
             tuple(self.inwards * k if a == self.axis else 0 for a in range(self.rank)) for k in range(len(ONE_SIDED))
         )
 
-    def slope(self, values: Sequence[Any]) -> Any:
-        """Derivative along the axis at the boundary, of values at ``offsets``."""
-        return sum(self.inwards / self.spacing * c * v for c, v in zip(ONE_SIDED, values, strict=True))
+    def slope(self, values: Sequence[Any], per_length: Any) -> Any:
+        """Derivative along the axis at the boundary, of values at ``offsets``; ``per_length``: 1 / spacing."""
+        return self.inwards * per_length * sum(c * v for c, v in zip(ONE_SIDED, values, strict=True))
 
     def comes_in(self, speed: Any) -> Any:
         """Does a wave of this speed along the axis come from outside?"""
@@ -61,7 +61,9 @@ class FarField:
     pull: float
 
 
-def outflow_terms(gas: Gas, far: FarField, side: Side, points: Sequence[State], slopes: Any) -> np.ndarray:
+def outflow_terms(
+    gas: Gas, far: FarField, side: Side, points: Sequence[State], slopes: Any, per_length: Any
+) -> np.ndarray:
     """What the normal derivatives add to dq/dt at a boundary point, (d + 2,), without any wave from outside.
 
     ``points`` are the states at ``side.offsets``; ``slopes[k][a]`` are those along axis a at the k-th of them. Friction
@@ -70,7 +72,7 @@ def outflow_terms(gas: Gas, far: FarField, side: Side, points: Sequence[State], 
     here, n = points[0], side.axis
     c = gas.sound_speed(here)
     u = here.velocity
-    slope = _normal_slopes(side, points)
+    slope = _normal_slopes(side, points, per_length)
     sound_down, entropy, shear, sound_up = _amplitudes(side, far, here, c, slope)
 
     density = (entropy + 0.5 * (sound_up + sound_down)) / c**2
@@ -81,18 +83,21 @@ def outflow_terms(gas: Gas, far: FarField, side: Side, points: Sequence[State], 
     work = sum(here.density * u[i] * velocity[i] for i in range(len(u)))
     energy = 0.5 * squared(u) * density + pressure / (gas.gamma - 1.0) + work
 
-    force = side.slope([stress(gas, at, n)[n] for at in slopes])
+    force = side.slope([stress(gas, at, n)[n] for at in slopes], per_length)
     tau, change = stress(gas, slopes[0], n), slopes[0][n]
     heating = sum(tau[i] * change[i] for i in range(len(u)))
     momentum[n] = momentum[n] - force
     return np.stack([-density, *(-m for m in momentum), -energy + u[n] * force + heating])
 
 
-def _normal_slopes(side: Side, points: Sequence[State]) -> State:
+def _normal_slopes(side: Side, points: Sequence[State], per_length: Any) -> State:
     """Derivatives of the primitive variables along the axis."""
-    velocity = [side.slope([p.velocity[i] for p in points]) for i in range(len(points[0].velocity))]
-    pressure, density = side.slope([p.pressure for p in points]), side.slope([p.density for p in points])
-    return State(density, velocity, pressure, None)
+
+    def slope(values: Sequence[Any]) -> Any:
+        return side.slope(values, per_length)
+
+    velocity = [slope([p.velocity[i] for p in points]) for i in range(len(points[0].velocity))]
+    return State(slope([p.density for p in points]), velocity, slope([p.pressure for p in points]), None)
 
 
 def _amplitudes(side: Side, far: FarField, here: State, c: Any, slope: State) -> tuple[Any, Any, list[Any], Any]:
@@ -114,15 +119,16 @@ def _amplitudes(side: Side, far: FarField, here: State, c: Any, slope: State) ->
 # --- kernels ----------------------------------------------------------------------------------------------
 
 
+@cache
 def outflow_kernel(gas: Gas, far: FarField, side: Side) -> ml.Kernel:
     """Adds to dq/dt what the normal derivatives give on one side of a plane grid. For points of that side alone."""
     offsets = side.offsets
 
     @ml.kernel
-    def outflow(q: ml.Read, slope_x: ml.Read, slope_y: ml.Read, rate: ml.Inc):
+    def outflow(q: ml.Read, slope_x: ml.Read, slope_y: ml.Read, per_length: ml.Read, rate: ml.Inc):
         points = [gas.state(q[offset]) for offset in offsets]
         slopes = [(slope_x[offset], slope_y[offset]) for offset in offsets]
-        rate[...] += outflow_terms(gas, far, side, points, slopes)
+        rate[...] += outflow_terms(gas, far, side, points, slopes, per_length)
 
     return outflow
 
@@ -133,6 +139,7 @@ def held_inflow(rate: ml.Write):
     rate[...] = 0.0
 
 
+@cache
 def subsonic_inflow_kernel(gas: Gas, side: Side) -> ml.Kernel:
     """A subsonic stream comes in with fixed velocity and temperature; the density follows the sound that goes out.
 
@@ -141,9 +148,9 @@ def subsonic_inflow_kernel(gas: Gas, side: Side) -> ml.Kernel:
     offsets, n, out = side.offsets, side.axis, -side.inwards
 
     @ml.kernel
-    def subsonic_inflow(q: ml.Read, rate: ml.ReadWrite):
+    def subsonic_inflow(q: ml.Read, per_length: ml.Read, rate: ml.ReadWrite):
         points = [gas.state(q[offset]) for offset in offsets]
-        here, slope = points[0], _normal_slopes(side, points)
+        here, slope = points[0], _normal_slopes(side, points, per_length)
         c = gas.sound_speed(here)
         sound = (here.velocity[n] + out * c) * (slope.pressure + out * here.density * c * slope.velocity[n])
         density = rate[0] - gas.gamma * sound / c**2

@@ -7,8 +7,9 @@ and its derivative is added to dq/dt at once: neither is ever stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -69,42 +70,49 @@ class Equations:
         )  # fmt: skip
 
     def _slope_pass(self, axis: int) -> Pass:
-        gas = self.gas
-
-        @ml.kernel
-        def velocity_and_temperature(q: ml.Read, f: ml.Write):
-            state = gas.state(q)
-            f[...] = np.stack([*state.velocity, state.temperature])
-
-        operator = derivative(self.grid, axis)
-        return Pass(operator, velocity_and_temperature, None, self.grid.rank + 1, f"slope_{AXES[axis]}")
+        rank = self.grid.rank
+        return Pass(derivative(self.grid, axis), slope_kernel(self.gas), None, rank + 1, f"slope_{AXES[axis]}")
 
     def _flux_pass(self, axis: int, *, first: bool) -> Pass:
         """``first``: sets dq/dt, the others add to it."""
-        gas, split = self.gas, self.form == SPLIT
-        of = split_flux if split else flux
-        before = _flux_kernel(lambda q, slopes: of(gas, q, slopes, axis), self.grid.rank)
-        after = _split_kernel(gas, axis, first) if split else _divergence_kernel(first)
-        operator = inner_derivative(self.grid, axis)
-        return Pass(operator, before, after, self.grid.rank + 2, f"flux_{AXES[axis]}")
+        split, rank = self.form == SPLIT, self.grid.rank
+        before = flux_kernel(self.gas, axis, rank, split)
+        after = split_kernel(self.gas, axis, first) if split else divergence_kernel(first)
+        return Pass(inner_derivative(self.grid, axis), before, after, rank + 2, f"flux_{AXES[axis]}")
 
 
-def _flux_kernel(flux_of: Callable[[Any, tuple[Any, ...]], np.ndarray], rank: int) -> ml.Kernel:
-    """Evaluates a flux of q and its slopes at one point."""
+# --- kernels: what is derived, and what becomes of the derivative. Tracing takes time: cases of one gas share them --------
+
+
+@cache
+def slope_kernel(gas: Gas) -> ml.Kernel:
+    @ml.kernel
+    def velocity_and_temperature(q: ml.Read, f: ml.Write):
+        state = gas.state(q)
+        f[...] = np.stack([*state.velocity, state.temperature])
+
+    return velocity_and_temperature
+
+
+@cache
+def flux_kernel(gas: Gas, axis: int, rank: int, split: bool) -> ml.Kernel:
+    """The flux along an axis, of q and its slopes at one point."""
+    flux_of = split_flux if split else flux
 
     @ml.kernel
     def flux_in_plane(q: ml.Read, slope_x: ml.Read, slope_y: ml.Read, f: ml.Write):
-        f[...] = flux_of(q, (slope_x, slope_y))
+        f[...] = flux_of(gas, q, (slope_x, slope_y), axis)
 
     @ml.kernel
     def flux_in_space(q: ml.Read, slope_x: ml.Read, slope_y: ml.Read, slope_z: ml.Read, f: ml.Write):
-        f[...] = flux_of(q, (slope_x, slope_y, slope_z))
+        f[...] = flux_of(gas, q, (slope_x, slope_y, slope_z), axis)
 
     return flux_in_plane if rank == 2 else flux_in_space
 
 
-def _divergence_kernel(first: bool) -> ml.Kernel:
-    """What comes in through a flux is what its derivative takes away."""
+@cache
+def divergence_kernel(first: bool) -> ml.Kernel:
+    """What a place loses through a flux is the flux's derivative."""
 
     @ml.kernel
     def begin(df: ml.Read, rate: ml.Write):
@@ -117,7 +125,8 @@ def _divergence_kernel(first: bool) -> ml.Kernel:
     return begin if first else accumulate
 
 
-def _split_kernel(gas: Gas, axis: int, first: bool) -> ml.Kernel:
+@cache
+def split_kernel(gas: Gas, axis: int, first: bool) -> ml.Kernel:
     """The same with the products of the split form; df[0] is the derivative of the mass flux."""
 
     @ml.kernel

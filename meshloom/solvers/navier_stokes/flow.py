@@ -60,7 +60,13 @@ class Flow:
         self.rk = RungeKutta4(self.q, self.dt, scheduled=scheduled)
         self._tick = scheduled(tick_kernel(clock))
         self._measure = scheduled(measure_kernel(equations.gas, grid.rank))
-        ml.program(self.take_stock).run()
+        self._look = ml.program(self.take_stock)
+        self._look.run()
+
+    def assign(self, q: np.ndarray) -> None:
+        """Another state, q (d + 2, *shape), with its slopes and monitors."""
+        self.q.assign(np.moveaxis(q, 0, -1).reshape(-1, len(q)))
+        self._look.run()
 
     @property
     def recorded(self) -> tuple[ml.Global, ...]:
@@ -104,6 +110,7 @@ class Flow:
         return rows
 
 
+@cache
 def tick_kernel(clock: Clock) -> ml.Kernel:
     """The next step, and the time at its end."""
 

@@ -17,7 +17,8 @@ import numpy as np
 import meshloom as ml
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
-from meshloom.solvers.case import Chart, Image, OutputOptions, RunOptions, schedule_table
+from meshloom.mesh.grid import AXES
+from meshloom.solvers.case import PRECISIONS, Chart, Image, OutputOptions, RunOptions, schedule_table
 from meshloom.solvers.navier_stokes.boundary import (
     HIGH, LOW, FarField, Side, held_inflow, outflow_kernel, subsonic_inflow_kernel,
 )  # fmt: skip
@@ -115,22 +116,20 @@ class VortexOutflow(FlowCase):
 
     def boundaries(self) -> Boundaries:
         """Inflow on the left, open everywhere else."""
-        flow, grid = self.config.flow, self.grid
-        sides = [Side(a, end, grid.spacing[a], grid.rank) for a, end in ((1, LOW), (1, HIGH), (0, HIGH))]
-        left = Side(0, LOW, grid.spacing[0], grid.rank)
-        outflows = [(side, self.scheduled(outflow_kernel(self.gas, self._far_field(side), side))) for side in sides]
-        supersonic = flow.mach > 1.0
-        inflow = self.scheduled(held_inflow if supersonic else subsonic_inflow_kernel(self.gas, left))
+        gas, grid = self.gas, self.grid
+        left, *others = (Side(a, end, grid.rank) for a, end in ((0, LOW), (1, LOW), (1, HIGH), (0, HIGH)))
+        open_sides = [(side, self.scheduled(outflow_kernel(gas, self._far_field(side), side))) for side in others]
+        supersonic = self.config.flow.mach > 1.0
+        inflow = self.scheduled(held_inflow if supersonic else subsonic_inflow_kernel(gas, left))
+        dtype = PRECISIONS[self.config.run.precision]
+        per_length = [ml.Global(1.0 / h, f"per_{AXES[a]}", dtype=dtype) for a, h in enumerate(grid.spacing)]
 
         def apply(q: ml.Field, slopes: Sequence[ml.Field], rate: ml.Field) -> None:
-            for side, outflow in outflows:
-                at = grid.offsets(*side.offsets)
-                outflow(grid.boundary(side.axis, side.end, 1), q[at], *(slope[at] for slope in slopes), rate)
-            entrance = grid.boundary(left.axis, left.end, 1)
-            if supersonic:
-                inflow(entrance, rate)
-            else:
-                inflow(entrance, q[grid.offsets(*left.offsets)], rate)
+            for side, outflow in open_sides:
+                at, points = grid.offsets(*side.offsets), grid.boundary(side.axis, side.end, 1)
+                outflow(points, q[at], *(slope[at] for slope in slopes), per_length[side.axis], rate)
+            at, points = grid.offsets(*left.offsets), grid.boundary(left.axis, left.end, 1)
+            inflow(points, *(() if supersonic else (q[at], per_length[left.axis])), rate)
 
         return apply
 
