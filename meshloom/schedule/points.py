@@ -47,10 +47,10 @@ class PointCode(ElementCode):
         used = loads(roots) | {(o.param, o.slot, o.comp) for o in stored}
         offsets = sorted({self.offset(p, slot) for p, slot, _ in used if not self.spec.params[p].is_global})
         steps = sorted({(a, d) for o in offsets for a, d in enumerate(o) if d})
-        lines = [f"const ml_index {_step_name(a, d)} = {self._step(a, d)};" for a, d in steps]
+        lines = [f"const ml_index by{a}_{self._word(a, d)} = {self._step(a, d)};" for a, d in steps]
         for o in filter(any, offsets):
-            terms = [_step_name(a, d) for a, d in enumerate(o) if d]
-            lines.append(f"const ml_index {_row_name(o)} = e + {' + '.join(terms)};")
+            terms = [f"by{a}_{self._word(a, d)}" for a, d in enumerate(o) if d]
+            lines.append(f"const ml_index {self._row_name(o)} = e + {' + '.join(terms)};")
         return lines + self.whole_rows(roots) + self._vectors(roots)
 
     def offset(self, param: int, slot: int) -> Index:
@@ -59,11 +59,20 @@ class PointCode(ElementCode):
 
     def row(self, param: int, slot: int) -> str:
         offset = self.offset(param, slot)
-        return _row_name(offset) if any(offset) else "e"
+        return self._row_name(offset) if any(offset) else "e"
+
+    def _row_name(self, offset: Index) -> str:
+        return f"at_{'_'.join(self._word(a, d) for a, d in enumerate(offset))}"
+
+    def _word(self, axis: int, d: int) -> str:
+        """A step as part of a name; that of a far one does not tell how far."""
+        if abs(d) > NEAR:
+            return far_name(axis, far_steps(self.spec, axis).index(d))
+        return f"{'m' if d < 0 else 'p' if d else ''}{abs(d)}"
 
     def _step(self, axis: int, d: int) -> str:
         """C expression of the way in memory to the neighbour d points along an axis."""
-        step = str(d) if abs(d) <= NEAR else far_name(axis, far_steps(self.spec, axis).index(d))
+        step = str(d) if abs(d) <= NEAR else self._word(axis, d)
         if self.wraps[axis]:
             over, back = (f"x{axis} + {step} >= n{axis}", "-") if d > 0 else (f"x{axis} + {step} < 0", "+")
             step = f"({over} ? {step} {back} n{axis} : {step})"
@@ -138,18 +147,6 @@ def far_name(axis: int, number: int) -> str:
 def far_steps(spec: LoopSpec, axis: int) -> list[int]:
     """Steps along an axis that are sizes, not numbers in the text."""
     return sorted({o[axis] for o in spec.offsets if abs(o[axis]) > NEAR})
-
-
-def _signed(d: int) -> str:
-    return f"{'m' if d < 0 else 'p' if d else ''}{abs(d)}"
-
-
-def _step_name(axis: int, d: int) -> str:
-    return f"by{axis}_{_signed(d)}"
-
-
-def _row_name(offset: Index) -> str:
-    return f"at_{'_'.join(map(_signed, offset))}"
 
 
 def _vector_name(param: int, slot: int, comp: int) -> str:

@@ -20,17 +20,20 @@ from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_exp
 
 MOST_THREADS = 1024
 LINE_THREADS = 128  # of a block that takes whole contiguous lines
+SHARED_BYTES = 48 * 1024  # of it, so that some blocks run at a time
 CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
 
 
 def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     """How lines are cut up."""
-    together = 1 if spec.plain else len(spec.operands)
-    usual = 16 if together == 1 or lines.contiguous else 8
+    together = 1 if lines.contiguous else _together(spec)
+    usual = 16 if together <= 5 else 8 if together <= 10 else 4
     points = wish.get("points", max(4, min(usual, 1 << (lines.length - 1).bit_length())))
     kind = "contiguous" if lines.contiguous else "strided"
     segments = -(-lines.length // points)
-    made = LineForm(kind, points, 0, wish.get("tile", _tile(lines, segments)), _separable(spec))
+    apart = _separable(spec)
+    bytes_per_line = (segments + 2) * (points + 1) * (1 if apart else len(spec.operands)) * spec.dtype.itemsize
+    made = LineForm(kind, points, 0, wish.get("tile", _tile(lines, segments, bytes_per_line, _most_threads(spec))), apart)
     return replace(made, carries=wish.get("carries", _carries(replace(spec, form=made), lines)))
 
 
@@ -41,12 +44,22 @@ def registers(spec: LineSpec) -> int | None:
     return 80 if spec.form.kind == "contiguous" else 64
 
 
-def _tile(lines: Geometry, segments: int) -> int:
+def _together(spec: LineSpec) -> int:
+    """Operands that a thread holds in its registers at a time."""
+    return 1 if _separable(spec) else len(spec.operands)
+
+
+def _most_threads(spec: LineSpec) -> int:
+    """Threads of a block of lines that are not contiguous: many operands together want all the registers there are."""
+    return MOST_THREADS if _together(spec) == 1 else MOST_THREADS // 2 if _together(spec) == 2 else MOST_THREADS // 4
+
+
+def _tile(lines: Geometry, segments: int, bytes_per_line: int, most: int) -> int:
     """Lines of a block: contiguous ones to fill it, others as many as make loads wide and still fit."""
     if lines.contiguous:
-        return max(1, min(LINE_THREADS // segments, lines.outer))
+        return max(1, min(LINE_THREADS // segments, lines.outer, SHARED_BYTES // bytes_per_line))
     wide = 32 if lines.lanes * 8 > 1 << 20 else 16  # lines whose points lie far apart want wider tiles
-    while wide * segments > MOST_THREADS and wide > 8:
+    while wide * segments > most and wide > 8:
         wide //= 2
     while wide * segments < LINE_THREADS and wide < min(128, lines.lanes):
         wide *= 2
@@ -62,7 +75,7 @@ def _separable(spec: LineSpec) -> bool:
 def cut_of(spec: LineSpec, lines: Geometry, carries: int) -> Cut:
     """How a line is cut: whole while it fits a block, else in windows that overlap by the carries."""
     form, segments = spec.form, -(-lines.length // spec.form.points)
-    most = CHUNK_THREADS if lines.contiguous else max(1, MOST_THREADS // form.tile)
+    most = CHUNK_THREADS if lines.contiguous else max(1, _most_threads(spec) // form.tile)
     if segments <= most or not carries:
         return Cut(lines.length, form.points, segments)
     return Cut(lines.length, form.points, most, carries)

@@ -219,14 +219,14 @@ def solved(matrix: Tridiagonal, right: np.ndarray) -> np.ndarray:
     bands = np.zeros((3, len(right)))
     bands[0, 1:], bands[1], bands[2, :-1] = rows[:-1, 2], rows[:, 1], rows[1:, 0]
     if not matrix.periodic:
-        return solve_banded((1, 1), bands, right)
+        return solve_banded((1, 1), bands, right, check_finite=False)
     # A = T + u v^T with u = (g, 0, ..., upper), v = (1, 0, ..., lower/g): T is tridiagonal.
     g = -matrix.diag
     bands[1, 0] -= g
     bands[1, -1] -= matrix.lower * matrix.upper / g
     u = np.zeros((len(right), 1))
     u[0], u[-1] = g, matrix.upper
-    both = solve_banded((1, 1), bands, np.concatenate([right, u], axis=1))
+    both = solve_banded((1, 1), bands, np.concatenate([right, u], axis=1), check_finite=False)
     y, z = both[:, :-1], both[:, -1:]
     return y - z * ((y[0] + matrix.lower / g * y[-1]) / (1.0 + z[0] + matrix.lower / g * z[-1]))
 

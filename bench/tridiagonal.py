@@ -1,0 +1,212 @@
+"""Solves along lines of grids: every method, axis, size and precision, against copying the same bytes in the same run.
+
+A plain derivative reads every value once and writes one: 16 bytes per point in double is the least that any code can
+move. The share says how near a method comes to moving just that at the speed of a copy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import meshloom as ml
+from bench import report
+from bench.locality import Cpu
+from bench.measure import surroundings
+from bench.race_loop import Cuda, Device, kernel_figures
+from meshloom.errors import MeshloomError
+
+TOLERANCE = {"float64": 1e-14, "float32": 1e-5}  # largest difference from the LU reference, as a share of the largest
+CHECKED_LINES = 40
+#: Forms tried where the best one is looked for: points of a thread, tile, registers.
+STRIDED = ((16, 16, 64), (16, 32, 64), (16, 8, 64), (8, 16, 64), (8, 8, 64), (8, 8, 48), (8, 16, 48), (16, 16, 128),
+           (32, 32, 128), (32, 16, 128))  # fmt: skip
+CONTIGUOUS = ((16, 4, 80), (16, 4, 64), (16, 2, 80), (16, 8, 80), (16, 4, 96), (16, 4, 128), (8, 2, 64), (8, 2, 48),
+              (8, 4, 56), (8, 4, 48), (8, 1, 64), (32, 8, 128))  # fmt: skip
+
+
+def lele6(periodic: bool, spacing: float) -> ml.linalg.LineOperator:
+    """Lele's sixth-order first derivative; at the ends of a closed line fourth order, one-sided, then Pade."""
+    a, b, third = 14.0 / 18.0, 1.0 / 36.0, 1.0 / 3.0
+    inner = {-2: -b, -1: -a, 1: a, 2: b}
+    if periodic:
+        matrix, stencil = ml.linalg.Tridiagonal(third, 1.0, third, periodic=True), ml.linalg.Stencil(inner)
+    else:
+        pade, end = (0.25, 1.0, 0.25), {0: -17.0 / 6.0, 1: 1.5, 2: 1.5, 3: -1.0 / 6.0}
+        matrix = ml.linalg.Tridiagonal(third, 1.0, third, low=((0.0, 1.0, 3.0), pade), high=((3.0, 1.0, 0.0), pade))
+        near = {-1: -0.75, 1: 0.75}
+        stencil = ml.linalg.Stencil(inner, low=(end, near), high=({-o: -c for o, c in end.items()}, near))
+    return ml.linalg.LineOperator(matrix, stencil, 1.0 / spacing)
+
+
+@ml.kernel
+def euler_flux(q: ml.Read, f: ml.Write):
+    """Flux of mass, momentum and energy along x of a perfect gas."""
+    u = q[1] / q[0]
+    p = 0.4 * (q[4] - 0.5 * (q[1] ** 2 + q[2] ** 2 + q[3] ** 2) / q[0])
+    f[...] = np.stack([q[1], q[1] * u + p, q[2] * u, q[3] * u, (q[4] + p) * u])
+
+
+@ml.kernel
+def subtract(df: ml.Read, rhs: ml.Inc):
+    """Accumulation into the right-hand side."""
+    rhs -= df
+
+
+class Fields:
+    """Random operands on a grid and room for results, the same for every variant."""
+
+    def __init__(self, shape: tuple[int, ...], periodic: bool, precision: str, values: int = 1):
+        self.grid = ml.Grid(shape, periodic=periodic)
+        data = np.random.default_rng(1).random((self.grid.total, values), np.float32).astype(precision)
+        self.data = (1.0 + data).astype(precision, copy=False)
+        self.f = self.grid.field("f", values, dtype=precision, data=self.data)
+        self.out = self.grid.field("out", values, dtype=precision)
+
+    def operator(self, axis: int) -> ml.linalg.LineOperator:
+        return lele6(self.grid.periodic[axis], self.grid.spacing[axis])
+
+    def error(self, axis: int, operator: ml.linalg.LineOperator) -> float:
+        """Of some lines of the first and last component, against the LU factors in double."""
+        shape, dim = self.grid.shape, self.f.dim
+        lines = np.random.default_rng(2).integers(0, self.grid.total // shape[axis], CHECKED_LINES)
+        others = [n for a, n in enumerate(shape) if a != axis]
+        where = list(np.unravel_index(lines, others)) if others else []
+        place = tuple([*where[:axis], slice(None), *where[axis:]])
+        worst = 0.0
+        for component in {0, dim - 1}:
+            found = self.out.storage.reshape(dim, -1)[component, : self.grid.total].reshape(shape)
+            taken = found[place] if others else found[None]
+            taken = np.asarray(taken.get() if hasattr(taken, "get") else taken, np.float64)
+            given = self.data[:, component].reshape(shape)
+            source = np.asarray(given[place] if others else given[None], np.float64)
+            if taken.shape[0] == shape[axis] and axis == 0 and others:  # a slice before the lists stays in front
+                taken, source = taken.T, source.T
+            expected = operator.applied(source.T).T
+            worst = max(worst, float(np.abs(taken - expected).max() / np.abs(expected).max()))
+        return worst
+
+
+def row_of(loop: ml.linalg.LineLoop, fields: Fields, axis: int, precision: str, device: Device, copy: float,
+           checked: bool = True) -> dict[str, Any]:  # fmt: skip
+    """One loop checked and timed."""
+    try:
+        executable: Any = loop.prepare()
+    except MeshloomError as refusal:
+        return {"declined": str(refusal)}
+    fields.out.assign(0.0)
+    executable()
+    error = fields.error(axis, loop.operators[0]) if checked else 0.0
+    if not error <= TOLERANCE[precision]:
+        return {"wrong": error}
+    seconds = device.seconds(getattr(executable, "launch", executable))
+    points = loop.lines.length * loop.lines.lines * loop.values
+    return {
+        "ms": seconds * 1e3, "Gpoints_per_s": points / seconds / 1e9, "share_of_copy": loop.bytes / seconds / copy,
+        "error": error, "form": str(loop.spec.form), **kernel_figures(getattr(executable, "resources", {})),
+    }  # fmt: skip
+
+
+def tunings(contiguous: bool) -> Iterator[dict[str, int]]:
+    yield {}
+    for points, tile, registers in CONTIGUOUS if contiguous else STRIDED:
+        yield {"points": points, "tile": tile, "registers": registers}
+
+
+def quick_rows(sizes: list[tuple[int, ...]], device: Device, copy: float) -> Iterator[dict[str, Any]]:
+    """Forms of ``segmented``, then closed lines, single precision and fused right-hand sides in the usual form."""
+    for shape in sizes:
+        fields = Fields(shape, True, "float64")
+        for axis in range(len(shape)):
+            for wish in tunings(axis == len(shape) - 1):
+                yield from one(fields, axis, "float64", device, copy, wish)
+        for periodic, precision in ((False, "float64"), (True, "float32"), (False, "float32")):
+            del fields
+            device.clear()
+            fields = Fields(shape, periodic, precision)
+            for axis in range(len(shape)):
+                yield from one(fields, axis, precision, device, copy, {})
+        del fields
+        device.clear()
+    for shape in sizes:
+        odd = tuple(n - 3 for n in shape)
+        fields = Fields(odd, False, "float64")
+        for axis in range(len(odd)):
+            yield from one(fields, axis, "float64", device, copy, {})
+        del fields
+        device.clear()
+    yield from flux_rows(sizes[-1], device, copy)
+
+
+def one(fields: Fields, axis: int, precision: str, device: Device, copy: float, wish: dict[str, int],
+        method: str = "auto") -> Iterator[dict[str, Any]]:  # fmt: skip
+    """The derivative along an axis in one form."""
+    grid = fields.grid
+    loop = ml.linalg.LineLoop(grid, axis, fields.operator(axis), fields.f, fields.out, tuning=wish, method=method)
+    yield {"case": "derivative", "shape": grid.shape, "axis": axis, "periodic": grid.periodic[axis],
+           "values": fields.f.dim, "precision": precision, "wish": wish, "method": method,
+           } | row_of(loop, fields, axis, precision, device, copy)  # fmt: skip
+
+
+def flux_rows(shape: tuple[int, ...], device: Device, copy: float) -> Iterator[dict[str, Any]]:
+    """Flux, derivative and accumulation of five variables in one launch, and five plain derivatives in one."""
+    for wish in ({}, {"points": 4}, {"points": 8, "tile": 8}, {"points": 8, "tile": 16}, {"points": 8, "registers": 128},
+                 {"points": 16}, {"points": 16, "tile": 8}, {"points": 16, "tile": 8, "registers": 128}):  # fmt: skip
+        fields = Fields(shape, True, "float64", 5)
+        for axis in range(len(shape)):
+            loop = ml.linalg.LineLoop(
+                fields.grid, axis, fields.operator(axis), fields.f, fields.out, before=euler_flux, after=subtract,
+                values=5, tuning=wish,
+            )  # fmt: skip
+            yield {"case": "flux", "shape": shape, "axis": axis, "periodic": True, "values": 5, "precision": "float64",
+                   "wish": wish, "method": "auto"} | row_of(loop, fields, axis, "float64", device, copy, checked=False)  # fmt: skip
+        if not wish:
+            for axis in range(len(shape)):
+                yield from one(fields, axis, "float64", device, copy, {})
+        del fields, loop
+        device.clear()
+
+
+def shown(row: dict[str, Any]) -> str:
+    """One line for a row."""
+    what = f"{row['case']} {'x'.join(map(str, row['shape']))} axis {row['axis']} x{row['values']} {row['precision']}"
+    what += f" {'periodic' if row['periodic'] else 'closed'} {row['method']} {row['wish'] or ''}"
+    if "ms" not in row:
+        return f"{what}: {row.get('declined') or 'WRONG by ' + str(row.get('wrong'))}"
+    return (f"{what}: {row['ms']:.4f} ms, {row['Gpoints_per_s']:.1f} Gpoint/s, {row['share_of_copy']:.3f} of copy, registers"
+            f" {row['registers']}, spills {row['spills']}, shared {row['shared_bytes']}, occupancy {row['occupancy']},"
+            f" error {row['error']:.1e}")  # fmt: skip
+
+
+def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.tridiagonal", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--quick", action="store_true", help="forms of 'segmented' on two grids, to choose from")
+    parser.add_argument("--n", nargs="+", type=int, default=[256, 512], help="points along each side of a cube")
+    parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
+    options = parser.parse_args(arguments)
+    device = device or (Cuda() if options.device == "cuda" else Cpu())
+    if reason := ml.backends()[device.backend]:
+        print(f"bench.tridiagonal cannot use {device.backend}: {reason}", file=sys.stderr)
+        return 2
+    ml.use(device.backend)
+    copy = device.copy_bandwidth()
+    print(f"copy {copy / 1e9:.0f} GB/s", flush=True)
+    result: dict[str, Any] = surroundings() | {"benchmark": "tridiagonal", "copy_GBps": copy / 1e9, "rows": []}
+    for row in quick_rows([(n, n, n) for n in options.n], device, copy):
+        print(shown(row), flush=True)
+        result["rows"].append(row)
+    file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_tridiagonal_{device.backend}.json"
+    report.save(result, file)
+    print(f"written to {file}")
+    return int(any("wrong" in row for row in result["rows"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
