@@ -133,9 +133,9 @@ def param_of(name: str, mode: type[Mode], argument: Arg | Global) -> Param:
     return Param(name, mode, shape, argument.field.dtype, arity, argument.field.dim, offsets)
 
 
-def spec_box(box: Box, arguments: Sequence[Arg | Global]) -> SpecBox:
+def spec_box(box: Box, arguments: Sequence[Arg | Global], variant: str) -> SpecBox:
     """What generated code depends on: where offsets lead round the end of the grid, and how lines lie in memory."""
     offsets: list[Index] = [o for a in arguments if isinstance(a, Arg) and a.offsets for o in a.offsets.offsets]
     wraps = tuple(any(box.reaches_out(a, o[a]) for o in offsets) for a in range(box.grid.rank))
     grain = next(g for g in (4, 2, 1) if box.grid.stored[-1] % g == 0)
-    return SpecBox(wraps, box.shape, grain)
+    return SpecBox(wraps, box.shape, grain, variant)

@@ -28,17 +28,18 @@ def _copier(offset: Index) -> Kernel:
     return fill_ghosts
 
 
-def fill_ghosts(grid: Grid, *fields: Field, closed: str | None = "copy") -> None:
-    """Give the ghosts of fields their values: round the end of periodic axes, beyond closed ends by ``closed``.
+def fill_ghosts(*fields: Field, closed: str | None = "copy") -> None:
+    """Give the ghosts of fields of a grid their values: round the end of periodic axes, else by ``closed``.
 
     "copy" repeats the value at the end, "mirror" takes that of the point as far inside, None leaves them as they are.
-    Axis after axis, so that edges and corners are right, too.
+    Axis after axis, so that edges and corners are right, too. Inside a program it is recorded.
     """
     if closed is not None and closed not in CLOSED:
-        raise MeshError(f"grid {grid.name}: ghosts beyond closed ends cannot be {closed!r}{nearest(closed, CLOSED)}")
+        raise MeshError(f"fill_ghosts: beyond closed ends they cannot be {closed!r}{nearest(closed, CLOSED)}")
     for field in fields:
-        if field.set is not grid:
-            raise MeshError(f"field {field.name} lives on {field.set.name}, not on grid {grid.name}")
+        grid = field.set
+        if not isinstance(grid, Grid):
+            raise MeshError(f"fill_ghosts: field {field.name} lives on {grid.name}, which is no grid")
         for axis, width in enumerate(grid.ghosts):
             if width:
                 _fill_axis(grid, field, axis, closed)

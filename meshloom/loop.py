@@ -199,7 +199,7 @@ class Loop(Runnable):
         targets = list(dict.fromkeys(m.target for m in self.maps))
         maps = tuple(SpecMap(m.arity, m.positions.dtype, targets.index(m.target)) for m in self.maps)
         described = tuple(self._spec_param(p, a) for p, a in zip(params, self.arguments, strict=True))
-        box = None if self.box is None else spec_box(self.box, self.arguments)
+        box = None if self.box is None else spec_box(self.box, self.arguments, self.wish.variant)
         return LoopSpec(self.name, described, maps, self.kernel.outputs(params), box=box)
 
     def _spec_param(self, param: Param, argument: Arg | Global) -> SpecParam:

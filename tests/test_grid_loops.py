@@ -221,7 +221,7 @@ def test_ghosts_are_filled_axis_after_axis(closed: str, backend: str) -> None:
     grid = ml.Grid((20, 6), periodic=(True, False), ghosts=(2, 1))
     values = np.random.default_rng(4).random(grid.shape)
     u, out = grid.field("u", data=values), grid.field("out")
-    grid.fill_ghosts(u, closed=closed)
+    ml.fill_ghosts(u, closed=closed)
     wanted = np.pad(values, ((2, 2), (0, 0)), mode="wrap")
     wanted = np.pad(wanted, ((0, 0), (1, 1)), mode="edge" if closed == "copy" else "reflect")
     np.testing.assert_array_equal(grid.shaped(u, ghosts=True), wanted)
@@ -308,7 +308,7 @@ def writes_around(u: ml.Write):
     (lambda u, out: CLOSED.ghost(0, "low"), "no ghost layers on axis x"),
     (lambda u, out: CLOSED.boundary(0, "left"), "a side is 'low' or 'high', got 'left'"),
     (lambda u, out: CLOSED.boundary(2, "low"), "no axis 2"),
-    (lambda u, out: CLOSED.fill_ghosts(u, closed="mirrors"), "did you mean 'mirror'"),
+    (lambda u, out: ml.fill_ghosts(u, closed="mirrors"), "did you mean 'mirror'"),
     (lambda u, out: star2(CLOSED.interior(1), u[CLOSED.offsets((1, 0))], out), r"u is read at offset \(-1, 0\), but"),
     (lambda u, out: through(CLOSED.interior(1), u[CLOSED.star(1)], out[CLOSED.star(1)]),
      "out is Inc at offsets, but a loop over a grid writes at its own point only"),

@@ -37,6 +37,7 @@ class Grid(Set):
 
     usual_layout = "soa"  # neighbouring threads read neighbouring points of one component
     layout_is_free = False
+    axis_names = AXES
 
     def __init__(
         self,
@@ -177,13 +178,6 @@ class Grid(Set):
         low, high = list(box.low), list(box.high)
         low[a], high[a] = (low[a], 0) if side == SIDES[0] else (self.shape[a], high[a])
         return self.box(low, high)
-
-    def fill_ghosts(self, *fields: Field, closed: str | None = "copy") -> None:
-        """Give the ghosts of fields their values: round the end of periodic axes, beyond closed ends by ``closed``
-        ("copy" the end, "mirror" the inside, None: leave them). Inside a program it is recorded."""
-        from meshloom.ghosts import fill_ghosts  # it uses kernels, which are made of what is here
-
-        fill_ghosts(self, *fields, closed=closed)
 
     def _side(self, axis: int, side: str) -> int:
         if side not in SIDES:

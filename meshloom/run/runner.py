@@ -23,10 +23,11 @@ from meshloom.io.monitors import MonitorLog, write_table
 from meshloom.io.vtk import Series
 from meshloom.run.diagnose import Snapshot, breakdown, healthy, take_snapshot
 from meshloom.run.folder import RunFolder
+from meshloom.run.output import draw, write_fields
 from meshloom.run.pace import Pace
 from meshloom.run.report import Advance, Report
 from meshloom.run.stop import StopRequest
-from meshloom.solvers.case import Case, Chart, Image, Picture
+from meshloom.solvers.case import Case
 
 _SNAPSHOT_SECONDS = 1.0  # a copy of the state costs some milliseconds on large meshes: not before every chunk
 
@@ -184,7 +185,7 @@ class Runner:
         self.kept, self.checkpoint_time = (self.folder.checkpoint, self.iteration), time.monotonic()
 
     def _write_fields(self) -> None:
-        self.series.add(self._series_time(), self.case.write_fields(self.folder.fields(self.iteration)))
+        self.series.add(self._series_time(), write_fields(self.case, self.folder.fields(self.iteration)))
 
     def _write_charts(self) -> None:
         """Curves of the whole run, as text; the monitors have them too, but not under their own axis."""
@@ -198,39 +199,13 @@ class Runner:
         try:
             picture = self.case.picture()
             if picture is not None:
-                self._draw_picture(self.folder.picture, picture, title, history)
+                draw(self.case, self.folder.picture, picture, title, history)
             for name, extra in self.case.maps().items():
-                self._draw_picture(self.folder.map(name), extra, title, {})
+                draw(self.case, self.folder.map(name), extra, title, {})
             for chart in self.case.charts(history):
-                self._draw_picture(self.folder.chart(chart.name, "png"), chart, title, {})
+                draw(self.case, self.folder.chart(chart.name, "png"), chart, title, {})
         except UserError as missing:
             self.report.message(f"no picture: {missing}")
-
-    def _draw_picture(
-        self, path: Path, picture: Picture | Image | Chart, title: str, history: dict[str, np.ndarray]
-    ) -> None:
-        """A PNG, with monitors beside it where a ``history`` of them is given."""
-        from meshloom.io.plots import save_curves, save_image, save_picture
-
-        if isinstance(picture, Chart):
-            labels = (picture.x_label, picture.y_label)
-            return save_curves(path, picture.x, picture.curves, labels=labels, title=title)
-        names = (self.case.monitors if picture.curves is None else picture.curves) if history else ()
-        curves = {name: history[name] for name in names}
-        if isinstance(picture, Image):
-            return save_image(path, picture.x, picture.y, picture.values, label=picture.label, history=curves,
-                              title=title, axes=picture.axes)  # fmt: skip
-        save_picture(
-            path,
-            self.case.node_positions() if picture.points is None else picture.points,
-            self.case.mesh.cell_nodes.indices if picture.polygons is None else picture.polygons,
-            picture.values,
-            label=picture.label,
-            window=picture.window,
-            history=curves,
-            title=title,
-            axes=picture.axes,
-        )
 
     def _history(self) -> dict[str, np.ndarray]:
         """All monitors after every iteration."""

@@ -34,9 +34,11 @@ def choose(spec: LoopSpec, work: Work, wish: Schedule, *, simt: bool = False) ->
     if wish.strategy != "auto":
         strategy(wish.strategy)  # a name that nobody knows is an error, needed or not
     if not spec.racy_outputs:
+        if spec.box is not None:
+            check_variant("box", wish.variant)
+            return _with_block(wish, "box", simt, work.elements), "points of a grid: no two elements meet"
         plain = wish.having(variant="plain")
-        name = "direct" if spec.box is None else "box"
-        return _with_block(plain, name, simt, work.elements), "no two elements meet, so there is nothing to protect"
+        return _with_block(plain, "direct", simt, work.elements), "no two elements meet, so there is nothing to protect"
     check_variant(wish.strategy, wish.variant)
     if wish.strategy != "auto":
         return _with_block(wish, wish.strategy, simt, work.elements), "asked for"

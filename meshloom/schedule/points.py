@@ -21,22 +21,30 @@ from meshloom.schedule.code import ElementCode, Sink
 from meshloom.schedule.spec import LoopSpec, SpecParam
 
 NEAR = 16  # steps up to this far are numbers in the text; others are sizes, so that grids of any shape share it
-MOST_NODES = 400  # of the expressions of a tile: beyond, its values would not fit the registers
+MOST_NODES = 200  # of the expressions of a tile: beyond, its values would not fit the registers
 UNROLLED = (4, 2, 1)  # points of a tile along a slow axis, the best first
 VECTOR = 16  # bytes
+#: Forms of the strategy: points along the slow axis, each a vector long ("single" is one point, "plain" chooses).
+VARIANTS = {"plain": 0, "single": 1, "row": 1, "slab2": 2, "slab4": 4, "slab8": 8}
 
 
 class PointCode(ElementCode):
     """Statements of one point, or of a tile of points whose loads are shared.
 
-    ``wraps``: axes along which some neighbour is at the other end. ``vector``: so many points next to each other along
-    the last axis are loaded and stored at once where their field allows it, from a point where that is aligned.
+    ``wraps``: axes along which some neighbour is at the other end. ``tile``: points along each axis, all of them in the
+    grid. Those next to each other along the last axis are loaded and stored at once where their field allows it; the
+    first one is where that is aligned. ``ahead``: steps along so many of the first axes are stated before
+    (``steps``), for a whole line.
     """
 
-    def __init__(self, spec: LoopSpec, outputs: Sequence[Output], wraps: tuple[bool, ...], vector: int = 1):
+    def __init__(
+        self, spec: LoopSpec, outputs: Sequence[Output], wraps: tuple[bool, ...], tile: Index = (), ahead: int = 0
+    ):
         super().__init__(spec, outputs)
-        self._loaded: dict[tuple[int, int, int], tuple[int, int, int]] = {}
-        self.wraps, self.vector, self.origin = wraps, vector, (0,) * len(wraps)
+        self.ahead = ahead
+        self.wraps, self.origin, self.tile = wraps, (0,) * len(wraps), tile or (1,) * len(wraps)
+        self.vector = self.tile[-1]
+        self._loaded = self._groups(loads(o.value for o in outputs))
 
     def lines(self, sink: Sink, *, element: str = "") -> tuple[str, ...]:
         """All statements for the point at ``x0``, ``x1``, ..."""
@@ -44,14 +52,21 @@ class PointCode(ElementCode):
 
     def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[str]:
         """Statements that find the neighbours, then load what is loaded at once."""
-        used = loads(roots) | {(o.param, o.slot, o.comp) for o in stored}
-        offsets = sorted({self.offset(p, slot) for p, slot, _ in used if not self.spec.params[p].is_global})
-        steps = sorted({(a, d) for o in offsets for a, d in enumerate(o) if d})
-        lines = [f"const ml_index by{a}_{self._word(a, d)} = {self._step(a, d)};" for a, d in steps]
-        for o in filter(any, offsets):
+        lines = self.steps(range(self.ahead, len(self.wraps)))
+        for o in filter(any, self._used()):
             terms = [f"by{a}_{self._word(a, d)}" for a, d in enumerate(o) if d]
             lines.append(f"const ml_index {self._row_name(o)} = e + {' + '.join(terms)};")
-        return lines + self.whole_rows(roots) + self._vectors(roots)
+        return lines + self.whole_rows(roots) + self._vectors()
+
+    def steps(self, axes: Iterable[int]) -> list[str]:
+        """Statements of the ways in memory to neighbours along some axes."""
+        wanted = sorted({(a, o[a]) for o in self._used() for a in axes if o[a]})
+        return [f"const ml_index by{a}_{self._word(a, d)} = {self._step(a, d)};" for a, d in wanted]
+
+    def _used(self) -> list[Index]:
+        """The offsets at which anything is loaded or stored."""
+        used = loads(o.value for o in self.outputs) | {(o.param, o.slot, o.comp) for o in self.outputs}
+        return sorted({self.offset(p, slot) for p, slot, _ in used if not self.spec.params[p].is_global})
 
     def offset(self, param: int, slot: int) -> Index:
         offsets = self.spec.params[param].offsets
@@ -73,7 +88,7 @@ class PointCode(ElementCode):
     def _step(self, axis: int, d: int) -> str:
         """C expression of the way in memory to the neighbour d points along an axis."""
         step = str(d) if abs(d) <= NEAR else self._word(axis, d)
-        if self.wraps[axis]:
+        if self.wraps[axis] and not 0 <= d < self.tile[axis]:
             over, back = (f"x{axis} + {step} >= n{axis}", "-") if d > 0 else (f"x{axis} + {step} < 0", "+")
             step = f"({over} ? {step} {back} n{axis} : {step})"
         return step if axis == len(self.wraps) - 1 else f"{step} * pitch{axis}"
@@ -101,8 +116,8 @@ class PointCode(ElementCode):
                 found[param, slot, comp] = (param, offsets.index(group[0]), comp)
         return found
 
-    def _vectors(self, roots: Sequence[Node]) -> list[str]:
-        self._loaded, lines = self._groups(loads(roots)), []
+    def _vectors(self) -> list[str]:
+        lines = []
         for param, slot, comp in sorted(set(self._loaded.values())):
             kind = f"{self.spec.params[param].ctype}, {self.vector}"
             place = self.place(param, slot, comp)
@@ -158,27 +173,31 @@ def tile_of(spec: LoopSpec) -> Index:
     """How many points along each axis a thread of a GPU takes together.
 
     Along the last axis as many as a vector load has; along the slow axis where the stencil is widest some more, since
-    each of them loads what the others need, too. Fewer where the kernel is long.
+    each of them loads what the others need, too. Fewer where the kernel is long. A variant says otherwise.
     """
     assert spec.box is not None
     lengths, last = spec.box.lengths, spec.box.rank - 1
-    if any(far_steps(spec, a) for a in range(last + 1)):
+    if spec.box.variant == "single" or any(far_steps(spec, a) for a in range(last + 1)):
         return (1,) * (last + 1)
-    nodes = sum(1 for _ in topological(o.value for o in spec.outputs))
-    sizes = [p.dtype.itemsize for p in spec.params if not p.is_global]
-    vector = min(VECTOR // max(sizes, default=VECTOR), spec.box.grain) if lengths[last] >= 4 * VECTOR else 1
     width = [len({o[a] for o in spec.offsets}) for a in range(last)]
     slow = int(np.argmax(width)) if last and max(width) > 1 else None
     tile = [1] * (last + 1)
-    for along, beside in product((vector, 1), UNROLLED):
-        fits = slow is None or beside <= lengths[slow]
-        if (slow is None and beside > 1) or not fits or along * beside * nodes > MOST_NODES:
-            continue
-        tile[last] = along
-        if slow is not None:
-            tile[slow] = beside
-        break
+    tile[last], beside = _numbers(spec, lengths[last], 1 if slow is None else lengths[slow])
+    if slow is not None:
+        tile[slow] = beside
     return tuple(tile)
+
+
+def _numbers(spec: LoopSpec, along: int, beside: int) -> tuple[int, int]:
+    """Points of a tile along the last axis and the slow one, of a box with so many."""
+    assert spec.box is not None
+    nodes = sum(1 for _ in topological(o.value for o in spec.outputs))
+    sizes = [p.dtype.itemsize for p in spec.params if not p.is_global]
+    vector = min(VECTOR // max(sizes, default=VECTOR), spec.box.grain) if along >= 4 * VECTOR else 1
+    if spec.box.variant != "plain":
+        return vector, min(VARIANTS[spec.box.variant], beside)
+    choices = ((v, u) for v, u in product((vector, 1), UNROLLED) if u <= beside and v * u * nodes <= MOST_NODES)
+    return next(choices, (1, 1))
 
 
 def tiled(spec: LoopSpec, tile: Index) -> LoopSpec:

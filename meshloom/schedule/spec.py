@@ -65,6 +65,7 @@ class SpecBox:
     wraps: tuple[bool, ...]
     lengths: Index
     grain: int = 1
+    variant: str = "plain"  # of the strategy: how many points a thread of a GPU takes
 
     @property
     def rank(self) -> int:

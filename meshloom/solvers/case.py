@@ -12,7 +12,6 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -21,7 +20,6 @@ import numpy as np
 import meshloom as ml
 from meshloom.config import option, table
 from meshloom.errors import ScheduleError, UserError, nearest
-from meshloom.io.vtk import write_vtu
 
 _WHOLE_NUMBERS = ("block", "registers", "vector", "shared")  # the keys of a schedule that are no words
 PRECISIONS: dict[str, np.dtype[Any]] = {"double": np.dtype(np.float64), "single": np.dtype(np.float32)}
@@ -231,12 +229,6 @@ class Case(ABC):
     def digest(self) -> str:
         """The identity of the mesh in checkpoints."""
         return self.mesh.digest
-
-    def write_fields(self, stem: Path) -> Path:
-        """Write the fields for ParaView; returns the file, which is ``stem`` with an ending."""
-        path = stem.with_suffix(".vtu")
-        write_vtu(path, self.mesh, self.cell_fields(), self.node_fields(), points=self.node_positions())
-        return path
 
     def whereabouts(self, on: ml.Set, element: int) -> str:
         """Which element of a set that is, and where, in words."""

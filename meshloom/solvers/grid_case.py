@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
 import meshloom as ml
-from meshloom.io.grids import suffix_of, write_grid
-from meshloom.mesh.grid import AXES
 from meshloom.solvers.case import Case, Chart, Image, Picture
+
+AXES = ml.Grid.axis_names
 
 
 class GridCase(Case):
@@ -50,11 +49,6 @@ class GridCase(Case):
 
     def digest(self) -> str:
         return self.grid.digest
-
-    def write_fields(self, stem: Path) -> Path:
-        path = stem.with_suffix(suffix_of(self.grid))
-        write_grid(path, self.grid, self.grid_fields())
-        return path
 
     def whereabouts(self, on: ml.Set, element: int) -> str:
         if not isinstance(on, ml.Grid):

@@ -1,4 +1,4 @@
-"""Derivatives and filters of grid fields: orders by refinement, closures, stretched axes, many variables, wrong input."""
+"""Derivatives and filters of grid fields: orders by refinement, closures, stretched axes, variables, wrong input."""
 
 from __future__ import annotations
 
@@ -14,9 +14,19 @@ from meshloom.errors import SchemeError
 
 @pytest.fixture(params=["numpy", "cpu", "emulated"])
 def backend(request):
+    yield from using(request.param)
+
+
+@pytest.fixture
+def reference():
+    """Orders belong to the schemes; that all back ends do the same is seen elsewhere."""
+    yield from using("numpy")
+
+
+def using(name: str):
     before = ml.backend()
-    ml.use(request.param)
-    yield request.param
+    ml.use(name)
+    yield name
     ml.use(before)
 
 
@@ -50,12 +60,12 @@ def rate(coarse: int, fine: int, *arguments, **options) -> float:
     [compact.PADE4, compact.LELE6, compact.DENG5_PLUS, compact.DENG5_MINUS, compact.SECOND6, compact.filters(6, 0.4)],
     ids=str,
 )
-def test_the_observed_order_on_a_periodic_line_is_that_of_the_interior_row(scheme):
+def test_the_observed_order_on_a_periodic_line_is_that_of_the_interior_row(reference, scheme):
     assert rate(64, 128, scheme, periodic=True) == pytest.approx(compact.order(scheme), abs=0.15)
 
 
 @pytest.mark.parametrize("scheme", [compact.PADE4, compact.LELE6, compact.DENG5_PLUS, compact.SECOND6], ids=str)
-def test_the_observed_order_on_a_closed_line_is_that_of_its_closures(scheme):
+def test_the_observed_order_on_a_closed_line_is_that_of_its_closures(reference, scheme):
     """Errors of the end rows decay into the line: near the ends they rule, far away the interior does."""
     orders = compact.orders(scheme)
     assert rate(128, 256, scheme, periodic=False) == pytest.approx(min(orders.values()), abs=0.35)
@@ -64,19 +74,18 @@ def test_the_observed_order_on_a_closed_line_is_that_of_its_closures(scheme):
 
 
 @pytest.mark.parametrize(("scheme", "order"), [(compact.LELE6, 6), (compact.SECOND6, 6)], ids=str)
-def test_stretched_lines_keep_the_order(scheme, order):
+def test_stretched_lines_keep_the_order(reference, scheme, order):
     assert rate(96, 192, scheme, periodic=True, stretch=0.5) == pytest.approx(order, abs=0.4)
     assert error(192, scheme, periodic=False, stretch=0.5) < 200 * error(192, scheme, periodic=False)
 
 
-@pytest.mark.parametrize("periodic", [True, False])
-def test_several_variables_along_any_axis_in_one_launch(backend, periodic):
-    grid = ml.Grid((12, 14, 17), (1.0, 2.0, 3.0), periodic=periodic)
+def test_several_variables_along_any_axis_in_one_launch(backend):
+    grid = ml.Grid((12, 14, 17), (1.0, 2.0, 3.0), periodic=(True, False, False))
     x, y, z = grid.meshgrid()
     values = np.stack([np.sin(x + 2 * y) * z, x * y * z, np.cos(x * z) + y], axis=-1)
     vector, scalar = grid.field("q", 3, data=values), grid.field("p", data=values[..., 1] + 1.0)
     for axis, length in enumerate(grid.shape):
-        left, right = compact.matrices(compact.LELE6, length, periodic=periodic)
+        left, right = compact.matrices(compact.LELE6, length, periodic=grid.periodic[axis])
         matrix = np.linalg.solve(left, right) / grid.spacing[axis]
         found = compact.d([vector, scalar], axis)
         for field, derived in zip((vector, scalar), found, strict=True):
@@ -138,7 +147,7 @@ def test_wrong_input_is_one_clear_line():
     for message, call in {
         "has 4 points along x; scheme LELE6 needs at least 5": lambda: compact.d(short.field("f"), 0),
         "is a second derivative: use compact.d2": lambda: compact.d(line.field("f"), 0, scheme=compact.SECOND6),
-        "scheme LELE6 is a first derivative: use compact.d": lambda: compact.d2(line.field("f"), 0, scheme=compact.LELE6),
+        "LELE6 is a first derivative: use compact.d": lambda: compact.d2(line.field("f"), 0, scheme=compact.LELE6),
         "has no closures": lambda: compact.d(line.field("f"), 0, scheme=open_ended),
         "need fields on one Grid, got p": lambda: compact.d(mesh_field, 0),
         "has no axis 1": lambda: compact.d(line.field("f"), 1),

@@ -17,7 +17,7 @@ from meshloom.mesh.box import Index
 from meshloom.schedule.code import Line, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.plan import Plan, Topology
-from meshloom.schedule.points import PointCode, far_name, far_steps, tile_of, tiled
+from meshloom.schedule.points import VARIANTS, PointCode, far_name, far_steps, tile_of, tiled
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 
@@ -31,6 +31,7 @@ class Box(Strategy):
     competes = False
     cpu_block = 8192
     gpu_block = 256
+    variants = tuple(VARIANTS)
 
     def declines(self, spec: LoopSpec) -> str | None:
         return None if spec.box is not None else "the loop does not run over a box of a grid"
@@ -104,11 +105,12 @@ def _segment_phase(spec: LoopSpec) -> Phase:
     elif last == 2:
         head += ["const ml_index line = i / segments;",
                  "const ml_index x0 = low0 + line / length1, x1 = low1 + line % length1;"]  # fmt: skip
-    inner = PointCode(spec, spec.outputs, (*wraps[:last], False))
+    inner = PointCode(spec, spec.outputs, (*wraps[:last], False), ahead=last)
+    head += inner.steps(range(last))
     body = inner.lines(inner.plain)
     if not wraps[last]:
         return Phase("", "", tuple(head), line=Line(x, "from", "to", body))
-    edge = PointCode(spec, spec.outputs, wraps)
+    edge = PointCode(spec, spec.outputs, wraps, ahead=last)
     head += ["const ml_index near = ml_min(ml_max(from, edge_low), to), off = ml_max(ml_min(to, edge_high), near);",
              "for (int side = 0; side < 2; ++side)",
              f"for (ml_index {x} = side ? off : from, stop = side ? to : near; {x} < stop; ++{x}) {{",
@@ -151,7 +153,7 @@ def _tile_lines(spec: LoopSpec) -> list[str]:
         coordinates = [f"const ml_index x{a} = corner{a};" for a in axes]
         return [*lines, *coordinates, f"if ({inside}) {{", *single.lines(single.plain), "}"]
     whole = tiled(spec, tile)
-    several = PointCode(whole, whole.outputs, wraps, vector=tile[-1])
+    several = PointCode(whole, whole.outputs, wraps, tile)
     inside = " && ".join(f"corner{a} >= low{a} && corner{a} + {t} <= end{a}" for a, t in enumerate(tile))
     lines += [f"if ({inside}) {{", *(f"const ml_index x{a} = corner{a};" for a in axes),
               *several.lines(several.plain), "} else {"]  # fmt: skip

@@ -19,7 +19,8 @@ import meshloom as ml
 from meshloom import compact
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
-from meshloom.solvers.case import PRECISIONS, Case, OutputOptions, RunOptions, schedule_table
+from meshloom.solvers.case import PRECISIONS, OutputOptions, RunOptions, schedule_table
+from meshloom.solvers.grid_case import GridCase
 from meshloom.solvers.runge_kutta import RungeKutta4, cfl_limit
 
 CENTRAL = {"lele6": compact.LELE6, "pade4": compact.PADE4}
@@ -105,13 +106,12 @@ def scheme_limit(scheme: compact.Scheme) -> float:
 # --- the case ---------------------------------------------------------------------------------------------
 
 
-class AdvectionCase(Case):
+class AdvectionCase(GridCase):
     """A scalar on a grid. Subclasses make the grid and say what the flow and the exact solution are."""
 
     monitors: ClassVar[tuple[str, ...]] = ("time", "error_l1", "error_l2", "error_max", "lowest", "highest", "total")
-    shown: ClassVar[tuple[str, ...] | None] = ("time", "error_l2", "error_max")
-
-    grid: ml.Grid
+    shown: ClassVar[tuple[str, ...] | None] = ("error_l2", "error_max")
+    pictured: ClassVar[str | None] = "phi"
 
     def __init__(self, config: Any):
         self.config, self.dtype = config, PRECISIONS[config.run.precision]
@@ -181,7 +181,7 @@ class AdvectionCase(Case):
             highest[...] = phi
             total += phi
 
-        compare, tick = self.scheduled(compare), self.scheduled(tick)
+        compared, ticked = self.scheduled(compare), self.scheduled(tick)
 
         @ml.program
         def step() -> None:
@@ -190,11 +190,11 @@ class AdvectionCase(Case):
                 stage.advance()
             if smoothing is not None:
                 self._smooth(smoothing, filtered)
-            tick(clock, self.done, self.time)
+            ticked(clock, self.done, self.time)
             for one, start in ((self.l1, 0.0), (self.l2, 0.0), (self.largest, 0.0), (self.lowest, math.inf),
                                (self.highest, -math.inf), (self.total, 0.0)):  # fmt: skip
                 one.value = start
-            compare(grid, x, phi, self.time, *self.recorded[1:])
+            compared(grid, x, phi, self.time, *self.recorded[1:])
 
         return step
 
@@ -219,12 +219,10 @@ class AdvectionCase(Case):
     def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
         return float(recorded[0]), self.config.time.end
 
-    def cell_fields(self) -> dict[str, np.ndarray]:
-        return self.point_fields()
-
-    def point_fields(self) -> dict[str, np.ndarray]:
-        """The solution and the exact one, (*shape,)."""
-        return {"phi": self.grid.shaped(self.phi), "exact": self.exact_at(self.now)}
+    def grid_fields(self) -> dict[str, np.ndarray]:
+        """The solution, the exact one and their difference, (*shape,)."""
+        phi, exact = self.grid.shaped(self.phi), self.exact_at(self.now)
+        return {"phi": phi, "exact": exact, "error": phi - exact}
 
 
 @ml.kernel

@@ -28,6 +28,7 @@ from meshloom.solvers.advection.base import (
     scheme_limit,
 )
 from meshloom.solvers.advection.line import CentralOptions
+from meshloom.solvers.case import Image
 
 SHAPES = ("box", "cone", "hump")
 TURN = 2.0 * np.pi  # radians per unit of time
@@ -106,6 +107,18 @@ class RotatingCone(AdvectionCase):
             compact.d(phi, 1, (velocity, slope), scheme, after=carried_y)
 
         return slopes
+
+    def picture(self) -> Image:
+        """The solution beside its errors over the steps."""
+        return self._image("phi", "phi", ("error_l1", "error_l2", "error_max"))
+
+    def maps(self) -> dict[str, Image]:
+        """What would be right, and how far from it the solution is."""
+        return {"exact": self._image("exact", "exact phi"), "error": self._image("error", "phi - exact")}
+
+    def _image(self, name: str, label: str, curves: tuple[str, ...] = ()) -> Image:
+        x, y = self.grid.coordinates
+        return Image(x, y, self.grid_fields()[name], label, curves=curves)
 
     def _velocity(self) -> ml.Field:
         """(u, v) at every point; none on the sides, so that phi stays 0 there."""

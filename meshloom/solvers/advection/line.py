@@ -33,7 +33,8 @@ class LineOptions:
 class FlowOptions:
     """What carries the scalar."""
 
-    speed: float = option(1.0, "of the flow; negative: to the left", accepts=("other than 0", lambda speed: speed != 0.0))
+    speed: float = option(1.0, "of the flow; negative: to the left",
+                          accepts=("other than 0", lambda speed: speed != 0.0))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,15 @@ class LineCase(AdvectionCase):
             values[0 if self.config.flow.speed > 0.0 else -1] = 0.0
         return self.grid.field("free", dtype=self.dtype, data=values)
 
-    def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
-        fields = self.point_fields()
+    def picture(self) -> Chart:
+        """The solution against the exact one."""
+        fields = self.grid_fields()
         curves = {"exact": fields["exact"], "computed": fields["phi"]}
+        return Chart("profile", self.grid.coordinates[0], curves, "x", "phi")
+
+    def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         errors = {name: history[name] for name in ("error_l1", "error_l2", "error_max")}
-        return (
-            Chart("profile", self.grid.coordinates[0], curves, "x", "phi"),
-            Chart("errors", history["time"], errors, "time", "error"),
-        )
+        return self.picture(), Chart("errors", history["time"], errors, "time", "error")
 
 
 # --- a smooth pulse ---------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.mesh.grid import AXES
 from meshloom.solvers.navier_stokes.gas import Gas, flux, split_flux, split_products
 from meshloom.solvers.navier_stokes.operators import derivative, inner_derivative
 
@@ -49,7 +48,7 @@ class Equations:
     def slope_fields(self, dtype: Any) -> tuple[ml.Field, ...]:
         """Room for the slopes: for each axis a field of d + 1 components."""
         rank = self.grid.rank
-        return tuple(self.grid.field(f"slope_{AXES[a]}", rank + 1, dtype=dtype) for a in range(rank))
+        return tuple(self.grid.field(f"slope_{ml.Grid.axis_names[a]}", rank + 1, dtype=dtype) for a in range(rank))
 
     def take_slopes(self, q: ml.Field, slopes: Sequence[ml.Field]) -> None:
         """Derivatives of velocity and temperature along every axis."""
@@ -71,14 +70,14 @@ class Equations:
 
     def _slope_pass(self, axis: int) -> Pass:
         rank = self.grid.rank
-        return Pass(derivative(self.grid, axis), slope_kernel(self.gas), None, rank + 1, f"slope_{AXES[axis]}")
+        return Pass(derivative(self.grid, axis), slope_kernel(self.gas), None, rank + 1, f"slope_{ml.Grid.axis_names[axis]}")
 
     def _flux_pass(self, axis: int, *, first: bool) -> Pass:
         """``first``: sets dq/dt, the others add to it."""
         split, rank = self.form == SPLIT, self.grid.rank
         before = flux_kernel(self.gas, axis, rank, split)
         after = split_kernel(self.gas, axis, first) if split else divergence_kernel(first)
-        return Pass(inner_derivative(self.grid, axis), before, after, rank + 2, f"flux_{AXES[axis]}")
+        return Pass(inner_derivative(self.grid, axis), before, after, rank + 2, f"flux_{ml.Grid.axis_names[axis]}")
 
 
 # --- kernels: what is derived, and what becomes of the derivative. Tracing takes time: cases of one gas share them --------

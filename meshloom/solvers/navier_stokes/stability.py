@@ -13,7 +13,7 @@ from meshloom.errors import ConfigError
 from meshloom.solvers.navier_stokes.gas import Gas
 from meshloom.solvers.runge_kutta import largest_step
 
-_WAVES = 257
+_WAVES = 129
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ import numpy as np
 import meshloom as ml
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
-from meshloom.mesh.grid import AXES
 from meshloom.solvers.case import PRECISIONS, Chart, Image, OutputOptions, RunOptions, schedule_table
 from meshloom.solvers.navier_stokes.boundary import (
     HIGH, LOW, FarField, Side, held_inflow, outflow_kernel, subsonic_inflow_kernel,
@@ -122,7 +121,7 @@ class VortexOutflow(FlowCase):
         supersonic = self.config.flow.mach > 1.0
         inflow = self.scheduled(held_inflow if supersonic else subsonic_inflow_kernel(gas, left))
         dtype = PRECISIONS[self.config.run.precision]
-        per_length = [ml.Global(1.0 / h, f"per_{AXES[a]}", dtype=dtype) for a, h in enumerate(grid.spacing)]
+        per_length = [ml.Global(1.0 / h, f"per_{ml.Grid.axis_names[a]}", dtype=dtype) for a, h in enumerate(grid.spacing)]
 
         def apply(q: ml.Field, slopes: Sequence[ml.Field], rate: ml.Field) -> None:
             for side, outflow in open_sides:

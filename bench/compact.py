@@ -1,0 +1,268 @@
+"""Compact derivatives: every solver x axis x size x precision, against the limit of one read and one write per point.
+
+    python -m bench.compact [--device cuda|cpu] [--quick] [--parts ...] [--json FILE] [--seconds N]
+
+Parts: ``derivative`` (our one-pass solver on all sizes), ``methods`` (the other solvers beside it), ``seed`` (one line
+of 256 points, fields with and without transposes, 1 to 14 variables in one launch), ``fused`` (flux, derivative and sum
+of five variables), ``peers`` (cuSPARSE, cuFFT, JAX). Everything is checked against NumPy before it is timed. The limit
+is the compulsory bytes (16 per point in double) at the copy bandwidth measured in the same run. Rows are printed as
+they come, and the file is written after each: a run that is stopped keeps what it has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import meshloom as ml
+from bench import report
+from bench.compact_rows import FLOW_VALUES, SMALL, Host, Problem, rows
+from bench.measure import surroundings
+from bench.peers.compact_gpu import PEERS, PeerRun
+from bench.race import Stopped, stopping_cleanly
+from bench.race_loop import GROUPS, LAUNCHES, Cuda, Device
+from bench.report import Goal
+
+PARTS = ("derivative", "fused", "methods", "seed", "peers")
+PLANES = ((256, 256), (512, 512), (1024, 1024), (2048, 2048))
+BLOCKS = ((256, 256, 256), (512, 512, 512))
+MANY = 32  # variables of the largest plane
+PRIME = (509, 509, 509)  # lengths that are no multiple of anything
+SEED_LINE, SEED_PLANE, SEED_VALUES = (256,), (512, 512), (1, 6, 8, 14)
+PRECISIONS = ("float64", "float32")
+OWN = "segmented"
+
+
+# --- what is measured -------------------------------------------------------------------------------------
+
+
+def problems(part: str, *, quick: bool, tiny: bool = False) -> list[Problem]:
+    """The derivatives of a part, most telling first; ``tiny``: on grids for a test."""
+    known = {"derivative": _derivatives, "fused": _fused, "methods": _methods, "seed": _seed}
+    listed = known[part](quick) if part in known else []
+    return list(dict.fromkeys(_tiny(p) if tiny else p for p in listed))
+
+
+def _tiny(problem: Problem) -> Problem:
+    values = FLOW_VALUES if problem.what == "fused" else min(problem.values, 2)
+    return replace(problem, shape=SMALL[: len(problem.shape)], values=values)
+
+
+def _axes(shape: tuple[int, ...]) -> range:
+    return range(len(shape))
+
+
+def _derivatives(quick: bool) -> list[Problem]:
+    sizes = [(shape, 1) for shape in (BLOCKS[-1:] if quick else (*reversed(BLOCKS), *reversed(PLANES)))]
+    sizes.insert(1, (PLANES[-1], MANY))
+    found = []
+    for precision in PRECISIONS:
+        for periodic in (True, False):
+            found += [Problem(s, a, v, precision, periodic) for s, v in sizes for a in _axes(s)]
+        found += [Problem(PRIME, a, 1, precision, periodic=False) for a in _axes(PRIME)]
+    return found
+
+
+def _fused(quick: bool) -> list[Problem]:
+    cases = [(shape, periodic) for shape in (BLOCKS[:1] if quick else BLOCKS) for periodic in (True, False)]
+    return [Problem(s, a, FLOW_VALUES, periodic=periodic, what="fused") for s, periodic in cases for a in _axes(s)]
+
+
+def _methods(quick: bool) -> list[Problem]:
+    shapes = (PLANES[-1], BLOCKS[0]) if quick else (PLANES[-1], *reversed(BLOCKS), *PLANES[-2::-1])
+    names = [OWN, *(m for m in ml.linalg.tridiagonal.methods() if m != OWN)]
+    precisions = PRECISIONS[:1] if quick else PRECISIONS
+    return [Problem(s, a, 1, p, False, m) for p in precisions for s in shapes for a in _axes(s) for m in names]
+
+
+def _seed(quick: bool) -> list[Problem]:
+    names = ml.linalg.tridiagonal.methods()
+    found = [Problem(SEED_LINE, 0, periodic=False, method=m) for m in names]
+    found += [Problem(SEED_PLANE, a, periodic=False, method=m) for a in (0, 1) for m in names]
+    picked = [m for m in names if m == OWN or m.startswith("thomas") or m == "cyclic_reduction"]
+    batches = [(v, a, m) for v in SEED_VALUES for a in (0, 1) for m in picked]
+    return found + [Problem(SEED_PLANE, a, v, periodic=False, method=m) for v, a, m in batches]
+
+
+# --- running ----------------------------------------------------------------------------------------------
+
+
+class Run:
+    """One run: its result as it grows, and the file that holds it."""
+
+    def __init__(self, device: Device, file: Path, until: float):
+        self.device, self.file, self.until = device, file, until
+        self.copy = device.copy_bandwidth()
+        device.clear()
+        self.result: dict[str, Any] = surroundings() | {
+            "benchmark": "compact", "device": device.backend, "copy_GBps": self.copy / 1e9, "rows": [], "peers": [],
+        }  # fmt: skip
+        print(f"copy {self.copy / 1e9:.1f} GB/s", flush=True)
+
+    def parts(self, parts: list[str], *, quick: bool, tiny: bool = False) -> None:
+        try:
+            for part in parts:
+                for row in rows(problems(part, quick=quick, tiny=tiny), self.device, self.copy):
+                    self.add("rows", row | {"part": part}, line_of(row))
+                if part == "peers" and self.device.has_peers:
+                    self.peers(quick)
+        except KeyboardInterrupt as stopped:
+            self.result["stopped"] = str(stopped) or "by Ctrl-C"
+            print(f"stopped: {self.result['stopped']}", flush=True)
+        finally:
+            self.result["goals"] = [goal.as_json() for goal in goals(self.result)]
+            report.save(self.result, self.file)
+
+    def peers(self, quick: bool) -> None:
+        shapes = (PLANES[-1], BLOCKS[0]) if quick else (PLANES[-1], *BLOCKS)
+        for shape in shapes:
+            for axis in _axes(shape):
+                for row in peer_rows(shape, axis, self.device):
+                    self.add("peers", row, peer_line(row))
+
+    def add(self, part: str, row: dict[str, Any], line: str) -> None:
+        self.result[part].append(row)
+        print(line, flush=True)
+        report.save(self.result, self.file)
+        if time.monotonic() > self.until:
+            raise Stopped("the time given by --seconds is up")
+
+
+def peer_rows(shape: tuple[int, ...], axis: int, device: Device) -> Iterator[dict[str, Any]]:
+    """One row for each peer; one that is missing or fails says why."""
+    points = math.prod(shape)
+    for name, make in PEERS.items():
+        head = {"peer": name, "shape": list(shape), "axis": axis}
+        try:
+            for peer in make(shape, axis):
+                error, seconds = peer.error(), peer_seconds(peer)
+                yield head | {"peer": peer.name, "ms": seconds * 1e3, "Gpoints_per_s": points / seconds / 1e9,
+                              "error": error}  # fmt: skip
+                del peer
+        except ImportError as missing:
+            yield head | {"missing": " ".join(str(missing).split())[:200]}
+        except Exception as failure:  # a peer's own failure must not end the run
+            yield head | {"failed": f"{type(failure).__name__}: {' '.join(str(failure).split())[:200]}"}
+        device.clear()
+
+
+def peer_seconds(peer: PeerRun) -> float:
+    """Seconds of one run, by the clock of the host round groups of runs: the median."""
+    peer.run()
+    times = []
+    for _ in range(GROUPS):
+        peer.wait()
+        begin = time.perf_counter()
+        for _ in range(LAUNCHES):
+            peer.run()
+        peer.wait()
+        times.append((time.perf_counter() - begin) / LAUNCHES)
+    return sorted(times)[GROUPS // 2]
+
+
+# --- on paper ---------------------------------------------------------------------------------------------
+
+
+def title(row: dict[str, Any]) -> str:
+    size = " x ".join(map(str, row["shape"])) + (f" x {row['values']} values" if row["values"] > 1 else "")
+    kind = f"d/d{'xyz'[row['axis']]} {row['precision']} {row['ends']:<8} {row['method']:<18}"
+    return f"{row['what']:<10} {size:<26} {kind}"
+
+
+def line_of(row: dict[str, Any]) -> str:
+    """A row in one line."""
+    if "ms" not in row:
+        why = f"declined: {row['declined']}" if "declined" in row else f"WRONG by {row['wrong']:.1e}"
+        return f"{title(row)} {why}"
+    registers = max(((v or 0) for v in row["registers"].values()), default=0)
+    occupancy = "-" if row["occupancy"] is None else f"{row['occupancy']:.2f}"
+    return (
+        f"{title(row)} {row['ms']:9.4f} ms {row['Gpoints_per_s']:8.3f} Gpoint/s {row['share_of_limit']:.2f} of limit"
+        f"  registers {registers} shared {row['shared_bytes']} occupancy {occupancy} error {row['error']:.0e}"
+    )
+
+
+def peer_line(row: dict[str, Any]) -> str:
+    head = f"peer       {' x '.join(map(str, row['shape'])):<26} d/d{'xyz'[row['axis']]} float64 {row['peer']:<44}"
+    if "ms" not in row:
+        return f"{head} {'missing' if 'missing' in row else 'failed'}: {row.get('missing', row.get('failed'))}"
+    return f"{head} {row['ms']:9.4f} ms {row['Gpoints_per_s']:8.3f} Gpoint/s error {row['error']:.0e}"
+
+
+def goals(result: dict[str, Any]) -> list[Goal]:
+    """What was asked for on the device, from the rows that are there."""
+    timed = [r for r in result["rows"] if "ms" in r]
+
+    def least(text: str, limit: float, key: str, **wanted: Any) -> list[Goal]:
+        chosen = [r[key] for r in timed if all(r[k] == v for k, v in wanted.items())]
+        return [Goal(text, min(chosen), "at least", limit)] if chosen else []
+
+    own: dict[str, Any] = {"what": "derivative", "method": OWN, "part": "derivative"}
+    double: dict[str, Any] = own | {"precision": "float64"}
+    cube, plane = list(BLOCKS[-1]), {"shape": list(PLANES[-1]), "values": MANY}
+    share = "share_of_limit"
+    found = least("512^3, double, worst axis", 0.92, share, **double, shape=cube, ends="periodic")
+    found += least("2048^2 x 32, double, worst axis", 0.92, share, **double, **plane, ends="periodic")
+    found += least("512^3 closed, double, worst axis", 0.85, share, **double, shape=cube, ends="closed")
+    found += least("509^3 closed, double, worst axis", 0.85, share, **double, shape=list(PRIME), ends="closed")
+    found += least("512^3, single, worst axis", 0.85, share, **own, precision="float32", shape=cube, ends="periodic")
+    found += least("fused right-hand side, double, worst axis", 0.80, share, what="fused")
+    return [*found, *_speedups(result)]
+
+
+def _speedups(result: dict[str, Any]) -> list[Goal]:
+    """The least ratio of our own other solvers, and of cuSPARSE, to the one-pass solver on the same field and axis."""
+    others: dict[str, list[float]] = {}
+    timed = [r for r in result["rows"] if "ms" in r and r["part"] == "methods" and r["precision"] == "float64"]
+    ours = {(tuple(r["shape"]), r["axis"]): r["ms"] for r in timed if r["method"] == OWN}
+    for r in timed:
+        if r["method"].startswith(("thomas", "cyclic")) and (key := (tuple(r["shape"]), r["axis"])) in ours:
+            others.setdefault(f"our {r['method']}", []).append(r["ms"] / ours[key])
+    for r in result["peers"]:
+        if "ms" in r and "cuSPARSE" in r["peer"] and (key := (tuple(r["shape"]), r["axis"])) in ours:
+            others.setdefault("cuSPARSE", []).append(r["ms"] / ours[key])
+    return [Goal(f"{name} / segmented, least of all fields and axes", min(ratios), "at least",
+                 5.0 if name == "cuSPARSE" else 3.0) for name, ratios in others.items()]  # fmt: skip
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.compact", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--quick", action="store_true", help="the figures of the goals only")
+    parser.add_argument("--tiny", action="store_true", help="grids of some hundred points, to try the program itself")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long, with what is there")
+    parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
+    begin = time.monotonic()
+    options = parse(arguments)
+    used = device or (Cuda() if options.device == "cuda" else Host())
+    if reason := ml.backends()[used.backend]:
+        print(f"bench.compact: {used.backend} cannot be used: {reason}", file=sys.stderr)
+        return 2
+    file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_compact_{used.backend}.json"
+    ml.use(used.backend)
+    with stopping_cleanly():
+        run = Run(used, file, begin + options.seconds)
+        run.parts(options.parts, quick=options.quick, tiny=options.tiny)
+    for goal in goals(run.result):
+        print(f"{goal.text}: {goal.figure()}, {goal.aim()}: {'met' if goal.met else 'missed'}")
+    print(f"written to {file}")
+    wrong = [r for r in run.result["rows"] if "wrong" in r]
+    if wrong:
+        print(f"{len(wrong)} rows gave a wrong result", file=sys.stderr)
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

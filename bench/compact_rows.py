@@ -1,0 +1,211 @@
+"""What ``bench.compact`` measures: line loops on grids, each checked against NumPy before it is timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import meshloom as ml
+from bench.race_loop import Device, kernel_figures
+from meshloom import compact
+from meshloom.errors import MeshloomError
+
+TOLERANCE = {"float64": 1e-12, "float32": 2e-4}  # largest difference from NumPy in double, as a share of the largest
+SMALL = (21, 40, 37)  # points along the axes of the grids on which everything is checked first; no multiple of anything
+FLOW_VALUES = 5  # density, momentum, energy
+
+
+class Host(Device):
+    """The cores of this machine, timed by the clock: the fastest of some runs."""
+
+    backend = "cpu"
+
+    def seconds(self, run: Callable[[], Any]) -> float:
+        run()
+        taken: list[float] = []
+        while len(taken) < 3 or (sum(taken) < 0.3 and len(taken) < 200):
+            begin = time.perf_counter()
+            run()
+            taken.append(time.perf_counter() - begin)
+        return min(taken)
+
+    def copy_bandwidth(self) -> float:
+        """By a kernel of our own: it uses all cores, as the loops do."""
+        ml.use(self.backend)
+        points = ml.Set(1 << 24, "points")
+        a, b = points.field("a", data=np.ones(points.size)), points.field("b")
+        loop = copy.loop(points, a, b)
+        return 2 * 8 * points.size / self.seconds(loop)
+
+
+@ml.kernel
+def copy(a: ml.Read, b: ml.Write):
+    b[...] = a
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One derivative of a field of ``values`` components."""
+
+    shape: tuple[int, ...]
+    axis: int
+    values: int = 1
+    precision: str = "float64"
+    periodic: bool = True
+    method: str = "segmented"
+    what: str = "derivative"  # or "fused": flux, derivative and sum of the five variables of a flow
+
+    def small(self) -> Problem:
+        """The same on a grid that NumPy does at once: what is checked first."""
+        return replace(self, shape=SMALL[: len(self.shape)], values=min(self.values, 8))
+
+    def entries(self) -> dict[str, Any]:
+        """How a row of the result begins."""
+        ends = "periodic" if self.periodic else "closed"
+        return {"what": self.what, "shape": list(self.shape), "values": self.values, "axis": self.axis,
+                "precision": self.precision, "ends": ends, "method": self.method}  # fmt: skip
+
+
+class Setup:
+    """The fields of a problem, filled on the device, and its loop."""
+
+    def __init__(self, problem: Problem, backend: str):
+        ml.use(backend)
+        self.problem = problem
+        dtype = np.dtype(problem.precision)
+        extent = [float(n) for n in problem.shape]  # spacing about 1, so that values stay about 1
+        self.grid = ml.Grid(problem.shape, extent, periodic=problem.periodic)
+        self.f = self.grid.field("f", problem.values, dtype=dtype)
+        self.out = self.grid.field("out", problem.values, dtype=dtype)
+        self.operator = compact.operator(compact.LELE6, self.grid, problem.axis)
+        before, after = (flow_flux(problem.axis), accumulate) if problem.what == "fused" else (None, None)
+        values = problem.values if before else None
+        self.loop = ml.linalg.LineLoop(self.grid, problem.axis, self.operator, self.f, self.out, before=before,
+                                       after=after, values=values, method=problem.method)  # fmt: skip
+        for one in (self.f, self.out):
+            one.move(self.loop.backend.place(one.storage))
+        self.fill()
+
+    def fill(self) -> None:
+        """Numbers from 1 to 2 without a pattern, made where the field lies; the same in every run."""
+        storage = self.f.storage
+        xp = _module(storage)
+        numbers = xp.arange(storage.size, dtype=np.float64)
+        numbers *= 0.6180339887498949
+        numbers -= xp.floor(numbers)
+        storage[...] = 1.0 + numbers
+        self.out.storage[...] = 0.0
+
+    def component(self, field: ml.Field, c: int) -> Any:
+        """A view of a component as an array (*shape), where the field lies."""
+        flat = field.storage.reshape(field.dim, -1)[c, : self.grid.total]
+        return flat.reshape(self.grid.shape)
+
+    def lines(self, field: ml.Field, where: list[tuple[int, ...]]) -> np.ndarray:
+        """Some lines along the axis, (n, lines, values), in double; ``where``: indices on the other axes."""
+        found = []
+        for index in where:
+            at = (*index[: self.problem.axis], slice(None), *index[self.problem.axis :])
+            line = [self.component(field, c)[at] for c in range(field.dim)]
+            found.append([np.asarray(one.get() if hasattr(one, "get") else one, np.float64) for one in line])
+        return np.moveaxis(np.array(found), -1, 0)
+
+    def places(self) -> list[tuple[int, ...]]:
+        """Lines to look at: all of a small grid, else the first, the last and some between."""
+        others = [n for a, n in enumerate(self.problem.shape) if a != self.problem.axis]
+        if not others:
+            return [()]
+        count = int(np.prod(others))
+        picked = range(count) if count <= 2000 else sorted({0, 1, count // 3, count // 2, count - 2, count - 1})
+        return [tuple(int(i) for i in np.unravel_index(k, others)) for k in picked]
+
+    def error(self) -> float:
+        """How far the results of one run are from NumPy's, on the lines looked at, as a share of the largest."""
+        where = self.places()
+        operands = self.lines(self.f, where)
+        if self.problem.what == "fused":
+            operands = numpy_flux(operands, self.problem.axis)
+        n, rest = len(operands), operands.shape[1:]
+        expected = self.operator.applied(operands.reshape(n, -1)).reshape(n, *rest)
+        if self.problem.what == "fused":
+            expected = -expected
+        self.loop.prepare()()
+        found = self.lines(self.out, where)
+        return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+def row(problem: Problem, device: Device, copy_rate: float) -> dict[str, Any]:
+    """One row: checked on a small grid, checked on some lines of the large one, timed. ``copy_rate``: bytes/s."""
+    head = problem.entries()
+    try:
+        for checked in (problem.small(), problem):
+            setup = Setup(checked, device.backend)
+            error = setup.error()
+            if not error <= TOLERANCE[problem.precision]:
+                return head | {"wrong": error, "on": list(checked.shape)}
+    except MeshloomError as refusal:
+        return head | {"declined": str(refusal)}
+    executable: Any = setup.loop.prepare()
+    seconds = device.seconds(getattr(executable, "launch", executable))
+    points = int(np.prod(problem.shape)) * problem.values
+    return head | {
+        "error": error,
+        "ms": seconds * 1e3,
+        "Gpoints_per_s": points / seconds / 1e9,
+        "bytes_per_point": setup.loop.bytes / points,
+        "share_of_limit": setup.loop.bytes / seconds / copy_rate,
+        "launches": len(getattr(executable, "steps", ())),
+        "form": str(setup.loop.spec.form),
+        **kernel_figures(getattr(executable, "resources", {})),
+    }
+
+
+def rows(problems: list[Problem], device: Device, copy_rate: float) -> Iterator[dict[str, Any]]:
+    for problem in problems:
+        yield row(problem, device, copy_rate)
+        device.clear()
+
+
+# --- a fused right-hand side ------------------------------------------------------------------------------
+
+
+def flow_flux(axis: int) -> ml.Kernel:
+    """The flux of the compressible Euler equations along an axis, from q = density, three momenta, energy."""
+
+    @ml.kernel
+    def flux(q: ml.Read, f: ml.Write):
+        f[...] = np.stack(_flux(q, axis))
+
+    return flux
+
+
+@ml.kernel
+def accumulate(df: ml.Read, rhs: ml.Inc):
+    rhs += -df
+
+
+def _flux(q: Any, axis: int) -> list[Any]:
+    """Components of the flux from the components of q."""
+    density, *momentum, energy = (q[c] for c in range(FLOW_VALUES))
+    speed = momentum[axis] / density
+    pressure = 0.4 * (energy - 0.5 * (momentum[0] ** 2 + momentum[1] ** 2 + momentum[2] ** 2) / density)
+    along = [speed * one + (pressure if a == axis else 0.0) for a, one in enumerate(momentum)]
+    return [momentum[axis], *along, speed * (energy + pressure)]
+
+
+def numpy_flux(q: np.ndarray, axis: int) -> np.ndarray:
+    """The same of values (n, lines, 5)."""
+    return np.stack(_flux(np.moveaxis(q, -1, 0), axis), axis=-1)
+
+
+def _module(array: Any) -> Any:
+    """NumPy, or CuPy for an array on a device."""
+    if isinstance(array, np.ndarray):
+        return np
+    import cupy
+
+    return cupy

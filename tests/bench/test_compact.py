@@ -1,0 +1,93 @@
+"""The benchmark of compact derivatives, on grids too small to measure anything."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from bench import compact as bench
+from bench.compact_rows import Host, Problem, Setup, numpy_flux, row
+from bench.peers import compact_gpu as peers
+from tests.bench.devices import Emulated
+
+
+class Quick(Host):
+    """One run is enough to try the program, and nothing needs compiling."""
+
+    backend = "numpy"
+
+    def seconds(self, run):
+        run()
+        return 1e-3
+
+    def copy_bandwidth(self) -> float:
+        return 1e10
+
+
+def test_rows_are_checked_timed_and_written(tmp_path, capsys):
+    file = tmp_path / "compact.json"
+    arguments = ["--tiny", "--quick", "--parts", "derivative", "fused", "--json", str(file)]
+    assert bench.main(arguments, Quick()) == 0
+    result = json.loads(file.read_text())
+    timed = [r for r in result["rows"] if "ms" in r]
+    assert len(timed) == len(result["rows"]) >= 10 and {r["what"] for r in timed} == {"derivative", "fused"}
+    assert all(r["error"] < 1e-12 for r in timed if r["precision"] == "float64")
+    assert {r["bytes_per_point"] for r in timed if r["precision"] == "float64"} == {16.0, 24.0}
+    assert any(g["text"].startswith("fused") for g in result["goals"])
+    assert "of limit" in capsys.readouterr().out
+
+
+def test_a_wrong_result_is_never_timed(monkeypatch):
+    assert "needs" in row(Problem((12, 3), 1), Quick(), 1e10)["declined"]
+    assert "guess" in row(Problem((12, 14), 1, method="guess"), Quick(), 1e10)["declined"]
+    honest = Setup.error
+    monkeypatch.setattr(Setup, "error", lambda self: 1e-3 + honest(self))
+    found = row(Problem((12, 14), 1), Quick(), 1e10)
+    assert found["wrong"] >= 1e-3 and "ms" not in found
+
+
+def test_all_parts_name_problems_and_the_goals_find_them():
+    for part in bench.PARTS[:-1]:
+        assert bench.problems(part, quick=True) and set(bench.problems(part, quick=True)) <= set(
+            bench.problems(part, quick=False)
+        )
+    own = [p.entries() | {"part": "derivative", "ms": 1.0, "share_of_limit": 0.95}
+           for p in bench.problems("derivative", quick=True)]  # fmt: skip
+    methods = [{**Problem((2048, 2048), 0, periodic=False, method=m).entries(), "part": "methods", "ms": t}
+               for m, t in (("segmented", 1.0), ("thomas", 4.0))]  # fmt: skip
+    rivals = [{"peer": "cuSPARSE gtsv2StridedBatch", "shape": [2048, 2048], "axis": 0, "ms": 4.0}]
+    found = bench.goals({"rows": own + methods, "peers": rivals})
+    assert [g.met for g in found] == [True] * (len(found) - 1) + [False] and len(found) == 7
+
+
+def test_what_peers_are_checked_against():
+    """The Fourier derivative and the closed matrix, on the host."""
+    x = np.arange(32)
+    wave = np.sin(2 * np.pi * x / 32)[:, None] * np.ones(4)
+    np.testing.assert_allclose(peers.spectral(wave, 0, np), 2 * np.pi / 32 * np.cos(2 * np.pi * x / 32)[:, None]
+                               * np.ones(4), atol=1e-14)  # fmt: skip
+    lower, main, upper = peers.bands(9)
+    dense = np.diag(main) + np.diag(lower[1:], -1) + np.diag(upper[:-1], 1)
+    right = peers.numbers((9, 3), np)
+    np.testing.assert_allclose(dense @ peers.solved(right), right, atol=1e-13)
+    field = peers.numbers((4, 9, 5), np)
+    assert peers.some_lines(field, 1).shape == (9, 5)
+
+
+def test_the_flux_keeps_its_mass_and_pressure():
+    still = np.array([[[2.0, 0.0, 0.0, 0.0, 5.0]]])
+    np.testing.assert_allclose(numpy_flux(still, 1), [[[0.0, 0.0, 2.0, 0.0, 0.0]]])
+
+
+@pytest.mark.gpu
+def test_on_a_device(tmp_path):
+    assert bench.main(["--tiny", "--quick", "--json", str(tmp_path / "gpu.json")]) == 0
+
+
+@pytest.mark.parametrize("device", [Host(), Emulated()], ids=["cpu", "emulated"])
+def test_compiled(device, monkeypatch):
+    monkeypatch.setattr(device, "seconds", lambda run: (run(), 1e-3)[1])
+    found = row(Problem((12, 14), 1), device, 1e10)
+    assert found["error"] < 1e-14 and found["share_of_limit"] == pytest.approx(12 * 14 * 16 / 1e-3 / 1e10)
