@@ -2,10 +2,10 @@
 
     python -m bench.vortex [--device cpu|cuda] [--quick] [--json FILE]
 
-Before anything is timed, some steps on a small grid must give what the back end ``numpy`` gives. With ``--device cuda`` the
-vortex also runs on the CPU of the same machine. Parts of a step are programs of their own, replayed like the step; shares
-are against a copy of large fields in the same run. The compulsory bytes of a part are those of its loops, each value that
-a loop needs read once and each that it sets written once; the plain count has 16 bytes for every derivative.
+Before anything is timed, some steps on a small grid must give what the back end ``numpy`` gives. With ``--device cuda``
+the vortex also runs on the CPU of the same machine. Parts of a step are programs of their own, replayed like the step;
+shares are against a copy of large fields in the same run. The compulsory bytes of a part are those of its loops, each
+value that a loop needs read once and each that it sets written once; the plain count has 16 bytes for every derivative.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Open boundaries: the Navier-Stokes characteristic boundary conditions of Poinsot and Lele.
 
-(J. Comput. Phys. 101, 1992, 104-129.) Across a boundary the flow is taken apart into waves: two of sound at the speeds
-u_n - c and u_n + c, and entropy and shear that travel with the flow at u_n. The amplitudes L of those that go out follow
-from the inside, by one-sided differences. Those that come in are not known to the inside: they are zero, so that nothing
-is reflected, but for a weak pull of the pressure to that of the stream far away.
+(J. Comput. Phys. 101, 1992, 104-129.) Across a boundary the flow is taken apart into waves: two of sound at the
+speeds u_n - c and u_n + c, and entropy and shear that travel with the flow at u_n. The amplitudes L of those that go
+out follow from the inside, by one-sided differences. Those that come in are not known to the inside: they are zero, so
+that nothing is reflected, but for a weak pull of the pressure to that of the stream far away.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _normal_slopes(side: Side, points: Sequence[State], per_length: Any) -> Stat
 
 
 def _amplitudes(side: Side, far: FarField, here: State, c: Any, slope: State) -> tuple[Any, Any, list[Any], Any]:
-    """L of the sound wave at u_n - c, of entropy, of shear (d,; its normal entry means nothing) and of sound at u_n + c."""
+    """L of the sound at u_n - c, of entropy, of shear (d,; its normal entry means nothing), of the sound at u_n + c."""
     n = side.axis
     un, rho = here.velocity[n], here.density
     from_far = far.pull * (here.pressure - far.pressure)

@@ -1,8 +1,8 @@
-"""The right-hand side of the Navier-Stokes equations on a grid: one pass over the lines of each axis for the slopes of
-velocity and temperature, one more for the fluxes.
+"""The right-hand side of the Navier-Stokes equations on a grid, axis by axis.
 
-In the plane that is 6 + 8 = 14 compact derivatives, in space 12 + 15 = 27. A flux is evaluated where it is differentiated,
-and its derivative is added to dq/dt at once: neither is ever stored.
+One pass over the lines of an axis takes the slopes of velocity and temperature, another one derives the fluxes. In the
+plane that is 6 + 8 = 14 compact derivatives, in space 12 + 15 = 27. A flux is evaluated where it is derived, and its
+derivative is added to dq/dt at once: neither is ever stored.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Pass:
 class Equations:
     """Of a gas on a uniform grid; ``form`` says how what is carried is derived.
 
-    On closed axes the normal derivatives at the ends are left out of dq/dt: ``boundary.py`` adds them. ``method`` solves
-    the tridiagonal systems of the lines.
+    On closed axes the normal derivatives at the ends are left out of dq/dt: ``boundary.py`` adds them. ``method``
+    solves the tridiagonal systems of the lines.
     """
 
     def __init__(self, grid: ml.Grid, gas: Gas, form: str = DIVERGENCE, method: str = "auto"):
@@ -69,8 +69,8 @@ class Equations:
         )  # fmt: skip
 
     def _slope_pass(self, axis: int) -> Pass:
-        rank = self.grid.rank
-        return Pass(derivative(self.grid, axis), slope_kernel(self.gas), None, rank + 1, f"slope_{ml.Grid.axis_names[axis]}")
+        operator, count = derivative(self.grid, axis), self.grid.rank + 1
+        return Pass(operator, slope_kernel(self.gas), None, count, f"slope_{ml.Grid.axis_names[axis]}")
 
     def _flux_pass(self, axis: int, *, first: bool) -> Pass:
         """``first``: sets dq/dt, the others add to it."""
@@ -80,7 +80,7 @@ class Equations:
         return Pass(inner_derivative(self.grid, axis), before, after, rank + 2, f"flux_{ml.Grid.axis_names[axis]}")
 
 
-# --- kernels: what is derived, and what becomes of the derivative. Tracing takes time: cases of one gas share them --------
+# --- kernels: what is derived, and what becomes of it; tracing takes time, so cases of one gas share them ---
 
 
 @cache

@@ -34,8 +34,8 @@ class Clock:
 class Flow:
     """A gas in motion on a grid: ``time_step`` is what a program replays.
 
-    q (density, momentum, energy) and its ``slopes`` are what one step hands to the next: the slopes at the end of a step serve
-    the monitors and the first stage of the next one.
+    q (density, momentum, energy) and its ``slopes`` are what one step hands to the next: the slopes at the end of a
+    step serve the monitors and the first stage of the next one.
     """
 
     def __init__(

@@ -4,9 +4,9 @@
     d rho u_i/dt + d(rho u_a u_i + p delta_ai - tau_ai)/dx_a                     = 0
     d rho E/dt + d(rho u_a (h + u_i u_i / 2) - u_i tau_ai - k dT/dx_a)/dx_a      = 0,     h = cp T
 
-States are arrays whose first axis counts components, so that every function serves one state inside a kernel, (d + 2,), and
-those of a whole grid, (d + 2, ...), alike. ``q`` = (density, momentum, total energy) per volume. ``slopes[a]`` holds the
-derivatives along axis a of the velocity and the temperature, (d + 1,). Units are the case's own.
+States are arrays whose first axis counts components, so that every function serves one state inside a kernel, (d + 2,),
+and of a whole grid, (d + 2, ...), alike. ``q`` = (density, momentum, total energy) per volume. ``slopes[a]`` holds
+the derivatives along axis a of the velocity and the temperature, (d + 1,). Units are the case's own.
 """
 
 from __future__ import annotations

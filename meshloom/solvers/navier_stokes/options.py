@@ -35,7 +35,11 @@ class SchemeOptions:
         " which stays stable where the flow is not resolved",
         allowed=FORMS,
     )
-    solver: str = option("auto", "what solves the tridiagonal systems along lines", allowed=lambda: ("auto", *ml.linalg.tridiagonal.methods()))
+    solver: str = option(
+        "auto",
+        "what solves the tridiagonal systems along lines",
+        allowed=lambda: ("auto", *ml.linalg.tridiagonal.methods()),
+    )
 
 
 @dataclass(frozen=True)

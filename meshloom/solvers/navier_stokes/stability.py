@@ -34,8 +34,9 @@ def courant(stream: Stream, spacing: Sequence[float]) -> float:
 def longest_step(gas: Gas, stream: Stream, spacing: Sequence[float], scheme: compact.Scheme = compact.LELE6) -> float:
     """The longest stable step: sound and flow in the direction where they are fastest, friction and conduction damp.
 
-    The symbol of a wave is i k (u + c) - nu k^2, with the wavenumber k that the scheme answers with; second derivatives are
-    first derivatives twice, so theirs is k^2, too. A wave may take part along each axis by itself: the largest of each.
+    The symbol of a wave is i k (u + c) - nu k^2, with the wavenumber k that the scheme answers with; second derivatives
+    are first derivatives twice, so theirs is k^2, too. Waves along one axis may be long and along another short, so the
+    two parts are combined as if they had nothing to do with each other.
     """
     theta = np.linspace(0.0, np.pi, _WAVES)
     wave = np.abs(compact.modified_wavenumber(scheme, theta))

@@ -1,7 +1,7 @@
 """Taylor and Green's vortex: large eddies in a periodic box break up into small ones and come to rest.
 
-The standard test of turbulence solvers (C3.5 of the workshops on high-order CFD): Reynolds number 1600, Mach number 0.1.
-Units: the length L of the vortices (the box has sides of 2 pi L), their speed V0, and the mean density.
+The standard test of turbulence solvers (C3.5 of the workshops on high-order CFD): Reynolds number 1600, Mach number
+0.1. Units: the length L of the vortices (the box has sides of 2 pi L), their speed V0, and the mean density.
 """
 # ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
@@ -21,7 +21,16 @@ from meshloom.solvers.navier_stokes.case import FlowCase
 from meshloom.solvers.navier_stokes.equations import SPLIT
 from meshloom.solvers.navier_stokes.gas import Gas
 from meshloom.solvers.navier_stokes.options import (
-    FILTER_DOC, LOOPS, MOST_STEPS, OUTPUT_DOC, RUN_DOC, SCHEME_DOC, TIME_DOC, FilterOptions, SchemeOptions, TimeOptions,
+    FILTER_DOC,
+    LOOPS,
+    MOST_STEPS,
+    OUTPUT_DOC,
+    RUN_DOC,
+    SCHEME_DOC,
+    TIME_DOC,
+    FilterOptions,
+    SchemeOptions,
+    TimeOptions,
 )  # fmt: skip
 from meshloom.solvers.navier_stokes.stability import Stream
 

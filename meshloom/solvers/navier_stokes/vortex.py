@@ -1,7 +1,7 @@
 """A vortex that a supersonic stream carries out of the domain: nothing may come back from the boundary.
 
-After Poinsot and Lele (1992). Units: the length l, half the side of the usual domain, the speed of sound and the density of
-the stream; time therefore in l / c.
+After Poinsot and Lele (1992). Units: the length l, half the side of the usual domain, the speed of sound and the
+density of the stream; time therefore in l / c.
 """
 # ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
@@ -19,13 +19,28 @@ from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.case import PRECISIONS, Chart, Image, OutputOptions, RunOptions, schedule_table
 from meshloom.solvers.navier_stokes.boundary import (
-    HIGH, LOW, FarField, Side, held_inflow, outflow_kernel, subsonic_inflow_kernel,
+    HIGH,
+    LOW,
+    FarField,
+    Side,
+    held_inflow,
+    outflow_kernel,
+    subsonic_inflow_kernel,
 )  # fmt: skip
 from meshloom.solvers.navier_stokes.case import FlowCase
 from meshloom.solvers.navier_stokes.flow import Boundaries
 from meshloom.solvers.navier_stokes.gas import Gas
 from meshloom.solvers.navier_stokes.options import (
-    FILTER_DOC, LOOPS, MOST_STEPS, OUTPUT_DOC, RUN_DOC, SCHEME_DOC, TIME_DOC, FilterOptions, SchemeOptions, TimeOptions,
+    FILTER_DOC,
+    LOOPS,
+    MOST_STEPS,
+    OUTPUT_DOC,
+    RUN_DOC,
+    SCHEME_DOC,
+    TIME_DOC,
+    FilterOptions,
+    SchemeOptions,
+    TimeOptions,
 )  # fmt: skip
 from meshloom.solvers.navier_stokes.stability import Stream
 
@@ -121,7 +136,8 @@ class VortexOutflow(FlowCase):
         supersonic = self.config.flow.mach > 1.0
         inflow = self.scheduled(held_inflow if supersonic else subsonic_inflow_kernel(gas, left))
         dtype = PRECISIONS[self.config.run.precision]
-        per_length = [ml.Global(1.0 / h, f"per_{ml.Grid.axis_names[a]}", dtype=dtype) for a, h in enumerate(grid.spacing)]
+        names = ("points_per_x", "points_per_y")
+        per_length = [ml.Global(1.0 / h, name, dtype=dtype) for h, name in zip(grid.spacing, names, strict=True)]
 
         def apply(q: ml.Field, slopes: Sequence[ml.Field], rate: ml.Field) -> None:
             for side, outflow in open_sides:
