@@ -13,7 +13,7 @@ from meshloom import compact
 from meshloom.errors import ConfigError
 from meshloom.solvers.case import PRECISIONS, Image, Limit
 from meshloom.solvers.grid_case import GridCase
-from meshloom.solvers.navier_stokes.equations import Equations
+from meshloom.solvers.navier_stokes.equations import DIVERGENCE, Equations
 from meshloom.solvers.navier_stokes.flow import MONITORS, Boundaries, Clock, Flow
 from meshloom.solvers.navier_stokes.gas import Gas, squared, vorticity
 from meshloom.solvers.navier_stokes.stability import Stream, chosen_step
@@ -37,7 +37,7 @@ class FlowCase(GridCase):
         _check_size(self.grid)
         step = chosen_step(config.time.dt, config.time.cfl, self.gas, self.fastest_stream(), self.grid.spacing)
         self.flow = Flow(
-            Equations(self.grid, self.gas, config.scheme.form, config.scheme.solver),
+            Equations(self.grid, self.gas, self.form, config.scheme.solver),
             self.initial_state(),
             Clock(step, config.time.end),
             boundaries=self.boundaries(),
@@ -47,6 +47,11 @@ class FlowCase(GridCase):
         )
         self.state, self.recorded = self.flow.state, self.flow.recorded
         self.program = ml.program(self.flow.time_step)
+
+    @property
+    def form(self) -> str:
+        """Of the equations."""
+        return DIVERGENCE
 
     @abstractmethod
     def make_gas(self) -> Gas: ...

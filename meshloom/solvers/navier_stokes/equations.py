@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.navier_stokes.gas import Gas, flux, split_flux, split_products
+from meshloom.errors import MeshError
+from meshloom.solvers.navier_stokes.gas import Gas, flux, split_flux, split_mass, split_slopes
 from meshloom.solvers.navier_stokes.operators import derivative, inner_derivative
 
 DIVERGENCE, SPLIT = "divergence", "split"
@@ -41,6 +42,8 @@ class Equations:
     """
 
     def __init__(self, grid: ml.Grid, gas: Gas, form: str = DIVERGENCE, method: str = "auto"):
+        if form == SPLIT and not all(grid.periodic):
+            raise MeshError(f"grid {grid.name}: the split form of the equations needs periodic axes")
         self.grid, self.gas, self.form, self.method = grid, gas, form, method
         self._slope_passes = [self._slope_pass(a) for a in range(grid.rank)]
         self._flux_passes = [self._flux_pass(a, first=a == 0) for a in range(grid.rank)]
@@ -61,6 +64,8 @@ class Equations:
             reads = [q, *slopes]
             writes = [q, slopes[axis], rate] if self.form == SPLIT else [rate]
             self._run(axis, one, reads, writes)
+        if self.form == SPLIT:
+            split_mass_kernel(self.gas)(self.grid, q, rate)
 
     def _run(self, axis: int, one: Pass, reads: Any, writes: Any) -> None:
         ml.linalg.line_loop(
@@ -126,14 +131,25 @@ def divergence_kernel(first: bool) -> ml.Kernel:
 
 @cache
 def split_kernel(gas: Gas, axis: int, first: bool) -> ml.Kernel:
-    """The same with the products of the split form; df[0] is the derivative of the mass flux."""
+    """The same with the slopes of the split form."""
 
     @ml.kernel
     def begin(df: ml.Read, q: ml.Read, slope: ml.Read, rate: ml.Write):
-        rate[...] = -df - split_products(gas, q, slope, df[0], axis)
+        rate[...] = -df - split_slopes(gas, q, slope, axis)
 
     @ml.kernel
     def accumulate(df: ml.Read, q: ml.Read, slope: ml.Read, rate: ml.Inc):
-        rate[...] -= df + split_products(gas, q, slope, df[0], axis)
+        rate[...] -= df + split_slopes(gas, q, slope, axis)
 
     return begin if first else accumulate
+
+
+@cache
+def split_mass_kernel(gas: Gas) -> ml.Kernel:
+    """What the split form adds when the change of the density is known."""
+
+    @ml.kernel
+    def carry(q: ml.Read, rate: ml.ReadWrite):
+        rate[...] = rate + split_mass(gas, q, rate[0])
+
+    return carry

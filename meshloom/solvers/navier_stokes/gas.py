@@ -82,22 +82,27 @@ def flux(gas: Gas, q: Any, slopes: Sequence[Any], axis: int) -> np.ndarray:
 
 
 def split_flux(gas: Gas, q: Any, slopes: Sequence[Any], axis: int) -> np.ndarray:
-    """The part of the flux that the split form differentiates as it stands.
+    """The part of the flux that the split form derives as it stands.
 
-    The split form writes half of what is carried as d(m f)/dx = f dm/dx + m df/dx, with m = rho u_a and f = u_i, or the
+    The split form writes half of what is carried as d(m f)/dx = m df/dx + f dm/dx, with m = rho u_a and f = u_i, or the
     enthalpy h; then neither kinetic energy nor entropy is made of short waves, and still all that leaves one place
-    arrives at another. The other half is ``split_products``. The mass flux and that of kinetic energy stay whole.
+    arrives at another. ``split_slopes`` and ``split_mass`` are that half. The fluxes of mass and of kinetic energy stay
+    whole.
     """
     return np.stack(_flux(gas, q, slopes, axis, carried=0.5))
 
 
-def split_products(gas: Gas, q: Any, slope: Any, mass_slope: Any, axis: int) -> np.ndarray:
-    """(f dm/dx + m df/dx) / 2 of the split form, (d + 2,); ``mass_slope`` is dm/dx, ``slope`` that of u and T."""
-    state = gas.state(q)
-    mass, cp = q[1 + axis], gas.heat_capacity
-    momentum = [0.5 * (u * mass_slope + mass * slope[i]) for i, u in enumerate(state.velocity)]
-    heat = 0.5 * cp * (state.temperature * mass_slope + mass * slope[len(momentum)])
-    return np.stack([0.0 * mass_slope, *momentum, heat])
+def split_slopes(gas: Gas, q: Any, slope: Any, axis: int) -> np.ndarray:
+    """m df/dx / 2 along an axis, (d + 2,); ``slope`` holds the derivatives of u and T along it."""
+    half = 0.5 * q[1 + axis]
+    *velocity, temperature = slope
+    return np.stack([0.0 * half, *(half * change for change in velocity), half * gas.heat_capacity * temperature])
+
+
+def split_mass(gas: Gas, q: Any, rate: Any) -> np.ndarray:
+    """- f dm/dx / 2, all axes together, (d + 2,): ``rate`` is d rho/dt, minus the sum of all dm/dx."""
+    state, half = gas.state(q), 0.5 * rate
+    return np.stack([0.0 * half, *(half * u for u in state.velocity), half * gas.heat_capacity * state.temperature])
 
 
 def _flux(gas: Gas, q: Any, slopes: Sequence[Any], axis: int, carried: float) -> list[Any]:

@@ -8,7 +8,6 @@ from typing import Any
 import meshloom as ml
 from meshloom import compact
 from meshloom.config import option
-from meshloom.solvers.navier_stokes.equations import DIVERGENCE, FORMS
 
 MOST_STEPS = 10_000_000
 RUN_DOC, TIME_DOC, OUTPUT_DOC = "How many steps at most, and on what.", "Time steps.", "What to write, and how often."
@@ -29,12 +28,6 @@ class TimeOptions:
 class SchemeOptions:
     """How the equations are made discrete."""
 
-    form: str = option(
-        DIVERGENCE,
-        "divergence: derivatives of the fluxes as they stand; split: half of what is carried by the rule for products,"
-        " which stays stable where the flow is not resolved",
-        allowed=FORMS,
-    )
     solver: str = option(
         "auto",
         "what solves the tridiagonal systems along lines",
