@@ -59,7 +59,8 @@ def vortex_against_twice_the_domain(n: int, end: float) -> dict[str, Any]:
     now, mine, true, gap = np.array(rows).T
     return {"points": n, "time": now.tolist(), "largest": (mine / start).tolist(),
             "largest_in_twice": (true / start).tolist(), "difference": (gap / start).tolist(),
-            "worst_difference": float(gap.max() / start), "left_in_the_end": float(mine[-1] / start), "met": bool(gap.max() < REFLECTED_GOAL * start),
+            "worst_difference": float(gap.max() / start),
+            "left_in_the_end": float(mine[-1] / start), "met": bool(gap.max() < REFLECTED_GOAL * start),
             "seconds": time.perf_counter() - begin}  # fmt: skip
 
 
