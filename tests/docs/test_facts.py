@@ -71,9 +71,15 @@ def test_every_entry_of_a_schedule_is_documented() -> None:
     assert [row[0].strip("`") for row in table("docs/schedules.md", "entry")] == [f.name for f in fields(ml.Schedule)]
 
 
+def test_variants_of_loops_over_grids() -> None:
+    rows = table("docs/grids.md", '`Schedule("box", variant=...)`')
+    listed = re.findall(r"`(\w+)`", " ".join(row[0] for row in rows))
+    assert listed == list(ml.variants("box"))
+
+
 def test_block_sizes() -> None:
     rows = table("docs/schedules.md", "strategy | block on a CPU, at most")
-    assert [row[0].strip("`") for row in rows] == ["direct", *ml.strategies()]
+    assert [row[0].strip("`") for row in rows] == ["direct", "box", *ml.strategies()]
     for name, cpu, gpu in rows:
         found = strategy(name.strip("`"))
         assert (found.cpu_block, found.gpu_block) == (int(cpu), int(gpu)), name
