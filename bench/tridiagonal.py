@@ -25,10 +25,11 @@ from meshloom.errors import MeshloomError
 TOLERANCE = {"float64": 1e-14, "float32": 1e-5}  # largest difference from the LU reference, as a share of the largest
 CHECKED_LINES = 40
 #: Forms tried where the best one is looked for: points of a thread, tile, registers.
-STRIDED = ((16, 16, 64), (16, 32, 64), (16, 8, 64), (8, 16, 64), (8, 8, 64), (8, 8, 48), (8, 16, 48), (16, 16, 128),
-           (32, 32, 128), (32, 16, 128))  # fmt: skip
-CONTIGUOUS = ((16, 4, 80), (16, 4, 64), (16, 2, 80), (16, 8, 80), (16, 4, 96), (16, 4, 128), (8, 2, 64), (8, 2, 48),
-              (8, 4, 56), (8, 4, 48), (8, 1, 64), (32, 8, 128))  # fmt: skip
+STRIDED = ((16, 16, 64), (16, 32, 64), (8, 16, 64), (8, 8, 48), (32, 32, 128))
+CONTIGUOUS = ((16, 4, 80), (16, 4, 64), (16, 8, 64), (16, 8, 96), (8, 4, 56))
+AHEAD = ((16, 66), (16, 132), (16, 264), (32, 66), (32, 132))  # tile, blocks
+FLUX = ({}, {"tile": 16}, {"tile": 16, "registers": 128}, {"points": 8, "tile": 16}, {"points": 8, "tile": 8},
+        {"tile": 8, "apart": 0})  # fmt: skip
 
 
 def lele6(periodic: bool, spacing: float) -> ml.linalg.LineOperator:
@@ -117,31 +118,43 @@ def tunings(contiguous: bool) -> Iterator[dict[str, int]]:
     yield {}
     for points, tile, registers in CONTIGUOUS if contiguous else STRIDED:
         yield {"points": points, "tile": tile, "registers": registers}
+    for tile, ahead in () if contiguous else AHEAD:
+        yield {"tile": tile, "ahead": ahead}
 
 
 def quick_rows(sizes: list[tuple[int, ...]], device: Device, copy: float) -> Iterator[dict[str, Any]]:
-    """Forms of ``segmented``, then closed lines, single precision and fused right-hand sides in the usual form."""
+    """Fused right-hand sides, closed lines, odd lengths and single precision, then forms of ``segmented``."""
+    yield from flux_rows(sizes[-1], device, copy)
     for shape in sizes:
+        odd = tuple(n - 3 for n in shape)
+        for given, periodic, precision in ((odd, False, "float64"), (shape, False, "float64"), (odd, True, "float64"),
+                                           (shape, True, "float32"), (shape, False, "float32")):  # fmt: skip
+            device.clear()
+            fields = Fields(given, periodic, precision)
+            for axis in range(len(shape)):
+                yield from one(fields, axis, precision, device, copy, {})
+            del fields
+    for shape in sizes:
+        device.clear()
         fields = Fields(shape, True, "float64")
         for axis in range(len(shape)):
             for wish in tunings(axis == len(shape) - 1):
                 yield from one(fields, axis, "float64", device, copy, wish)
-        for periodic, precision in ((False, "float64"), (True, "float32"), (False, "float32")):
-            del fields
-            device.clear()
-            fields = Fields(shape, periodic, precision)
-            for axis in range(len(shape)):
-                yield from one(fields, axis, precision, device, copy, {})
         del fields
-        device.clear()
-    for shape in sizes:
-        odd = tuple(n - 3 for n in shape)
-        fields = Fields(odd, False, "float64")
-        for axis in range(len(odd)):
-            yield from one(fields, axis, "float64", device, copy, {})
-        del fields
-        device.clear()
-    yield from flux_rows(sizes[-1], device, copy)
+
+
+def best(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """For each case the usual form and the best one that was tried, briefly."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        if "ms" in row:
+            key = (row["case"], row["shape"], row["values"], row["precision"], row["periodic"], row["axis"])
+            groups.setdefault(key, []).append(row)
+    for (case, shape, values, precision, periodic, axis), members in groups.items():
+        top = max(members, key=lambda r: r["share_of_copy"])
+        usual = next((f"{r['share_of_copy']:.3f}" for r in members if not r["wish"]), "-")
+        yield (f"{case} {shape[0]}^{len(shape)} x{values} {precision} {'periodic' if periodic else 'closed'} axis {axis}: usual"
+               f" {usual}, best {top['share_of_copy']:.3f} {top['wish']}")  # fmt: skip
 
 
 def one(fields: Fields, axis: int, precision: str, device: Device, copy: float, wish: dict[str, int],
@@ -156,9 +169,8 @@ def one(fields: Fields, axis: int, precision: str, device: Device, copy: float, 
 
 def flux_rows(shape: tuple[int, ...], device: Device, copy: float) -> Iterator[dict[str, Any]]:
     """Flux, derivative and accumulation of five variables in one launch, and five plain derivatives in one."""
-    for wish in ({}, {"points": 4}, {"points": 8, "tile": 8}, {"points": 8, "tile": 16}, {"points": 8, "registers": 128},
-                 {"points": 16}, {"points": 16, "tile": 8}, {"points": 16, "tile": 8, "registers": 128}):  # fmt: skip
-        fields = Fields(shape, True, "float64", 5)
+    fields = Fields(shape, True, "float64", 5)
+    for wish in FLUX:
         for axis in range(len(shape)):
             loop = ml.linalg.LineLoop(
                 fields.grid, axis, fields.operator(axis), fields.f, fields.out, before=euler_flux, after=subtract,
@@ -169,8 +181,6 @@ def flux_rows(shape: tuple[int, ...], device: Device, copy: float) -> Iterator[d
         if not wish:
             for axis in range(len(shape)):
                 yield from one(fields, axis, "float64", device, copy, {})
-        del fields, loop
-        device.clear()
 
 
 def shown(row: dict[str, Any]) -> str:
@@ -204,7 +214,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
         result["rows"].append(row)
     file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_tridiagonal_{device.backend}.json"
     report.save(result, file)
-    print(f"written to {file}")
+    print(f"written to {file}", *best(result["rows"]), sep="\n")
     return int(any("wrong" in row for row in result["rows"]))
 
 

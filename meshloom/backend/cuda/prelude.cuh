@@ -27,6 +27,7 @@ template <class T> ML_FUNCTION bool isnan(T a) { return a != a; }
 template <class T> ML_FUNCTION bool isinf(T a) { return a == (T)INFINITY || a == -(T)INFINITY; }
 template <class T> ML_FUNCTION bool isfinite(T a) { return !(isnan(a) || isinf(a)); }
 }  // namespace std
+template <class T> ML_FUNCTION void ml_prefetch(const T* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 template <class U> ML_FUNCTION U ml_peek(U* p) { return *(volatile U*)p; }  // a value others may be changing
 ML_FUNCTION unsigned char* ml_dynamic_shared() {
   extern __shared__ __align__(16) unsigned char ml_shared[];

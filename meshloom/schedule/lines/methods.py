@@ -6,7 +6,10 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
+import numpy as np
+
 from meshloom.errors import ScheduleError, nearest
+from meshloom.kernel.count import loads
 from meshloom.schedule.code import Pass
 from meshloom.schedule.lines import on_cpu, on_gpu
 from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
@@ -52,6 +55,11 @@ def line_sizes(lines: Geometry) -> dict[str, int]:
             "offset": lines.offset}  # fmt: skip
 
 
+def in_place(spec: LineSpec) -> bool:
+    """Is a field written that the operands are made of?"""
+    return bool({p for p, _, _ in loads(spec.operands)} & {o.param for o in spec.results})
+
+
 class Segmented(LineMethod):
     """One pass. On a GPU a line is cut into segments that threads hold in registers, joined by the carries of only so
     many neighbours as count in this precision; on a CPU a thread sweeps along some lines side by side."""
@@ -68,6 +76,15 @@ class Segmented(LineMethod):
             return Plan(self.name, 1, arrays, line_sizes(lines) | sizes)
         arrays, sizes, threads = on_gpu.arrays(spec, lines)
         return Plan(self.name, threads, arrays, line_sizes(lines) | sizes)
+
+    def declines(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> str | None:
+        if not simt or not on_gpu.in_parts(spec, lines) or not in_place(spec):
+            return None
+        return f"a line of {lines.length} points goes to several blocks, so it cannot be solved in place; use a second field"
+
+    def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
+        assert isinstance(spec, LineSpec)
+        return [("ends", spec.dtype, 1)] if spec.form.levels == 2 else []
 
     def registers(self, spec: LineSpec) -> int | None:
         return on_gpu.registers(spec)

@@ -7,14 +7,14 @@ in tiles of contiguous points, so that loads are coalesced; contiguous lines go 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from meshloom.kernel.emit import literal
 from meshloom.schedule.code import Pass, Phase, Scratch
-from meshloom.schedule.lines.segments import Cut, carries_needed, tables, turns
+from meshloom.schedule.lines.segments import Cut, carries_needed, joints, separate_tables, tables, turns
 from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec, PointCode
 from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_expression
 
@@ -26,27 +26,32 @@ CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
 
 def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     """How lines are cut up."""
+    apart = spec.separable and bool(wish.get("apart", 1))
+    spec = replace(spec, form=replace(spec.form, per_variable=apart))
     together = 1 if lines.contiguous else _together(spec)
     usual = 16 if together <= 5 else 8 if together <= 10 else 4
     points = wish.get("points", max(4, min(usual, 1 << (lines.length - 1).bit_length())))
     kind = "contiguous" if lines.contiguous else "strided"
     segments = -(-lines.length // points)
-    apart = _separable(spec)
     bytes_per_line = (segments + 2) * (points + 1) * (1 if apart else len(spec.operands)) * spec.dtype.itemsize
     made = LineForm(kind, points, 0, wish.get("tile", _tile(lines, segments, bytes_per_line, _most_threads(spec))), apart)
-    return replace(made, carries=wish.get("carries", _carries(replace(spec, form=made), lines)))
+    made = replace(made, ahead=wish.get("ahead", 0) if kind == "strided" else 0)
+    made = replace(made, carries=wish.get("carries", _carries(replace(spec, form=made), lines)))
+    if _fits(replace(spec, form=made), lines):
+        return made
+    return replace(made, levels=2, carries=_most_segments(replace(spec, form=made), lines))
 
 
 def registers(spec: LineSpec) -> int | None:
     """Registers of a thread that leave room for enough others, where one operand alone is in them."""
     if len(spec.operands) > 1 and not spec.form.per_variable or spec.form.points > 16:
         return None
-    return 80 if spec.form.kind == "contiguous" else 64
+    return (80 if spec.periodic else 96) if spec.form.kind == "contiguous" else 64
 
 
 def _together(spec: LineSpec) -> int:
     """Operands that a thread holds in its registers at a time."""
-    return 1 if _separable(spec) else len(spec.operands)
+    return 1 if spec.form.per_variable else len(spec.operands)
 
 
 def _most_threads(spec: LineSpec) -> int:
@@ -66,19 +71,17 @@ def _tile(lines: Geometry, segments: int, bytes_per_line: int, most: int) -> int
     return wide
 
 
-def _separable(spec: LineSpec) -> bool:
-    """May every operand have blocks of its own? Their places must follow from one pointer each."""
-    simple = all(p.dim == 1 or p.layout.kind == "soa" for p in spec.params)
-    return spec.plain and simple and len(spec.distinct) == 1 and len(spec.operands) > 1
+def _most_segments(spec: LineSpec, lines: Geometry) -> int:
+    return CHUNK_THREADS if lines.contiguous else max(1, _most_threads(spec) // spec.form.tile)
 
 
 def cut_of(spec: LineSpec, lines: Geometry, carries: int) -> Cut:
-    """How a line is cut: whole while it fits a block, else in windows that overlap by the carries."""
-    form, segments = spec.form, -(-lines.length // spec.form.points)
-    most = CHUNK_THREADS if lines.contiguous else max(1, _most_threads(spec) // form.tile)
+    """How a line is cut: whole while it fits a block, else in windows that overlap by the carries (on two levels: that
+    do not)."""
+    form, segments, most = spec.form, -(-lines.length // spec.form.points), _most_segments(spec, lines)
     if segments <= most or not carries:
         return Cut(lines.length, form.points, segments)
-    return Cut(lines.length, form.points, most, carries)
+    return Cut(lines.length, form.points, most, 0 if form.levels == 2 else carries)
 
 
 def _carries(spec: LineSpec, lines: Geometry) -> int:
@@ -86,10 +89,15 @@ def _carries(spec: LineSpec, lines: Geometry) -> int:
     return max(carries_needed(tables(one, whole, spec.dtype), whole, spec.dtype) for one in spec.distinct)
 
 
-def fits(spec: LineSpec, lines: Geometry) -> bool:
+def _fits(spec: LineSpec, lines: Geometry) -> bool:
     """Is a line whole in a block, or are the overlaps of its parts small enough to be read again?"""
     cut = cut_of(spec, lines, spec.form.carries)
-    return cut.whole or 3 * cut.overlap <= cut.window
+    return cut.chunks == 1 or 3 * cut.overlap <= cut.window
+
+
+def in_parts(spec: LineSpec, lines: Geometry) -> bool:
+    """Does a line go to several blocks?"""
+    return cut_of(spec, lines, spec.form.carries).chunks > 1
 
 
 def arrays(spec: LineSpec, lines: Geometry) -> tuple[dict[str, np.ndarray], dict[str, int], int]:
@@ -98,7 +106,9 @@ def arrays(spec: LineSpec, lines: Geometry) -> tuple[dict[str, np.ndarray], dict
     found: dict[str, np.ndarray] = {}
     first, last = [], []
     for k, one in enumerate(spec.distinct):
-        made = tables(one, cut, spec.dtype)
+        made = (separate_tables if form.levels == 2 else tables)(one, cut, spec.dtype)
+        if form.levels == 2:
+            found[f"joined{k}"], found[f"joints{k}"] = joints(one, cut, spec.dtype)
         found |= {f"lower{k}": made.lower, f"inverse{k}": made.inverse, f"upper{k}": made.upper}
         found |= {f"forward{k}": made.forward.astype(spec.dtype), f"backward{k}": made.backward.astype(spec.dtype)}
         found[f"turn{k}"] = np.array(turns(made, cut, form.carries), spec.dtype)
@@ -109,16 +119,24 @@ def arrays(spec: LineSpec, lines: Geometry) -> tuple[dict[str, np.ndarray], dict
     across = -(-lines.outer // form.tile) if lines.contiguous else -(-lines.lanes // form.tile)
     sizes = {"window": cut.window, "overlap": cut.overlap, "core": cut.core, "chunks": cut.chunks, "across": across,
              "steady_low": max(first), "steady_high": min(last), "cells": cut.window * form.tile,
-             "padded": (cut.window + 2) * (form.points + 1)}  # fmt: skip
+             "padded": _padded(cut, form, spec.dtype)}  # fmt: skip
     per_variable = across * cut.chunks * (1 if lines.contiguous else lines.outer)
     sizes["per_variable"] = per_variable
     sizes["tiles"] = per_variable * (len(spec.operands) if form.per_variable else 1)
     return found, sizes, cut.window * form.tile
 
 
+def _padded(cut: Cut, form: LineForm, dtype: np.dtype) -> int:
+    """Entries of a line in shared memory: segments of several lines, side by side, must lie in different banks."""
+    banks = 128 // dtype.itemsize
+    wanted, least = max(1, banks // form.tile), (cut.window + 2) * (form.points + 1)
+    return least + (wanted - least) % banks
+
+
 def passes(spec: LineSpec) -> list[Pass]:
-    """One pass over tiles of lines."""
-    return [(_Contiguous if spec.form.kind == "contiguous" else _Strided)(spec).made()]
+    """One pass over tiles of lines; on two levels, one for the ends of parts and one with the ends known."""
+    kind = _Contiguous if spec.form.kind == "contiguous" else _Strided
+    return [kind(spec, level).made() for level in ((1, 2) if spec.form.levels == 2 else (0,))]
 
 
 @dataclass
@@ -126,6 +144,7 @@ class _Text:
     """What both forms share: the solve in registers and the exchange of carries."""
 
     spec: LineSpec
+    level: int = 0  # 1: leave the ends of a part in ``ends``; 2: take those of the neighbours from there
 
     def __post_init__(self) -> None:
         form = self.spec.form
@@ -148,13 +167,28 @@ class _Text:
         return f"ml_min<ml_index>(({j}) < 0 ? ({j}) + length : ({j}) >= length ? ({j}) - length : ({j}), length - 1)"
 
     def block_place(self) -> list[str]:
-        """Which variable, tile and window a block has."""
-        lines = []
-        if self.spec.form.per_variable:
+        """Which variable, tile and window a block has. Blocks that read the same points follow each other."""
+        lines, count = ["const ml_index place = b;"], len(self.spec.operands)
+        if self.spec.form.per_variable and not self._simple:
+            lines = [f"const ml_index place = b / {count}, variable = b - place * {count};"]
+        elif self.spec.form.per_variable:
             lines = ["const ml_index variable = b / per_variable, place = b - variable * per_variable;",
                      *self._pointers()]  # fmt: skip
-        number = "place" if self.spec.form.per_variable else "b"
-        return [*lines, f"const ml_index tile = {number} % across, chunk = ({number} / across) % chunks;"]
+        return [*lines, "const ml_index tile = place % across, chunk = (place / across) % chunks;"]
+
+    @property
+    def _simple(self) -> bool:
+        """Do the places of all operands and results follow from one pointer each?"""
+        return self.spec.plain and all(p.dim == 1 or p.layout.kind == "soa" for p in self.spec.params)
+
+    def each(self, text: Callable[[int | None], list[str]]) -> list[str]:
+        """Text that depends on the block's operand, where blocks have one each and it is not just a pointer."""
+        if not self.spec.form.per_variable or self._simple:
+            return text(None)
+        lines = ["switch (variable) {"]
+        for v in range(len(self.spec.operands)):
+            lines += [f"case {v}: {{" if v else "default: {", *text(v), "break;", "}"]
+        return [*lines, "}"]
 
     def _pointers(self) -> list[str]:
         """Where the operand and the result of the block's variable begin."""
@@ -164,15 +198,23 @@ class _Text:
             f"variable == {v} ? &{place} : " for v, place in enumerate(places[:-1])) + f"&{places[-1]};"
             for kind, name, places in (("const ", "source", loads), ("", "target", stores))]  # fmt: skip
 
-    def operands(self, element: str) -> tuple[list[str], list[str]]:
-        if self.spec.form.per_variable:
-            return [f"const ml_index e = {element};"], ["source[e]"]
-        return self.code.operands(element)
+    def fetch_ahead(self, element: str, width: int) -> list[str]:
+        """Ask for what a block that comes later will read, where the form says so, a cache line of it at a time."""
+        if not self.spec.form.ahead:
+            return []
+        places = ["source[e]"] if self.spec.form.per_variable and self._simple else self.code.touched()
+        return [f"if (lane % {width} == 0) {{", *self.unrolled(
+            f"const ml_index e = {element};", *(f"ml_prefetch(&{p});" for p in places)), "}"]  # fmt: skip
 
-    def after(self, element: str, results: list[str]) -> list[str]:
-        if self.spec.form.per_variable:
+    def operands(self, element: str, only: int | None = None) -> tuple[list[str], list[str]]:
+        if self.spec.form.per_variable and self._simple:
+            return [f"const ml_index e = {element};"], ["source[e]"]
+        return self.code.operands(element, only)
+
+    def after(self, element: str, results: list[str], only: int | None = None) -> list[str]:
+        if self.spec.form.per_variable and self._simple:
             return [f"target[{element}] = {results[0]};"]
-        return self.code.after(element, results)
+        return self.code.after(element, results, only)
 
     # ----- the solve ----------------------------------------------------------------------------------------------
     def cell(self, slot: str) -> str:
@@ -187,6 +229,7 @@ class _Text:
         lines = []
         for v in operands:
             lines += self._ends(v)
+            lines += self._joined(v) if self.level == 2 else []
         for v in operands:
             lines += [*self._sweep(v, forward=True), f"ahead[{self._share(operands, v)}{self.cell('slot')}] = x{v}[{self.m - 1}];"]
         lines.append("__syncthreads();")
@@ -196,7 +239,44 @@ class _Text:
         lines.append("__syncthreads();")
         for v in operands:
             lines += self._carry(v, operands, forward=False)
+            lines += self._left(v) if self.level == 1 else []
         return lines
+
+    # ----- two levels ---------------------------------------------------------------------------------------------
+    def line_number(self) -> str:
+        """C expression of the number of a thread's line."""
+        raise NotImplementedError
+
+    def _ends_of_line(self, v: int) -> str:
+        """Where the ends of the parts of the thread's line begin in ``ends``."""
+        number = "variable" if self.spec.form.per_variable else str(v)
+        return f"(({self.line_number()}) * {len(self.spec.operands)} + {number}) * 2 * chunks"
+
+    def _last_row(self) -> str:
+        return f"ml_min<ml_index>((chunk + 1) * window * {self.m}, length) - 1"
+
+    def _left(self, v: int) -> list[str]:
+        """The first and last values of a part, for its neighbours."""
+        return ["if (mine) {", f"const ml_index at = {self._ends_of_line(v)} + 2 * chunk, end = {self._last_row()};",
+                f"if (slot == 0) ends[at] = x{v}[0];",
+                *self.unrolled(f"if (j0 + i == end) ends[at + 1] = x{v}[i];"), "}"]  # fmt: skip
+
+    def _joined(self, v: int) -> list[str]:
+        """The right-hand sides of the first and last rows of a part, without the share of its neighbours' ends."""
+        k = self.spec.number(v)
+
+        def end(row: str) -> list[str]:
+            return [f"{self.t} beside = 0;", f"const ml_index at = {self._ends_of_line(v)};",
+                    "for (ml_index q = 0; q < 2 * chunks; ++q)",
+                    f"  beside += joined{k}[({row}) * 2 * chunks + q] * ends[at + q];"]  # fmt: skip
+
+        before = "(chunk == 0 ? chunks - 1 : chunk - 1) * 2 + 1"
+        behind = "(chunk == chunks - 1 ? 0 : chunk + 1) * 2"
+        return [f"if (slot == 0 && joints{k}[2 * chunk] != 0) {{", *end(before),
+                f"x{v}[0] -= joints{k}[2 * chunk] * beside;", "}",
+                f"if (const ml_index last = {self._last_row()}; last >= j0 && last < j0 + {self.m} && joints{k}[2 * chunk + 1] != 0) {{",
+                *end(behind), f"const {self.t} share = joints{k}[2 * chunk + 1] * beside;",
+                *self.unrolled(f"x{v}[i] -= j0 + i == last ? share : 0;"), "}"]  # fmt: skip
 
     @staticmethod
     def _share(operands: list[int], v: int) -> str:
@@ -256,23 +336,27 @@ class _Text:
 
 
 class _Strided(_Text):
+    def line_number(self) -> str:
+        return "o * lanes + column"
+
     def cell(self, slot: str) -> str:
         return f"{slot} * {self.tile} + lane"
 
     def made(self) -> Pass:
         m, vs = self.m, list(range(self.count))
-        body = [*self._where(), *self.pivots(), *self._right_hand_sides(vs), *self.solve(vs)]
+        body = [*self._where(), *self.pivots(), *self._right_hand_sides(vs), *self._ahead(), *self.solve(vs)]
         element = "start + (j0 + i) * step"
-        stores = self.after(element, [f"x{v}[i]" for v in vs])
-        body += ["if (mine) {", *self.unrolled("if (j0 + i < length) {", *stores, "}"), "}"]
+        if self.level != 1:
+            results = [f"x{v}[i]" for v in vs]
+            body += ["if (mine) {", *self.each(
+                lambda v: self.unrolled("if (j0 + i < length) {", *self.after(element, results, v), "}")), "}"]  # fmt: skip
         scratch = tuple(Scratch(self.t, name, f"{self.count} * cells") for name in ("ahead", "behind"))
         return Pass("lines", "tiles", (Phase("0", "1", tuple(body), whole=True),), blocked=True, scratch=scratch)
 
     def _where(self) -> list[str]:
-        number = "place" if self.spec.form.per_variable else "b"
         return [
             *self.block_place(),
-            f"const ml_index o = {number} / (across * chunks);",
+            "const ml_index o = place / (across * chunks);",
             f"const int lane = (int)(threadIdx.x % {self.tile});",
             f"const ml_index own = (ml_index)(threadIdx.x / {self.tile}), slot = ml_min<ml_index>(own, window - 1);",
             f"const ml_index column = tile * {self.tile} + lane;",
@@ -281,6 +365,13 @@ class _Strided(_Text):
             f"const bool edge = j0 < steady_low || j0 + {self.m} > steady_high;",
             "const bool mine = own == slot && column < lanes && slot >= overlap && slot < window - overlap;",
         ]
+
+    def _ahead(self) -> list[str]:
+        """The tile that comes ``ahead`` blocks later, in the same row of tiles, while the own one is solved."""
+        ahead = self.spec.form.ahead
+        point = f"start + {ahead * self.tile} + ml_min<ml_index>(j0 + i, length - 1) * step"
+        fetch = self.fetch_ahead(point, max(1, 128 // self.spec.dtype.itemsize))
+        return [f"if (column + {ahead * self.tile} < lanes && j0 >= 0) {{", *fetch, "}"] if fetch else []
 
     def _right_hand_sides(self, vs: list[int]) -> list[str]:
         m, reach = self.m, self.reach
@@ -300,9 +391,12 @@ class _Strided(_Text):
         rows = self.m + 2 * self.reach
 
         def loads(element: str, *move: str) -> list[str]:
-            load, names = self.operands(element)
-            keep = [f"{into}{v}[i] = {n};" for v, n in zip(vs, names, strict=True)]
-            return self.unrolled(*load, *keep, *move, end=rows)
+            def text(only: int | None) -> list[str]:
+                load, names = self.operands(element, only)
+                keep = [f"{into}{v}[i] = {n};" for v, n in zip(vs, names, strict=True)]
+                return self.unrolled(*load, *keep, *move, end=rows)
+
+            return self.each(text)
 
         round_end = "j = j + 1 == length ? 0 : j + 1;"
         outside = ["ml_index j = before < 0 ? before + length : before >= length ? before - length : before;",
@@ -316,9 +410,13 @@ class _Strided(_Text):
         return self.spec.operators[v].stencil.inner == {0: 1.0}
 
     def operand_sum(self, v: int, width: int, table: str) -> list[str]:
-        k = self.spec.number(v)
-        load, names = self.operands(f"start + {self.wrapped(f'j + closure_at{k}[row] + q')} * step")
-        return [f"for (int q = 0; q < {width}; ++q) {{", *load, f"sum += {table} * {names[v]};", "}"]
+        point = f"start + {self.wrapped(f'j + closure_at{self.spec.number(v)}[row] + q')} * step"
+
+        def text(only: int | None) -> list[str]:
+            load, names = self.operands(point, only)
+            return [*load, f"sum += {table} * {names[v]};"]
+
+        return [f"for (int q = 0; q < {width}; ++q) {{", *self.each(text), "}"]
 
 
 class _Contiguous(_Text):
@@ -328,8 +426,11 @@ class _Contiguous(_Text):
         far = [abs(o) for s in stencils for row in s.closures for o in row]
         self.halo = max([self.reach, *far])
 
+    def line_number(self) -> str:
+        return "wanted"
+
     def cell(self, slot: str) -> str:
-        return f"line * window + {slot}"
+        return f"({slot}) * {self.tile} + line"
 
     def position(self, a: str) -> str:
         """Place in shared memory of local row a, which is not negative unless it is one of the halo before."""
@@ -337,9 +438,11 @@ class _Contiguous(_Text):
 
     def made(self) -> Pass:
         body = [*self._where(), *self.pivots(), *self._load()]
+        body += ["{", *self._solving()]
         for v in range(self.count):
             body += self._solve_one(v)
-        body += ["__syncthreads();", *self._store()]
+        body += ["}"]
+        body += ["__syncthreads();", *self._store()] if self.level != 1 else []
         names = [f"s{v}" for v in range(self.count)]
         scratch = tuple(Scratch(self.t, name, f"{self.tile} * padded") for name in names)
         scratch += tuple(Scratch(self.t, name, "cells") for name in ("ahead", "behind"))
@@ -353,20 +456,31 @@ class _Contiguous(_Text):
             "const ml_index slot = (ml_index)threadIdx.x - row_of_block * window;",
             f"const ml_index wanted = tile * {self.tile} + line, o = ml_min<ml_index>(wanted, outer - 1);",
             f"const ml_index start = {LINE_START};",
-            f"const ml_index first = (chunk * core - overlap) * {self.m}, j0 = first + slot * {self.m};",
-            f"const bool edge = j0 < steady_low || j0 + {self.m} > steady_high;",
+            f"const ml_index first = (chunk * core - overlap) * {self.m};",
             "const bool mine = row_of_block == line && wanted < outer;",
         ]
 
+    def _solving(self) -> list[str]:
+        """While lines are solved, segments of several lines lie side by side in a warp: those at the ends together."""
+        return [
+            f"const ml_index own = (ml_index)threadIdx.x / {self.tile}, slot = ml_min<ml_index>(own, window - 1);",
+            f"const ml_index line = (ml_index)threadIdx.x % {self.tile}, wanted = tile * {self.tile} + line;",
+            "const bool mine = own == slot && wanted < outer;",
+            f"const ml_index j0 = first + slot * {self.m};",
+            f"const bool edge = j0 < steady_low || j0 + {self.m} > steady_high;",
+        ]
+
     def _load(self) -> list[str]:
-        load, names = self.operands(f"start + {self.wrapped('first + a')}")
-        keep = [f"s{v}[line * padded + place_of_a] = {n};" for v, n in enumerate(names)]
-        inside = ["const ml_index place_of_a = " + self.position("a") + ";", *load, *keep]
-        lines = self.unrolled("const ml_index a = slot + i * window;", *inside)
+        def inside(only: int | None) -> list[str]:
+            load, names = self.operands(f"start + {self.wrapped('first + a')}", only)
+            keep = [f"s{v}[line * padded + place_of_a] = {n};" for v, n in enumerate(names)]
+            return ["const ml_index place_of_a = " + self.position("a") + ";", *load, *keep]
+
+        lines = self.each(lambda v: self.unrolled("const ml_index a = slot + i * window;", *inside(v)))
         if self.halo:
             lines += [f"for (ml_index h = slot; h < {2 * self.halo}; h += window) {{",
                       f"const ml_index a = h < {self.halo} ? h - {self.halo} : window * {self.m} + h - {self.halo};",
-                      *inside, "}"]  # fmt: skip
+                      *self.each(inside), "}"]  # fmt: skip
         return [*lines, "__syncthreads();"]
 
     def _solve_one(self, v: int) -> list[str]:
@@ -392,5 +506,6 @@ class _Contiguous(_Text):
     def _store(self) -> list[str]:
         results = [f"s{v}[line * padded + {self.position('a')}]" for v in range(self.count)]
         own = f"a >= overlap * {self.m} && a < (window - overlap) * {self.m} && first + a < length"
-        return ["if (mine) {", *self.unrolled("const ml_index a = slot + i * window;", f"if ({own}) {{",
-                *self.after("start + first + a", results), "}"), "}"]  # fmt: skip
+        return ["if (mine) {", *self.each(lambda v: self.unrolled(
+            "const ml_index a = slot + i * window;", f"if ({own}) {{", *self.after("start + first + a", results, v), "}")),
+            "}"]  # fmt: skip

@@ -73,30 +73,28 @@ class Tridiagonal:
         """(n, 3): l, 1/d, p of every row; forward g = r - l g(before), backward x = g/d - p x(behind)."""
         if self.periodic:
             return np.tile(np.array(self.constants), (n, 1))
-        rows, found = self.rows(n), np.zeros((n, 3))
-        pivot = upper = 1.0
-        for k, (lower, diag, above) in enumerate(rows):
-            factor = lower / pivot if k else 0.0
-            pivot = diag - factor * upper if k else diag
-            upper = above
-            if not abs(pivot) * MOST_GROWTH > max(map(abs, rows[k])):
-                raise MeshError(f"tridiagonal matrix: row {k} of {n} makes it singular (pivot {pivot:.3g})")
-            found[k] = factor, 1.0 / pivot, above / pivot
-            if k > len(self.low) + len(self.high) and n - k > len(self.high) + 1 and (found[k] == found[k - 1]).all():
-                found[k : n - len(self.high)] = found[k]  # they have settled
-                return self._ended(found, rows)
-        return found
+        return lu(self.rows(n))
 
-    def _ended(self, found: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The factors of the last rows, those before being known."""
-        n = len(rows)
-        for k in range(n - len(self.high), n):
-            factor = rows[k, 0] * found[k - 1, 1]
-            pivot = rows[k, 1] - factor * rows[k - 1, 2]
-            if not abs(pivot) * MOST_GROWTH > np.abs(rows[k]).max():
-                raise MeshError(f"tridiagonal matrix: row {k} of {n} makes it singular (pivot {pivot:.3g})")
-            found[k] = factor, 1.0 / pivot, rows[k, 2] / pivot
-        return found
+
+def lu(rows: np.ndarray) -> np.ndarray:
+    """Factors (n, 3), as in ``Tridiagonal.factors``, of rows (n, 3); those that repeat the ones before are copied."""
+    n, found = len(rows), np.zeros((len(rows), 3))
+    same = np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)) + 1  # rows that differ from the one before
+    pivot, above, k = 1.0, 0.0, 0
+    while k < n:
+        lower, diag, upper = rows[k]
+        factor = lower / pivot if k else 0.0
+        pivot = diag - factor * above
+        above = upper
+        if not abs(pivot) * MOST_GROWTH > np.abs(rows[k]).max():
+            raise MeshError(f"tridiagonal matrix: row {k} of {n} makes it singular (pivot {pivot:.3g})")
+        found[k] = factor, 1.0 / pivot, upper / pivot
+        k += 1
+        if k > 1 and k < n and (found[k - 1] == found[k - 2]).all() and (rows[k - 1] == rows[k - 2]).all():
+            settled = next((s for s in same if s >= k), n)  # until the rows change, nothing else will come out
+            found[k:settled] = found[k - 1]
+            k = int(settled)
+    return found
 
 
 def _row(name: str, number: int, given: Any) -> Row:

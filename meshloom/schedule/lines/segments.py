@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.schedule.lines.decay import negligible
-from meshloom.schedule.lines.operator import LineOperator
+from meshloom.schedule.lines.operator import LineOperator, lu
 
 FAR = 1 << 30  # beyond every line
 
@@ -113,3 +113,51 @@ def turns(found: SegmentTables, cut: Cut, carries: int) -> tuple[float, float]:
     if carries < cut.segments or not cut.whole:
         return 1.0, 1.0
     return 1.0 / (1.0 - float(np.prod(found.forward))), 1.0 / (1.0 - float(np.prod(found.backward)))
+
+
+# ----- two levels: parts of a line by themselves, joined by their ends ----------------------------------------------
+def _parts(operator: LineOperator, cut: Cut) -> list[np.ndarray]:
+    """The rows of every part of a line, as they stand in the matrix."""
+    size = cut.window * cut.points
+    rows = operator.matrix.rows(cut.length)
+    return [rows[first : first + size] for first in range(0, cut.length, size)]
+
+
+def separate_tables(operator: LineOperator, cut: Cut, dtype: np.dtype) -> SegmentTables:
+    """Tables of the parts as if each were a line of its own; none of their rows is taken for constant."""
+    factors = np.zeros((cut.chunks * cut.window * cut.points, 3))
+    known: dict[bytes, np.ndarray] = {}
+    at = 0
+    for part in _parts(operator, cut):
+        key = part.tobytes()
+        if key not in known:
+            known[key] = lu(part)
+            known[key][-1, 2] = 0.0  # nothing comes from behind
+        factors[at : at + len(part)] = known[key]
+        at += len(part)
+    lower, inverse, upper = factors.T
+    return SegmentTables(
+        lower.astype(dtype), (inverse * operator.scale).astype(dtype), upper.astype(dtype),
+        np.prod(-lower.reshape(-1, cut.points), axis=1), np.prod(-upper.reshape(-1, cut.points), axis=1), FAR, -FAR,
+    )  # fmt: skip
+
+
+def joints(operator: LineOperator, cut: Cut, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """(2c, 2c): from the ends of c parts solved by themselves to what they really are; (2c,): what the entries beside
+    a part's first and last rows are, over the scale that its ends carry."""
+    from scipy.linalg import solve_banded
+
+    parts = _parts(operator, cut)
+    count = 2 * len(parts)
+    system, beside = np.eye(count), np.zeros(count)
+    for c, part in enumerate(parts):
+        bands = np.zeros((3, len(part)))
+        bands[0, 1:], bands[1], bands[2, :-1] = part[:-1, 2], part[:, 1], part[1:, 0]
+        beside[2 * c], beside[2 * c + 1] = part[0, 0], part[-1, 2]
+        loads = np.zeros((len(part), 2))
+        loads[0, 0], loads[-1, 1] = part[0, 0], part[-1, 2]
+        spikes = solve_banded((1, 1), bands, loads)
+        for row, where in ((2 * c, 0), (2 * c + 1, -1)):
+            system[row, (2 * c - 1) % count] += spikes[where, 0]
+            system[row, (2 * c + 2) % count] += spikes[where, 1]
+    return np.linalg.inv(system).astype(dtype), (beside / operator.scale).astype(dtype)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from meshloom.kernel.count import loads
 from meshloom.kernel.expr import C_TYPES, FLOAT64, Node, load, rebuild, topological
 from meshloom.kernel.model import Output
 from meshloom.mesh.grid import Grid
@@ -29,6 +30,8 @@ class LineForm:
     carries: int = 0
     tile: int = 16
     per_variable: bool = False  # blocks of their own for each operand
+    ahead: int = 0  # blocks: ask for the tile of the one that comes so much later while solving
+    levels: int = 1  # 2: parts of a line are solved by themselves, joined by their ends, and solved again
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,30 @@ class LineSpec(LoopSpec):
             if one not in found:
                 found.append(one)
         return found
+
+    @property
+    def shares(self) -> list[list[int]]:
+        """For each operand the results (by number) that its solution alone gives; all at the first where some need
+        several."""
+        owners = [{c for p, _, c in loads([o.value]) if p == len(self.params)} for o in self.results]
+        if any(len(one) > 1 for one in owners):
+            return [list(range(len(owners)))] + [[] for _ in self.operands[1:]]
+        return [[k for k, one in enumerate(owners) if (one or {0}) == {v}] for v in range(len(self.operands))]
+
+    @property
+    def separable(self) -> bool:
+        """May every operand be solved by itself, in any order? No result needs two of them, none reads what another
+        one's result changes, and all have one operator."""
+        shares, here = self.shares, len(self.params)
+        if len(self.distinct) > 1 or len(self.operands) == 1 or not all(shares):
+            return False
+        for v, own in enumerate(shares):
+            written = {(self.results[k].param, self.results[k].comp) for k in own}
+            other = [self.operands[u] for u in range(len(shares)) if u != v]
+            other += [self.results[k].value for u, mine in enumerate(shares) if u != v for k in mine]
+            if written & {(p, c) for p, _, c in loads(other) if p != here}:
+                return False
+        return True
 
     def number(self, operand: int) -> int:
         """Which of ``distinct`` an operand has."""
@@ -136,21 +163,33 @@ class PointCode(ElementCode):
     def in_whole_row(self, param: int) -> bool:
         return param < len(self.spec.params) and super().in_whole_row(param)
 
-    def operands(self, element: str) -> tuple[list[str], list[str]]:
-        """Statements for the operands at a point (a C expression of its number), and the names of their values."""
-        text, names = self.values(self.spec.operands)
-        return [f"const ml_index e = {element};", *self.whole_rows(self.spec.operands), *text], names
+    def operands(self, element: str, only: int | None = None) -> tuple[list[str], list[str]]:
+        """Statements for the operands (or ``only`` one) at a point (a C expression), and the names of their values."""
+        roots = self.spec.operands if only is None else (self.spec.operands[only],)
+        text, names = self.values(roots)
+        return [f"const ml_index e = {element};", *self.whole_rows(roots), *text], names
 
-    def after(self, element: str, results: Sequence[str]) -> list[str]:
-        """Statements that bring the results (C expressions) to the fields."""
-        self._results = results
-        roots = [o.value for o in self.spec.results]
+    def after(self, element: str, results: Sequence[str], only: int | None = None) -> list[str]:
+        """Statements that bring the results (C expressions) to the fields; ``only``: what the result of one operand
+        gives, which is then the only one known."""
+        self._results = results if only is None else [results[0]] * len(self.spec.operands)
+        chosen = range(len(self.spec.results)) if only is None else self.spec.shares[only]
+        outputs = [(self.spec.results[k], self.spec.combines[k]) for k in chosen]
+        roots = [o.value for o, _ in outputs]
         text, names = self.values(roots)
         lines = [f"const ml_index e = {element};", *self.whole_rows(roots), *text]
-        for o, combine, name in zip(self.spec.results, self.spec.combines, names, strict=True):
+        for (o, combine), name in zip(outputs, names, strict=True):
             place = self.place(o.param, 0, o.comp)
             lines.append(f"{place} = {combined(combine, place, name)};")
         return lines
+
+    def touched(self, only: int | None = None) -> list[str]:
+        """What is read at point ``e``, as C expressions: for the operands, and to be merged with the results."""
+        roots = self.spec.operands if only is None else (self.spec.operands[only],)
+        chosen = range(len(self.spec.results)) if only is None else self.spec.shares[only]
+        merged = {(self.spec.results[k].param, 0, self.spec.results[k].comp) for k in chosen if self.spec.combines[k]}
+        fields = [a for a in sorted(loads(roots) | merged) if not self.spec.params[a[0]].is_global]
+        return [self.place(*a) for a in fields]
 
 
 def renumbered(roots: Sequence[Node], numbers: dict[int, int]) -> tuple[Node, ...]:
