@@ -23,21 +23,16 @@ from typing import Any
 
 import meshloom as ml
 from bench import report
-from bench.compact_rows import FLOW_VALUES, SMALL, Host, Problem, rows
+from bench.compact_report import goals, short_lines
+from bench.compact_rows import BLOCKS, FLOW_VALUES, MANY, OWN, PLANES, PRIME, SMALL, Host, Problem, rows
 from bench.measure import surroundings
 from bench.peers.compact_gpu import PEERS, PeerRun
 from bench.race import Stopped, stopping_cleanly
 from bench.race_loop import GROUPS, LAUNCHES, Cuda, Device
-from bench.report import Goal
 
 PARTS = ("derivative", "fused", "methods", "seed", "peers")
-PLANES = ((256, 256), (512, 512), (1024, 1024), (2048, 2048))
-BLOCKS = ((256, 256, 256), (512, 512, 512))
-MANY = 32  # variables of the largest plane
-PRIME = (509, 509, 509)  # lengths that are no multiple of anything
 SEED_LINE, SEED_PLANE, SEED_VALUES = (256,), (512, 512), (1, 6, 8, 14)
 PRECISIONS = ("float64", "float32")
-OWN = "segmented"
 
 
 # --- what is measured -------------------------------------------------------------------------------------
@@ -196,42 +191,6 @@ def peer_line(row: dict[str, Any]) -> str:
     return f"{head} {row['ms']:9.4f} ms {row['Gpoints_per_s']:8.3f} Gpoint/s error {row['error']:.0e}"
 
 
-def goals(result: dict[str, Any]) -> list[Goal]:
-    """What was asked for on the device, from the rows that are there."""
-    timed = [r for r in result["rows"] if "ms" in r]
-
-    def least(text: str, limit: float, key: str, **wanted: Any) -> list[Goal]:
-        chosen = [r[key] for r in timed if all(r[k] == v for k, v in wanted.items())]
-        return [Goal(text, min(chosen), "at least", limit)] if chosen else []
-
-    own: dict[str, Any] = {"what": "derivative", "method": OWN, "part": "derivative"}
-    double: dict[str, Any] = own | {"precision": "float64"}
-    cube, plane = list(BLOCKS[-1]), {"shape": list(PLANES[-1]), "values": MANY}
-    share = "share_of_limit"
-    found = least("512^3, double, worst axis", 0.92, share, **double, shape=cube, ends="periodic")
-    found += least("2048^2 x 32, double, worst axis", 0.92, share, **double, **plane, ends="periodic")
-    found += least("512^3 closed, double, worst axis", 0.85, share, **double, shape=cube, ends="closed")
-    found += least("509^3 closed, double, worst axis", 0.85, share, **double, shape=list(PRIME), ends="closed")
-    found += least("512^3, single, worst axis", 0.85, share, **own, precision="float32", shape=cube, ends="periodic")
-    found += least("fused right-hand side, double, worst axis", 0.80, share, what="fused")
-    return [*found, *_speedups(result)]
-
-
-def _speedups(result: dict[str, Any]) -> list[Goal]:
-    """The least ratio of our own other solvers, and of cuSPARSE, to the one-pass solver on the same field and axis."""
-    others: dict[str, list[float]] = {}
-    timed = [r for r in result["rows"] if "ms" in r and r["part"] == "methods" and r["precision"] == "float64"]
-    ours = {(tuple(r["shape"]), r["axis"]): r["ms"] for r in timed if r["method"] == OWN}
-    for r in timed:
-        if r["method"].startswith(("thomas", "cyclic")) and (key := (tuple(r["shape"]), r["axis"])) in ours:
-            others.setdefault(f"our {r['method']}", []).append(r["ms"] / ours[key])
-    for r in result["peers"]:
-        if "ms" in r and "cuSPARSE" in r["peer"] and (key := (tuple(r["shape"]), r["axis"])) in ours:
-            others.setdefault("cuSPARSE", []).append(r["ms"] / ours[key])
-    return [Goal(f"{name} / segmented, least of all fields and axes", min(ratios), "at least",
-                 5.0 if name == "cuSPARSE" else 3.0) for name, ratios in others.items()]  # fmt: skip
-
-
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.compact", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
@@ -255,6 +214,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     with stopping_cleanly():
         run = Run(used, file, begin + options.seconds)
         run.parts(options.parts, quick=options.quick, tiny=options.tiny)
+    print("\n".join(short_lines(run.result)))
     for goal in goals(run.result):
         print(f"{goal.text}: {goal.figure()}, {goal.aim()}: {'met' if goal.met else 'missed'}")
     print(f"written to {file}")

@@ -42,7 +42,7 @@ def draw(path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12.0, 4.4), dpi=110, layout="constrained")
+    figure = Figure(figsize=(12.0, 4.4), dpi=90, layout="constrained")
     FigureCanvasAgg(figure)
     labels = ("modified wavenumber times h", "modified wavenumber squared times h squared", "factor")
     panels: Any = figure.subplots(1, 3)

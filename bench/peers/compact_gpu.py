@@ -89,7 +89,6 @@ def cusparse(shape: tuple[int, ...], axis: int) -> Iterator[PeerRun]:
     name = "cuSPARSE gtsv2StridedBatch" + ("" if axis == last else " and two transposes")
     yield _checked(name, run, wait, target, axis, expected)
     if axis == 0 and len(shape) > 1:
-        del x, diagonals, out, strided
         yield _interleaved(field, n, lines, wait, expected)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from bench import compact as bench
+from bench import compact_report as paper
+from bench import report
 from bench.compact_rows import Host, Problem, Setup, numpy_flux, row
 from bench.peers import compact_gpu as peers
 from tests.bench.devices import Emulated
@@ -35,7 +38,7 @@ def test_rows_are_checked_timed_and_written(tmp_path, capsys):
     assert len(timed) == len(result["rows"]) >= 10 and {r["what"] for r in timed} == {"derivative", "fused"}
     assert all(r["error"] < 1e-12 for r in timed if r["precision"] == "float64")
     assert {r["bytes_per_point"] for r in timed if r["precision"] == "float64"} == {16.0, 24.0}
-    assert any(g["text"].startswith("fused") for g in result["goals"])
+    assert result["goals"] == [] and result["copy_GBps"] == 10.0
     assert "of limit" in capsys.readouterr().out
 
 
@@ -58,8 +61,11 @@ def test_all_parts_name_problems_and_the_goals_find_them():
     methods = [{**Problem((2048, 2048), 0, periodic=False, method=m).entries(), "part": "methods", "ms": t}
                for m, t in (("segmented", 1.0), ("thomas", 4.0))]  # fmt: skip
     rivals = [{"peer": "cuSPARSE gtsv2StridedBatch", "shape": [2048, 2048], "axis": 0, "ms": 4.0}]
-    found = bench.goals({"rows": own + methods, "peers": rivals})
-    assert [g.met for g in found] == [True] * (len(found) - 1) + [False] and len(found) == 7
+    fused = [p.entries() | {"part": "fused", "ms": 1.0, "share_of_limit": 0.81}
+             for p in bench.problems("fused", quick=True)]  # fmt: skip
+    found = bench.goals({"device": "cuda", "rows": own + methods + fused, "peers": rivals})
+    assert [g.met for g in found] == [True] * (len(found) - 1) + [False] and len(found) == 8
+    assert bench.goals({"device": "cpu", "rows": own, "peers": []}) == []
 
 
 def test_what_peers_are_checked_against():
@@ -86,8 +92,35 @@ def test_on_a_device(tmp_path):
     assert bench.main(["--tiny", "--quick", "--json", str(tmp_path / "gpu.json")]) == 0
 
 
-@pytest.mark.parametrize("device", [Host(), Emulated()], ids=["cpu", "emulated"])
-def test_compiled(device, monkeypatch):
+def test_generated_code(monkeypatch):
+    device = Emulated()
     monkeypatch.setattr(device, "seconds", lambda run: (run(), 1e-3)[1])
     found = row(Problem((12, 14), 1), device, 1e10)
     assert found["error"] < 1e-14 and found["share_of_limit"] == pytest.approx(12 * 14 * 16 / 1e-3 / 1e10)
+
+
+def test_tables_of_a_result(tmp_path, capsys):
+    file = tmp_path / "compact.json"
+    problems = [Problem((8, 9), axis, precision=p) for p in ("float64", "float32") for axis in (0, 1)]
+    timed = {"part": "derivative", "ms": 0.5, "share_of_limit": 0.9, "Gpoints_per_s": 12.0, "registers": {"a": 40},
+             "shared_bytes": 4096, "occupancy": 0.5}  # fmt: skip
+    result = {"device": "cuda", "copy_GBps": 4000.0, "machine": {"gpu": "some GPU", "processor": ""}, "goals": [],
+              "rows": [p.entries() | timed for p in problems],
+              "peers": [{"peer": "JAX", "shape": [8, 8], "axis": 0, "missing": "no jax"}]}  # fmt: skip
+    report.save(result, file)
+    paper.main([str(file)])
+    text = capsys.readouterr().out
+    assert ("| 8 x 9 | single | periodic | segmented | 0.5000 / 0.5000 | 12.0 / 12.0 | 0.90 / 0.90 | 40 / 40 |"
+            " 4,096 / 4,096 | 0.50 / 0.50 |") in text
+    assert "some GPU, copy 4000 GB/s" in text and "Not measured: JAX: no jax." in text
+    assert "derivative 8 x 9 double periodic segmented: 0.5000 / 0.5000 ms" in next(paper.short_lines(result))
+
+
+def test_the_tables_of_the_docs_come_from_result_files():
+    (section,) = paper.SECTION.findall(paper.DOCS.read_text(encoding="utf-8"))
+    names = re.findall(r"`([^`]+\.json)`", section)
+    if names:
+        assert section == paper.markdown([report.load(report.RESULTS / name) for name in names], names)
+    else:
+        assert "No run on a GPU has been recorded yet" in section
+        assert not list(report.RESULTS.glob("*_compact*_h200*.json")), "put the figures into the docs: --docs"

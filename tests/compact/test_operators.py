@@ -127,7 +127,7 @@ def test_a_filter_takes_the_shortest_wave_and_keeps_the_ends(backend):
     np.testing.assert_allclose(grid.shaped(compact.filter(same, 0)), 3.0, rtol=1e-14)
 
 
-def test_single_precision(backend):
+def test_single_precision(reference):
     grid = ml.Grid(64, 1.0, periodic=True)
     f = grid.field("f", dtype=np.float32, data=wave(grid.coordinates[0]))
     found = compact.d(f, 0)

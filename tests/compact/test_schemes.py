@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from meshloom import compact
+from meshloom.compact.taylor import row_order
 from meshloom.errors import SchemeError
 
 FIRST = (compact.PADE4, compact.LELE6, compact.DENG5_PLUS, compact.DENG5_MINUS)
@@ -101,3 +102,11 @@ def test_bad_schemes_are_refused_in_one_line():
         compact.filters(6, 0.5)
     with pytest.raises(SchemeError, match="known are 2, 4"):
         compact.filters(3, 0.1)
+
+
+@pytest.mark.parametrize("degree", [1, 2])
+def test_a_fitted_row_agrees_with_as_many_terms_as_it_has_points(degree):
+    for width in range(degree + 1, 8):
+        for start in (-width + 1, -1, 0):
+            row = compact.Row.fitted({-1: "1/7", 0: 1, 1: "2/9"}, range(start, start + width), degree)
+            assert row_order(row.left, row.right, degree) >= width - degree

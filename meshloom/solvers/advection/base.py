@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ import meshloom as ml
 from meshloom import compact
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
-from meshloom.solvers.case import PRECISIONS, OutputOptions, RunOptions, schedule_table
+from meshloom.solvers.case import PRECISIONS, Limit, OutputOptions, RunOptions, schedule_table
 from meshloom.solvers.grid_case import GridCase
 from meshloom.solvers.runge_kutta import RungeKutta4, cfl_limit
 
@@ -29,6 +30,7 @@ LOOPS = (*RungeKutta4.LOOPS, "compare", "tick")
 TIME_DOC = "The time step and the end."
 FILTER_DOC = "A compact filter after every step, against waves too short for the grid."
 _MANY = 10**9  # iterations: the end is a time
+_SANE = Limit(above=-1e6, below=1e6, why="the solution grows without bounds")
 
 
 # --- settings ---------------------------------------------------------------------------------------------
@@ -112,6 +114,7 @@ class AdvectionCase(GridCase):
     monitors: ClassVar[tuple[str, ...]] = ("time", "error_l1", "error_l2", "error_max", "lowest", "highest", "total")
     shown: ClassVar[tuple[str, ...] | None] = ("error_l2", "error_max")
     pictured: ClassVar[str | None] = "phi"
+    limits: Mapping[str, Limit] = MappingProxyType({"phi": _SANE, "highest": _SANE})
 
     def __init__(self, config: Any):
         self.config, self.dtype = config, PRECISIONS[config.run.precision]
