@@ -1,6 +1,6 @@
 """The flow cases: milliseconds per step of the vortex outflow and what they are made of, and Taylor-Green per cell.
 
-    python -m bench.vortex [--device cpu|cuda] [--quick] [--json FILE]
+    python -m bench.vortex [--device cpu|cuda] [--quick] [--forms] [--json FILE]
 
 Before anything is timed, some steps on a small grid must give what the back end ``numpy`` gives. With ``--device cuda``
 the vortex also runs on the CPU of the same machine. Parts of a step are programs of their own, replayed like the step;
@@ -138,6 +138,54 @@ def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> 
     }
 
 
+FORMS: tuple[dict[str, int], ...] = (
+    {}, {"points": 16, "registers": 128}, {"points": 16, "registers": 96}, {"points": 8, "tile": 8, "registers": 96},
+    {"points": 8, "tile": 8, "registers": 128}, {"points": 8, "tile": 16, "registers": 64},
+    {"points": 8, "tile": 32, "registers": 64}, {"points": 4, "tile": 8, "registers": 64}, {"apart": 0, "points": 4},
+    {"apart": 0, "points": 8},
+)  # fmt: skip
+
+
+def tuned(loop: ml.linalg.LineLoop, wish: dict[str, int]) -> ml.linalg.LineLoop:
+    """The same loop with lines cut up in another way."""
+    return ml.linalg.LineLoop(
+        loop.grid, loop.axis, loop.operators, loop._sources, loop._targets,
+        before=loop.before, after=loop.after, values=loop.values, name=loop.name, tuning=wish,
+    )  # fmt: skip
+
+
+def alone(loop: ml.linalg.LineLoop) -> ml.Program:
+    """A program of one loop."""
+
+    def one() -> None:
+        loop()
+
+    return ml.program(one)
+
+
+def forms(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> dict[str, list[dict[str, Any]]]:
+    """How fast every pass of a right-hand side is when lines are cut up in other ways; the fastest first."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    loops = [o for o in parts(case)["right_hand_side"].loops if isinstance(o, ml.linalg.LineLoop)]
+    for loop in loops:
+        rows = []
+        for wish in FORMS:
+            try:
+                other = tuned(loop, wish)
+                seconds = fastest({"": alone(other).run}, rounds=rounds, target=target)[""]
+            except ml.errors.MeshloomError as reason:
+                rows.append({"form": wish, "us": math.inf, "share": 0.0, "why": str(reason)})
+                continue
+            resources = getattr(other.prepare(), "resources", None)
+            rows.append({"form": wish, "us": seconds * 1e6, "share": other.bytes / bandwidth / seconds,
+                         "made": str(other.spec.form), "resources": resources})  # fmt: skip
+        found[loop.name] = sorted(rows, key=lambda row: row["us"])
+        best, usual = found[loop.name][0], next(row for row in rows if not row["form"])
+        print(f"  {loop.name}: usual {usual['us']:.4g} us ({usual['share']:.2f}); best {best['us']:.4g} us"
+              f" ({best['share']:.2f}) with {best['form']}", flush=True)  # fmt: skip
+    return found
+
+
 def show(name: str, device: str, row: dict[str, Any]) -> None:
     split = ", ".join(f"{part} {ms:.4g}" for part, ms in row["ms_in_a_step"].items() if part != "step")
     print(f"{name} {'x'.join(map(str, row['points']))} on {device}: {row['ms_per_step']:.4g} ms per step ({split});"
@@ -147,7 +195,7 @@ def show(name: str, device: str, row: dict[str, Any]) -> None:
           f" {row['launches_per_step']} launches", flush=True)  # fmt: skip
 
 
-def run(device: str, *, quick: bool) -> dict[str, Any]:
+def run(device: str, *, quick: bool, race: bool = False) -> dict[str, Any]:
     """All measurements of one device."""
     on_gpu = device == "cuda"
     timing: dict[str, Any] = {"rounds": 3, "target": 0.05} if quick else {"rounds": 7, "target": 0.3}
@@ -161,8 +209,11 @@ def run(device: str, *, quick: bool) -> dict[str, Any]:
     rows["threads"] = ml.threads() if device == "cpu" else None
     rows["vortex_outflow"], rows["taylor_green"] = [], []
     for name, make, points in [("vortex_outflow", vortex, n) for n in sizes] + [("taylor_green", taylor_green, box)]:
-        row = measure(make(points), bandwidth, **timing)
+        case = make(points)
+        row = measure(case, bandwidth, **timing)
         rows[name].append(row)
+        if race and points in (sizes[0], box):
+            row["forms"] = forms(case, bandwidth, rounds=3, target=0.02)
         show(name, device, row)
     return rows
 
@@ -183,13 +234,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--quick", action="store_true", help="smaller and fewer: to see that it works")
+    parser.add_argument("--forms", action="store_true", help="also try other ways to cut up lines, pass by pass")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     if reason := ml.backends()[options.device]:
         print(f"bench.vortex: back end {options.device} cannot be used: {reason}", file=sys.stderr)
         return 2
     result: dict[str, Any] = surroundings() | {"benchmark": "vortex", "quick": options.quick}
-    result["runs"] = [run(options.device, quick=options.quick)]
+    result["runs"] = [run(options.device, quick=options.quick, race=options.forms)]
     if options.device == "cuda":
         result["runs"].append(run("cpu", quick=options.quick))
         gpu, cpu = (one["vortex_outflow"][0] for one in result["runs"])
