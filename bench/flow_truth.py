@@ -102,8 +102,8 @@ def draw(result: dict[str, Any], folder: Path) -> None:
     from meshloom.io.plots import save_curves
 
     vortex, boxes = result["vortex_outflow"], result["taylor_green"]
-    labels = ("time c / l", "share of the vortex")
-    curves = {name: np.array(vortex[key]) for name, key in
+    labels = ("time c / l", "log10 of the share of the vortex")
+    curves = {name: np.log10(vortex[key]) for name, key in
               (("2l x 2l", "largest"), ("4l x 4l", "largest_in_twice"), ("difference", "difference"))}  # fmt: skip
     title = f"largest vorticity in 2l x 2l, {vortex['points']} x {vortex['points']} points"
     save_curves(folder / "vortex_outflow.png", np.array(vortex["time"]), curves, labels=labels, title=title)
