@@ -17,7 +17,7 @@ from meshloom.errors import UserError
 from meshloom.io import checkpoint
 from meshloom.run.diagnose import breakdown, take_snapshot
 from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
-from meshloom.solvers.navier_stokes.equations import DIVERGENCE, SPLIT, Equations
+from meshloom.solvers.navier_stokes.equations import DIVERGENCE, FUSED, SPLIT, STORED, Equations
 from meshloom.solvers.navier_stokes.gas import Gas
 from meshloom.solvers.navier_stokes.operators import derivative, inner_derivative
 from meshloom.solvers.navier_stokes.stability import Stream, courant, longest_step
@@ -80,8 +80,9 @@ def test_inner_derivative_is_the_derivative_but_for_the_ends(numpy_backend):
 # --- right-hand sides -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("passes", [FUSED, STORED])
 @pytest.mark.parametrize("form", [DIVERGENCE, SPLIT])
-def test_right_hand_side_in_space(numpy_backend, form):
+def test_right_hand_side_in_space(numpy_backend, form, passes):
     shape, extent = (9, 12, 10), (2.0, 3.0, 2.5)
     grid = ml.Grid(shape, extent=extent, periodic=True)
     gas = Gas(GAMMA, 1.7, 0.01, 0.71)
@@ -89,18 +90,18 @@ def test_right_hand_side_in_space(numpy_backend, form):
     x, y, z = grid.meshgrid()
     start = gas.conserved(1.0 + 0.1 * np.sin(math.pi * x), [0.3 * np.cos(y), 0.2 + 0 * x, 0.1 * np.sin(z)], 1.0 + 0 * x)
     start = disturbed(start)
-    equations = Equations(grid, gas, form)
+    equations = Equations(grid, gas, form, passes=passes)
     q = grid.field("q", 5, data=np.moveaxis(start, 0, -1))
-    slopes, rate = equations.slope_fields(np.float64), grid.field("rate", 5)
+    slopes, rate = equations.slope_fields(), grid.field("rate", 5)
     equations.take_slopes(q, slopes)
     equations.rate(q, slopes, rate)
     assert_close(values(rate), reference.interior(start))
 
 
-@pytest.mark.parametrize("mach", [1.1, 0.6])
-def test_right_hand_side_in_the_plane_with_open_boundaries(numpy_backend, mach):
+@pytest.mark.parametrize(("mach", "passes"), [(1.1, FUSED), (1.1, STORED), (0.6, FUSED)])
+def test_right_hand_side_in_the_plane_with_open_boundaries(numpy_backend, mach, passes):
     case = make(VortexOutflow, "mesh.points=[14, 11]", f"flow.mach={mach}", "flow.relaxation=0.3", "flow.reynolds=50",
-                "vortex.strength=-0.05")  # fmt: skip
+                "vortex.strength=-0.05", f"scheme.passes={passes}")  # fmt: skip
     grid, flow = case.grid, case.flow
     start = disturbed(values(flow.q), 0.05)
     flow.assign(start)
@@ -267,11 +268,12 @@ def test_the_published_curves_on_64_points():
     "backend", ["cpu", pytest.param("emulated", marks=pytest.mark.slow), pytest.param("cuda", marks=pytest.mark.gpu)]
 )
 @pytest.mark.parametrize(("kind", "points"), [(VortexOutflow, [65, 65]), (TaylorGreen, 16)])
-def test_back_ends_agree(backend, kind, points):
+@pytest.mark.parametrize("passes", [FUSED, pytest.param(STORED, marks=pytest.mark.slow)])
+def test_back_ends_agree(backend, kind, points, passes):
     found = {}
     for name in ("numpy", backend):
         ml.use(name)
-        case = make(kind, f"mesh.points={points}")
+        case = make(kind, f"mesh.points={points}", f"scheme.passes={passes if name == backend else FUSED}")
         case.program.run(2)
         found[name] = values(case.flow.q), case.monitor_rows(case.recorded_now()[None])
     for one, other in zip(found["numpy"], found[backend], strict=True):

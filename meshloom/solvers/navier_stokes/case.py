@@ -37,16 +37,21 @@ class FlowCase(GridCase):
         _check_size(self.grid)
         step = chosen_step(config.time.dt, config.time.cfl, self.gas, self.fastest_stream(), self.grid.spacing)
         self.flow = Flow(
-            Equations(self.grid, self.gas, self.form, config.scheme.solver),
+            self._equations(config),
             self.initial_state(),
             Clock(step, config.time.end),
             boundaries=self.boundaries(),
             smoothing=config.filter.scheme,
-            dtype=PRECISIONS[config.run.precision],
             scheduled=self.scheduled,
         )
         self.state, self.recorded = self.flow.state, self.flow.recorded
         self.program = ml.program(self.flow.time_step)
+
+    def _equations(self, config: Any) -> Equations:
+        scheme, dtype = config.scheme, PRECISIONS[config.run.precision]
+        return Equations(
+            self.grid, self.gas, self.form, passes=scheme.chosen_passes, method=scheme.solver, dtype=dtype
+        )
 
     @property
     def form(self) -> str:

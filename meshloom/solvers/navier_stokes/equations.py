@@ -1,14 +1,15 @@
 """The right-hand side of the Navier-Stokes equations on a grid, axis by axis.
 
-One pass over the lines of an axis takes the slopes of velocity and temperature, another one derives the fluxes. In the
-plane that is 6 + 8 = 14 compact derivatives, in space 12 + 15 = 27. A flux is evaluated where it is derived, and its
-derivative is added to dq/dt at once: neither is ever stored.
+One pass over the lines of an axis takes the slopes of velocity and temperature, another one derives the fluxes and adds
+what it finds to dq/dt. In the plane that is 6 + 8 = 14 compact derivatives, in space 12 + 15 = 27.
+
+What is derived can be evaluated where it is derived and never be stored (FUSED), which moves the fewest bytes. Or it is
+evaluated once for all axes before (STORED), which keeps the passes light.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -21,68 +22,66 @@ from meshloom.solvers.navier_stokes.operators import derivative, inner_derivativ
 
 DIVERGENCE, SPLIT = "divergence", "split"
 FORMS = (DIVERGENCE, SPLIT)
-
-
-@dataclass(frozen=True)
-class Pass:
-    """What happens along the lines of one axis: before the derivative, and with it."""
-
-    operator: ml.linalg.LineOperator
-    before: ml.Kernel
-    after: ml.Kernel | None
-    values: int  # to derive
-    name: str
+FUSED, STORED = "fused", "stored"
 
 
 class Equations:
-    """Of a gas on a uniform grid; ``form`` says how what is carried is derived.
+    """Of a gas on a uniform grid; ``form`` says how what is carried is derived, ``passes`` whether fluxes are stored.
 
     On closed axes the normal derivatives at the ends are left out of dq/dt: ``boundary.py`` adds them. ``method``
-    solves the tridiagonal systems of the lines.
+    solves the tridiagonal systems of the lines. ``dtype`` is that of all fields.
     """
 
-    def __init__(self, grid: ml.Grid, gas: Gas, form: str = DIVERGENCE, method: str = "auto"):
+    def __init__(
+        self, grid: ml.Grid, gas: Gas, form: str = DIVERGENCE, *,
+        passes: str = FUSED, method: str = "auto", dtype: Any = np.float64,
+    ):  # fmt: skip
         if form == SPLIT and not all(grid.periodic):
             raise MeshError(f"grid {grid.name}: the split form of the equations needs periodic axes")
-        self.grid, self.gas, self.form, self.method = grid, gas, form, method
-        self._slope_passes = [self._slope_pass(a) for a in range(grid.rank)]
-        self._flux_passes = [self._flux_pass(a, first=a == 0) for a in range(grid.rank)]
+        self.grid, self.gas, self.form, self.passes, self.method, self.dtype = grid, gas, form, passes, method, dtype
+        self._derivatives = [derivative(grid, a) for a in range(grid.rank)]
+        self._inner_derivatives = [inner_derivative(grid, a) for a in range(grid.rank)]
+        if passes == STORED:
+            self._carried = grid.field("carried", grid.rank + 1, dtype=dtype, transient=True)
+            self._fluxes = self._fields("flux", grid.rank + 2, transient=True)
 
-    def slope_fields(self, dtype: Any) -> tuple[ml.Field, ...]:
+    def _fields(self, name: str, dim: int, *, transient: bool = False) -> tuple[ml.Field, ...]:
+        """One for each axis."""
+        names = [f"{name}_{letter}" for letter in ml.Grid.axis_names[: self.grid.rank]]
+        return tuple(self.grid.field(one, dim, dtype=self.dtype, transient=transient) for one in names)
+
+    def slope_fields(self) -> tuple[ml.Field, ...]:
         """Room for the slopes: for each axis a field of d + 1 components."""
-        rank = self.grid.rank
-        return tuple(self.grid.field(f"slope_{ml.Grid.axis_names[a]}", rank + 1, dtype=dtype) for a in range(rank))
+        return self._fields("slope", self.grid.rank + 1)
 
     def take_slopes(self, q: ml.Field, slopes: Sequence[ml.Field]) -> None:
         """Derivatives of velocity and temperature along every axis."""
-        for axis, one in enumerate(self._slope_passes):
-            self._run(axis, one, q, slopes[axis])
+        evaluate, source = slope_kernel(self.gas), q
+        if self.passes == STORED:
+            evaluate(self.grid, q, self._carried)
+            source = self._carried
+        for axis, operator in enumerate(self._derivatives):
+            before = None if self.passes == STORED else evaluate
+            self._derive("slope", axis, operator, source, slopes[axis], before=before)
 
     def rate(self, q: ml.Field, slopes: Sequence[ml.Field], rate: ml.Field) -> None:
         """dq/dt into ``rate``, from q and its slopes."""
-        for axis, one in enumerate(self._flux_passes):
-            reads = [q, *slopes]
-            writes = [q, slopes[axis], rate] if self.form == SPLIT else [rate]
-            self._run(axis, one, reads, writes)
-        if self.form == SPLIT:
-            split_mass_kernel(self.gas)(self.grid, q, rate)
+        gas, rank, split = self.gas, self.grid.rank, self.form == SPLIT
+        if self.passes == STORED:
+            fluxes_kernel(gas, rank, split)(self.grid, q, *slopes, *self._fluxes)
+        for axis, operator in enumerate(self._inner_derivatives):
+            stored, first = self.passes == STORED, axis == 0
+            before = None if stored else flux_kernel(gas, axis, rank, split)
+            after = split_kernel(gas, axis, first) if split else divergence_kernel(first)
+            reads = [self._fluxes[axis]] if stored else [q, *slopes]
+            writes = [q, slopes[axis], rate] if split else [rate]
+            self._derive("flux", axis, operator, reads, writes, before=before, after=after, values=rank + 2)
+        if split:
+            split_mass_kernel(gas)(self.grid, q, rate)
 
-    def _run(self, axis: int, one: Pass, reads: Any, writes: Any) -> None:
-        ml.linalg.line_loop(
-            self.grid, axis, one.operator, reads, writes,
-            before=one.before, after=one.after, values=one.values, method=self.method, name=one.name,
-        )  # fmt: skip
-
-    def _slope_pass(self, axis: int) -> Pass:
-        operator, count = derivative(self.grid, axis), self.grid.rank + 1
-        return Pass(operator, slope_kernel(self.gas), None, count, f"slope_{ml.Grid.axis_names[axis]}")
-
-    def _flux_pass(self, axis: int, *, first: bool) -> Pass:
-        """``first``: sets dq/dt, the others add to it."""
-        split, rank = self.form == SPLIT, self.grid.rank
-        before = flux_kernel(self.gas, axis, rank, split)
-        after = split_kernel(self.gas, axis, first) if split else divergence_kernel(first)
-        return Pass(inner_derivative(self.grid, axis), before, after, rank + 2, f"flux_{ml.Grid.axis_names[axis]}")
+    def _derive(self, name: str, axis: int, operator: Any, reads: Any, writes: Any, **kernels: Any) -> None:
+        name = f"{name}_{ml.Grid.axis_names[axis]}"
+        ml.linalg.line_loop(self.grid, axis, operator, reads, writes, method=self.method, name=name, **kernels)
 
 
 # --- kernels: what is derived, and what becomes of it; tracing takes time, so cases of one gas share them ---
@@ -112,6 +111,27 @@ def flux_kernel(gas: Gas, axis: int, rank: int, split: bool) -> ml.Kernel:
         f[...] = flux_of(gas, q, (slope_x, slope_y, slope_z), axis)
 
     return flux_in_plane if rank == 2 else flux_in_space
+
+
+@cache
+def fluxes_kernel(gas: Gas, rank: int, split: bool) -> ml.Kernel:
+    """The fluxes along all axes."""
+    flux_of = split_flux if split else flux
+
+    @ml.kernel
+    def fluxes_in_plane(q: ml.Read, slope_x: ml.Read, slope_y: ml.Read, flux_x: ml.Write, flux_y: ml.Write):
+        flux_x[...] = flux_of(gas, q, (slope_x, slope_y), 0)
+        flux_y[...] = flux_of(gas, q, (slope_x, slope_y), 1)
+
+    @ml.kernel
+    def fluxes_in_space(
+        q: ml.Read, slope_x: ml.Read, slope_y: ml.Read, slope_z: ml.Read,
+        flux_x: ml.Write, flux_y: ml.Write, flux_z: ml.Write,
+    ):  # fmt: skip
+        for axis, found in enumerate((flux_x, flux_y, flux_z)):
+            found[...] = flux_of(gas, q, (slope_x, slope_y, slope_z), axis)
+
+    return fluxes_in_plane if rank == 2 else fluxes_in_space
 
 
 @cache

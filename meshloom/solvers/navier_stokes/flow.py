@@ -46,14 +46,13 @@ class Flow:
         *,
         boundaries: Boundaries | None = None,
         smoothing: compact.Scheme | None = None,
-        dtype: Any = np.float64,
         scheduled: Callable[[ml.Kernel], Callable[..., None]] = lambda kernel: kernel,
     ):
         """``start``: q (d + 2, *shape) at time 0."""
-        grid = equations.grid
+        grid, dtype = equations.grid, equations.dtype
         self.equations, self.clock, self.boundaries, self.smoothing = equations, clock, boundaries, smoothing
         self.q = grid.field("q", grid.rank + 2, dtype=dtype, data=np.moveaxis(start, 0, -1))
-        self.slopes = equations.slope_fields(dtype)
+        self.slopes = equations.slope_fields()
         self.time, self.dt = ml.Global(0.0, "time"), ml.Global(clock.step, "dt", dtype=dtype)
         self.measured = tuple(ml.Global(0.0, name) for name in MONITORS[1:])
         self.clocks = ml.Set(1, "clock")

@@ -8,6 +8,7 @@ from typing import Any
 import meshloom as ml
 from meshloom import compact
 from meshloom.config import option
+from meshloom.solvers.navier_stokes.equations import FUSED, STORED
 
 MOST_STEPS = 10_000_000
 RUN_DOC, TIME_DOC, OUTPUT_DOC = "How many steps at most, and on what.", "Time steps.", "What to write, and how often."
@@ -28,11 +29,23 @@ class TimeOptions:
 class SchemeOptions:
     """How the equations are made discrete."""
 
+    passes: str = option(
+        "auto",
+        "fused: fluxes are evaluated where they are derived; stored: once for all axes before; auto: stored on a GPU,"
+        " where light passes are faster than few bytes",
+        allowed=("auto", FUSED, STORED),
+    )
     solver: str = option(
         "auto",
         "what solves the tridiagonal systems along lines",
         allowed=lambda: ("auto", *ml.linalg.tridiagonal.methods()),
     )
+
+    @property
+    def chosen_passes(self) -> str:
+        if self.passes != "auto":
+            return self.passes
+        return STORED if ml.backend() == "cuda" else FUSED
 
 
 @dataclass(frozen=True)
