@@ -108,10 +108,9 @@ class _Composer:
             one = operation.target
             assert isinstance(one, Field)
             self.values[one] = [const(operation.value, one.dtype)] * one.dim
-        elif operation.spec.racy_outputs:
-            self._gather(operation)
         else:
-            self._element(operation)
+            assert isinstance(operation, Loop)  # nothing else joins a group
+            (self._gather if operation.spec.racy_outputs else self._element)(operation)
 
     def _rewritten(self, loop: Loop) -> tuple[Node, ...]:
         """The loop's output expressions in terms of the fused loop's parameters and of values at the own element."""

@@ -84,7 +84,7 @@ def _joins(group: Group, operation: Operation) -> bool:
     if isinstance(operation, Fill):
         of = operation.target
         return of.set is group.on if isinstance(of, Field) else not group.touches(of)
-    return _may_follow(group, operation)
+    return isinstance(operation, Loop) and _may_follow(group, operation)
 
 
 def meeting_set(operation: Operation, group: Group | None = None) -> Set | None:

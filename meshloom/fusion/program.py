@@ -74,10 +74,8 @@ Way = Callable[[Sequence[Operation], dict[Field, float]], FusedProgram | None]
 
 
 def _moved(step: Step) -> int:
-    if isinstance(step, FusedLoop):
+    if isinstance(step, FusedLoop | Runnable):
         return step.compulsory
-    if isinstance(step, Loop):
-        return int(step.counts.bytes.compulsory)
     return int(step.target.storage.nbytes) * (2 if isinstance(step, Copy) else 1)
 
 
