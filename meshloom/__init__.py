@@ -3,7 +3,7 @@
 import meshloom as ml
 """
 
-from meshloom import errors, linalg
+from meshloom import compact, errors, linalg
 from meshloom.backend import backend, backends, threads, use
 from meshloom.control import locate
 from meshloom.ghosts import fill_ghosts
@@ -23,6 +23,7 @@ from meshloom.schedule.strategies import variants
 __version__ = "0.1.0"
 __all__ = [
     "Arg", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Max", "Mesh", "Min", "Program", "Read",
-    "ReadWrite", "Schedule", "Set", "Sum", "Write", "backend", "backends", "errors", "fill_ghosts", "generate",
-    "kernel", "linalg", "locate", "orderings", "program", "read", "strategies", "threads", "use", "variants", "write",
+    "ReadWrite", "Schedule", "Set", "Sum", "Write", "backend", "backends", "compact", "errors", "fill_ghosts",
+    "generate", "kernel", "linalg", "locate", "orderings", "program", "read", "strategies", "threads", "use",
+    "variants", "write",
 ]  # fmt: skip

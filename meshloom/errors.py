@@ -34,6 +34,10 @@ class ScheduleError(UserError):
     """A schedule that cannot be used for this loop, or an unknown strategy, layout or ordering."""
 
 
+class SchemeError(UserError):
+    """A compact scheme that is not consistent or not solvable, or does not fit the field it is used on."""
+
+
 class ConfigError(UserError):
     """A configuration key or value that is not allowed; names file and line."""
 

@@ -1,0 +1,295 @@
+"""The flow cases: milliseconds per step of the vortex outflow and what they are made of, and Taylor-Green per cell.
+
+    python -m bench.vortex [--device cpu|cuda] [--quick] [--box 256] [--forms] [--json FILE]
+
+Before anything is timed, some steps must give what the back end ``numpy`` gives. With ``--device cuda`` the vortex also
+runs on the CPU of the same machine. Parts of a step are programs of their own, replayed like the step; shares are
+against a copy of large fields in the same run. The compulsory bytes are those of passes that store no flux, each value
+that a pass needs read once and each that it sets written once; the plain count has 16 bytes for every derivative.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import meshloom as ml
+from bench.measure import fastest, surroundings
+from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
+from meshloom.solvers.navier_stokes.case import FlowCase
+from meshloom.solvers.navier_stokes.equations import FUSED, STORED, Equations
+
+RESULTS = Path(__file__).parent / "results"
+VORTEX_GOAL, TAYLOR_GREEN_GOAL = 0.6, 0.30  # share of the compulsory bytes; ns per cell, equation and right-hand side
+TOLERANCE = 1e-10
+_CHECK_STEPS = 2
+_BYTES = 16  # of a derivative in double: read once, written once
+
+
+def vortex(points: int) -> VortexOutflow:
+    plain = VortexOutflow.Config()
+    return VortexOutflow(replace(plain, mesh=replace(plain.mesh, points=(points, points))))
+
+
+def taylor_green(points: int) -> TaylorGreen:
+    plain = TaylorGreen.Config()
+    return TaylorGreen(replace(plain, mesh=replace(plain.mesh, points=points)))
+
+
+# --- checks -----------------------------------------------------------------------------------------------
+
+
+def check_vortex(device: str, points: int) -> float:
+    """Largest difference to the back end numpy after some steps, relative to the largest value; must be rounding."""
+    found = {}
+    for name in ("numpy", device):
+        ml.use(name)
+        case = vortex(points)
+        case.program.run(_CHECK_STEPS)
+        found[name] = case.flow.q.numpy()
+    error = float(np.abs(found[device] - found["numpy"]).max() / np.abs(found["numpy"]).max())
+    if not error < TOLERANCE:
+        raise SystemExit(f"bench.vortex: the vortex on {device} differs from numpy by {error:.1e}")
+    return error
+
+
+def check_box(case: FlowCase) -> float:
+    """Some steps of Taylor-Green: energy must decay as friction says and mass must stay; returns how far it is off."""
+    rows = case.monitor_rows(case.program.run(_CHECK_STEPS, record=case.recorded))
+    lost, due = 0.125 - rows[-1, 2], rows[-1, 0] * 2.0 * case.gas.viscosity * 0.375
+    mass = float(abs(rows[-1, 4] / rows[0, 4] - 1.0))
+    if not (0.5 * due < lost < 2.0 * due and mass < TOLERANCE):
+        raise SystemExit(f"bench.vortex: Taylor-Green lost the energy {lost:.3e}, expected {due:.3e}; mass {mass:.1e}")
+    return mass
+
+
+# --- measuring --------------------------------------------------------------------------------------------
+
+
+def copy_bandwidth(points: int, target: float) -> float:
+    """Bytes per second of a copy of a large field."""
+    grid = ml.Grid(points)
+    a, b = grid.field("a", data=np.ones(points)), grid.field("b")
+
+    @ml.kernel
+    def copy(a: ml.Read, b: ml.Write):
+        b[...] = a
+
+    program = ml.program(lambda: copy(grid, a, b))
+    return _BYTES * points / fastest({"copy": program.run}, rounds=5, target=target)["copy"]
+
+
+def parts(case: FlowCase) -> dict[str, ml.Program]:
+    """The programs that a step is made of; ``TIMES`` says how often a step needs each. The step first: parts by
+    themselves, over and over, lead to states that mean nothing."""
+    flow, equations = case.flow, case.flow.equations
+    other = variant(case, FUSED if equations.passes == STORED else STORED)
+
+    def right_hand_side() -> None:
+        equations.take_slopes(flow.q, flow.slopes)
+        equations.rate(flow.q, flow.slopes, flow.rk.slope)
+
+    def slopes() -> None:
+        equations.take_slopes(flow.q, flow.slopes)
+
+    def fluxes() -> None:
+        equations.rate(flow.q, flow.slopes, flow.rk.slope)
+
+    def boundaries() -> None:
+        assert flow.boundaries is not None
+        flow.boundaries(flow.q, flow.slopes, flow.rk.slope)
+
+    def other_right_hand_side() -> None:
+        other.take_slopes(flow.q, flow.slopes)
+        other.rate(flow.q, flow.slopes, flow.rk.slope)
+
+    def monitors() -> None:
+        flow.measure()
+
+    def update() -> None:
+        for stage in flow.rk.stages:
+            stage.advance()
+
+    found = [right_hand_side, slopes, fluxes, other_right_hand_side, monitors, update]
+    found += [boundaries] if flow.boundaries else []
+    return {"step": case.program} | {function.__name__: ml.program(function) for function in found}
+
+
+TIMES = {"step": 1, "right_hand_side": 4, "slopes": 4, "fluxes": 4, "boundaries": 4, "update": 1, "monitors": 1,
+         "other_right_hand_side": 4}  # fmt: skip
+
+
+def variant(case: FlowCase, passes: str) -> Equations:
+    """The equations of a case with fluxes stored, or not."""
+    mine = case.flow.equations
+    return Equations(mine.grid, mine.gas, mine.form, passes=passes, method=mine.method, dtype=mine.dtype)
+
+
+def fused_loops(case: FlowCase) -> list[ml.linalg.LineLoop]:
+    """The passes of a right-hand side that stores no flux: their bytes are the fewest that do."""
+    flow, equations = case.flow, variant(case, FUSED)
+
+    def right_hand_side() -> None:
+        equations.take_slopes(flow.q, flow.slopes)
+        equations.rate(flow.q, flow.slopes, flow.rk.slope)
+
+    return [o for o in ml.program(right_hand_side).loops if isinstance(o, ml.linalg.LineLoop)]
+
+
+def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> dict[str, Any]:
+    """Milliseconds of every part in a step, and how near the derivatives come to their bytes."""
+    programs = parts(case)
+    seconds = {name: fastest({name: one.run}, rounds=rounds, target=target)[name] for name, one in programs.items()}
+    grid, equations = case.grid, case.grid.rank + 2
+    points, derivatives = math.prod(grid.shape), grid.rank * (2 * grid.rank + 3)
+    compulsory = sum(o.compulsory for o in fused_loops(case))
+    taken = seconds["right_hand_side"]
+    return {
+        "points": list(grid.shape),
+        "passes": case.flow.equations.passes,
+        "ms_per_step": seconds["step"] * 1e3,
+        "ms_in_a_step": {name: TIMES[name] * s * 1e3 for name, s in seconds.items()},
+        "derivatives": derivatives,
+        "bytes_of_right_hand_side": compulsory,
+        "share_of_compulsory_bytes": compulsory / bandwidth / taken,
+        "share_of_the_other_passes": compulsory / bandwidth / seconds["other_right_hand_side"],
+        "share_of_16_bytes_per_derivative": derivatives * _BYTES * points / bandwidth / taken,
+        "ns_per_cell_equation_right_hand_side": taken / (points * equations) * 1e9,
+        "ns_per_cell_equation_stage_of_step": seconds["step"] / 4 / (points * equations) * 1e9,
+        "launches_per_step": case.program.launches,
+    }
+
+
+FORMS: tuple[dict[str, int], ...] = (
+    {}, {"points": 16, "registers": 128}, {"points": 16, "registers": 96}, {"points": 8, "tile": 8, "registers": 96},
+    {"points": 8, "tile": 8, "registers": 128}, {"points": 8, "tile": 16, "registers": 64},
+    {"points": 8, "tile": 32, "registers": 64}, {"points": 4, "tile": 8, "registers": 64}, {"apart": 0, "points": 4},
+    {"apart": 0, "points": 8},
+)  # fmt: skip
+
+
+def tuned(loop: ml.linalg.LineLoop, wish: dict[str, int]) -> ml.linalg.LineLoop:
+    """The same loop with lines cut up in another way."""
+    return ml.linalg.LineLoop(
+        loop.grid, loop.axis, loop.operators, loop._sources, loop._targets,
+        before=loop.before, after=loop.after, values=loop.values, name=loop.name, tuning=wish,
+    )  # fmt: skip
+
+
+def alone(loop: ml.linalg.LineLoop) -> ml.Program:
+    """A program of one loop."""
+
+    def one() -> None:
+        loop()
+
+    return ml.program(one)
+
+
+def forms(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> dict[str, list[dict[str, Any]]]:
+    """How fast every pass of a right-hand side is when lines are cut up in other ways; the fastest first."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for loop in fused_loops(case):
+        rows = []
+        for wish in FORMS:
+            try:
+                other = tuned(loop, wish)
+                seconds = fastest({"": alone(other).run}, rounds=rounds, target=target)[""]
+            except ml.errors.MeshloomError as reason:
+                rows.append({"form": wish, "us": math.inf, "share": 0.0, "why": str(reason)})
+                continue
+            resources = getattr(other.prepare(), "resources", None)
+            rows.append({"form": wish, "us": seconds * 1e6, "share": other.compulsory / bandwidth / seconds,
+                         "made": str(other.spec.form), "resources": resources})  # fmt: skip
+        found[loop.name] = sorted(rows, key=lambda row: row["us"])
+        best, usual = found[loop.name][0], next(row for row in rows if not row["form"])
+        print(f"  {loop.name}: usual {usual['us']:.4g} us ({usual['share']:.2f}); best {best['us']:.4g} us"
+              f" ({best['share']:.2f}) with {best['form']}", flush=True)  # fmt: skip
+    return found
+
+
+def show(name: str, device: str, row: dict[str, Any]) -> None:
+    split = ", ".join(f"{part} {ms:.4g}" for part, ms in row["ms_in_a_step"].items() if part != "step")
+    print(f"{name} {'x'.join(map(str, row['points']))} on {device}: {row['ms_per_step']:.4g} ms per step ({split});"
+          f" {row['derivatives']} derivatives at {row['share_of_compulsory_bytes']:.2f} of their compulsory bytes with"
+          f" {row['passes']} fluxes, {row['share_of_the_other_passes']:.2f} otherwise"
+          f" ({row['share_of_16_bytes_per_derivative']:.2f} of 16 bytes each);"
+          f" {row['ns_per_cell_equation_right_hand_side']:.4g} ns per cell, equation and right-hand side;"
+          f" {row['launches_per_step']} launches", flush=True)  # fmt: skip
+
+
+def run(device: str, *, quick: bool, race: bool = False, box: int = 0) -> dict[str, Any]:
+    """All measurements of one device; ``box``: points of Taylor-Green along each axis, 0 leaves it out."""
+    on_gpu = device == "cuda"
+    timing: dict[str, Any] = {"rounds": 3, "target": 0.03} if quick else {"rounds": 7, "target": 0.3}
+    sizes = [64] if quick and not on_gpu else [512] if quick or not on_gpu else [512, 1024, 2048]
+    error = check_vortex(device, sizes[0])
+    ml.use(device)
+    bandwidth = copy_bandwidth(2**27 if on_gpu else 2**24, timing["target"])
+    print(f"{device}: copy {bandwidth / 1e9:.4g} GB/s; the vortex differs from numpy by {error:.1e}", flush=True)
+    rows: dict[str, Any] = {"device": device, "copy_bytes_per_second": bandwidth, "differs_from_numpy": error}
+    rows["threads"] = ml.threads() if device == "cpu" else None
+    cases = [("vortex_outflow", vortex, n) for n in sizes] + ([("taylor_green", taylor_green, box)] if box else [])
+    for name, make, points in cases:
+        case = make(points)
+        if name == "taylor_green":
+            check_box(case)
+        row = measure(case, bandwidth, **timing)
+        rows.setdefault(name, []).append(row)
+        show(name, device, row)
+        if race and points in (sizes[0], box):
+            row["forms"] = forms(case, bandwidth, rounds=3, target=0.02)
+    return rows
+
+
+def goals(rows: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was aimed at on the GPU."""
+    share = rows["vortex_outflow"][0]["share_of_compulsory_bytes"]
+    boxes = rows.get("taylor_green", [])
+    per_cell = boxes[0]["ns_per_cell_equation_right_hand_side"] if boxes else math.nan
+    return [
+        {"goal": "vortex outflow 512 x 512: derivatives, share of their compulsory bytes", "aim": VORTEX_GOAL,
+         "measured": share, "met": share >= VORTEX_GOAL},
+        {"goal": "Taylor-Green: ns per cell, equation and right-hand side", "aim": TAYLOR_GREEN_GOAL,
+         "measured": per_cell, "met": per_cell <= TAYLOR_GREEN_GOAL},
+    ]  # fmt: skip
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--box", type=int, help="points of Taylor-Green along each axis; 0 leaves it out")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer: to see that it works")
+    parser.add_argument("--forms", action="store_true", help="also try other ways to cut up lines, pass by pass")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args(arguments)
+    if reason := ml.backends()[options.device]:
+        print(f"bench.vortex: back end {options.device} cannot be used: {reason}", file=sys.stderr)
+        return 2
+    result: dict[str, Any] = surroundings() | {"benchmark": "vortex", "quick": options.quick}
+    file = options.json or RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_vortex_{options.device}.json"
+    box = options.box if options.box is not None else {"cuda": 256, "cpu": 24 if options.quick else 64}[options.device]
+    result["runs"] = [run(options.device, quick=options.quick, race=options.forms, box=box)]
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    if options.device == "cuda":
+        result["goals"] = goals(result["runs"][0])
+        result["runs"].append(run("cpu", quick=False))
+        gpu, cpu = (one["vortex_outflow"][0] for one in result["runs"])
+        result["cpu_over_gpu"] = cpu["ms_per_step"] / gpu["ms_per_step"]
+        print(f"vortex outflow: the CPU takes {result['cpu_over_gpu']:.4g} times as long per step")
+        for one in result["goals"]:
+            print(f"{one['goal']}: {one['measured']:.4g}, aim {one['aim']}: {'met' if one['met'] else 'missed'}")
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"written to {file}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

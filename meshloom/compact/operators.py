@@ -1,0 +1,255 @@
+"""Derivatives and filters of grid fields, one line after the other: right-hand side and solve in one pass.
+
+``d``, ``d2`` and ``filter`` do what they say at once, or are recorded inside a program. Several fields, or a field of
+several components, go through in one launch. On a stretched axis the derivative is taken in index space, where points
+are even, and multiplied by the metric d xi/dx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from meshloom.compact.scheme import Row, Scheme
+from meshloom.compact.schemes import LELE6, SECOND6, filters
+from meshloom.errors import SchemeError
+from meshloom.kernel.access import Read, Write
+from meshloom.linalg import LineOperator, Stencil, Tridiagonal, line_loop
+from meshloom.loop import Kernel, kernel
+from meshloom.mesh.core import Field
+from meshloom.mesh.grid import AXES, Grid
+
+Fields = Field | Sequence[Field]
+Operators = LineOperator | Sequence[LineOperator]
+ONE_PASS = ("auto", "segmented")  # solvers that take the right-hand side's stencil along
+_NEEDS_METRIC = "grid {} is stretched along {}: give a kernel 'after' that multiplies by compact.metric(grid, axis)"
+
+
+# --- what a person calls ----------------------------------------------------------------------------------
+
+
+def d(
+    f: Fields,
+    axis: int,
+    out: Fields | None = None,
+    scheme: Scheme | Sequence[Scheme] = LELE6,
+    *,
+    before: Kernel | None = None,
+    after: Kernel | None = None,
+    values: int | None = None,
+    method: str = "auto",
+) -> Fields:
+    """The first derivative of one or several fields along an axis, into ``out`` (new fields unless given).
+
+    ``before`` computes what is derived from the fields ``f`` at a point, ``after`` what is done with the derivatives at
+    a point of the fields ``out``: fluxes and sums in the same pass, see ``linalg.LineLoop``. ``values`` is the number
+    of derivatives, needed where both are given; they may have a ``scheme`` each. On a stretched axis ``after`` must
+    read ``metric(grid, axis)``. ``method``: a solver other than the one that does all in one pass, to compare with.
+    """
+    fields, grid, along = _operands(f, axis, scheme, 1)
+    targets = _targets(fields, out, f"d{AXES[along]}")
+    used = operator(scheme, grid, along) if isinstance(scheme, Scheme) else [operator(s, grid, along) for s in scheme]
+    if grid.uniform[along] and before is None and after is None:
+        _apply(grid, along, used, fields, targets, method)
+    elif grid.uniform[along] or after is not None:
+        _check_metric(grid, along, targets)
+        line_loop(grid, along, used, fields, targets, before=before, after=after, values=values, method=method)
+    elif before is not None:
+        raise SchemeError(_NEEDS_METRIC.format(grid.name, AXES[along]))
+    else:
+        for one, target in zip(fields, targets, strict=True):
+            slope = metric(grid, along, one.dtype)
+            line_loop(grid, along, used, one, [slope, target], after=times_metric, method=method)
+    return _answer(f, out, targets)
+
+
+def d2(f: Fields, axis: int, out: Fields | None = None, scheme: Scheme = SECOND6, *, method: str = "auto") -> Fields:
+    """The second derivative along an axis, into ``out``.
+
+    On a stretched axis it is (xi')^2 f'' + xi' (xi')_xi f', with the first derivative by LELE6 in the same pass.
+    """
+    fields, grid, along = _operands(f, axis, scheme, 2)
+    targets = _targets(fields, out, f"d{AXES[along]}{AXES[along]}")
+    second = operator(scheme, grid, along)
+    if grid.uniform[along]:
+        _apply(grid, along, second, fields, targets, method)
+    else:
+        first = operator(LELE6, grid, along)
+        for one, target in zip(fields, targets, strict=True):
+            factors = [_metric_field(grid, along, one.dtype, which) for which in ("square", "bend")]
+            both = [second] * one.dim + [first] * one.dim
+            line_loop(grid, along, both, one, [*factors, target], before=_twice(one.dim), after=_chain_rule(one.dim),
+                      values=2 * one.dim, method=method)  # fmt: skip
+    return _answer(f, out, targets)
+
+
+def filter(
+    f: Fields, axis: int, out: Fields | None = None, scheme: Scheme | None = None, *, method: str = "auto"
+) -> Fields:
+    """The fields without their shortest waves along an axis, into ``out``: by ``filters(8, 0.45)`` unless given."""
+    used = filters(8, 0.45) if scheme is None else scheme
+    fields, grid, along = _operands(f, axis, used, 0)
+    targets = _targets(fields, out, "filtered")
+    _apply(grid, along, operator(used, grid, along), fields, targets, method)
+    return _answer(f, out, targets)
+
+
+def operator(scheme: Scheme, grid: Grid, axis: int) -> LineOperator:
+    """What the scheme does to a line of the grid along an axis, for ``linalg.LineLoop``: in even coordinates."""
+    along = grid.axis(axis)
+    _check_line(scheme, grid, along)
+    return _operator(scheme, grid.periodic[along], grid.spacing[along])
+
+
+def metric(grid: Grid, axis: int, dtype: np.dtype | type = np.float64) -> Field:
+    """The metric d xi/dx of a stretched axis as a field on the grid."""
+    return _metric_field(grid, grid.axis(axis), np.dtype(dtype), "slope")
+
+
+# --- from schemes to line operators -----------------------------------------------------------------------
+
+
+@cache
+def _operator(scheme: Scheme, periodic: bool, spacing: float) -> LineOperator:
+    low, high = ((), ()) if periodic else (scheme.low, scheme.high_rows)
+    matrix = Tridiagonal(
+        *_tridiagonal(scheme.interior),
+        periodic=periodic,
+        low=tuple(map(_tridiagonal, low)),
+        high=tuple(map(_tridiagonal, high)),
+    )
+    right = Stencil(_floats(scheme.interior), low=tuple(map(_floats, low)), high=tuple(map(_floats, high)))
+    return LineOperator(matrix, right, scale=spacing**-scheme.degree)
+
+
+def _apply(
+    grid: Grid, axis: int, used: Operators, fields: Sequence[Field], targets: Sequence[Field], method: str
+) -> None:
+    """The operator in one pass; with a solver that takes no stencil, the right-hand side first, then the solve."""
+    if method in ONE_PASS:
+        line_loop(grid, axis, used, fields, targets, method=method)
+        return
+    listed = [used] * sum(one.dim for one in fields) if isinstance(used, LineOperator) else used
+    unit = Tridiagonal(0.0, 1.0, 0.0, periodic=grid.periodic[axis])
+    line_loop(grid, axis, [LineOperator(unit, one.stencil, one.scale) for one in listed], fields, targets)
+    line_loop(grid, axis, [LineOperator(one.matrix) for one in listed], targets, targets, method=method)
+
+
+def _tridiagonal(row: Row) -> tuple[float, float, float]:
+    below, own, above = (float(row.left.get(offset, 0)) for offset in (-1, 0, 1))
+    return below, own, above
+
+
+def _floats(row: Row) -> dict[int, float]:
+    return {offset: float(value) for offset, value in row.right.items()}
+
+
+# --- stretched axes ---------------------------------------------------------------------------------------
+
+
+def _metric_field(grid: Grid, axis: int, dtype: np.dtype, which: str) -> Field:
+    """The metric m, its square, or m dm/dxi, as a field: the same along all other axes; made once for a grid."""
+    key = ("metric", which, axis, dtype)
+    if key not in grid.loops:  # it lives beside the loops that read it, as long as the grid
+        slope = grid.metric(axis)
+        values = {"slope": slope, "square": slope**2, "bend": slope * _bend(grid, axis, slope)}[which]
+        shape = [-1 if a == axis else 1 for a in range(grid.rank)]
+        data = np.broadcast_to(values.reshape(shape), grid.shape)
+        grid.loops[key] = grid.field(f"metric_{AXES[axis]}_{which}", dtype=dtype, data=data)
+    found: Field = grid.loops[key]
+    return found
+
+
+def _check_metric(grid: Grid, axis: int, targets: Sequence[Field]) -> None:
+    """A kernel ``after`` of its own must get the metric of a stretched axis: SchemeError where it cannot."""
+    if not grid.uniform[axis] and not any(one is metric(grid, axis, one.dtype) for one in targets):
+        raise SchemeError(_NEEDS_METRIC.format(grid.name, AXES[axis]))
+
+
+def _bend(grid: Grid, axis: int, slope: np.ndarray) -> np.ndarray:
+    """d m/d xi (n,) of the metric m (n,): a periodic or closed LELE6 derivative of one line, with its spacing."""
+    from scipy.sparse import csc_matrix
+    from scipy.sparse.linalg import spsolve
+
+    from meshloom.compact.analysis import matrices
+
+    left, right = matrices(LELE6, len(slope), periodic=grid.periodic[axis])
+    return spsolve(csc_matrix(left), right @ slope) / grid.spacing[axis]
+
+
+@kernel
+def times_metric(df: Read, slope: Read, out: Write):
+    """From even coordinates to those of the grid."""
+    out[...] = slope * df
+
+
+@cache
+def _twice(dim: int) -> Kernel:
+    """Every component two times: for the second derivative, and for the first."""
+
+    @kernel
+    def twice(f: Read, both: Write):
+        both[...] = np.stack([f, f]) if dim == 1 else np.concatenate([f, f])
+
+    return twice
+
+
+@cache
+def _chain_rule(dim: int) -> Kernel:
+    """From even coordinates to those of the grid: m^2 f'' + m m' f'."""
+
+    @kernel
+    def chain_rule(df: Read, square: Read, bend: Read, out: Write):
+        second, first = (df[0], df[1]) if dim == 1 else (df[:dim], df[dim:])
+        out[...] = square * second + bend * first
+
+    return chain_rule
+
+
+# --- checks -----------------------------------------------------------------------------------------------
+
+
+def _operands(f: Fields, axis: int, schemes: Scheme | Sequence[Scheme], degree: int) -> tuple[list[Field], Grid, int]:
+    """The fields as a list, their grid, and the axis from 0."""
+    fields = [f] if isinstance(f, Field) else list(f)
+    grids = {one.set for one in fields}
+    grid = fields[0].set if fields else None
+    if len(grids) != 1 or not isinstance(grid, Grid):
+        names = ", ".join(one.name for one in fields) or "no field"
+        raise SchemeError(f"compact differences need fields on one Grid, got {names}")
+    kinds = ("a filter: use compact.filter", "a first derivative: use compact.d", "a second derivative: use compact.d2")
+    for scheme in [schemes] if isinstance(schemes, Scheme) else schemes:
+        if scheme.degree != degree:
+            raise SchemeError(f"scheme {scheme.name} is {kinds[scheme.degree]}")
+    return fields, grid, grid.axis(axis)
+
+
+def _check_line(scheme: Scheme, grid: Grid, axis: int) -> None:
+    points, closed = grid.shape[axis], not grid.periodic[axis]
+    if closed and not scheme.low:
+        raise SchemeError(
+            f"scheme {scheme.name} has no closures, so axis {AXES[axis]} of grid {grid.name} must be periodic"
+        )
+    if points < scheme.least_points:
+        raise SchemeError(
+            f"grid {grid.name} has {points} points along {AXES[axis]}; scheme {scheme.name} needs at least"
+            f" {scheme.least_points}"
+        )
+
+
+def _targets(fields: Sequence[Field], out: Fields | None, suffix: str) -> list[Field]:
+    """The fields to write: those given, else new ones that look like the operands."""
+    if out is not None:
+        return [out] if isinstance(out, Field) else list(out)
+    return [
+        one.set.field(f"{one.name}_{suffix}", one.dim, dtype=one.dtype, layout=str(one.layout)) for one in fields
+    ]
+
+
+def _answer(f: Fields, out: Fields | None, targets: list[Field]) -> Fields:
+    """What was given as ``out``, or new fields in the form of ``f``: one, or a list."""
+    if out is not None:
+        return out
+    return targets[0] if isinstance(f, Field) else targets

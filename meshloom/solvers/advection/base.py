@@ -1,0 +1,241 @@
+"""What the advection cases share: settings, the fixed time step and its limit, errors against the exact solution.
+
+A scalar phi is carried by a flow that is known: d phi/dt = -div(u phi). Space by compact differences, time by the
+classical Runge-Kutta method. The exact solution is the initial one, moved.
+"""
+# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+
+import meshloom as ml
+from meshloom import compact
+from meshloom.config import option, section
+from meshloom.errors import ConfigError
+from meshloom.solvers.case import PRECISIONS, Limit, OutputOptions, RunOptions, schedule_table
+from meshloom.solvers.grid_case import GridCase
+from meshloom.solvers.runge_kutta import RungeKutta4, largest_step
+
+CENTRAL = {"lele6": compact.LELE6, "pade4": compact.PADE4}
+Slopes = Callable[[ml.Field, ml.Field], Any]
+LOOPS = (*RungeKutta4.LOOPS, "compare", "tick")
+TIME_DOC = "The time step and the end."
+FILTER_DOC = "A compact filter after every step, against waves too short for the grid."
+_WAVES, _PLANE_WAVES, _SHARES = 1025, 65, 9  # wavenumbers on a line and in a plane, and directions, that are tried
+_MANY = 10**9  # iterations: the end is a time
+_SANE = Limit(above=-1e6, below=1e6, why="the solution grows without bounds")
+
+
+# --- settings ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TimeOptions:
+    """How long the steps are, and when the run ends."""
+
+    dt: float = option(0.001, "length of a step; shortened a little where the end is no multiple of it", above=0.0)
+    cfl: float = option(0.0, "length of a step by speed * dt / spacing instead, where above 0", low=0.0)
+    end: float = option(0.4, "time at the end", above=0.0)
+
+
+@dataclass(frozen=True)
+class FilterOptions:
+    """A low-pass filter."""
+
+    order: int = option(0, "order of the filter: 2, 4, 6, 8 or 10; 0 for none",
+                        accepts=("and even, up to 10", lambda order: order in (0, *compact.FILTER_ORDERS)))  # fmt: skip
+    alpha: float = option(0.45, "how sharp it is: the nearer 0.5, the less is removed", above=-0.5,
+                          accepts=("and below 0.5", lambda alpha: alpha < 0.5))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AdvectionConfig:
+    run: RunOptions = section(RunOptions, "How long, and on what.", iterations=_MANY)
+    time: TimeOptions = section(TimeOptions, TIME_DOC)
+    filter: FilterOptions = section(FilterOptions, FILTER_DOC)
+    output: OutputOptions = section(OutputOptions, "What to write, and how often.")
+    schedule: dict[str, Any] = schedule_table(LOOPS, "compare")
+
+
+# --- the clock --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Equal steps that end exactly at ``end``."""
+
+    count: int
+    dt: float
+
+
+def steps(time: TimeOptions, rate: float, schemes: dict[str, float]) -> Steps:
+    """The steps of a run; ConfigError where they are longer than the scheme allows.
+
+    ``rate`` is the largest speed / spacing, summed over the axes; ``schemes`` the CFL limit of each scheme by its name.
+    """
+    name, limit = min(schemes.items(), key=lambda entry: entry[1])
+    wanted = time.cfl / rate if time.cfl > 0.0 else time.dt
+    if wanted * rate > limit * (1.0 + 1e-12):
+        by_step = f"time.dt = {time.dt:g}: CFL number {wanted * rate:.4g}"
+        said = f"time.cfl = {time.cfl:g}" if time.cfl > 0.0 else by_step
+        raise ConfigError(
+            f"{said} is above the limit {limit:.4g} of {name} with four Runge-Kutta stages;"
+            f" take time.cfl up to {_below(limit)} or time.dt up to {_below(limit / rate)}"
+        )
+    count = max(1, math.ceil(time.end / wanted * (1.0 - 1e-12)))
+    return Steps(count, time.end / count)
+
+
+def _below(value: float) -> str:
+    """Three digits, rounded down: what a person may type."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return f"{math.floor(value / unit) * unit:.3g}"
+
+
+def scheme_limit(scheme: compact.Scheme, axes: int = 1) -> float:
+    """The largest speed * dt / spacing, summed over the axes, with Runge-Kutta steps: up to it no wave grows.
+
+    The scheme must damp waves that travel to the right, or none. In a plane a wave has two wavenumbers, and the speed
+    any direction: shares of both axes are tried, too.
+    """
+    limit = largest_step(-compact.symbol(scheme, np.linspace(0.0, np.pi, _WAVES)))
+    if axes == 1:
+        return limit
+    waves, share = -compact.symbol(scheme, np.linspace(-np.pi, np.pi, _PLANE_WAVES)), np.linspace(0.0, 1.0, _SHARES)
+    return min(limit, largest_step(waves[:, None, None] * share + waves[None, :, None] * (1.0 - share)))
+
+
+# --- the case ---------------------------------------------------------------------------------------------
+
+
+class AdvectionCase(GridCase):
+    """A scalar on a grid. Subclasses make the grid and say what the flow and the exact solution are."""
+
+    monitors: ClassVar[tuple[str, ...]] = ("time", "error_l1", "error_l2", "error_max", "lowest", "highest", "total")
+    shown: ClassVar[tuple[str, ...] | None] = ("error_l2", "error_max")
+    pictured: ClassVar[str | None] = "phi"
+    limits: Mapping[str, Limit] = MappingProxyType({"phi": _SANE, "highest": _SANE})
+
+    def __init__(self, config: Any):
+        self.config, self.dtype = config, PRECISIONS[config.run.precision]
+        self.grid = self.make_grid()
+        self.steps = steps(config.time, self.rate(), self.limits_by_scheme())
+        self.phi = self.grid.field("phi", dtype=self.dtype, data=self.exact_at(0.0))
+        self.time, self.done = ml.Global(0.0, "time"), ml.Global(0.0, "steps")
+        self.l1, self.l2, self.largest = (ml.Global(0.0, name) for name in ("l1", "l2", "largest"))
+        self.lowest, self.highest, self.total = (ml.Global(0.0, name) for name in ("lowest", "highest", "total"))
+        self.state = (self.phi, self.time, self.done)
+        self.recorded = (self.time, self.l1, self.l2, self.largest, self.lowest, self.highest, self.total)
+        self.program = self._program()
+
+    @abstractmethod
+    def make_grid(self) -> ml.Grid:
+        """The grid that the configuration asks for."""
+
+    @abstractmethod
+    def rate(self) -> float:
+        """The largest speed / spacing, summed over the axes."""
+
+    @abstractmethod
+    def limits_by_scheme(self) -> dict[str, float]:
+        """The CFL limit of the schemes in use, by name."""
+
+    @abstractmethod
+    def exact(self, places: tuple[Any, ...], time: Any) -> Any:
+        """The exact solution at places (one coordinate for each axis): of symbols in a kernel, of arrays elsewhere."""
+
+    @abstractmethod
+    def right_hand_side(self) -> Slopes:
+        """What sets ``slope`` = d phi/dt from ``phi``, called as (phi, slope)."""
+
+    def exact_at(self, time: float) -> np.ndarray:
+        """The exact solution at all points, (*shape,)."""
+        return np.asarray(self.exact(self.grid.meshgrid(), time), np.float64)
+
+    @property
+    def now(self) -> float:
+        return float(self.time.value)
+
+    def _program(self) -> ml.Program:
+        """One step: four stages, the filter, and the comparison with the exact solution."""
+        grid, phi, dt, rank = self.grid, self.phi, self.steps.dt, self.grid.rank
+        rk = RungeKutta4(phi, dt, self.scheduled)
+        x = grid.field("x", rank, dtype=self.dtype, data=np.stack(grid.meshgrid(), axis=-1))
+        order, alpha = self.config.filter.order, self.config.filter.alpha
+        smoothing = compact.filters(order, alpha) if order else None
+        filtered = grid.field("filtered", dtype=self.dtype, transient=True)
+        clock = ml.Set(1, "clock")
+        exact, slopes = self.exact, self.right_hand_side()
+
+        @ml.kernel
+        def tick(done: ml.ReadWrite, time: ml.Write):
+            count = done + 1.0
+            done[...] = count
+            time[...] = count * dt
+
+        @ml.kernel
+        def compare(x: ml.Read, phi: ml.Read, time: ml.Read, l1: ml.Sum, l2: ml.Sum, largest: ml.Max, lowest: ml.Min,
+                    highest: ml.Max, total: ml.Sum):  # fmt: skip
+            gap = np.abs(phi - exact((x,) if rank == 1 else tuple(x), time))
+            l1 += gap
+            l2 += gap**2
+            largest[...] = gap
+            lowest[...] = phi
+            highest[...] = phi
+            total += phi
+
+        compared, ticked = self.scheduled(compare), self.scheduled(tick)
+
+        @ml.program
+        def step() -> None:
+            for stage in rk.stages:
+                slopes(stage.at, rk.slope)
+                stage.advance()
+            if smoothing is not None:
+                self._smooth(smoothing, filtered)
+            ticked(clock, self.done, self.time)
+            for one, start in ((self.l1, 0.0), (self.l2, 0.0), (self.largest, 0.0), (self.lowest, math.inf),
+                               (self.highest, -math.inf), (self.total, 0.0)):  # fmt: skip
+                one.value = start
+            compared(grid, x, phi, self.time, *self.recorded[1:])
+
+        return step
+
+    def _smooth(self, scheme: compact.Scheme, scratch: ml.Field) -> None:
+        """The filter along every axis, and back into phi."""
+        fields = [self.phi, scratch]
+        for axis in range(self.grid.rank):
+            compact.filter(fields[axis % 2], axis, fields[(axis + 1) % 2], scheme)
+        if self.grid.rank % 2:
+            copy(self.grid, scratch, self.phi)
+
+    def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
+        """Sums become means over the points, and the total an integral."""
+        time, l1, l2, largest, lowest, highest, total = recorded.T
+        points = math.prod(self.grid.shape)
+        cell = math.prod(self.grid.spacing)
+        return np.stack([time, l1 / points, np.sqrt(l2 / points), largest, lowest, highest, total * cell], axis=1)
+
+    def steps_left(self, recorded: np.ndarray) -> int:
+        return self.steps.count - round(recorded[0] / self.steps.dt)
+
+    def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
+        return float(recorded[0]), self.config.time.end
+
+    def grid_fields(self) -> dict[str, np.ndarray]:
+        """The solution, the exact one and their difference, (*shape,)."""
+        phi, exact = self.grid.shaped(self.phi), self.exact_at(self.now)
+        return {"phi": phi, "exact": exact, "error": phi - exact}
+
+
+@ml.kernel
+def copy(source: ml.Read, target: ml.Write):
+    target[...] = source

@@ -1,0 +1,117 @@
+"""What the flow cases share on the command line: fields, charts, limits and the clock."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+import meshloom as ml
+from meshloom import compact
+from meshloom.errors import ConfigError
+from meshloom.solvers.case import PRECISIONS, Image, Limit
+from meshloom.solvers.grid_case import GridCase
+from meshloom.solvers.navier_stokes.equations import DIVERGENCE, Equations
+from meshloom.solvers.navier_stokes.flow import MONITORS, Boundaries, Clock, Flow
+from meshloom.solvers.navier_stokes.gas import Gas, squared, vorticity
+from meshloom.solvers.navier_stokes.stability import Stream, chosen_step
+
+_WHY = "the solution has broken down; a finer grid, the split form or a filter may help"
+_DENSITY = Limit(above=0.0, why=_WHY, component=0)  # of q
+
+
+class FlowCase(GridCase):
+    """Compressible flow on a grid. Subclasses say where, of what, from what on, and what happens at the boundaries."""
+
+    monitors: ClassVar[tuple[str, ...]] = MONITORS
+    limits: Mapping[str, Limit] = {"q": _DENSITY, "q_ahead": _DENSITY, "lowest_density": Limit(above=0.0, why=_WHY)}
+    drawn: ClassVar[tuple[str, ...]] = ("vorticity",)  # the monitors beside the picture
+    gas: Gas
+    flow: Flow
+
+    def __init__(self, config: Any):
+        self.config = config
+        self.gas, self.grid = self.make_gas(), self.make_grid()
+        _check_size(self.grid)
+        step = chosen_step(config.time.dt, config.time.cfl, self.gas, self.fastest_stream(), self.grid.spacing)
+        self.flow = Flow(
+            self._equations(config),
+            self.initial_state(),
+            Clock(step, config.time.end),
+            boundaries=self.boundaries(),
+            smoothing=config.filter.scheme,
+            scheduled=self.scheduled,
+        )
+        self.state, self.recorded = self.flow.state, self.flow.recorded
+        self.program = ml.program(self.flow.time_step)
+
+    def _equations(self, config: Any) -> Equations:
+        scheme, dtype = config.scheme, PRECISIONS[config.run.precision]
+        return Equations(
+            self.grid, self.gas, self.form, passes=scheme.chosen_passes, method=scheme.solver, dtype=dtype
+        )
+
+    @property
+    def form(self) -> str:
+        """Of the equations."""
+        return DIVERGENCE
+
+    @abstractmethod
+    def make_gas(self) -> Gas: ...
+
+    @abstractmethod
+    def make_grid(self) -> ml.Grid: ...
+
+    @abstractmethod
+    def fastest_stream(self) -> Stream:
+        """What the time step must be short enough for."""
+
+    @abstractmethod
+    def initial_state(self) -> np.ndarray:
+        """q (d + 2, *shape) at the start."""
+
+    def boundaries(self) -> Boundaries | None:
+        """What happens at the ends of closed axes."""
+        return None
+
+    # --- what the runner asks for
+
+    def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
+        return self.flow.monitor_rows(recorded)
+
+    def steps_left(self, recorded: np.ndarray) -> int:
+        return self.flow.clock.steps_left(float(recorded[0]))
+
+    def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
+        return float(recorded[0]), self.config.time.end
+
+    def grid_fields(self) -> dict[str, np.ndarray]:
+        grid, flow = self.grid, self.flow
+        state = self.gas.state(np.moveaxis(grid.shaped(flow.q).astype(np.float64), -1, 0))
+        slopes = [np.moveaxis(grid.shaped(one).astype(np.float64), -1, 0) for one in flow.slopes]
+        curl = vorticity(slopes)
+        return {
+            "density": state.density,
+            "velocity": np.moveaxis(state.velocity, 0, -1),
+            "pressure": state.pressure,
+            "temperature": state.temperature,
+            "vorticity": curl[0] if len(curl) == 1 else np.sqrt(squared(curl)),
+        }
+
+    def picture(self) -> Image:
+        return self.image(self.grid_fields()["vorticity"], "vorticity", self.drawn)
+
+    def image(self, values: np.ndarray, label: str, curves: tuple[str, ...] = ()) -> Image:
+        """A map of values (*shape,) in the plane, in space of those halfway up."""
+        x, y = self.grid.coordinates[:2]
+        plane = values if self.grid.rank == 2 else values[:, :, self.grid.shape[2] // 2]
+        return Image(x, y, plane, label, curves=curves)
+
+
+def _check_size(grid: ml.Grid) -> None:
+    """ConfigError where a line is too short for the scheme."""
+    least = compact.LELE6.least_points
+    if min(grid.shape) < least:
+        raise ConfigError(f"mesh.points = {min(grid.shape)}: the scheme needs at least {least} points along every axis")

@@ -1,0 +1,61 @@
+"""Settings that the flow cases share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import meshloom as ml
+from meshloom import compact
+from meshloom.config import option
+from meshloom.solvers.navier_stokes.equations import FUSED, STORED
+
+MOST_STEPS = 10_000_000
+RUN_DOC, TIME_DOC, OUTPUT_DOC = "How many steps at most, and on what.", "Time steps.", "What to write, and how often."
+SCHEME_DOC, FILTER_DOC = "How the equations are made discrete.", "A low-pass filter of the solution after every step."
+LOOPS = ("tick", "measure", "outflow", "inflow", "rk_first", "rk_middle", "rk_last")
+
+
+@dataclass(frozen=True)
+class TimeOptions:
+    """When to end, and how long a step is."""
+
+    end: float = option(2.0, "time at the end", above=0.0)
+    cfl: float = option(1.0, "Courant number: points that the fastest wave passes in a step", above=0.0, high=100.0)
+    dt: float = option(0.0, "length of a step; 0 takes it from cfl", low=0.0)
+
+
+@dataclass(frozen=True)
+class SchemeOptions:
+    """How the equations are made discrete."""
+
+    passes: str = option(
+        "auto",
+        "fused: fluxes are evaluated where they are derived; stored: once for all axes before; auto: stored on a GPU,"
+        " where light passes are faster than few bytes",
+        allowed=("auto", FUSED, STORED),
+    )
+    solver: str = option(
+        "auto",
+        "what solves the tridiagonal systems along lines",
+        allowed=lambda: ("auto", *ml.linalg.tridiagonal.methods()),
+    )
+
+    @property
+    def chosen_passes(self) -> str:
+        if self.passes != "auto":
+            return self.passes
+        return STORED if ml.backend() == "cuda" else FUSED
+
+
+@dataclass(frozen=True)
+class FilterOptions:
+    """A compact low-pass filter along every axis."""
+
+    order: int = option(0, "order of the filter, an even number; 0 leaves it out", low=0, high=10)
+    alpha: float = option(0.49, "the nearer 0.5, the fewer waves are damped", above=-0.5, high=0.4999)
+
+    @property
+    def scheme(self) -> Any:
+        """The filter, or None."""
+        return compact.filters(self.order, self.alpha) if self.order else None

@@ -1,0 +1,125 @@
+"""Taylor and Green's vortex: large eddies in a periodic box break up into small ones and come to rest.
+
+The standard test of turbulence solvers (C3.5 of the workshops on high-order CFD): Reynolds number 1600, Mach number
+0.1. Units: the length L of the vortices (the box has sides of 2 pi L), their speed V0, and the mean density.
+"""
+# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.config import option, section
+from meshloom.solvers.case import Chart, Image, OutputOptions, RunOptions, schedule_table
+from meshloom.solvers.navier_stokes.case import FlowCase
+from meshloom.solvers.navier_stokes.equations import FORMS, SPLIT
+from meshloom.solvers.navier_stokes.gas import Gas
+from meshloom.solvers.navier_stokes.options import (
+    FILTER_DOC,
+    LOOPS,
+    MOST_STEPS,
+    OUTPUT_DOC,
+    RUN_DOC,
+    SCHEME_DOC,
+    TIME_DOC,
+    FilterOptions,
+    SchemeOptions,
+    TimeOptions,
+)  # fmt: skip
+from meshloom.solvers.navier_stokes.stability import Stream
+
+
+@dataclass(frozen=True)
+class BoxOptions:
+    """A cube with sides of 2 pi."""
+
+    points: int = option(64, "points along each of the three axes", low=1, high=4096)
+
+
+@dataclass(frozen=True)
+class VorticesOptions:
+    """The gas and its speed."""
+
+    mach: float = option(0.1, "speed of the vortices over the speed of sound", above=0.0, high=2.0)
+    reynolds: float = option(1600.0, "L V0 over the kinematic viscosity", above=0.0)
+    gamma: float = option(1.4, "ratio of specific heats", above=1.0, high=3.0)
+    prandtl: float = option(0.71, "Prandtl number", above=0.0)
+
+
+@dataclass(frozen=True)
+class BoxSchemeOptions(SchemeOptions):
+    """How the equations are made discrete."""
+
+    form: str = option(
+        SPLIT,
+        "split: half of what is carried by the rule for products, which stays stable where the flow is not resolved;"
+        " divergence: derivatives of the fluxes as they stand",
+        allowed=FORMS,
+    )
+
+
+@dataclass(frozen=True)
+class TaylorGreenConfig:
+    run: RunOptions = section(RunOptions, RUN_DOC, iterations=MOST_STEPS)
+    mesh: BoxOptions = section(BoxOptions, "The grid.")
+    flow: VorticesOptions = section(VorticesOptions, "The gas and its speed.")
+    time: TimeOptions = section(TimeOptions, TIME_DOC, end=20.0, cfl=1.2)
+    scheme: BoxSchemeOptions = section(BoxSchemeOptions, SCHEME_DOC)
+    filter: FilterOptions = section(FilterOptions, FILTER_DOC)
+    output: OutputOptions = section(OutputOptions, OUTPUT_DOC)
+    schedule: dict[str, Any] = schedule_table(LOOPS, "measure")
+
+
+class TaylorGreen(FlowCase):
+    """Vortices that stretch each other until friction stops them."""
+
+    name: ClassVar[str] = "taylor_green"
+    title: ClassVar[str] = "vortices in a periodic box break up and decay (Navier-Stokes, compact differences)"
+    Config: ClassVar[type] = TaylorGreenConfig
+    drawn: ClassVar[tuple[str, ...]] = ("kinetic_energy", "enstrophy")
+
+    @property
+    def form(self) -> str:
+        form: str = self.config.scheme.form
+        return form
+
+    def make_gas(self) -> Gas:
+        flow = self.config.flow
+        return Gas(flow.gamma, 1.0 / (flow.gamma * flow.mach**2), 1.0 / flow.reynolds, flow.prandtl)
+
+    def make_grid(self) -> ml.Grid:
+        side = 2.0 * math.pi
+        return ml.Grid((self.config.mesh.points,) * 3, extent=(side,) * 3, periodic=True, name="box")
+
+    def fastest_stream(self) -> Stream:
+        return Stream((1.0, 1.0, 1.0), 1.0 / self.config.flow.mach, 1.0)
+
+    def initial_state(self) -> np.ndarray:
+        """At one temperature, with the pressure that holds the vortices of an incompressible flow together."""
+        x, y, z = self.grid.meshgrid()
+        velocity = [np.sin(x) * np.cos(y) * np.cos(z), -np.cos(x) * np.sin(y) * np.cos(z), np.zeros_like(x)]
+        excess = (np.cos(2.0 * x) + np.cos(2.0 * y)) * (np.cos(2.0 * z) + 2.0) / 16.0
+        pressure = self.gas.constant + excess
+        return self.gas.conserved(pressure / self.gas.constant, velocity, pressure)
+
+    def maps(self) -> dict[str, Image]:
+        return {"density": self.image(self.grid_fields()["density"] - 1.0, "density - 1")}
+
+    def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
+        """Kinetic energy, how fast it goes, and what friction takes by the enstrophy: in the end the same."""
+        time, energy = history["time"], history["kinetic_energy"]
+        if len(time) < 3:
+            return ()
+        by_friction = 2.0 * self.gas.viscosity * history["enstrophy"]
+        rates = {"-dE/dt": -np.gradient(energy, time), "2 mu enstrophy": by_friction}
+        return (
+            Chart("kinetic_energy", time, {"kinetic energy": energy}, "time V0 / L", "E / V0^2"),
+            Chart("dissipation", time, rates, "time V0 / L", "rate L / V0^3"),
+            Chart("enstrophy", time, {"enstrophy": history["enstrophy"]}, "time V0 / L", "enstrophy L^2 / V0^2"),
+        )
