@@ -118,9 +118,10 @@ def parts(case: FlowCase) -> dict[str, ml.Program]:
         for stage in flow.rk.stages:
             stage.advance()
 
-    found = [right_hand_side, slopes, fluxes, other_right_hand_side, monitors, update]
-    found += [boundaries] if flow.boundaries else []
-    return {"step": case.program} | {function.__name__: ml.program(function) for function in found}
+    whole = [right_hand_side, slopes, fluxes, other_right_hand_side, monitors]
+    pieces = [update, *([boundaries] if flow.boundaries else [])]  # they read what a step sets before: not fused
+    programs = [ml.program(one) for one in whole] + [ml.program(fuse=False)(one) for one in pieces]
+    return {"step": case.program} | {one.name: one for one in programs}
 
 
 TIMES = {"step": 1, "right_hand_side": 4, "slopes": 4, "fluxes": 4, "boundaries": 4, "update": 1, "monitors": 1,
