@@ -57,7 +57,7 @@ def _phase(spec: LoopSpec, one: Pass, phase: Phase) -> list[str]:
     if phase.independent:
         lines.append(" ".join(["#pragma omp simd", *_clauses(spec, one)]))
     lines += ["for (int64_t i = first; i < last; ++i) {", *phase.body, *_line(spec, one, phase.line), "}"]
-    return ["{", *lines, "}"]
+    return [f"for (int64_t c = 0, times = {phase.repeat}; c < times; ++c) {{" if phase.repeat else "{", *lines, "}"]
 
 
 def _line(spec: LoopSpec, one: Pass, line: Line | None) -> list[str]:

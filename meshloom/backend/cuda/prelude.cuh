@@ -106,6 +106,19 @@ template <class T, int N> ML_FUNCTION ml_row<T, N> ml_lane(ml_row<T, N> row, int
   return other;
 }
 
+// The sum of a value over the threads of a block, a power of two, known to all; ``room``: one entry for each.
+template <class T> ML_FUNCTION T ml_block_sum(T value, T* room) {
+  room[threadIdx.x] = value;
+  __syncthreads();
+  for (unsigned h = blockDim.x / 2; h > 0; h /= 2) {
+    if (threadIdx.x < h) room[threadIdx.x] += room[threadIdx.x + h];
+    __syncthreads();
+  }
+  const T sum = room[0];
+  __syncthreads();
+  return sum;
+}
+
 // Atomics: sums by hardware, minima and maxima of floating-point numbers by compare-and-swap (NaN wins there too).
 template <class T> struct ml_bits;
 template <> struct ml_bits<double> { typedef unsigned long long type; };

@@ -1,63 +1,21 @@
-"""Ways to solve along lines, each an emitter with its own plan."""
+"""Ways to solve along lines, by name."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 
 from meshloom.errors import ScheduleError, nearest
-from meshloom.kernel.count import loads
 from meshloom.schedule.code import Pass
-from meshloom.schedule.lines import on_cpu, on_gpu
+from meshloom.schedule.lines import krylov, on_cpu, on_gpu, reduction, thomas
+from meshloom.schedule.lines.base import LineMethod, in_place, line_sizes
 from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Emitter
 
-
-class LineMethod(Emitter):
-    """A way to solve along lines."""
-
-    summary: ClassVar[str] = ""
-
-    def declines(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> str | None:
-        """Why this method cannot do it; None when it can."""
-        return None
-
-    @abstractmethod
-    def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, simt: bool) -> LineForm:
-        """How lines are cut up; ``wish``: entries of the form that somebody asked for."""
-
-    @abstractmethod
-    def plan(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> Plan:
-        """Tables and sizes for lines of this length."""
-
-    def registers(self, spec: LineSpec) -> int | None:
-        """Registers that a thread of a GPU should do with; None: as the compiler likes."""
-        return None
-
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        assert isinstance(spec, LineSpec)
-        return self.line_passes(spec, simt=simt)
-
-    @abstractmethod
-    def line_passes(self, spec: LineSpec, *, simt: bool) -> list[Pass]:
-        """The passes to emit."""
-
-
-def line_sizes(lines: Geometry) -> dict[str, int]:
-    """Sizes that say where lines are, by the names that generated code uses."""
-    return {"length": lines.length, "step": lines.step, "lanes": lines.lanes, "outer": lines.outer,
-            "inner": lines.inner, "outer_step": lines.outer_step, "inner_step": lines.inner_step,
-            "offset": lines.offset}  # fmt: skip
-
-
-def in_place(spec: LineSpec) -> bool:
-    """Is a field written that the operands are made of?"""
-    return bool({p for p, _, _ in loads(spec.operands)} & {o.param for o in spec.results})
+__all__ = ["LineMethod", "Segmented", "krylov", "method", "names", "reduction", "thomas"]
 
 
 class Segmented(LineMethod):

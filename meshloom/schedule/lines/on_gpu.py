@@ -43,8 +43,8 @@ def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
 
 
 def registers(spec: LineSpec) -> int | None:
-    """Registers of a thread that leave room for enough others, where one operand alone is in them."""
-    if len(spec.operands) > 1 and not spec.form.per_variable or spec.form.points > 16:
+    """Registers of a thread that leave room for enough others, where it loads and stores one operand as it is."""
+    if not spec.plain or _together(spec) > 1 or spec.form.points > 16:
         return None
     return (80 if spec.periodic else 96) if spec.form.kind == "contiguous" else 64
 
@@ -55,8 +55,10 @@ def _together(spec: LineSpec) -> int:
 
 
 def _most_threads(spec: LineSpec) -> int:
-    """Threads of a block of lines that are not contiguous: many operands together want all the registers there are."""
-    return MOST_THREADS if _together(spec) == 1 else MOST_THREADS // 2 if _together(spec) == 2 else MOST_THREADS // 4
+    """Threads of a block of lines that are not contiguous: kernels and many operands together want more registers."""
+    if _together(spec) == 1:
+        return MOST_THREADS if spec.plain else MOST_THREADS // 2
+    return MOST_THREADS // 2 if _together(spec) == 2 else MOST_THREADS // 4
 
 
 def _tile(lines: Geometry, segments: int, bytes_per_line: int, most: int) -> int:

@@ -1,0 +1,110 @@
+"""What the methods beside ``segmented`` share: they solve A x = f, one operand after the other, a line as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from meshloom.schedule.code import Pass
+from meshloom.schedule.lines.base import LineMethod, line_sizes
+from meshloom.schedule.lines.operator import LineOperator, lu
+from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec, PointCode
+from meshloom.schedule.plan import Plan
+
+#: The point that item ``i``, a line, begins at.
+START_OF_LINE = "offset + ((i / lanes) / inner) * outer_step + ((i / lanes) % inner) * inner_step + i % lanes"
+SHARED_LIMIT = 200 * 1024  # bytes of shared memory that every GPU we know gives to a block
+
+
+class Classic(LineMethod):
+    """A method for A x = f alone."""
+
+    shared_vectors = 0  # values per point that a block keeps in shared memory; 0: none
+    threads = 128
+
+    def declines(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> str | None:
+        if any(one.stencil.inner != {0: 1.0} or one.stencil.closures for one in spec.operators):
+            return "it solves A x = f alone; only 'segmented' takes a stencil for the right-hand side"
+        if len(spec.operands) > 1 and not spec.separable:
+            return "it takes one operand after the other, but a result needs several of them"
+        needed = self.shared_vectors * self.rows(lines.length) * spec.dtype.itemsize
+        if self.shared_vectors and simt and needed > SHARED_LIMIT:
+            return f"a line of {lines.length} points needs {needed:,} bytes of shared memory, a block has {SHARED_LIMIT:,}"
+        return None
+
+    def rows(self, length: int) -> int:
+        """Rows that a line is padded to."""
+        return length
+
+    def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, simt: bool) -> LineForm:
+        return LineForm("contiguous" if lines.contiguous else "strided", 1, 0, 1)
+
+    def plan(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> Plan:
+        arrays: dict[str, np.ndarray] = {}
+        for k, one in enumerate(spec.distinct):
+            tables = self.tables(one, lines.length)
+            arrays |= {f"{name}{k}": np.ascontiguousarray(t, spec.dtype) for name, t in tables.items()}
+        sizes = line_sizes(lines) | {"lines": lines.lines, "padded_rows": self.rows(lines.length)}
+        return Plan(self.name, self.threads if simt else 16, arrays, sizes | self.sizes(lines))
+
+    def sizes(self, lines: Geometry) -> dict[str, int]:
+        return {}
+
+    def tables(self, operator: LineOperator, n: int) -> dict[str, np.ndarray]:
+        """Tables of an operator for lines of n points."""
+        raise NotImplementedError
+
+    def line_passes(self, spec: LineSpec, *, simt: bool) -> list[Pass]:
+        code = PointCode(spec)
+        return [one for v in range(len(spec.operands)) for one in self.passes_of(spec, code, v, simt=simt)]
+
+    def passes_of(self, spec: LineSpec, code: PointCode, v: int, *, simt: bool) -> list[Pass]:
+        """The passes for one operand."""
+        raise NotImplementedError
+
+
+def operand(code: PointCode, v: int, element: str) -> tuple[list[str], str]:
+    """Statements for an operand at a point, and its name."""
+    lines, names = code.operands(element, v)
+    return lines, names[0]
+
+
+def cornerless(operator: LineOperator, n: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """A matrix without corners as rows (n, 3), and z (n,), m with x = y - z (y_0 + m y_{n-1}): Sherman and Morrison.
+
+    For a closed line the matrix itself, and z = 0.
+    """
+    from scipy.linalg import solve_banded
+
+    matrix = operator.matrix
+    rows = matrix.rows(n)
+    if not matrix.periodic:
+        return rows, np.zeros(n), 0.0
+    g = -matrix.diag
+    rows[0, 1] -= g
+    rows[-1, 1] -= matrix.lower * matrix.upper / g
+    rows[0, 0] = rows[-1, 2] = 0.0
+    bands = np.zeros((3, n))
+    bands[0, 1:], bands[1], bands[2, :-1] = rows[:-1, 2], rows[:, 1], rows[1:, 0]
+    u = np.zeros(n)
+    u[0], u[-1] = g, matrix.upper
+    z, m = solve_banded((1, 1), bands, u), matrix.lower / g
+    return rows, z / (1.0 + z[0] + m * z[-1]), m
+
+
+def factor_tables(operator: LineOperator, n: int) -> dict[str, np.ndarray]:
+    """LU factors (the scale in the pivots) and the correction of a periodic line."""
+    rows, z, m = cornerless(operator, n)
+    lower, inverse, upper = lu(rows).T
+    return {"lower": lower, "inverse": inverse * operator.scale, "upper": upper, "corner": z, "mix": np.array([m])}
+
+
+def row_tables(operator: LineOperator, n: int, padded: int) -> dict[str, np.ndarray]:
+    """Rows, those beyond the end being x = 0, and the correction of a periodic line."""
+    rows, z, m = cornerless(operator, n)
+    whole = np.tile([0.0, 1.0, 0.0], (padded, 1))
+    whole[:n] = rows
+    whole[0, 0] = whole[n - 1, 2] = 0.0
+    a, b, c = whole.T
+    return {"below": a, "middle": b, "above": c, "corner": z, "mix": np.array([m]), "scale": np.array([operator.scale])}

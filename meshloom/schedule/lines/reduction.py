@@ -1,0 +1,113 @@
+"""cyclic_reduction and pcr: a block solves a line in shared memory, in as many steps as the line has doublings."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshloom.schedule.code import Pass, Phase, Scratch
+from meshloom.schedule.lines.classic import START_OF_LINE, Classic, operand, row_tables
+from meshloom.schedule.lines.operator import LineOperator
+from meshloom.schedule.lines.spec import Geometry, LineSpec, PointCode
+
+_ROWS = ("below", "middle", "above")
+
+
+class _Reduction(Classic):
+    def rows(self, length: int) -> int:
+        return 1 << (length - 1).bit_length()
+
+    def tables(self, operator: LineOperator, n: int) -> dict[str, np.ndarray]:
+        return row_tables(operator, n, self.rows(n))
+
+    def sizes(self, lines: Geometry) -> dict[str, int]:
+        return {"doublings": self.rows(lines.length).bit_length() - 1}
+
+    def start(self, spec: LineSpec, code: PointCode, v: int) -> Phase:
+        """Rows and right-hand sides of the block's line to shared memory."""
+        k = spec.number(v)
+        load, name = operand(code, v, "start + j * step")
+        body = ["const ml_index j = i;", *(f"s_{name}[j] = {name}{k}[j];" for name in _ROWS), "s_right[j] = 0;",
+                "if (j < length) {", *_start_of_block(), *load, f"s_right[j] = {name} * scale{k}[0];", "}"]  # fmt: skip
+        return Phase("0", "padded_rows", tuple(body))
+
+    def finish(self, spec: LineSpec, code: PointCode, v: int, solution: str) -> Phase:
+        """The solution, corrected on a periodic line, to the fields. ``solution``: C expression with {}."""
+        k, t = spec.number(v), spec.ctype
+        x = solution.format("j")
+        if spec.periodic:
+            ends = f"({solution.format('0')} + mix{k}[0] * {solution.format('length - 1')})"
+            x = f"{x} - corner{k}[j] * {ends}"
+        body = ["const ml_index j = i;", *_start_of_block(), f"const {t} x = {x};",
+                *code.after("start + j * step", ["x"], v)]  # fmt: skip
+        return Phase("0", "length", tuple(body))
+
+    def scratch(self, spec: LineSpec, copies: int) -> tuple[Scratch, ...]:
+        return tuple(Scratch(spec.ctype, f"s_{n}", f"{copies} * padded_rows") for n in (*_ROWS, "right"))
+
+
+def _start_of_block() -> list[str]:
+    return [f"const ml_index start = {START_OF_LINE.replace('(i / lanes)', '(b / lanes)').replace('i % lanes', 'b % lanes')};"]
+
+
+class CyclicReduction(_Reduction):
+    """Half of the unknowns is eliminated in each step, and found again on the way back. Threads that work are
+    neighbours, as in the sum of a tree: equation k of a step belongs to thread k."""
+
+    name = "cyclic_reduction"
+    summary = "a line in shared memory, halved in every step"
+    shared_vectors = 4
+
+    def passes_of(self, spec: LineSpec, code: PointCode, v: int, *, simt: bool) -> list[Pass]:
+        t = spec.ctype
+        halve = (
+            "const ml_index h = (ml_index)1 << c, k = (i + 1) * 2 * h - 1, up = k + h;",
+            "const bool there = up < padded_rows;",
+            f"const {t} alpha = -s_below[k] / s_middle[k - h], gamma = there ? -s_above[k] / s_middle[up] : 0;",
+            "s_middle[k] += alpha * s_above[k - h] + (there ? gamma * s_below[up] : 0);",
+            "s_right[k] += alpha * s_right[k - h] + (there ? gamma * s_right[up] : 0);",
+            "s_below[k] = alpha * s_below[k - h];",
+            "s_above[k] = there ? gamma * s_above[up] : 0;",
+        )
+        back = (
+            "const ml_index h = padded_rows >> (c + 1), k = i * 2 * h + h - 1;",
+            f"const {t} before = k >= h ? s_right[k - h] : 0;",
+            "s_right[k] = (s_right[k] - s_below[k] * before - s_above[k] * s_right[k + h]) / s_middle[k];",
+        )
+        last = ("s_right[padded_rows - 1] /= s_middle[padded_rows - 1];",)
+        phases = (
+            self.start(spec, code, v),
+            Phase("0", "padded_rows >> (c + 1)", halve, repeat="doublings"),
+            Phase("0", "1", last),
+            Phase("0", "(ml_index)1 << c", back, repeat="doublings"),
+            self.finish(spec, code, v, "s_right[{}]"),
+        )
+        return [Pass("halved", "lines", phases, blocked=True, scratch=self.scratch(spec, 1))]
+
+
+class ParallelCyclicReduction(_Reduction):
+    """Every equation loses its neighbours in each step, until it stands alone: twice the shared memory, half the
+    steps, no thread idle."""
+
+    name = "pcr"
+    summary = "a line in shared memory, every equation reduced in every step"
+    shared_vectors = 8
+
+    def passes_of(self, spec: LineSpec, code: PointCode, v: int, *, simt: bool) -> list[Pass]:
+        t = spec.ctype
+        reduce = (
+            "const ml_index h = (ml_index)1 << c, old = (c & 1) * padded_rows, now = padded_rows - old, k = i;",
+            "const ml_index m = old + ml_max<ml_index>(k - h, 0), o = old + k, p = old + ml_min<ml_index>(k + h, padded_rows - 1);",
+            f"const {t} alpha = k >= h ? -s_below[o] / s_middle[m] : 0;",
+            f"const {t} gamma = k + h < padded_rows ? -s_above[o] / s_middle[p] : 0;",
+            "s_middle[now + k] = s_middle[o] + alpha * s_above[m] + gamma * s_below[p];",
+            "s_right[now + k] = s_right[o] + alpha * s_right[m] + gamma * s_right[p];",
+            "s_below[now + k] = alpha * s_below[m];",
+            "s_above[now + k] = gamma * s_above[p];",
+        )
+        at = "(doublings & 1) * padded_rows + {0}"
+        phases = (
+            self.start(spec, code, v),
+            Phase("0", "padded_rows", reduce, repeat="doublings"),
+            self.finish(spec, code, v, f"(s_right[{at}] / s_middle[{at}])"),
+        )
+        return [Pass("reduced", "lines", phases, blocked=True, scratch=self.scratch(spec, 2))]
