@@ -1,10 +1,10 @@
 """Stencils on grids: how near a loop comes to a copy of the same bytes.
 
-    python -m bench.grid --device cuda|cpu [--quick] [--json FILE]
+    python -m bench.grid --device cuda|cpu [--quick | --all] [--json FILE]
 
 The second differences of second and fourth order along all axes (7 and 13 points in space, 5 and 9 in the plane), on
-closed and periodic grids, in double and single precision. On a GPU every variant of the strategy in several block
-sizes. Each row: milliseconds, points per second, and its compulsory bytes (each value read once and written once) per
+closed and periodic grids, in double and single precision. On a GPU variants of the strategy and block sizes, too. Each
+row: milliseconds, points per second, and its compulsory bytes (each value read once and written once) per
 second as a share of what a copy moves in the same run; once of a large copy, once of one as large as the loop's data.
 """
 
@@ -23,6 +23,7 @@ import meshloom as ml
 from bench import report
 from bench.measure import fastest, surroundings
 from bench.race_loop import TOLERANCE, Cuda, Device
+from meshloom.mesh.core import on_host
 from meshloom.native.runtime import copy_bandwidth
 from meshloom.schedule.points import tile_of
 
@@ -30,7 +31,7 @@ PRECISIONS = ("float64", "float32")
 SHAPES = ((512, 512, 512), (2048, 2048))
 SMALL_SHAPES = ((128, 128, 128), (512, 512))
 STENCILS = ((1, False), (1, True), (2, False), (2, True))  # radius, periodic
-BLOCKS = (128, 256, 512)
+BLOCKS, USUAL_BLOCK = (128, 256, 512), 256
 WEIGHTS = {1: (-2.0, 1.0), 2: (-5 / 2, 4 / 3, -1 / 12)}  # of the point and of the pairs at distance 1, 2
 SAMPLES = 20_000  # points at which results are checked
 
@@ -96,23 +97,25 @@ class Stencil:
                 moved = list(index)
                 moved[axis] = (index[axis] + step) % self.grid.shape[axis]
                 expected += WEIGHTS[self.radius][abs(step)] * self.values[tuple(moved)]
-        found = self.grid.shaped(self.out)[tuple(index)]
+        rows = np.ravel_multi_index(index, self.grid.shape)
+        found = on_host(self.out.storage.take(rows))  # some points only: the whole field is large
         return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
-def wishes(device: Device, *, all_variants: bool) -> Iterator[ml.Schedule]:
-    """What to time: the automatic choice, and on a GPU variants and block sizes."""
+def wishes(device: Device, effort: str) -> Iterator[ml.Schedule]:
+    """What to time: the automatic choice, and on a GPU other variants and block sizes, or all of both."""
     yield ml.Schedule("box")
-    if device.backend == "cpu" or not all_variants:
+    if device.backend == "cpu" or effort == "quick":
         return
     for block in BLOCKS:
         for variant in ml.variants("box"):
-            yield ml.Schedule("box", block=block, variant=variant)
+            if effort == "all" or (variant == "plain") != (block == USUAL_BLOCK):
+                yield ml.Schedule("box", block=block, variant=variant)
 
 
-def rows_of(stencil: Stencil, device: Device, copy: float, *, all_variants: bool) -> Iterator[dict[str, Any]]:
+def rows_of(stencil: Stencil, device: Device, copy: float, effort: str) -> Iterator[dict[str, Any]]:
     """Every schedule, checked, then timed."""
-    for wish in wishes(device, all_variants=all_variants):
+    for wish in wishes(device, effort):
         loop = stencil.loop(wish)
         executable: Any = loop.prepare()
         stencil.out.fill(0.0)
@@ -163,7 +166,10 @@ def show(row: dict[str, Any]) -> None:
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.grid", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--quick", action="store_true", help="small grids, the automatic schedule alone")
+    effort = parser.add_mutually_exclusive_group()
+    for name, text in (("quick", "the automatic choice alone"), ("all", "every variant in blocks of every size")):
+        effort.add_argument(f"--{name}", dest="effort", action="store_const", const=name, help=text)
+    parser.add_argument("--small", action="store_true", help="small grids")
     parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
     options = parser.parse_args(arguments)
     device = device or (Cuda() if options.device == "cuda" else Cpu())
@@ -174,22 +180,22 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     copy = device.copy_bandwidth()
     result: dict[str, Any] = surroundings() | {"benchmark": "grid", "backend": device.backend,
                                                "copy_GBps": copy / 1e9, "rows": []}  # fmt: skip
-    for shape in SMALL_SHAPES if options.quick else SHAPES:
+    where = "gpu" if device.backend == "cuda" else result["machine"]["architecture"]
+    file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_grid_{where}.json"
+    for shape in SMALL_SHAPES if options.small else SHAPES:
         for precision in PRECISIONS:
             for radius, periodic in STENCILS:
                 stencil = Stencil(shape, radius, periodic, precision)
-                for row in rows_of(stencil, device, copy, all_variants=not options.quick):
+                for row in rows_of(stencil, device, copy, options.effort or "usual"):
                     same = same_size_copy(stencil, device) if row["automatic"] else None
                     result["rows"].append(row | ({"same_size_copy_GBps": same / 1e9} if same else {}))
                     show(row)
                 del stencil
                 device.clear()
+                report.save(result, file)  # what there is, should the run be stopped
     print("\nbest of each:")
     for row in best_rows(result["rows"]):
         show(row)
-    where = "gpu" if device.backend == "cuda" else result["machine"]["architecture"]
-    file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_grid_{where}.json"
-    report.save(result, file)
     print(f"written to {file}")
     return int(any("wrong" in row for row in result["rows"]))
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from meshloom.errors import MeshError, nearest
+from meshloom.io import grids
 from meshloom.io.blocks import assemble, field_arrays
 from meshloom.io.files import write_atomically
 from meshloom.io.gmsh import read_gmsh, write_gmsh
@@ -23,6 +24,7 @@ from meshloom.io.su2 import read_su2, write_su2
 from meshloom.io.vtk import vtu_pieces
 from meshloom.io.vtu import read_vtu
 from meshloom.mesh.core import Field
+from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
 
 Fields = Mapping[str, np.ndarray]
@@ -59,7 +61,7 @@ def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
 
 def write(
     path: str | os.PathLike[str],
-    mesh: Mesh,
+    mesh: Mesh | Grid,
     cell_fields: Mapping[str, Field | np.ndarray] | None = None,
     node_fields: Mapping[str, Field | np.ndarray] | None = None,
     *,
@@ -67,14 +69,17 @@ def write(
 ) -> None:
     """Write a mesh, with fields where the format holds them; an existing file is replaced if ``overwrite``.
 
-    Formats other than ``.dat`` hold cells, not faces: a wake cut that joins cells by given faces is not kept.
+    Formats other than ``.dat`` hold cells, not faces: a wake cut that joins cells by given faces is not kept. A Grid
+    goes to ``.vti`` or ``.vtr`` files; it has points alone, so its fields are ``node_fields``.
     """
     path = Path(path)
+    if isinstance(mesh, Grid):
+        if cell_fields:
+            raise MeshError(f"{path}: a grid has no cells; give its fields as node_fields={{...}}")
+        _check_place(path, overwrite)
+        return grids.write_grid(path, mesh, node_fields)
     chosen = _format_of(path)
-    if path.exists() and not overwrite:
-        raise MeshError(f"{path} exists already; choose another name or give overwrite=True")
-    if not path.parent.is_dir():
-        raise MeshError(f"cannot write {path}: there is no folder {path.parent}")
+    _check_place(path, overwrite)
     if (cell_fields or node_fields) and not chosen.holds_fields:
         holding = ", ".join(extension for extension, other in FORMATS.items() if other.holds_fields)
         raise MeshError(f"{path}: {chosen.label} files hold no fields; {holding} do")
@@ -85,6 +90,13 @@ def write(
     except MeshError as error:
         raise MeshError(f"{path}: {error}") from error
     write_atomically(path, content)
+
+
+def _check_place(path: Path, overwrite: bool) -> None:
+    if path.exists() and not overwrite:
+        raise MeshError(f"{path} exists already; choose another name or give overwrite=True")
+    if not path.parent.is_dir():
+        raise MeshError(f"cannot write {path}: there is no folder {path.parent}")
 
 
 def _format_of(path: Path) -> Format:

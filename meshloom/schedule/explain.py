@@ -12,6 +12,7 @@ from meshloom.native.algorithms import color_blocks, thread_colors
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK, excess
 from meshloom.schedule.counts import Counts
 from meshloom.schedule.plan import topology
+from meshloom.schedule.points import tile_of
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import strategy
@@ -59,7 +60,9 @@ def _schedule(loop: Explained) -> str:
     if loop.backend.name == "numpy":
         return "whole arrays, one after the other (the reference ignores strategies)"
     sameness = "deterministic" if chosen.deterministic else "sums may differ in the last digits from run to run"
-    return f"{loop.schedule} ({chosen.summary}; {sameness})"
+    tile = " x ".join(map(str, tile_of(loop.spec))) if loop.spec.box is not None and loop.backend.simt else ""
+    points = f"; {tile} points for each thread" if tile else ""
+    return f"{loop.schedule} ({chosen.summary}{points}; {sameness})"
 
 
 def _arguments(loop: Explained) -> str:

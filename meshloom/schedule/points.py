@@ -21,7 +21,8 @@ from meshloom.schedule.code import ElementCode, Sink
 from meshloom.schedule.spec import LoopSpec, SpecParam
 
 NEAR = 16  # steps up to this far are numbers in the text; others are sizes, so that grids of any shape share it
-MOST_NODES = 200  # of the expressions of a tile: beyond, its values would not fit the registers
+MOST_LOADED = 72  # registers of 4 bytes that the values loaded for a tile may fill: more would leave too few threads
+MOST_NODES = 400  # of the expressions of a tile: beyond, compiling takes long
 UNROLLED = (4, 2, 1)  # points of a tile along a slow axis, the best first
 VECTOR = 16  # bytes
 #: Forms of the strategy: points along the slow axis, each a vector long ("single" is one point, "plain" chooses).
@@ -54,8 +55,8 @@ class PointCode(ElementCode):
         """Statements that find the neighbours, then load what is loaded at once."""
         lines = self.steps(range(self.ahead, len(self.wraps)))
         for o in filter(any, self._used()):
-            terms = [f"by{a}_{self._word(a, d)}" for a, d in enumerate(o) if d]
-            lines.append(f"const ml_index {self._row_name(o)} = e + {' + '.join(terms)};")
+            row = " + ".join(["e", *(f"by{a}_{self._word(a, d)}" for a, d in enumerate(o) if d)])
+            lines.append(f"const ml_index {self._row_name(o)} = {self._safe(row)};")
         return lines + self.whole_rows(roots) + self._vectors()
 
     def steps(self, axes: Iterable[int]) -> list[str]:
@@ -76,6 +77,14 @@ class PointCode(ElementCode):
         offset = self.offset(param, slot)
         return self._row_name(offset) if any(offset) else "e"
 
+    def _safe(self, row: str) -> str:
+        """The C expression of a row that may be loaded."""
+        return row
+
+    def _wraps(self, axis: int, d: int) -> bool:
+        """May the neighbour d points along an axis be at the other end? Points of the tile itself are not."""
+        return self.wraps[axis] and not 0 <= d < self.tile[axis]
+
     def _row_name(self, offset: Index) -> str:
         return f"at_{'_'.join(self._word(a, d) for a, d in enumerate(offset))}"
 
@@ -88,7 +97,7 @@ class PointCode(ElementCode):
     def _step(self, axis: int, d: int) -> str:
         """C expression of the way in memory to the neighbour d points along an axis."""
         step = str(d) if abs(d) <= NEAR else self._word(axis, d)
-        if self.wraps[axis] and not 0 <= d < self.tile[axis]:
+        if self._wraps(axis, d):
             over, back = (f"x{axis} + {step} >= n{axis}", "-") if d > 0 else (f"x{axis} + {step} < 0", "+")
             step = f"({over} ? {step} {back} n{axis} : {step})"
         return step if axis == len(self.wraps) - 1 else f"{step} * pitch{axis}"
@@ -149,6 +158,41 @@ class PointCode(ElementCode):
         return lines + ElementCode.sunk(left, [name for _, name in rest], sink)
 
 
+class EdgeCode(PointCode):
+    """A tile of which some points are outside of the box: they are computed from anything, and left at that.
+
+    All loads are made, each from a place that is stored, so that they are under way together as in the middle of the
+    box; stores and reductions ask whether their point is inside.
+    """
+
+    def __init__(self, spec: LoopSpec, wraps: tuple[bool, ...], tile: Index):
+        super().__init__(spec, spec.outputs, wraps, tile)
+        self.vector, self._loaded = 1, {}
+
+    def _safe(self, row: str) -> str:
+        return f"ml_min(ml_max({row}, (ml_index)0), most)"
+
+    def _wraps(self, axis: int, d: int) -> bool:
+        return self.wraps[axis]
+
+    def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[str]:
+        return [f"const ml_index own = {self._safe('e')};", *super().rows(roots, stored)]
+
+    def row(self, param: int, slot: int) -> str:
+        found = super().row(param, slot)
+        return "own" if found == "e" else found
+
+    def sunk(self, names: Sequence[str], sink: Sink) -> list[str]:
+        """Point by point, in the order in which ``tiled`` lists them."""
+        lines, shifts = [], list(_points(self.tile))
+        count = len(self.outputs) // len(shifts)
+        for k, shift in enumerate(shifts):
+            inside = " && ".join(f"x{a} + {d} >= low{a} && x{a} + {d} < end{a}" for a, d in enumerate(shift))
+            part = PointCode(self.spec, self.outputs[k * count : (k + 1) * count], self.wraps)
+            lines += [f"if ({inside}) {{", *part.sunk(names[k * count : (k + 1) * count], sink), "}"]
+        return lines
+
+
 def position(coordinates: Sequence[str]) -> str:
     """C expression of the position in memory of a point."""
     *slow, last = coordinates
@@ -176,33 +220,43 @@ def tile_of(spec: LoopSpec) -> Index:
     each of them loads what the others need, too. Fewer where the kernel is long. A variant says otherwise.
     """
     assert spec.box is not None
-    lengths, last = spec.box.lengths, spec.box.rank - 1
+    last = spec.box.rank - 1
     if spec.box.variant == "single" or any(far_steps(spec, a) for a in range(last + 1)):
         return (1,) * (last + 1)
     width = [len({o[a] for o in spec.offsets}) for a in range(last)]
     slow = int(np.argmax(width)) if last and max(width) > 1 else None
-    tile = [1] * (last + 1)
-    tile[last], beside = _numbers(spec, lengths[last], 1 if slow is None else lengths[slow])
-    if slow is not None:
-        tile[slow] = beside
-    return tuple(tile)
-
-
-def _numbers(spec: LoopSpec, along: int, beside: int) -> tuple[int, int]:
-    """Points of a tile along the last axis and the slow one, of a box with so many."""
-    assert spec.box is not None
-    nodes = sum(1 for _ in topological(o.value for o in spec.outputs))
     sizes = [p.dtype.itemsize for p in spec.params if not p.is_global]
-    vector = min(VECTOR // max(sizes, default=VECTOR), spec.box.grain) if along >= 4 * VECTOR else 1
+    long_lines = spec.box.lengths[last] >= 4 * VECTOR
+    vector = min(VECTOR // max(sizes, default=VECTOR), spec.box.grain) if long_lines else 1
+
+    def tile(along: int, beside: int) -> Index:
+        return tuple(along if a == last else beside if a == slow else 1 for a in range(last + 1))
+
+    most = 1 if slow is None else spec.box.lengths[slow]
     if spec.box.variant != "plain":
-        return vector, min(VARIANTS[spec.box.variant], beside)
-    choices = ((v, u) for v, u in product((vector, 1), UNROLLED) if u <= beside and v * u * nodes <= MOST_NODES)
-    return next(choices, (1, 1))
+        return tile(vector, min(VARIANTS[spec.box.variant], most))
+    nodes = sum(1 for _ in topological(o.value for o in spec.outputs))
+    for along, beside in product((vector, 1), UNROLLED):
+        chosen = tile(along, beside)
+        if beside <= most and along * beside * nodes <= MOST_NODES and _loaded(spec, chosen) <= MOST_LOADED:
+            return chosen
+    return tile(1, 1)
+
+
+def _loaded(spec: LoopSpec, tile: Index) -> int:
+    """Registers for all that a tile loads, each value once."""
+    found, origin = set(), (0,) * len(tile)
+    for param, slot, comp in loads(o.value for o in spec.outputs):
+        described = spec.params[param]
+        if not described.is_global:
+            offset = described.offsets[slot] if described.offsets else origin
+            found |= {(param, comp, _plus(offset, shift)) for shift in _points(tile)}
+    return sum(spec.params[param].dtype.itemsize // 4 for param, _, _ in found)
 
 
 def tiled(spec: LoopSpec, tile: Index) -> LoopSpec:
     """The loop with all points of a tile as one: what was one offset is one for each of them, each loaded once."""
-    shifts = list(product(*(range(t) for t in tile)))
+    shifts = list(_points(tile))
     origin = (0,) * len(tile)
     params = tuple(_shifted(p, shifts, origin) for p in spec.params)
 
@@ -225,6 +279,11 @@ def tiled(spec: LoopSpec, tile: Index) -> LoopSpec:
         outputs += [Output(o.param, slot_at(o.param, o.slot, shift), o.comp, v)
                     for o, v in zip(spec.outputs, values, strict=True)]  # fmt: skip
     return replace(spec, params=params, outputs=tuple(outputs))
+
+
+def _points(tile: Index) -> Iterable[Index]:
+    """The points of a tile, as offsets from its corner."""
+    return product(*(range(t) for t in tile))
 
 
 def _shifted(param: SpecParam, shifts: list[Index], origin: Index) -> SpecParam:

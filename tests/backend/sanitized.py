@@ -33,6 +33,7 @@ TOOLS = ("memcheck", "racecheck")
 ERROR_EXIT, WRONG_EXIT = 9, 3
 LAYOUTS, PRECISIONS = ("aos", "soa", "aosoa4"), (np.float64, np.float32)
 BLOCK = 64
+GRID_VARIANTS = ml.variants("box")
 #: program -> the tool that must find its bug
 PLANTED = {"outside": "memcheck", "beyond": "memcheck", "race": "racecheck", "one_color": "racecheck"}
 
@@ -115,6 +116,38 @@ def run_loops(backend: str) -> int:
     return wrong
 
 
+@ml.kernel
+def around(q: ml.Read, out: ml.Write, more: ml.Inc, total: ml.Sum):
+    """Reads on all sides of a point of a grid, wide and narrow, and writes there."""
+    out[...] = q[1, 0] - q[-1, 0] + q[0, 2] - q[0, -1]
+    more += q[-2, 1] @ q[0, 0]
+    total += q[2, 0][0]
+
+
+def run_grids(backend: str) -> int:
+    """Loops over grids, each compared with NumPy; the number of wrong ones."""
+    wrong = 0
+    for periodic, layout, dtype, variant in product((False, True), LAYOUTS, PRECISIONS, GRID_VARIANTS):
+        found = []
+        for name in ("numpy", backend):
+            ml.use(name)
+            grid = ml.Grid((9, 68), periodic=periodic)
+            values = np.random.default_rng(5).random((9, 68, 2))
+            q = grid.field("q", 2, dtype=dtype, layout=layout, data=values)
+            out, more = (grid.field(n, dim, dtype=dtype, layout=layout) for n, dim in (("out", 2), ("more", 1)))
+            total = ml.Global(0.0)
+            at = grid.offsets((0, 0), (1, 0), (-1, 0), (0, 2), (0, -1), (-2, 1), (2, 0))
+            wish = ml.Schedule("box", block=BLOCK, variant=variant)
+            around(grid.interior(2), q[at], out, more, total, schedule=wish)
+            found.append([out.numpy(), more.numpy(), np.array(total.value)])
+        tolerance = 1e-12 if dtype is np.float64 else 1e-4
+        right = all(np.allclose(a, b, rtol=tolerance, atol=tolerance) for a, b in zip(*found, strict=True))
+        ends = "round" if periodic else "closed"
+        print(f"grid {ends} {layout} {np.dtype(dtype).name} {variant}: {'right' if right else 'WRONG'}", flush=True)
+        wrong += not right
+    return wrong
+
+
 # --- planted bugs -------------------------------------------------------------------------------------------------
 
 OUTSIDE = """extern "C" __global__ void outside(int* p) { p[threadIdx.x + 1] = 1; }"""  # the last thread writes too far
@@ -157,7 +190,7 @@ def run_program(name: str, backend: str) -> int:
         cupy.cuda.set_allocator(None)
         cupy.cuda.set_pinned_memory_allocator(None)
     if name == "loops":
-        return WRONG_EXIT if run_loops(backend) else 0
+        return WRONG_EXIT if run_loops(backend) + run_grids(backend) else 0
     if name in ("outside", "race"):
         run_kernel({"outside": OUTSIDE, "race": RACE}[name], name)
         return 0

@@ -11,7 +11,7 @@ import meshloom as ml
 from meshloom.backend.cuda import dialect
 from meshloom.backend.unit import make_unit
 from tests.backend.test_cuda import ARCHITECTURES, CompileBackend, needs_nvrtc
-from tests.test_grid_loops import star2, star3, star_of
+from tests.test_grid_loops import MIXED_OFFSETS, mixed, star2, star3, star_of
 
 KINDS = {"periodic": True, "closed": False}
 
@@ -39,6 +39,21 @@ def test_a_stencil_compiles_without_spills_and_reads_no_indices(precision: str) 
     ctype, vector = ("double", 2) if precision == "float64" else ("float", 4)
     text = "\n".join(kernel.lines)
     assert f"ml_load<{ctype}, {vector}>" in text and f"ml_store<{ctype}, {vector}>" in text
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("layout", "precision"), [("aos", "float64"), ("soa", "float32")])
+def test_reductions_and_every_mode_compile_without_spills(layout: str, precision: str) -> None:
+    grid = ml.Grid((7, 68), periodic=(False, True))
+    fields = [grid.field(f"f{k}", dim, dtype=precision, layout=layout) for k, dim in enumerate((2, 1, 2, 1, 1))]
+    v, s, *written = fields
+    results = [ml.Global(0.0), ml.Global(0.0, dtype=precision), ml.Global(0.0, dtype=precision)]
+    at_v, at_s = (grid.offsets(*o) for o in MIXED_OFFSETS)
+    loop = mixed.loop(grid.interior(1), v[at_v], s[at_s], *written, *results)
+    loop.backend = backend = CompileBackend()
+    loop.prepare()
+    assert len(backend.engine.resources) == len(ARCHITECTURES)
+    assert all(r["pass0"]["spills"] == 0 for r in backend.engine.resources.values())
 
 
 @pytest.mark.gpu

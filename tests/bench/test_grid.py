@@ -23,6 +23,7 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.setattr(grid, "SHAPES", ((10, 128),))
     monkeypatch.setattr(grid, "PRECISIONS", ("float64",))
     monkeypatch.setattr(grid, "BLOCKS", (64,))
+    monkeypatch.setattr(grid, "USUAL_BLOCK", 64)
     monkeypatch.setattr(grid, "STENCILS", ((2, False), (2, True)))
     monkeypatch.setattr(grid.ml, "variants", lambda name: ("slab4",))
     file = tmp_path / "grid.json"

@@ -72,7 +72,8 @@ def test_every_entry_of_a_schedule_is_documented() -> None:
 
 
 def test_variants_of_loops_over_grids() -> None:
-    listed = re.findall(r"`(\w+)`", " ".join(row[0] for row in table("docs/grids.md", '`Schedule("box", variant=...)`')))
+    rows = table("docs/grids.md", '`Schedule("box", variant=...)`')
+    listed = re.findall(r"`(\w+)`", " ".join(row[0] for row in rows))
     assert listed == list(ml.variants("box"))
 
 

@@ -58,4 +58,9 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MeshError, match=r"shape \(2, 3\) does not fit"):
         write_grid(tmp_path / "a.vtr", grid, {"f": np.zeros((2, 3))})
     with pytest.raises(MeshError, match=r"\.vti or \.vtr"):
-        write_grid(tmp_path / "a.vtu", grid)
+        ml.write(tmp_path / "a.vtu", grid)
+    with pytest.raises(MeshError, match="a grid has no cells"):
+        ml.write(tmp_path / "a.vtr", grid, {"f": np.zeros((3, 2))})
+    ml.write(tmp_path / "a.vtr", grid, node_fields={"f": grid.field("f")})
+    with pytest.raises(MeshError, match="exists already"):
+        ml.write(tmp_path / "a.vtr", grid)

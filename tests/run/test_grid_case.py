@@ -160,3 +160,9 @@ def test_a_breakdown_names_the_point_and_the_step(tmp_path, monkeypatch, value: 
     expected = rf"new is {words} in {place}.* after loop spread in iteration 1"
     with pytest.raises(RunError, match=expected):
         run(tmp_path / "a", "output.plot=false")
+
+
+def test_a_limit_may_watch_one_component() -> None:
+    values = np.array([[1.0, -5.0], [-1.0, 2.0], [np.nan, 1.0], [1.0, np.inf]])
+    broken = Limit(above=0.0, component=0).broken(values)
+    assert broken.tolist() == [[False, False], [True, False], [True, False], [False, True]]

@@ -17,7 +17,7 @@ from meshloom.mesh.box import Index
 from meshloom.schedule.code import Line, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.plan import Plan, Topology
-from meshloom.schedule.points import VARIANTS, PointCode, far_name, far_steps, tile_of, tiled
+from meshloom.schedule.points import VARIANTS, EdgeCode, PointCode, far_name, far_steps, tile_of, tiled
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 
@@ -83,6 +83,7 @@ def _extent(spec: LoopSpec, box: GridBox) -> dict[str, int]:
     for a in range(box.grid.rank):
         sizes |= {f"low{a}": box.stored_low[a], f"end{a}": box.stored_high[a], f"n{a}": box.grid.stored[a]}
         sizes |= {far_name(a, k): step for k, step in enumerate(far_steps(spec, a))}
+    sizes["most"] = box.grid.total - 1
     return sizes | {f"pitch{a}": stride for a, stride in enumerate(box.grid.strides[:-1])}
 
 
@@ -142,26 +143,20 @@ def _bricks(extent: dict[str, int], tile: Index, block: int) -> dict[str, int]:
 
 
 def _tile_lines(spec: LoopSpec) -> list[str]:
-    """What thread i of brick b does: its tile at once where that is inside, else point by point."""
+    """What thread i of brick b does: its tile at once, with care where a part of it is outside."""
     assert spec.box is not None
     tile, wraps = tile_of(spec), spec.box.wraps
-    axes = range(len(tile))
     lines = _thread_lines(tile)
-    single = PointCode(spec, spec.outputs, wraps)
     if prod(tile) == 1:
-        inside = " && ".join(f"x{a} >= low{a} && x{a} < end{a}" for a in axes)
-        coordinates = [f"const ml_index x{a} = corner{a};" for a in axes]
-        return [*lines, *coordinates, f"if ({inside}) {{", *single.lines(single.plain), "}"]
+        single = PointCode(spec, spec.outputs, wraps)
+        inside = " && ".join(f"x{a} >= low{a} && x{a} < end{a}" for a in range(len(tile)))
+        return [*lines, f"if ({inside}) {{", *single.lines(single.plain), "}"]
     whole = tiled(spec, tile)
-    several = PointCode(whole, whole.outputs, wraps, tile)
-    inside = " && ".join(f"corner{a} >= low{a} && corner{a} + {t} <= end{a}" for a, t in enumerate(tile))
-    lines += [f"if ({inside}) {{", *(f"const ml_index x{a} = corner{a};" for a in axes),
-              *several.lines(several.plain), "} else {"]  # fmt: skip
-    for a, t in enumerate(tile):
-        lines += ["#pragma unroll 1",
-                  f"for (ml_index x{a} = ml_max(corner{a}, low{a}), stop{a} = ml_min(corner{a} + {t}, end{a});"
-                  f" x{a} < stop{a}; ++x{a}) {{"]  # fmt: skip
-    return [*lines, *single.lines(single.plain), *("}" for _ in axes), "}"]
+    middle, edge = PointCode(whole, whole.outputs, wraps, tile), EdgeCode(whole, wraps, tile)
+    inside = " && ".join(f"x{a} >= low{a} && x{a} + {t} <= end{a}" for a, t in enumerate(tile))
+    touched = " && ".join(f"x{a} + {t} > low{a} && x{a} < end{a}" for a, t in enumerate(tile))
+    return [*lines, f"if ({inside}) {{", *middle.lines(middle.plain), f"}} else if ({touched}) {{",
+            *edge.lines(edge.plain), "}"]  # fmt: skip
 
 
 def _thread_lines(tile: Index) -> list[str]:
@@ -180,6 +175,6 @@ def _thread_lines(tile: Index) -> list[str]:
         thread = f"(i >> ({before}))" if before else "i"
         thread = f"({thread} & ((1 << shift{a}) - 1))" if a else thread
         scale = f" * {tile[a]}" if tile[a] > 1 else ""
-        lines.append(f"const ml_index corner{a} = begin{a} + (({brick[a]} << shift{a}) + {thread}){scale};")
+        lines.append(f"const ml_index x{a} = begin{a} + (({brick[a]} << shift{a}) + {thread}){scale};")
         before = f"{before} + shift{a}" if before else f"shift{a}"
     return lines
