@@ -48,7 +48,7 @@ class _Krylov(Classic):
                 f"for (int start_anew = 0; start_anew < {MOST_STARTS} && size > least; ++start_anew) {{",
                 *words.loop(*start), f"{t} rho = size;",
                 f"for (int round = 0; round < {MOST_ITERATIONS}; ++round) {{", *self.iteration(words),
-                "if (!(left > least && left < 1e6 * size && rho != 0)) break;", "}",
+                f"if (!(left > least && left < {1.0 / negligible(spec.dtype)!r} * size && rho != 0)) break;", "}",
                 *words.loop(f"s_r[j] = s_b[j] - {words.product('s_x[{}]')};"), *words.total("now", "s_r[j] * s_r[j]"),
                 "if (!(now < size)) break;", "size = now;", *words.loop("s_y[j] += s_x[j]; s_b[j] = s_r[j];"), "}",
                 *words.loop(f"const {t} x = size > {lost!r} * whole ? ({t})NAN : s_y[j];", *code.after("start + j * step", ["x"], v))]  # fmt: skip
