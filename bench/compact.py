@@ -2,11 +2,12 @@
 
     python -m bench.compact [--device cuda|cpu] [--quick] [--parts ...] [--json FILE] [--seconds N]
 
-Parts: ``derivative`` (our one-pass solver on all sizes), ``methods`` (the other solvers beside it), ``seed`` (one line
-of 256 points, fields with and without transposes, 1 to 14 variables in one launch), ``fused`` (flux, derivative and sum
-of five variables), ``peers`` (cuSPARSE, cuFFT, JAX). Everything is checked against NumPy before it is timed. The limit
-is the compulsory bytes (16 per point in double) at the copy bandwidth measured in the same run. Rows are printed as
-they come, and the file is written after each: a run that is stopped keeps what it has.
+Parts: ``derivative`` (our one-pass solver on all sizes), ``fused`` (flux, derivative and sum of five variables),
+``methods`` (the tridiagonal systems alone, by all our solvers), ``peers`` (cuSPARSE, cuFFT, JAX), ``seed`` (one line of
+256 points, planes with and without transposes, 1 to 14 variables in one launch). Everything is checked against NumPy
+before it is timed: on a small grid first, but for ``--quick``, and on some lines of the field itself. The limit is the
+compulsory bytes (16 per point in double) at the copy bandwidth measured in the same run. Rows are printed as they come,
+and the file is written after each: a run that is stopped keeps what it has.
 """
 
 from __future__ import annotations
@@ -23,14 +24,28 @@ from typing import Any
 
 import meshloom as ml
 from bench import report
+from bench.ahead import compile_all
 from bench.compact_report import goals, short_lines
-from bench.compact_rows import BLOCKS, FLOW_VALUES, MANY, OWN, PLANES, PRIME, SMALL, Host, Problem, rows
+from bench.compact_rows import (
+    BLOCKS,
+    FLOW_VALUES,
+    MANY,
+    OWN,
+    PLANES,
+    PRIME,
+    SMALL,
+    Host,
+    Problem,
+    empty_loop,
+    fields,
+    rows,
+)
 from bench.measure import surroundings
 from bench.peers.compact_gpu import PEERS, PeerRun
 from bench.race import Stopped, stopping_cleanly
 from bench.race_loop import GROUPS, LAUNCHES, Cuda, Device
 
-PARTS = ("derivative", "fused", "methods", "seed", "peers")
+PARTS = ("derivative", "fused", "methods", "peers", "seed")
 SEED_LINE, SEED_PLANE, SEED_VALUES = (256,), (512, 512), (1, 6, 8, 14)
 PRECISIONS = ("float64", "float32")
 
@@ -55,35 +70,49 @@ def _axes(shape: tuple[int, ...]) -> range:
 
 
 def _derivatives(quick: bool) -> list[Problem]:
-    sizes = [(shape, 1) for shape in (BLOCKS[-1:] if quick else (*reversed(BLOCKS), *reversed(PLANES)))]
-    sizes.insert(1, (PLANES[-1], MANY))
-    found = []
-    for precision in PRECISIONS:
-        for periodic in (True, False):
-            found += [Problem(s, a, v, precision, periodic) for s, v in sizes for a in _axes(s)]
-        found += [Problem(PRIME, a, 1, precision, periodic=False) for a in _axes(PRIME)]
-    return found
+    """Ordered by precision, ends and field: rows on the same field share it."""
+    cube, plane = BLOCKS[-1], PLANES[-1]
+    sizes = [(cube, 1), (plane, MANY)] + ([] if quick else [(s, 1) for s in (*BLOCKS[:-1], *reversed(PLANES))])
+    cases = [("float64", True, sizes), ("float64", False, [(PRIME, 1), *(sizes[:1] if quick else sizes)]),
+             ("float32", True, sizes[:1] if quick else sizes)]  # fmt: skip
+    if not quick:
+        cases.append(("float32", False, [(PRIME, 1), *sizes]))
+    return [Problem(s, a, v, precision, periodic) for precision, periodic, listed in cases for s, v in listed
+            for a in _axes(s)]  # fmt: skip
 
 
 def _fused(quick: bool) -> list[Problem]:
-    cases = [(shape, periodic) for shape in (BLOCKS[:1] if quick else BLOCKS) for periodic in (True, False)]
+    cases = [(BLOCKS[0], True)] if quick else [(shape, periodic) for shape in BLOCKS for periodic in (True, False)]
     return [Problem(s, a, FLOW_VALUES, periodic=periodic, what="fused") for s, periodic in cases for a in _axes(s)]
 
 
 def _methods(quick: bool) -> list[Problem]:
+    """The tridiagonal systems alone: that is all that the others solve."""
     shapes = (PLANES[-1], BLOCKS[0]) if quick else (PLANES[-1], *reversed(BLOCKS), *PLANES[-2::-1])
-    names = [OWN, *(m for m in ml.linalg.tridiagonal.methods() if m != OWN)]
+    names = (OWN, "thomas", "cyclic_reduction") if quick else (OWN, *_others())
     precisions = PRECISIONS[:1] if quick else PRECISIONS
-    return [Problem(s, a, 1, p, False, m) for p in precisions for s in shapes for a in _axes(s) for m in names]
+    return [Problem(s, a, 1, p, False, m, "solve") for p in precisions for s in shapes for a in _axes(s) for m in names]
+
+
+def _rivalled(quick: bool) -> tuple[tuple[int, ...], ...]:
+    """The fields that peers are measured on, too."""
+    return (PLANES[-1], BLOCKS[0]) if quick else (PLANES[-1], *BLOCKS)
 
 
 def _seed(quick: bool) -> list[Problem]:
-    names = ml.linalg.tridiagonal.methods()
-    found = [Problem(SEED_LINE, 0, periodic=False, method=m) for m in names]
-    found += [Problem(SEED_PLANE, a, periodic=False, method=m) for a in (0, 1) for m in names]
-    picked = [m for m in names if m == OWN or m.startswith("thomas") or m == "cyclic_reduction"]
-    batches = [(v, a, m) for v in SEED_VALUES for a in (0, 1) for m in picked]
-    return found + [Problem(SEED_PLANE, a, v, periodic=False, method=m) for v, a, m in batches]
+    """What the slides compared: one line; a plane, contiguous lines with transposes and without; many variables."""
+    names = (OWN, *_others())
+    found = [Problem(SEED_LINE, 0, periodic=False, method=m, what="solve") for m in names]
+    planes = [Problem(SEED_PLANE, a, periodic=False, method=m, what="solve") for a in (0, 1) for m in names]
+    as_it_lies = Problem(SEED_PLANE, 1, periodic=False, method="thomas", what="solve", tuning=(("transposed", 0),))
+    batches = [(v, a, m) for v in SEED_VALUES for a in (0, 1) for m in ((OWN,) if quick else (OWN, "thomas"))]
+    many = [Problem(SEED_PLANE, a, v, periodic=False, method=m, what="solve") for v, a, m in batches]
+    return [*found, *([] if quick else [*planes, as_it_lies]), *many]
+
+
+def _others() -> tuple[str, ...]:
+    """Our other solvers, the direct ones first."""
+    return ("thomas", *(m for m in ml.linalg.tridiagonal.methods() if m not in (OWN, "thomas")))
 
 
 # --- running ----------------------------------------------------------------------------------------------
@@ -101,13 +130,22 @@ class Run:
         }  # fmt: skip
         print(f"copy {self.copy / 1e9:.1f} GB/s", flush=True)
 
+    def compile(self, parts: list[str], *, quick: bool, tiny: bool) -> None:
+        """All that will be measured, on all cores: one after the other it takes longer than measuring."""
+        listed = [p for part in parts for p in problems(part, quick=quick, tiny=tiny)]
+        smaller = [] if quick else [p.small() for p in listed]
+        wanted = [(p,) for p in dict.fromkeys([*listed, *smaller])]
+        seconds = compile_all(architecture(), empty_loop, wanted)
+        print(f"{len(wanted)} loops compiled in {seconds:.1f} s", flush=True)
+
     def parts(self, parts: list[str], *, quick: bool, tiny: bool = False) -> None:
         try:
             for part in parts:
-                for row in rows(problems(part, quick=quick, tiny=tiny), self.device, self.copy):
+                for row in rows(problems(part, quick=quick, tiny=tiny), self.device, self.copy, twice=not quick):
                     self.add("rows", row | {"part": part}, line_of(row))
+                fields.cache_clear()
                 if part == "peers" and self.device.has_peers:
-                    self.peers(quick)
+                    self.peers((SMALL[:2], SMALL) if tiny else _rivalled(quick))
         except KeyboardInterrupt as stopped:
             self.result["stopped"] = str(stopped) or "by Ctrl-C"
             print(f"stopped: {self.result['stopped']}", flush=True)
@@ -115,8 +153,7 @@ class Run:
             self.result["goals"] = [goal.as_json() for goal in goals(self.result)]
             report.save(self.result, self.file)
 
-    def peers(self, quick: bool) -> None:
-        shapes = (PLANES[-1], BLOCKS[0]) if quick else (PLANES[-1], *BLOCKS)
+    def peers(self, shapes: tuple[tuple[int, ...], ...]) -> None:
         for shape in shapes:
             for axis in _axes(shape):
                 for row in peer_rows(shape, axis, self.device):
@@ -128,6 +165,13 @@ class Run:
         report.save(self.result, self.file)
         if time.monotonic() > self.until:
             raise Stopped("the time given by --seconds is up")
+
+
+def architecture() -> str:
+    """Of the current CUDA device, such as sm_90."""
+    import cupy
+
+    return f"sm_{cupy.cuda.Device().compute_capability}"
 
 
 def peer_rows(shape: tuple[int, ...], axis: int, device: Device) -> Iterator[dict[str, Any]]:
@@ -213,6 +257,8 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     ml.use(used.backend)
     with stopping_cleanly():
         run = Run(used, file, begin + options.seconds)
+        if used.backend == "cuda":
+            run.compile(options.parts, quick=options.quick, tiny=options.tiny)
         run.parts(options.parts, quick=options.quick, tiny=options.tiny)
     print("\n".join(short_lines(run.result)))
     for goal in goals(run.result):

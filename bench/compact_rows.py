@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import meshloom as ml
 from bench.locality import Cpu
 from bench.race_loop import Device, kernel_figures
 from meshloom import compact
+from meshloom.backend import current
 from meshloom.errors import MeshloomError
 
 TOLERANCE = {"float64": 1e-12, "float32": 2e-4}  # largest difference from NumPy in double, as a share of the largest
@@ -41,15 +42,20 @@ class Host(Cpu):
 
 @dataclass(frozen=True)
 class Problem:
-    """One derivative of a field of ``values`` components."""
+    """One thing to do to a field of ``values`` components along an axis.
+
+    ``what``: "derivative", or "solve", the tridiagonal system alone, which is all that solvers but our own do, or
+    "fused": flux, derivative and sum of the five variables of a flow. ``tuning``: entries of the solver's form.
+    """
 
     shape: tuple[int, ...]
     axis: int
     values: int = 1
     precision: str = "float64"
     periodic: bool = True
-    method: str = "segmented"
-    what: str = "derivative"  # or "fused": flux, derivative and sum of the five variables of a flow
+    method: str = OWN
+    what: str = "derivative"
+    tuning: tuple[tuple[str, int], ...] = ()
 
     def small(self) -> Problem:
         """The same on a grid that NumPy does at once: what is checked first."""
@@ -58,39 +64,62 @@ class Problem:
     def entries(self) -> dict[str, Any]:
         """How a row of the result begins."""
         ends = "periodic" if self.periodic else "closed"
+        form = "".join(f", {key} {value}" for key, value in self.tuning)
         return {"what": self.what, "shape": list(self.shape), "values": self.values, "axis": self.axis,
-                "precision": self.precision, "ends": ends, "method": self.method}  # fmt: skip
+                "precision": self.precision, "ends": ends, "method": self.method + form}  # fmt: skip
+
+
+def room(shape: tuple[int, ...], values: int, precision: str, periodic: bool) -> tuple[ml.Grid, ml.Field, ml.Field]:
+    """A grid, and fields of zeros for operands and results."""
+    grid = ml.Grid(shape, [float(n) for n in shape], periodic=periodic)  # spacing about 1: so are the values
+    f, out = (grid.field(name, values, dtype=np.dtype(precision)) for name in ("f", "out"))
+    return grid, f, out
+
+
+@lru_cache(maxsize=2)
+def fields(shape: tuple[int, ...], values: int, precision: str, periodic: bool, backend: str) -> list[Any]:
+    """The same on the device, with operands; kept while rows on the same grid follow each other.
+
+    Operands are numbers from 1 to 2 without a pattern, made where the field lies; the same in every run.
+    """
+    ml.use(backend)
+    grid, f, out = room(shape, values, precision, periodic)
+    for one in (f, out):
+        one.move(current().place(one.storage))
+    xp = _module(f.storage)
+    numbers = xp.arange(f.storage.size, dtype=np.float64)
+    numbers *= 0.6180339887498949
+    numbers -= xp.floor(numbers)
+    f.storage[...] = 1.0 + numbers
+    return [grid, f, out]
+
+
+def loop_of(problem: Problem, grid: ml.Grid, f: ml.Field, out: ml.Field) -> ml.linalg.LineLoop:
+    """What a problem is about, on these fields."""
+    axis, fused = problem.axis, problem.what == "fused"
+    derivative = compact.operator(compact.LELE6, grid, axis)
+    operator = ml.linalg.LineOperator(derivative.matrix) if problem.what == "solve" else derivative
+    before, after, values = (flow_flux(axis), accumulate, problem.values) if fused else (None, None, None)
+    return ml.linalg.LineLoop(grid, axis, operator, f, out, before=before, after=after, values=values,
+                              method=problem.method, tuning=dict(problem.tuning))  # fmt: skip
+
+
+def empty_loop(problem: Problem) -> ml.linalg.LineLoop:
+    """The loop on fields that nobody has filled: to be compiled, not to be run."""
+    return loop_of(problem, *room(problem.shape, problem.values, problem.precision, problem.periodic))
 
 
 class Setup:
-    """The fields of a problem, filled on the device, and its loop."""
+    """The fields of a problem and its loop."""
 
     def __init__(self, problem: Problem, backend: str):
-        ml.use(backend)
         self.problem = problem
-        dtype = np.dtype(problem.precision)
-        extent = [float(n) for n in problem.shape]  # spacing about 1, so that values stay about 1
-        self.grid = ml.Grid(problem.shape, extent, periodic=problem.periodic)
-        self.f = self.grid.field("f", problem.values, dtype=dtype)
-        self.out = self.grid.field("out", problem.values, dtype=dtype)
-        self.operator = compact.operator(compact.LELE6, self.grid, problem.axis)
-        before, after = (flow_flux(problem.axis), accumulate) if problem.what == "fused" else (None, None)
-        values = problem.values if before else None
-        self.loop = ml.linalg.LineLoop(self.grid, problem.axis, self.operator, self.f, self.out, before=before,
-                                       after=after, values=values, method=problem.method)  # fmt: skip
-        for one in (self.f, self.out):
-            one.move(self.loop.backend.place(one.storage))
-        self.fill()
-
-    def fill(self) -> None:
-        """Numbers from 1 to 2 without a pattern, made where the field lies; the same in every run."""
-        storage = self.f.storage
-        xp = _module(storage)
-        numbers = xp.arange(storage.size, dtype=np.float64)
-        numbers *= 0.6180339887498949
-        numbers -= xp.floor(numbers)
-        storage[...] = 1.0 + numbers
-        self.out.storage[...] = 0.0
+        self.grid, self.f, self.out = fields(
+            problem.shape, problem.values, problem.precision, problem.periodic, backend
+        )
+        ml.use(backend)
+        self.loop = loop_of(problem, self.grid, self.f, self.out)
+        self.operator = self.loop.operators[0]
 
     def component(self, field: ml.Field, c: int) -> Any:
         """A view of a component as an array (*shape), where the field lies."""
@@ -125,16 +154,17 @@ class Setup:
         expected = self.operator.applied(operands.reshape(n, -1)).reshape(n, *rest)
         if self.problem.what == "fused":
             expected = -expected
+        self.out.storage[...] = 0.0
         self.loop.prepare()()
         found = self.lines(self.out, where)
         return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
-def row(problem: Problem, device: Device, copy_rate: float) -> dict[str, Any]:
-    """One row: checked on a small grid, checked on some lines of the large one, timed. ``copy_rate``: bytes/s."""
+def row(problem: Problem, device: Device, copy_rate: float, *, twice: bool = True) -> dict[str, Any]:
+    """One row, timed if right on a small grid (``twice``) and on some lines of its own. ``copy_rate``: bytes/s."""
     head = problem.entries()
     try:
-        small, error = small_error(problem.small(), device.backend), 0.0
+        small, error = small_error(problem.small(), device.backend) if twice else 0.0, 0.0
         if small <= TOLERANCE[problem.precision]:
             setup = Setup(problem, device.backend)
             error = setup.error()
@@ -163,9 +193,11 @@ def small_error(problem: Problem, backend: str) -> float:
     return Setup(problem, backend).error()
 
 
-def rows(problems: list[Problem], device: Device, copy_rate: float) -> Iterator[dict[str, Any]]:
+def rows(
+    problems: list[Problem], device: Device, copy_rate: float, *, twice: bool = True
+) -> Iterator[dict[str, Any]]:
     for problem in problems:
-        yield row(problem, device, copy_rate)
+        yield row(problem, device, copy_rate, twice=twice)
         device.clear()
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -23,8 +22,9 @@ from meshloom.mesh.core import Field
 from meshloom.mesh.grid import AXES, Grid
 
 Fields = Field | Sequence[Field]
+Operators = LineOperator | Sequence[LineOperator]
+ONE_PASS = ("auto", "segmented")  # solvers that take the right-hand side's stencil along
 _NEEDS_METRIC = "grid {} is stretched along {}: give a kernel 'after' that multiplies by compact.metric(grid, axis)"
-_metrics: WeakKeyDictionary[Grid, dict[tuple[str, int, np.dtype], Field]] = WeakKeyDictionary()
 
 
 # --- what a person calls ----------------------------------------------------------------------------------
@@ -46,12 +46,14 @@ def d(
     ``before`` computes what is derived from the fields ``f`` at a point, ``after`` what is done with the derivatives at
     a point of the fields ``out``: fluxes and sums in the same pass, see ``linalg.LineLoop``. ``values`` is the number
     of derivatives, needed where both are given; they may have a ``scheme`` each. On a stretched axis ``after`` must
-    read ``metric(grid, axis)``.
+    read ``metric(grid, axis)``. ``method``: a solver other than the one that does all in one pass, to compare with.
     """
     fields, grid, along = _operands(f, axis, scheme, 1)
     targets = _targets(fields, out, f"d{AXES[along]}")
     used = operator(scheme, grid, along) if isinstance(scheme, Scheme) else [operator(s, grid, along) for s in scheme]
-    if grid.uniform[along] or after is not None:
+    if grid.uniform[along] and before is None and after is None:
+        _apply(grid, along, used, fields, targets, method)
+    elif grid.uniform[along] or after is not None:
         _check_metric(grid, along, targets)
         line_loop(grid, along, used, fields, targets, before=before, after=after, values=values, method=method)
     elif before is not None:
@@ -72,7 +74,7 @@ def d2(f: Fields, axis: int, out: Fields | None = None, scheme: Scheme = SECOND6
     targets = _targets(fields, out, f"d{AXES[along]}{AXES[along]}")
     second = operator(scheme, grid, along)
     if grid.uniform[along]:
-        line_loop(grid, along, second, fields, targets, method=method)
+        _apply(grid, along, second, fields, targets, method)
     else:
         first = operator(LELE6, grid, along)
         for one, target in zip(fields, targets, strict=True):
@@ -90,7 +92,7 @@ def filter(
     used = filters(8, 0.45) if scheme is None else scheme
     fields, grid, along = _operands(f, axis, used, 0)
     targets = _targets(fields, out, "filtered")
-    line_loop(grid, along, operator(used, grid, along), fields, targets, method=method)
+    _apply(grid, along, operator(used, grid, along), fields, targets, method)
     return _answer(f, out, targets)
 
 
@@ -122,6 +124,19 @@ def _operator(scheme: Scheme, periodic: bool, spacing: float) -> LineOperator:
     return LineOperator(matrix, right, scale=spacing**-scheme.degree)
 
 
+def _apply(
+    grid: Grid, axis: int, used: Operators, fields: Sequence[Field], targets: Sequence[Field], method: str
+) -> None:
+    """The operator in one pass; with a solver that takes no stencil, the right-hand side first, then the solve."""
+    if method in ONE_PASS:
+        line_loop(grid, axis, used, fields, targets, method=method)
+        return
+    listed = [used] * sum(one.dim for one in fields) if isinstance(used, LineOperator) else used
+    unit = Tridiagonal(0.0, 1.0, 0.0, periodic=grid.periodic[axis])
+    line_loop(grid, axis, [LineOperator(unit, one.stencil, one.scale) for one in listed], fields, targets)
+    line_loop(grid, axis, [LineOperator(one.matrix) for one in listed], targets, targets, method=method)
+
+
 def _tridiagonal(row: Row) -> tuple[float, float, float]:
     below, own, above = (float(row.left.get(offset, 0)) for offset in (-1, 0, 1))
     return below, own, above
@@ -136,20 +151,20 @@ def _floats(row: Row) -> dict[int, float]:
 
 def _metric_field(grid: Grid, axis: int, dtype: np.dtype, which: str) -> Field:
     """The metric m, its square, or m dm/dxi, as a field: the same along all other axes; made once for a grid."""
-    known = _metrics.setdefault(grid, {})
-    if (which, axis, dtype) not in known:
+    key = ("metric", which, axis, dtype)
+    if key not in grid.loops:  # it lives beside the loops that read it, as long as the grid
         slope = grid.metric(axis)
         values = {"slope": slope, "square": slope**2, "bend": slope * _bend(grid, axis, slope)}[which]
         shape = [-1 if a == axis else 1 for a in range(grid.rank)]
         data = np.broadcast_to(values.reshape(shape), grid.shape)
-        known[which, axis, dtype] = grid.field(f"metric_{AXES[axis]}_{which}", dtype=dtype, data=data)
-    return known[which, axis, dtype]
+        grid.loops[key] = grid.field(f"metric_{AXES[axis]}_{which}", dtype=dtype, data=data)
+    found: Field = grid.loops[key]
+    return found
 
 
 def _check_metric(grid: Grid, axis: int, targets: Sequence[Field]) -> None:
     """A kernel ``after`` of its own must get the metric of a stretched axis: SchemeError where it cannot."""
-    known = _metrics.get(grid, {})
-    if not grid.uniform[axis] and not any(one is known.get(("slope", axis, one.dtype)) for one in targets):
+    if not grid.uniform[axis] and not any(one is metric(grid, axis, one.dtype) for one in targets):
         raise SchemeError(_NEEDS_METRIC.format(grid.name, AXES[axis]))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -107,8 +106,3 @@ def largest_step(symbols: np.ndarray) -> float:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if stable(middle) else (low, middle)
     return low
-
-
-def cfl_limit(symbol: Callable[[np.ndarray], Any], waves: int = 1025) -> float:
-    """The largest speed * dt / h for a first derivative, whose symbol(theta) is given for theta from 0 to pi."""
-    return largest_step(-symbol(np.linspace(0.0, np.pi, waves)))

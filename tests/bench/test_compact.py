@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
 
+import meshloom as ml
 from bench import compact as bench
 from bench import compact_report as paper
 from bench import report
-from bench.compact_rows import Host, Problem, Setup, numpy_flux, row
+from bench.ahead import compile_one
+from bench.compact_rows import Host, Problem, Setup, empty_loop, numpy_flux, row
 from bench.peers import compact_gpu as peers
+from tests.bench import cupy_stand_in
 from tests.bench.devices import Emulated
 
 
@@ -52,7 +56,7 @@ def test_a_wrong_result_is_never_timed(monkeypatch):
 
 
 def test_all_parts_name_problems_and_the_goals_find_them():
-    for part in bench.PARTS[:-1]:
+    for part in ("derivative", "fused", "methods", "seed"):
         assert bench.problems(part, quick=True) and set(bench.problems(part, quick=True)) <= set(
             bench.problems(part, quick=False)
         )
@@ -99,6 +103,24 @@ def test_generated_code(monkeypatch):
     assert found["error"] < 1e-14 and found["share_of_limit"] == pytest.approx(12 * 14 * 16 / 1e-3 / 1e10)
 
 
+def test_compiling_ahead_needs_no_device(monkeypatch, tmp_path):
+    nvrtc = pytest.importorskip("meshloom.backend.cuda.nvrtc")
+    try:
+        nvrtc.library()
+    except ml.errors.CompilerError as missing:
+        pytest.skip(str(missing))
+    monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path))
+    known = sys.modules["meshloom.backend"]
+    monkeypatch.setattr(known, "_BACKENDS", dict(known._BACKENDS))  # it registers one of its own
+    before = ml.backend()
+    try:
+        assert compile_one("sm_90", empty_loop, (Problem((20, 30), 1, what="solve"),)) == ""
+        assert "needs" in compile_one("sm_90", empty_loop, (Problem((20, 3), 1),))
+    finally:
+        ml.use(before)
+    assert list(tmp_path.rglob("*.cubin"))
+
+
 def test_tables_of_a_result(tmp_path, capsys):
     file = tmp_path / "compact.json"
     problems = [Problem((8, 9), axis, precision=p) for p in ("float64", "float32") for axis in (0, 1)]
@@ -124,3 +146,20 @@ def test_the_tables_of_the_docs_come_from_result_files():
     else:
         assert "No run on a GPU has been recorded yet" in section
         assert not list(report.RESULTS.glob("*_compact*_h200*.json")), "put the figures into the docs: --docs"
+
+
+def test_peers_run_and_are_right(monkeypatch):
+    """cuSPARSE and cuFFT, played by scipy and NumPy."""
+    monkeypatch.setitem(sys.modules, "cupy", cupy_stand_in.module())
+    monkeypatch.setattr(peers, "_library", cupy_stand_in.Library)
+    monkeypatch.setitem(sys.modules, "jax", None)
+    for shape, axes in (((6, 9), 2), ((7, 8, 9), 3)):
+        for axis in range(axes):
+            found = list(bench.peer_rows(shape, axis, Quick()))
+            assert [r.get("failed") for r in found] == [None] * len(found)
+            assert all(r["error"] < 1e-13 for r in found if "ms" in r)
+            names = [r["peer"] for r in found]
+            assert names[0].startswith("cuSPARSE gtsv2StridedBatch") and names[-2].startswith("CuPy")
+            assert names[-1] == "JAX" and "missing" in found[-1]
+            assert ("cuSPARSE gtsvInterleavedBatch" in names) == (axis == 0)
+            assert ("transposes" in names[0]) == (axis < axes - 1)

@@ -12,7 +12,7 @@ from meshloom import compact
 from meshloom.errors import SchemeError
 
 
-@pytest.fixture(params=["numpy", "cpu", "emulated"])
+@pytest.fixture(params=["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
 def backend(request):
     yield from using(request.param)
 
@@ -132,6 +132,14 @@ def test_single_precision(reference):
     f = grid.field("f", dtype=np.float32, data=wave(grid.coordinates[0]))
     found = compact.d(f, 0)
     assert found.dtype == np.float32 and np.abs(grid.shaped(found) - wave(grid.coordinates[0], 1)).max() < 2e-4
+
+
+def test_another_solver_gives_the_same_in_two_passes():
+    for _ in using("cpu"):
+        grid = ml.Grid((12, 21), (1.0, 1.0), periodic=(True, False))
+        f = grid.field("f", 2, data=np.random.default_rng(3).random((12, 21, 2)))
+        gap = grid.shaped(compact.d(f, 1, method="thomas")) - grid.shaped(compact.d(f, 1))
+        assert np.abs(gap).max() < 1e-11
 
 
 def test_wrong_input_is_one_clear_line():

@@ -22,13 +22,14 @@ from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.case import PRECISIONS, Limit, OutputOptions, RunOptions, schedule_table
 from meshloom.solvers.grid_case import GridCase
-from meshloom.solvers.runge_kutta import RungeKutta4, cfl_limit
+from meshloom.solvers.runge_kutta import RungeKutta4, largest_step
 
 CENTRAL = {"lele6": compact.LELE6, "pade4": compact.PADE4}
 Slopes = Callable[[ml.Field, ml.Field], Any]
 LOOPS = (*RungeKutta4.LOOPS, "compare", "tick")
 TIME_DOC = "The time step and the end."
 FILTER_DOC = "A compact filter after every step, against waves too short for the grid."
+_WAVES, _PLANE_WAVES, _SHARES = 1025, 65, 9  # wavenumbers on a line and in a plane, and directions, that are tried
 _MANY = 10**9  # iterations: the end is a time
 _SANE = Limit(above=-1e6, below=1e6, why="the solution grows without bounds")
 
@@ -99,10 +100,17 @@ def _below(value: float) -> str:
     return f"{math.floor(value / unit) * unit:.3g}"
 
 
-def scheme_limit(scheme: compact.Scheme) -> float:
-    """The largest speed * dt / spacing of a first derivative with Runge-Kutta steps: up to it no wave grows."""
-    towards = -1.0 if compact.modified_wavenumber(scheme, np.array([np.pi])).imag[0] > 1e-12 else 1.0
-    return cfl_limit(lambda theta: towards * compact.symbol(scheme, theta))
+def scheme_limit(scheme: compact.Scheme, axes: int = 1) -> float:
+    """The largest speed * dt / spacing, summed over the axes, with Runge-Kutta steps: up to it no wave grows.
+
+    The scheme must damp waves that travel to the right, or none. In a plane a wave has two wavenumbers, and the speed
+    any direction: shares of both axes are tried, too.
+    """
+    limit = largest_step(-compact.symbol(scheme, np.linspace(0.0, np.pi, _WAVES)))
+    if axes == 1:
+        return limit
+    waves, share = -compact.symbol(scheme, np.linspace(-np.pi, np.pi, _PLANE_WAVES)), np.linspace(0.0, 1.0, _SHARES)
+    return min(limit, largest_step(waves[:, None, None] * share + waves[None, :, None] * (1.0 - share)))
 
 
 # --- the case ---------------------------------------------------------------------------------------------

@@ -27,9 +27,9 @@ from meshloom.solvers.advection.base import (
     TimeOptions,
     scheme_limit,
 )
-from meshloom.solvers.advection.line import CentralOptions
 from meshloom.solvers.case import Image
 
+UPWIND = "deng5"
 SHAPES = ("box", "cone", "hump")
 TURN = 2.0 * np.pi  # radians per unit of time
 
@@ -39,6 +39,14 @@ class PlaneOptions:
     """The square from -1 to 1."""
 
     points: int = option(256, "points along a side", low=5, high=30_000)
+
+
+@dataclass(frozen=True)
+class SchemeOptions:
+    """The derivatives."""
+
+    name: str = option("lele6", "central (lele6, pade4), or deng5: dissipative, by the direction of the flow",
+                       allowed=(*CENTRAL, UPWIND))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class ConeConfig(AdvectionConfig):
     time: TimeOptions = section(TimeOptions, TIME_DOC, dt=0.0005, end=1.0)
     filter: FilterOptions = section(FilterOptions, FILTER_DOC, order=8)
     mesh: PlaneOptions = section(PlaneOptions, "The plane.")
-    scheme: CentralOptions = section(CentralOptions, "The scheme.")
+    scheme: SchemeOptions = section(SchemeOptions, "The scheme.")
     heap: HeapOptions = section(HeapOptions, "What turns.")
 
 
@@ -66,10 +74,6 @@ class RotatingCone(AdvectionCase):
     title: ClassVar[str] = "a heap turns with the plane (2-D advection, compact differences of sixth order)"
     Config: ClassVar[type] = ConeConfig
 
-    def __init__(self, config: ConeConfig):
-        self.scheme = CENTRAL[config.scheme.name]
-        super().__init__(config)
-
     def make_grid(self) -> ml.Grid:
         points = self.config.mesh.points
         return ml.Grid((points, points), ((-1.0, 1.0), (-1.0, 1.0)))
@@ -78,7 +82,8 @@ class RotatingCone(AdvectionCase):
         return TURN * sum(1.0 / spacing for spacing in self.grid.spacing)  # in the corners
 
     def limits_by_scheme(self) -> dict[str, float]:
-        return {self.scheme.name: scheme_limit(self.scheme)}
+        name = self.config.scheme.name
+        return {name: scheme_limit(CENTRAL.get(name, compact.DENG5_PLUS), axes=2)}
 
     def exact(self, places: tuple[Any, ...], time: Any) -> Any:
         """The initial heap at the place turned back."""
@@ -92,7 +97,11 @@ class RotatingCone(AdvectionCase):
         return 1.0 - radius if heap.shape == "cone" else (0.5 + 0.5 * np.cos(np.pi * radius)) ** 2
 
     def right_hand_side(self) -> Slopes:
-        scheme, velocity = self.scheme, self._velocity()
+        scheme = self.config.scheme.name
+        return self._upwind() if scheme == UPWIND else self._central(CENTRAL[scheme])
+
+    def _central(self, scheme: compact.Scheme) -> Slopes:
+        velocity = self._velocity()
 
         @ml.kernel
         def carried_x(gradient: ml.Read, velocity: ml.Read, slope: ml.Write):
@@ -105,6 +114,31 @@ class RotatingCone(AdvectionCase):
         def slopes(phi: ml.Field, slope: ml.Field) -> None:
             compact.d(phi, 0, (velocity, slope), scheme, after=carried_x)
             compact.d(phi, 1, (velocity, slope), scheme, after=carried_y)
+
+        return slopes
+
+    def _upwind(self) -> Slopes:
+        """Each direction of the flow gets the scheme that damps its waves; u does not change along x, nor v along y."""
+        velocity, schemes = self._velocity(), (compact.DENG5_PLUS, compact.DENG5_MINUS)
+
+        @ml.kernel
+        def twice(phi: ml.Read, both: ml.Write):
+            both[...] = np.stack([phi, phi])
+
+        def carried(gradients: Any, speed: Any) -> Any:
+            return -np.maximum(speed, 0.0) * gradients[0] - np.minimum(speed, 0.0) * gradients[1]
+
+        @ml.kernel
+        def upwind_x(gradients: ml.Read, velocity: ml.Read, slope: ml.Write):
+            slope[...] = carried(gradients, velocity[0])
+
+        @ml.kernel
+        def upwind_y(gradients: ml.Read, velocity: ml.Read, slope: ml.Inc):
+            slope += carried(gradients, velocity[1])
+
+        def slopes(phi: ml.Field, slope: ml.Field) -> None:
+            for axis, after in enumerate((upwind_x, upwind_y)):
+                compact.d(phi, axis, (velocity, slope), schemes, before=twice, after=after, values=2)
 
         return slopes
 

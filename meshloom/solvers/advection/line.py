@@ -173,7 +173,7 @@ class TopHat(LineCase):
         return np.where((share >= self.config.hat.low) & (share <= self.config.hat.high), 1.0, 0.0)
 
     def limits_by_scheme(self) -> dict[str, float]:
-        return {scheme.name: scheme_limit(scheme) for scheme in self.schemes}
+        return {"deng5": scheme_limit(self.schemes[0])}  # the other is its mirror image
 
     def right_hand_side(self) -> Slopes:
         schemes, speed, free = self.schemes, self.config.flow.speed, self.free()
