@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
+from bench.cases import make, run_to_the_end
 from bench.measure import surroundings
-from meshloom.config import build, parse_set
 from meshloom.solvers import exact
 from meshloom.solvers.bookleaf import Blast, Noh, Sedov, Sod
 from meshloom.solvers.bookleaf.case import BookLeaf
@@ -50,20 +50,6 @@ COMPARISONS = {
                         ((15, 15), (30, 30), (60, 60)), ("time.end=0.9",)),
     "noh": Comparison(Noh, exact.Noh(), True, ((15, 6), (30, 12), (60, 24))),
 }  # fmt: skip
-
-
-def make(problem: type[BookLeaf], *settings: str) -> BookLeaf:
-    return problem(build(problem.Config, [parse_set(one) for one in settings]))
-
-
-def run_to_the_end(case: BookLeaf) -> np.ndarray:
-    """The monitors of every step."""
-    rows, recorded = [np.empty((0, len(case.monitors)))], case.recorded_now()
-    while left := case.steps_left(recorded):
-        found = case.program.run(left, record=case.recorded)
-        recorded = found[-1]
-        rows.append(case.monitor_rows(found))
-    return np.concatenate(rows)
 
 
 def reference_run(deck: str) -> dict[str, Any]:

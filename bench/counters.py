@@ -214,7 +214,7 @@ def add_counters(result: dict[str, Any], ncu: str, orders: Sequence[str], precis
     """Count order by order; yields each row of the result that got its ``counters``."""
     for order in orders:
         rows = [r for r in best_rows(result["variants"])
-                if r["order"] == order and r["precision"] in precisions and r["strategy"] != "auto"]  # fmt: skip
+                if r["order"] == order and r["precision"] in precisions and r["strategy"] not in ("auto", "fastest")]  # fmt: skip
         if not rows:
             continue
         left = until - time.monotonic()

@@ -109,7 +109,7 @@ def row_of(loop: ml.linalg.LineLoop, fields: Fields, axis: int, precision: str, 
     seconds = device.seconds(getattr(executable, "launch", executable))
     points = loop.lines.length * loop.lines.lines * loop.values
     return {
-        "ms": seconds * 1e3, "Gpoints_per_s": points / seconds / 1e9, "share_of_copy": loop.bytes / seconds / copy,
+        "ms": seconds * 1e3, "Gpoints_per_s": points / seconds / 1e9, "share_of_copy": loop.compulsory / seconds / copy,
         "error": error, "form": str(loop.spec.form), **kernel_figures(getattr(executable, "resources", {})),
     }  # fmt: skip
 

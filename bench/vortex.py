@@ -151,7 +151,7 @@ def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> 
     seconds = {name: fastest({name: one.run}, rounds=rounds, target=target)[name] for name, one in programs.items()}
     grid, equations = case.grid, case.grid.rank + 2
     points, derivatives = math.prod(grid.shape), grid.rank * (2 * grid.rank + 3)
-    compulsory = sum(o.bytes for o in fused_loops(case))
+    compulsory = sum(o.compulsory for o in fused_loops(case))
     taken = seconds["right_hand_side"]
     return {
         "points": list(grid.shape),
@@ -207,7 +207,7 @@ def forms(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> di
                 rows.append({"form": wish, "us": math.inf, "share": 0.0, "why": str(reason)})
                 continue
             resources = getattr(other.prepare(), "resources", None)
-            rows.append({"form": wish, "us": seconds * 1e6, "share": other.bytes / bandwidth / seconds,
+            rows.append({"form": wish, "us": seconds * 1e6, "share": other.compulsory / bandwidth / seconds,
                          "made": str(other.spec.form), "resources": resources})  # fmt: skip
         found[loop.name] = sorted(rows, key=lambda row: row["us"])
         best, usual = found[loop.name][0], next(row for row in rows if not row["form"])

@@ -124,6 +124,11 @@ class Runnable(ABC):
     def spec(self) -> LoopSpec:
         """It without its data."""
 
+    @property
+    @abstractmethod
+    def compulsory(self) -> int:
+        """Bytes that it has to move, each datum once."""
+
     @abstractmethod
     def prepare(self) -> Callable[[], None]:
         """Schedule and compile now; running does it by itself."""
@@ -187,6 +192,10 @@ class Loop(Runnable):
         """Increments included, and what it changes in a part of a grid only."""
         modes, partly = self.kernel.modes.values(), self.box is not None
         return tuple(s for s, m in zip(self.storages, modes, strict=True) if m.reads or m.combine or partly)
+
+    @property
+    def compulsory(self) -> int:
+        return int(self.counts.bytes.compulsory)
 
     @property
     def writes(self) -> tuple[Field | Global, ...]:

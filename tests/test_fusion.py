@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import meshloom as ml
 from meshloom.errors import KernelError
 from meshloom.fusion import FusedLoop
+from meshloom.mesh.core import Fill
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, MeshOptions
 
 DEVICES = ["emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -209,6 +210,86 @@ def test_a_transient_field_must_be_written_before_it_is_read() -> None:
         wrong.run(1)
 
 
+@ml.kernel
+def slopes(u: ml.Read, area: ml.Read, slope: ml.Inc):
+    slope[0] += area * (u[0] + u[1])
+    slope[1] -= area * (u[0] + u[1])
+
+
+@ml.kernel
+def highest(u: ml.Read, high: ml.Max):
+    high[0] = u[1]
+    high[1] = u[0]
+
+
+@ml.kernel
+def follow(slope: ml.Read, high: ml.Read, rate: ml.Read, u: ml.ReadWrite, total: ml.Sum):
+    u[...] = u + rate * (slope + high)
+    total += u
+
+
+class Limited:
+    """Slopes, neighbours' values, and a step by a rate that is set anew for each of two stages."""
+
+    def __init__(self, backend: str, transient: bool = True):
+        ml.use(backend)
+        rng, mesh = np.random.default_rng(1), ml.generate.box((7, 5))
+        cells, at = mesh.cells, mesh.face_cells
+        area = mesh.faces.field("area", data=rng.random(mesh.faces.size))
+        self.u, self.total = cells.field("u", data=rng.random(cells.size)), ml.Global(0.0, "total")
+        slope, high = (cells.field(name, transient=transient) for name in ("slope", "high"))
+        rate = ml.Global(0.0, "rate")
+
+        @ml.program
+        def step() -> None:
+            for value in (0.01, 0.02):
+                slope.fill(0.0)
+                high.fill(-1.0)
+                rate.value, self.total.value = value, 0.0
+                slopes(mesh.faces, self.u[at], area, slope[at])
+                highest(mesh.faces, self.u[at], high[at])
+                follow(cells, slope, high, rate, self.u, self.total)
+
+        self.step = step
+
+
+@pytest.mark.parametrize("transient", [True, False])
+def test_fills_go_with_what_needs_them_and_loops_over_one_map_share_a_visit(transient: bool) -> None:
+    plain, fused = Limited("numpy", transient), Limited("emulated", transient)
+    expected, found = (one.step.run(3, record=(one.total,)) for one in (plain, fused))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(fused.u.numpy(), plain.u.numpy(), rtol=1e-12)
+    assert groups_of(fused.step) == ["slopes+highest+follow"] * 2
+    body = fused.step._fused_recording().program.body
+    assert [str(s.name) for s in body if isinstance(s, Fill)] == ["rate = 0.01", "rate = 0.02"], "the sum starts anew"
+    stored = [[p.name for p in one.spec.params if p.mode.writes and not p.racy and not p.is_global]
+              for one in fused.step.fused_steps]  # fmt: skip
+    lasting = [] if transient else ["slope", "high"]
+    assert stored == [["u"], [*lasting, "u"]], "what is replaced before anybody asks is not stored"
+
+
+def test_a_global_that_was_reset_is_not_read_and_summed_up_in_one_loop() -> None:
+    def run(backend: str) -> tuple[np.ndarray, ml.Program]:
+        ml.use(backend)
+        cells = ml.generate.box((4, 3)).cells
+        a, b = (cells.field(n, 2, data=np.random.default_rng(2).random((12, 2))) for n in "ab")
+        total = ml.Global(5.0, "total")
+
+        @ml.program
+        def step() -> None:
+            total.value = 1.0
+            scaled(cells, a, total)
+            relax(cells, a, b, total)
+
+        history = step.run(3, record=(total,))
+        return np.concatenate([history.ravel(), a.numpy().ravel(), b.numpy().ravel()]), step
+
+    expected, _ = run("numpy")
+    found, program = run("emulated")
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    assert groups_of(program) == ["scaled"], "relax stays by itself"
+
+
 # Random programs: what a few kernels can do to a few fields, in any order.
 @ml.kernel
 def mix(a: ml.Read, b: ml.Read, c: ml.Write):
@@ -257,10 +338,13 @@ FIELDS = ("p", "q", "r", "s")
 OPERATIONS = ("mix", "relax", "copy", "clear", "spread", "lopsided", "edge", "corners", "scaled", "fill", "reset")
 
 
-def recorded(mesh: ml.Mesh, steps: list[tuple[str, tuple[int, ...]]], colored: bool) -> tuple[Callable, dict]:
-    """A function to make a program of, and everything it changes."""
+def recorded(
+    mesh: ml.Mesh, steps: list[tuple[str, tuple[int, ...]]], colored: bool, within: bool
+) -> tuple[Callable, dict]:
+    """A function to make a program of, and everything it changes that lasts; ``within``: the last field does not."""
     rng = np.random.default_rng(3)
-    f = [mesh.cells.field(n, 2, data=rng.random((mesh.cells.size, 2))) for n in FIELDS]
+    f = [mesh.cells.field(n, 2, data=rng.random((mesh.cells.size, 2)), transient=within and n == FIELDS[-1])
+         for n in FIELDS]  # fmt: skip
     w = mesh.faces.field("w", data=rng.random(mesh.faces.size))
     x, total = mesh.coordinates, ml.Global(0.0, "total")
     fc, bc, cn = mesh.face_cells, mesh.boundary_cells, mesh.cell_nodes
@@ -296,7 +380,7 @@ def recorded(mesh: ml.Mesh, steps: list[tuple[str, tuple[int, ...]]], colored: b
                 case "reset":
                     total.value = 0.0
 
-    return body, {one.name: one for one in f} | {"total": total}
+    return body, {one.name: one for one in f if not one.transient} | {"total": total}
 
 
 @st.composite
@@ -308,15 +392,19 @@ def programs(draw: st.DrawFn) -> list[tuple[str, tuple[int, ...]]]:
     ]
 
 
-@given(steps=programs(), colored=st.booleans())
+@given(steps=programs(), colored=st.booleans(), within=st.booleans())
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_program_gives_the_same_fused(steps: list[tuple[str, tuple[int, ...]]], colored: bool) -> None:
+def test_any_program_gives_the_same_fused(
+    steps: list[tuple[str, tuple[int, ...]]], colored: bool, within: bool
+) -> None:
     if all(name in ("fill", "reset") for name, _ in steps):
         steps = [*steps, ("copy", (0, 1, 2))]
+    if within:  # such a field must be written before it is read
+        steps = [("fill", (len(FIELDS) - 1, 0, 1)), *steps]
     results = []
     for backend in ("numpy", "emulated"):
         ml.use(backend)
-        body, changed = recorded(ml.generate.box((5, 4)), steps, colored)
+        body, changed = recorded(ml.generate.box((5, 4)), steps, colored, within)
         program = ml.program(body)
         program.run(2)
         program.run(1)

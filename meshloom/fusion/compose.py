@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.fusion.groups import Group, Operation
+from meshloom.fusion.groups import BLOCK, Group, Operation, in_roles
 from meshloom.fusion.memory import Memory
 from meshloom.kernel import passes
 from meshloom.kernel.access import Mode, Read, ReadWrite
@@ -24,7 +24,6 @@ from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import SpecMap, SpecParam
 
 _READ = ("near", "ring", "rows", "touched")  # plan arrays that every target reads
-BLOCK = 128  # threads that a fused loop puts into a block
 
 
 @dataclass(frozen=True)
@@ -109,10 +108,9 @@ class _Composer:
             one = operation.target
             assert isinstance(one, Field)
             self.values[one] = [const(operation.value, one.dtype)] * one.dim
-        elif operation.spec.racy_outputs:
-            self._gather(operation)
         else:
-            self._element(operation)
+            assert isinstance(operation, Loop)  # nothing else joins a group
+            (self._gather if operation.spec.racy_outputs else self._element)(operation)
 
     def _rewritten(self, loop: Loop) -> tuple[Node, ...]:
         """The loop's output expressions in terms of the fused loop's parameters and of values at the own element."""
@@ -284,10 +282,11 @@ def _take_plan(composer: _Composer, loop: Loop, m: int, arrays: dict[str, np.nda
     plan = loop.plan_of(Schedule("owner", block=BLOCK))
     new = {k: composer.map_number(one) for k, one in enumerate(loop.maps)}
     n = new[m]
-    in_roles = f"near{m}" in plan.arrays  # tables by slot, of kernels without symmetry, serve ``owner`` alone
+    if f"offsets{n}" in arrays:
+        return  # a visit of the group goes through this map already
     for name, array in plan.arrays.items():
         kind = name.rstrip("0123456789_")
-        if kind in ("near", "entry") and not in_roles:
+        if kind in ("near", "entry") and not in_roles(plan):
             continue
         if kind in ("rows", "ring"):
             arrays[f"{kind}{n}_{new[int(name.split('_')[1])]}"] = array

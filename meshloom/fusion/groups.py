@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from meshloom.kernel.access import Write
 from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill, Global, Set
+from meshloom.schedule.plan import Plan
+from meshloom.schedule.schedule import Schedule
+from meshloom.schedule.strategies import AUTOMATIC
 
 Operation = Runnable | Fill
+BLOCK = 128  # threads that a fused loop puts into a block
 FEW = 4  # so many times fewer elements than targets, and it does not matter how they are evaluated
 
 
@@ -24,26 +31,60 @@ class Group:
         return any(what in reads(o) or what in o.writes for o in self.parts)
 
 
+def sunk(operations: Sequence[Operation]) -> list[Operation]:
+    """The same with every Fill right before the first operation that touches what it sets, where it can join it."""
+    moved: list[Operation] = []
+    waiting: list[Fill] = []
+    for operation in operations:
+        touched = (*reads(operation), *operation.writes)
+        moved += [fill for fill in waiting if fill.target in touched]
+        waiting = [fill for fill in waiting if fill.target not in touched]
+        (waiting if isinstance(operation, Fill) else moved).append(operation)  # type: ignore[arg-type]
+    return [*moved, *waiting]
+
+
 def grouped(operations: Sequence[Operation]) -> list[Group]:
-    """The operations in groups, as large as they can be; resetting a Global may join one that has not touched it."""
+    """The operations in groups, as large as they can be. Fills belong to what follows them."""
     done: list[Group] = []
     open_group: Group | None = None
-    for position, operation in enumerate(operations):
+    fills: list[Operation] = []  # wait for what follows
+    for position, operation in enumerate(operations, 1):
+        if isinstance(operation, Fill):
+            fills.append(operation)
+            continue
         target = meeting_set(operation, open_group)
-        if open_group and _joins(open_group, operation, target):
-            open_group.parts.append(operation)
-            open_group.end = position + 1
+        if open_group and target is open_group.on and _all_join(open_group, [*fills, operation]):
+            open_group.end = position
         else:
-            open_group = Group(target, [operation], position + 1)
-            done.append(open_group)
-            open_group = open_group if target is not None else None
-    return done
+            fresh = Group(target, [], position)
+            if target is None or not _all_join(fresh, [*fills, operation]):
+                done += [Group(meeting_set(one), [one], position - 1) for one in fills]
+                fresh.parts = [operation]
+            done.append(fresh)
+            open_group = fresh if target is not None else None
+        fills = []
+    if open_group and _all_join(open_group, fills):
+        open_group.end = len(operations)
+        return done
+    return done + [Group(meeting_set(one), [one], len(operations)) for one in fills]
 
 
-def _joins(group: Group, operation: Operation, target: Set | None) -> bool:
-    if isinstance(operation, Fill) and isinstance(operation.target, Global):
-        return not group.touches(operation.target)
-    return target is group.on and _may_follow(group, operation)
+def _all_join(group: Group, operations: Sequence[Operation]) -> bool:
+    """Put the operations into the group, in order, if all of them may join it."""
+    before = len(group.parts)
+    for operation in operations:
+        if not _joins(group, operation):
+            del group.parts[before:]
+            return False
+        group.parts.append(operation)
+    return True
+
+
+def _joins(group: Group, operation: Operation) -> bool:
+    if isinstance(operation, Fill):
+        of = operation.target
+        return of.set is group.on if isinstance(of, Field) else not group.touches(of)
+    return isinstance(operation, Loop) and _may_follow(group, operation)
 
 
 def meeting_set(operation: Operation, group: Group | None = None) -> Set | None:
@@ -56,14 +97,14 @@ def meeting_set(operation: Operation, group: Group | None = None) -> Set | None:
     if spec.one_to_one_maps or wish.order != "given" or operation.box is not None:
         return None
     if not spec.racy_outputs:
-        free = wish.strategy == "auto" and not _sets_globals(operation) and not operation.set.halo
+        free = wish.strategy in AUTOMATIC and not _sets_globals(operation) and not operation.set.halo
         return operation.set if free else None
     if len(spec.racy_maps) != 1 or spec.other_outputs:
         return None
     target = operation.maps[spec.racy_maps[0]].target
     fits = target is not operation.set and not target.halo and not operation.set.halo
     follows = group is not None and any(isinstance(o, Loop) and _by_owner(o) for o in group.parts)
-    few = operation.wish.strategy == "auto" and FEW * operation.set.size < target.size
+    few = operation.wish.strategy in AUTOMATIC and FEW * operation.set.size < target.size
     return target if fits and (_by_owner(operation) or (few and follows)) else None
 
 
@@ -85,22 +126,56 @@ def _sets_globals(loop: Loop) -> bool:
     return any(isinstance(s, Global) and m.control for s, m in zip(loop.storages, modes, strict=True))
 
 
-def _may_follow(group: Group, operation: Operation) -> bool:
-    """Nothing is read at other elements, or as a Global, that the group has written."""
-    if isinstance(operation, Fill):
-        return True
-    gathered = {o.maps[m] for o in group.parts if isinstance(o, Loop) for m in o.spec.racy_maps}
-    if any(operation.maps[m] in gathered for m in operation.spec.racy_maps):
-        return False  # the tables of one map serve one loop
-    written = {id(w) for o in group.parts for w in o.writes}
+def _may_follow(group: Group, operation: Loop) -> bool:
+    """Nothing is read at other elements, or as a Global, that the loops of the group have written. A Global that was
+    reset may be read, because that is done before the group; but then no loop of the group adds to it."""
+    loops = [o for o in group.parts if isinstance(o, Loop)]
+    through = {operation.maps[m] for m in operation.spec.racy_maps}
+    again = [o for o in loops if any(o.maps[m] in through for m in o.spec.racy_maps)]
+    if again and not _one_visit(again, operation):
+        return False
+    reset = {id(o.target) for o in group.parts if isinstance(o, Fill) and isinstance(o.target, Global)}
+    written = {id(w) for o in group.parts for w in o.writes} - reset | {id(w) for o in loops for w in o.writes}
     far = [s for s, a in zip(operation.storages, operation.arguments, strict=True)
            if isinstance(a, Global) or a.map is not None or operation.set is not group.on]  # fmt: skip
     racy = {id(operation.storages[o.param]) for o in operation.spec.racy_outputs}
     reduced = {id(operation.storages[o.param]) for o in operation.spec.reductions}
-    before = {id(w) for o in group.parts if isinstance(o, Loop) for w in o.writes}
+    before = {id(w) for o in loops for w in o.writes} | (reset & {id(r) for o in loops for r in reads(o)})
     return not (reduced & before) and not any(id(s) in written for s in far if id(s) not in racy | reduced)
+
+
+def _one_visit(before: Sequence[Loop], another: Loop) -> bool:
+    """Can targets take what loops over one map give them in the same visit, each to fields of its own? Tables in roles
+    belong to the first loop, and serve another one only where its own are the same; without them all follow the
+    incidences."""
+    given = {id(loop.storages[o.param]) for loop in before for o in loop.spec.racy_outputs}
+    if any(id(another.storages[o.param]) in given for o in another.spec.racy_outputs):
+        return False
+    plans = [loop.plan_of(Schedule("owner", block=BLOCK)) for loop in (before[0], another)]
+    if not in_roles(plans[0]):
+        return True
+    a, b = (plan.arrays for plan in plans)
+    alone = len(before[0].maps) == len(another.maps) == 1  # tables of other maps would come with them
+    return alone and a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) for k in a)
+
+
+def in_roles(plan: Plan) -> bool:
+    """Has a plan of ``owner`` tables in roles? Those by slot, of kernels without symmetry, serve ``owner`` alone."""
+    return any(name.startswith("near") and "_" not in name for name in plan.arrays)
 
 
 def reads(operation: Operation) -> tuple[Field | Global, ...]:
     """What an operation needs to know, increments included."""
     return () if isinstance(operation, Fill) else operation.reads
+
+
+def replaces(operation: Operation, one: Field) -> bool:
+    """Does it write all values of a field without looking at them?"""
+    if isinstance(operation, Fill):
+        return operation.target is one
+    if not isinstance(operation, Loop):
+        return False
+    roles = [(a, m) for s, a, m in zip(operation.storages, operation.arguments, operation.kernel.modes.values(),
+                                       strict=True) if s is one]  # fmt: skip
+    whole = operation.set is one.set and not one.set.halo and operation.box is None
+    return bool(roles) and whole and all(m is Write and a.map is None for a, m in roles if not isinstance(a, Global))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshloom.errors import KernelError
-from meshloom.fusion.groups import Operation, reads
+from meshloom.fusion.groups import Operation, reads, replaces
 from meshloom.mesh.core import Field
 
 
@@ -28,15 +28,15 @@ class Memory:
         return where
 
     def needed_later(self, one: Field) -> bool:
-        """Will the value be asked for before it is written again? Others than transient fields belong to the user."""
-        if not one.transient:
-            return True
-        for operation in self.cycle[self.position :] + self.cycle[: self.position]:
+        """Will the value be asked for before it is replaced? After a replay the user may ask for any field but the
+        transient ones, and the next replay for these."""
+        rest, again = self.cycle[self.position :], self.cycle[: self.position]
+        for operation in (*rest, *again) if one.transient else rest:
             if one in reads(operation):
                 return True
-            if one in operation.writes:
+            if replaces(operation, one):
                 return False
-        return False
+        return not one.transient
 
     def place_for(self, one: Field, taken: set[Field]) -> Field:
         """A buffer to write a field to: its home, else a spare one, made at need."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from meshloom.fusion.compose import FusedLoop, NoConstant, fused
-from meshloom.fusion.groups import Operation, grouped, reads
+from meshloom.fusion.groups import Operation, grouped, reads, sunk
 from meshloom.fusion.memory import Memory
 from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill
@@ -44,6 +44,11 @@ class FusedProgram:
     body: tuple[Step, ...]
     constants: dict[Field, float]
 
+    @property
+    def bytes_moved(self) -> int:
+        """By one replay, each buffer counted once in every step."""
+        return sum(map(_moved, self.body))
+
     def explain(self) -> str:
         """One line for every step."""
         lines = ["fused program, each replay:"]
@@ -65,16 +70,32 @@ class FusedProgram:
         return "\n".join(lines)
 
 
+Way = Callable[[Sequence[Operation], dict[Field, float]], FusedProgram | None]
+
+
+def _moved(step: Step) -> int:
+    if isinstance(step, FusedLoop | Runnable):
+        return step.compulsory
+    return int(step.target.storage.nbytes) * (2 if isinstance(step, Copy) else 1)
+
+
 def fuse(operations: Sequence[Operation]) -> FusedProgram:
     """A recorded program with its loops fused where that is possible.
 
-    Operations at its start that write transient fields only are done at its end as well, for the next replay: there
-    they can join the last group. Before the first replay they are done once by themselves.
+    Operations at its start that write transient fields only may be done at its end as well, for the next replay, where
+    they can join the last group; before the first replay they are then done once by themselves. What moves less counts.
     """
+    operations = sunk(operations)
+    ways = [_with_constants(way, operations) for way in (_rotated, _straight)]
+    return min((way for way in ways if way is not None), key=lambda way: way.bytes_moved)
+
+
+def _with_constants(way: Way, operations: Sequence[Operation]) -> FusedProgram | None:
+    """One way to fuse, with as many fields as possible taken to be constant between replays."""
     constants = _constants(operations)
     while True:
         try:
-            return _rotated(operations, constants) or _straight(operations, constants)
+            return way(operations, constants)
         except NoConstant as failed:
             constants = {f: v for f, v in constants.items() if f is not failed.field}
 
@@ -117,10 +138,19 @@ def _steps(operations: Sequence[Operation], memory: Memory, start: int) -> Itera
 
 
 def _gains(operation: Operation, memory: Memory) -> bool:
-    """Is an operation better composed even alone? A field is not at home, or one is written that may need no store."""
+    """Is an operation better composed even alone? A field is not at home, or one is written that needs no store: nobody
+    will ask for it, or it is a copy of another."""
     fields = [f for f in (*reads(operation), *operation.writes) if isinstance(f, Field)]
     away = any(memory.at.get(f, f) is not f for f in fields)
-    return away or any(f.transient for f in operation.writes if isinstance(f, Field))
+    written = [f for f in operation.writes if isinstance(f, Field)]
+    return away or any(not memory.needed_later(f) or (f.transient and _only_copied(operation, f)) for f in written)
+
+
+def _only_copied(operation: Operation, one: Field) -> bool:
+    if isinstance(operation, Fill):
+        return False
+    values = [o.value for o in operation.spec.outputs if operation.storages[o.param] is one]
+    return all(value.op == "load" for value in values)
 
 
 def _homecoming(operation: Operation, memory: Memory) -> Iterator[Step]:

@@ -167,7 +167,7 @@ class LineLoop(Runnable):
         return self.method.plan(self.spec, self.lines, simt=self.backend.simt)
 
     @property
-    def bytes(self) -> int:
+    def compulsory(self) -> int:
         """Compulsory bytes: every value read once, every value written once."""
         moved = {(p, c) for p, _, c in loads(self.spec.operands)}
         moved |= {(p, c) for p, _, c in loads(o.value for o in self.spec.results) if p < len(self.storages)}
@@ -205,9 +205,9 @@ class LineLoop(Runnable):
             f" {self.grid.name}, {self.values} operand{'s' if self.values > 1 else ''}, back end {self.backend.name}"
         )
         rows = [("method", f"{self.method.name} ({self.method.summary})"), ("form", str(self.spec.form)),
-                ("bytes", f"compulsory {self.bytes / 1e6:.4g} MB")]  # fmt: skip
+                ("bytes", f"compulsory {self.compulsory / 1e6:.4g} MB")]  # fmt: skip
         if self.seconds:
-            rate = self.bytes / self.seconds
+            rate = self.compulsory / self.seconds
             rows.append(("measured", f"{self.seconds * 1e3:.4g} ms, {rate / 1e9:.3g} GB/s of compulsory bytes"))
         return "\n".join([head, *(f"  {label:<10} {text}" for label, text in rows)])
 

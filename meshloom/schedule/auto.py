@@ -3,7 +3,8 @@
 1. No two elements meet: ``direct``, on a box of a grid ``box``.
 2. The loop is small (at most ``SMALL`` elements and ``SMALL_FLOPS`` operations): ``block_color`` in one block, which is
    a serial loop; starting threads costs more.
-3. Otherwise the deterministic strategy with the least estimated time on this kind of machine (``cost.Machine``).
+3. Otherwise the deterministic strategy with the least estimated time on this kind of machine (``cost.Machine``);
+   under "fastest" the strategy with the least estimated time, deterministic or not.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from meshloom.schedule.cost import CPU_CORE, GPU, Machine, Work
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies import check_variant, names, strategy
+from meshloom.schedule.strategies import AUTOMATIC, check_variant, names, strategy
 
 SMALL = 8192
 SMALL_FLOPS = 1_000_000
@@ -31,7 +32,7 @@ def estimated(spec: LoopSpec, work: Work, name: str, *, simt: bool) -> float:
 
 def choose(spec: LoopSpec, work: Work, wish: Schedule, *, simt: bool = False) -> tuple[Schedule, str]:
     """The schedule in force and the reason for it. A wish that names a strategy is kept."""
-    if wish.strategy != "auto":
+    if wish.strategy not in AUTOMATIC:
         strategy(wish.strategy)  # a name that nobody knows is an error, needed or not
     if not spec.racy_outputs:
         if spec.box is not None:
@@ -40,19 +41,19 @@ def choose(spec: LoopSpec, work: Work, wish: Schedule, *, simt: bool = False) ->
         plain = wish.having(variant="plain")
         return _with_block(plain, "direct", simt, work.elements), "no two elements meet, so there is nothing to protect"
     check_variant(wish.strategy, wish.variant)
-    if wish.strategy != "auto":
+    if wish.strategy not in AUTOMATIC:
         return _with_block(wish, wish.strategy, simt, work.elements), "asked for"
     if work.elements <= SMALL and work.flops <= SMALL_FLOPS and not simt:
         reason = f"only {work.elements:,} elements: a serial loop beats starting threads"
         return wish.having(strategy="block_color", block=wish.block or max(work.elements, 1)), reason
     seconds = estimates(spec, work, GPU if simt else CPU_CORE)
-    allowed = {n: s for n, s in seconds.items() if strategy(n).deterministic}
+    any_will_do = wish.strategy == "fastest"
+    allowed = {n: s for n, s in seconds.items() if any_will_do or strategy(n).deterministic}
     best = min(allowed, key=allowed.__getitem__)
     ranked = sorted(seconds.items(), key=lambda item: item[1])
     others = ", ".join(f"{n} {s / allowed[best]:.2f}" for n, s in ranked if n != best)
-    return _with_block(
-        wish, best, simt, work.elements
-    ), f"least estimated time among deterministic ones (relative: {others})"
+    which = "" if any_will_do else " among deterministic ones"
+    return _with_block(wish, best, simt, work.elements), f"least estimated time{which} (relative: {others})"
 
 
 def _with_block(wish: Schedule, name: str, simt: bool, elements: int) -> Schedule:

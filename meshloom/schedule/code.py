@@ -15,7 +15,7 @@ from meshloom.kernel import emit
 from meshloom.kernel.access import identity
 from meshloom.kernel.count import loads
 from meshloom.kernel.emit import literal
-from meshloom.kernel.expr import Node
+from meshloom.kernel.expr import C_TYPES, Node
 from meshloom.kernel.model import Output
 from meshloom.schedule.spec import LoopSpec
 
@@ -111,8 +111,22 @@ class ElementCode:
     def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[str]:
         """Statements that read the entries of the maps that these values and stores need, then whole rows of fields."""
         used = self.used_rows(loads(roots) | {(o.param, o.slot, o.comp) for o in stored})
-        lines = [f"const ml_index {row_name(m, s)} = {self.entry(m, s)};" for m, s in used]
-        return lines + self.whole_rows(roots)
+        return [*self._entries(used), *self.whole_rows(roots)]
+
+    def _entries(self, used: Sequence[tuple[int, int]]) -> list[str]:
+        """Statements that name entries of maps; where most of a map's row is needed it is loaded in wide pieces."""
+        lines, at_once = [], {m for m, _ in used if self._row_at_once(m, sum(n == m for n, _ in used))}
+        for m in sorted(at_once):
+            row = f"{C_TYPES[self.spec.maps[m].dtype]}, {self.spec.maps[m].arity}"
+            lines.append(f"const ml_row<{row}> n{m} = ml_load<{row}>(&{self._in_map(m, 0)});")
+        entries = {(m, s): f"n{m}.v[{s}]" if m in at_once else self.entry(m, s) for m, s in used}
+        return lines + [f"const ml_index {row_name(m, s)} = {text};" for (m, s), text in entries.items()]
+
+    def _row_at_once(self, number: int, needed: int) -> bool:
+        one = self.spec.maps[number]
+        wide = one.arity * one.dtype.itemsize
+        own = self.entry == self._in_map
+        return self.spec.wide and own and wide % 8 == 0 and wide <= 64 and 2 * needed > one.arity > 1
 
     def _in_map(self, number: int, slot: int) -> str:
         return f"m{number}[{index_of(f'e * {self.spec.maps[number].arity}', slot)}]"

@@ -8,12 +8,14 @@ layouts and block size; large loops are sampled.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind, loads
+from meshloom.kernel.expr import Node
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Map
 from meshloom.order import sampled_blocks
@@ -179,9 +181,23 @@ class Counts:
             flops=float(self.flops * self.elements),
             compulsory=float(self._compulsory()),
             staged=float(staged * self.elements),
+            requested=float(self.elements * self._read(self._roots)),
+            gathered=float(self.elements * self._read_in_visits()),
             locality=self._locality(),
             tiles=self._tiles(),
         )
+
+    def _read(self, roots: Sequence[Node], known: tuple[int, int] | None = None) -> int:
+        """Bytes of fields that some values need, but for those of a (map, slot) that are at hand."""
+        needed = [(self.spec.params[p], slot) for p, slot, _ in loads(roots)]
+        return sum(p.dtype.itemsize for p, slot in needed if not p.is_global and (p.map, slot) != known)
+
+    def _read_in_visits(self) -> int:
+        """Bytes that the targets of one element need from it and its other ends, for what it gives to each."""
+        given: dict[tuple[int, int], list[Node]] = {}
+        for o in self.spec.racy_outputs:
+            given.setdefault((self.spec.params[o.param].map or 0, o.slot), []).append(o.value)
+        return sum(self._read(roots, known=place) for place, roots in given.items())
 
     def _locality(self) -> float:
         """``reuse`` as a share of what one block of everything would have."""

@@ -13,6 +13,7 @@ PREFERENCE: dict[str, dict[str, float]] = {
     "direct": {"aos": 1.0, "soa": 1.0},
     "atomic": {"aos": 2.2, "soa": 1.0},
     "warp_atomic": {"aos": 2.2, "soa": 1.0},
+    "strip": {"aos": 1.58, "soa": 1.0},
     "color": {"aos": 1.02, "soa": 1.0},
     "block_color": {"aos": 1.0, "soa": 1.28},
     "block_atomic": {"aos": 1.0, "soa": 1.17},

@@ -12,8 +12,9 @@ from meshloom.mesh.layout import parse_layout
 
 @dataclass(frozen=True)
 class Schedule:
-    """``strategy``: one of ``ml.strategies()`` or "auto". ``block``: elements (or targets) per block, None to choose.
+    """``strategy``: one of ``ml.strategies()``, "auto" (of the deterministic ones the best) or "fastest" (of all).
 
+    ``block``: elements (or targets) per block, None to choose.
     ``layout``: put the loop's fields into this layout before it runs, None to leave them. ``order``: the order in which
     elements are visited ("given" or an ordering's name); fields stay where they are. ``registers``: the most a thread
     of a GPU may use, None for the compiler's choice. ``variant``: a form of the strategy, one of

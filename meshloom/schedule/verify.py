@@ -7,6 +7,7 @@ of a second.
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -143,6 +144,34 @@ def check_pairs(plan: Plan, topology: Topology) -> None:
             known = m in topology.maps and 0 <= slot < topology.maps[m][0].shape[1]
             _demand(known and (m, slot) not in used, plan, f"slot {slot} of map {m} is in two pairs, or does not exist")
             used.add((m, slot))
+
+
+def check_strips(plan: Plan, topology: Topology) -> None:
+    """Every element is in one strip, and no thread takes what another one has kept or given away."""
+    if "strips" not in plan.arrays:
+        return check_direct(plan, topology)
+    _check_permutation(plan, "strips", topology.elements)
+    _check_offsets(plan, "steps", topology.elements)
+    counts = np.diff(plan.arrays["steps"])
+    _demand(bool((np.diff(counts) <= 0).all()), plan, "a strip goes on after its end")
+    strips = counts[0] if len(counts) else 0
+    _demand(plan.sizes["n_strips"] == strips and plan.sizes["n_steps"] == len(counts), plan, "sizes do not fit")
+    roles: dict[str, list[tuple[int, int]]] = {}
+    for name, other in plan.sizes.items():
+        if name.startswith("n_"):
+            continue
+        kind, m, slot = re.split(r"(?<=[a-z])(?=\d)|_", name)
+        for role, one in ((f"{kind} first", int(slot)), (f"{kind} second", other)):
+            known = int(m) in topology.maps and 0 <= one < topology.maps[int(m)][0].shape[1]
+            _demand(known, plan, f"slot {one} of map {m} does not exist")
+            roles.setdefault(role, []).append((int(m), one))
+    kept = roles.get("kept first", [])
+    beside = [x for kind in ("lower", "upper") for part in ("first", "second") for x in roles.get(f"{kind} {part}", [])]
+    ends = [x for part in ("first", "second") for x in roles.get(f"ends {part}", [])]
+    for group in (kept, roles.get("kept second", []), beside, ends):
+        _demand(len(set(group)) == len(group), plan, "a slot is in two pairs")
+    given = {x for kind in ("lower", "upper") for x in roles.get(f"{kind} second", [])}
+    _demand(not given & set(kept), plan, "what is kept is given away")
 
 
 def check_gather(plan: Plan, topology: Topology) -> None:

@@ -81,7 +81,7 @@ def schedule_check(loops: tuple[str, ...]) -> Callable[[str, Any], None]:
         if not isinstance(value, str | dict):
             raise ValueError(f'must be a strategy or a table {{strategy = "color", block = 512}}, got {value}')
         schedule = _schedule(value)
-        _check_name("strategy", schedule.strategy, ("auto", *ml.strategies()))
+        _check_name("strategy", schedule.strategy, ("auto", "fastest", *ml.strategies()))
         _check_name("order", schedule.order, ml.orderings())
         _check_name("variant", schedule.variant, ml.variants(schedule.strategy))
 

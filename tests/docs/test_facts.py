@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from bench import truth, truth_cases
 from meshloom.backend import cpu_dialect
 from meshloom.backend.cuda import dialect
 from meshloom.backend.unit import Argument, Unit, make_unit
@@ -112,10 +113,11 @@ def value_of(formula: str, known: dict[str, float]) -> float:
 
 def test_costs_of_the_strategies() -> None:
     work = Work(elements=1000, targets=400, incidences=2000, components=8, flops=6e4, compulsory=9e4, staged=3.2e4,
-                locality=0.8, tiles=1.3)  # fmt: skip
+                requested=1.2e5, gathered=2.1e5, locality=0.8, tiles=1.3)  # fmt: skip
     known = {"B": work.compulsory, "F": work.flops, "S": work.staged, "E": work.elements, "T": work.targets,
              "I": work.incidences, "U": work.elements * work.components, "C": round(2000 / 400) + 2,
-             "L": work.locality, "K": work.tiles}  # fmt: skip
+             "L": work.locality, "K": work.tiles, "Q": work.requested, "G": work.gathered,
+             "P": 2.1e5 / 2000 / 80}  # fmt: skip
     spec = smooth_loop().spec
     rows = table("docs/schedules.md", "strategy | bytes")
     assert [row[0].strip("`") for row in rows] == list(ml.strategies())
@@ -123,8 +125,8 @@ def test_costs_of_the_strategies() -> None:
         cost = strategy(name.strip("`")).cost(spec, work)
         extra = {what: value_of(amount, known) for amount, what in re.findall(r"([^,]+) (\w+)(?:,|$)", besides)}
         written = [value_of(moved, known), value_of(flops, known), extra.get("atomics", 0), extra.get("updates", 0),
-                   extra.get("launches", 1), extra.get("visits", 0)]  # fmt: skip
-        real = [cost.bytes, cost.flops, cost.atomics, cost.updates, cost.launches, cost.visits]
+                   extra.get("launches", 1), extra.get("visits", 0), extra.get("requests", 0)]  # fmt: skip
+        real = [cost.bytes, cost.flops, cost.atomics, cost.updates, cost.launches, cost.visits, cost.requests]
         assert written == pytest.approx(real), name
     lost = strategy("block_color").cost(spec, replace(work, locality=0.34))
     assert (lost.bytes, lost.flops, lost.launches) == (8 * work.compulsory, 4 * work.flops, 64)
@@ -328,7 +330,8 @@ def test_the_table_of_the_race_is_that_of_the_result_file() -> None:
 
 
 def test_the_table_of_orders_is_that_of_the_result_file() -> None:
-    race = result("2026-11-15_race-orders_h200.json")
+    races = [result(f"2026-11-15_race-{name}_h200.json") for name in ("orders", "more-orders")]
+    race = {key: [row for one in races for row in one[key]] for key in ("variants", "peers")}
     for order, ms, share, hand in table("docs/benchmarks.md", "order, double, aos"):
         auto = next(r for r in race["variants"] if r["order"] == order and r["strategy"] == "auto")
         assert (ms, share) == (f"{auto['ms']:.3f}", f"{auto['share_of_copy']:.2f}"), order
@@ -361,9 +364,48 @@ def test_the_gpu_table_of_the_readme_is_that_of_the_result_file() -> None:
 
 def test_preferences_of_layouts_are_those_measured() -> None:
     race = result("2026-11-15_race-rings_h200.json")
+    later = result("2026-11-15_locality_h200.json")["loops"]["airfoil"]["variants"]
+    race["variants"] += [r | {"order": "hilbert"} for r in later if r["strategy"] == "strip"]  # measured as given
     for name, written in PREFERENCE.items():
         times = {layout: min((r["ms"] for r in race["variants"] if "ms" in r and r["order"] == "hilbert"
                               and (r["strategy"], r["precision"], r["layout"], r["variant"])
                               == (name, "float64", layout, "plain")), default=1.0) for layout in written}  # fmt: skip
         found = {layout: ms / min(times.values()) for layout, ms in times.items()}
         assert written == pytest.approx(found, rel=0.02), name
+
+
+# --- originals.md -------------------------------------------------------------------------------------------------
+
+
+def test_the_comparisons_with_the_originals() -> None:
+    text = page("docs/originals.md")
+    results = [json.loads(page(name)) for name in re.findall(r"`(bench/results/[\w.-]+_truth_[\w.-]+\.json)`", text)]
+    for line in truth.markdown(results):
+        assert line in text, line
+    assert f"All {len(results[0]['rows'])} comparisons" in text
+
+
+def test_bounds_of_the_comparisons() -> None:
+    """The table of bounds, against the code that compares."""
+    rows = {row[1]: row[2:] for row in table("docs/originals.md", "application | compared")}
+
+    def written(*bounds: truth_cases.Bound, of: int) -> str:
+        digits = [re.sub(r"e-0?", "e-", f"{bound[of]:.0e}") for bound in bounds]
+        return digits[0] if len(set(digits)) == 1 else "; ".join(digits)
+
+    water = truth_cases.WATER_BOUNDS["v17"]
+    runs = truth_cases.MINIAERO_RUNS
+    for what, bounds in {
+        "energy at the origin": (truth_cases.LULESH_ENERGY,),
+        "time of every cycle": (truth_cases.LULESH_TIME, truth_cases.LULESH_DT, truth_cases.LULESH_FIELDS,
+                                truth_cases.LULESH_SUMS),
+        "all fields after 1 and 10": (truth_cases.BOOKLEAF_FIELDS,),
+        "energies, masses": (truth_cases.BOOKLEAF_DECK, truth_cases.BOOKLEAF_STEP),
+        "all fields at the end": (truth_cases.BOOKLEAF_END,),
+        "tube and ramp": (runs["sod", 1], runs["ramp", 400]),
+        "plate after 1 step": (runs["plate", 1], runs["plate", 400]),
+        "single precision": (truth_cases.V17_STATE, water.volume, water.energy),
+        "in the mean": (truth_cases.V18_DEPTH, truth_cases.V18_VELOCITY),
+    }.items():  # fmt: skip
+        (found,) = [row for name, row in rows.items() if name.startswith(what)]
+        assert found == [written(*bounds, of=0), written(*bounds, of=1)], what

@@ -299,7 +299,7 @@ def test_what_a_line_loop_says() -> None:
     grid = ml.Grid((8, 10), periodic=True)
     f, out = grid.field("f", 2), grid.field("out", 2)
     loop = ml.linalg.LineLoop(grid, 1, lele6(True), f, out, name="d_dy")
-    assert loop.bytes == 16 * 2 * 80 and loop.reads == (f,) and loop.writes == (out,)
+    assert loop.compulsory == 16 * 2 * 80 and loop.reads == (f,) and loop.writes == (out,)
     loop()
     text = loop.explain()
     assert "d_dy: 8 lines of 10 points along axis 1 of grid, 2 operands, back end numpy" in text

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
-from meshloom.config import build, parse_set
-from meshloom.solvers.case import find_case
+from bench.cases import make as water
+from bench.cases import recorded_to_the_end
+from bench.truth_cases import DATA as ALL_DATA
+from bench.truth_cases import water_reference as reference
+from bench.truth_cases import water_state as state_of
 from meshloom.solvers.volna.basins import WaterCase
 
-DATA = Path(__file__).parents[1] / "data" / "volna"
-TOTALS: dict[str, Any] = json.loads((DATA / "volna_summary.json").read_text())
-
-
-def water(name: str, *changes: str) -> Any:
-    """A case with ``--set`` changes."""
-    found = find_case(name)
-    return found(build(found.Config, map(parse_set, changes)))
+DATA = ALL_DATA / "volna"
+__all__ = ["DATA", "reference", "run", "state_of", "to_the_end", "water"]
 
 
 def run(case: WaterCase, steps: int) -> np.ndarray:
@@ -29,18 +22,5 @@ def run(case: WaterCase, steps: int) -> np.ndarray:
 
 def to_the_end(case: WaterCase) -> tuple[int, np.ndarray]:
     """As the runner does it: the number of steps, and what was recorded last."""
-    steps, last = 0, case.recorded_now()
-    while (left := case.steps_left(last)) > 0:
-        last = run(case, left)[-1]
-        steps += left
-    return steps, last
-
-
-def reference(name: str) -> tuple[int, float, np.ndarray]:
-    """Steps, time and state (cells, 4) that the original program came to."""
-    with np.load(DATA / f"volna_{name}.npz") as truth:
-        return int(truth["iterations"]), float(truth["time"]), truth["values_H_u_v_zb"].astype(np.float64)
-
-
-def state_of(case: WaterCase) -> np.ndarray:
-    return case.flow.w.numpy().astype(np.float64)
+    recorded = recorded_to_the_end(case)
+    return len(recorded), recorded[-1]

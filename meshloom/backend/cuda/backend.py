@@ -26,6 +26,7 @@ from meshloom.schedule.plan import Plan
 
 MOST_THREADS = 1024
 FEW_SPILLS = 16  # bytes per thread that one more block on a multiprocessor makes up for
+FEW_THREADS = 512  # on a multiprocessor: with fewer, one more block is worth another try
 
 
 class CudaBackend(Backend):
@@ -81,7 +82,7 @@ class CudaBackend(Backend):
 
     def _compiled(self, unit: Unit, block: int, threads: int, registers: int | None, wide_index: bool) -> Any:
         """Kernels, launch functions and resources. Without a wish for ``registers`` each kernel gets as many as it
-        likes, unless a few less, with hardly any spilling, let one more block run at a time."""
+        likes, unless a few less, with hardly any spilling, let one more block run at a time; or more, where few do."""
 
         def load(resident: Sequence[int]) -> Any:
             made = dialect.kernels(unit, block, threads, resident)
@@ -94,18 +95,23 @@ class CudaBackend(Backend):
         names = [f"pass{k}" for k in range(count)]
         if not all("registers" in used.get(name, {}) for name in names):
             return made, functions, used
-        more = [dialect.blocks_with(used[name]["registers"], threads) + 1 for name in names]
-        tight = load(more)[2]
-        better = [n in tight and tight[n]["spills"] <= FEW_SPILLS and tight[n]["registers"] < used[n]["registers"]
-                  for n in names]  # fmt: skip
-        chosen = [m if b else 1 for m, b in zip(more, better, strict=True)]
-        return load(chosen) if any(better) else (made, functions, used)
+        blocks = [dialect.blocks_with(used[name]["registers"], threads) for name in names]
+        chosen, trying = [1] * count, set(range(count))
+        while trying:
+            asked = [blocks[k] + 1 if k in trying else chosen[k] for k in range(count)]
+            tight = load(asked)[2]
+            trying = {k for k in trying if _worth(tight.get(names[k], {}), used[names[k]])}
+            for k in trying:
+                chosen[k] = blocks[k] = asked[k]
+                used = used | {names[k]: tight[names[k]]}
+            trying = {k for k in trying if blocks[k] * threads < FEW_THREADS}
+        return load(chosen) if any(b > 1 for b in chosen) else (made, functions, used)
 
     def copy_bandwidth(self) -> float:
         return self.engine.copy_bandwidth()
 
     def recording(self, operations: Sequence[Callable[[], None]]) -> Recording:
-        return GraphRecording(operations) if isinstance(self.engine, Device) else Recording(operations)
+        return GraphRecording(operations, self.engine) if isinstance(self.engine, Device) else Recording(operations)
 
     def _arrays(self, bound: Bound, plan: Plan, wanted: set[str], parts: int) -> dict[str, Any]:
         """Every array by name; ``parts``: blocks that have a share of the globals."""
@@ -167,6 +173,12 @@ class Executable:
     def seconds(self) -> float | None:
         """Device time of the last call; waits for it. None where there is no device."""
         return self._events and self._events[0].elapsed(self._events[1])
+
+
+def _worth(tight: dict[str, Any], used: dict[str, Any]) -> bool:
+    """Is a kernel that was given fewer registers as good as before?"""
+    fits = "registers" in tight and tight["spills"] <= FEW_SPILLS
+    return fits and bool(tight["registers"] < used["registers"])
 
 
 def _largest(bound: Bound, plan: Plan) -> int:

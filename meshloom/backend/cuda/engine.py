@@ -116,12 +116,21 @@ class Device(Engine):
     def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
         source = dialect.render(unit, made, wide_index=wide_index)
-        cubin, log = nvrtc.build(source, unit.spec.name, self.architecture, flags=flags)
-        module = self.cupy.cuda.function.Module()
-        module.load(cubin)
+        module, log = self._module(source, unit.spec.name, flags)
         return {
             one.name: DeviceLaunch(self.cupy, module.get_function(one.name), wide_index) for one in made
         }, nvrtc.resources(log)
+
+    def function(self, source: str, name: str) -> Any:
+        """The kernel of that name in some CUDA C++, as CuPy launches it: (blocks, threads, arguments)."""
+        return self._module(source, name, ())[0].get_function(name)
+
+    def _module(self, source: str, name: str, flags: tuple[str, ...]) -> tuple[Any, str]:
+        """Compiled and loaded, and what the compiler said."""
+        cubin, log = nvrtc.build(source, name, self.architecture, flags=flags)
+        module = self.cupy.cuda.function.Module()
+        module.load(cubin)
+        return module, log
 
 
 class DeviceLaunch:

@@ -4,15 +4,26 @@ from meshloom.schedule.strategies.direct import Direct  # isort: skip
 from meshloom.schedule.strategies.box import Box  # isort: skip
 from meshloom.schedule.strategies.atomic import Atomic  # isort: skip
 from meshloom.schedule.strategies.warp_atomic import WarpAtomic  # isort: skip
+from meshloom.schedule.strategies.strip import Strip  # isort: skip
 from meshloom.schedule.strategies.color import Color  # isort: skip
 from meshloom.schedule.strategies.block_color import BlockColor  # isort: skip
 from meshloom.schedule.strategies.block_atomic import BlockAtomic  # isort: skip
 from meshloom.schedule.strategies.staged import Staged  # isort: skip
 from meshloom.schedule.strategies.owner import Owner  # isort: skip
 from meshloom.schedule.strategies.tile import Tile  # isort: skip
-from meshloom.schedule.strategies.base import Strategy, check_variant, emitter, names, strategy, variants, verify
+from meshloom.schedule.strategies.base import (
+    AUTOMATIC,
+    Strategy,
+    check_variant,
+    emitter,
+    names,
+    strategy,
+    variants,
+    verify,
+)
 
 __all__ = [
+    "AUTOMATIC",
     "Atomic",
     "BlockAtomic",
     "BlockColor",
@@ -22,6 +33,7 @@ __all__ = [
     "Owner",
     "Staged",
     "Strategy",
+    "Strip",
     "Tile",
     "WarpAtomic",
     "check_variant",

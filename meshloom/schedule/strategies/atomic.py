@@ -28,4 +28,4 @@ class Atomic(Strategy):
         return [Pass("elements", "n", (Phase("", "", body),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
-        return Cost(work.compulsory, work.flops, atomics=work.elements * work.components)
+        return Cost(work.compulsory, work.flops, atomics=work.elements * work.components, requests=work.requested)

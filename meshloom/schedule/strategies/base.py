@@ -13,6 +13,9 @@ from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 
+#: Not strategies, but ways to choose one: the least estimated time of deterministic ones, or of all.
+AUTOMATIC = ("auto", "fastest")
+
 
 class Emitter(ABC):
     """What turns a loop and a plan into passes. Subclasses register themselves by ``name`` and hold no state."""
@@ -85,13 +88,13 @@ def strategy(name: str) -> Strategy:
     """A strategy by name."""
     found = Emitter.registry.get(name)
     if not isinstance(found, Strategy):
-        raise ScheduleError(f"unknown strategy '{name}'{nearest(name, ('auto', *names()))}")
+        raise ScheduleError(f"unknown strategy '{name}'{nearest(name, (*AUTOMATIC, *names()))}")
     return found
 
 
 def variants(name: str) -> tuple[str, ...]:
-    """The variants of a strategy; the automatic choice has the plain one only."""
-    return strategy(name).variants if name != "auto" else ("plain",)
+    """The variants of a strategy; an automatic choice has the plain one only."""
+    return ("plain",) if name in AUTOMATIC else strategy(name).variants
 
 
 def check_variant(name: str, variant: str) -> None:

@@ -30,6 +30,8 @@ from meshloom.schedule.strategies.direct import element_pass, visiting
 from meshloom.schedule.strategies.staged import incidences
 from meshloom.schedule.verify import check_owner
 
+ROOMY_VISIT = 80  # bytes that a thread may ask for at a visit and leave room for others
+
 
 class Owner(Strategy):
     name = "owner"
@@ -55,7 +57,9 @@ class Owner(Strategy):
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         repeated = work.incidences / max(work.elements, 1) + bool(spec.other_outputs)
         moved = work.compulsory + 4 * work.incidences + 8 * work.targets
-        return Cost(moved, work.flops * repeated, visits=work.targets)
+        # Threads that ask for much at every visit need many registers, so fewer of them run at a time.
+        crowding = max(1.0, work.gathered / max(work.incidences, 1) / ROOMY_VISIT)
+        return Cost(moved, work.flops * repeated, visits=work.targets, requests=crowding * work.gathered)
 
 
 def _target_passes(spec: LoopSpec, m: int, plan: Plan, simt: bool) -> list[Pass]:

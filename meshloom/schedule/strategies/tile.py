@@ -67,8 +67,9 @@ class Tile(Strategy):
         again = work.tiles + bool(spec.other_outputs)
         # ``tiles`` is for larger blocks; smaller ones share more elements with others.
         shared = 1.25 * self.gpu_block * work.tiles * work.staged / max(work.targets, 1)
+        waiting = 1.5  # at the barrier nobody asks for anything
         return Cost(work.compulsory + 8 * work.incidences + 8 * work.targets, work.flops * again, shared=shared,
-                    visits=work.targets)  # fmt: skip
+                    visits=work.targets, requests=waiting * again * work.requested)  # fmt: skip
 
 
 def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], degree: int, simt: bool) -> Pass:

@@ -48,7 +48,8 @@ class WarpAtomic(Atomic):
         return [Pass("elements", "n", (Phase("", "", body, together=True),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
-        return Cost(work.compulsory, work.flops, atomics=0.75 * work.elements * work.components)
+        added = 0.5 * work.elements * work.components
+        return Cost(work.compulsory, work.flops, atomics=added, requests=work.requested)
 
 
 def slot_pairs(rows: np.ndarray) -> list[tuple[int, int]]:

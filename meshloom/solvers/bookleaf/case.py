@@ -56,6 +56,10 @@ class BookLeaf(Case):
                 return on.field(name, values, dtype=kind)
             return on.field(name, 1 if values.ndim == 1 else values.shape[1], dtype=kind, data=values)
 
+        def within_step(on: ml.Set, name: str, dim: int) -> ml.Field:
+            """A field that no step hands to the next."""
+            return on.field(name, dim, dtype=dtype, transient=True)
+
         x = begin.mesh.coordinates.numpy()
         corners = np.moveaxis(x[begin.mesh.cell_nodes.indices], 0, -1)  # (4, 2, cells): the functions of one cell fit
         now = ideal_gas(self.gas, begin.density, begin.energy)
@@ -68,9 +72,10 @@ class BookLeaf(Case):
         self.corner_mass = field(cells, "corner_mass", corner_mass)
         self.density, self.energy = field(cells, "density", begin.density), field(cells, "energy", begin.energy)
         self.pressure, self.sound2 = field(cells, "pressure", now.pressure), field(cells, "sound2", now.sound2)
-        self.mean_u, self.pull = field(nodes, "mean_u", 2), field(nodes, "pull", 3)
-        self.volume, self.cell_dt = field(cells, "volume", volume(corners)), field(cells, "cell_dt", 1)
-        self.q, self.q_sound2, self.force = field(cells, "q", 8), field(cells, "q_sound2", 1), field(cells, "force", 8)
+        self.pull, self.mean_u = field(nodes, "pull", 3), within_step(nodes, "mean_u", 2)
+        self.volume, self.cell_dt = field(cells, "volume", volume(corners)), within_step(cells, "cell_dt", 1)
+        self.q, self.q_sound2 = within_step(cells, "q", 8), within_step(cells, "q_sound2", 1)
+        self.force = within_step(cells, "force", 8)
 
         self.dt, self.time = ml.Global(self.clock.initial, "dt"), ml.Global(0.0, "time")
         self.steps = ml.Global(0, "steps", dtype=np.int64)

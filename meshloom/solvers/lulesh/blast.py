@@ -84,8 +84,8 @@ class Lulesh(Case):
         """One step."""
         mesh, nodes, cells = self.mesh, self.mesh.nodes, self.mesh.cells
         corners, dt = mesh.cell_nodes, self.dt
-        v_new, spread, length = (cells.field(name, dtype=self.dtype) for name in ("v_new", "spread", "length"))
-        gradients, lengths = cells.field("gradients", 3, dtype=self.dtype), cells.field("lengths", 3, dtype=self.dtype)
+        v_new, spread, length = map(self._within_step, ("v_new", "spread", "length"))
+        gradients, lengths = self._within_step("gradients", 3), self._within_step("lengths", 3)
         mirrors, sides, beside = _held_nodes(mesh), _sides(mesh), _beside(mesh)
         clock, pairs, at_origin, partners = self._watched()
         increment, forces, move, kinematics, material, watch_origin, watch_symmetry = map(
@@ -107,6 +107,10 @@ class Lulesh(Case):
             watch_symmetry(pairs, self.e[partners], *self.symmetry)
 
         return step
+
+    def _within_step(self, name: str, dim: int = 1) -> ml.Field:
+        """A field on elements that no step hands to the next."""
+        return self.mesh.cells.field(name, dim, dtype=self.dtype, transient=True)
 
     def _watched(self) -> tuple[ml.Set, ml.Set, ml.Map, ml.Map]:
         """The clock and its way to the first element; pairs of elements of the lowest layer that mirror each other."""

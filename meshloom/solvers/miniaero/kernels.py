@@ -90,8 +90,8 @@ def predictor(gas: Gas) -> ml.Kernel:
 def finisher(gas: Gas) -> ml.Kernel:
     @ml.kernel
     def finish(
-        u: ml.ReadWrite, total: ml.ReadWrite, change: ml.Write, volume: ml.Read, temperature: ml.Write, rms: ml.Sum,
-        mass: ml.Sum, energy: ml.Sum, lowest_temperature: ml.Min,
+        u: ml.ReadWrite, total: ml.Read, volume: ml.Read, temperature: ml.Write, rms: ml.Sum, mass: ml.Sum,
+        energy: ml.Sum, lowest_temperature: ml.Min,
     ):  # fmt: skip
         """The step itself, and what the monitors show. Nothing but u is handed on to the next step."""
         after = u + total
@@ -100,8 +100,6 @@ def finisher(gas: Gas) -> ml.Kernel:
         energy += volume * after[4]
         temperature[...] = lowest_temperature[...] = gas.primitives(after)[4]
         u[...] = after
-        total[...] = 0.0
-        change[...] = 0.0
 
     return finish
 

@@ -78,36 +78,39 @@ class TimeStep:
     ):
         self.u, self.geometry, self.run, self.scheme, self.monitors = u, geometry, run, scheme, monitors
 
-        def on_cells(name: str, dim: int = 5) -> ml.Field:
-            return geometry.cells.field(name, dim, dtype=u.dtype)
+        def within_step(name: str, dim: int = 5) -> ml.Field:
+            """A field on cells that no step hands to the next."""
+            return geometry.cells.field(name, dim, dtype=u.dtype, transient=True)
 
-        def parameter(name: str, value: float = 0.0) -> ml.Global:
+        def parameter(name: str, value: float) -> ml.Global:
             return ml.Global(value, name, dtype=u.dtype)
 
-        self.v, self.inflow = on_cells("v"), on_cells("inflow")
-        self.change, self.total = on_cells("change"), on_cells("total")
-        self.temperature = on_cells("temperature", 1)
-        self.dt, self.alpha, self.beta = parameter("dt", dt), parameter("alpha"), parameter("beta")
+        self.inflow = geometry.cells.field("inflow", 5, dtype=u.dtype)
+        self.v, self.temperature = within_step("v"), within_step("temperature", 1)
+        self.change, self.total = within_step("change"), within_step("total")
+        self.dt = parameter("dt", dt)
+        self.stages = [(parameter("alpha", alpha), parameter("beta", beta)) for alpha, beta in STAGES]
         if scheme.needs_gradients:
-            self.slope, self.share = on_cells("slope", 15), on_cells("share")
-            self.low, self.high = on_cells("low"), on_cells("high")
+            self.slope, self.share = within_step("slope", 15), within_step("share")
+            self.low, self.high = within_step("low"), within_step("high")
 
     def time_step(self) -> None:
         cells, volume = self.geometry.cells, self.geometry.volume
-        for alpha, beta in STAGES:
-            self.alpha.value, self.beta.value = alpha, beta
-            self.run.predict(cells, self.u, self.change, self.alpha, self.v, self.temperature)
+        self.change.fill(0.0)
+        self.total.fill(0.0)
+        for alpha, beta in self.stages:
+            self.run.predict(cells, self.u, self.change, alpha, self.v, self.temperature)
             if self.scheme.needs_gradients:
                 self._gradients()
             if self.scheme.order == 2:
                 self._limiters()
             self._fluxes()
-            self.run.advance(cells, self.inflow, volume, self.dt, self.beta, self.change, self.total)
+            self.run.advance(cells, self.inflow, volume, self.dt, beta, self.change, self.total)
         *sums, lowest_temperature = self.monitors
         for one in sums:
             one.value = 0.0
         lowest_temperature.value = np.inf
-        self.run.finish(cells, self.u, self.total, self.change, volume, self.temperature, *self.monitors)
+        self.run.finish(cells, self.u, self.total, volume, self.temperature, *self.monitors)
 
     def _gradients(self) -> None:
         self.slope.fill(0.0)

@@ -1,0 +1,228 @@
+"""strip: a thread does a strip of elements one after the other; what it has found for a target that the next element
+shares waits in a register, what neighbouring threads have for one target is joined, and only the rest is atomic.
+
+The plan (``chains.py``) finds strips and slots that meet often, and nothing in it has to be right: targets are compared
+when the loop runs. Three quarters of the updates of hexahedra at their nodes disappear. On a CPU it is ``atomic``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from meshloom.kernel.model import Output
+from meshloom.schedule.chains import Meetings, best_strips
+from meshloom.schedule.code import ElementCode, Pass, Phase, combined, row_name
+from meshloom.schedule.cost import Cost, Work
+from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.strategies.atomic import Atomic
+from meshloom.schedule.strategies.direct import visiting
+from meshloom.schedule.verify import check_strips
+
+Address = tuple[int, int, int]  # parameter, slot, component
+
+
+class Strip(Atomic):
+    name = "strip"
+    summary = "strips of elements, joined in registers and between neighbouring threads, then hardware atomics"
+
+    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
+        if not simt:
+            return Plan(self.name, block, visiting(topology))
+        strips, meetings = best_strips([rows[topology.visit] for rows, _ in topology.maps.values()])
+        sizes = {f"{kind}{m}_{slot}": other
+                 for m, found in zip(topology.maps, meetings, strict=True)
+                 for kind, pairs in vars(found).items() for slot, other in pairs}  # fmt: skip
+        arrays = {"strips": topology.visit[strips.elements].astype(topology.index_type), "steps": strips.offsets}
+        return Plan(self.name, block, arrays, sizes | {"n_strips": strips.number,
+                                                       "n_steps": len(strips.offsets) - 1})  # fmt: skip
+
+    def check(self, plan: Plan, topology: Topology) -> None:
+        check_strips(plan, topology)
+
+    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+        if not simt:
+            return super().passes(spec, plan, simt=False)
+        body = StripCode(spec, {m: meetings_of(plan, m) for m in spec.racy_maps}).lines()
+        return [Pass("strips", "n_strips", (Phase("", "", tuple(body), together=True),), reductions=spec.reductions)]
+
+    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+        moved, added = work.compulsory + 4 * work.elements, 0.55 * work.elements * work.components
+        return Cost(moved, work.flops, atomics=added, requests=work.requested)
+
+
+def meetings_of(plan: Plan, m: int) -> Meetings:
+    """What the plan says about the slots of a map."""
+
+    def pairs(kind: str) -> tuple[tuple[int, int], ...]:
+        start = f"{kind}{m}_"
+        return tuple((int(n.removeprefix(start)), other) for n, other in plan.sizes.items() if n.startswith(start))
+
+    return Meetings(*(pairs(kind) for kind in ("kept", "lower", "upper", "ends")))
+
+
+@dataclass
+class StripCode:
+    """The statements of a strip. ``values`` names what each output is worth, as joining goes on."""
+
+    spec: LoopSpec
+    meetings: dict[int, Meetings]
+    values: dict[Address, str] = field(default_factory=dict)
+    given: dict[Address, str] = field(default_factory=dict)  # conditions under which a neighbour has taken a value
+
+    def lines(self) -> list[str]:
+        code = ElementCode(self.spec, self.spec.outputs)
+        roots = [o.value for o in code.outputs]
+        text, names = code.values(roots)
+        self.values = {_address(o): name for o, name in zip(code.outputs, names, strict=True)}
+        joined = [*self._take_what_waits(), *self._take_from_neighbours()]
+        return [
+            "const ml_index front = at - (ml_index)threadIdx.x;",  # of the block, whose threads stay together
+            *self._declared(),
+            "ml_index count = n_strips, next = strips[ml_min(at, count - 1)];",
+            "for (ml_index step = 0; step < n_steps && front < count; ++step) {",
+            "const bool here = inside && at < count, beside = followed && at + 1 < count;",
+            "const ml_index e = next;",
+            "if (step + 1 < n_steps) {",  # asked for now, needed later
+            "count = steps[step + 2] - steps[step + 1];",
+            "next = strips[steps[step + 1] + ml_min(at, count - 1)];",
+            "}",
+            *code.rows(roots, code.outputs), *text, *joined,
+            "if (here) {", *self._sunk(code), *self._wait(), "}",
+            "}",
+            *self._last(),
+        ]  # fmt: skip
+
+    # --- along the strip ---
+
+    def _waiting(self) -> Iterator[tuple[int, int, int, list[tuple[Output, str]]]]:
+        """(map, slot that waits, slot of the next element that takes it, [(output that waits, its variable)])."""
+        for m, found in self.meetings.items():
+            for slot, taker in found.kept:
+                waits = [(o, f"k{o.param}_{slot}_{o.comp}") for o in self.spec.racy_outputs
+                         if self.spec.params[o.param].map == m and o.slot == slot
+                         and any(_address(t) == (o.param, taker, o.comp) for t in self.spec.racy_outputs)]  # fmt: skip
+                if waits:
+                    yield m, slot, taker, waits
+
+    def _declared(self) -> list[str]:
+        lines = []
+        for m, slot, _, waits in self._waiting():
+            lines.append(f"ml_index kept{m}_{slot} = -1;")
+            lines += [f"{self.spec.params[o.param].ctype} {name} = 0;" for o, name in waits]
+        return lines
+
+    def _take_what_waits(self) -> list[str]:
+        """A slot takes what waits for its target; what waits for another one is added there now."""
+        lines, taken = [], {}
+        for m, slot, taker, waits in self._waiting():
+            kept = f"kept{m}_{slot}"
+            lines.append(f"const bool linked{m}_{taker} = {kept} == {row_name(m, taker)};")
+            lines += [f"if (here && !linked{m}_{taker} && {kept} >= 0) {{", *self._added(kept, waits), "}"]
+            for o, name in waits:
+                address = (o.param, taker, o.comp)
+                new = f"l{o.param}_{taker}_{o.comp}"
+                merged = self._merged(o, self.values[address], name)
+                lines.append(f"const {self._type(o)} {new} = linked{m}_{taker} ? {merged} : {self.values[address]};")
+                taken[address] = new
+        self.values |= taken
+        return lines
+
+    def _wait(self) -> list[str]:
+        lines = []
+        for m, slot, _, waits in self._waiting():
+            lines.append(f"kept{m}_{slot} = {row_name(m, slot)};")
+            lines += [f"{name} = {self.values[_address(o)]};" for o, name in waits]
+        return lines
+
+    def _last(self) -> list[str]:
+        """What waits at the end of a strip; the next strip's may go to the same target."""
+        lines, sinks = [], []
+        waiting = {(m, slot): waits for m, slot, _, waits in self._waiting()}
+        ends = {(m, pair) for m, found in self.meetings.items() for pair in found.ends}
+        ends = {(m, (t, g)) for m, (t, g) in ends if {(m, t), (m, g)} <= waiting.keys()}
+        givers = {(m, g): t for m, (t, g) in ends}
+        for m, (taker, giver) in sorted(ends):
+            mine, other = f"kept{m}_{taker}", f"kept{m}_{giver}"
+            lines += [
+                f"const ml_index after{m}_{taker} = ml_from({other}, own_lane + 1);",
+                f"const ml_index before{m}_{giver} = ml_from({mine}, own_lane - 1);",
+                f"const bool end{m}_{taker} = followed && after{m}_{taker} == {mine};",
+                f"const bool gone{m}_{giver} = own_lane > 0 && before{m}_{giver} == {other};",
+            ]
+            offered = {(o.param, o.comp): name for o, name in waiting[m, giver]}
+            for o, name in waiting[m, taker]:
+                if (o.param, o.comp) in offered:
+                    lines += [f"{self._type(o)} x{name} = ml_from({offered[o.param, o.comp]}, own_lane + 1);",
+                              f"if (end{m}_{taker}) {name} = {self._merged(o, name, f'x{name}')};"]  # fmt: skip
+        for (m, slot), waits in waiting.items():
+            taken = {(o.param, o.comp) for o, _ in waiting[m, givers[m, slot]]} if (m, slot) in givers else set()
+            still = f"inside && kept{m}_{slot} >= 0"
+            for wanted, when in ((False, still), (True, f"{still} && !gone{m}_{slot}")):
+                chosen = [(o, name) for o, name in waits if ((o.param, o.comp) in taken) is wanted]
+                sinks += [f"if ({when}) {{", *self._added(f"kept{m}_{slot}", chosen), "}"] if chosen else []
+        return [*lines, *sinks]
+
+    # --- between neighbouring threads ---
+
+    def _take_from_neighbours(self) -> list[str]:
+        """Threads show each other what they have; everybody asks, also those who will not use the answer."""
+        lines: list[str] = []
+        for m, found in self.meetings.items():
+            for taker, giver in found.lower:
+                lines += self._taken(m, taker, giver, "+", "-", "beside", "own_lane > 0")
+            for taker, giver in found.upper:
+                lines += self._taken(m, taker, giver, "-", "+", "own_lane > 0", "beside")
+        return lines
+
+    def _taken(self, m: int, taker: int, giver: int, towards: str, back: str, has: str, had: str) -> list[str]:
+        mine, other, took, gave = row_name(m, taker), row_name(m, giver), f"take{m}_{taker}", f"given{m}_{giver}"
+        pairs = [(a, (a[0], taker, a[2])) for a in self.values if a[1] == giver and self._goes_through(m, a)]
+        pairs = [(a, t) for a, t in pairs if t in self.values]
+        if not pairs:
+            return []
+        lines = [f"const ml_index r{took} = ml_from({other}, own_lane {towards} 1);",
+                 f"const ml_index r{gave} = ml_from({mine}, own_lane {back} 1);",
+                 f"const bool {took} = here && {has} && r{took} == {mine};",
+                 f"const bool {gave} = here && {had} && r{gave} == {other};"]  # fmt: skip
+        for address, target in pairs:
+            param, new = self.spec.params[target[0]], f"j{target[0]}_{taker}_{target[2]}"
+            offer = f"ml_from(({param.ctype}){self.values[address]}, own_lane {towards} 1)"
+            merged = combined(param.mode.combine, self.values[target], f"{new}_other")
+            lines += [f"const {param.ctype} {new}_other = {offer};",
+                      f"const {param.ctype} {new} = {took} ? {merged} : {self.values[target]};"]  # fmt: skip
+            self.values[target] = new
+            self.given[address] = gave
+        return lines
+
+    # --- to memory ---
+
+    def _sunk(self, code: ElementCode) -> list[str]:
+        """Everything that neither waits nor was given away."""
+        waits = {_address(o) for *_, outputs in self._waiting() for o, _ in outputs}
+        lines = []
+        for o in code.outputs:
+            if (address := _address(o)) not in waits:
+                sunk = code.atomic(o, self.values[address])
+                lines += [f"if (!{self.given[address]}) {{", *sunk, "}"] if address in self.given else sunk
+        return lines
+
+    def _added(self, row: str, waits: Sequence[tuple[Output, str]]) -> list[str]:
+        places = [self.spec.access(o.param).at(row, o.comp) for o, _ in waits]
+        return [f"ml_atomic_{self.spec.params[o.param].mode.combine}(&{place}, {name});"
+                for (o, name), place in zip(waits, places, strict=True)]  # fmt: skip
+
+    def _goes_through(self, m: int, address: Address) -> bool:
+        param = self.spec.params[address[0]]
+        return param.racy and param.map == m
+
+    def _merged(self, output: Output, mine: str, other: str) -> str:
+        return combined(self.spec.params[output.param].mode.combine, mine, other)
+
+    def _type(self, output: Output) -> str:
+        return self.spec.params[output.param].ctype
+
+
+def _address(output: Output) -> Address:
+    return output.param, output.slot, output.comp

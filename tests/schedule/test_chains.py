@@ -1,0 +1,112 @@
+"""Chains of elements that share targets, cut into strips."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import meshloom as ml
+from meshloom.errors import PlanError
+from meshloom.schedule.auto import choose, estimates
+from meshloom.schedule.chains import LONGEST, Rule, best_strips, cut, links, updates
+from meshloom.schedule.cost import GPU, Work
+from meshloom.schedule.plan import Topology
+from meshloom.schedule.strategies import strategy, verify
+
+
+def topology(rows: np.ndarray) -> Topology:
+    return Topology(len(rows), {0: (rows, int(rows.max()) + 1)}, {0: 0})
+
+
+def left(rows: np.ndarray) -> float:
+    """Updates per element that strips leave."""
+    return updates([rows], *best_strips([rows]))
+
+
+def test_a_link_leads_to_the_next_element_that_shares_the_target_and_nobody_follows_two() -> None:
+    rows = np.array([[0, 1], [0, 2], [1, 3], [1, 4], [2, 0]])
+    np.testing.assert_array_equal(links(rows, Rule(0, 1, 0)), [2, 4, -1, -1, -1])
+    np.testing.assert_array_equal(links(rows, Rule(0, 0, 0)), [1, -1, 3, -1, -1])
+    crowded = np.array([[5, 7], [6, 7], [7, 8]])
+    np.testing.assert_array_equal(links(crowded, Rule(0, 1, 0)), [-1, 2, -1])  # the nearest one is followed
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(0, 2**32 - 1))
+def test_chains_are_cut_evenly_and_strips_follow_the_links(lengths: list[int], seed: int) -> None:
+    """Chains of any lengths, their elements scattered."""
+    n = sum(lengths)
+    owner = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(lengths)), lengths))
+    link = np.full(n, -1)
+    for chain in range(len(lengths)):
+        members = np.flatnonzero(owner == chain)
+        link[members[:-1]] = members[1:]
+    strips = cut(link)
+    assert sorted(strips.elements.tolist()) == list(range(n))
+    steps = strips.steps()
+    assert len(steps) <= LONGEST and all(len(a) >= len(b) for a, b in itertools.pairwise(steps))
+    for before, after in itertools.pairwise(steps):
+        np.testing.assert_array_equal(link[before[: len(after)]], after)
+    assert strips.number == sum(-(-length // LONGEST) for length in lengths)
+
+
+def test_most_updates_of_hexahedra_quadrilaterals_and_faces_disappear() -> None:
+    box = ml.generate.box((16, 17, 18))
+    assert left(box.cell_nodes.indices) < 0.36 * 8
+    assert left(box.face_cells.indices) < 0.53 * 2
+    quads = ml.generate.box((40, 50))
+    assert left(quads.cell_nodes.indices) < 0.36 * 4
+
+
+def test_hexahedra_in_random_order_still_form_strips() -> None:
+    rows = np.random.default_rng(0).permutation(ml.generate.box((16, 17, 18)).cell_nodes.indices)
+    assert left(rows) < 0.8 * 8
+
+
+def test_where_nobody_shares_a_target_there_are_no_pairs() -> None:
+    strips, (found,) = best_strips([np.arange(200).reshape(50, 4)])
+    assert strips.number == 50 and not (found.kept or found.lower or found.upper or found.ends)
+
+
+def test_the_verifier_rejects_strips_that_would_be_wrong() -> None:
+    about = topology(ml.generate.box((4, 5, 6)).cell_nodes.indices)
+    plan = strategy("strip").plan(about, 32, simt=True)
+    verify(plan, about)
+    twice = plan.arrays["strips"].copy()
+    twice[0] = twice[1]
+    kept = next(name for name in plan.sizes if name.startswith("kept"))
+    for wrong, message in (
+        (replace(plan, arrays=plan.arrays | {"strips": twice}), "exactly once"),
+        (replace(plan, arrays=plan.arrays | {"steps": np.array([0, 10, 120])}), "after its end"),
+        (replace(plan, sizes=plan.sizes | {"n_strips": 1}), "sizes do not fit"),
+        (replace(plan, sizes=plan.sizes | {"lower0_9": 0}), "does not exist"),
+        (replace(plan, sizes={"n_strips": plan.sizes["n_strips"], "n_steps": plan.sizes["n_steps"], kept: 0,
+                              "lower0_0": int(kept.split("_")[1])}), "given away"),
+    ):  # fmt: skip
+        with pytest.raises(PlanError, match=message):
+            verify(wrong, about)
+
+
+def test_fastest_asks_nothing_but_the_estimated_time() -> None:
+    mesh = ml.generate.box((6, 6, 6))
+    stress, force = mesh.cells.field("stress", 3), mesh.nodes.field("force", 3)
+
+    @ml.kernel
+    def push(stress: ml.Read, force: ml.Inc):
+        for corner in range(8):
+            force[corner] += stress
+
+    spec = push.loop(mesh.cells, stress, force[mesh.cell_nodes]).spec
+    dear = Work(elements=5_000_000, targets=5_000_000, incidences=40_000_000, components=24, flops=1e9, compulsory=6e8,
+                staged=1e9, requested=2e9, gathered=2e10, locality=0.3, tiles=6.0)  # fmt: skip
+    seconds = estimates(spec, dear, GPU)
+    chosen = {name: choose(spec, dear, ml.Schedule(name), simt=True) for name in ("auto", "fastest")}
+    assert chosen["fastest"][0].strategy == min(seconds, key=seconds.__getitem__)
+    assert not strategy(chosen["fastest"][0].strategy).deterministic
+    assert strategy(chosen["auto"][0].strategy).deterministic
+    assert "deterministic" in chosen["auto"][1] and "deterministic" not in chosen["fastest"][1]

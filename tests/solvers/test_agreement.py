@@ -1,0 +1,112 @@
+"""Every racy loop of every application gives the same by every strategy, and whole runs the same bits every time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from bench.cases import make
+
+CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
+WAYS = [
+    pytest.param("cpu", ml.strategies(), marks=pytest.mark.slow),  # compiling some 150 loops takes minutes
+    pytest.param("cuda", ml.strategies(), marks=pytest.mark.gpu),
+]
+CASES: dict[str, tuple[str, ...]] = {
+    "airfoil": ("airfoil", "mesh.i=8", "mesh.j=10"),
+    "lulesh": ("lulesh", "mesh.size=4"),
+    "bookleaf": ("bookleaf_sedov", "mesh.cells=[7,6]"),
+    "miniaero": ("miniaero_ramp", "mesh.cells=[5,4,3]", "mesh.angle=10.0", "time.dt=1e-5"),
+    "volna_v17": ("volna_thacker", "flow.scheme=v17", "run.precision=double", "mesh.nx=8", "mesh.ny=7"),
+    "volna_v18": ("volna_thacker", "flow.scheme=v18", "run.precision=double", "mesh.nx=8", "mesh.ny=7"),
+}
+RACY = {
+    "airfoil": {"res_calc", "bres_calc"},
+    "lulesh": {"forces"},
+    "bookleaf": {"corner_forces"},
+    "miniaero": {"gradient", "boundary_gradient", "bounds", "limit", "face_flux", "boundary_flux"},
+    "volna_v17": {"fluxes", "wall_fluxes"},
+    "volna_v18": {"fluxes", "wall_fluxes"},
+}
+
+
+@pytest.fixture(autouse=True)
+def same_backend_afterwards() -> Iterator[None]:
+    before = ml.backend(), ml.threads()
+    yield
+    ml.use(before[0], threads=before[1])
+
+
+def values(loop: ml.Loop) -> list[np.ndarray]:
+    return [written.numpy() for written in loop.writes]
+
+
+def put(loop: ml.Loop, wanted: list[np.ndarray]) -> None:
+    for written, before in zip(loop.writes, wanted, strict=True):
+        written.assign(before)
+
+
+def compare_strategies(loop: ml.Loop, backend: str, strategies: tuple[str, ...]) -> None:
+    """Call a loop of the numpy back end, and the same by each strategy from where it began."""
+    before = values(loop)
+    loop()
+    wanted = values(loop)
+    ml.use(backend)
+    for strategy in strategies:
+        other = loop.kernel.loop(loop.set, *loop.arguments, schedule=ml.Schedule(strategy=strategy, block=32))
+        assert other.applies, f"{strategy}: {other.reason}"
+        put(loop, before)
+        other()
+        for found, expected in zip(values(other), wanted, strict=True):
+            scale = np.abs(expected).max() or 1.0
+            np.testing.assert_allclose(found / scale, expected / scale, atol=1e-12, rtol=1e-11,
+                                       err_msg=f"{loop.name} by {strategy}")  # fmt: skip
+    ml.use("numpy")
+    put(loop, wanted)
+
+
+@pytest.mark.parametrize(("backend", "strategies"), WAYS)
+@pytest.mark.parametrize("name", CASES)
+def test_every_racy_loop_by_every_strategy(name: str, backend: str, strategies: tuple[str, ...]):
+    ml.use("numpy")
+    case, seen = make(*CASES[name]), set()
+    case.program.run(2)
+    for loop in case.program.loops:
+        if isinstance(loop, ml.Loop) and loop.spec.racy_outputs and (loop.name, loop.set) not in seen:
+            seen.add((loop.name, loop.set))
+            compare_strategies(loop, backend, strategies)
+        else:
+            loop()
+    assert {one for one, _ in seen} == RACY[name]
+
+
+@pytest.mark.parametrize("backend", ["cpu", CUDA])
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_gives_the_same_bits_every_time(name: str, backend: str):
+    ml.use(backend, threads=2)
+    runs = []
+    for _ in range(2):
+        case = make(*CASES[name])
+        history = case.program.run(5, record=case.recorded)
+        runs.append([history.tobytes(), *(one.numpy().tobytes() for one in case.state)])
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("backend", [pytest.param("emulated", marks=pytest.mark.slow), CUDA])
+@pytest.mark.parametrize("name", CASES)
+def test_fused_steps_equal_loop_by_loop(name: str, backend: str):
+    """Twice: the first replay may have to begin loop by loop, the next begins where that one ended."""
+    ml.use(backend)
+    results = []
+    for fuse in (False, True):
+        case = make(*CASES[name])
+        case.program.fuse = fuse
+        history = np.concatenate([case.program.run(n, record=case.recorded) for n in (2, 3)])
+        results.append([history, *(np.atleast_1d(one.numpy()) for one in case.state)])
+    for apart, fused in zip(*results, strict=True):
+        # a component that is nothing but round-off, such as momentum across a channel, has no size of its own
+        scale = np.maximum(np.abs(apart).max(axis=0), 1e-6 * np.abs(apart).max()) + 1e-300
+        np.testing.assert_allclose(fused / scale, apart / scale, rtol=1e-11, atol=1e-12)
