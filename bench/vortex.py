@@ -87,9 +87,9 @@ def copy_bandwidth(points: int, target: float) -> float:
     return _BYTES * points / fastest({"copy": program.run}, rounds=5, target=target)["copy"]
 
 
-def parts(case: FlowCase) -> dict[str, ml.Program]:
+def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program]:
     """The programs that a step is made of; ``TIMES`` says how often a step needs each. The step first: parts by
-    themselves, over and over, lead to states that mean nothing."""
+    themselves, over and over, lead to states that mean nothing. ``both``: also with fluxes stored, if they are not."""
     flow, equations = case.flow, case.flow.equations
     other = variant(case, FUSED if equations.passes == STORED else STORED)
 
@@ -118,7 +118,7 @@ def parts(case: FlowCase) -> dict[str, ml.Program]:
         for stage in flow.rk.stages:
             stage.advance()
 
-    whole = [right_hand_side, slopes, fluxes, other_right_hand_side, monitors]
+    whole = [right_hand_side, slopes, fluxes, monitors, *([other_right_hand_side] if both else [])]
     pieces = [update, *([boundaries] if flow.boundaries else [])]  # they read what a step sets before: not fused
     programs = [ml.program(one) for one in whole] + [ml.program(fuse=False)(one) for one in pieces]
     return {"step": case.program} | {one.name: one for one in programs}
@@ -145,9 +145,9 @@ def fused_loops(case: FlowCase) -> list[ml.linalg.LineLoop]:
     return [o for o in ml.program(right_hand_side).loops if isinstance(o, ml.linalg.LineLoop)]
 
 
-def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> dict[str, Any]:
+def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float, both: bool = True) -> dict[str, Any]:
     """Milliseconds of every part in a step, and how near the derivatives come to their bytes."""
-    programs = parts(case)
+    programs = parts(case, both=both)
     seconds = {name: fastest({name: one.run}, rounds=rounds, target=target)[name] for name, one in programs.items()}
     grid, equations = case.grid, case.grid.rank + 2
     points, derivatives = math.prod(grid.shape), grid.rank * (2 * grid.rank + 3)
@@ -161,7 +161,7 @@ def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> 
         "derivatives": derivatives,
         "bytes_of_right_hand_side": compulsory,
         "share_of_compulsory_bytes": compulsory / bandwidth / taken,
-        "share_of_the_other_passes": compulsory / bandwidth / seconds["other_right_hand_side"],
+        "share_of_the_other_passes": compulsory / bandwidth / seconds.get("other_right_hand_side", math.nan),
         "share_of_16_bytes_per_derivative": derivatives * _BYTES * points / bandwidth / taken,
         "ns_per_cell_equation_right_hand_side": taken / (points * equations) * 1e9,
         "ns_per_cell_equation_stage_of_step": seconds["step"] / 4 / (points * equations) * 1e9,
@@ -226,14 +226,12 @@ def show(name: str, device: str, row: dict[str, Any]) -> None:
           f" {row['launches_per_step']} launches", flush=True)  # fmt: skip
 
 
-def run(device: str, *, quick: bool, race: bool = False, box: int = 0) -> dict[str, Any]:
-    """All measurements of one device; ``box``: points of Taylor-Green along each axis, 0 leaves it out."""
-    on_gpu = device == "cuda"
+def run(device: str, sizes: list[int], box: int, *, quick: bool, race: bool = False) -> dict[str, Any]:
+    """All measurements of one device: vortices on so many points along each side, Taylor-Green on ``box`` unless 0."""
     timing: dict[str, Any] = {"rounds": 3, "target": 0.03} if quick else {"rounds": 7, "target": 0.3}
-    sizes = [64] if quick and not on_gpu else [512] if quick or not on_gpu else [512, 1024, 2048]
     error = check_vortex(device, sizes[0])
     ml.use(device)
-    bandwidth = copy_bandwidth(2**27 if on_gpu else 2**24, timing["target"])
+    bandwidth = copy_bandwidth(2**27 if device == "cuda" else 2**24, timing["target"])
     print(f"{device}: copy {bandwidth / 1e9:.4g} GB/s; the vortex differs from numpy by {error:.1e}", flush=True)
     rows: dict[str, Any] = {"device": device, "copy_bytes_per_second": bandwidth, "differs_from_numpy": error}
     rows["threads"] = ml.threads() if device == "cpu" else None
@@ -242,7 +240,7 @@ def run(device: str, *, quick: bool, race: bool = False, box: int = 0) -> dict[s
         case = make(points)
         if name == "taylor_green":
             check_box(case)
-        row = measure(case, bandwidth, **timing)
+        row = measure(case, bandwidth, **timing, both=not quick or name == "vortex_outflow")
         rows.setdefault(name, []).append(row)
         show(name, device, row)
         if race and points in (sizes[0], box):
@@ -276,12 +274,13 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     result: dict[str, Any] = surroundings() | {"benchmark": "vortex", "quick": options.quick}
     file = options.json or RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_vortex_{options.device}.json"
-    box = options.box if options.box is not None else {"cuda": 256, "cpu": 24 if options.quick else 64}[options.device]
-    result["runs"] = [run(options.device, quick=options.quick, race=options.forms, box=box)]
+    sizes = {"cuda": [512] if options.quick else [512, 1024, 2048], "cpu": [64] if options.quick else [512]}
+    box = {"cuda": 256, "cpu": 24 if options.quick else 64}[options.device] if options.box is None else options.box
+    result["runs"] = [run(options.device, sizes[options.device], box, quick=options.quick, race=options.forms)]
     file.write_text(json.dumps(result, indent=1) + "\n")
     if options.device == "cuda":
         result["goals"] = goals(result["runs"][0])
-        result["runs"].append(run("cpu", quick=False))
+        result["runs"].append(run("cpu", [512], 0, quick=options.quick))
         gpu, cpu = (one["vortex_outflow"][0] for one in result["runs"])
         result["cpu_over_gpu"] = cpu["ms_per_step"] / gpu["ms_per_step"]
         print(f"vortex outflow: the CPU takes {result['cpu_over_gpu']:.4g} times as long per step")
