@@ -12,6 +12,7 @@ import pytest
 
 import meshloom as ml
 from meshloom import compact
+from meshloom.backend import cpu_count
 from meshloom.config import build, parse_set
 from meshloom.errors import UserError
 from meshloom.io import checkpoint
@@ -196,7 +197,7 @@ def test_the_vortex_leaves_and_nothing_comes_back():
 @pytest.mark.slow
 def test_nothing_comes_back_on_a_finer_grid():
     """bench.flow_truth does this on the 512 x 512 points of the paper."""
-    ml.use(ml.backend(), threads=0)
+    ml.use(ml.backend(), threads=cpu_count())
     curl_gap(192, 2.0, every=48, least=1e-3)
 
 
@@ -251,7 +252,7 @@ def test_the_decay_begins_as_friction_says_and_keeps_its_symmetry():
 @pytest.mark.slow
 def test_the_published_curves_on_64_points():
     """Resolved until about t = 3; the peak of dissipation comes at the right time, and the split form stays stable."""
-    ml.use(ml.backend(), threads=0)
+    ml.use(ml.backend(), threads=cpu_count())
     case = make(TaylorGreen, "mesh.points=64", "time.end=10")
     rows = run_to_end(case)
     time, energy, enstrophy = rows[:, 0], rows[:, 2], rows[:, 3]
