@@ -23,6 +23,7 @@ import numpy as np
 
 import meshloom as ml
 from bench.measure import fastest, surroundings
+from bench.report import Goal
 from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
 from meshloom.solvers.navier_stokes.case import FlowCase
 from meshloom.solvers.navier_stokes.equations import FUSED, STORED, Equations
@@ -248,16 +249,14 @@ def run(device: str, sizes: list[int], box: int, *, quick: bool, race: bool = Fa
     return rows
 
 
-def goals(rows: dict[str, Any]) -> list[dict[str, Any]]:
+def goals(rows: dict[str, Any]) -> list[Goal]:
     """What was aimed at on the GPU."""
     share = rows["vortex_outflow"][0]["share_of_compulsory_bytes"]
-    found = [{"goal": "vortex outflow 512 x 512: derivatives, share of their compulsory bytes", "aim": VORTEX_GOAL,
-              "measured": share, "met": share >= VORTEX_GOAL}]  # fmt: skip
-    for row in rows.get("taylor_green", []):
-        per_cell = row["ns_per_cell_equation_right_hand_side"]
-        found.append({"goal": "Taylor-Green: ns per cell, equation and right-hand side", "aim": TAYLOR_GREEN_GOAL,
-                      "measured": per_cell, "met": per_cell <= TAYLOR_GREEN_GOAL})  # fmt: skip
-    return found
+    text = "vortex outflow 512 x 512: derivatives, share of their compulsory bytes"
+    found = [Goal(text, share, "at least", VORTEX_GOAL)]
+    per_cell = [row["ns_per_cell_equation_right_hand_side"] for row in rows.get("taylor_green", [])]
+    text = "Taylor-Green: ns per cell, equation and right-hand side"
+    return [*found, *(Goal(text, one, "at most", TAYLOR_GREEN_GOAL) for one in per_cell)]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -278,13 +277,13 @@ def main(arguments: list[str] | None = None) -> int:
     result["runs"] = [run(options.device, sizes[options.device], box, quick=options.quick, race=options.forms)]
     file.write_text(json.dumps(result, indent=1) + "\n")
     if options.device == "cuda":
-        result["goals"] = goals(result["runs"][0])
+        result["goals"] = [goal.as_json() for goal in goals(result["runs"][0])]
         result["runs"].append(run("cpu", [512], 0, quick=options.quick))
         gpu, cpu = (one["vortex_outflow"][0] for one in result["runs"])
         result["cpu_over_gpu"] = cpu["ms_per_step"] / gpu["ms_per_step"]
         print(f"vortex outflow: the CPU takes {result['cpu_over_gpu']:.4g} times as long per step")
-        for one in result["goals"]:
-            print(f"{one['goal']}: {one['measured']:.4g}, aim {one['aim']}: {'met' if one['met'] else 'missed'}")
+        for goal in goals(result["runs"][0]):
+            print(f"{goal.text}: {goal.figure()}, aim {goal.aim()}: {'met' if goal.met else 'missed'}")
     file.write_text(json.dumps(result, indent=1) + "\n")
     print(f"written to {file}")
     return 0
