@@ -39,8 +39,9 @@ def _one(result: dict[str, Any], name: str) -> list[str]:
 
 def _measured(result: dict[str, Any]) -> list[str]:
     lines = _goal_table(goals(result["runs"][0])) if result["runs"][0]["device"] == "cuda" else []
-    lines += [f"| case | on | ms per step | {' | '.join(_PARTS).replace('_', ' ')} | share of compulsory bytes"
-              " (other passes) | ns per cell, equation and right-hand side | launches |", "|---" * 10 + "|"]  # fmt: skip
+    columns = ("case", "on", "ms per step", *(part.replace("_", " ") for part in _PARTS),
+               "share of compulsory bytes (other passes)", "ns per cell, equation and rate", "launches")  # fmt: skip
+    lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for run in result["runs"]:
         for case in ("vortex_outflow", "taylor_green"):
             lines += [_row(case, run["device"], row) for row in run.get(case, [])]
