@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import report
+from meshloom.schedule.strategies import AUTOMATIC
 
 ROOT = Path(__file__).parents[1]
 SECTOR = 32  # bytes
@@ -213,8 +214,8 @@ def add_counters(result: dict[str, Any], ncu: str, orders: Sequence[str], precis
                  until: float, raw: str | None = None) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Count order by order; yields each row of the result that got its ``counters``."""
     for order in orders:
-        rows = [r for r in best_rows(result["variants"])
-                if r["order"] == order and r["precision"] in precisions and r["strategy"] not in ("auto", "fastest")]  # fmt: skip
+        named = [r for r in best_rows(result["variants"]) if r["strategy"] not in AUTOMATIC]
+        rows = [r for r in named if r["order"] == order and r["precision"] in precisions]
         if not rows:
             continue
         left = until - time.monotonic()

@@ -32,14 +32,26 @@ def loop_rows(result: dict[str, Any]) -> list[str]:
     return rows
 
 
+def short_rows(result: dict[str, Any]) -> list[str]:
+    """The best share of copy of each loop, beside the paper's."""
+    rows = ["| loop | ms | share of copy | paper's best share on a V100 | goal | |", "|---|---|---|---|---|---|"]
+    for name in PAPERS:
+        best, paper = best_of_strategies(result["loops"][name]["variants"])[0], CONTESTS[name].paper
+        rows.append(f"| {name} `{paper.loop}` | {best['ms']:.3f} | {best['share_of_copy']:.2f} |"
+                    f" {paper.share['V100']:.2f} | {paper.goal:.2f} |"
+                    f" {'met' if best['share_of_copy'] >= paper.goal else 'missed'} |")  # fmt: skip
+    return rows
+
+
 def _chosen(row: dict[str, Any]) -> str:
     return str(row["schedule"]).split()[0]
 
 
 def application_rows(result: dict[str, Any]) -> list[str]:
     """Time per step of the whole applications, loop by loop and fused, and on all cores."""
-    rows = ["| application | cells | loop by loop, ms | of its limit | fused, ms | of the same limit | all cores, times as long |",
-            "|---|---|---|---|---|---|---|"]  # fmt: skip
+    head = ("application", "cells", "loop by loop, ms", "of its limit", "fused, ms", "of the same limit",
+            "all cores, times as long")  # fmt: skip
+    rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for name, found in result["applications"].items():
         apart, fused = sorted(found["device"], key=lambda row: row["fused"])
         cores = f"{found['cpu_by_device']:.0f}" if "cpu_by_device" in found else "-"

@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench import report
-from bench.locality_report import application_rows, loop_rows
+from bench.locality_report import application_rows, loop_rows, short_rows
 
 FILE = "2026-11-15_locality_h200.json"
 
 
 def test_the_documentation_shows_the_result_file() -> None:
     result = report.load(report.RESULTS / FILE)
-    written = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text()
-    assert FILE in written
-    for row in [*loop_rows(result), *application_rows(result)]:
-        assert row in written
+    root = Path(__file__).parents[2]
+    for page, rows in (("docs/benchmarks.md", [*loop_rows(result), *application_rows(result)]),
+                       ("README.md", short_rows(result))):  # fmt: skip
+        written = (root / page).read_text()
+        assert FILE in written
+        for row in rows:
+            assert row in written, page
