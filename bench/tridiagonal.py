@@ -25,11 +25,10 @@ from meshloom.errors import MeshloomError
 TOLERANCE = {"float64": 1e-14, "float32": 1e-5}  # largest difference from the LU reference, as a share of the largest
 CHECKED_LINES = 40
 #: Forms tried where the best one is looked for: points of a thread, tile, registers.
-STRIDED = ((16, 16, 64), (16, 32, 64), (8, 16, 64), (8, 8, 48), (32, 32, 128))
-CONTIGUOUS = ((16, 4, 80), (16, 4, 64), (16, 8, 64), (16, 8, 96), (8, 4, 56))
-AHEAD = ((16, 66), (16, 132), (16, 264), (32, 66), (32, 132))  # tile, blocks
-FLUX = ({}, {"tile": 16}, {"tile": 16, "registers": 128}, {"points": 8, "tile": 16}, {"points": 8, "tile": 8},
-        {"tile": 8, "apart": 0})  # fmt: skip
+STRIDED = ((16, 16, 64), (16, 32, 64), (32, 32, 128))
+CONTIGUOUS = ((16, 4, 80), (16, 4, 96), (16, 2, 80))
+AHEAD = ((32, 33), (32, 66))  # tile, blocks
+FLUX: tuple[dict[str, int], ...] = ({}, {"tile": 32, "points": 32, "registers": 64}, {"tile": 32, "ahead": 66})
 
 
 def lele6(periodic: bool, spacing: float) -> ml.linalg.LineOperator:
@@ -79,7 +78,7 @@ class Fields:
         lines = np.random.default_rng(2).integers(0, self.grid.total // shape[axis], CHECKED_LINES)
         others = [n for a, n in enumerate(shape) if a != axis]
         where = list(np.unravel_index(lines, others)) if others else []
-        place = tuple([*where[:axis], slice(None), *where[axis:]])
+        place: Any = (*where[:axis], slice(None), *where[axis:])
         worst = 0.0
         for component in {0, dim - 1}:
             found = self.out.storage.reshape(dim, -1)[component, : self.grid.total].reshape(shape)
@@ -153,8 +152,9 @@ def best(rows: list[dict[str, Any]]) -> Iterator[str]:
     for (case, shape, values, precision, periodic, axis), members in groups.items():
         top = max(members, key=lambda r: r["share_of_copy"])
         usual = next((f"{r['share_of_copy']:.3f}" for r in members if not r["wish"]), "-")
-        yield (f"{case} {shape[0]}^{len(shape)} x{values} {precision} {'periodic' if periodic else 'closed'} axis {axis}: usual"
-               f" {usual}, best {top['share_of_copy']:.3f} {top['wish']}")  # fmt: skip
+        ends = "periodic" if periodic else "closed"
+        what = f"{case} {shape[0]}^{len(shape)} x{values} {precision} {ends} axis {axis}"
+        yield f"{what}: usual {usual}, best {top['share_of_copy']:.3f} {top['wish']}"
 
 
 def one(fields: Fields, axis: int, precision: str, device: Device, copy: float, wish: dict[str, int],
@@ -176,8 +176,9 @@ def flux_rows(shape: tuple[int, ...], device: Device, copy: float) -> Iterator[d
                 fields.grid, axis, fields.operator(axis), fields.f, fields.out, before=euler_flux, after=subtract,
                 values=5, tuning=wish,
             )  # fmt: skip
+            row = row_of(loop, fields, axis, "float64", device, copy, checked=False)
             yield {"case": "flux", "shape": shape, "axis": axis, "periodic": True, "values": 5, "precision": "float64",
-                   "wish": wish, "method": "auto"} | row_of(loop, fields, axis, "float64", device, copy, checked=False)  # fmt: skip
+                   "wish": wish, "method": "auto"} | row  # fmt: skip
         if not wish:
             for axis in range(len(shape)):
                 yield from one(fields, axis, "float64", device, copy, {})
@@ -189,9 +190,9 @@ def shown(row: dict[str, Any]) -> str:
     what += f" {'periodic' if row['periodic'] else 'closed'} {row['method']} {row['wish'] or ''}"
     if "ms" not in row:
         return f"{what}: {row.get('declined') or 'WRONG by ' + str(row.get('wrong'))}"
-    return (f"{what}: {row['ms']:.4f} ms, {row['Gpoints_per_s']:.1f} Gpoint/s, {row['share_of_copy']:.3f} of copy, registers"
-            f" {row['registers']}, spills {row['spills']}, shared {row['shared_bytes']}, occupancy {row['occupancy']},"
-            f" error {row['error']:.1e}")  # fmt: skip
+    return (f"{what}: {row['ms']:.4f} ms, {row['Gpoints_per_s']:.1f} Gpoint/s, {row['share_of_copy']:.3f} of copy,"
+            f" registers {row['registers']}, spills {row['spills']}, shared {row['shared_bytes']},"
+            f" occupancy {row['occupancy']}, error {row['error']:.1e}")  # fmt: skip
 
 
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from meshloom.backend.base import Bound
@@ -11,7 +14,12 @@ from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.schedule.lines.spec import LineSpec
 
-_MERGE = {"": lambda old, new: new, "add": np.add, "minimum": np.minimum, "maximum": np.maximum}
+_MERGE: dict[str, Callable[[Any, Any], Any]] = {
+    "": lambda old, new: new,
+    "add": np.add,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+}
 
 
 def run_lines(bound: Bound) -> None:

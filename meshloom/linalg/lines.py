@@ -1,4 +1,4 @@
-"""Line loops: for every line of a grid along one axis, y = scale A^-1 B f, with kernels before and after, in one pass."""
+"""Line loops: for every line of a grid, y = scale A^-1 B f, with kernels before and after, in one pass."""
 
 from __future__ import annotations
 
@@ -72,12 +72,16 @@ class LineLoop(Runnable):
     def _check(self) -> None:
         axis, length = self.axis, self.grid.shape[self.axis]
         if self.operators[0].matrix.periodic != self.grid.periodic[axis]:
-            words = [f"{'periodic' if p else 'closed'}" for p in (self.operators[0].matrix.periodic, self.grid.periodic[axis])]
-            raise MeshError(f"line loop {self.name}: the matrix is {words[0]}, but axis {axis} of {self.grid.name} is {words[1]}")
+            both = (self.operators[0].matrix.periodic, self.grid.periodic[axis])
+            words = ["periodic" if p else "closed" for p in both]
+            raise MeshError(
+                f"line loop {self.name}: the matrix is {words[0]}, but axis {axis} of {self.grid.name} is {words[1]}"
+            )
         shortest = max(one.shortest for one in self.operators)
         if length < shortest:
             raise MeshError(
-                f"line loop {self.name}: axis {axis} of {self.grid.name} has {length} points, this operator needs {shortest}"
+                f"line loop {self.name}: axis {axis} of {self.grid.name} has {length} points, this operator needs"
+                f" {shortest}"
             )
         kinds = {s.dtype for s in self.storages if isinstance(s, Field)}
         if len(kinds) != 1 or self.dtype.kind != "f":
@@ -93,14 +97,17 @@ class LineLoop(Runnable):
         """The fields and globals, each once."""
         return tuple(dict.fromkeys((*self._sources, *self._targets)))
 
+    def _target_modes(self) -> list[type[Mode]]:
+        return [Write for _ in self._targets] if self.after is None else list(self.after.modes.values())[1:]
+
     @property
     def writes(self) -> tuple[Storage, ...]:
-        modes = [Write] * len(self._targets) if self.after is None else list(self.after.modes.values())[1:]
+        modes = self._target_modes()
         return tuple(dict.fromkeys(s for s, m in zip(self._targets, modes, strict=True) if m.writes))
 
     @property
     def reads(self) -> tuple[Storage, ...]:
-        modes = [Write] * len(self._targets) if self.after is None else list(self.after.modes.values())[1:]
+        modes = self._target_modes()
         known = [s for s, m in zip(self._targets, modes, strict=True) if m.reads or m.combine]
         return tuple(dict.fromkeys((*self._sources, *known)))
 
@@ -123,7 +130,7 @@ class LineLoop(Runnable):
         results, combines = self._results(numbers)
         made = LineSpec(
             self.name, params, (), (), operands=operands, results=results, combines=combines, operators=self.operators,
-            dtype=self.dtype, axis=self.axis, plain=self.before is None and self.after is None,
+            dtype=self.dtype, axis=self.axis, gives_way=True, plain=self.before is None and self.after is None,
         )  # fmt: skip
         return replace(made, form=self.method.form(made, self.lines, self.tuning, simt=self.backend.simt))
 
@@ -133,9 +140,13 @@ class LineLoop(Runnable):
         modes = _modes(self.before, len(self._sources) + 1, "reads, then the operands")
         for (name, mode), storage in zip(modes, self._sources, strict=False):
             if mode is not Read:
-                raise KernelError(f"kernel {self.before.name}: parameter {name} ({storage.name}) must be Read before the solve")
+                raise KernelError(
+                    f"kernel {self.before.name}: parameter {name} ({storage.name}) must be Read before the solve"
+                )
         if modes[-1][1] is not Write:
-            raise KernelError(f"kernel {self.before.name}: the last parameter {modes[-1][0]} is the operands: annotate it Write")
+            raise KernelError(
+                f"kernel {self.before.name}: the last parameter {modes[-1][0]} is the operands: annotate it Write"
+            )
         params = [_param(n, m, s) for (n, m), s in zip(modes, self._sources, strict=False)]
         params.append(self._between(*modes[-1]))
         found = self.before.outputs(tuple(params))
@@ -149,8 +160,11 @@ class LineLoop(Runnable):
             return found, ("",) * len(found)
         modes = _modes(self.after, len(self._targets) + 1, "the results, then writes")
         if modes[0][1] is not Read:
-            raise KernelError(f"kernel {self.after.name}: the first parameter {modes[0][0]} is the results: annotate it Read")
-        params = [self._between(*modes[0]), *(_param(n, m, s) for (n, m), s in zip(modes[1:], self._targets, strict=True))]
+            raise KernelError(
+                f"kernel {self.after.name}: the first parameter {modes[0][0]} is the results: annotate it Read"
+            )
+        params = [self._between(*modes[0])]
+        params += [_param(n, m, s) for (n, m), s in zip(modes[1:], self._targets, strict=True)]
         traced = self.after.outputs(tuple(params))
         table = {0: here} | {k + 1: numbers[s] for k, s in enumerate(self._targets)}
         values = renumbered([o.value for o in traced], table)
@@ -186,7 +200,7 @@ class LineLoop(Runnable):
             if reason:
                 raise ScheduleError(f"line loop {self.name}: method '{self.method.name}' does not apply: {reason}")
             plan = self.plan
-            registers = self.tuning.get("registers", self.method.registers(self.spec))
+            registers = self.method.registers(self.spec)
             schedule = Schedule(self.method.name, block=plan.block, registers=registers)
             bound = Bound(self.spec, self.lines.lines * self.lines.length, self.storages, (), schedule, lambda: plan)
             self._executable = self.backend.prepare(bound)
@@ -240,7 +254,9 @@ def _listed(grid: Grid, name: str, given: Fields) -> tuple[Storage, ...]:
 
 def _modes(kernel: Kernel, count: int, what: str) -> list[tuple[str, type[Mode]]]:
     if len(kernel.modes) != count:
-        raise KernelError(f"kernel {kernel.name}: in this line loop it takes {count} parameters ({what}), it has {len(kernel.modes)}")
+        raise KernelError(
+            f"kernel {kernel.name}: in this line loop it takes {count} parameters ({what}), it has {len(kernel.modes)}"
+        )
     return list(kernel.modes.items())
 
 

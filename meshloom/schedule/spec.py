@@ -80,6 +80,7 @@ class LoopSpec:
     params: tuple[SpecParam, ...]
     maps: tuple[SpecMap, ...]
     outputs: tuple[Output, ...]
+    gives_way: bool = False  # a wish for registers counts only as far as hardly any value spills
     wide: bool = False  # load and store whole rows of array-of-structures fields at once (GPUs like it)
     fresh: tuple[tuple[int, float], ...] = ()  # Globals (by parameter) whose sum starts from a number, not from before
     box: SpecBox | None = None  # of a loop over a box of a grid

@@ -79,8 +79,8 @@ def test_the_reference_is_the_dense_solution(periodic: bool) -> None:
 
 #: Lengths around segments of 16 points, lines that go to several blocks, one that is no multiple of anything.
 LENGTHS = (5, 16, 17, 47, 512, 4097)
-FORMS: list[dict[str, Any]] = [{"dim": 3}, {"dim": 2, "layout": "aos"}, {"dim": 3, "layout": "aosoa4"}, {"ghosts": (2, 1)},
-                               {"in_place": True}]  # fmt: skip
+FORMS: list[dict[str, Any]] = [{"dim": 3}, {"dim": 2, "layout": "aos"}, {"dim": 3, "layout": "aosoa4"},
+                               {"ghosts": (2, 1)}, {"in_place": True}]  # fmt: skip
 
 
 def check(shape: tuple[int, ...], axis: int, periodic: bool, back_end: str, precision: str = "float64",
@@ -164,7 +164,10 @@ def test_kernels_before_and_after(after: ml.Kernel, periodic: bool, back_end: st
         ml.use(back_end)
         grid, rng = ml.Grid((19, 36), periodic=periodic), np.random.default_rng(5)
         q = grid.field("q", 3, data=1.0 + rng.random((grid.total, 3)))
-        metric, rhs = grid.field("metric", data=rng.random(grid.total)), grid.field("rhs", 3, data=rng.random((grid.total, 3)))
+        metric, rhs = (
+            grid.field("metric", data=rng.random(grid.total)),
+            grid.field("rhs", 3, data=rng.random((grid.total, 3))),
+        )
         before, operator = rhs.numpy(), lele6(periodic)
         half = ml.Global(0.5, "half")
         ml.linalg.line_loop(grid, axis, operator, (q, half), (metric, rhs), before=flux, after=after, values=3)
@@ -174,7 +177,9 @@ def test_kernels_before_and_after(after: ml.Kernel, periodic: bool, back_end: st
         df = []
         for f in (m, m**2 / rho + p, (e + p) * m / rho):
             lines = np.moveaxis(f, axis, 0)
-            df.append(np.moveaxis(operator.applied(lines.reshape(len(lines), -1)).reshape(lines.shape), 0, axis).ravel())
+            df.append(
+                np.moveaxis(operator.applied(lines.reshape(len(lines), -1)).reshape(lines.shape), 0, axis).ravel()
+            )
         w = metric.numpy()
         if after is accumulate:
             expected = before - w[:, None] * np.stack(df, axis=1)
@@ -232,7 +237,9 @@ def test_thomas_without_transposing() -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(5, 90), st.floats(-1, 1), st.floats(-1, 1), st.floats(1.05, 4.0), st.booleans(), st.integers(0, 10**6))
+@given(
+    st.integers(5, 90), st.floats(-1, 1), st.floats(-1, 1), st.floats(1.05, 4.0), st.booleans(), st.integers(0, 10**6)
+)
 def test_random_dominant_matrices(n: int, a: float, c: float, margin: float, periodic: bool, seed: int) -> None:
     """The factors and the segments' tables hold for any dominant matrix: swept here as generated code does."""
     from meshloom.schedule.lines.segments import Cut, carries_needed, tables, turns
@@ -328,11 +335,16 @@ BAD = {
     "the matrix is periodic, but axis 0 of grid is closed": lambda g, f: ml.linalg.LineLoop(g, 0, lele6(True), f, f),
     "has 4 points, this operator needs 5": lambda g, f: ml.linalg.LineLoop(g, 1, lele6(False), f, f),
     "has no axis 2": lambda g, f: ml.linalg.LineLoop(g, 2, lele6(False), f, f),
-    "unknown method 'tomas'; did you mean 'thomas'?": lambda g, f: ml.linalg.tridiagonal.solve(matrix(False), f, f, 0, "tomas"),
-    "only 'segmented' takes a stencil": lambda g, f: ml.linalg.LineLoop(g, 0, lele6(False), f, f, method="thomas").prepare(),
+    "unknown method 'tomas'; did you mean 'thomas'?": lambda g, f: ml.linalg.tridiagonal.solve(
+        matrix(False), f, f, 0, "tomas"
+    ),
+    "only 'segmented' takes a stencil": lambda g, f: ml.linalg.LineLoop(
+        g, 0, lele6(False), f, f, method="thomas"
+    ).prepare(),
     "reads, writes and values must agree": lambda g, f: ml.linalg.LineLoop(g, 0, lele6(False), (f, f), f),
     "the operands: annotate it Write": lambda g, f: ml.linalg.LineLoop(
-        g, 0, lele6(False), f, f, before=accumulate_wrongly).prepare(),  # fmt: skip
+        g, 0, lele6(False), f, f, before=accumulate_wrongly
+    ).prepare(),
     "takes 2 parameters": lambda g, f: ml.linalg.LineLoop(g, 0, lele6(False), f, f, before=flux).prepare(),
 }
 
@@ -366,3 +378,30 @@ def test_lines_too_long_for_shared_memory() -> None:
     f, out = grid.field("f"), grid.field("out")
     with pytest.raises(ml.errors.ScheduleError, match="bytes of shared memory, a block has"):
         ml.linalg.tridiagonal.solve(matrix(True), f, out, 0, method="pcr")
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+def test_generated_cuda_compiles_without_spilling(periodic: bool) -> None:
+    """The usual forms for lines of 512 points, where NVRTC is to be had. They were chosen on sm_90; others must compile,
+    and may put a few values of a thread aside: the back end gives a thread more registers where many blocks fit."""
+    from meshloom.backend.cuda import dialect, nvrtc
+    from meshloom.backend.unit import make_unit
+
+    try:
+        nvrtc.library()
+    except ml.errors.CompilerError as absent:
+        pytest.skip(str(absent))
+    ml.use("emulated")
+    grid = ml.Grid((512, 512, 16), periodic=periodic)
+    f, out = grid.field("f"), grid.field("out")
+    line = ml.Grid((16, 512), periodic=periodic)
+    cases = [(grid, 1, f, out, "sm_80"), (line, 1, line.field("f"), line.field("out"), "sm_100")]
+    limits = {"sm_80": 128, "sm_90": 0, "sm_100": 128}
+    for on, axis, source, target, architecture in cases:
+        loop = ml.linalg.LineLoop(on, axis, lele6(periodic), source, target)
+        unit, threads = make_unit(loop.spec, loop.plan, simt=True), -(-loop.plan.block // 32) * 32
+        blocks = dialect.REGISTERS // (loop.spec.form.registers * threads)
+        made = dialect.kernels(unit, loop.plan.block, threads, [blocks])
+        for one in (architecture, "sm_90"):
+            _, log = nvrtc.build(dialect.render(unit, made, wide_index=False), "lines", one)
+            assert nvrtc.resources(log)["pass0"]["spills"] <= limits[one], (axis, one, loop.spec.form)

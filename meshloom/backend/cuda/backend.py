@@ -25,6 +25,7 @@ from meshloom.schedule.code import Pass, partial_name
 from meshloom.schedule.plan import Plan
 
 MOST_THREADS = 1024
+ENOUGH_BLOCKS = 3  # at a time: below that, spilling a little is better than one less
 FEW_SPILLS = 16  # bytes per thread that one more block on a multiprocessor makes up for
 FEW_THREADS = 512  # on a multiprocessor: with fewer, one more block is worth another try
 
@@ -90,7 +91,12 @@ class CudaBackend(Backend):
 
         count = len(unit.passes)
         if registers:
-            return load([max(1, dialect.REGISTERS // (registers * threads))] * count)
+            blocks = max(1, dialect.REGISTERS // (registers * threads))
+            found = load([blocks] * count)
+            while unit.spec.gives_way and blocks > ENOUGH_BLOCKS and _spills(found[2]) > FEW_SPILLS:
+                blocks -= 1
+                found = load([blocks] * count)
+            return found
         made, functions, used = load([1] * count)
         names = [f"pass{k}" for k in range(count)]
         if not all("registers" in used.get(name, {}) for name in names):
@@ -179,6 +185,11 @@ def _worth(tight: dict[str, Any], used: dict[str, Any]) -> bool:
     """Is a kernel that was given fewer registers as good as before?"""
     fits = "registers" in tight and tight["spills"] <= FEW_SPILLS
     return fits and bool(tight["registers"] < used["registers"])
+
+
+def _spills(used: dict[str, dict[str, Any]]) -> int:
+    """Bytes that the worst of some kernels puts aside for each thread."""
+    return max((one.get("spills", 0) for one in used.values()), default=0)
 
 
 def _largest(bound: Bound, plan: Plan) -> int:

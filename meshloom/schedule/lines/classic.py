@@ -30,7 +30,9 @@ class Classic(LineMethod):
             return "it takes one operand after the other, but a result needs several of them"
         needed = self.shared_vectors * self.rows(lines.length) * spec.dtype.itemsize
         if self.shared_vectors and simt and needed > SHARED_LIMIT:
-            return f"a line of {lines.length} points needs {needed:,} bytes of shared memory, a block has {SHARED_LIMIT:,}"
+            return (
+                f"a line of {lines.length} points needs {needed:,} bytes of shared memory, a block has {SHARED_LIMIT:,}"
+            )
         return None
 
     def rows(self, length: int) -> int:

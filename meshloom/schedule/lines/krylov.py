@@ -11,7 +11,7 @@ from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.classic import Classic, operand
 from meshloom.schedule.lines.decay import negligible
 from meshloom.schedule.lines.operator import LineOperator
-from meshloom.schedule.lines.reduction import _start_of_block
+from meshloom.schedule.lines.reduction import start_of_block
 from meshloom.schedule.lines.spec import Geometry, LineSpec, PointCode
 
 MOST_ITERATIONS = 500
@@ -43,7 +43,7 @@ class _Krylov(Classic):
         close, lost = negligible(spec.dtype) ** 2, float(np.finfo(spec.dtype).eps)  # squares of residuals, as a share
         start = ["s_x[j] = 0; s_r[j] = s_b[j]; s_0[j] = s_b[j]; s_p[j] = s_b[j];"]
         start += ["s_u[j] = s_b[j];"] if "u" in self.vectors else []
-        body = [*_start_of_block(), *words.loop(*load, f"s_b[j] = {name} * scale{words.k}[0]; s_y[j] = 0;"),
+        body = [*start_of_block(), *words.loop(*load, f"s_b[j] = {name} * scale{words.k}[0]; s_y[j] = 0;"),
                 *words.total("size", "s_b[j] * s_b[j]"), f"const {t} least = {close!r} * size, whole = size;",
                 f"for (int start_anew = 0; start_anew < {MOST_STARTS} && size > least; ++start_anew) {{",
                 *words.loop(*start), f"{t} rho = size;",
@@ -51,7 +51,8 @@ class _Krylov(Classic):
                 f"if (!(left > least && left < {1.0 / negligible(spec.dtype)!r} * size && rho != 0)) break;", "}",
                 *words.loop(f"s_r[j] = s_b[j] - {words.product('s_x[{}]')};"), *words.total("now", "s_r[j] * s_r[j]"),
                 "if (!(now < size)) break;", "size = now;", *words.loop("s_y[j] += s_x[j]; s_b[j] = s_r[j];"), "}",
-                *words.loop(f"const {t} x = size > {lost!r} * whole ? ({t})NAN : s_y[j];", *code.after("start + j * step", ["x"], v))]  # fmt: skip
+                *words.loop(f"const {t} x = size > {lost!r} * whole ? ({t})NAN : s_y[j];",
+                            *code.after("start + j * step", ["x"], v))]  # fmt: skip
         scratch = [Scratch(t, f"s_{n}", "length") for n in self.vectors]
         scratch += [Scratch(t, "room", str(self.threads))] if simt else []
         phase = Phase("0", "1", tuple(body), whole=True)

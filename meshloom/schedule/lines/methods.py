@@ -38,7 +38,10 @@ class Segmented(LineMethod):
     def declines(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> str | None:
         if not simt or not on_gpu.in_parts(spec, lines) or not in_place(spec):
             return None
-        return f"a line of {lines.length} points goes to several blocks, so it cannot be solved in place; use a second field"
+        return (
+            f"a line of {lines.length} points goes to several blocks, so it cannot be solved in place; use a second"
+            " field"
+        )
 
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
         assert isinstance(spec, LineSpec)

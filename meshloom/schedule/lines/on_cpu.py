@@ -21,7 +21,11 @@ BUFFER = 1 << 18  # bytes that a buffer of a thread may have before fewer lines 
 def form(spec: LineSpec, lines: Geometry) -> LineForm:
     """Lines that go side by side: as many as keep the buffers in the cache."""
     row = lines.length * spec.dtype.itemsize
-    fitting = [t for t in (8, 16, 32, 64) if t * row <= BUFFER and t < 2 * lines.lanes * (lines.outer if lines.contiguous else 1)]
+    fitting = [
+        t
+        for t in (8, 16, 32, 64)
+        if t * row <= BUFFER and t < 2 * lines.lanes * (lines.outer if lines.contiguous else 1)
+    ]
     most = 16 if lines.contiguous else 64
     return LineForm("contiguous" if lines.contiguous else "strided", 1, 0, min(max(fitting, default=8), most))
 
@@ -36,10 +40,10 @@ def arrays(spec: LineSpec, lines: Geometry) -> tuple[dict[str, np.ndarray], dict
         found |= {name: np.ascontiguousarray(t, spec.dtype) for name, t in tables.items()}
         found[f"closure{k}"], found[f"closure_at{k}"] = closure_tables(one.stencil, spec.dtype)
         if spec.periodic:
-            l, _, p = one.matrix.constants
-            sizes[f"warm{k}"] = min(lines.length, max(decay_points(abs(c), spec.dtype) for c in (l, p)))
+            lower, _, upper = one.matrix.constants
+            sizes[f"warm{k}"] = min(lines.length, max(decay_points(abs(c), spec.dtype) for c in (lower, upper)))
             whole = sizes[f"warm{k}"] == lines.length
-            found[f"turn{k}"] = np.array([turn(-c, lines.length) if whole else 1.0 for c in (l, p)], spec.dtype)
+            found[f"turn{k}"] = np.array([turn(-c, lines.length) if whole else 1.0 for c in (lower, upper)], spec.dtype)
     tile = spec.form.tile
     sizes |= {"rows": lines.length + 2 * spec.reach + 2}
     sizes["tiles"] = -(-lines.lines // tile) if lines.contiguous else -(-lines.lanes // tile) * lines.outer
@@ -72,7 +76,10 @@ class _Text:
 
     def _where(self) -> list[str]:
         if self.spec.form.kind == "contiguous":
-            return [f"const ml_index begin = b * {self.w};", f"const ml_index here = ml_min<ml_index>({self.w}, outer - begin);"]
+            return [
+                f"const ml_index begin = b * {self.w};",
+                f"const ml_index here = ml_min<ml_index>({self.w}, outer - begin);",
+            ]
         return [
             f"const ml_index o = b / across, begin = (b % across) * {self.w};",
             f"const ml_index here = ml_min<ml_index>({self.w}, lanes - begin);",
@@ -80,7 +87,7 @@ class _Text:
         ]
 
     def _points(self, inside: list[str]) -> list[str]:
-        """For all points of the lines: ``e`` its number, ``j`` along the line, ``l`` the line; the longer runs inside."""
+        """For all points of the lines: ``j`` along the line, ``l`` the line; the loop over neighbours is inside."""
         if self.spec.form.kind == "contiguous":
             return ["for (ml_index l = 0; l < here; ++l) {", "const ml_index o = begin + l;",
                     f"const ml_index start = {LINE_START};", "#pragma omp simd",
@@ -100,7 +107,9 @@ class _Text:
         return self._points([*lines, *(f"{self._at(f's{v}', 'j')} = {name};" for v, name in enumerate(names))])
 
     def _store(self) -> list[str]:
-        return self._points(self.code.after(self._element, [self._at(f"s{v}", "j") for v in range(len(self.spec.operands))]))
+        return self._points(
+            self.code.after(self._element, [self._at(f"s{v}", "j") for v in range(len(self.spec.operands))])
+        )
 
     def _lanes(self, *inside: str) -> list[str]:
         return ["#pragma omp simd", f"for (ml_index l = 0; l < {self.w}; ++l) {{", *inside, "}"]
@@ -110,7 +119,9 @@ class _Text:
         stencil = self.spec.operators[v].stencil
 
         def right(row: str) -> str:
-            return stencil_expression(stencil, lambda o: self._at(f"s{v}", f"{row} + {o}" if o else row), self.spec.dtype)
+            return stencil_expression(
+                stencil, lambda o: self._at(f"s{v}", f"{row} + {o}" if o else row), self.spec.dtype
+            )
 
         lines = ["{", *(self._wrap(v) if self.spec.periodic else [])]
         lines += self._carry_in(k, right("j"))
@@ -121,8 +132,10 @@ class _Text:
         lines += self._lanes(f"{self._at('work', 'j')} = {right('j')} - factor * {behind};")
         lines.append("}")
         if high:
-            lines += [f"for (ml_index j = length - {high}; j < length; ++j) {{", f"const {self.t} factor = lower{k}[j];",
-                      *self._lanes(f"{self._at('work', 'j')} = {self._at('work', 'j')} - factor * {behind};"), "}"]  # fmt: skip
+            here = self._at("work", "j")
+            lines += [f"for (ml_index j = length - {high}; j < length; ++j) {{",
+                      f"const {self.t} factor = lower{k}[j];", *self._lanes(f"{here} = {here} - factor * {behind};"),
+                      "}"]  # fmt: skip
         lines += self._backward(v, k)
         return [*lines, "}"]
 
@@ -142,7 +155,8 @@ class _Text:
         lines = self._lanes(f"{before} = 0;")
         if not self.spec.periodic:
             return lines
-        return [*lines, f"for (ml_index j = length - warm{k}; j < length; ++j) {{", f"const {self.t} factor = lower{k}[j];",
+        return [*lines, f"for (ml_index j = length - warm{k}; j < length; ++j) {{",
+                f"const {self.t} factor = lower{k}[j];",
                 *self._lanes(f"{before} = {right} - factor * {before};"), "}",
                 *self._lanes(f"{before} *= turn{k}[0];")]  # fmt: skip
 
@@ -164,7 +178,8 @@ class _Text:
         step = f"{self._at('work', 'j')} * inverse - factor *"
         head = f"const {self.t} factor = upper{k}[j], inverse = inverse{k}[j];"
         if self.spec.periodic:
-            lines += [f"for (ml_index j = warm{k} - 1; j >= 0; --j) {{", head, *self._lanes(f"{ahead} = {step} {ahead};"),
-                      "}", *self._lanes(f"{ahead} *= turn{k}[1];")]  # fmt: skip
+            lines += [f"for (ml_index j = warm{k} - 1; j >= 0; --j) {{", head,
+                      *self._lanes(f"{ahead} = {step} {ahead};"), "}",
+                      *self._lanes(f"{ahead} *= turn{k}[1];")]  # fmt: skip
         return [*lines, "for (ml_index j = length - 1; j >= 0; --j) {", head,
                 *self._lanes(f"{self._at(buffer, 'j')} = {step} {self._at(buffer, 'j + 1')};"), "}"]  # fmt: skip

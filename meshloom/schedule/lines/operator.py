@@ -104,7 +104,7 @@ def _row(name: str, number: int, given: Any) -> Row:
         values = ()
     if len(values) != 3 or not all(map(math.isfinite, values)):
         raise MeshError(f"tridiagonal matrix: {name}[{number}] must be three numbers (lower, diag, upper), got {given}")
-    return values  # type: ignore[return-value]
+    return values
 
 
 Offsets = Mapping[int, float]

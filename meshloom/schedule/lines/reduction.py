@@ -27,7 +27,7 @@ class _Reduction(Classic):
         k = spec.number(v)
         load, name = operand(code, v, "start + j * step")
         body = ["const ml_index j = i;", *(f"s_{name}[j] = {name}{k}[j];" for name in _ROWS), "s_right[j] = 0;",
-                "if (j < length) {", *_start_of_block(), *load, f"s_right[j] = {name} * scale{k}[0];", "}"]  # fmt: skip
+                "if (j < length) {", *start_of_block(), *load, f"s_right[j] = {name} * scale{k}[0];", "}"]  # fmt: skip
         return Phase("0", "padded_rows", tuple(body))
 
     def finish(self, spec: LineSpec, code: PointCode, v: int, solution: str) -> Phase:
@@ -37,7 +37,7 @@ class _Reduction(Classic):
         if spec.periodic:
             ends = f"({solution.format('0')} + mix{k}[0] * {solution.format('length - 1')})"
             x = f"{x} - corner{k}[j] * {ends}"
-        body = ["const ml_index j = i;", *_start_of_block(), f"const {t} x = {x};",
+        body = ["const ml_index j = i;", *start_of_block(), f"const {t} x = {x};",
                 *code.after("start + j * step", ["x"], v)]  # fmt: skip
         return Phase("0", "length", tuple(body))
 
@@ -45,8 +45,10 @@ class _Reduction(Classic):
         return tuple(Scratch(spec.ctype, f"s_{n}", f"{copies} * padded_rows") for n in (*_ROWS, "right"))
 
 
-def _start_of_block() -> list[str]:
-    return [f"const ml_index start = {START_OF_LINE.replace('(i / lanes)', '(b / lanes)').replace('i % lanes', 'b % lanes')};"]
+def start_of_block() -> list[str]:
+    """Where the block's line begins."""
+    place = START_OF_LINE.replace("(i / lanes)", "(b / lanes)").replace("i % lanes", "b % lanes")
+    return [f"const ml_index start = {place};"]
 
 
 class CyclicReduction(_Reduction):
@@ -96,7 +98,8 @@ class ParallelCyclicReduction(_Reduction):
         t = spec.ctype
         reduce = (
             "const ml_index h = (ml_index)1 << c, old = (c & 1) * padded_rows, now = padded_rows - old, k = i;",
-            "const ml_index m = old + ml_max<ml_index>(k - h, 0), o = old + k, p = old + ml_min<ml_index>(k + h, padded_rows - 1);",
+            "const ml_index m = old + ml_max<ml_index>(k - h, 0), o = old + k;",
+            "const ml_index p = old + ml_min<ml_index>(k + h, padded_rows - 1);",
             f"const {t} alpha = k >= h ? -s_below[o] / s_middle[m] : 0;",
             f"const {t} gamma = k + h < padded_rows ? -s_above[o] / s_middle[p] : 0;",
             "s_middle[now + k] = s_middle[o] + alpha * s_above[m] + gamma * s_below[p];",

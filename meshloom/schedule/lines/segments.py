@@ -20,8 +20,8 @@ FAR = 1 << 30  # beyond every line
 
 @dataclass(frozen=True)
 class Cut:
-    """A line of ``length`` points in segments of ``points``. A block takes ``window`` of them: the whole line, or a part
-    with ``overlap`` segments at either side that its neighbours take, too."""
+    """A line of ``length`` points in segments of ``points``. A block takes ``window`` of them: the whole line, or a
+    part with ``overlap`` segments at either side that its neighbours take, too."""
 
     length: int
     points: int

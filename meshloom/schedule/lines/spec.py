@@ -30,7 +30,10 @@ class LineForm:
     carries: int = 0
     tile: int = 16
     per_variable: bool = False  # blocks of their own for each operand
+    registers: int = 0  # that a thread should do with; 0: as the compiler likes
+    threads: int = 1024  # of a block, at most
     ahead: int = 0  # blocks: ask for the tile of the one that comes so much later while solving
+    special: bool = False  # segments unlike the others are few: their factors are kept in shared memory
     levels: int = 1  # 2: parts of a line are solved by themselves, joined by their ends, and solved again
 
 
@@ -138,12 +141,8 @@ def geometry(grid: Grid, axis: int) -> Geometry:
         lanes = 1
     if len(others) == 2 and others[0][1] == others[1][0] * others[1][1]:
         others = [(others[0][0] * others[1][0], others[1][1])]
-    (outer, outer_step), (inner, inner_step) = {0: ((1, 0), (1, 0)), 1: ((1, 0), others[0] if others else (1, 0))}.get(
-        len(others), tuple(others)  # type: ignore[arg-type]
-    )
-    return Geometry(
-        grid.shape[axis], grid.strides[axis], lanes, outer * inner, inner, outer_step, inner_step, offset
-    )
+    (outer, outer_step), (inner, inner_step) = [(1, 0), (1, 0), *others][-2:]
+    return Geometry(grid.shape[axis], grid.strides[axis], lanes, outer * inner, inner, outer_step, inner_step, offset)
 
 
 class PointCode(ElementCode):

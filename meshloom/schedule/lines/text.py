@@ -14,7 +14,7 @@ LINE_START = "offset + (o / inner) * outer_step + (o % inner) * inner_step"
 
 
 def stencil_expression(stencil: Stencil, at: Callable[[int], str], dtype: np.dtype) -> str:
-    """The right-hand side of an inner row; ``at(offset)`` is the operand there. Mirrored coefficients share a product."""
+    """The right-hand side of an inner row; ``at(offset)``: the operand there. Mirrored coefficients share a product."""
     terms = []
     for o, c in stencil.inner.items():
         mirrored = stencil.inner.get(-o)

@@ -1,4 +1,4 @@
-"""thomas: LU factored once, a thread goes along a line, there and back; in its own order or through a transposed copy."""
+"""thomas: LU factored once, a thread goes along a line, there and back; as it lies or through a transposed copy."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ def _sweeps(spec: LineSpec, v: int, start: list[str], load: list[str], name: str
             f"g = {name} - lower{k}[j] * g;", f"{place} = g;", "}", f"{t} x = 0;"]  # fmt: skip
     if spec.periodic:
         body += [f"{t} high = 0;", "for (ml_index j = length - 1; j >= 0; --j) {",
-                 f"x = {place} * inverse{k}[j] - upper{k}[j] * x;", f"{place} = x;", "high = j == length - 1 ? x : high;",
-                 "}", f"const {t} mixed = x + mix{k}[0] * high;", "for (ml_index j = 0; j < length; ++j) {",
+                 f"x = {place} * inverse{k}[j] - upper{k}[j] * x;", f"{place} = x;",
+                 "high = j == length - 1 ? x : high;", "}", f"const {t} mixed = x + mix{k}[0] * high;",
+                 "for (ml_index j = 0; j < length; ++j) {",
                  f"const {t} x = {place} - corner{k}[j] * mixed;", *store, "}"]  # fmt: skip
     else:
         body += ["for (ml_index j = length - 1; j >= 0; --j) {", f"x = {place} * inverse{k}[j] - upper{k}[j] * x;",
@@ -73,7 +74,11 @@ def _transpose(spec: LineSpec, inside: list[str], *, load: bool) -> Pass:
     corner = f"const ml_index across = (b / along) * {EDGE}, down = (b % along) * {EDGE};"
     at_field = (f"const ml_index p = s / {EDGE}, q = s % {EDGE}, i = across + p, j = down + q;",
                 "if (i < lines && j < length) {", f"const ml_index start = {START_OF_LINE};", *inside, "}")  # fmt: skip
-    work = f"work[j * lines + i] = square[p * {EDGE + 1} + q];" if load else f"square[p * {EDGE + 1} + q] = work[j * lines + i];"
+    work = (
+        f"work[j * lines + i] = square[p * {EDGE + 1} + q];"
+        if load
+        else f"square[p * {EDGE + 1} + q] = work[j * lines + i];"
+    )
     at_work = (f"const ml_index q = s / {EDGE}, p = s % {EDGE}, i = across + p, j = down + q;",
                "if (i < lines && j < length) {", work, "}")  # fmt: skip
     order = (at_field, at_work) if load else (at_work, at_field)

@@ -1,0 +1,458 @@
+"""The text of line loops on a GPU: the solve in registers, and where values come from and go to in either form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from meshloom.kernel.emit import literal
+from meshloom.schedule.code import Pass, Phase, Scratch
+from meshloom.schedule.lines.operator import Offsets
+from meshloom.schedule.lines.spec import LineSpec, PointCode
+from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_expression
+
+
+@dataclass
+class SegmentText:
+    """What both forms share: the solve in registers and the exchange of carries."""
+
+    spec: LineSpec
+    level: int = 0  # 1: leave the ends of a part in ``ends``; 2: take those of the neighbours from there
+
+    def __post_init__(self) -> None:
+        form = self.spec.form
+        self.m, self.k, self.tile, self.t = form.points, form.carries, form.tile, self.spec.ctype
+        self.reach = self.spec.reach
+        self.count = 1 if form.per_variable else len(self.spec.operands)
+        self.code = PointCode(self.spec)
+
+    def number(self, value: float) -> str:
+        return literal(self.spec.dtype.type(value).item(), self.spec.dtype)
+
+    def unrolled(self, *inside: str, start: int = 0, end: int | None = None) -> list[str]:
+        last = self.m if end is None else end
+        return ["#pragma unroll", f"for (int i = {start}; i < {last}; ++i) {{", *inside, "}"]
+
+    def wrapped(self, j: str) -> str:
+        """Row j, which may lie a little outside the line, as a row of it."""
+        if not self.spec.periodic:
+            return f"ml_max<ml_index>(0, ml_min<ml_index>({j}, length - 1))"
+        return f"ml_min<ml_index>(({j}) < 0 ? ({j}) + length : ({j}) >= length ? ({j}) - length : ({j}), length - 1)"
+
+    def block_place(self) -> list[str]:
+        """Which variable, tile and window a block has. Blocks that read the same points follow each other."""
+        lines, count = ["const ml_index place = b;"], len(self.spec.operands)
+        if self.spec.form.per_variable and not self._simple:
+            lines = [f"const ml_index place = b / {count}, variable = b - place * {count};"]
+        elif self.spec.form.per_variable:
+            lines = ["const ml_index variable = b / per_variable, place = b - variable * per_variable;",
+                     *self._pointers()]  # fmt: skip
+        return [*lines, "const ml_index tile = place % across, chunk = (place / across) % chunks;"]
+
+    @property
+    def _simple(self) -> bool:
+        """Do the places of all operands and results follow from one pointer each?"""
+        return self.spec.plain and all(p.dim == 1 or p.layout.kind == "soa" for p in self.spec.params)
+
+    def each(self, text: Callable[[int | None], list[str]]) -> list[str]:
+        """Text that depends on the block's operand, where blocks have one each and it is not just a pointer."""
+        if not self.spec.form.per_variable or self._simple:
+            return text(None)
+        lines = ["switch (variable) {"]
+        for v in range(len(self.spec.operands)):
+            lines += [f"case {v}: {{" if v else "default: {", *text(v), "break;", "}"]
+        return [*lines, "}"]
+
+    def _pointers(self) -> list[str]:
+        """Where the operand and the result of the block's variable begin."""
+        loads = [self.code.place(*n.value).replace("[e", "[0") for n in self.spec.operands]
+        stores = [self.code.place(o.param, 0, o.comp).replace("[e", "[0") for o in self.spec.results]
+        return [f"{kind}{self.t}* {name} = " + "".join(
+            f"variable == {v} ? &{place} : " for v, place in enumerate(places[:-1])) + f"&{places[-1]};"
+            for kind, name, places in (("const ", "source", loads), ("", "target", stores))]  # fmt: skip
+
+    def fetch_ahead(self, element: str, width: int) -> list[str]:
+        """Ask for what a block that comes later will read, where the form says so, a cache line of it at a time."""
+        if not self.spec.form.ahead:
+            return []
+        places = ["source[e]"] if self.spec.form.per_variable and self._simple else self.code.touched()
+        return [f"if (lane % {width} == 0) {{", *self.unrolled(
+            f"const ml_index e = {element};", *(f"ml_prefetch(&{p});" for p in places)), "}"]  # fmt: skip
+
+    def operands(self, element: str, only: int | None = None) -> tuple[list[str], list[str]]:
+        if self.spec.form.per_variable and self._simple:
+            return [f"const ml_index e = {element};"], ["source[e]"]
+        return self.code.operands(element, only)
+
+    def after(self, element: str, results: list[str], only: int | None = None) -> list[str]:
+        if self.spec.form.per_variable and self._simple:
+            return [f"target[{element}] = {results[0]};"]
+        return self.code.after(element, results, only)
+
+    # ----- the solve ----------------------------------------------------------------------------------------------
+    def cell(self, slot: str) -> str:
+        raise NotImplementedError
+
+    def operand_sum(self, v: int, width: int, table: str) -> list[str]:
+        """Statements that add a closure row of operand v at row j to ``sum``."""
+        raise NotImplementedError
+
+    def solve(self, operands: list[int]) -> list[str]:
+        """Right-hand sides x of some operands to solutions x, side by side."""
+        lines = []
+        for v in operands:
+            lines += self._joined(v) if self.level == 2 else []
+        for v in operands:
+            lines += [
+                *self._sweep(v, forward=True),
+                f"ahead[{self._share(operands, v)}{self.cell('slot')}] = x{v}[{self.m - 1}];",
+            ]
+        lines.append("__syncthreads();")
+        for v in operands:
+            lines += self._carry(v, operands, forward=True)
+            lines += [
+                *self._sweep(v, forward=False),
+                f"behind[{self._share(operands, v)}{self.cell('slot')}] = x{v}[0];",
+            ]
+        lines.append("__syncthreads();")
+        for v in operands:
+            lines += self._carry(v, operands, forward=False)
+            lines += self._left(v) if self.level == 1 else []
+        return lines
+
+    # ----- two levels ---------------------------------------------------------------------------------------------
+    def line_number(self) -> str:
+        """C expression of the number of a thread's line."""
+        raise NotImplementedError
+
+    def _ends_of_line(self, v: int) -> str:
+        """Where the ends of the parts of the thread's line begin in ``ends``."""
+        number = "variable" if self.spec.form.per_variable else str(v)
+        return f"(({self.line_number()}) * {len(self.spec.operands)} + {number}) * 2 * chunks"
+
+    def _last_row(self) -> str:
+        return f"ml_min<ml_index>((chunk + 1) * window * {self.m}, length) - 1"
+
+    def _left(self, v: int) -> list[str]:
+        """The first and last values of a part, for its neighbours."""
+        return ["if (mine) {", f"const ml_index at = {self._ends_of_line(v)} + 2 * chunk, end = {self._last_row()};",
+                f"if (slot == 0) ends[at] = x{v}[0];",
+                *self.unrolled(f"if (j0 + i == end) ends[at + 1] = x{v}[i];"), "}"]  # fmt: skip
+
+    def _joined(self, v: int) -> list[str]:
+        """The right-hand sides of the first and last rows of a part, without the share of its neighbours' ends."""
+        k = self.spec.number(v)
+
+        def end(row: str) -> list[str]:
+            return [f"{self.t} beside = 0;", f"const ml_index at = {self._ends_of_line(v)};",
+                    "for (ml_index q = 0; q < 2 * chunks; ++q)",
+                    f"  beside += joined{k}[({row}) * 2 * chunks + q] * ends[at + q];"]  # fmt: skip
+
+        before = "(chunk == 0 ? chunks - 1 : chunk - 1) * 2 + 1"
+        behind = "(chunk == chunks - 1 ? 0 : chunk + 1) * 2"
+        return [f"if (slot == 0 && joints{k}[2 * chunk] != 0) {{", *end(before),
+                f"x{v}[0] -= joints{k}[2 * chunk] * beside;", "}",
+                f"if (const ml_index last = {self._last_row()};",
+                f"    last >= j0 && last < j0 + {self.m} && joints{k}[2 * chunk + 1] != 0) {{", *end(behind),
+                f"const {self.t} share = joints{k}[2 * chunk + 1] * beside;",
+                *self.unrolled(f"x{v}[i] -= j0 + i == last ? share : 0;"), "}"]  # fmt: skip
+
+    @staticmethod
+    def _share(operands: list[int], v: int) -> str:
+        return f"{operands.index(v)} * cells + " if operands.index(v) else ""
+
+    def right(self, v: int) -> str:
+        """The right-hand side of an inner row, point i of the segment, from the operands f around it."""
+        return stencil_expression(
+            self.spec.operators[v].stencil, lambda o: f"f{v}[i + {self.reach + o}]", self.spec.dtype
+        )
+
+    def right_hand_sides(self, v: int) -> list[str]:
+        """x from the operands f around the segment; rows at the ends of a closed line first, while f is all there."""
+        near = self._near_rows(v)
+        names = sorted({name for name, *_ in near})
+        lines = [f"{self.t} {', '.join(f'{name} = 0' for name in names)};"] if near else []
+        for name, where, i, row in near:
+            terms = " + ".join(f"{self.number(c)} * f{v}[{i + o + self.reach}]" for o, c in row.items())
+            lines.append(f"if ({where}) {name} = {terms};")
+        lines += self.unrolled(f"x{v}[i] = {self.right(v)};")
+        lines += [f"if ({where}) x{v}[{i}] = {name};" for name, where, i, _ in near]
+        return [*lines, *self.beyond(v)]
+
+    def _near_rows(self, v: int) -> list[tuple[str, str, int, Offsets]]:
+        """(variable, condition, point of the segment, stencil) of rows at the ends whose operands are all around their
+        segment: those at the low end, and at the high one where the last segment is full and not the first, too."""
+        stencil, m = self.spec.operators[v].stencil, self.m
+        rows = [(f"end{k}", f"j0 == {k // m * m}", k % m, row) for k, row in enumerate(stencil.low)]
+        rows += [(f"end{d}", self._last_is_full, m - 1 - d, row) for d, row in enumerate(stencil.high)]
+        return [one for one in rows if one[2] >= 0 and self._around(one[2], one[3])]
+
+    @property
+    def _last_is_full(self) -> str:
+        return f"j0 + {self.m} == length && j0 != 0"
+
+    def _around(self, i: int, row: Offsets) -> bool:
+        return i + min(row) + self.reach >= 0 and i + max(row) < self.m + self.reach
+
+    def beyond(self, v: int) -> list[str]:
+        """Rows at the ends that are not ``_near_rows``, and 0 in rows beyond the line."""
+        k, stencil, m = self.spec.number(v), self.spec.operators[v].stencil, self.m
+        low, near = len(stencil.low), {(where, i) for _, where, i, _ in self._near_rows(v)}
+        far = [f"row == {r}" for r in range(low) if (f"j0 == {r // m * m}", r % m) not in near]
+        for d in range(len(stencil.high)):
+            known = (self._last_is_full, m - 1 - d) in near
+            far.append(f"row == {low + d} && !({self._last_is_full})" if known else f"row == {low + d}")
+        lines = ["if (edge) {"]
+        if far:
+            width = closure_tables(stencil, self.spec.dtype)[0].shape[1]
+            lines += [f"for (int row = 0; row < {len(stencil.closures)}; ++row) {{",
+                      f"const ml_index j = row < {low} ? row : length - 1 - (row - {low});",
+                      f"if (j < j0 || j >= j0 + {m} || !({' || '.join(f'({one})' for one in far)})) continue;",
+                      f"{self.t} sum = 0;", *self.operand_sum(v, width, f"closure{k}[row * {width} + q]"),
+                      *self.unrolled(f"x{v}[i] = j0 + i == j ? sum : x{v}[i];"), "}"]  # fmt: skip
+        inside = "j0 + i < length" if self.spec.periodic else "j0 + i >= 0 && j0 + i < length"
+        return [*lines, *self.unrolled(f"x{v}[i] = {inside} ? x{v}[i] : 0;"), "}"]
+
+    # ----- factors of segments that are not like the others -------------------------------------------------------
+    def special(self) -> list[str]:
+        """Which segments these are, and their factors in shared memory, where there are but a few."""
+        if not self.spec.form.special:
+            return []
+        count = len(self.spec.distinct) * 3 * self.m
+        return [f"for (ml_index s = (ml_index)threadIdx.x; s < specials * {count}; s += (ml_index)blockDim.x)",
+                "  factors[s] = special[s];"]  # fmt: skip
+
+    def segment(self) -> list[str]:
+        """Is the thread's segment one of them, and where are its factors?"""
+        if not self.spec.form.special:
+            return [f"const bool edge = j0 < steady_low || j0 + {self.m} > steady_high;"]
+        count = 3 * self.m
+        lines = ["const int kind = which[chunk * core + slot];", "const bool edge = kind != 0;"]
+        operators = len(self.spec.distinct)
+        first = f"factors + ml_max(kind - 1, 0) * {operators * count}"
+        return lines + [f"const {self.t}* own{k} = {first} + {k * count};" for k in range(operators)]
+
+    def factor(self, table: str, k: int, i: str) -> str:
+        """The factor of point i of a segment that is not like the others; ``table``: lower, inverse or upper."""
+        if not self.spec.form.special:
+            return f"{table}{k}[j0 + overlap * {self.m} + {i}]"
+        return f"own{k}[{('lower', 'inverse', 'upper').index(table) * self.m} + {i}]"
+
+    def factor_room(self) -> tuple[Scratch, ...]:
+        count = len(self.spec.distinct) * 3 * self.m
+        return (Scratch(self.t, "factors", f"{count} * specials"),) if self.spec.form.special else ()
+
+    def _sweep(self, v: int, *, forward: bool) -> list[str]:
+        k, m = self.spec.number(v), self.m
+        lower, _, upper = self.spec.operators[v].matrix.constants
+        if forward:
+            edge = self.unrolled(f"x{v}[i] -= {self.factor('lower', k, 'i')} * x{v}[i - 1];", start=1)
+            inner = self.unrolled(f"x{v}[i] -= {self.number(lower)} * x{v}[i - 1];", start=1)
+            return ["if (edge) {", *edge, "} else {", *inner, "}"]
+        last, i = f"x{v}[{m - 1}] *=", f"{m - 2} - i"
+        own, behind = self.factor("inverse", k, i), f"{self.factor('upper', k, i)} * x{v}[{i} + 1]"
+        edge = [f"{last} {self.factor('inverse', k, str(m - 1))};"]
+        edge += self.unrolled(f"x{v}[{i}] = x{v}[{i}] * {own} - {behind};", end=m - 1)
+        inner = [f"{last} pivot{k};"]
+        inner += self.unrolled(f"x{v}[{i}] = x{v}[{i}] * pivot{k} - {self.number(upper)} * x{v}[{i} + 1];", end=m - 1)
+        return ["if (edge) {", *edge, "} else {", *inner, "}"]
+
+    def _carry(self, v: int, operands: list[int], *, forward: bool) -> list[str]:
+        """What comes in from the neighbours, and what that changes in the segment."""
+        k, m, share = self.spec.number(v), self.m, self._share(operands, v)
+        name, products = ("ahead", f"forward{k}") if forward else ("behind", f"backward{k}")
+        move = "t = t == 0 ? window - 1 : t - 1;" if forward else "t = t == window - 1 ? 0 : t + 1;"
+        turn = [f"carry *= turn{k}[{0 if forward else 1}];"] if self.spec.periodic else []
+        lines = ["{", f"{self.t} carry = 0, weight = 1;", "ml_index t = slot;", "#pragma unroll" if self.k <= 8 else "",
+                 f"for (int q = 0; q < {self.k}; ++q) {{", move, f"carry += weight * {name}[{share}{self.cell('t')}];",
+                 f"weight *= {products}[chunk * core + t];", "}", *turn]  # fmt: skip
+        lower, _, upper = self.spec.operators[v].matrix.constants
+        i = "i" if forward else f"{m - 1} - i"
+        table = self.factor("lower" if forward else "upper", k, i)
+        edge = [f"{self.t} part = carry;", *self.unrolled(f"part *= -{table};", f"x{v}[{i}] += part;")]
+        factor = -(lower if forward else upper)
+        inner = [f"x{v}[{p if forward else m - 1 - p}] += {self.number(factor ** (p + 1))} * carry;" for p in range(m)]
+        return [*lines, "if (edge) {", *edge, "} else {", *inner, "}", "}"]
+
+    def pivots(self) -> list[str]:
+        return [f"const {self.t} pivot{k} = steady{k}[0];" for k in range(len(self.spec.distinct))]
+
+
+class StridedText(SegmentText):
+    """Lines whose points lie apart: tiles of contiguous points, loaded straight into registers."""
+
+    def line_number(self) -> str:
+        return "o * lanes + column"
+
+    def cell(self, slot: str) -> str:
+        return f"{slot} * {self.tile} + lane"
+
+    def made(self) -> Pass:
+        vs = list(range(self.count))
+        body = [*self._where(), *self.pivots(), *self._right_hand_sides(vs), *self._ahead(), *self.solve(vs)]
+        if self.level != 1:
+            results = [f"x{v}[i]" for v in vs]
+
+            def store(v: int | None) -> list[str]:
+                return self.unrolled("if (j0 + i < length) {", *self.after("start + (j0 + i) * step", results, v), "}")
+
+            body += ["if (mine) {", *self.each(store), "}"]
+        scratch = tuple(Scratch(self.t, name, f"{self.count} * cells") for name in ("ahead", "behind"))
+        scratch += self.factor_room()
+        return Pass("lines", "tiles", (Phase("0", "1", tuple(body), whole=True),), blocked=True, scratch=scratch)
+
+    def _where(self) -> list[str]:
+        return [
+            *self.block_place(),
+            "const ml_index o = place / (across * chunks);",
+            f"const int lane = (int)(threadIdx.x % {self.tile});",
+            f"const ml_index own = (ml_index)(threadIdx.x / {self.tile}), slot = ml_min<ml_index>(own, window - 1);",
+            f"const ml_index column = tile * {self.tile} + lane;",
+            f"const ml_index start = {LINE_START} + ml_min<ml_index>(column, lanes - 1);",
+            f"const ml_index j0 = (chunk * core - overlap + slot) * {self.m};",
+            "const bool mine = own == slot && column < lanes && slot >= overlap && slot < window - overlap;",
+            *self.special(),
+            *self.segment(),
+        ]
+
+    def _ahead(self) -> list[str]:
+        """The tile that comes ``ahead`` blocks later, in the same row of tiles, while the own one is solved."""
+        ahead = self.spec.form.ahead
+        point = f"start + {ahead * self.tile} + ml_min<ml_index>(j0 + i, length - 1) * step"
+        fetch = self.fetch_ahead(point, max(1, 128 // self.spec.dtype.itemsize))
+        return [f"if (column + {ahead * self.tile} < lanes && j0 >= 0) {{", *fetch, "}"] if fetch else []
+
+    def _right_hand_sides(self, vs: list[int]) -> list[str]:
+        m, reach, known = self.m, self.reach, ["__syncthreads();"] if self.spec.form.special else []
+        lines = [f"{self.t} {', '.join(f'x{v}[{m}]' for v in vs)};"]
+        if not reach and all(self._identity(v) for v in vs):
+            return [*lines, *self._loads(vs, "x"), *(line for v in vs for line in self.beyond(v)), *known]
+        lines += ["{", f"{self.t} {', '.join(f'f{v}[{m + 2 * reach}]' for v in vs)};", *self._loads(vs, "f")]
+        for v in vs:
+            lines += ["{", *self.right_hand_sides(v), "}"]
+        return [*lines, "}", *known]
+
+    def _loads(self, vs: list[int], into: str) -> list[str]:
+        """Operands of the segment and of ``reach`` points at either side; well inside a line without looking out."""
+        rows = self.m + 2 * self.reach
+
+        def loads(element: str, *move: str) -> list[str]:
+            def text(only: int | None) -> list[str]:
+                load, names = self.operands(element, only)
+                keep = [f"{into}{v}[i] = {n};" for v, n in zip(vs, names, strict=True)]
+                return self.unrolled(*load, *keep, *move, end=rows)
+
+            return self.each(text)
+
+        round_end = "j = j + 1 == length ? 0 : j + 1;"
+        outside = ["ml_index j = before < 0 ? before + length : before >= length ? before - length : before;",
+                   *loads("start + j * step", round_end)] if self.spec.periodic else (
+                   loads(f"start + {self.wrapped('before + i')} * step"))  # fmt: skip
+        return [f"const ml_index before = j0 - {self.reach};", f"if (before >= 0 && before + {rows} <= length) {{",
+                "const ml_index begin = start + before * step;", *loads("begin + i * step"), "} else {",
+                *outside, "}"]  # fmt: skip
+
+    def _identity(self, v: int) -> bool:
+        return self.spec.operators[v].stencil.inner == {0: 1.0}
+
+    def operand_sum(self, v: int, width: int, table: str) -> list[str]:
+        point = f"start + {self.wrapped(f'j + closure_at{self.spec.number(v)}[row] + q')} * step"
+
+        def text(only: int | None) -> list[str]:
+            load, names = self.operands(point, only)
+            return [*load, f"sum += {table} * {names[v]};"]
+
+        return [f"for (int q = 0; q < {width}; ++q) {{", *self.each(text), "}"]
+
+
+class ContiguousText(SegmentText):
+    """Contiguous lines: several of them through shared memory, so that loads and stores are coalesced."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        stencils = [one.stencil for one in self.spec.distinct]
+        far = [abs(o) for s in stencils for row in s.closures for o in row]
+        self.halo = max([self.reach, *far])
+
+    def line_number(self) -> str:
+        return "wanted"
+
+    def cell(self, slot: str) -> str:
+        return f"({slot}) * {self.tile} + line"
+
+    def position(self, a: str) -> str:
+        """Place in shared memory of local row a, which is not negative unless it is one of the halo before."""
+        return f"{a} + {self.m} + (({a} + {self.m}) >> {self.m.bit_length() - 1})"
+
+    def made(self) -> Pass:
+        body = [*self._where(), *self.special(), *self.pivots(), *self._load()]
+        body += ["{", *self._solving()]
+        for v in range(self.count):
+            body += self._solve_one(v)
+        body += ["}"]
+        body += ["__syncthreads();", *self._store()] if self.level != 1 else []
+        names = [f"s{v}" for v in range(self.count)]
+        scratch = tuple(Scratch(self.t, name, f"{self.tile} * padded") for name in names)
+        scratch += (*(Scratch(self.t, name, "cells") for name in ("ahead", "behind")), *self.factor_room())
+        return Pass("lines", "tiles", (Phase("0", "1", tuple(body), whole=True),), blocked=True, scratch=scratch)
+
+    def _where(self) -> list[str]:
+        return [
+            *self.block_place(),
+            "const ml_index row_of_block = (ml_index)threadIdx.x / window;",
+            f"const ml_index line = ml_min<ml_index>(row_of_block, {self.tile - 1});",
+            "const ml_index slot = (ml_index)threadIdx.x - row_of_block * window;",
+            f"const ml_index wanted = tile * {self.tile} + line, o = ml_min<ml_index>(wanted, outer - 1);",
+            f"const ml_index start = {LINE_START};",
+            f"const ml_index first = (chunk * core - overlap) * {self.m};",
+            "const bool mine = row_of_block == line && wanted < outer;",
+        ]
+
+    def _solving(self) -> list[str]:
+        """While lines are solved, segments of several lines lie side by side in a warp: those at the ends together."""
+        return [
+            f"const ml_index own = (ml_index)threadIdx.x / {self.tile}, slot = ml_min<ml_index>(own, window - 1);",
+            f"const ml_index line = (ml_index)threadIdx.x % {self.tile}, wanted = tile * {self.tile} + line;",
+            "const bool mine = own == slot && wanted < outer;",
+            f"const ml_index j0 = first + slot * {self.m};",
+            *self.segment(),
+        ]
+
+    def _load(self) -> list[str]:
+        def inside(only: int | None) -> list[str]:
+            load, names = self.operands(f"start + {self.wrapped('first + a')}", only)
+            keep = [f"s{v}[line * padded + place_of_a] = {n};" for v, n in enumerate(names)]
+            return ["const ml_index place_of_a = " + self.position("a") + ";", *load, *keep]
+
+        lines = self.each(lambda v: self.unrolled("const ml_index a = slot + i * window;", *inside(v)))
+        if self.halo:
+            lines += [f"for (ml_index h = slot; h < {2 * self.halo}; h += window) {{",
+                      f"const ml_index a = h < {self.halo} ? h - {self.halo} : window * {self.m} + h - {self.halo};",
+                      *self.each(inside), "}"]  # fmt: skip
+        return [*lines, "__syncthreads();"]
+
+    def _solve_one(self, v: int) -> list[str]:
+        m, reach = self.m, self.reach
+        own = f"s{v}[line * padded + (slot + 1) * {m + 1} + "
+        place = f"(i < {reach} ? i - {reach + 1} : i < {m + reach} ? i - {reach} : i - {reach - 1})"  # past the padding
+        return ["{", f"{self.t} x{v}[{m}];", "{", f"{self.t} f{v}[{m + 2 * reach}];",
+                *self.unrolled(f"f{v}[i] = {own}{place}];", end=m + 2 * reach),
+                *self.right_hand_sides(v), "}",
+                *self.solve([v]), *self.unrolled(f"{own}i] = x{v}[i];"), "}"]  # fmt: skip
+
+    def operand_sum(self, v: int, width: int, table: str) -> list[str]:
+        k = self.spec.number(v)
+        least, most = -self.halo, f"window * {self.m} + {self.halo - 1}"
+        return [f"for (int q = 0; q < {width}; ++q) {{", f"const ml_index wish = j - first + closure_at{k}[row] + q;",
+                f"const ml_index a = ml_max<ml_index>({least}, ml_min<ml_index>(wish, {most}));",
+                f"sum += {table} * s{v}[line * padded + {self.position('a')}];", "}"]  # fmt: skip
+
+    def _store(self) -> list[str]:
+        results = [f"s{v}[line * padded + {self.position('a')}]" for v in range(self.count)]
+        own = f"a >= overlap * {self.m} && a < (window - overlap) * {self.m} && first + a < length"
+
+        def store(v: int | None) -> list[str]:
+            stores = self.after("start + first + a", results, v)
+            return self.unrolled("const ml_index a = slot + i * window;", f"if ({own}) {{", *stores, "}")
+
+        return ["if (mine) {", *self.each(store), "}"]
