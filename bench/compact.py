@@ -94,6 +94,11 @@ def _methods(quick: bool) -> list[Problem]:
     return [Problem(s, a, 1, p, False, m, "solve") for p in precisions for s in shapes for a in _axes(s) for m in names]
 
 
+def _rivalled(quick: bool) -> tuple[tuple[int, ...], ...]:
+    """The fields that peers are measured on, too."""
+    return (PLANES[-1], BLOCKS[0]) if quick else (PLANES[-1], *BLOCKS)
+
+
 def _seed(quick: bool) -> list[Problem]:
     """What the slides compared: one line; a plane, contiguous lines with transposes and without; many variables."""
     names = (OWN, *_others())
@@ -140,7 +145,7 @@ class Run:
                     self.add("rows", row | {"part": part}, line_of(row))
                 fields.cache_clear()
                 if part == "peers" and self.device.has_peers:
-                    self.peers(quick)
+                    self.peers((SMALL[:2], SMALL) if tiny else _rivalled(quick))
         except KeyboardInterrupt as stopped:
             self.result["stopped"] = str(stopped) or "by Ctrl-C"
             print(f"stopped: {self.result['stopped']}", flush=True)
@@ -148,8 +153,7 @@ class Run:
             self.result["goals"] = [goal.as_json() for goal in goals(self.result)]
             report.save(self.result, self.file)
 
-    def peers(self, quick: bool) -> None:
-        shapes = (PLANES[-1], BLOCKS[0]) if quick else (PLANES[-1], *BLOCKS)
+    def peers(self, shapes: tuple[tuple[int, ...], ...]) -> None:
         for shape in shapes:
             for axis in _axes(shape):
                 for row in peer_rows(shape, axis, self.device):

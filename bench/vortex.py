@@ -23,6 +23,7 @@ import numpy as np
 
 import meshloom as ml
 from bench.measure import fastest, surroundings
+from bench.report import Goal
 from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
 from meshloom.solvers.navier_stokes.case import FlowCase
 from meshloom.solvers.navier_stokes.equations import FUSED, STORED, Equations
@@ -87,9 +88,9 @@ def copy_bandwidth(points: int, target: float) -> float:
     return _BYTES * points / fastest({"copy": program.run}, rounds=5, target=target)["copy"]
 
 
-def parts(case: FlowCase) -> dict[str, ml.Program]:
+def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program]:
     """The programs that a step is made of; ``TIMES`` says how often a step needs each. The step first: parts by
-    themselves, over and over, lead to states that mean nothing."""
+    themselves, over and over, lead to states that mean nothing. ``both``: also with fluxes stored, if they are not."""
     flow, equations = case.flow, case.flow.equations
     other = variant(case, FUSED if equations.passes == STORED else STORED)
 
@@ -118,9 +119,10 @@ def parts(case: FlowCase) -> dict[str, ml.Program]:
         for stage in flow.rk.stages:
             stage.advance()
 
-    found = [right_hand_side, slopes, fluxes, other_right_hand_side, monitors, update]
-    found += [boundaries] if flow.boundaries else []
-    return {"step": case.program} | {function.__name__: ml.program(function) for function in found}
+    whole = [right_hand_side, slopes, fluxes, monitors, *([other_right_hand_side] if both else [])]
+    pieces = [update, *([boundaries] if flow.boundaries else [])]  # they read what a step sets before: not fused
+    programs = [ml.program(one) for one in whole] + [ml.program(fuse=False)(one) for one in pieces]
+    return {"step": case.program} | {one.name: one for one in programs}
 
 
 TIMES = {"step": 1, "right_hand_side": 4, "slopes": 4, "fluxes": 4, "boundaries": 4, "update": 1, "monitors": 1,
@@ -144,14 +146,14 @@ def fused_loops(case: FlowCase) -> list[ml.linalg.LineLoop]:
     return [o for o in ml.program(right_hand_side).loops if isinstance(o, ml.linalg.LineLoop)]
 
 
-def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> dict[str, Any]:
+def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float, both: bool = True) -> dict[str, Any]:
     """Milliseconds of every part in a step, and how near the derivatives come to their bytes."""
-    programs = parts(case)
+    programs = parts(case, both=both)
     seconds = {name: fastest({name: one.run}, rounds=rounds, target=target)[name] for name, one in programs.items()}
     grid, equations = case.grid, case.grid.rank + 2
     points, derivatives = math.prod(grid.shape), grid.rank * (2 * grid.rank + 3)
     compulsory = sum(o.compulsory for o in fused_loops(case))
-    taken = seconds["right_hand_side"]
+    taken, other = seconds["right_hand_side"], seconds.get("other_right_hand_side")
     return {
         "points": list(grid.shape),
         "passes": case.flow.equations.passes,
@@ -160,7 +162,7 @@ def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> 
         "derivatives": derivatives,
         "bytes_of_right_hand_side": compulsory,
         "share_of_compulsory_bytes": compulsory / bandwidth / taken,
-        "share_of_the_other_passes": compulsory / bandwidth / seconds["other_right_hand_side"],
+        "share_of_the_other_passes": compulsory / bandwidth / other if other else None,
         "share_of_16_bytes_per_derivative": derivatives * _BYTES * points / bandwidth / taken,
         "ns_per_cell_equation_right_hand_side": taken / (points * equations) * 1e9,
         "ns_per_cell_equation_stage_of_step": seconds["step"] / 4 / (points * equations) * 1e9,
@@ -219,20 +221,18 @@ def show(name: str, device: str, row: dict[str, Any]) -> None:
     split = ", ".join(f"{part} {ms:.4g}" for part, ms in row["ms_in_a_step"].items() if part != "step")
     print(f"{name} {'x'.join(map(str, row['points']))} on {device}: {row['ms_per_step']:.4g} ms per step ({split});"
           f" {row['derivatives']} derivatives at {row['share_of_compulsory_bytes']:.2f} of their compulsory bytes with"
-          f" {row['passes']} fluxes, {row['share_of_the_other_passes']:.2f} otherwise"
+          f" {row['passes']} fluxes, {row['share_of_the_other_passes'] or math.nan:.2f} otherwise"
           f" ({row['share_of_16_bytes_per_derivative']:.2f} of 16 bytes each);"
           f" {row['ns_per_cell_equation_right_hand_side']:.4g} ns per cell, equation and right-hand side;"
           f" {row['launches_per_step']} launches", flush=True)  # fmt: skip
 
 
-def run(device: str, *, quick: bool, race: bool = False, box: int = 0) -> dict[str, Any]:
-    """All measurements of one device; ``box``: points of Taylor-Green along each axis, 0 leaves it out."""
-    on_gpu = device == "cuda"
+def run(device: str, sizes: list[int], box: int, *, quick: bool, race: bool = False) -> dict[str, Any]:
+    """All measurements of one device: vortices on so many points along each side, Taylor-Green on ``box`` unless 0."""
     timing: dict[str, Any] = {"rounds": 3, "target": 0.03} if quick else {"rounds": 7, "target": 0.3}
-    sizes = [64] if quick and not on_gpu else [512] if quick or not on_gpu else [512, 1024, 2048]
     error = check_vortex(device, sizes[0])
     ml.use(device)
-    bandwidth = copy_bandwidth(2**27 if on_gpu else 2**24, timing["target"])
+    bandwidth = copy_bandwidth(2**27 if device == "cuda" else 2**24, timing["target"])
     print(f"{device}: copy {bandwidth / 1e9:.4g} GB/s; the vortex differs from numpy by {error:.1e}", flush=True)
     rows: dict[str, Any] = {"device": device, "copy_bytes_per_second": bandwidth, "differs_from_numpy": error}
     rows["threads"] = ml.threads() if device == "cpu" else None
@@ -241,7 +241,7 @@ def run(device: str, *, quick: bool, race: bool = False, box: int = 0) -> dict[s
         case = make(points)
         if name == "taylor_green":
             check_box(case)
-        row = measure(case, bandwidth, **timing)
+        row = measure(case, bandwidth, **timing, both=not quick or name == "vortex_outflow")
         rows.setdefault(name, []).append(row)
         show(name, device, row)
         if race and points in (sizes[0], box):
@@ -249,17 +249,14 @@ def run(device: str, *, quick: bool, race: bool = False, box: int = 0) -> dict[s
     return rows
 
 
-def goals(rows: dict[str, Any]) -> list[dict[str, Any]]:
+def goals(rows: dict[str, Any]) -> list[Goal]:
     """What was aimed at on the GPU."""
     share = rows["vortex_outflow"][0]["share_of_compulsory_bytes"]
-    boxes = rows.get("taylor_green", [])
-    per_cell = boxes[0]["ns_per_cell_equation_right_hand_side"] if boxes else math.nan
-    return [
-        {"goal": "vortex outflow 512 x 512: derivatives, share of their compulsory bytes", "aim": VORTEX_GOAL,
-         "measured": share, "met": share >= VORTEX_GOAL},
-        {"goal": "Taylor-Green: ns per cell, equation and right-hand side", "aim": TAYLOR_GREEN_GOAL,
-         "measured": per_cell, "met": per_cell <= TAYLOR_GREEN_GOAL},
-    ]  # fmt: skip
+    text = "vortex outflow 512 x 512: derivatives, share of their compulsory bytes"
+    found = [Goal(text, share, "at least", VORTEX_GOAL)]
+    per_cell = [row["ns_per_cell_equation_right_hand_side"] for row in rows.get("taylor_green", [])]
+    text = "Taylor-Green: ns per cell, equation and right-hand side"
+    return [*found, *(Goal(text, one, "at most", TAYLOR_GREEN_GOAL) for one in per_cell)]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -275,17 +272,18 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     result: dict[str, Any] = surroundings() | {"benchmark": "vortex", "quick": options.quick}
     file = options.json or RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_vortex_{options.device}.json"
-    box = options.box if options.box is not None else {"cuda": 256, "cpu": 24 if options.quick else 64}[options.device]
-    result["runs"] = [run(options.device, quick=options.quick, race=options.forms, box=box)]
+    sizes = {"cuda": [512] if options.quick else [512, 1024, 2048], "cpu": [64] if options.quick else [512]}
+    box = {"cuda": 256, "cpu": 24 if options.quick else 64}[options.device] if options.box is None else options.box
+    result["runs"] = [run(options.device, sizes[options.device], box, quick=options.quick, race=options.forms)]
     file.write_text(json.dumps(result, indent=1) + "\n")
     if options.device == "cuda":
-        result["goals"] = goals(result["runs"][0])
-        result["runs"].append(run("cpu", quick=False))
+        result["goals"] = [goal.as_json() for goal in goals(result["runs"][0])]
+        result["runs"].append(run("cpu", [512], 0, quick=options.quick))
         gpu, cpu = (one["vortex_outflow"][0] for one in result["runs"])
         result["cpu_over_gpu"] = cpu["ms_per_step"] / gpu["ms_per_step"]
         print(f"vortex outflow: the CPU takes {result['cpu_over_gpu']:.4g} times as long per step")
-        for one in result["goals"]:
-            print(f"{one['goal']}: {one['measured']:.4g}, aim {one['aim']}: {'met' if one['met'] else 'missed'}")
+        for goal in goals(result["runs"][0]):
+            print(f"{goal.text}: {goal.figure()}, aim {goal.aim()}: {'met' if goal.met else 'missed'}")
     file.write_text(json.dumps(result, indent=1) + "\n")
     print(f"written to {file}")
     return 0

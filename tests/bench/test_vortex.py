@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import meshloom as ml
-from bench import flow_truth, vortex
+from bench import flow_report, flow_truth, vortex
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +35,8 @@ def test_goals_compare_what_was_measured():
         return {"vortex_outflow": [{"share_of_compulsory_bytes": share}],
                 "taylor_green": [{"ns_per_cell_equation_right_hand_side": ns}]}  # fmt: skip
 
-    assert [goal["met"] for goal in vortex.goals(rows(0.7, 0.2))] == [True, True]
-    assert [goal["met"] for goal in vortex.goals(rows(0.5, 0.4))] == [False, False]
+    assert [goal.met for goal in vortex.goals(rows(0.7, 0.2))] == [True, True]
+    assert [goal.met for goal in vortex.goals(rows(0.5, 0.4))] == [False, False]
 
 
 def test_the_comparison_with_twice_the_domain_and_with_published_curves(tmp_path: Path):
@@ -46,3 +47,9 @@ def test_the_comparison_with_twice_the_domain_and_with_published_curves(tmp_path
     assert box["off_by"]["kinetic_energy"] < 1e-3
     flow_truth.draw(json.loads(json.dumps({"vortex_outflow": row, "taylor_green": [box]})), tmp_path)
     assert (tmp_path / "vortex_outflow.png").is_file() and (tmp_path / "taylor_green.png").is_file()
+
+
+def test_the_tables_of_the_docs_are_those_of_the_files_they_name():
+    (found,) = flow_report.SECTION.findall(flow_report.DOCS.read_text(encoding="utf-8"))
+    files = [vortex.RESULTS / name for name in re.findall(r"`bench/results/([^`]+)`", found)]
+    assert files and found == flow_report.markdown(files) + "\n"

@@ -12,7 +12,7 @@ from meshloom import compact
 from meshloom.errors import SchemeError
 
 
-@pytest.fixture(params=["numpy", "cpu", "emulated"])
+@pytest.fixture(params=["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
 def backend(request):
     yield from using(request.param)
 

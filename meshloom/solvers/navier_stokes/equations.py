@@ -17,7 +17,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.errors import MeshError
-from meshloom.solvers.navier_stokes.gas import Gas, flux, split_flux, split_mass, split_slopes
+from meshloom.solvers.navier_stokes.gas import Gas, flux, split_flux, split_products
 from meshloom.solvers.navier_stokes.operators import derivative, inner_derivative
 
 DIVERGENCE, SPLIT = "divergence", "split"
@@ -36,8 +36,8 @@ class Equations:
         self, grid: ml.Grid, gas: Gas, form: str = DIVERGENCE, *,
         passes: str = FUSED, method: str = "auto", dtype: Any = np.float64,
     ):  # fmt: skip
-        if form == SPLIT and not all(grid.periodic):
-            raise MeshError(f"grid {grid.name}: the split form of the equations needs periodic axes")
+        if form == SPLIT and (grid.rank != 3 or not all(grid.periodic)):
+            raise MeshError(f"grid {grid.name}: the split form of the equations needs three periodic axes")
         self.grid, self.gas, self.form, self.passes, self.method, self.dtype = grid, gas, form, passes, method, dtype
         self._derivatives = [derivative(grid, a) for a in range(grid.rank)]
         self._inner_derivatives = [inner_derivative(grid, a) for a in range(grid.rank)]
@@ -72,12 +72,10 @@ class Equations:
         for axis, operator in enumerate(self._inner_derivatives):
             stored, first = self.passes == STORED, axis == 0
             before = None if stored else flux_kernel(gas, axis, rank, split)
-            after = split_kernel(gas, axis, first) if split else divergence_kernel(first)
-            reads = [self._fluxes[axis]] if stored else [q, *slopes]
-            writes = [q, slopes[axis], rate] if split else [rate]
-            self._derive("flux", axis, operator, reads, writes, before=before, after=after, values=rank + 2)
+            after, reads = divergence_kernel(first), [self._fluxes[axis]] if stored else [q, *slopes]
+            self._derive("flux", axis, operator, reads, rate, before=before, after=after, values=rank + 2)
         if split:
-            split_mass_kernel(gas)(self.grid, q, rate)
+            split_kernel(gas)(self.grid, q, *slopes, rate)
 
     def _derive(self, name: str, axis: int, operator: Any, reads: Any, writes: Any, **kernels: Any) -> None:
         name = f"{name}_{ml.Grid.axis_names[axis]}"
@@ -150,26 +148,11 @@ def divergence_kernel(first: bool) -> ml.Kernel:
 
 
 @cache
-def split_kernel(gas: Gas, axis: int, first: bool) -> ml.Kernel:
-    """The same with the slopes of the split form."""
+def split_kernel(gas: Gas) -> ml.Kernel:
+    """The half that the split form does not derive as it stands: products, at one point, when d rho/dt is known."""
 
     @ml.kernel
-    def begin(df: ml.Read, q: ml.Read, slope: ml.Read, rate: ml.Write):
-        rate[...] = -df - split_slopes(gas, q, slope, axis)
-
-    @ml.kernel
-    def accumulate(df: ml.Read, q: ml.Read, slope: ml.Read, rate: ml.Inc):
-        rate[...] -= df + split_slopes(gas, q, slope, axis)
-
-    return begin if first else accumulate
-
-
-@cache
-def split_mass_kernel(gas: Gas) -> ml.Kernel:
-    """What the split form adds when the change of the density is known."""
-
-    @ml.kernel
-    def carry(q: ml.Read, rate: ml.ReadWrite):
-        rate[...] = rate + split_mass(gas, q, rate[0])
+    def carry(q: ml.Read, slope_x: ml.Read, slope_y: ml.Read, slope_z: ml.Read, rate: ml.ReadWrite):
+        rate[...] = rate + split_products(gas, q, (slope_x, slope_y, slope_z), rate[0])
 
     return carry

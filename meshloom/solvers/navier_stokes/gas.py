@@ -86,23 +86,18 @@ def split_flux(gas: Gas, q: Any, slopes: Sequence[Any], axis: int) -> np.ndarray
 
     The split form writes half of what is carried as d(m f)/dx = m df/dx + f dm/dx, with m = rho u_a and f = u_i, or the
     enthalpy h; then neither kinetic energy nor entropy is made of short waves, and still all that leaves one place
-    arrives at another. ``split_slopes`` and ``split_mass`` are that half. The fluxes of mass and of kinetic energy stay
-    whole.
+    arrives at another. ``split_products`` is that half. The fluxes of mass and of kinetic energy stay whole.
     """
     return np.stack(_flux(gas, q, slopes, axis, carried=0.5))
 
 
-def split_slopes(gas: Gas, q: Any, slope: Any, axis: int) -> np.ndarray:
-    """m df/dx / 2 along an axis, (d + 2,); ``slope`` holds the derivatives of u and T along it."""
-    half = 0.5 * q[1 + axis]
-    *velocity, temperature = slope
-    return np.stack([0.0 * half, *(half * change for change in velocity), half * gas.heat_capacity * temperature])
-
-
-def split_mass(gas: Gas, q: Any, rate: Any) -> np.ndarray:
-    """- f dm/dx / 2, all axes together, (d + 2,): ``rate`` is d rho/dt, minus the sum of all dm/dx."""
-    state, half = gas.state(q), 0.5 * rate
-    return np.stack([0.0 * half, *(half * u for u in state.velocity), half * gas.heat_capacity * state.temperature])
+def split_products(gas: Gas, q: Any, slopes: Sequence[Any], rate: Any) -> np.ndarray:
+    """- (m df/dx + f dm/dx) / 2, all axes together, (d + 2,); ``rate`` is d rho/dt, minus the sum of all dm/dx."""
+    state, d = gas.state(q), len(slopes)
+    carried = [*state.velocity, gas.heat_capacity * state.temperature]
+    changes = [[*slopes[a][:d], gas.heat_capacity * slopes[a][d]] for a in range(d)]
+    along = [sum(q[1 + a] * changes[a][i] for a in range(d)) for i in range(d + 1)]
+    return np.stack([0.0 * rate, *(0.5 * (f * rate - df) for f, df in zip(carried, along, strict=True))])
 
 
 def _flux(gas: Gas, q: Any, slopes: Sequence[Any], axis: int, carried: float) -> list[Any]:

@@ -79,6 +79,11 @@ class VortexOptions:
         """In the middle."""
         return 2.0 * abs(self.strength) / self.radius**2
 
+    @property
+    def largest_swirl(self) -> float:
+        """The fastest that it turns, at one radius from the middle."""
+        return abs(self.strength) / self.radius * math.exp(-0.5)
+
 
 @dataclass(frozen=True)
 class VortexConfig:
@@ -109,7 +114,8 @@ class VortexOutflow(FlowCase):
         return ml.Grid(mesh.points, extent=tuple((-0.5 * side, 0.5 * side) for side in mesh.domain), name="plane")
 
     def fastest_stream(self) -> Stream:
-        return Stream((self.config.flow.mach, 0.0), 1.0, 1.0)
+        swirl = self.config.vortex.largest_swirl
+        return Stream((self.config.flow.mach + swirl, swirl), 1.0, 1.0)
 
     def initial_state(self) -> np.ndarray:
         """The stream with the vortex; its pressure holds it together, its entropy is that of the stream."""
