@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,22 @@ def quick_rows(sizes: list[tuple[int, ...]], device: Device, copy: float) -> Ite
         del fields
 
 
+def method_rows(sizes: list[tuple[int, ...]], device: Device, copy: float) -> Iterator[dict[str, Any]]:
+    """Every method on A x = f, without a stencil."""
+    for shape in sizes:
+        for precision in ("float64", "float32"):
+            device.clear()
+            fields = Fields(shape, True, precision)
+            for axis in range(len(shape)):
+                operator = ml.linalg.LineOperator(fields.operator(axis).matrix)
+                for method in ml.linalg.tridiagonal.methods():
+                    loop = ml.linalg.LineLoop(fields.grid, axis, operator, fields.f, fields.out, method=method)
+                    row = row_of(loop, fields, axis, precision, device, copy)
+                    yield {"case": method, "shape": shape, "axis": axis, "periodic": True, "values": 1,
+                           "precision": precision, "wish": {}, "method": method} | row  # fmt: skip
+            del fields
+
+
 def best(rows: list[dict[str, Any]]) -> Iterator[str]:
     """For each case the usual form and the best one that was tried, briefly."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -198,7 +215,7 @@ def shown(row: dict[str, Any]) -> str:
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.tridiagonal", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--quick", action="store_true", help="forms of 'segmented' on two grids, to choose from")
+    parser.add_argument("--quick", action="store_true", help="forms of 'segmented' alone, without the other methods")
     parser.add_argument("--n", nargs="+", type=int, default=[256, 512], help="points along each side of a cube")
     parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
     options = parser.parse_args(arguments)
@@ -210,7 +227,9 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     copy = device.copy_bandwidth()
     print(f"copy {copy / 1e9:.0f} GB/s", flush=True)
     result: dict[str, Any] = surroundings() | {"benchmark": "tridiagonal", "copy_GBps": copy / 1e9, "rows": []}
-    for row in quick_rows([(n, n, n) for n in options.n], device, copy):
+    cubes: list[tuple[int, ...]] = [(n, n, n) for n in options.n]
+    wanted = quick_rows(cubes, device, copy)
+    for row in wanted if options.quick else chain(method_rows([*cubes, (2048, 2048)], device, copy), wanted):
         print(shown(row), flush=True)
         result["rows"].append(row)
     file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_tridiagonal_{device.backend}.json"

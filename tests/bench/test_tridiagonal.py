@@ -31,6 +31,13 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert "derivative 9^3 x1 float64 periodic axis 2: usual " in capsys.readouterr().out
 
 
+def test_every_method_is_checked() -> None:
+    ml.use("cpu")
+    rows = list(tridiagonal.method_rows([(3, 40)], Cpu(), 1e10))
+    done = {row["case"] for row in rows if "ms" in row}
+    assert done == set(ml.linalg.tridiagonal.methods()) and not any("wrong" in row for row in rows)
+
+
 def test_a_wrong_answer_is_seen() -> None:
     """The check of some lines notices a field that is not the derivative."""
     ml.use("numpy")

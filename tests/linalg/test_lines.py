@@ -382,8 +382,9 @@ def test_lines_too_long_for_shared_memory() -> None:
 
 @pytest.mark.parametrize("periodic", [True, False])
 def test_generated_cuda_compiles_without_spilling(periodic: bool) -> None:
-    """The usual forms for lines of 512 points, where NVRTC is to be had. They were chosen on sm_90; others must compile,
-    and may put a few values of a thread aside: the back end gives a thread more registers where many blocks fit."""
+    """The usual forms for lines of 512 points, where NVRTC is to be had. They were chosen on sm_90; others must
+    compile, and may put a few values of a thread aside: the back end gives a thread more registers where many blocks
+    fit."""
     from meshloom.backend.cuda import dialect, nvrtc
     from meshloom.backend.unit import make_unit
 

@@ -91,11 +91,11 @@ class CudaBackend(Backend):
 
         count = len(unit.passes)
         if registers:
-            blocks = max(1, dialect.REGISTERS // (registers * threads))
-            found = load([blocks] * count)
-            while unit.spec.gives_way and blocks > ENOUGH_BLOCKS and _spills(found[2]) > FEW_SPILLS:
-                blocks -= 1
-                found = load([blocks] * count)
+            most = max(1, dialect.REGISTERS // (registers * threads))
+            found = load([most] * count)
+            while unit.spec.gives_way and most > ENOUGH_BLOCKS and _spills(found[2]) > FEW_SPILLS:
+                most -= 1
+                found = load([most] * count)
             return found
         made, functions, used = load([1] * count)
         names = [f"pass{k}" for k in range(count)]
