@@ -171,10 +171,7 @@ def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float, bot
 
 
 FORMS: tuple[dict[str, int], ...] = (
-    {}, {"points": 16, "registers": 128}, {"points": 16, "registers": 96}, {"points": 8, "tile": 8, "registers": 96},
-    {"points": 8, "tile": 8, "registers": 128}, {"points": 8, "tile": 16, "registers": 64},
-    {"points": 8, "tile": 32, "registers": 64}, {"points": 4, "tile": 8, "registers": 64}, {"apart": 0, "points": 4},
-    {"apart": 0, "points": 8},
+    {}, {"tile": 8}, {"tile": 16}, {"points": 8, "tile": 8}, {"points": 8, "tile": 16}, {"points": 8, "registers": 64},
 )  # fmt: skip
 
 
@@ -198,7 +195,9 @@ def alone(loop: ml.linalg.LineLoop) -> ml.Program:
 def forms(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> dict[str, list[dict[str, Any]]]:
     """How fast every pass of a right-hand side is when lines are cut up in other ways; the fastest first."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for loop in fused_loops(case):
+    for loop in parts(case, both=False)["right_hand_side"].loops:
+        if not isinstance(loop, ml.linalg.LineLoop):
+            continue
         rows = []
         for wish in FORMS:
             try:
