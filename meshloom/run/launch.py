@@ -17,6 +17,8 @@ from meshloom.run.report import Report
 from meshloom.run.runner import Outcome, Runner, Start
 from meshloom.solvers.case import Case, RunOptions, cases, find_case
 
+FIRST_CASE = "airfoil"  # what somebody who names none is shown
+
 
 @dataclass(frozen=True)
 class Request:
@@ -56,7 +58,7 @@ def _target(target: str | None, start: Start | None) -> tuple[type[Case], list[S
     """The case that a name, a file or a checkpoint stands for, and the settings of the file."""
     if target is None:
         if start is None:
-            raise UserError(f"which case? give a name or a TOML file: meshloom run {next(iter(cases()))}")
+            raise UserError(f"which case? give a name or a TOML file: meshloom run {FIRST_CASE}")
         return find_case(start.checkpoint.case, f"{start.path}: "), []
     if target in cases():
         return find_case(target), []
@@ -71,7 +73,7 @@ def load_case_file(path: Path) -> tuple[type[Case], list[Setting]]:
     settings = read_settings(path)
     named = [setting for setting in settings if setting.key == "case"]
     if not named:
-        raise ConfigError(f'{path}: no case is named; put a line such as case = "{next(iter(cases()))}" at the top')
+        raise ConfigError(f'{path}: no case is named; put a line such as case = "{FIRST_CASE}" at the top')
     if not isinstance(named[0].value, str):
         raise ConfigError(f"{named[0].where}: case must be a name; allowed: {', '.join(cases())}")
     return find_case(named[0].value, f"{named[0].where}: "), _without_case(settings)

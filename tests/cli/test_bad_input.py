@@ -19,7 +19,7 @@ SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--set"
     ("arguments", "parts"),
     [
         (["airfoyl"], ["unknown case 'airfoyl'; did you mean 'airfoil'?"]),
-        (["nothing-like-it"], ["unknown case 'nothing-like-it'; allowed: airfoil"]),
+        (["nothing-like-it"], ["unknown case 'nothing-like-it'; allowed: advection1d, airfoil"]),
         ([], ["which case?", "meshloom run airfoil"]),
         (["missing.toml"], ["missing.toml: cannot be read: No such file"]),
         (["airfoil", "--set", "mesh.ii=3"], ["--set mesh.ii=3: unknown key 'mesh.ii'; did you mean 'mesh.i'?"]),

@@ -48,7 +48,7 @@ class Strip(Atomic):
         return [Pass("strips", "n_strips", (Phase("", "", tuple(body), together=True),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
-        moved, added = work.compulsory + 4 * work.elements, 0.55 * work.elements * work.components
+        moved, added = work.compulsory + 4 * work.elements, 0.45 * work.elements * work.components
         return Cost(moved, work.flops, atomics=added, requests=work.requested)
 
 
