@@ -18,9 +18,11 @@ import numpy as np
 
 import meshloom as ml
 from bench import report
+from bench.compact_rows import accumulate, flow_flux
 from bench.locality import Cpu
 from bench.measure import surroundings
 from bench.race_loop import Cuda, Device, kernel_figures
+from meshloom import compact
 from meshloom.errors import MeshloomError
 
 TOLERANCE = {"float64": 1e-14, "float32": 1e-5}  # largest difference from the LU reference, as a share of the largest
@@ -30,34 +32,6 @@ STRIDED = ((16, 16, 64), (16, 32, 64), (32, 32, 128))
 CONTIGUOUS = ((16, 4, 80), (16, 4, 96), (16, 2, 80))
 AHEAD = ((32, 33), (32, 66))  # tile, blocks
 FLUX: tuple[dict[str, int], ...] = ({}, {"tile": 32, "points": 32, "registers": 64}, {"tile": 32, "ahead": 66})
-
-
-def lele6(periodic: bool, spacing: float) -> ml.linalg.LineOperator:
-    """Lele's sixth-order first derivative; at the ends of a closed line fourth order, one-sided, then Pade."""
-    a, b, third = 14.0 / 18.0, 1.0 / 36.0, 1.0 / 3.0
-    inner = {-2: -b, -1: -a, 1: a, 2: b}
-    if periodic:
-        matrix, stencil = ml.linalg.Tridiagonal(third, 1.0, third, periodic=True), ml.linalg.Stencil(inner)
-    else:
-        pade, end = (0.25, 1.0, 0.25), {0: -17.0 / 6.0, 1: 1.5, 2: 1.5, 3: -1.0 / 6.0}
-        matrix = ml.linalg.Tridiagonal(third, 1.0, third, low=((0.0, 1.0, 3.0), pade), high=((3.0, 1.0, 0.0), pade))
-        near = {-1: -0.75, 1: 0.75}
-        stencil = ml.linalg.Stencil(inner, low=(end, near), high=({-o: -c for o, c in end.items()}, near))
-    return ml.linalg.LineOperator(matrix, stencil, 1.0 / spacing)
-
-
-@ml.kernel
-def euler_flux(q: ml.Read, f: ml.Write):
-    """Flux of mass, momentum and energy along x of a perfect gas."""
-    u = q[1] / q[0]
-    p = 0.4 * (q[4] - 0.5 * (q[1] ** 2 + q[2] ** 2 + q[3] ** 2) / q[0])
-    f[...] = np.stack([q[1], q[1] * u + p, q[2] * u, q[3] * u, (q[4] + p) * u])
-
-
-@ml.kernel
-def subtract(df: ml.Read, rhs: ml.Inc):
-    """Accumulation into the right-hand side."""
-    rhs -= df
 
 
 class Fields:
@@ -71,7 +45,7 @@ class Fields:
         self.out = self.grid.field("out", values, dtype=precision)
 
     def operator(self, axis: int) -> ml.linalg.LineOperator:
-        return lele6(self.grid.periodic[axis], self.grid.spacing[axis])
+        return compact.operator(compact.LELE6, self.grid, axis)
 
     def error(self, axis: int, operator: ml.linalg.LineOperator) -> float:
         """Of some lines of the first and last component, against the LU factors in double."""
@@ -190,7 +164,7 @@ def flux_rows(shape: tuple[int, ...], device: Device, copy: float) -> Iterator[d
     for wish in FLUX:
         for axis in range(len(shape)):
             loop = ml.linalg.LineLoop(
-                fields.grid, axis, fields.operator(axis), fields.f, fields.out, before=euler_flux, after=subtract,
+                fields.grid, axis, fields.operator(axis), fields.f, fields.out, before=flow_flux(0), after=accumulate,
                 values=5, tuning=wish,
             )  # fmt: skip
             row = row_of(loop, fields, axis, "float64", device, copy, checked=False)

@@ -24,6 +24,7 @@ import numpy as np
 import meshloom as ml
 from bench.measure import fastest, surroundings
 from bench.report import Goal
+from meshloom.backend import current
 from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
 from meshloom.solvers.navier_stokes.case import FlowCase
 from meshloom.solvers.navier_stokes.equations import FUSED, STORED, Equations
@@ -73,19 +74,6 @@ def check_box(case: FlowCase) -> float:
 
 
 # --- measuring --------------------------------------------------------------------------------------------
-
-
-def copy_bandwidth(points: int, target: float) -> float:
-    """Bytes per second of a copy of a large field."""
-    grid = ml.Grid(points)
-    a, b = grid.field("a", data=np.ones(points)), grid.field("b")
-
-    @ml.kernel
-    def copy(a: ml.Read, b: ml.Write):
-        b[...] = a
-
-    program = ml.program(lambda: copy(grid, a, b))
-    return _BYTES * points / fastest({"copy": program.run}, rounds=5, target=target)["copy"]
 
 
 def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program]:
@@ -231,7 +219,7 @@ def run(device: str, sizes: list[int], box: int, *, quick: bool, race: bool = Fa
     timing: dict[str, Any] = {"rounds": 3, "target": 0.03} if quick else {"rounds": 7, "target": 0.3}
     error = check_vortex(device, sizes[0])
     ml.use(device)
-    bandwidth = copy_bandwidth(2**27 if device == "cuda" else 2**24, timing["target"])
+    bandwidth = current().copy_bandwidth()
     print(f"{device}: copy {bandwidth / 1e9:.4g} GB/s; the vortex differs from numpy by {error:.1e}", flush=True)
     rows: dict[str, Any] = {"device": device, "copy_bytes_per_second": bandwidth, "differs_from_numpy": error}
     rows["threads"] = ml.threads() if device == "cpu" else None
