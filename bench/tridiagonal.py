@@ -31,7 +31,11 @@ CHECKED_LINES = 40
 STRIDED = ((16, 16, 64), (16, 32, 64), (32, 32, 128))
 CONTIGUOUS = ((16, 4, 80), (16, 4, 96), (16, 2, 80))
 AHEAD = ((32, 33), (32, 66))  # tile, blocks
-FLUX: tuple[dict[str, int], ...] = ({}, {"tile": 32, "points": 32, "registers": 64}, {"tile": 32, "ahead": 66})
+FLUX: tuple[dict[str, int], ...] = (
+    {}, {"tile": 32, "points": 32, "registers": 64}, {"tile": 32, "ahead": 66}, {"group": 2, "points": 8},
+    {"group": 3, "points": 8, "registers": 80}, {"group": 3, "points": 8, "registers": 128},
+    {"group": 2, "points": 16, "registers": 128},
+)  # fmt: skip
 
 
 class Fields:

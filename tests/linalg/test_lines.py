@@ -156,9 +156,13 @@ def mixed(df: ml.Read, metric: ml.Read, rhs: ml.ReadWrite):
     rhs[...] = np.stack([rhs[0] + df[1], rhs[1] * metric + df[0] * df[2], df.sum()])
 
 
-@pytest.mark.parametrize("back_end", BACKENDS)
-@pytest.mark.parametrize(("after", "periodic"), [(accumulate, False), (mixed, True)])
-def test_kernels_before_and_after(after: ml.Kernel, periodic: bool, back_end: str) -> None:
+@pytest.mark.parametrize(("after", "periodic", "back_end", "tuning"), [
+    *((accumulate, False, back_end, {}) for back_end in BACKENDS),
+    *((mixed, True, back_end, {}) for back_end in BACKENDS),
+    (accumulate, False, "emulated", {"group": 2}),  # blocks take two operands, and one
+    (accumulate, True, "emulated", {"group": 2, "points": 8}),
+])  # fmt: skip
+def test_kernels_before_and_after(after: ml.Kernel, periodic: bool, back_end: str, tuning: dict[str, int]) -> None:
     """Against the same thing in three steps, by NumPy alone."""
     for axis in (0, 1):
         ml.use(back_end)
@@ -170,7 +174,8 @@ def test_kernels_before_and_after(after: ml.Kernel, periodic: bool, back_end: st
         )
         before, operator = rhs.numpy(), lele6(periodic)
         half = ml.Global(0.5, "half")
-        ml.linalg.line_loop(grid, axis, operator, (q, half), (metric, rhs), before=flux, after=after, values=3)
+        ml.linalg.LineLoop(grid, axis, operator, (q, half), (metric, rhs), before=flux, after=after, values=3,
+                           tuning=tuning)()  # fmt: skip
         values, expected = grid.shaped(q), np.empty((grid.total, 3))
         rho, m, e = np.moveaxis(values, -1, 0)
         p = 0.4 * (e - 0.5 * m**2 / rho)

@@ -68,7 +68,7 @@ class Classic(LineMethod):
 
 def operand(code: PointCode, v: int, element: str) -> tuple[list[str], str]:
     """Statements for an operand at a point, and its name."""
-    lines, names = code.operands(element, v)
+    lines, names = code.operands(element, (v,))
     return lines, names[0]
 
 

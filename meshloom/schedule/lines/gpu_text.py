@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from meshloom.kernel.emit import literal
 from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.operator import Offsets
-from meshloom.schedule.lines.spec import LineSpec, PointCode
+from meshloom.schedule.lines.spec import Group, LineSpec, PointCode
 from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_expression
 
 
@@ -23,7 +23,7 @@ class SegmentText:
         form = self.spec.form
         self.m, self.k, self.tile, self.t = form.points, form.carries, form.tile, self.spec.ctype
         self.reach = self.spec.reach
-        self.count = 1 if form.per_variable else len(self.spec.operands)
+        self.count = form.group or len(self.spec.operands)  # of operands that a block solves
         self.code = PointCode(self.spec)
 
     def number(self, value: float) -> str:
@@ -40,52 +40,55 @@ class SegmentText:
         return f"ml_min<ml_index>(({j}) < 0 ? ({j}) + length : ({j}) >= length ? ({j}) - length : ({j}), length - 1)"
 
     def block_place(self) -> list[str]:
-        """Which variable, tile and window a block has. Blocks that read the same points follow each other."""
-        lines, count = ["const ml_index place = b;"], len(self.spec.operands)
-        if self.spec.form.per_variable and not self._simple:
-            lines = [f"const ml_index place = b / {count}, variable = b - place * {count};"]
-        elif self.spec.form.per_variable:
-            lines = ["const ml_index variable = b / per_variable, place = b - variable * per_variable;",
-                     *self._pointers()]  # fmt: skip
+        """Which group, tile and window a block has. Blocks that read the same points follow each other."""
+        lines, count = ["const ml_index place = b;"], len(self.spec.groups)
+        if self._simple:
+            lines = ["const ml_index group = b / per_group, place = b - group * per_group;", *self._pointers()]
+        elif count > 1:
+            lines = [f"const ml_index place = b / {count}, group = b - place * {count};"]
         return [*lines, "const ml_index tile = place % across, chunk = (place / across) % chunks;"]
 
     @property
     def _simple(self) -> bool:
-        """Do the places of all operands and results follow from one pointer each?"""
-        return self.spec.plain and all(p.dim == 1 or p.layout.kind == "soa" for p in self.spec.params)
+        """Does a block take one operand, and follow the places of all operands and results from one pointer each?"""
+        alone = self.spec.form.group == 1 and len(self.spec.groups) > 1
+        return alone and self.spec.plain and all(p.dim == 1 or p.layout.kind == "soa" for p in self.spec.params)
 
-    def each(self, text: Callable[[int | None], list[str]]) -> list[str]:
-        """Text that depends on the block's operand, where blocks have one each and it is not just a pointer."""
-        if not self.spec.form.per_variable or self._simple:
+    def each(self, text: Callable[[Group | None], list[str]]) -> list[str]:
+        """Text that depends on the block's operands, where blocks have different ones and it is not just a pointer."""
+        groups = self.spec.groups
+        if len(groups) == 1 or self._simple:
             return text(None)
-        lines = ["switch (variable) {"]
-        for v in range(len(self.spec.operands)):
-            lines += [f"case {v}: {{" if v else "default: {", *text(v), "break;", "}"]
+        lines = ["switch (group) {"]
+        for g, members in enumerate(groups):
+            lines += [f"case {g}: {{" if g else "default: {", *text(members), "break;", "}"]
         return [*lines, "}"]
 
     def _pointers(self) -> list[str]:
-        """Where the operand and the result of the block's variable begin."""
+        """Where the operand and the result of the block begin."""
         loads = [self.code.place(*n.value).replace("[e", "[0") for n in self.spec.operands]
         stores = [self.code.place(o.param, 0, o.comp).replace("[e", "[0") for o in self.spec.results]
         return [f"{kind}{self.t}* {name} = " + "".join(
-            f"variable == {v} ? &{place} : " for v, place in enumerate(places[:-1])) + f"&{places[-1]};"
+            f"group == {v} ? &{place} : " for v, place in enumerate(places[:-1])) + f"&{places[-1]};"
             for kind, name, places in (("const ", "source", loads), ("", "target", stores))]  # fmt: skip
 
     def fetch_ahead(self, element: str, width: int) -> list[str]:
         """Ask for what a block that comes later will read, where the form says so, a cache line of it at a time."""
         if not self.spec.form.ahead:
             return []
-        places = ["source[e]"] if self.spec.form.per_variable and self._simple else self.code.touched()
+        places = ["source[e]"] if self._simple else self.code.touched()
         return [f"if (lane % {width} == 0) {{", *self.unrolled(
             f"const ml_index e = {element};", *(f"ml_prefetch(&{p});" for p in places)), "}"]  # fmt: skip
 
-    def operands(self, element: str, only: int | None = None) -> tuple[list[str], list[str]]:
-        if self.spec.form.per_variable and self._simple:
+    def operands(self, element: str, only: Group | None = None) -> tuple[list[str], list[str]]:
+        """Statements and values at a point, as many as a block solves: the last group may want some zeros."""
+        if self._simple:
             return [f"const ml_index e = {element};"], ["source[e]"]
-        return self.code.operands(element, only)
+        lines, names = self.code.operands(element, only)
+        return lines, names + [self.number(0.0)] * (self.count - len(names))
 
-    def after(self, element: str, results: list[str], only: int | None = None) -> list[str]:
-        if self.spec.form.per_variable and self._simple:
+    def after(self, element: str, results: list[str], only: Group | None = None) -> list[str]:
+        if self._simple:
             return [f"target[{element}] = {results[0]};"]
         return self.code.after(element, results, only)
 
@@ -127,7 +130,7 @@ class SegmentText:
 
     def _ends_of_line(self, v: int) -> str:
         """Where the ends of the parts of the thread's line begin in ``ends``."""
-        number = "variable" if self.spec.form.per_variable else str(v)
+        number = "group" if len(self.spec.groups) > 1 else str(v)  # groups are of one operand then
         return f"(({self.line_number()}) * {len(self.spec.operands)} + {number}) * 2 * chunks"
 
     def _last_row(self) -> str:
@@ -293,7 +296,7 @@ class StridedText(SegmentText):
         if self.level != 1:
             results = [f"x{v}[i]" for v in vs]
 
-            def store(v: int | None) -> list[str]:
+            def store(v: Group | None) -> list[str]:
                 return self.unrolled("if (j0 + i < length) {", *self.after("start + (j0 + i) * step", results, v), "}")
 
             body += ["if (mine) {", *self.each(store), "}"]
@@ -337,7 +340,7 @@ class StridedText(SegmentText):
         rows = self.m + 2 * self.reach
 
         def loads(element: str, *move: str) -> list[str]:
-            def text(only: int | None) -> list[str]:
+            def text(only: Group | None) -> list[str]:
                 load, names = self.operands(element, only)
                 keep = [f"{into}{v}[i] = {n};" for v, n in zip(vs, names, strict=True)]
                 return self.unrolled(*load, *keep, *move, end=rows)
@@ -358,7 +361,7 @@ class StridedText(SegmentText):
     def operand_sum(self, v: int, width: int, table: str) -> list[str]:
         point = f"start + {self.wrapped(f'j + closure_at{self.spec.number(v)}[row] + q')} * step"
 
-        def text(only: int | None) -> list[str]:
+        def text(only: Group | None) -> list[str]:
             load, names = self.operands(point, only)
             return [*load, f"sum += {table} * {names[v]};"]
 
@@ -419,7 +422,7 @@ class ContiguousText(SegmentText):
         ]
 
     def _load(self) -> list[str]:
-        def inside(only: int | None) -> list[str]:
+        def inside(only: Group | None) -> list[str]:
             load, names = self.operands(f"start + {self.wrapped('first + a')}", only)
             keep = [f"s{v}[line * padded + place_of_a] = {n};" for v, n in enumerate(names)]
             return ["const ml_index place_of_a = " + self.position("a") + ";", *load, *keep]
@@ -451,7 +454,7 @@ class ContiguousText(SegmentText):
         results = [f"s{v}[line * padded + {self.position('a')}]" for v in range(self.count)]
         own = f"a >= overlap * {self.m} && a < (window - overlap) * {self.m} && first + a < length"
 
-        def store(v: int | None) -> list[str]:
+        def store(v: Group | None) -> list[str]:
             stores = self.after("start + first + a", results, v)
             return self.unrolled("const ml_index a = slot + i * window;", f"if ({own}) {{", *stores, "}")
 

@@ -52,7 +52,7 @@ class _Krylov(Classic):
                 *words.loop(f"s_r[j] = s_b[j] - {words.product('s_x[{}]')};"), *words.total("now", "s_r[j] * s_r[j]"),
                 "if (!(now < size)) break;", "size = now;", *words.loop("s_y[j] += s_x[j]; s_b[j] = s_r[j];"), "}",
                 *words.loop(f"const {t} x = size > {lost!r} * whole ? ({t})NAN : s_y[j];",
-                            *code.after("start + j * step", ["x"], v))]  # fmt: skip
+                            *code.after("start + j * step", ["x"], (v,)))]  # fmt: skip
         scratch = [Scratch(t, f"s_{n}", "length") for n in self.vectors]
         scratch += [Scratch(t, "room", str(self.threads))] if simt else []
         phase = Phase("0", "1", tuple(body), whole=True)

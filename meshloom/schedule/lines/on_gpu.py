@@ -33,11 +33,11 @@ CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
 
 def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     """How lines are cut up."""
-    apart = spec.separable and bool(wish.get("apart", 1))
-    spec = replace(spec, form=replace(spec.form, per_variable=apart))
+    group = wish.get("group", 1) if spec.separable else 0
+    spec = replace(spec, form=replace(spec.form, group=group))
     usual = _contiguous_form(spec, lines) if lines.contiguous else _strided_form(spec, lines)
     wished: dict[str, Any] = {k: v for k, v in wish.items() if k in _WISHES}
-    made = replace(usual, per_variable=apart, **wished)
+    made = replace(usual, group=group, **wished)
     segments = -(-lines.length // made.points)
     if "tile" not in wish:
         made = replace(made, tile=_tile(spec, lines, segments, made))
@@ -45,6 +45,7 @@ def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     if _fits(replace(spec, form=made), lines):
         kinds, _ = special_segments(replace(spec, form=made), lines)
         return replace(made, special=not spec.periodic and int(kinds.max(initial=0)) <= MOST_SPECIAL)
+    made = replace(made, group=min(group, 1))
     return replace(made, levels=2, carries=_most_segments(replace(spec, form=made), lines))
 
 
@@ -90,14 +91,13 @@ def registers(spec: LineSpec) -> int | None:
 
 def _together(spec: LineSpec) -> int:
     """Operands that a thread holds in its registers at a time."""
-    return 1 if spec.form.per_variable else len(spec.operands)
+    return spec.form.group or len(spec.operands)
 
 
 def _tile(spec: LineSpec, lines: Geometry, segments: int, form: LineForm) -> int:
     """Lines of a block: contiguous ones to fill it, others as many as make loads wide and still fit."""
     if lines.contiguous:
-        values = 1 if form.per_variable else len(spec.operands)
-        room = SHARED_BYTES // ((segments + 2) * (form.points + 1) * values * spec.dtype.itemsize)
+        room = SHARED_BYTES // ((segments + 2) * (form.points + 1) * _together(spec) * spec.dtype.itemsize)
         return max(1, min(LINE_THREADS // segments, lines.outer, room))
     wide = form.tile
     while wide * segments > form.threads and wide > 8:
@@ -179,9 +179,8 @@ def arrays(spec: LineSpec, lines: Geometry) -> tuple[dict[str, np.ndarray], dict
              "steady_low": max(first), "steady_high": min(last), "cells": cut.window * form.tile,
              "padded": _padded(cut, form, spec.dtype)}  # fmt: skip
     sizes["specials"] = len(found["special"]) if form.special else 0
-    per_variable = across * cut.chunks * (1 if lines.contiguous else lines.outer)
-    sizes["per_variable"] = per_variable
-    sizes["tiles"] = per_variable * (len(spec.operands) if form.per_variable else 1)
+    sizes["per_group"] = across * cut.chunks * (1 if lines.contiguous else lines.outer)
+    sizes["tiles"] = sizes["per_group"] * len(spec.groups)
     return found, sizes, cut.window * form.tile
 
 

@@ -38,7 +38,7 @@ class _Reduction(Classic):
             ends = f"({solution.format('0')} + mix{k}[0] * {solution.format('length - 1')})"
             x = f"{x} - corner{k}[j] * {ends}"
         body = ["const ml_index j = i;", *start_of_block(), f"const {t} x = {x};",
-                *code.after("start + j * step", ["x"], v)]  # fmt: skip
+                *code.after("start + j * step", ["x"], (v,))]  # fmt: skip
         return Phase("0", "length", tuple(body))
 
     def scratch(self, spec: LineSpec, copies: int) -> tuple[Scratch, ...]:

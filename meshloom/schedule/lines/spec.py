@@ -15,6 +15,8 @@ from meshloom.schedule.code import ElementCode, combined
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.spec import LoopSpec
 
+Group = tuple[int, ...]  # numbers of operands
+
 
 @dataclass(frozen=True)
 class LineForm:
@@ -29,7 +31,7 @@ class LineForm:
     points: int = 16
     carries: int = 0
     tile: int = 16
-    per_variable: bool = False  # blocks of their own for each operand
+    group: int = 0  # so many operands have blocks of their own; 0: all together
     registers: int = 0  # that a thread should do with; 0: as the compiler likes
     threads: int = 1024  # of a block, at most
     ahead: int = 0  # blocks: ask for the tile of the one that comes so much later while solving
@@ -75,6 +77,13 @@ class LineSpec(LoopSpec):
             if one not in found:
                 found.append(one)
         return found
+
+    @property
+    def groups(self) -> list[Group]:
+        """The operands that blocks of their own take together."""
+        count = len(self.operands)
+        size = self.form.group or count
+        return [tuple(range(first, min(first + size, count))) for first in range(0, count, size)]
 
     @property
     def shares(self) -> list[list[int]]:
@@ -162,17 +171,19 @@ class PointCode(ElementCode):
     def in_whole_row(self, param: int) -> bool:
         return param < len(self.spec.params) and super().in_whole_row(param)
 
-    def operands(self, element: str, only: int | None = None) -> tuple[list[str], list[str]]:
-        """Statements for the operands (or ``only`` one) at a point (a C expression), and the names of their values."""
-        roots = self.spec.operands if only is None else (self.spec.operands[only],)
+    def operands(self, element: str, only: Group | None = None) -> tuple[list[str], list[str]]:
+        """Statements for the operands (or ``only`` some) at a point (a C expression), and the names of their values."""
+        roots = self.spec.operands if only is None else tuple(self.spec.operands[v] for v in only)
         text, names = self.values(roots)
         return [f"const ml_index e = {element};", *self.whole_rows(roots), *text], names
 
-    def after(self, element: str, results: Sequence[str], only: int | None = None) -> list[str]:
-        """Statements that bring the results (C expressions) to the fields; ``only``: what the result of one operand
-        gives, which is then the only one known."""
-        self._results = results if only is None else [results[0]] * len(self.spec.operands)
-        chosen = range(len(self.spec.results)) if only is None else self.spec.shares[only]
+    def after(self, element: str, results: Sequence[str], only: Group | None = None) -> list[str]:
+        """Statements that bring the results (C expressions) to the fields; ``only``: what those of some operands give,
+        which are then all that is known."""
+        everything = tuple(range(len(self.spec.operands)))
+        known = dict(zip(everything if only is None else only, results, strict=False))
+        self._results = [known.get(v, "") for v in everything]
+        chosen = range(len(self.spec.results)) if only is None else [k for v in only for k in self.spec.shares[v]]
         outputs = [(self.spec.results[k], self.spec.combines[k]) for k in chosen]
         roots = [o.value for o, _ in outputs]
         text, names = self.values(roots)
@@ -182,12 +193,10 @@ class PointCode(ElementCode):
             lines.append(f"{place} = {combined(combine, place, name)};")
         return lines
 
-    def touched(self, only: int | None = None) -> list[str]:
+    def touched(self) -> list[str]:
         """What is read at point ``e``, as C expressions: for the operands, and to be merged with the results."""
-        roots = self.spec.operands if only is None else (self.spec.operands[only],)
-        chosen = range(len(self.spec.results)) if only is None else self.spec.shares[only]
-        merged = {(self.spec.results[k].param, 0, self.spec.results[k].comp) for k in chosen if self.spec.combines[k]}
-        fields = [a for a in sorted(loads(roots) | merged) if not self.spec.params[a[0]].is_global]
+        merged = {(o.param, 0, o.comp) for o, how in zip(self.spec.results, self.spec.combines, strict=True) if how}
+        fields = [a for a in sorted(loads(self.spec.operands) | merged) if not self.spec.params[a[0]].is_global]
         return [self.place(*a) for a in fields]
 
 

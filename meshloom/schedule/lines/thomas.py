@@ -41,14 +41,14 @@ class Thomas(Classic):
         if spec.form.kind == "strided":
             start = [f"const ml_index start = {START_OF_LINE};"]
             load, name = operand(code, v, "start + j * step")
-            store = code.after("start + j * step", ["x"], v)
+            store = code.after("start + j * step", ["x"], (v,))
             return [_sweeps(spec, v, [*start], load, name, store)]
         place = "work[j * lines + i]"
         there, name = operand(code, v, "start + j * step")
         return [
             _transpose(spec, [*there, f"square[p * {EDGE + 1} + q] = {name};"], load=True),
             _sweeps(spec, v, [], [], place, [f"{place} = x;"]),
-            _transpose(spec, code.after("start + j * step", [f"square[p * {EDGE + 1} + q]"], v), load=False),
+            _transpose(spec, code.after("start + j * step", [f"square[p * {EDGE + 1} + q]"], (v,)), load=False),
         ]
 
 
