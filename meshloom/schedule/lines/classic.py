@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 
 import numpy as np
@@ -53,17 +54,17 @@ class Classic(LineMethod):
     def sizes(self, lines: Geometry) -> dict[str, int]:
         return {}
 
+    @abstractmethod
     def tables(self, operator: LineOperator, n: int) -> dict[str, np.ndarray]:
         """Tables of an operator for lines of n points."""
-        raise NotImplementedError
 
     def line_passes(self, spec: LineSpec, *, simt: bool) -> list[Pass]:
         code = PointCode(spec)
         return [one for v in range(len(spec.operands)) for one in self.passes_of(spec, code, v, simt=simt)]
 
+    @abstractmethod
     def passes_of(self, spec: LineSpec, code: PointCode, v: int, *, simt: bool) -> list[Pass]:
         """The passes for one operand."""
-        raise NotImplementedError
 
 
 def operand(code: PointCode, v: int, element: str) -> tuple[list[str], str]:

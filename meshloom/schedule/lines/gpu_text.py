@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_exp
 
 
 @dataclass
-class SegmentText:
+class SegmentText(ABC):
     """What both forms share: the solve in registers and the exchange of carries."""
 
     spec: LineSpec
@@ -93,12 +94,13 @@ class SegmentText:
         return self.code.after(element, results, only)
 
     # ----- the solve ----------------------------------------------------------------------------------------------
+    @abstractmethod
     def cell(self, slot: str) -> str:
-        raise NotImplementedError
+        """C expression of a thread's place among the carries."""
 
+    @abstractmethod
     def operand_sum(self, v: int, width: int, table: str) -> list[str]:
         """Statements that add a closure row of operand v at row j to ``sum``."""
-        raise NotImplementedError
 
     def solve(self, operands: list[int]) -> list[str]:
         """Right-hand sides x of some operands to solutions x, side by side."""
@@ -124,9 +126,9 @@ class SegmentText:
         return lines
 
     # ----- two levels ---------------------------------------------------------------------------------------------
+    @abstractmethod
     def line_number(self) -> str:
         """C expression of the number of a thread's line."""
-        raise NotImplementedError
 
     def _ends_of_line(self, v: int) -> str:
         """Where the ends of the parts of the thread's line begin in ``ends``."""

@@ -5,6 +5,8 @@ A line on which that does not succeed is filled with NaN, so that nobody takes i
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import numpy as np
 
 from meshloom.schedule.code import Pass, Phase, Scratch
@@ -58,9 +60,9 @@ class _Krylov(Classic):
         phase = Phase("0", "1", tuple(body), whole=True)
         return [Pass("iterated", "lines", (phase,), blocked=True, scratch=tuple(scratch))]
 
+    @abstractmethod
     def iteration(self, words: _Words) -> list[str]:
         """Statements of one iteration, which set ``left``, the square of the residual."""
-        raise NotImplementedError
 
 
 class _Words:

@@ -6,6 +6,7 @@ d phi/dt + d(c phi)/dx = 0 with a constant speed c: the exact solution is phi(x 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -53,9 +54,9 @@ class LineCase(AdvectionCase):
     def rate(self) -> float:
         return abs(self.config.flow.speed) / self.grid.spacing[0]
 
+    @abstractmethod
     def initial(self, place: Any) -> Any:
         """phi at time 0, at places from 0 to the length."""
-        raise NotImplementedError
 
     def exact(self, places: tuple[Any, ...], time: Any) -> Any:
         mesh = self.config.mesh
