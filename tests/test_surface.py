@@ -1,4 +1,4 @@
-"""The public surface, used the way a newcomer would, on both back ends: names and meanings that must not change."""
+"""The public surface, used the way a newcomer would, on every back end: names and meanings that must not change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import meshloom as ml
 
 
-@pytest.fixture(params=["numpy", "cpu"], autouse=True)
+@pytest.fixture(params=["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)], autouse=True)
 def back_end(request: pytest.FixtureRequest) -> Iterator[str]:
     before = ml.backend()
     ml.use(request.param)

@@ -77,6 +77,12 @@ def best_strips(maps: Sequence[np.ndarray]) -> tuple[Strips, list[Meetings]]:
     return cut(_links(maps, best)), meetings
 
 
+def pairs_beside(rows: np.ndarray) -> list[tuple[int, int]]:
+    """(taker, giver): slots of consecutive ``rows`` (n, arity) that often agree; each slot in one pair at most."""
+    often = _often(_agreeing(rows[:-1], rows[1:]), LEAST_HITS * len(rows))
+    return _disjoint([(i, j) for i, j in often if i != j])
+
+
 def updates(maps: Sequence[np.ndarray], strips: Strips, meetings: Sequence[Meetings]) -> float:
     """Updates of targets per element that are left when strips and their neighbours have joined what they can."""
     left = 0.0

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-#: Time of a loop relative to its better layout, from ``bench.race`` (airfoil residual, double, Hilbert order).
+#: Time of a loop relative to its better layout, from ``bench.race`` (airfoil residual, double, Hilbert order; ``strip``
+#: from ``bench.locality``, order as given).
 PREFERENCE: dict[str, dict[str, float]] = {
     "direct": {"aos": 1.0, "soa": 1.0},
     "atomic": {"aos": 2.2, "soa": 1.0},

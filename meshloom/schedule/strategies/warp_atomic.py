@@ -8,8 +8,7 @@ elements are visited decides how often it pays. On a CPU there are no warps, and
 
 from __future__ import annotations
 
-import numpy as np
-
+from meshloom.schedule.chains import pairs_beside
 from meshloom.schedule.code import ElementCode, Pass, Phase, combined, row_name
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.plan import Plan, Topology
@@ -17,8 +16,6 @@ from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.atomic import Atomic
 from meshloom.schedule.strategies.direct import visiting
 from meshloom.schedule.verify import check_pairs
-
-LEAST_HITS = 0.25  # of the elements: a pair that meets less often costs more than it saves
 
 
 class WarpAtomic(Atomic):
@@ -28,7 +25,7 @@ class WarpAtomic(Atomic):
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         sizes: dict[str, int] = {}
         for m, (indices, _) in topology.maps.items() if simt else ():
-            for taker, giver in slot_pairs(indices[topology.visit]):
+            for taker, giver in pairs_beside(indices[topology.visit]):
                 sizes[f"takes{m}_{taker}"] = giver
         return Plan(self.name, block, visiting(topology), sizes)
 
@@ -50,20 +47,6 @@ class WarpAtomic(Atomic):
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         added = 0.5 * work.elements * work.components
         return Cost(work.compulsory, work.flops, atomics=added, requests=work.requested)
-
-
-def slot_pairs(rows: np.ndarray) -> list[tuple[int, int]]:
-    """(taker, giver): slots of consecutive ``rows`` (n, arity) that often agree; each slot in one pair at most."""
-    arity, here, after = rows.shape[1], rows[:-1], rows[1:]
-    hits = np.array([[np.count_nonzero(here[:, i] == after[:, j]) for j in range(arity)] for i in range(arity)])
-    found: list[tuple[int, int]] = []
-    free = set(range(arity))
-    for place in np.argsort(-hits, axis=None, kind="stable"):
-        taker, giver = divmod(int(place), arity)
-        if hits[taker, giver] >= LEAST_HITS * len(rows) and taker != giver and {taker, giver} <= free:
-            found.append((taker, giver))
-            free -= {taker, giver}
-    return found
 
 
 def _pairs(plan: Plan, m: int | None) -> dict[int, int]:
