@@ -10,7 +10,7 @@ import numpy as np
 from meshloom.schedule.code import Pass
 from meshloom.schedule.lines.base import LineMethod, line_sizes
 from meshloom.schedule.lines.operator import LineOperator, lu
-from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec, PointCode
+from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
 from meshloom.schedule.plan import Plan
 
 #: The point that item ``i``, a line, begins at.
@@ -59,15 +59,15 @@ class Classic(LineMethod):
         """Tables of an operator for lines of n points."""
 
     def line_passes(self, spec: LineSpec, *, simt: bool) -> list[Pass]:
-        code = PointCode(spec)
+        code = LinePointCode(spec)
         return [one for v in range(len(spec.operands)) for one in self.passes_of(spec, code, v, simt=simt)]
 
     @abstractmethod
-    def passes_of(self, spec: LineSpec, code: PointCode, v: int, *, simt: bool) -> list[Pass]:
+    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, simt: bool) -> list[Pass]:
         """The passes for one operand."""
 
 
-def operand(code: PointCode, v: int, element: str) -> tuple[list[str], str]:
+def operand(code: LinePointCode, v: int, element: str) -> tuple[list[str], str]:
     """Statements for an operand at a point, and its name."""
     lines, names = code.operands(element, (v,))
     return lines, names[0]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from meshloom.kernel.emit import literal
 from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.operator import Offsets
-from meshloom.schedule.lines.spec import Group, LineSpec, PointCode
+from meshloom.schedule.lines.spec import Group, LinePointCode, LineSpec
 from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_expression
 
 
@@ -25,7 +25,7 @@ class SegmentText(ABC):
         self.m, self.k, self.tile, self.t = form.points, form.carries, form.tile, self.spec.ctype
         self.reach = self.spec.reach
         self.count = form.group or len(self.spec.operands)  # of operands that a block solves
-        self.code = PointCode(self.spec)
+        self.code = LinePointCode(self.spec)
 
     def number(self, value: float) -> str:
         return literal(self.spec.dtype.type(value).item(), self.spec.dtype)

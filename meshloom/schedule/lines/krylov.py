@@ -14,7 +14,7 @@ from meshloom.schedule.lines.classic import Classic, operand
 from meshloom.schedule.lines.decay import negligible
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.reduction import start_of_block
-from meshloom.schedule.lines.spec import Geometry, LineSpec, PointCode
+from meshloom.schedule.lines.spec import Geometry, LinePointCode, LineSpec
 
 MOST_ITERATIONS = 500
 SHORT = 32
@@ -39,7 +39,7 @@ class _Krylov(Classic):
         below, middle, above = operator.matrix.rows(n).T
         return {"below": below, "middle": middle, "above": above, "scale": np.array([operator.scale])}
 
-    def passes_of(self, spec: LineSpec, code: PointCode, v: int, *, simt: bool) -> list[Pass]:
+    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, simt: bool) -> list[Pass]:
         words, t = _Words(spec, v, simt), spec.ctype
         load, name = operand(code, v, "start + j * step")
         close, lost = negligible(spec.dtype) ** 2, float(np.finfo(spec.dtype).eps)  # squares of residuals, as a share

@@ -12,7 +12,7 @@ import numpy as np
 
 from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.decay import decay_points, turn
-from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec, PointCode
+from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
 from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_expression
 
 BUFFER = 1 << 18  # bytes that a buffer of a thread may have before fewer lines go side by side
@@ -61,7 +61,7 @@ class _Text:
     spec: LineSpec
 
     def __post_init__(self) -> None:
-        self.w, self.t, self.code = self.spec.form.tile, self.spec.ctype, PointCode(self.spec)
+        self.w, self.t, self.code = self.spec.form.tile, self.spec.ctype, LinePointCode(self.spec)
         self.first = self.spec.reach + 1  # rows of a buffer before that of the first point
 
     def made(self) -> Pass:

@@ -7,7 +7,7 @@ import numpy as np
 from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.classic import START_OF_LINE, Classic, operand, row_tables
 from meshloom.schedule.lines.operator import LineOperator
-from meshloom.schedule.lines.spec import Geometry, LineSpec, PointCode
+from meshloom.schedule.lines.spec import Geometry, LinePointCode, LineSpec
 
 _ROWS = ("below", "middle", "above")
 
@@ -22,7 +22,7 @@ class _Reduction(Classic):
     def sizes(self, lines: Geometry) -> dict[str, int]:
         return {"doublings": self.rows(lines.length).bit_length() - 1}
 
-    def start(self, spec: LineSpec, code: PointCode, v: int) -> Phase:
+    def start(self, spec: LineSpec, code: LinePointCode, v: int) -> Phase:
         """Rows and right-hand sides of the block's line to shared memory."""
         k = spec.number(v)
         load, name = operand(code, v, "start + j * step")
@@ -30,7 +30,7 @@ class _Reduction(Classic):
                 "if (j < length) {", *start_of_block(), *load, f"s_right[j] = {name} * scale{k}[0];", "}"]  # fmt: skip
         return Phase("0", "padded_rows", tuple(body))
 
-    def finish(self, spec: LineSpec, code: PointCode, v: int, solution: str) -> Phase:
+    def finish(self, spec: LineSpec, code: LinePointCode, v: int, solution: str) -> Phase:
         """The solution, corrected on a periodic line, to the fields. ``solution``: C expression with {}."""
         k, t = spec.number(v), spec.ctype
         x = solution.format("j")
@@ -59,7 +59,7 @@ class CyclicReduction(_Reduction):
     summary = "a line in shared memory, halved in every step"
     shared_vectors = 4
 
-    def passes_of(self, spec: LineSpec, code: PointCode, v: int, *, simt: bool) -> list[Pass]:
+    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, simt: bool) -> list[Pass]:
         t = spec.ctype
         halve = (
             "const ml_index h = (ml_index)1 << c, k = (i + 1) * 2 * h - 1, up = k + h;",
@@ -94,7 +94,7 @@ class ParallelCyclicReduction(_Reduction):
     summary = "a line in shared memory, every equation reduced in every step"
     shared_vectors = 8
 
-    def passes_of(self, spec: LineSpec, code: PointCode, v: int, *, simt: bool) -> list[Pass]:
+    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, simt: bool) -> list[Pass]:
         t = spec.ctype
         reduce = (
             "const ml_index h = (ml_index)1 << c, old = (c & 1) * padded_rows, now = padded_rows - old, k = i;",

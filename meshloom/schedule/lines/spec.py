@@ -154,7 +154,7 @@ def geometry(grid: Grid, axis: int) -> Geometry:
     return Geometry(grid.shape[axis], grid.strides[axis], lanes, outer * inner, inner, outer_step, inner_step, offset)
 
 
-class PointCode(ElementCode):
+class LinePointCode(ElementCode):
     """Statements at one point ``e``: operands from the parameters, and what is done with the results."""
 
     spec: LineSpec

@@ -9,7 +9,7 @@ import numpy as np
 from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.classic import START_OF_LINE, Classic, factor_tables, operand
 from meshloom.schedule.lines.operator import LineOperator
-from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec, PointCode
+from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
 from meshloom.schedule.spec import LoopSpec
 
 EDGE = 32  # of the squares that are transposed
@@ -37,7 +37,7 @@ class Thomas(Classic):
         assert isinstance(spec, LineSpec)
         return [("work", spec.dtype, 1)]
 
-    def passes_of(self, spec: LineSpec, code: PointCode, v: int, *, simt: bool) -> list[Pass]:
+    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, simt: bool) -> list[Pass]:
         if spec.form.kind == "strided":
             start = [f"const ml_index start = {START_OF_LINE};"]
             load, name = operand(code, v, "start + j * step")
