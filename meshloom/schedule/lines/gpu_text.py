@@ -88,10 +88,28 @@ class SegmentText(ABC):
         lines, names = self.code.operands(element, only)
         return lines, names + [self.number(0.0)] * (self.count - len(names))
 
-    def after(self, element: str, results: list[str], only: Group | None = None) -> list[str]:
+    def stores(self, element: str, inside: str, results: list[str], only: Group | None, *point: str) -> list[str]:
+        """The results of a thread's points i brought to the fields, where ``inside`` holds; ``point`` comes before.
+
+        What they are merged with is read for several points before any is written: the compiler cannot know that a
+        store does not change what the next load reads, so one point after the other would wait for memory each time.
+        """
         if self._simple:
-            return [f"target[{element}] = {results[0]};"]
-        return self.code.after(element, results, only)
+            return self.unrolled(*point, f"if ({inside}) target[{element}] = {results[0]};")
+        merged = self.code.merged(only)
+        if not merged:
+            return self.unrolled(*point, f"if ({inside}) {{", *self.code.after(element, results, only), "}")
+        lines, batch = [], self.spec.form.batch
+        names = {k: f"old{k}" for k in merged}
+        for start in range(0, self.m, batch):
+            end = min(start + batch, self.m)
+            read = [f"{names[k]}[i - {start}] = {place};" for k, place in merged.items()]
+            old = {k: f"{name}[i - {start}]" for k, name in names.items()}
+            lines += ["{", f"{self.t} {', '.join(f'{name}[{end - start}]' for name in names.values())};"]
+            for text in ([f"const ml_index e = {element};", *read], self.code.after(element, results, only, old)):
+                lines += self.unrolled(*point, f"if ({inside}) {{", *text, "}", start=start, end=end)
+            lines.append("}")
+        return lines
 
     # ----- the solve ----------------------------------------------------------------------------------------------
     @abstractmethod
@@ -299,7 +317,7 @@ class StridedText(SegmentText):
             results = [f"x{v}[i]" for v in vs]
 
             def store(v: Group | None) -> list[str]:
-                return self.unrolled("if (j0 + i < length) {", *self.after("start + (j0 + i) * step", results, v), "}")
+                return self.stores("start + (j0 + i) * step", "j0 + i < length", results, v)
 
             body += ["if (mine) {", *self.each(store), "}"]
         scratch = tuple(Scratch(self.t, name, f"{self.count} * cells") for name in ("ahead", "behind"))
@@ -457,7 +475,6 @@ class ContiguousText(SegmentText):
         own = f"a >= overlap * {self.m} && a < (window - overlap) * {self.m} && first + a < length"
 
         def store(v: Group | None) -> list[str]:
-            stores = self.after("start + first + a", results, v)
-            return self.unrolled("const ml_index a = slot + i * window;", f"if ({own}) {{", *stores, "}")
+            return self.stores("start + first + a", own, results, v, "const ml_index a = slot + i * window;")
 
         return ["if (mine) {", *self.each(store), "}"]

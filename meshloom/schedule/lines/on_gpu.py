@@ -27,7 +27,7 @@ LIGHT = 40  # operations: a kernel that needs few registers
 FAR_APART = 1 << 18  # bytes between the points of a line: hardly two of them in one page
 CACHE_LINE = 128
 MOST_SPECIAL = 12  # kinds of segments whose factors are kept in shared memory
-_WISHES = ("points", "tile", "ahead", "registers", "threads")
+_WISHES = ("points", "tile", "ahead", "registers", "threads", "batch")
 CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,6 +34,7 @@ class LineForm:
     group: int = 0  # so many operands have blocks of their own; 0: all together
     registers: int = 0  # that a thread should do with; 0: as the compiler likes
     threads: int = 1024  # of a block, at most
+    batch: int = 8  # results merged with what is there: of so many points that is read before any is written
     ahead: int = 0  # blocks: ask for the tile of the one that comes so much later while solving
     special: bool = False  # segments unlike the others are few: their factors are kept in shared memory
     levels: int = 1  # 2: parts of a line are solved by themselves, joined by their ends, and solved again
@@ -177,21 +178,32 @@ class LinePointCode(ElementCode):
         text, names = self.values(roots)
         return [f"const ml_index e = {element};", *self.whole_rows(roots), *text], names
 
-    def after(self, element: str, results: Sequence[str], only: Group | None = None) -> list[str]:
+    def after(
+        self, element: str, results: Sequence[str], only: Group | None = None, old: Mapping[int, str] | None = None
+    ) -> list[str]:
         """Statements that bring the results (C expressions) to the fields; ``only``: what those of some operands give,
-        which are then all that is known."""
+        which are then all that is known. ``old``: what ``merged`` places hold, where that was read before."""
         everything = tuple(range(len(self.spec.operands)))
         known = dict(zip(everything if only is None else only, results, strict=False))
         self._results = [known.get(v, "") for v in everything]
-        chosen = range(len(self.spec.results)) if only is None else [k for v in only for k in self.spec.shares[v]]
-        outputs = [(self.spec.results[k], self.spec.combines[k]) for k in chosen]
-        roots = [o.value for o, _ in outputs]
+        chosen = self._chosen(only)
+        roots = [self.spec.results[k].value for k in chosen]
         text, names = self.values(roots)
         lines = [f"const ml_index e = {element};", *self.whole_rows(roots), *text]
-        for (o, combine), name in zip(outputs, names, strict=True):
-            place = self.place(o.param, 0, o.comp)
-            lines.append(f"{place} = {combined(combine, place, name)};")
+        for k, name in zip(chosen, names, strict=True):
+            place = self._target(k)
+            lines.append(f"{place} = {combined(self.spec.combines[k], (old or {}).get(k, place), name)};")
         return lines
+
+    def merged(self, only: Group | None = None) -> dict[int, str]:
+        """The results (by number) that are merged with what is there, and where that is, at point ``e``."""
+        return {k: self._target(k) for k in self._chosen(only) if self.spec.combines[k]}
+
+    def _chosen(self, only: Group | None) -> Sequence[int]:
+        return range(len(self.spec.results)) if only is None else [k for v in only for k in self.spec.shares[v]]
+
+    def _target(self, number: int) -> str:
+        return self.place(self.spec.results[number].param, 0, self.spec.results[number].comp)
 
     def touched(self) -> list[str]:
         """What is read at point ``e``, as C expressions: for the operands, and to be merged with the results."""
