@@ -161,6 +161,9 @@ def mixed(df: ml.Read, metric: ml.Read, rhs: ml.ReadWrite):
     *((mixed, True, back_end, {}) for back_end in BACKENDS),
     (accumulate, False, "emulated", {"group": 2}),  # blocks take two operands, and one
     (accumulate, True, "emulated", {"group": 2, "points": 8}),
+    (accumulate, False, "emulated", {"group": 3, "points": 8, "shared": 1}),  # through shared memory along all axes
+    (accumulate, True, "emulated", {"group": 2, "points": 4, "shared": 1, "side": 2}),
+    (mixed, True, "emulated", {"points": 8, "shared": 1, "side": 2}),  # results that need several operands
 ])  # fmt: skip
 def test_kernels_before_and_after(after: ml.Kernel, periodic: bool, back_end: str, tuning: dict[str, int]) -> None:
     """Against the same thing in three steps, by NumPy alone."""

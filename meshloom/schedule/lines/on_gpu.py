@@ -15,7 +15,8 @@ import numpy as np
 
 from meshloom.kernel.count import flops_by_kind
 from meshloom.schedule.code import Pass
-from meshloom.schedule.lines.gpu_text import ContiguousText, StridedText
+from meshloom.schedule.lines.gpu_shared import SharedText
+from meshloom.schedule.lines.gpu_text import StridedText
 from meshloom.schedule.lines.segments import Cut, carries_needed, joints, separate_tables, tables, turns
 from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
 from meshloom.schedule.lines.text import closure_tables
@@ -24,16 +25,17 @@ MOST_THREADS = 1024
 LINE_THREADS = 128  # of a block that takes whole contiguous lines
 SHARED_BYTES = 48 * 1024  # of it, so that some blocks run at a time
 LIGHT = 40  # operations: a kernel that needs few registers
+FEW_BLOCKS = 2 * 132  # fewer do not fill a large device twice
 FAR_APART = 1 << 18  # bytes between the points of a line: hardly two of them in one page
 CACHE_LINE = 128
 MOST_SPECIAL = 12  # kinds of segments whose factors are kept in shared memory
-_WISHES = ("points", "tile", "ahead", "registers", "threads", "batch")
+_WISHES = ("points", "tile", "ahead", "registers", "threads", "batch", "side", "shared")
 CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
 
 
 def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     """How lines are cut up."""
-    group = wish.get("group", 1) if spec.separable else 0
+    group = min(wish.get("group", 1), len(spec.operands)) if spec.separable else 0
     spec = replace(spec, form=replace(spec.form, group=group))
     usual = _contiguous_form(spec, lines) if lines.contiguous else _strided_form(spec, lines)
     wished: dict[str, Any] = {k: v for k, v in wish.items() if k in _WISHES}
@@ -99,8 +101,8 @@ def _tile(spec: LineSpec, lines: Geometry, segments: int, form: LineForm) -> int
     if lines.contiguous:
         room = SHARED_BYTES // ((segments + 2) * (form.points + 1) * _together(spec) * spec.dtype.itemsize)
         return max(1, min(LINE_THREADS // segments, lines.outer, room))
-    wide = form.tile
-    while wide * segments > form.threads and wide > 8:
+    wide, blocks = form.tile, lines.lines * len(replace(spec, form=form).groups)
+    while wide > 8 and (wide * segments > form.threads or blocks < FEW_BLOCKS * wide):
         wide //= 2
     while wide * segments < LINE_THREADS and wide < min(128, lines.lanes):
         wide *= 2
@@ -117,7 +119,9 @@ def cut_of(spec: LineSpec, lines: Geometry, carries: int) -> Cut:
     form, segments, most = spec.form, -(-lines.length // spec.form.points), _most_segments(spec, lines)
     if segments <= most or not carries:
         return Cut(lines.length, form.points, segments)
-    return Cut(lines.length, form.points, most, 0 if form.levels == 2 else carries)
+    overlap = 0 if form.levels == 2 else carries
+    windows = -(-segments // max(most - 2 * overlap, 1))
+    return Cut(lines.length, form.points, -(-segments // windows) + 2 * overlap, overlap)  # windows of one size
 
 
 def _carries(spec: LineSpec, lines: Geometry) -> int:
@@ -188,10 +192,12 @@ def _padded(cut: Cut, form: LineForm, dtype: np.dtype) -> int:
     """Entries of a line in shared memory: segments of several lines, side by side, must lie in different banks."""
     banks = 128 // dtype.itemsize
     wanted, least = max(1, banks // form.tile), (cut.window + 2) * (form.points + 1)
+    if form.kind != "contiguous":
+        return least
     return least + (wanted - least) % banks
 
 
 def passes(spec: LineSpec) -> list[Pass]:
     """One pass over tiles of lines; on two levels, one for the ends of parts and one with the ends known."""
-    kind = ContiguousText if spec.form.kind == "contiguous" else StridedText
+    kind = SharedText if spec.form.kind == "contiguous" or spec.form.shared else StridedText
     return [kind(spec, level).made() for level in ((1, 2) if spec.form.levels == 2 else (0,))]

@@ -31,10 +31,12 @@ class LineForm:
     points: int = 16
     carries: int = 0
     tile: int = 16
+    shared: bool = False  # lines that are not contiguous go through shared memory, too
+    side: int = 1  # operands solved side by side there
     group: int = 0  # so many operands have blocks of their own; 0: all together
     registers: int = 0  # that a thread should do with; 0: as the compiler likes
     threads: int = 1024  # of a block, at most
-    batch: int = 8  # results merged with what is there: of so many points that is read before any is written
+    batch: int = 4  # results merged with what is there: of so many points that is read before any is written
     ahead: int = 0  # blocks: ask for the tile of the one that comes so much later while solving
     special: bool = False  # segments unlike the others are few: their factors are kept in shared memory
     levels: int = 1  # 2: parts of a line are solved by themselves, joined by their ends, and solved again

@@ -1,0 +1,151 @@
+"""Line loops on a GPU through shared memory: operands are evaluated once at every point, whatever number of them there is.
+
+Contiguous lines go this way so that loads and stores are coalesced; lines whose points lie apart do where several
+operands come from the same fields, which are then read once.
+"""
+
+from __future__ import annotations
+
+from meshloom.schedule.code import Pass, Phase, Scratch
+from meshloom.schedule.lines.gpu_text import SegmentText
+from meshloom.schedule.lines.spec import Group
+from meshloom.schedule.lines.text import LINE_START
+
+
+class SharedText(SegmentText):
+    """Several lines of a block in shared memory: loaded, solved operand after operand, stored."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        stencils = [one.stencil for one in self.spec.distinct]
+        far = [abs(o) for s in stencils for row in s.closures for o in row]
+        self.halo = max([self.reach, *far])
+        self.contiguous = self.spec.form.kind == "contiguous"
+        #: May solutions go from registers to the fields? Where points of lines side by side are, too, and no result
+        #: needs two operands.
+        self.straight = not self.contiguous and (self.spec.separable or len(self.spec.operands) == 1)
+
+    def line_number(self) -> str:
+        return "wanted" if self.contiguous else "o * lanes + wanted"
+
+    def cell(self, slot: str) -> str:
+        return f"({slot}) * {self.tile} + line"
+
+    def position(self, a: str) -> str:
+        """Row in shared memory of local row a, which is not negative unless it is one of the halo before: one more
+        after every segment keeps segments side by side in different banks."""
+        return f"{a} + {self.m} + (({a} + {self.m}) >> {self.m.bit_length() - 1})"
+
+    def kept(self, v: int, row: str) -> str:
+        """The operand (later the solution) v of the thread's line in a row of shared memory."""
+        return f"s{v}[line * padded + {row}]" if self.contiguous else f"s{v}[({row}) * {self.tile} + line]"
+
+    def made(self) -> Pass:
+        body = [*self._where(), *self.special(), *self.pivots(), *self._load()]
+        body += ["{", *self._solving()]
+        side = max(1, self.spec.form.side)
+        for first in range(0, self.count, side):
+            body += self._solve(list(range(first, min(first + side, self.count))))
+        body += ["}"]
+        body += ["__syncthreads();", *self._store()] if self.level != 1 and not self.straight else []
+        names = [f"s{v}" for v in range(self.count)]
+        scratch = tuple(Scratch(self.t, name, f"{self.tile} * padded") for name in names)
+        cells = f"{min(side, self.count)} * cells"
+        scratch += (*(Scratch(self.t, name, cells) for name in ("ahead", "behind")), *self.factor_room())
+        return Pass("lines", "tiles", (Phase("0", "1", tuple(body), whole=True),), blocked=True, scratch=scratch)
+
+    def _where(self) -> list[str]:
+        """The line and the first row that a thread loads and stores: neighbouring threads have neighbouring points."""
+        first = f"const ml_index first = (chunk * core - overlap) * {self.m};"
+        if not self.contiguous:
+            return [
+                *self.block_place(),
+                "const ml_index o = place / (across * chunks);",
+                *self._side_by_side(),
+                f"const ml_index start = {LINE_START} + ml_min<ml_index>(wanted, lanes - 1);",
+                first,
+            ]
+        return [
+            *self.block_place(),
+            "const ml_index row_of_block = (ml_index)threadIdx.x / window;",
+            f"const ml_index line = ml_min<ml_index>(row_of_block, {self.tile - 1});",
+            "const ml_index slot = (ml_index)threadIdx.x - row_of_block * window;",
+            f"const ml_index wanted = tile * {self.tile} + line, o = ml_min<ml_index>(wanted, outer - 1);",
+            f"const ml_index start = {LINE_START};",
+            first,
+            "const bool mine = row_of_block == line && wanted < outer;",
+        ]
+
+    def _side_by_side(self) -> list[str]:
+        """Neighbouring threads have neighbouring lines."""
+        return [
+            f"const ml_index own = (ml_index)threadIdx.x / {self.tile}, slot = ml_min<ml_index>(own, window - 1);",
+            f"const ml_index line = (ml_index)threadIdx.x % {self.tile}, wanted = tile * {self.tile} + line;",
+            f"const bool mine = own == slot && wanted < {'outer' if self.contiguous else 'lanes'};",
+        ]
+
+    def _solving(self) -> list[str]:
+        """While lines are solved, segments of several lines lie side by side in a warp: those at the ends together."""
+        lines = self._side_by_side() if self.contiguous else []
+        return [*lines, f"const ml_index j0 = first + slot * {self.m};", *self.segment()]
+
+    def _load(self) -> list[str]:
+        def inside(only: Group | None) -> list[str]:
+            row = self.wrapped("first + a")
+            load, names = self.operands(f"start + {row}" if self.contiguous else f"start + ({row}) * step", only)
+            keep = [f"{self.kept(v, 'place_of_a')} = {n};" for v, n in enumerate(names)]
+            return ["const ml_index place_of_a = " + self.position("a") + ";", *load, *keep]
+
+        lines = self.each(lambda v: self.unrolled("const ml_index a = slot + i * window;", *inside(v)))
+        if self.halo:
+            lines += [f"for (ml_index h = slot; h < {2 * self.halo}; h += window) {{",
+                      f"const ml_index a = h < {self.halo} ? h - {self.halo} : window * {self.m} + h - {self.halo};",
+                      *self.each(inside), "}"]  # fmt: skip
+        return [*lines, "__syncthreads();"]
+
+    def _solve(self, operands: list[int]) -> list[str]:
+        """Some operands side by side, from shared memory to where they belong."""
+        m, reach, lines = self.m, self.reach, ["{"]
+        for v in operands:
+            around = f"(i < {reach} ? i - {reach + 1} : i < {m + reach} ? i - {reach} : i - {reach - 1})"  # past the padding
+            place = self.kept(v, f"(slot + 1) * {m + 1} + {around}")
+            lines += [f"{self.t} x{v}[{m}];", "{", f"{self.t} f{v}[{m + 2 * reach}];",
+                      *self.unrolled(f"f{v}[i] = {place};", end=m + 2 * reach),
+                      *self.right_hand_sides(v), "}"]  # fmt: skip
+        lines += self.solve(operands)
+        if self.straight and self.level != 1:
+            return [*lines, *self._straight(operands), "}"]
+        for v in operands:
+            lines += self.unrolled(f"{self.kept(v, f'(slot + 1) * {m + 1} + i')} = x{v}[i];")
+        return [*lines, "}"]
+
+    def _straight(self, operands: list[int]) -> list[str]:
+        """Solutions of some operands from registers to the fields; which operands these are, the group says."""
+        lines = ["if (mine && slot >= overlap && slot < window - overlap) {"]
+        for v in operands:
+
+            def store(group: Group | None, v: int = v) -> list[str]:
+                own = (tuple(range(self.count)) if group is None else group)[v : v + 1]
+                if not own:
+                    return []
+                return self.stores("start + (j0 + i) * step", "j0 + i < length", [f"x{v}[i]"], own)
+
+            lines += self.each(store)
+        return [*lines, "}"]
+
+    def operand_sum(self, v: int, width: int, table: str) -> list[str]:
+        k = self.spec.number(v)
+        least, most = -self.halo, f"window * {self.m} + {self.halo - 1}"
+        return [f"for (int q = 0; q < {width}; ++q) {{", f"const ml_index wish = j - first + closure_at{k}[row] + q;",
+                f"const ml_index a = ml_max<ml_index>({least}, ml_min<ml_index>(wish, {most}));",
+                f"sum += {table} * {self.kept(v, self.position('a'))};", "}"]  # fmt: skip
+
+    def _store(self) -> list[str]:
+        results = [self.kept(v, self.position("a")) for v in range(self.count)]
+        own = f"a >= overlap * {self.m} && a < (window - overlap) * {self.m} && first + a < length"
+        element = "start + first + a" if self.contiguous else "start + (first + a) * step"
+
+        def store(v: Group | None) -> list[str]:
+            return self.stores(element, own, results, v, "const ml_index a = slot + i * window;")
+
+        return ["if (mine) {", *self.each(store), "}"]
