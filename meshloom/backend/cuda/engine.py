@@ -18,6 +18,7 @@ from meshloom.native import compiler
 from meshloom.native.runtime import copy_bandwidth
 
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+SHARED_CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, in percent
 #: launch(grid, threads, shared bytes, arguments): arguments are arrays of the engine and whole numbers
 LaunchFunction = Callable[[int, int, int, list[Any]], None]
 
@@ -109,6 +110,7 @@ class Device(Engine):
             raise ScheduleError(
                 f"a block needs {shared:,} bytes of shared memory, the device has {limit:,}; use smaller blocks"
             )
+        launch.allow(shared)
         blocks = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared)
         most = self.cupy.cuda.Device().attributes["MaxThreadsPerMultiProcessor"]
         return {"dynamic_shared": shared, "occupancy": blocks * threads / most}
@@ -141,10 +143,15 @@ class DeviceLaunch:
         self._number = np.int64 if wide_index else np.int32
         self._limit = 48 * 1024  # shared memory beyond this has to be asked for once
 
-    def __call__(self, grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
+    def allow(self, shared: int) -> None:
+        """Much shared memory has to be asked for, and that a multiprocessor gives all it has to such blocks."""
         if shared > self._limit:
-            self._cupy.cuda.driver.funcSetAttribute(self.function.ptr, MAX_DYNAMIC_SHARED, shared)
+            for attribute, value in ((MAX_DYNAMIC_SHARED, shared), (SHARED_CARVEOUT, 100)):
+                self._cupy.cuda.driver.funcSetAttribute(self.function.ptr, attribute, value)
             self._limit = shared
+
+    def __call__(self, grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
+        self.allow(shared)
         values = tuple(self._number(a) if isinstance(a, int) else a for a in arguments)
         self.function((grid,), (threads,), values, shared_mem=shared)
 

@@ -1,10 +1,12 @@
-"""Line loops on a GPU through shared memory: operands are evaluated once at every point, whatever number of them there is.
+"""Line loops on a GPU through shared memory: operands are evaluated once at every point, however many there are.
 
 Contiguous lines go this way so that loads and stores are coalesced; lines whose points lie apart do where several
 operands come from the same fields, which are then read once.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.gpu_text import SegmentText
@@ -41,7 +43,7 @@ class SharedText(SegmentText):
         return f"s{v}[line * padded + {row}]" if self.contiguous else f"s{v}[({row}) * {self.tile} + line]"
 
     def made(self) -> Pass:
-        body = [*self._where(), *self.special(), *self.pivots(), *self._load()]
+        body = [*self._where(), *self.special(), *self.pivots(), *self.ask_early(), *self._load(), *self.ask_ahead()]
         body += ["{", *self._solving()]
         side = max(1, self.spec.form.side)
         for first in range(0, self.count, side):
@@ -56,58 +58,88 @@ class SharedText(SegmentText):
 
     def _where(self) -> list[str]:
         """The line and the first row that a thread loads and stores: neighbouring threads have neighbouring points."""
-        first = f"const ml_index first = (chunk * core - overlap) * {self.m};"
         if not self.contiguous:
-            return [
-                *self.block_place(),
-                "const ml_index o = place / (across * chunks);",
-                *self._side_by_side(),
-                f"const ml_index start = {LINE_START} + ml_min<ml_index>(wanted, lanes - 1);",
-                first,
-            ]
+            return [*self.block_place(), *self._side_by_side(), *self.line_place(), self._mine("own == slot")]
         return [
             *self.block_place(),
             "const ml_index row_of_block = (ml_index)threadIdx.x / window;",
             f"const ml_index line = ml_min<ml_index>(row_of_block, {self.tile - 1});",
             "const ml_index slot = (ml_index)threadIdx.x - row_of_block * window;",
-            f"const ml_index wanted = tile * {self.tile} + line, o = ml_min<ml_index>(wanted, outer - 1);",
-            f"const ml_index start = {LINE_START};",
-            first,
-            "const bool mine = row_of_block == line && wanted < outer;",
+            *self.line_place(),
+            self._mine("row_of_block == line"),
         ]
+
+    def line_place(self) -> list[str]:
+        first = f"const ml_index first = (chunk * core - overlap) * {self.m};"
+        wanted = f"const ml_index wanted = tile * {self.tile} + line;"
+        if self.contiguous:
+            return [wanted, "const ml_index o = ml_min<ml_index>(wanted, outer - 1);",
+                    f"const ml_index start = {LINE_START};", first]  # fmt: skip
+        return [wanted, "const ml_index o = place / (across * chunks);",
+                f"const ml_index start = {LINE_START} + ml_min<ml_index>(wanted, lanes - 1);", first]  # fmt: skip
+
+    def asked_point(self) -> tuple[list[str], str, str]:
+        row, step = "ml_max<ml_index>(0, ml_min<ml_index>(first + a, length - 1))", "" if self.contiguous else " * step"
+        return ["const ml_index a = slot + i * window;"], f"start + {row}{step}", "a" if self.contiguous else "line"
+
+    def _mine(self, thread: str) -> str:
+        """Has the thread a line of its own?"""
+        return f"const bool mine = {thread} && wanted < {'outer' if self.contiguous else 'lanes'};"
 
     def _side_by_side(self) -> list[str]:
         """Neighbouring threads have neighbouring lines."""
         return [
             f"const ml_index own = (ml_index)threadIdx.x / {self.tile}, slot = ml_min<ml_index>(own, window - 1);",
-            f"const ml_index line = (ml_index)threadIdx.x % {self.tile}, wanted = tile * {self.tile} + line;",
-            f"const bool mine = own == slot && wanted < {'outer' if self.contiguous else 'lanes'};",
+            f"const ml_index line = (ml_index)threadIdx.x % {self.tile};",
         ]
 
     def _solving(self) -> list[str]:
         """While lines are solved, segments of several lines lie side by side in a warp: those at the ends together."""
-        lines = self._side_by_side() if self.contiguous else []
+        wanted = f"const ml_index wanted = tile * {self.tile} + line;"
+        lines = [*self._side_by_side(), wanted, self._mine("own == slot")] if self.contiguous else []
         return [*lines, f"const ml_index j0 = first + slot * {self.m};", *self.segment()]
 
-    def _load(self) -> list[str]:
-        def inside(only: Group | None) -> list[str]:
-            row = self.wrapped("first + a")
-            load, names = self.operands(f"start + {row}" if self.contiguous else f"start + ({row}) * step", only)
-            keep = [f"{self.kept(v, 'place_of_a')} = {n};" for v, n in enumerate(names)]
-            return ["const ml_index place_of_a = " + self.position("a") + ";", *load, *keep]
+    def _element(self, row: str) -> str:
+        return f"start + {row}" if self.contiguous else f"start + ({row}) * step"
 
-        lines = self.each(lambda v: self.unrolled("const ml_index a = slot + i * window;", *inside(v)))
+    def _within(self, inside: Callable[[Group | None], list[str]], outside: Callable[[Group | None], list[str]],
+                only: Group | None) -> list[str]:  # fmt: skip
+        """``inside`` for whole lines, whose places are just counted up, else ``outside``."""
+        step = "" if self.contiguous else " * step"
+        return [f"if (chunks == 1 && window % {self.m} == 0) {{",
+                f"const ml_index row = {self.position('slot')}, hop = window + window / {self.m};",
+                f"const ml_index begin = {self._element('slot')}, stride = window{step}, whole = length{step};",
+                *inside(only), "} else {", *outside(only), "}"]  # fmt: skip
+
+    def _load(self) -> list[str]:
+        def kept(row: str, element: str, only: Group | None) -> list[str]:
+            load, names = self.operands(element, only)
+            return [*load, *(f"{self.kept(v, row)} = {n};" for v, n in enumerate(names))]
+
+        def anywhere(only: Group | None) -> list[str]:
+            at = "const ml_index place_of_a = " + self.position("a") + ";"
+            return [at, *kept("place_of_a", self._element(self.wrapped("first + a")), only)]
+
+        def inside(only: Group | None) -> list[str]:
+            around = "(slot + i * window < length ? 0 : whole)"  # what is behind the end, or any point of the line
+            return self.unrolled(*kept("row + i * hop", f"begin + i * stride - {around}", only))
+
+        def outside(only: Group | None) -> list[str]:
+            return self.unrolled("const ml_index a = slot + i * window;", *anywhere(only))
+
+        lines = self.each(lambda only: self._within(inside, outside, only))
         if self.halo:
             lines += [f"for (ml_index h = slot; h < {2 * self.halo}; h += window) {{",
                       f"const ml_index a = h < {self.halo} ? h - {self.halo} : window * {self.m} + h - {self.halo};",
-                      *self.each(inside), "}"]  # fmt: skip
+                      *self.each(anywhere), "}"]  # fmt: skip
         return [*lines, "__syncthreads();"]
 
     def _solve(self, operands: list[int]) -> list[str]:
         """Some operands side by side, from shared memory to where they belong."""
         m, reach, lines = self.m, self.reach, ["{"]
         for v in operands:
-            around = f"(i < {reach} ? i - {reach + 1} : i < {m + reach} ? i - {reach} : i - {reach - 1})"  # past the padding
+            # past the rows between segments
+            around = f"(i < {reach} ? i - {reach + 1} : i < {m + reach} ? i - {reach} : i - {reach - 1})"
             place = self.kept(v, f"(slot + 1) * {m + 1} + {around}")
             lines += [f"{self.t} x{v}[{m}];", "{", f"{self.t} f{v}[{m + 2 * reach}];",
                       *self.unrolled(f"f{v}[i] = {place};", end=m + 2 * reach),
@@ -141,11 +173,15 @@ class SharedText(SegmentText):
                 f"sum += {table} * {self.kept(v, self.position('a'))};", "}"]  # fmt: skip
 
     def _store(self) -> list[str]:
-        results = [self.kept(v, self.position("a")) for v in range(self.count)]
-        own = f"a >= overlap * {self.m} && a < (window - overlap) * {self.m} && first + a < length"
-        element = "start + first + a" if self.contiguous else "start + (first + a) * step"
+        def stored(row: str, element: str, condition: str, only: Group | None, *point: str) -> list[str]:
+            return self.stores(element, condition, [self.kept(v, row) for v in range(self.count)], only, *point)
 
-        def store(v: Group | None) -> list[str]:
-            return self.stores(element, own, results, v, "const ml_index a = slot + i * window;")
+        def inside(only: Group | None) -> list[str]:
+            return stored("row + i * hop", "begin + i * stride", "slot + i * window < length", only)
 
-        return ["if (mine) {", *self.each(store), "}"]
+        def outside(only: Group | None) -> list[str]:
+            own = f"a >= overlap * {self.m} && a < (window - overlap) * {self.m} && first + a < length"
+            point = "const ml_index a = slot + i * window;"
+            return stored(self.position("a"), self._element("first + a"), own, only, point)
+
+        return ["if (mine) {", *self.each(lambda only: self._within(inside, outside, only)), "}"]

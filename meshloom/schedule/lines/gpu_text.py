@@ -10,7 +10,10 @@ from meshloom.kernel.emit import literal
 from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.operator import Offsets
 from meshloom.schedule.lines.spec import Group, LinePointCode, LineSpec
-from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_expression
+from meshloom.schedule.lines.text import CACHE_LINE, LINE_START, closure_tables, stencil_expression
+
+#: The tile of lines and the part of them that a place in the launch means.
+TILE = "const ml_index tile = place % across, chunk = (place / across) % chunks;"
 
 
 @dataclass
@@ -47,7 +50,7 @@ class SegmentText(ABC):
             lines = ["const ml_index group = b / per_group, place = b - group * per_group;", *self._pointers()]
         elif count > 1:
             lines = [f"const ml_index place = b / {count}, group = b - place * {count};"]
-        return [*lines, "const ml_index tile = place % across, chunk = (place / across) % chunks;"]
+        return [*lines, TILE]
 
     @property
     def _simple(self) -> bool:
@@ -73,13 +76,43 @@ class SegmentText(ABC):
             f"group == {v} ? &{place} : " for v, place in enumerate(places[:-1])) + f"&{places[-1]};"
             for kind, name, places in (("const ", "source", loads), ("", "target", stores))]  # fmt: skip
 
-    def fetch_ahead(self, element: str, width: int) -> list[str]:
-        """Ask for what a block that comes later will read, where the form says so, a cache line of it at a time."""
+    # ----- asking for values before they are needed ---------------------------------------------------------------
+    @abstractmethod
+    def asked_point(self) -> tuple[list[str], str, str]:
+        """Of the thread's point i: statements before, its element, and where threads have it (a cache line is asked for
+        by the first of those that share it)."""
+
+    @abstractmethod
+    def line_place(self) -> list[str]:
+        """Where the thread's line and points are, from the place of its block."""
+
+    def ask(self, places: Callable[[Group | None], list[str]]) -> list[str]:
+        """Ask for what is at some places of the thread's points, which will be in the cache then."""
+        before, element, where = self.asked_point()
+        width = max(1, CACHE_LINE // self.spec.dtype.itemsize)
+
+        def text(only: Group | None) -> list[str]:
+            fetch = [f"ml_prefetch(&{place});" for place in places(only)]
+            inside = [f"if ({where} % {width} == 0) {{", f"const ml_index e = {element};", *fetch, "}"]
+            return self.unrolled(*before, *inside) if fetch else []
+
+        return self.each(text)
+
+    def ask_early(self) -> list[str]:
+        """For what the results will be merged with, before the solve."""
+        if not self.spec.form.early or self.level == 1 or not any(self.spec.combines):
+            return []
+        return ["{", *self.ask(lambda only: list(self.code.merged(only).values())), "}"]
+
+    def ask_ahead(self) -> list[str]:
+        """For the operands of a block that comes so much later."""
         if not self.spec.form.ahead:
             return []
-        places = ["source[e]"] if self._simple else self.code.touched()
-        return [f"if (lane % {width} == 0) {{", *self.unrolled(
-            f"const ml_index e = {element};", *(f"ml_prefetch(&{p});" for p in places)), "}"]  # fmt: skip
+        source = ["source[e]"] if self._simple else []
+        return [f"if (place + {self.spec.form.ahead} < per_group) {{",
+                f"const ml_index later = place + {self.spec.form.ahead};", "{",
+                "const ml_index place = later;", TILE, *self.line_place(),
+                *self.ask(lambda only: source or self.code.touched(only)), "}", "}"]  # fmt: skip
 
     def operands(self, element: str, only: Group | None = None) -> tuple[list[str], list[str]]:
         """Statements and values at a point, as many as a block solves: the last group may want some zeros."""
@@ -312,7 +345,8 @@ class StridedText(SegmentText):
 
     def made(self) -> Pass:
         vs = list(range(self.count))
-        body = [*self._where(), *self.pivots(), *self._right_hand_sides(vs), *self._ahead(), *self.solve(vs)]
+        body = [*self._where(), *self.pivots(), *self.ask_early(), *self._right_hand_sides(vs), *self.ask_ahead()]
+        body += self.solve(vs)
         if self.level != 1:
             results = [f"x{v}[i]" for v in vs]
 
@@ -327,23 +361,24 @@ class StridedText(SegmentText):
     def _where(self) -> list[str]:
         return [
             *self.block_place(),
-            "const ml_index o = place / (across * chunks);",
             f"const int lane = (int)(threadIdx.x % {self.tile});",
             f"const ml_index own = (ml_index)(threadIdx.x / {self.tile}), slot = ml_min<ml_index>(own, window - 1);",
-            f"const ml_index column = tile * {self.tile} + lane;",
-            f"const ml_index start = {LINE_START} + ml_min<ml_index>(column, lanes - 1);",
-            f"const ml_index j0 = (chunk * core - overlap + slot) * {self.m};",
+            *self.line_place(),
             "const bool mine = own == slot && column < lanes && slot >= overlap && slot < window - overlap;",
             *self.special(),
             *self.segment(),
         ]
 
-    def _ahead(self) -> list[str]:
-        """The tile that comes ``ahead`` blocks later, in the same row of tiles, while the own one is solved."""
-        ahead = self.spec.form.ahead
-        point = f"start + {ahead * self.tile} + ml_min<ml_index>(j0 + i, length - 1) * step"
-        fetch = self.fetch_ahead(point, max(1, 128 // self.spec.dtype.itemsize))
-        return [f"if (column + {ahead * self.tile} < lanes && j0 >= 0) {{", *fetch, "}"] if fetch else []
+    def line_place(self) -> list[str]:
+        return [
+            "const ml_index o = place / (across * chunks);",
+            f"const ml_index column = tile * {self.tile} + lane;",
+            f"const ml_index start = {LINE_START} + ml_min<ml_index>(column, lanes - 1);",
+            f"const ml_index j0 = (chunk * core - overlap + slot) * {self.m};",
+        ]
+
+    def asked_point(self) -> tuple[list[str], str, str]:
+        return [], "start + ml_max<ml_index>(0, ml_min<ml_index>(j0 + i, length - 1)) * step", "lane"
 
     def _right_hand_sides(self, vs: list[int]) -> list[str]:
         m, reach, known = self.m, self.reach, ["__syncthreads();"] if self.spec.form.special else []

@@ -19,7 +19,7 @@ from meshloom.schedule.lines.gpu_shared import SharedText
 from meshloom.schedule.lines.gpu_text import StridedText
 from meshloom.schedule.lines.segments import Cut, carries_needed, joints, separate_tables, tables, turns
 from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
-from meshloom.schedule.lines.text import closure_tables
+from meshloom.schedule.lines.text import CACHE_LINE, closure_tables
 
 MOST_THREADS = 1024
 LINE_THREADS = 128  # of a block that takes whole contiguous lines
@@ -27,9 +27,8 @@ SHARED_BYTES = 48 * 1024  # of it, so that some blocks run at a time
 LIGHT = 40  # operations: a kernel that needs few registers
 FEW_BLOCKS = 2 * 132  # fewer do not fill a large device twice
 FAR_APART = 1 << 18  # bytes between the points of a line: hardly two of them in one page
-CACHE_LINE = 128
 MOST_SPECIAL = 12  # kinds of segments whose factors are kept in shared memory
-_WISHES = ("points", "tile", "ahead", "registers", "threads", "batch", "side", "shared")
+_WISHES = ("points", "tile", "ahead", "registers", "threads", "batch", "side", "shared", "early")
 CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
 
 

@@ -37,7 +37,8 @@ class LineForm:
     registers: int = 0  # that a thread should do with; 0: as the compiler likes
     threads: int = 1024  # of a block, at most
     batch: int = 4  # results merged with what is there: of so many points that is read before any is written
-    ahead: int = 0  # blocks: ask for the tile of the one that comes so much later while solving
+    early: bool = False  # what results are merged with is asked for before the solve
+    ahead: int = 0  # places: ask for the operands of the block that comes so much later while solving
     special: bool = False  # segments unlike the others are few: their factors are kept in shared memory
     levels: int = 1  # 2: parts of a line are solved by themselves, joined by their ends, and solved again
 
@@ -207,11 +208,10 @@ class LinePointCode(ElementCode):
     def _target(self, number: int) -> str:
         return self.place(self.spec.results[number].param, 0, self.spec.results[number].comp)
 
-    def touched(self) -> list[str]:
-        """What is read at point ``e``, as C expressions: for the operands, and to be merged with the results."""
-        merged = {(o.param, 0, o.comp) for o, how in zip(self.spec.results, self.spec.combines, strict=True) if how}
-        fields = [a for a in sorted(loads(self.spec.operands) | merged) if not self.spec.params[a[0]].is_global]
-        return [self.place(*a) for a in fields]
+    def touched(self, only: Group | None = None) -> list[str]:
+        """What the operands (or ``only`` some) read at point ``e``, as C expressions."""
+        roots = self.spec.operands if only is None else [self.spec.operands[v] for v in only]
+        return [self.place(*a) for a in sorted(loads(roots)) if not self.spec.params[a[0]].is_global]
 
 
 def renumbered(roots: Sequence[Node], numbers: dict[int, int]) -> tuple[Node, ...]:
