@@ -196,6 +196,22 @@ def test_kernels_before_and_after(after: ml.Kernel, periodic: bool, back_end: st
         assert differ(rhs.numpy(), expected) < 1e-14
 
 
+@pytest.mark.parametrize("periodic", [True, False])
+def test_lines_in_pairs(periodic: bool) -> None:
+    """A thread that takes two lines at a time gives what one gives that takes one; odd numbers of lines go one by one."""
+    ml.use("emulated")
+    for shape, paired in (((37, 18), True), ((21, 3, 6), True), ((37, 17), False)):
+        grid, found = ml.Grid(shape, periodic=periodic), []
+        f = grid.field("f", 2, dtype="float32", data=np.random.default_rng(2).random((grid.total, 2), np.float32))
+        for pair in (1, 0):
+            out = grid.field("out", 2, dtype="float32")
+            loop = ml.linalg.LineLoop(grid, 0, lele6(periodic), f, out, tuning={"pair": pair, "points": 8, "tile": 8})
+            assert loop.spec.form.pair == bool(pair and paired)
+            loop()
+            found.append(out.numpy())
+        np.testing.assert_array_equal(*found)
+
+
 @pytest.mark.parametrize("back_end", BACKENDS)
 def test_an_operator_for_each_operand(back_end: str) -> None:
     """Two biased matrices, as a flux splitting needs them."""

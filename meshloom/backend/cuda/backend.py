@@ -219,7 +219,7 @@ def _steps(unit: Unit, made: list[KernelText], functions: dict[str, LaunchFuncti
     return steps
 
 
-_WIDTH = {"double": 8, "float": 4, "int32_t": 4, "int64_t": 8}
+_WIDTH = {"double": 8, "float": 4, "int32_t": 4, "int64_t": 8, "ml_pair<float>": 8, "ml_pair<double>": 16}
 
 
 def _shared(one: Pass, sizes: dict[str, int]) -> int:

@@ -94,6 +94,21 @@ template <class T, int N> ML_FUNCTION void ml_store(T* p, const ml_row<T, N> row
   }
 }
 
+// Two numbers side by side, loaded and stored at once, that are calculated with like one.
+template <class T> struct alignas(2 * sizeof(T)) ml_pair {
+  T a, b;
+  ml_pair() = default;
+  ML_FUNCTION ml_pair(T both) : a(both), b(both) {}
+  ML_FUNCTION ml_pair(T first, T second) : a(first), b(second) {}
+  friend ML_FUNCTION ml_pair operator+(ml_pair p, ml_pair q) { return {p.a + q.a, p.b + q.b}; }
+  friend ML_FUNCTION ml_pair operator-(ml_pair p, ml_pair q) { return {p.a - q.a, p.b - q.b}; }
+  friend ML_FUNCTION ml_pair operator*(T factor, ml_pair p) { return {factor * p.a, factor * p.b}; }
+  friend ML_FUNCTION ml_pair operator*(ml_pair p, T factor) { return factor * p; }
+  ML_FUNCTION ml_pair& operator+=(ml_pair p) { return *this = *this + p; }
+  ML_FUNCTION ml_pair& operator-=(ml_pair p) { return *this = *this - p; }
+  ML_FUNCTION ml_pair& operator*=(T factor) { return *this = factor * *this; }
+};
+
 // What another thread of the warp has: whose number differs by ``mask``, or is ``lane``. Every thread of the block must ask.
 #ifndef ML_EMULATED
 template <class T> ML_FUNCTION T ml_lane(T value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }

@@ -25,7 +25,9 @@ class SegmentText(ABC):
 
     def __post_init__(self) -> None:
         form = self.spec.form
-        self.m, self.k, self.tile, self.t = form.points, form.carries, form.tile, self.spec.ctype
+        self.m, self.k, self.tile, self.number_type = form.points, form.carries, form.tile, self.spec.ctype
+        #: What a thread holds of a point: a number, or those of two lines side by side, which make wide loads.
+        self.t = f"ml_pair<{self.number_type}>" if form.pair else self.number_type
         self.reach = self.spec.reach
         self.count = form.group or len(self.spec.operands)  # of operands that a block solves
         self.code = LinePointCode(self.spec)
@@ -46,16 +48,16 @@ class SegmentText(ABC):
     def block_place(self) -> list[str]:
         """Which group, tile and window a block has. Blocks that read the same points follow each other."""
         lines, count = ["const ml_index place = b;"], len(self.spec.groups)
-        if self._simple:
-            lines = ["const ml_index group = b / per_group, place = b - group * per_group;", *self._pointers()]
+        if self._simple and count > 1:
+            lines = ["const ml_index group = b / per_group, place = b - group * per_group;"]
         elif count > 1:
             lines = [f"const ml_index place = b / {count}, group = b - place * {count};"]
-        return [*lines, TILE]
+        return [*lines, *(self._pointers() if self._simple else []), TILE]
 
     @property
     def _simple(self) -> bool:
         """Does a block take one operand, and follow the places of all operands and results from one pointer each?"""
-        alone = self.spec.form.group == 1 and len(self.spec.groups) > 1
+        alone = self.spec.form.group == 1 or len(self.spec.operands) == 1
         return alone and self.spec.plain and all(p.dim == 1 or p.layout.kind == "soa" for p in self.spec.params)
 
     def each(self, text: Callable[[Group | None], list[str]]) -> list[str]:
@@ -72,8 +74,8 @@ class SegmentText(ABC):
         """Where the operand and the result of the block begin."""
         loads = [self.code.place(*n.value).replace("[e", "[0") for n in self.spec.operands]
         stores = [self.code.place(o.param, 0, o.comp).replace("[e", "[0") for o in self.spec.results]
-        return [f"{kind}{self.t}* {name} = " + "".join(
-            f"group == {v} ? &{place} : " for v, place in enumerate(places[:-1])) + f"&{places[-1]};"
+        return [f"{kind}{self.t}* {name} = ({kind}{self.t}*)(" + "".join(
+            f"group == {v} ? &{place} : " for v, place in enumerate(places[:-1])) + f"&{places[-1]});"
             for kind, name, places in (("const ", "source", loads), ("", "target", stores))]  # fmt: skip
 
     # ----- asking for values before they are needed ---------------------------------------------------------------
@@ -267,7 +269,7 @@ class SegmentText(ABC):
                       f"{self.t} sum = 0;", *self.operand_sum(v, width, f"closure{k}[row * {width} + q]"),
                       *self.unrolled(f"x{v}[i] = j0 + i == j ? sum : x{v}[i];"), "}"]  # fmt: skip
         inside = "j0 + i < length" if self.spec.periodic else "j0 + i >= 0 && j0 + i < length"
-        return [*lines, *self.unrolled(f"x{v}[i] = {inside} ? x{v}[i] : 0;"), "}"]
+        return [*lines, *self.unrolled(f"x{v}[i] = {inside} ? x{v}[i] : {self.t}(0);"), "}"]
 
     # ----- factors of segments that are not like the others -------------------------------------------------------
     def special(self) -> list[str]:
@@ -286,7 +288,7 @@ class SegmentText(ABC):
         lines = ["const int kind = which[chunk * core + slot];", "const bool edge = kind != 0;"]
         operators = len(self.spec.distinct)
         first = f"factors + ml_max(kind - 1, 0) * {operators * count}"
-        return lines + [f"const {self.t}* own{k} = {first} + {k * count};" for k in range(operators)]
+        return lines + [f"const {self.number_type}* own{k} = {first} + {k * count};" for k in range(operators)]
 
     def factor(self, table: str, k: int, i: str) -> str:
         """The factor of point i of a segment that is not like the others; ``table``: lower, inverse or upper."""
@@ -296,7 +298,7 @@ class SegmentText(ABC):
 
     def factor_room(self) -> tuple[Scratch, ...]:
         count = len(self.spec.distinct) * 3 * self.m
-        return (Scratch(self.t, "factors", f"{count} * specials"),) if self.spec.form.special else ()
+        return (Scratch(self.number_type, "factors", f"{count} * specials"),) if self.spec.form.special else ()
 
     def _sweep(self, v: int, *, forward: bool) -> list[str]:
         k, m = self.spec.number(v), self.m
@@ -319,7 +321,8 @@ class SegmentText(ABC):
         name, products = ("ahead", f"forward{k}") if forward else ("behind", f"backward{k}")
         move = "t = t == 0 ? window - 1 : t - 1;" if forward else "t = t == window - 1 ? 0 : t + 1;"
         turn = [f"carry *= turn{k}[{0 if forward else 1}];"] if self.spec.periodic else []
-        lines = ["{", f"{self.t} carry = 0, weight = 1;", "ml_index t = slot;", "#pragma unroll" if self.k <= 8 else "",
+        lines = ["{", f"{self.t} carry = 0;", f"{self.number_type} weight = 1;", "ml_index t = slot;",
+                 "#pragma unroll" if self.k <= 8 else "",
                  f"for (int q = 0; q < {self.k}; ++q) {{", move, f"carry += weight * {name}[{share}{self.cell('t')}];",
                  f"weight *= {products}[chunk * core + t];", "}", *turn]  # fmt: skip
         lower, _, upper = self.spec.operators[v].matrix.constants
@@ -331,7 +334,7 @@ class SegmentText(ABC):
         return [*lines, "if (edge) {", *edge, "} else {", *inner, "}", "}"]
 
     def pivots(self) -> list[str]:
-        return [f"const {self.t} pivot{k} = steady{k}[0];" for k in range(len(self.spec.distinct))]
+        return [f"const {self.number_type} pivot{k} = steady{k}[0];" for k in range(len(self.spec.distinct))]
 
 
 class StridedText(SegmentText):

@@ -33,7 +33,7 @@ class Segmented(LineMethod):
             arrays, sizes = on_cpu.arrays(spec, lines)
             return Plan(self.name, 1, arrays, line_sizes(lines) | sizes)
         arrays, sizes, threads = on_gpu.arrays(spec, lines)
-        return Plan(self.name, threads, arrays, line_sizes(lines) | sizes)
+        return Plan(self.name, threads, arrays, line_sizes(on_gpu.held(spec, lines)) | sizes)
 
     def declines(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> str | None:
         if not simt or not on_gpu.in_parts(spec, lines) or not in_place(spec):

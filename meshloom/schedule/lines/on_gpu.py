@@ -28,7 +28,7 @@ LIGHT = 40  # operations: a kernel that needs few registers
 FEW_BLOCKS = 2 * 132  # fewer do not fill a large device twice
 FAR_APART = 1 << 18  # bytes between the points of a line: hardly two of them in one page
 MOST_SPECIAL = 12  # kinds of segments whose factors are kept in shared memory
-_WISHES = ("points", "tile", "ahead", "registers", "threads", "batch", "side", "shared", "early")
+_WISHES = ("points", "tile", "ahead", "registers", "threads", "batch", "side", "shared", "early", "pair")
 CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
 
 
@@ -39,6 +39,7 @@ def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     usual = _contiguous_form(spec, lines) if lines.contiguous else _strided_form(spec, lines)
     wished: dict[str, Any] = {k: v for k, v in wish.items() if k in _WISHES}
     made = replace(usual, group=group, **wished)
+    made = replace(made, pair=bool(made.pair) and _may_pair(replace(spec, form=made), lines))
     segments = -(-lines.length // made.points)
     if "tile" not in wish:
         made = replace(made, tile=_tile(spec, lines, segments, made))
@@ -46,7 +47,7 @@ def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     if _fits(replace(spec, form=made), lines):
         kinds, _ = special_segments(replace(spec, form=made), lines)
         return replace(made, special=not spec.periodic and int(kinds.max(initial=0)) <= MOST_SPECIAL)
-    made = replace(made, group=min(group, 1))
+    made = replace(made, group=min(group, 1), shared=False, pair=False)
     return replace(made, levels=2, carries=_most_segments(replace(spec, form=made), lines))
 
 
@@ -73,6 +74,12 @@ def _strided_form(spec: LineSpec, lines: Geometry) -> LineForm:
     if double:
         return LineForm("strided", _points(lines, 32), tile=32, threads=MOST_THREADS // 2, registers=128)
     return LineForm("strided", _points(lines, 32), tile=64 if apart else 32, threads=MOST_THREADS, registers=64)
+
+
+def _may_pair(spec: LineSpec, lines: Geometry) -> bool:
+    """Can a thread take two lines at a time? Values that are just loaded and stored may come in pairs."""
+    together = all(p.dim == 1 or p.layout.kind == "soa" for p in spec.params)
+    return spec.plain and not spec.form.shared and _together(spec) == 1 and together and bool(lines.pairs)
 
 
 def _light(spec: LineSpec) -> bool:
@@ -154,6 +161,12 @@ def special_segments(spec: LineSpec, lines: Geometry) -> tuple[np.ndarray, np.nd
     return kinds, np.array(factors or [np.zeros_like(rows[0])], spec.dtype)
 
 
+def held(spec: LineSpec, lines: Geometry) -> Geometry:
+    """The lines as threads take them: one by one, or in pairs."""
+    paired = lines.pairs if spec.form.pair else None
+    return paired or lines
+
+
 def in_parts(spec: LineSpec, lines: Geometry) -> bool:
     """Does a line go to several blocks?"""
     return cut_of(spec, lines, spec.form.carries).chunks > 1
@@ -162,6 +175,7 @@ def in_parts(spec: LineSpec, lines: Geometry) -> bool:
 def arrays(spec: LineSpec, lines: Geometry) -> tuple[dict[str, np.ndarray], dict[str, int], int]:
     """Tables, sizes and the threads of a block."""
     form, cut = spec.form, cut_of(spec, lines, spec.form.carries)
+    lines = held(spec, lines)
     found: dict[str, np.ndarray] = {}
     first, last = [], []
     for k, one in enumerate(spec.distinct):

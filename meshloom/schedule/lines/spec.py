@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class LineForm:
     carries: int = 0
     tile: int = 16
     shared: bool = False  # lines that are not contiguous go through shared memory, too
+    pair: bool = False  # a thread takes two lines side by side (strided)
     side: int = 1  # operands solved side by side there
     group: int = 0  # so many operands have blocks of their own; 0: all together
     registers: int = 0  # that a thread should do with; 0: as the compiler likes
@@ -135,6 +136,15 @@ class Geometry:
     @property
     def contiguous(self) -> bool:
         return self.step == 1
+
+    @property
+    def pairs(self) -> Geometry | None:
+        """The same lines two by two, with pairs of points for points; None where they are not side by side so."""
+        numbers = (self.step, self.lanes, self.outer_step, self.inner_step, self.offset)
+        if any(one % 2 for one in numbers):
+            return None
+        step, lanes, outer_step, inner_step, offset = (one // 2 for one in numbers)
+        return replace(self, step=step, lanes=lanes, outer_step=outer_step, inner_step=inner_step, offset=offset)
 
     @property
     def lines(self) -> int:
