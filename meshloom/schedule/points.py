@@ -35,16 +35,17 @@ class PointCode(ElementCode):
     ``wraps``: axes along which some neighbour is at the other end. ``tile``: points along each axis, all of them in the
     grid. Those next to each other along the last axis are loaded and stored at once where their field allows it; the
     first one is where that is aligned. ``ahead``: steps along so many of the first axes are stated before
-    (``steps``), for a whole line.
+    (``steps``), for a whole line. ``vector``: points that are moved at once, unless all along the last axis.
     """
 
     def __init__(
-        self, spec: LoopSpec, outputs: Sequence[Output], wraps: tuple[bool, ...], tile: Index = (), ahead: int = 0
-    ):
+        self, spec: LoopSpec, outputs: Sequence[Output], wraps: tuple[bool, ...], tile: Index = (), ahead: int = 0,
+        vector: int = 0,
+    ):  # fmt: skip
         super().__init__(spec, outputs)
         self.ahead = ahead
         self.wraps, self.origin, self.tile = wraps, (0,) * len(wraps), tile or (1,) * len(wraps)
-        self.vector = self.tile[-1]
+        self.vector = vector or self.tile[-1]
         self._loaded = self._groups(loads(o.value for o in outputs))
 
     def lines(self, sink: Sink, *, element: str = "") -> tuple[str, ...]:
