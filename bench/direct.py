@@ -26,6 +26,7 @@ from bench import report
 from bench.grid import Cpu
 from bench.measure import surroundings
 from bench.race_loop import TOLERANCE, Cuda, Device
+from meshloom.schedule.spec import Share
 from meshloom.schedule.vectors import share_of
 
 PRECISIONS = ("float64", "float32")
@@ -136,7 +137,7 @@ def rows_of(data: Data, device: Device, precision: str, copied: float,
     for wish in wishes(case, device, precision, blocks):
         loop = data.loop(wish)
         executable: Any = loop.prepare()
-        taken = share_of(loop.spec, loop.schedule, loop.elements)
+        taken = share_of(loop.spec, loop.schedule, loop.elements) if loop.backend.simt else Share()
         row: dict[str, Any] = {
             "loop": loop.name, "dim": case.dim, "layout": case.layout if case.dim > 1 else "-", "precision": precision,
             "schedule": str(loop.schedule), "elements_per_thread": taken.elements,
