@@ -120,12 +120,12 @@ def values(one: ml.Field) -> Any:
 
 
 def wishes(case: Case, device: Device, precision: str, blocks: tuple[int | None, ...]) -> Iterator[ml.Schedule]:
-    """What to time: on a GPU every width in blocks of every size (two for rows of ``aos``), else the automatic one."""
+    """What to time: on a GPU every width in blocks of every size, else the automatic choice."""
     if device.backend == "cpu":
         yield ml.Schedule()
         return
-    widths = (8, 16) if case.layout == "aos" else BYTES[precision]
-    for block, width in product(blocks, widths):
+    rows: tuple[None, ...] = (None,) if case.layout == "aos" else ()  # one at a time
+    for block, width in product(blocks, (*rows, *BYTES[precision])):
         yield ml.Schedule(block=block, vector=width)
 
 

@@ -17,7 +17,7 @@ from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.block_color import block_offsets
-from meshloom.schedule.vectors import share_of
+from meshloom.schedule.vectors import in_words, share_of
 
 
 class Explained(Protocol):
@@ -70,9 +70,7 @@ def _per_thread(loop: Explained) -> str:
         return ""
     if loop.spec.box is not None:
         return f"; {' x '.join(map(str, tile_of(loop.spec)))} points for each thread"
-    share = share_of(loop.spec, loop.schedule, loop.elements)
-    moved = f", {share.vector} at once" if share.times > 1 else ""
-    return f"; {share.elements} elements for each thread{moved}" if share.elements > 1 else ""
+    return in_words(share_of(loop.spec, loop.schedule, loop.elements))
 
 
 def _arguments(loop: Explained) -> str:

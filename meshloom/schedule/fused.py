@@ -16,8 +16,8 @@ from meshloom.kernel.expr import Node, topological
 from meshloom.schedule.code import ElementCode, Pass, Phase, row_name
 from meshloom.schedule.gather import accumulator, columns_of, start_accumulators, visit
 from meshloom.schedule.plan import Plan
-from meshloom.schedule.roles import Address, RoleGather
-from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.roles import RoleGather
+from meshloom.schedule.spec import Address, LoopSpec
 from meshloom.schedule.strategies.base import Emitter
 from meshloom.schedule.strategies.owner import incident
 from meshloom.schedule.vectors import vector_pass

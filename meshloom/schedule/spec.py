@@ -17,6 +17,8 @@ from meshloom.kernel.model import Output
 from meshloom.mesh.box import Index
 from meshloom.mesh.layout import Layout
 
+Address = tuple[int, int, int]  # parameter, slot, component
+
 
 @dataclass(frozen=True)
 class SpecParam:

@@ -17,7 +17,7 @@ from meshloom.mesh.box import Index
 from meshloom.schedule.code import ElementCode, Pass, Phase
 from meshloom.schedule.points import MOST_NODES, VECTOR, PointCode, tiled
 from meshloom.schedule.schedule import Schedule
-from meshloom.schedule.spec import LoopSpec, Share, SpecParam
+from meshloom.schedule.spec import Address, LoopSpec, Share, SpecParam
 
 MANY = 1 << 19  # elements: with fewer there would be too few threads to fill a GPU
 MOST_VALUES = 16  # loaded and stored for one element: with more a single element keeps a thread busy
@@ -38,13 +38,24 @@ def share_of(spec: LoopSpec, schedule: Schedule, elements: int) -> Share:
     share = Share(vector, max(1, wanted // VECTOR))
     if schedule.vector is not None:
         return share
-    return _enough(spec, vector) if elements >= MANY and _is_light(spec, share) else Share()
+    pays = elements >= MANY and _is_light(spec, share) and not any(map(_has_rows, fields))
+    return _enough(spec, vector) if pays else Share()
+
+
+def in_words(share: Share) -> str:
+    """The end of a sentence about a loop; nothing where a thread takes one element."""
+    at_once = f", {share.vector} at once" if share.times > 1 else ""
+    return f"; {share.elements} elements for each thread{at_once}" if share.elements > 1 else ""
 
 
 def _side_by_side(param: SpecParam, vector: int) -> bool:
-    """Do the numbers of a vector's elements lie together, component by component?"""
+    """Do the numbers of a vector's elements lie together, component by component or all of them?"""
     grouped = param.layout.kind == "aosoa" and param.layout.width % vector == 0
-    return param.dim == 1 or param.layout.kind == "soa" or grouped
+    return param.dim == 1 or param.layout.kind in ("aos", "soa") or grouped
+
+
+def _has_rows(param: SpecParam) -> bool:
+    return param.layout.kind == "aos" and param.dim > 1 and not param.is_global
 
 
 def _is_light(spec: LoopSpec, share: Share) -> bool:
@@ -53,7 +64,7 @@ def _is_light(spec: LoopSpec, share: Share) -> bool:
     return len(_loaded(spec)) + len(spec.outputs) <= MOST_VALUES and share.elements * nodes <= MOST_NODES
 
 
-def _loaded(spec: LoopSpec) -> set[tuple[int, int, int]]:
+def _loaded(spec: LoopSpec) -> set[Address]:
     """What is loaded for an element, numbers that something is added to included."""
     whole = stored_only(spec)
     return {a for a in loads(o.value for o in whole.outputs) if not spec.params[a[0]].is_global}
@@ -114,6 +125,21 @@ class VectorCode(PointCode):
     def __init__(self, spec: LoopSpec, vector: int):
         count = len({o for p in spec.params for o in p.offsets})
         super().__init__(spec, spec.outputs, (False,), (count,), vector=vector)
+
+    def in_whole_row(self, param: int) -> bool:
+        return False
+
+    def _piece(self, param: int, slot: int, comp: int) -> tuple[Address, ...]:
+        """Rows of a vector's elements lie one after the other in ``aos``: all of them are one piece."""
+        described, first = self.spec.params[param], slot - slot % self.vector
+        if not _has_rows(described):
+            return super()._piece(param, slot, comp)
+        return tuple((param, first + k, c) for k in range(self.vector) for c in range(described.dim))
+
+    def row(self, param: int, slot: int) -> str:
+        lane = slot % self.vector
+        first = super().row(param, slot - lane)
+        return f"({first} + {lane})" if lane else first
 
     def _used(self) -> list[Index]:
         """The first element of each vector stands for all of it."""
