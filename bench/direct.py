@@ -30,7 +30,7 @@ from meshloom.schedule.spec import Share
 from meshloom.schedule.vectors import share_of
 
 PRECISIONS = ("float64", "float32")
-BYTES = {"float64": (8, 16, 32, 64), "float32": (4, 16, 32)}  # of a component, for each thread
+BYTES = {"float64": (8, 16, 32, 64), "float32": (4, 16, 32, 64)}  # of a component, for each thread
 NUMBERS = 100_000_000  # of each field; of those with several components half as many
 FEW_NUMBERS = 1 << 20
 STEP = 0.01

@@ -22,6 +22,7 @@ from meshloom.schedule.spec import Address, LoopSpec, Share, SpecParam
 MANY = 1 << 19  # elements: with fewer there would be too few threads to fill a GPU
 MOST_VALUES = 16  # loaded and stored for one element: with more a single element keeps a thread busy
 LEAST_LOADED = 16  # bytes that a thread should ask for before it waits
+LEAST_REDUCED = 64  # the same in loops that add up: every block ends with a tree, and one block merges what all have
 MOST_VECTORS = 4
 
 
@@ -71,9 +72,10 @@ def _loaded(spec: LoopSpec) -> set[Address]:
 
 
 def _enough(spec: LoopSpec, vector: int) -> Share:
-    """So many vectors that their loads have ``LEAST_LOADED`` bytes under way."""
+    """So many vectors that their loads have enough bytes under way."""
     one = vector * sum(spec.params[param].dtype.itemsize for param, _, _ in _loaded(spec))
-    return Share(vector, min(MOST_VECTORS, max(1, LEAST_LOADED // one)) if one else 1)
+    least = LEAST_REDUCED if spec.reductions else LEAST_LOADED
+    return Share(vector, min(MOST_VECTORS, max(1, least // one)) if one else 1)
 
 
 def vector_pass(spec: LoopSpec) -> Pass:

@@ -132,6 +132,21 @@ def test_components_begin_where_16_bytes_can_be_loaded() -> None:
         assert parse_layout("soa").stride(n) * np.dtype(np.float32).itemsize % 16 == 0
 
 
+def test_sums_of_little_take_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are fewer shares to merge then."""
+    monkeypatch.setattr(vectors, "MANY", 100)
+
+    @ml.kernel
+    def dot(a: ml.Read, b: ml.Read, total: ml.Sum):
+        total += a @ b if a.shape else a * b
+
+    ml.use("emulated")
+    points = ml.Set(100, "points")
+    for dim, expected in ((1, Share(2, 2)), (2, Share(2))):
+        a, b = (points.field(name, dim, layout="soa") for name in "ab")
+        assert share(dot.loop(points, a, b, ml.Global(0.0))) == expected
+
+
 def test_loops_that_look_elsewhere_stay_as_they_are() -> None:
     mesh = ml.generate.box((5, 4))
 
@@ -223,6 +238,6 @@ def test_fused_loops_take_several_elements_too(monkeypatch: pytest.MonkeyPatch) 
         results.append((a.numpy(), b.numpy(), total.value))
         if backend == "emulated":
             assert step.launches == 2  # the loop, and the end of its sum
-            assert "as one loop over points: 24 bytes per element instead of 32; 2 elements for each" in step.explain()
+            assert "as one loop over points: 24 bytes per element instead of 32; 8 elements for each" in step.explain()
     for expected, found in zip(*results, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-14)
