@@ -18,13 +18,13 @@ Modes = Mapping[str, type[Mode]]
 
 def place_of(kernel: str, on: Set | Box, given: Sequence[Argument]) -> tuple[Set, Box | None]:
     """The set that a loop runs over, and the box of it; None where it visits the whole set without looking around."""
+    around = any(isinstance(a, Arg) and a.offsets is not None for a in given)
     if isinstance(on, Box):
-        return on.grid, on
+        return on.grid, on if around or on.size < on.grid.total else None
     if not isinstance(on, Set):
         raise MeshError(
             f"kernel {kernel}: the first argument is the set (or box of a grid) to loop over, got {type(on).__name__}"
         )
-    around = any(isinstance(a, Arg) and a.offsets is not None for a in given)
     return on, on.inside if isinstance(on, Grid) and (around or any(on.ghosts)) else None
 
 

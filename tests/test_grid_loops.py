@@ -335,3 +335,21 @@ def test_a_stencil_cannot_be_written_in_the_kernel() -> None:
     kernel, u = ml.kernel(writes), CLOSED.field("u")
     with pytest.raises(KernelError, match=r"test_grid_loops.py:\d+: parameter u is read at offsets and cannot"):
         kernel(CLOSED.interior(1), u[CLOSED.star(1)], CLOSED.field("out"))
+
+
+def test_a_box_of_all_that_is_stored_is_a_plain_loop() -> None:
+    """Without neighbours; then it has no need of coordinates, and may fuse."""
+
+    @ml.kernel
+    def double(v: ml.ReadWrite):
+        v[...] = 2.0 * v
+
+    ml.use("cpu")
+    for grid, strategy in ((ml.Grid((4, 3), ghosts=1), "box"), (ml.Grid((4, 3), periodic=True), "direct")):
+        v = grid.field("v")
+        v.fill(1.0)
+        for box, expected in ((grid.everything, "direct"), (grid.interior(1 - any(grid.ghosts)), strategy)):
+            loop = double.loop(box, v)
+            loop()
+            assert loop.schedule.strategy == expected and loop.elements == len(box)
+        assert grid.shaped(v).min() == 4.0 and grid.shaped(v, ghosts=True).sum() == grid.total * 2.0 + 12 * 2.0

@@ -57,14 +57,15 @@ def temporaries(spec: LoopSpec, plan: Plan) -> list[tuple[str, np.dtype, int]]:
 
 
 def _size_names(spec: LoopSpec, plan: Plan) -> list[str]:
-    names = ["n", "block", *sorted(plan.sizes)]
+    names = ["n", "block", *(["shares"] if spec.share.elements > 1 else []), *sorted(plan.sizes)]
     names += [f"stride{k}" for k, p in enumerate(spec.params) if p.layout.kind == "soa" and not p.is_global]
     return names + [f"targets{m}" for m in range(len(spec.maps))]
 
 
 def sizes_of(bound: Bound, plan: Plan) -> dict[str, int]:
     """The values of all sizes a unit may name."""
-    sizes = {"n": bound.elements, "block": plan.block} | plan.sizes
+    shares = -(-bound.elements // bound.spec.share.elements)
+    sizes = {"n": bound.elements, "shares": shares, "block": plan.block} | plan.sizes
     for k, storage in enumerate(bound.storages):
         if not bound.spec.params[k].is_global:
             sizes[f"stride{k}"] = storage.storage.size // storage.dim

@@ -12,6 +12,7 @@ from meshloom.fusion.groups import Operation, grouped, reads, sunk
 from meshloom.fusion.memory import Memory
 from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill
+from meshloom.schedule.vectors import in_words, share_of
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class FusedProgram:
                 now, before = step.compulsory / step.on.size, apart / step.on.size
                 lines.append(
                     f"  {step.spec.name} as one loop over {step.on.name}: {now:.0f} bytes per element instead of"
-                    f" {before:.0f}"
+                    f" {before:.0f}{in_words(share_of(step.spec, step.schedule, step.on.size))}"
                 )
             else:
                 lines.append(f"  {step.name}" + (" by itself" if isinstance(step, Runnable) else ""))

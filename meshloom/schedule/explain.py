@@ -17,6 +17,7 @@ from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.block_color import block_offsets
+from meshloom.schedule.vectors import in_words, share_of
 
 
 class Explained(Protocol):
@@ -60,9 +61,16 @@ def _schedule(loop: Explained) -> str:
     if loop.backend.name == "numpy":
         return "whole arrays, one after the other (the reference ignores strategies)"
     sameness = "deterministic" if chosen.deterministic else "sums may differ in the last digits from run to run"
-    tile = " x ".join(map(str, tile_of(loop.spec))) if loop.spec.box is not None and loop.backend.simt else ""
-    points = f"; {tile} points for each thread" if tile else ""
-    return f"{loop.schedule} ({chosen.summary}{points}; {sameness})"
+    return f"{loop.schedule} ({chosen.summary}{_per_thread(loop)}; {sameness})"
+
+
+def _per_thread(loop: Explained) -> str:
+    """What a thread of a GPU takes, where that is more than one element."""
+    if not loop.backend.simt:
+        return ""
+    if loop.spec.box is not None:
+        return f"; {' x '.join(map(str, tile_of(loop.spec)))} points for each thread"
+    return in_words(share_of(loop.spec, loop.schedule, loop.elements))
 
 
 def _arguments(loop: Explained) -> str:

@@ -16,10 +16,11 @@ from meshloom.kernel.expr import Node, topological
 from meshloom.schedule.code import ElementCode, Pass, Phase, row_name
 from meshloom.schedule.gather import accumulator, columns_of, start_accumulators, visit
 from meshloom.schedule.plan import Plan
-from meshloom.schedule.roles import Address, RoleGather
-from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.roles import RoleGather
+from meshloom.schedule.spec import Address, LoopSpec
 from meshloom.schedule.strategies.base import Emitter
 from meshloom.schedule.strategies.owner import incident
+from meshloom.schedule.vectors import vector_pass
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Fused(Emitter):
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         assert isinstance(spec, FusedSpec)
+        if spec.share.elements > 1:
+            return [vector_pass(spec)]
         dense = [m for m in spec.racy_maps if f"near{m}" in plan.arrays]
         first = dense[0] if dense else None
         body = _body(spec, plan, first, "i")

@@ -18,7 +18,7 @@ from meshloom.kernel.expr import Node, load, topological
 from meshloom.kernel.model import Output
 from meshloom.mesh.box import Index
 from meshloom.schedule.code import ElementCode, Sink
-from meshloom.schedule.spec import LoopSpec, SpecParam
+from meshloom.schedule.spec import Address, LoopSpec, SpecParam
 
 NEAR = 16  # steps up to this far are numbers in the text; others are sizes, so that grids of any shape share it
 MOST_LOADED = 72  # registers of 4 bytes that the values loaded for a tile may fill: more would leave too few threads
@@ -35,17 +35,18 @@ class PointCode(ElementCode):
     ``wraps``: axes along which some neighbour is at the other end. ``tile``: points along each axis, all of them in the
     grid. Those next to each other along the last axis are loaded and stored at once where their field allows it; the
     first one is where that is aligned. ``ahead``: steps along so many of the first axes are stated before
-    (``steps``), for a whole line.
+    (``steps``), for a whole line. ``vector``: points that are moved at once, unless all along the last axis.
     """
 
     def __init__(
-        self, spec: LoopSpec, outputs: Sequence[Output], wraps: tuple[bool, ...], tile: Index = (), ahead: int = 0
-    ):
+        self, spec: LoopSpec, outputs: Sequence[Output], wraps: tuple[bool, ...], tile: Index = (), ahead: int = 0,
+        vector: int = 0,
+    ):  # fmt: skip
         super().__init__(spec, outputs)
         self.ahead = ahead
         self.wraps, self.origin, self.tile = wraps, (0,) * len(wraps), tile or (1,) * len(wraps)
-        self.vector = self.tile[-1]
-        self._loaded = self._groups(loads(o.value for o in outputs))
+        self.vector = vector or self.tile[-1]
+        self._loaded = self._pieces(loads(o.value for o in outputs))
 
     def lines(self, sink: Sink, *, element: str = "") -> tuple[str, ...]:
         """All statements for the point at ``x0``, ``x1``, ..."""
@@ -112,46 +113,42 @@ class PointCode(ElementCode):
         grouped = layout.kind == "aosoa" and layout.width % self.vector == 0
         return size <= VECTOR and (described.dim == 1 or layout.kind == "soa" or grouped)
 
-    def _groups(self, used: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int, int], tuple[int, int, int]]:
-        """(parameter, slot, component) -> that of the first point of its vector, where all of the vector is used."""
-        found, every = {}, set(used)
-        for param, slot, comp in every:
-            if not self.in_vectors(param):
-                continue
-            offsets, o = self.spec.params[param].offsets, self.offset(param, slot)
-            first = o[-1] // self.vector * self.vector
-            group = [(*o[:-1], first + k) for k in range(self.vector)]
-            if all(g in offsets and (param, offsets.index(g), comp) in every for g in group):
-                found[param, slot, comp] = (param, offsets.index(group[0]), comp)
-        return found
+    def _piece(self, param: int, slot: int, comp: int) -> tuple[Address, ...]:
+        """What is moved together with a value, in the order of memory; () where that is it alone."""
+        if not self.in_vectors(param):
+            return ()
+        offsets, o = self.spec.params[param].offsets, self.offset(param, slot)
+        first = o[-1] // self.vector * self.vector
+        group = [(*o[:-1], first + k) for k in range(self.vector)]
+        return tuple((param, offsets.index(g), comp) for g in group) if all(g in offsets for g in group) else ()
+
+    def _pieces(self, used: Iterable[Address]) -> dict[Address, tuple[Address, ...]]:
+        """The pieces of which all is used, by each of their values."""
+        every = set(used)
+        found = {address: self._piece(*address) for address in every}
+        return {address: piece for address, piece in found.items() if piece and every.issuperset(piece)}
 
     def _vectors(self) -> list[str]:
         lines = []
-        for param, slot, comp in sorted(set(self._loaded.values())):
-            kind = f"{self.spec.params[param].ctype}, {self.vector}"
-            place = self.place(param, slot, comp)
-            lines.append(f"const ml_row<{kind}> {_vector_name(param, slot, comp)} = ml_load<{kind}>(&{place});")
+        for piece in sorted(set(self._loaded.values())):
+            kind = f"{self.spec.params[piece[0][0]].ctype}, {len(piece)}"
+            lines.append(f"const ml_row<{kind}> {_piece_name(piece)} = ml_load<{kind}>(&{self.place(*piece[0])});")
         return lines
 
     def leaf(self, node: Node) -> str:
-        param, slot, comp = node.value
-        first = self._loaded.get((param, slot, comp))
-        if first is None:
-            return super().leaf(node)
-        return f"{_vector_name(*first)}.v[{self.offset(param, slot)[-1] - self.offset(param, first[1])[-1]}]"
+        piece = self._loaded.get(node.value)
+        return f"{_piece_name(piece)}.v[{piece.index(node.value)}]" if piece else super().leaf(node)
 
     def sunk(self, names: Sequence[str], sink: Sink) -> list[str]:
-        """As for any element; vectors of stored values are stored at once."""
+        """As for any element; pieces of stored values are stored at once."""
         named = {(o.param, o.slot, o.comp): name for o, name in zip(self.outputs, names, strict=True)}
         plain = [k for k in named if not self.spec.params[k[0]].mode.combine]
-        groups = self._groups(plain)
+        groups = self._pieces(plain)
         lines: list[str] = []
-        for param, slot, comp in sorted(set(groups.values())):
-            described, o = self.spec.params[param], self.offset(param, slot)
-            slots = [described.offsets.index((*o[:-1], o[-1] + k)) for k in range(self.vector)]
-            values = ", ".join(f"({described.ctype}){named[param, s, comp]}" for s in slots)
-            kind = f"{described.ctype}, {self.vector}"
-            lines.append(f"ml_store<{kind}>(&{self.place(param, slot, comp)}, {{{{{values}}}}});")
+        for piece in sorted(set(groups.values())):
+            ctype = self.spec.params[piece[0][0]].ctype
+            values = ", ".join(f"({ctype}){named[address]}" for address in piece)
+            lines.append(f"ml_store<{ctype}, {len(piece)}>(&{self.place(*piece[0])}, {{{{{values}}}}});")
         pairs = zip(self.outputs, names, strict=True)
         rest = [(o, name) for o, name in pairs if (o.param, o.slot, o.comp) not in groups]
         left = PointCode(self.spec, [o for o, _ in rest], self.wraps)
@@ -208,8 +205,8 @@ def far_steps(spec: LoopSpec, axis: int) -> list[int]:
     return sorted({o[axis] for o in spec.offsets if abs(o[axis]) > NEAR})
 
 
-def _vector_name(param: int, slot: int, comp: int) -> str:
-    return f"u{param}_{slot}_{comp}"
+def _piece_name(piece: tuple[Address, ...]) -> str:
+    return "u{}_{}_{}".format(*piece[0])
 
 
 # ----- tiles ------------------------------------------------------------------------------------------------------

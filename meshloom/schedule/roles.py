@@ -19,9 +19,7 @@ from meshloom.schedule.code import ElementCode, combined, row_name
 from meshloom.schedule.gather import accumulator
 from meshloom.schedule.neighbours import GAP, MARKED
 from meshloom.schedule.plan import Plan
-from meshloom.schedule.spec import LoopSpec
-
-Address = tuple[int, int, int]  # parameter, slot, component
+from meshloom.schedule.spec import Address, LoopSpec
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import Any
 from meshloom.errors import ScheduleError, nearest
 from meshloom.mesh.layout import parse_layout
 
+VECTORS = (4, 8, 16, 32, 64)
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -18,9 +20,10 @@ class Schedule:
     ``layout``: put the loop's fields into this layout before it runs, None to leave them. ``order``: the order in which
     elements are visited ("given" or an ordering's name); fields stay where they are. ``registers``: the most a thread
     of a GPU may use, None for the compiler's choice. ``variant``: a form of the strategy, one of
-    ``ml.variants(strategy)``. ``vector``: bytes that a thread of a GPU loads at once where the layout allows it, 16 or
-    8. ``shared``: bytes of shared memory that a block of a GPU may use at most, None for all there is; a schedule that
-    needs more is refused. CPUs ignore registers, vector and shared.
+    ``ml.variants(strategy)``. ``vector``: bytes of each component that a thread of a GPU takes where the layout allows
+    it, one of ``VECTORS``, in loads of at most 16; None for 16 where that pays. ``shared``: bytes of shared memory that
+    a block of a GPU may use at most, None for all there is; a schedule that needs more is refused. CPUs ignore
+    registers, vector and shared.
     """
 
     strategy: str = "auto"
@@ -29,7 +32,7 @@ class Schedule:
     order: str = "given"
     registers: int | None = None
     variant: str = "plain"
-    vector: int = 16
+    vector: int | None = None
     shared: int | None = None
 
     def __post_init__(self) -> None:
@@ -37,8 +40,9 @@ class Schedule:
             raise ScheduleError(f"schedule: block must be a whole number from 1, got {self.block}")
         if self.registers is not None and not 16 <= self.registers <= 255:
             raise ScheduleError(f"schedule: registers must be from 16 to 255, got {self.registers}")
-        if self.vector not in (8, 16):
-            raise ScheduleError(f"schedule: vector must be 8 or 16 bytes, got {self.vector}")
+        if self.vector is not None and self.vector not in VECTORS:
+            allowed = ", ".join(map(str, VECTORS))
+            raise ScheduleError(f"schedule: vector must be one of {allowed} bytes, got {self.vector}")
         if self.shared is not None and (int(self.shared) != self.shared or self.shared < 0):
             raise ScheduleError(f"schedule: shared must be a number of bytes from 0, got {self.shared}")
         if self.layout is not None:
@@ -51,9 +55,14 @@ class Schedule:
         parts += [f"order={self.order}"] if self.order != "given" else []
         parts += [f"registers={self.registers}"] if self.registers else []
         parts += [f"variant={self.variant}"] if self.variant != "plain" else []
-        parts += [f"vector={self.vector}"] if self.vector != 16 else []
+        parts += [f"vector={self.vector}"] if self.vector else []
         parts += [f"shared={self.shared}"] if self.shared is not None else []
         return " ".join(parts)
+
+    @property
+    def whole_rows(self) -> bool:
+        """May a thread of a GPU load rows of several numbers in pieces of 16 bytes?"""
+        return self.vector is None or self.vector >= 16
 
     def having(self, **changes: Any) -> Schedule:
         """A copy with some entries changed."""

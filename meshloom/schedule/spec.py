@@ -17,6 +17,8 @@ from meshloom.kernel.model import Output
 from meshloom.mesh.box import Index
 from meshloom.mesh.layout import Layout
 
+Address = tuple[int, int, int]  # parameter, slot, component
+
 
 @dataclass(frozen=True)
 class SpecParam:
@@ -73,6 +75,18 @@ class SpecBox:
 
 
 @dataclass(frozen=True)
+class Share:
+    """What a thread of a GPU takes: so many elements side by side, moved at once, and that so many ``times``."""
+
+    vector: int = 1
+    times: int = 1
+
+    @property
+    def elements(self) -> int:
+        return self.vector * self.times
+
+
+@dataclass(frozen=True)
 class LoopSpec:
     """A loop without data. ``outputs`` hold the optimised program."""
 
@@ -84,6 +98,7 @@ class LoopSpec:
     wide: bool = False  # load and store whole rows of array-of-structures fields at once (GPUs like it)
     fresh: tuple[tuple[int, float], ...] = ()  # Globals (by parameter) whose sum starts from a number, not from before
     box: SpecBox | None = None  # of a loop over a box of a grid
+    share: Share = Share()  # of loops where no element looks at another
 
     @property
     def racy_outputs(self) -> tuple[Output, ...]:

@@ -34,6 +34,7 @@ ERROR_EXIT, WRONG_EXIT = 9, 3
 LAYOUTS, PRECISIONS = ("aos", "soa", "aosoa4"), (np.float64, np.float32)
 BLOCK = 64
 GRID_VARIANTS = ml.variants("box")
+WIDTHS = (16, 64)  # bytes of a component for each thread
 #: program -> the tool that must find its bug
 PLANTED = {"outside": "memcheck", "beyond": "memcheck", "race": "racecheck", "one_color": "racecheck"}
 
@@ -148,6 +149,34 @@ def run_grids(backend: str) -> int:
     return wrong
 
 
+@ml.kernel
+def own(q: ml.Read, out: ml.Write, more: ml.Inc, total: ml.Sum):
+    """Looks at its own element only."""
+    out[...] = 2.0 * q
+    more += q[0]
+    total += q[1]
+
+
+def run_widths(backend: str) -> int:
+    """Loops over own elements, several for each thread, each compared with NumPy; the number of wrong ones."""
+    wrong = 0
+    for n, layout, dtype, width in product((1, 7, 331), LAYOUTS, PRECISIONS, WIDTHS):
+        found = []
+        for name in ("numpy", backend):
+            ml.use(name)
+            points = ml.Set(n, "points")
+            q = points.field("q", 3, dtype=dtype, layout=layout, data=np.random.default_rng(5).random((n, 3)))
+            out, more = (points.field(name, dim, dtype=dtype, layout=layout) for name, dim in (("out", 3), ("more", 1)))
+            total = ml.Global(0.0)
+            own(points, q, out, more, total, schedule=ml.Schedule(block=BLOCK, vector=width))
+            found.append([out.numpy(), more.numpy(), np.array(total.value)])
+        tolerance = 1e-12 if dtype is np.float64 else 1e-4
+        right = all(np.allclose(a, b, rtol=tolerance, atol=tolerance) for a, b in zip(*found, strict=True))
+        print(f"own {n} {layout} {np.dtype(dtype).name} {width}: {'right' if right else 'WRONG'}", flush=True)
+        wrong += not right
+    return wrong
+
+
 # --- planted bugs -------------------------------------------------------------------------------------------------
 
 OUTSIDE = """extern "C" __global__ void outside(int* p) { p[threadIdx.x + 1] = 1; }"""  # the last thread writes too far
@@ -190,7 +219,7 @@ def run_program(name: str, backend: str) -> int:
         cupy.cuda.set_allocator(None)
         cupy.cuda.set_pinned_memory_allocator(None)
     if name == "loops":
-        return WRONG_EXIT if run_loops(backend) + run_grids(backend) else 0
+        return WRONG_EXIT if run_loops(backend) + run_grids(backend) + run_widths(backend) else 0
     if name in ("outside", "race"):
         run_kernel({"outside": OUTSIDE, "race": RACE}[name], name)
         return 0

@@ -65,12 +65,15 @@ def test_the_loops_are_right_when_emulated(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sanitized, "PRECISIONS", (np.float64,))
     monkeypatch.setattr(sanitized, "GRID_VARIANTS", ("plain",))
     assert sanitized.run_loops("emulated") == 0
+    monkeypatch.setattr(sanitized, "WIDTHS", (64,))
     assert sanitized.run_grids("emulated") == 0
+    assert sanitized.run_widths("emulated") == 0
 
 
 def test_a_wrong_result_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Case, "run", lambda self, wish, spoil=None: [np.array(0.0 if wish is None else 1.0)])
     monkeypatch.setattr(sanitized, "GRID_VARIANTS", ())
+    monkeypatch.setattr(sanitized, "WIDTHS", ())
     assert sanitized.run_program("loops", "emulated") == sanitized.WRONG_EXIT
 
 

@@ -22,7 +22,7 @@ from meshloom.errors import KernelError
 from meshloom.kernel import expr, passes
 from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK
-from meshloom.schedule import auto
+from meshloom.schedule import auto, vectors
 from meshloom.schedule.cost import CPU_CORE, GPU, Work
 from meshloom.schedule.layouts import PREFERENCE
 from meshloom.schedule.strategies import strategy
@@ -141,6 +141,11 @@ def test_what_a_bad_order_is() -> None:
 def test_small_loops() -> None:
     assert f"at most {auto.SMALL:,} elements and {auto.SMALL_FLOPS:,} operations" in page("docs/schedules.md")
     assert f"more than about {auto.MOST_SHARED:,} bytes" in page("docs/schedules.md")
+
+
+def test_light_loops() -> None:
+    text = " ".join(page("docs/schedules.md").split())
+    assert f"at least {vectors.MANY:,} elements and loads and stores at most {vectors.MOST_VALUES} numbers" in text
 
 
 # --- kernels.md ---------------------------------------------------------------------------------------------------

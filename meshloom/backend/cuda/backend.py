@@ -23,6 +23,7 @@ from meshloom.errors import ScheduleError
 from meshloom.mesh.core import Map
 from meshloom.schedule.code import Pass, partial_name
 from meshloom.schedule.plan import Plan
+from meshloom.schedule.vectors import share_of
 
 MOST_THREADS = 1024
 ENOUGH_BLOCKS = 3  # at a time: below that, spilling a little is better than one less
@@ -66,7 +67,9 @@ class CudaBackend(Backend):
         if not wide_index:
             narrow = {k: a.astype(np.int32) if a.dtype == np.int64 else a for k, a in plan.arrays.items()}
             plan = replace(plan, arrays=narrow)
-        unit = make_unit(replace(bound.spec, wide=bound.schedule.vector == 16), plan, simt=True)
+        share = share_of(bound.spec, bound.schedule, bound.elements)
+        bound = replace(bound, spec=replace(bound.spec, wide=bound.schedule.whole_rows, share=share))
+        unit = make_unit(bound.spec, plan, simt=True)
         threads = min(-(-plan.block // 32) * 32, MOST_THREADS)
         made, functions, used = self._compiled(unit, plan.block, threads, bound.schedule.registers, wide_index)
         wanted = {name for one in made for _, name in one.parameters}

@@ -57,14 +57,21 @@ def build(source: str, name: str, architecture: str, *, flags: tuple[str, ...] =
         checksum, length, rest = stored[:32], int.from_bytes(stored[32:40], "little"), stored[40:]
         if hashlib.sha256(rest).digest() == checksum:
             return rest[:length], rest[length:].decode()
-    cubin, log = _compile(source, name, options)
+    cubin, _, log = _compile(source, name, options)
     rest = cubin + log.encode()
     with suppress(OSError), replacing(file) as temporary:
         temporary.write_bytes(hashlib.sha256(rest).digest() + len(cubin).to_bytes(8, "little") + rest)
     return cubin, log
 
 
-def _compile(source: str, name: str, options: tuple[str, ...]) -> tuple[bytes, str]:
+def assembly(source: str, name: str, architecture: str) -> str:
+    """The PTX of a source, to see which instructions the compiler has chosen."""
+    _, text, _ = _compile(source, name, (f"--gpu-architecture={architecture}", "--std=c++17", "-default-device"))
+    return text.rstrip(b"\0").decode()
+
+
+def _compile(source: str, name: str, options: tuple[str, ...]) -> tuple[bytes, bytes, str]:
+    """Machine code, PTX and log."""
     nvrtc, program = library(), ctypes.c_void_p()
     table = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), f"{name}.cu".encode(), 0, None, None)
@@ -83,7 +90,8 @@ def _compile(source: str, name: str, options: tuple[str, ...]) -> tuple[bytes, s
                 (line for line in log.splitlines() if "error" in line), log.strip() or f"NVRTC status {status}"
             )
             raise CompilerError(f"{name}: the CUDA code did not compile: {first} (log: {file})")
-        return _fetch(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log
+        cubin = _fetch(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+        return cubin, _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program), log
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 

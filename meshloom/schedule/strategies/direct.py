@@ -1,4 +1,7 @@
-"""direct: no two elements meet, so the elements are simply visited in parallel. Chosen whenever a loop has no race."""
+"""direct: no two elements meet, so the elements are simply visited in parallel. Chosen whenever a loop has no race.
+
+Where elements look at nothing but their own, a thread of a GPU may take several (``vectors.py``).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.vectors import vector_pass
 from meshloom.schedule.verify import check_direct
 
 
@@ -27,7 +31,7 @@ class Direct(Strategy):
         check_direct(plan, topology)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        return [element_pass(spec, plan)]
+        return [vector_pass(spec) if spec.share.elements > 1 else element_pass(spec, plan)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         return Cost(work.compulsory, work.flops)
