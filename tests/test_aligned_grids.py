@@ -143,8 +143,8 @@ def grain_of(u: ml.Field) -> int:
 def solved(backend: str, method: str, axis: int, aligned: bool) -> np.ndarray:
     ml.use(backend)
     shape = FEW if backend == "emulated" else SHAPE
-    grid = ml.Grid(shape, periodic=(False, True, False), aligned=aligned)
-    matrix = ml.linalg.Tridiagonal(0.25, 1.0, 0.25, periodic=grid.periodic[axis])
+    grid = ml.Grid(shape, aligned=aligned)
+    matrix = ml.linalg.Tridiagonal(0.25, 1.0, 0.25)
     f, out = grid.field("f", data=numbers(shape)), grid.field("out")
     ml.linalg.tridiagonal.solve(matrix, f, out, axis, method)
     return grid.shaped(out)
@@ -159,12 +159,11 @@ def test_every_solver_gives_the_same_numbers(method: str, backend: str) -> None:
 
 
 @every_backend
-@pytest.mark.parametrize("periodic", [True, False])
-def test_derivatives_give_the_same_numbers(periodic: bool, backend: str) -> None:
+def test_derivatives_give_the_same_numbers(backend: str) -> None:
     found = []
     for aligned in (False, True):
         ml.use(backend)
-        grid = ml.Grid(SHAPE, periodic=periodic, ghosts=(0, 1, 2), aligned=aligned)
+        grid = ml.Grid(SHAPE, periodic=(False, True, False), ghosts=(0, 1, 2), aligned=aligned)
         f = grid.field("f", data=numbers(SHAPE))
-        found.append([grid.shaped(compact.d(f, axis)) for axis in (1, 2)])
+        found.append([grid.shaped(compact.d(f, axis)) for axis in range(3)])
     np.testing.assert_allclose(*found, rtol=1e-13, atol=1e-13)
