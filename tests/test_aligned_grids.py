@@ -69,7 +69,8 @@ def test_rows_begin_at_multiples_and_values_are_as_given(
 def test_a_grid_that_is_aligned_anyway_stays_as_it_is() -> None:
     grid = ml.Grid((3, 32), aligned=True)
     assert grid.places == grid.stored == (3, 32) and not len(grid.padding)
-    assert ml.Grid((3, 33), aligned=True).places == (3, 48)
+    assert ml.Grid((3, 33), aligned=True).places == (3, 48) and ml.Grid(33, aligned=True).places == (33,)
+    assert repr(grid) == "Grid(grid: 3 x 32, aligned)"
     assert ml.Grid((3, 32), ghosts=(0, 2), aligned=True).first == (0, ALIGNMENT)
 
 

@@ -64,7 +64,7 @@ class Grid(Set):
                 raise MeshError(f"grid {name}: {w} ghost layers on axis {AXES[a]} need as many points, it has {n}")
         #: Points along each axis that are stored, ghosts included.
         self.stored: Index = tuple(n + 2 * w for n, w in zip(self.shape, self.ghosts, strict=True))
-        self.aligned = aligned and self.rank > 1
+        self.aligned = bool(aligned) and self.rank > 1
         lead = -self.ghosts[-1] % ALIGNMENT if self.aligned else 0
         #: Where the point of index 0 lies in memory, counted along each axis.
         self.first: Index = (*self.ghosts[:-1], lead + self.ghosts[-1])
@@ -250,6 +250,8 @@ class Grid(Set):
 
     @cached_property
     def padding(self) -> np.ndarray:
+        if self.places == self.stored:
+            return super().padding
         nobody = np.ones(self.places, bool)
         nobody[self._with_ghosts] = False
         return np.flatnonzero(nobody)
@@ -270,7 +272,8 @@ class Grid(Set):
 
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.shape))
-        return f"Grid({self.name}: {size}" + (f", ghosts {self.ghosts})" if any(self.ghosts) else ")")
+        ghosts = f", ghosts {self.ghosts}" if any(self.ghosts) else ""
+        return f"Grid({self.name}: {size}{ghosts}{', aligned' if self.aligned else ''})"
 
 
 # ----- what a person gives ----------------------------------------------------------------------------------------
