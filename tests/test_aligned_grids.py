@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom import compact
+from meshloom.errors import MeshError
 from meshloom.mesh.grid import ALIGNMENT
 
 SHAPE = (5, 7, 19)
@@ -70,8 +71,15 @@ def test_a_grid_that_is_aligned_anyway_stays_as_it_is() -> None:
     grid = ml.Grid((3, 32), aligned=True)
     assert grid.places == grid.stored == (3, 32) and not len(grid.padding)
     assert ml.Grid((3, 33), aligned=True).places == (3, 48) and ml.Grid(33, aligned=True).places == (33,)
-    assert repr(grid) == "Grid(grid: 3 x 32, aligned)"
+    assert repr(grid) == "Grid(grid: 3 x 32)" and "rows of 48" in repr(ml.Grid((3, 33), aligned=True))
     assert ml.Grid((3, 32), ghosts=(0, 2), aligned=True).first == (0, ALIGNMENT)
+
+
+def test_auto_takes_an_eighth_of_the_memory_at_most() -> None:
+    assert [ml.Grid((3, n), aligned="auto").places[-1] for n in (17, 61, 65, 101, 509)] == [17, 64, 65, 112, 512]
+    assert ml.Grid((3, 30), ghosts=(0, 2), aligned="auto").first == (0, 2)  # 48 places for 34 points
+    with pytest.raises(MeshError, match="aligned is True, False or 'auto', got 'yes'"):
+        ml.Grid((3, 4), aligned="yes")
 
 
 # ----- loops ------------------------------------------------------------------------------------------------------

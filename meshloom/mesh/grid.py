@@ -24,6 +24,8 @@ from meshloom.mesh.core import Field, Set
 AXES = "xyz"
 SIDES = ("low", "high")
 ALIGNMENT = 16  # points: 128 bytes in double, a cache line of a GPU; 64 in single
+AUTO = "auto"
+MOST_PADDING = 1 / 8  # of a row: where it would be more, aligned="auto" leaves rows as they are
 _METRIC_DEGREE = 7  # of the spline through the coordinates of a stretched axis; its slope is the metric
 
 
@@ -36,7 +38,7 @@ class Grid(Set):
     points, ascending, or None for an even spacing; a stretched periodic axis needs its ``extent``, too. ``ghosts``:
     layers stored beyond each end, a number or one for each axis. ``aligned``: on two or three axes every row along the
     last one begins, at its first point that is no ghost, at a multiple of ``ALIGNMENT`` points in memory, for which
-    rows are padded; nothing but memory and speed depends on it.
+    rows are padded; "auto": where that lengthens them by an eighth at most. Only memory and speed depend on it.
     """
 
     usual_layout = "soa"  # neighbouring threads read neighbouring points of one component
@@ -52,7 +54,7 @@ class Grid(Set):
         ghosts: int | Sequence[int] = 0,
         name: str = "grid",
         *,
-        aligned: bool = False,
+        aligned: bool | str = False,
     ):
         self.shape = _whole_numbers(name, "shape", (shape,) if isinstance(shape, int | np.integer) else shape, 1)
         if not 1 <= len(self.shape) <= len(AXES):
@@ -64,13 +66,11 @@ class Grid(Set):
                 raise MeshError(f"grid {name}: {w} ghost layers on axis {AXES[a]} need as many points, it has {n}")
         #: Points along each axis that are stored, ghosts included.
         self.stored: Index = tuple(n + 2 * w for n, w in zip(self.shape, self.ghosts, strict=True))
-        self.aligned = bool(aligned) and self.rank > 1
-        lead = -self.ghosts[-1] % ALIGNMENT if self.aligned else 0
+        first, places = _row(name, aligned, self.rank, self.shape[-1], self.ghosts[-1])
         #: Where the point of index 0 lies in memory, counted along each axis.
-        self.first: Index = (*self.ghosts[:-1], lead + self.ghosts[-1])
-        row = lead + self.stored[-1]
+        self.first: Index = (*self.ghosts[:-1], first)
         #: Places in memory along each axis, those that belong to no point included, and the distance of neighbours.
-        self.places: Index = (*self.stored[:-1], row + (-row % ALIGNMENT if self.aligned else 0))
+        self.places: Index = (*self.stored[:-1], places)
         self.strides: Index = tuple(prod(self.places[a + 1 :]) for a in range(self.rank))
         super().__init__(prod(self.places), name)
         given = [None] * self.rank if coordinates is None else _each(name, "coordinates", coordinates, self.rank)
@@ -273,7 +273,8 @@ class Grid(Set):
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.shape))
         ghosts = f", ghosts {self.ghosts}" if any(self.ghosts) else ""
-        return f"Grid({self.name}: {size}{ghosts}{', aligned' if self.aligned else ''})"
+        padded = f", rows of {self.places[-1]}" if self.places != self.stored else ""
+        return f"Grid({self.name}: {size}{ghosts}{padded})"
 
 
 # ----- what a person gives ----------------------------------------------------------------------------------------
@@ -292,6 +293,17 @@ def _whole_numbers(name: str, what: str, values: Sequence[Any], low: int | None)
         bound = "" if low is None else f" from {low}"
         raise MeshError(f"grid {name}: {what} must be whole numbers{bound}, got {tuple(values)}")
     return tuple(int(v) for v in values)
+
+
+def _row(name: str, aligned: Any, rank: int, points: int, ghosts: int) -> tuple[int, int]:
+    """(where the first point that is no ghost lies, places) of a row along the last axis."""
+    if not isinstance(aligned, bool | np.bool_) and aligned != AUTO:
+        raise MeshError(f"grid {name}: aligned is True, False or {AUTO!r}, got {aligned!r}")
+    stored = points + 2 * ghosts
+    first = -(-ghosts // ALIGNMENT) * ALIGNMENT
+    places = -(-(first + points + ghosts) // ALIGNMENT) * ALIGNMENT
+    worth = aligned != AUTO or places - stored <= MOST_PADDING * stored
+    return (first, places) if aligned and worth and rank > 1 else (ghosts, stored)
 
 
 def _spans(name: str, extent: Any, coordinates: list[Any], rank: int) -> list[tuple[float, float] | None]:

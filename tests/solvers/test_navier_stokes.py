@@ -268,7 +268,7 @@ def test_the_published_curves_on_64_points():
 @pytest.mark.parametrize(
     "backend", ["cpu", pytest.param("emulated", marks=pytest.mark.slow), pytest.param("cuda", marks=pytest.mark.gpu)]
 )
-@pytest.mark.parametrize(("kind", "points"), [(VortexOutflow, [65, 65]), (TaylorGreen, 16)])
+@pytest.mark.parametrize(("kind", "points"), [(VortexOutflow, [65, 62]), (TaylorGreen, 15)])
 @pytest.mark.parametrize("passes", [FUSED, pytest.param(STORED, marks=pytest.mark.slow)])
 def test_back_ends_agree(backend, kind, points, passes):
     found = {}
