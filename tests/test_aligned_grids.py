@@ -18,7 +18,7 @@ from meshloom.mesh.grid import ALIGNMENT
 
 SHAPE = (5, 7, 19)
 FEW = (2, 3, 5)  # lines, where every thread of a block is a fibre
-BACKENDS = ("numpy", "cpu", "emulated")
+BACKENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 METHODS = ("segmented", "thomas", "cyclic_reduction", "pcr", "cgs", "bicgstab")
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
 
