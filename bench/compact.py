@@ -70,14 +70,16 @@ def _axes(shape: tuple[int, ...]) -> range:
 
 
 def _derivatives(quick: bool) -> list[Problem]:
-    """Ordered by precision, ends and field: rows on the same field share it."""
+    """Ordered by precision, ends and field: rows on the same field share it. Where rows are no whole cache lines, also
+    with rows that begin at them."""
     cube, plane = BLOCKS[-1], PLANES[-1]
     sizes = [(cube, 1), (plane, MANY)] + ([] if quick else [(s, 1) for s in (*BLOCKS[:-1], *reversed(PLANES))])
     cases = [("float64", True, sizes), ("float64", False, [(PRIME, 1), *(sizes[:1] if quick else sizes)]),
              ("float32", True, sizes[:1] if quick else sizes)]  # fmt: skip
     if not quick:
         cases.append(("float32", False, [(PRIME, 1), *sizes]))
-    return [Problem(s, a, v, precision, periodic) for precision, periodic, listed in cases for s, v in listed
+    return [Problem(s, a, v, precision, periodic, aligned=aligned) for precision, periodic, listed in cases
+            for s, v in listed for aligned in ((False, True) if s == PRIME else (False,))
             for a in _axes(s)]  # fmt: skip
 
 

@@ -46,6 +46,7 @@ class Problem:
 
     ``what``: "derivative", or "solve", the tridiagonal system alone, which is all that solvers but our own do, or
     "fused": flux, derivative and sum of the five variables of a flow. ``tuning``: entries of the solver's form.
+    ``aligned``: rows of the grid begin at cache lines, whatever their length.
     """
 
     shape: tuple[int, ...]
@@ -56,6 +57,7 @@ class Problem:
     method: str = OWN
     what: str = "derivative"
     tuning: tuple[tuple[str, int], ...] = ()
+    aligned: bool = False
 
     def small(self) -> Problem:
         """The same on a grid that NumPy does at once: what is checked first."""
@@ -64,26 +66,36 @@ class Problem:
     def entries(self) -> dict[str, Any]:
         """How a row of the result begins."""
         ends = "periodic" if self.periodic else "closed"
-        form = "".join(f", {key} {value}" for key, value in self.tuning)
+        form = "".join(f", {key} {value}" for key, value in self.tuning) + (", aligned rows" if self.aligned else "")
         return {"what": self.what, "shape": list(self.shape), "values": self.values, "axis": self.axis,
                 "precision": self.precision, "ends": ends, "method": self.method + form}  # fmt: skip
 
 
-def room(shape: tuple[int, ...], values: int, precision: str, periodic: bool) -> tuple[ml.Grid, ml.Field, ml.Field]:
+Room = tuple[tuple[int, ...], int, str, bool, bool]  # shape, values, precision, periodic, aligned
+
+
+def room_of(problem: Problem) -> Room:
+    """What problems that may share their fields have in common."""
+    return problem.shape, problem.values, problem.precision, problem.periodic, problem.aligned
+
+
+def made(room: Room) -> tuple[ml.Grid, ml.Field, ml.Field]:
     """A grid, and fields of zeros for operands and results."""
-    grid = ml.Grid(shape, [float(n) for n in shape], periodic=periodic)  # spacing about 1: so are the values
+    shape, values, precision, periodic, aligned = room
+    extent = [float(n) for n in shape]  # spacing about 1: so are the values
+    grid = ml.Grid(shape, extent, periodic=periodic, aligned=aligned)
     f, out = (grid.field(name, values, dtype=np.dtype(precision)) for name in ("f", "out"))
     return grid, f, out
 
 
 @lru_cache(maxsize=2)
-def fields(shape: tuple[int, ...], values: int, precision: str, periodic: bool, backend: str) -> list[Any]:
+def fields(room: Room, backend: str) -> list[Any]:
     """The same on the device, with operands; kept while rows on the same grid follow each other.
 
     Operands are numbers from 1 to 2 without a pattern, made where the field lies; the same in every run.
     """
     ml.use(backend)
-    grid, f, out = room(shape, values, precision, periodic)
+    grid, f, out = made(room)
     for one in (f, out):
         one.move(current().place(one.storage))
     xp = _module(f.storage)
@@ -106,7 +118,7 @@ def loop_of(problem: Problem, grid: ml.Grid, f: ml.Field, out: ml.Field) -> ml.l
 
 def empty_loop(problem: Problem) -> ml.linalg.LineLoop:
     """The loop on fields that nobody has filled: to be compiled, not to be run."""
-    return loop_of(problem, *room(problem.shape, problem.values, problem.precision, problem.periodic))
+    return loop_of(problem, *made(room_of(problem)))
 
 
 class Setup:
@@ -114,9 +126,7 @@ class Setup:
 
     def __init__(self, problem: Problem, backend: str):
         self.problem = problem
-        self.grid, self.f, self.out = fields(
-            problem.shape, problem.values, problem.precision, problem.periodic, backend
-        )
+        self.grid, self.f, self.out = fields(room_of(problem), backend)
         ml.use(backend)
         self.loop = loop_of(problem, self.grid, self.f, self.out)
         self.operator = self.loop.operators[0]
@@ -124,7 +134,7 @@ class Setup:
     def component(self, field: ml.Field, c: int) -> Any:
         """A view of a component as an array (*shape), where the field lies."""
         flat = field.storage.reshape(field.dim, -1)[c, : self.grid.total]
-        return flat.reshape(self.grid.shape)
+        return flat.reshape(self.grid.places)[self.grid.inner]
 
     def lines(self, field: ml.Field, where: list[tuple[int, ...]]) -> np.ndarray:
         """Some lines along the axis, (n, lines, values), in double; ``where``: indices on the other axes."""

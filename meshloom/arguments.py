@@ -25,7 +25,7 @@ def place_of(kernel: str, on: Set | Box, given: Sequence[Argument]) -> tuple[Set
         raise MeshError(
             f"kernel {kernel}: the first argument is the set (or box of a grid) to loop over, got {type(on).__name__}"
         )
-    return on, on.inside if isinstance(on, Grid) and (around or any(on.ghosts)) else None
+    return on, on.inside if isinstance(on, Grid) and (around or on.total > on.inside.size) else None
 
 
 def as_arguments(
@@ -137,5 +137,5 @@ def spec_box(box: Box, arguments: Sequence[Arg | Global], variant: str) -> SpecB
     """What generated code depends on: where offsets lead round the end of the grid, and how lines lie in memory."""
     offsets: list[Index] = [o for a in arguments if isinstance(a, Arg) and a.offsets for o in a.offsets.offsets]
     wraps = tuple(any(box.reaches_out(a, o[a]) for o in offsets) for a in range(box.grid.rank))
-    grain = next(g for g in (4, 2, 1) if box.grid.stored[-1] % g == 0)
+    grain = next(g for g in (4, 2, 1) if box.grid.places[-1] % g == 0)
     return SpecBox(wraps, box.shape, grain, variant)

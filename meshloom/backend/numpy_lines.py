@@ -28,9 +28,10 @@ def run_lines(bound: Bound) -> None:
     assert isinstance(spec, LineSpec)
     grid = next(s.set for s in bound.storages if isinstance(s, Field))
     assert isinstance(grid, Grid)
-    axis, inner = spec.axis, tuple(slice(w, w + n) for n, w in zip(grid.shape, grid.ghosts, strict=True))
-    rows = [s.rows() for s in bound.storages]
-    shaped = [r if p.is_global else r.reshape(*grid.stored, -1)[inner] for r, p in zip(rows, spec.params, strict=True)]
+    axis, rows = spec.axis, [s.rows() for s in bound.storages]
+    shaped = [
+        r if p.is_global else r.reshape(*grid.places, -1)[grid.inner] for r, p in zip(rows, spec.params, strict=True)
+    ]
 
     def at_points(node: Node) -> np.ndarray:
         param, _, comp = node.value

@@ -60,11 +60,11 @@ class Box:
     @cached_property
     def stored_low(self) -> Index:
         """Where the box begins in memory, counted along each axis."""
-        return tuple(x + w for x, w in zip(self.low, self.grid.ghosts, strict=True))
+        return tuple(x + first for x, first in zip(self.low, self.grid.first, strict=True))
 
     @property
     def stored_high(self) -> Index:
-        return tuple(x + w for x, w in zip(self.high, self.grid.ghosts, strict=True))
+        return tuple(x + first for x, first in zip(self.high, self.grid.first, strict=True))
 
     def rows(self, offset: Index | None = None, first: int = 0, last: int | None = None) -> np.ndarray:
         """Positions in memory of the points [first, last) of the box, in C order, seen at an offset."""
@@ -77,8 +77,8 @@ class Box:
 
     def reaches_out(self, axis: int, step: int) -> bool:
         """Does a step along an axis lead from some point of the box beyond what is stored?"""
-        low, high, n = self.stored_low[axis] + step, self.stored_high[axis] + step, self.grid.stored[axis]
-        return low < 0 or high > n
+        ghosts, n = self.grid.ghosts[axis], self.grid.shape[axis]
+        return self.low[axis] + step < -ghosts or self.high[axis] + step > n + ghosts
 
     def touched(self, offsets: Iterable[Index]) -> int:
         """How many different points are seen at these offsets from all points of the box."""

@@ -69,6 +69,11 @@ class Set:
     def __len__(self) -> int:
         return self.owned
 
+    @property
+    def padding(self) -> np.ndarray:
+        """Numbers of rows of fields that belong to no element: they fill memory, and nobody looks at them."""
+        return np.empty(0, np.int64)
+
     @cached_property
     def numbers(self) -> Field:
         """Every element's own number, for kernels that want to know where they are."""
@@ -270,6 +275,11 @@ class Field(Stored):
         """A copy of the values by number, shape (n,) or (n, dim), whatever the layout and the order in memory."""
         return self.set.by_number(self.rows()).reshape(self.shape)
 
+    def saved(self) -> np.ndarray:
+        """The same without the set's padding: what a checkpoint holds, and ``assign`` takes back."""
+        padding = self.set.padding
+        return np.delete(self.numpy(), padding, axis=0) if len(padding) else self.numpy()
+
     def rows(self) -> np.ndarray:
         """A copy of the values by position, (total, dim), whatever the layout."""
         return self.layout.unpack(on_host(self.storage), self.set.total, self.dim)
@@ -413,6 +423,10 @@ class Global(Stored):
     def numpy(self) -> np.ndarray:
         """A copy of the values, shape () or (dim,)."""
         return np.array(on_host(self.storage)).reshape(self.shape)
+
+    def saved(self) -> np.ndarray:
+        """The same: what a checkpoint holds."""
+        return self.numpy()
 
     def assign(self, data: ArrayLike) -> None:
         """Take new values, now, also while a program is being recorded; a scalar fills."""

@@ -2,7 +2,8 @@
 
 Axis 0 is x, axis 1 is y, axis 2 is z. Points are numbered in C order: the last axis is contiguous. A point has an
 index (i, j, k) from 0; with ``ghosts`` w an axis of n points stores w more before and behind, with the indices -w to -1
-and n to n + w - 1, and they are part of every field on the grid.
+and n to n + w - 1, and they are part of every field on the grid. In memory a row of points along the last axis may be
+longer than that: behind it (and before its ghosts) an ``aligned`` grid leaves places that belong to no point.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from meshloom.mesh.core import Field, Set
 
 AXES = "xyz"
 SIDES = ("low", "high")
+ALIGNMENT = 16  # points: 128 bytes in double, a cache line of a GPU; 64 in single
+AUTO = "auto"
+MOST_PADDING = 1 / 8  # of a row: where it would be more, aligned="auto" leaves rows as they are
 _METRIC_DEGREE = 7  # of the spline through the coordinates of a stretched axis; its slope is the metric
 
 
@@ -32,7 +36,9 @@ class Grid(Set):
     closed axis stores both ends, so its spacing is extent/(n - 1); a ``periodic`` one (a bool, or one for each axis)
     leaves the second end out, and its spacing is extent/n. ``coordinates``: for each axis the places (n,) of its
     points, ascending, or None for an even spacing; a stretched periodic axis needs its ``extent``, too. ``ghosts``:
-    layers stored beyond each end, a number or one for each axis.
+    layers stored beyond each end, a number or one for each axis. ``aligned``: on two or three axes every row along the
+    last one begins, at its first point that is no ghost, at a multiple of ``ALIGNMENT`` points in memory, for which
+    rows are padded; "auto": where that lengthens them by an eighth at most. Only memory and speed depend on it.
     """
 
     usual_layout = "soa"  # neighbouring threads read neighbouring points of one component
@@ -47,6 +53,8 @@ class Grid(Set):
         coordinates: Sequence[ArrayLike | None] | None = None,
         ghosts: int | Sequence[int] = 0,
         name: str = "grid",
+        *,
+        aligned: bool | str = False,
     ):
         self.shape = _whole_numbers(name, "shape", (shape,) if isinstance(shape, int | np.integer) else shape, 1)
         if not 1 <= len(self.shape) <= len(AXES):
@@ -56,10 +64,15 @@ class Grid(Set):
         for a, (n, w) in enumerate(zip(self.shape, self.ghosts, strict=True)):
             if w > n:
                 raise MeshError(f"grid {name}: {w} ghost layers on axis {AXES[a]} need as many points, it has {n}")
-        #: Points along each axis in memory, ghosts included, and the distance in memory of neighbours along it.
+        #: Points along each axis that are stored, ghosts included.
         self.stored: Index = tuple(n + 2 * w for n, w in zip(self.shape, self.ghosts, strict=True))
-        self.strides: Index = tuple(prod(self.stored[a + 1 :]) for a in range(self.rank))
-        super().__init__(prod(self.stored), name)
+        first, places = _row(name, aligned, self.rank, self.shape[-1], self.ghosts[-1])
+        #: Where the point of index 0 lies in memory, counted along each axis.
+        self.first: Index = (*self.ghosts[:-1], first)
+        #: Places in memory along each axis, those that belong to no point included, and the distance of neighbours.
+        self.places: Index = (*self.stored[:-1], places)
+        self.strides: Index = tuple(prod(self.places[a + 1 :]) for a in range(self.rank))
+        super().__init__(prod(self.places), name)
         given = [None] * self.rank if coordinates is None else _each(name, "coordinates", coordinates, self.rank)
         spans = _spans(name, extent, given, self.rank)
         placed = [self._axis(a, spans[a], given[a]) for a in range(self.rank)]
@@ -201,8 +214,8 @@ class Grid(Set):
     # ----- single points ------------------------------------------------------------------------------------------
     def index_of(self, number: int) -> Index:
         """The index (i, j, k) of the point with a number; ghosts have entries below 0 or from n."""
-        stored = np.unravel_index(number, self.stored)
-        return tuple(int(x) - w for x, w in zip(stored, self.ghosts, strict=True))
+        place = np.unravel_index(number, self.places)
+        return tuple(int(x) - first for x, first in zip(place, self.first, strict=True))
 
     def place_of(self, index: Index) -> tuple[float, ...]:
         """Where a point is; ghosts continue with the mean spacing."""
@@ -213,7 +226,7 @@ class Grid(Set):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of shape, ghosts, ends and places: the identity of a grid in checkpoints."""
+        """SHA-256 of shape, ghosts, ends and places: the identity of a grid in checkpoints, aligned or not."""
         text = f"{self.shape} {self.ghosts} {self.periodic} {self.origin} {self.extent}"
         return hashlib.sha256(text.encode() + b"".join(x.tobytes() for x in self.coordinates)).hexdigest()
 
@@ -222,28 +235,46 @@ class Grid(Set):
         """A copy of a field's values, (*shape,) or (*shape, dim); with ``ghosts`` those of all that is stored."""
         if field.set is not self:
             raise MeshError(f"field {field.name} lives on {field.set.name}, not on grid {self.name}")
-        values = field.numpy().reshape(self.stored + field.shape[1:])
-        return values if ghosts else values[self._inner]
+        values = field.numpy().reshape(self.places + field.shape[1:])
+        return values[self._with_ghosts if ghosts else self.inner]
 
     @property
-    def _inner(self) -> tuple[slice, ...]:
-        """Where the points without ghosts are in an array of all that is stored."""
-        return tuple(slice(w, w + n) for n, w in zip(self.shape, self.ghosts, strict=True))
+    def inner(self) -> tuple[slice, ...]:
+        """Where the points without ghosts are in an array (*places,)."""
+        return tuple(slice(first, first + n) for n, first in zip(self.shape, self.first, strict=True))
+
+    @property
+    def _with_ghosts(self) -> tuple[slice, ...]:
+        ends = zip(self.first, self.ghosts, self.stored, strict=True)
+        return tuple(slice(first - w, first - w + n) for first, w, n in ends)
+
+    @cached_property
+    def padding(self) -> np.ndarray:
+        if self.places == self.stored:
+            return super().padding
+        nobody = np.ones(self.places, bool)
+        nobody[self._with_ghosts] = False
+        return np.flatnonzero(nobody)
 
     def flat(self, values: np.ndarray, dim: int) -> np.ndarray:
-        """Values (*shape,), (*shape, dim) or the same of all that is stored, as rows; ghosts not given are zero."""
-        per_point = () if values.ndim == self.rank and dim == 1 else (dim,)
-        if values.shape == self.stored + per_point:
+        """Values (*shape,), (*shape, dim), or the same of all that is stored, also flat, as rows; others are zero."""
+        per_point = () if values.ndim in (1, self.rank) and dim == 1 else (dim,)
+        if values.shape == (prod(self.stored), *per_point):
+            values = values.reshape(self.stored + per_point)
+        if values.shape == self.places + per_point:
             return values.reshape(self.total, dim)
-        if values.shape == self.shape + per_point:
-            whole = np.zeros(self.stored + per_point, values.dtype)
-            whole[self._inner] = values
-            return whole.reshape(self.total, dim)
+        for shape, where in ((self.stored, self._with_ghosts), (self.shape, self.inner)):
+            if values.shape == shape + per_point:
+                whole = np.zeros(self.places + per_point, values.dtype)
+                whole[where] = values
+                return whole.reshape(self.total, dim)
         return values
 
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.shape))
-        return f"Grid({self.name}: {size}" + (f", ghosts {self.ghosts})" if any(self.ghosts) else ")")
+        ghosts = f", ghosts {self.ghosts}" if any(self.ghosts) else ""
+        padded = f", rows of {self.places[-1]}" if self.places != self.stored else ""
+        return f"Grid({self.name}: {size}{ghosts}{padded})"
 
 
 # ----- what a person gives ----------------------------------------------------------------------------------------
@@ -262,6 +293,17 @@ def _whole_numbers(name: str, what: str, values: Sequence[Any], low: int | None)
         bound = "" if low is None else f" from {low}"
         raise MeshError(f"grid {name}: {what} must be whole numbers{bound}, got {tuple(values)}")
     return tuple(int(v) for v in values)
+
+
+def _row(name: str, aligned: Any, rank: int, points: int, ghosts: int) -> tuple[int, int]:
+    """(where the first point that is no ghost lies, places) of a row along the last axis."""
+    if not isinstance(aligned, bool | np.bool_) and aligned != AUTO:
+        raise MeshError(f"grid {name}: aligned is True, False or {AUTO!r}, got {aligned!r}")
+    stored = points + 2 * ghosts
+    first = -(-ghosts // ALIGNMENT) * ALIGNMENT
+    places = -(-(first + points + ghosts) // ALIGNMENT) * ALIGNMENT
+    worth = aligned != AUTO or places - stored <= MOST_PADDING * stored
+    return (first, places) if aligned and worth and rank > 1 else (ghosts, stored)
 
 
 def _spans(name: str, extent: Any, coordinates: list[Any], rank: int) -> list[tuple[float, float] | None]:

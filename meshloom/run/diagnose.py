@@ -43,7 +43,7 @@ def breakdown(case: Case, snapshot: Snapshot, before: int, last: int) -> str:
     for iteration in range(before + 1, last + 1):
         good = take_snapshot(case)
         recorded = case.program.run(1, record=case.recorded)
-        if healthy(case, recorded).all() and all(np.isfinite(stored.numpy()).all() for stored in case.state):
+        if healthy(case, recorded).all() and all(np.isfinite(stored.saved()).all() for stored in case.state):
             continue
         restore(case, good)
         for loop in case.program.loops:
@@ -66,6 +66,8 @@ def _first_bad(case: Case, written: Field | Global) -> str:
     bad = ~np.isfinite(values) if limit is None else limit.broken(values)
     if isinstance(written, Global):  # a minimum starts from infinity
         bad &= ~np.isinf(values)
+    else:
+        bad[written.set.padding] = False
     if not bad.any():
         return ""
     if isinstance(written, Global):

@@ -147,9 +147,9 @@ def _continue_from(case: Case, start: Start) -> None:
         raise UserError(f"{start.path}: checkpoint of another {case.domain} (digest {saved.mesh[:12]}, this one"
                         f" {case.digest()[:12]}); restart with the same [{case.domain}] settings")  # fmt: skip
     for field in case.state:
-        values = saved.state.get(field.name)
-        if values is None or values.dtype != field.dtype or values.shape != field.shape:
-            raise UserError(f"{start.path}: the checkpoint does not fit: field {field.name} {field.shape} {field.dtype}"
+        values, shape = saved.state.get(field.name), field.saved().shape
+        if values is None or values.dtype != field.dtype or values.shape != shape:
+            raise UserError(f"{start.path}: the checkpoint does not fit: field {field.name} {shape} {field.dtype}"
                             f" is {'missing' if values is None else f'{values.shape} {values.dtype}'}")  # fmt: skip
         field.assign(values)
     if case.steps_left(case.recorded_now()) == 0:

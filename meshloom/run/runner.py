@@ -177,7 +177,7 @@ class Runner:
                 precision=case.config.run.precision,
                 mesh=self._mesh_digest,
                 config=self._config_text(comments=False),
-                state={field.name: field.numpy() for field in case.state},
+                state={field.name: field.saved() for field in case.state},
                 monitor_names=case.monitors,
                 monitors=np.concatenate(self.history),
             ),

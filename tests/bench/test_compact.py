@@ -42,6 +42,7 @@ def test_rows_are_checked_timed_and_written(tmp_path, capsys):
     assert len(timed) == len(result["rows"]) >= 10 and {r["what"] for r in timed} == {"derivative", "fused"}
     assert all(r["error"] < 1e-12 for r in timed if r["precision"] == "float64")
     assert {r["bytes_per_point"] for r in timed if r["precision"] == "float64"} == {16.0, 24.0}
+    assert [r["axis"] for r in timed if r["method"] == "segmented, aligned rows"] == [0, 1, 2]
     assert result["goals"] == [] and result["copy_GBps"] == 10.0
     assert "of limit" in capsys.readouterr().out
 

@@ -57,7 +57,8 @@ def run(shape: tuple[int, ...], axis: int, operator: ml.linalg.LineOperator, bac
         dim: int = 1, **options: object) -> np.ndarray:  # fmt: skip
     ml.use(back_end)
     layout, ghosts = options.pop("layout", "soa"), options.pop("ghosts", 0)
-    grid = ml.Grid(shape, periodic=operator.matrix.periodic, ghosts=ghosts)  # type: ignore[arg-type]
+    aligned = options.pop("aligned", False)
+    grid = ml.Grid(shape, periodic=operator.matrix.periodic, ghosts=ghosts, aligned=aligned)  # type: ignore[arg-type]
     data = np.random.default_rng(3).random((grid.total, dim)).astype(precision)
     f = grid.field("f", dim, dtype=precision, data=data, layout=layout)  # type: ignore[arg-type]
     out = f if options.pop("in_place", False) else grid.field("out", dim, dtype=precision, layout=layout)  # type: ignore[arg-type]
@@ -138,6 +139,7 @@ def test_on_a_device(periodic: bool, precision: str) -> None:
         check((40, n), 1, periodic, "cuda", precision)
     for axis in range(3):
         check((60, 70, 80), axis, periodic, "cuda", precision, dim=3)
+        check((60, 70, 77), axis, periodic, "cuda", precision, aligned=True)
 
 
 @ml.kernel
@@ -198,7 +200,7 @@ def test_kernels_before_and_after(after: ml.Kernel, periodic: bool, back_end: st
 
 @pytest.mark.parametrize("periodic", [True, False])
 def test_lines_in_pairs(periodic: bool) -> None:
-    """A thread that takes two lines at a time gives what one gives that takes one; odd numbers of lines go one by one."""
+    """A thread that takes two lines at a time gives what one does that takes one; odd numbers go one by one."""
     ml.use("emulated")
     for shape, paired in (((37, 18), True), ((21, 3, 6), True), ((37, 17), False)):
         grid, found = ml.Grid(shape, periodic=periodic), []

@@ -30,6 +30,7 @@ class GridOptions:
     n: int = option(8, "points along each axis", low=3)
     rank: int = option(2, "axes", low=1, high=3)
     stretch: bool = option(False, "uneven along x")
+    aligned: bool = option(False, "rows begin at cache lines")
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Heat(GridCase):
         self.config = config
         n, rank = config.grid.n, config.grid.rank
         x = np.linspace(0, 1, n) ** 2 if config.grid.stretch else None
-        self.grid = ml.Grid((n,) * rank, coordinates=(x,) + (None,) * (rank - 1))
+        self.grid = ml.Grid((n,) * rank, coordinates=(x,) + (None,) * (rank - 1), aligned=config.grid.aligned)
         hot = 1.0 + np.random.default_rng(0).random((n,) * rank)
         self.t, self.new = self.grid.field("t", data=hot), self.grid.field("new", data=hot)
         self.heat, self.coldest = ml.Global(0.0, "heat"), ml.Global(0.0, "coldest")
@@ -107,6 +108,7 @@ def run(out: Path, *changes: str, restart: Path | None = None, report: Report | 
 
 @pytest.mark.parametrize(("changes", "suffix"), [
     (("grid.rank=1",), ".vti"), (("output.every=5",), ".vti"), (("grid.stretch=true", "grid.rank=3"), ".vtr"),
+    (("grid.aligned=true",), ".vti"),
 ])  # fmt: skip
 def test_a_run_leaves_fields_checkpoint_and_picture(tmp_path: Path, changes: tuple[str, ...], suffix: str) -> None:
     pytest.importorskip("matplotlib")
@@ -127,6 +129,11 @@ def test_a_restart_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     going_on, _ = run(tmp_path / "rest", *quiet, "run.iterations=12", restart=tmp_path / "first" / "checkpoint.h5")
     assert whole.t.numpy().tobytes() == going_on.t.numpy().tobytes()
     assert checkpoint.load(tmp_path / "rest" / "checkpoint.h5").iteration == 12
+    aligned = ("run.iterations=12", "grid.aligned=true")
+    elsewhere, _ = run(tmp_path / "there", *quiet, *aligned, restart=tmp_path / "first" / "checkpoint.h5")
+    assert elsewhere.grid.total > whole.grid.total and elsewhere.t.saved().tobytes() == whole.t.numpy().tobytes()
+    one, other = (checkpoint.load(tmp_path / where / "checkpoint.h5") for where in ("rest", "there"))
+    assert one.state["t"].tobytes() == other.state["t"].tobytes() and one.mesh == other.mesh
     with pytest.raises(UserError, match=r"checkpoint of another grid .* same \[grid\] settings"):
         run(tmp_path / "other", *quiet, "grid.n=9", "run.iterations=12", restart=tmp_path / "first" / "checkpoint.h5")
 
@@ -145,8 +152,11 @@ def test_progress_counts_points(tmp_path: Path) -> None:
     assert "heat: 8 x 8 points; back end numpy" in seen[0]
 
 
+@pytest.mark.parametrize("aligned", ["false", "true"])
 @pytest.mark.parametrize(("value", "words"), [(np.nan, "NaN"), (-9.0, r"-\d.* \(must be above 0: colder than cold\)")])
-def test_a_breakdown_names_the_point_and_the_step(tmp_path, monkeypatch, value: float, words: str) -> None:
+def test_a_breakdown_names_the_point_and_the_step(
+    tmp_path, monkeypatch, value: float, words: str, aligned: str
+) -> None:
     real = Heat.__init__
 
     def broken(self: Heat, config: HeatConfig) -> None:
@@ -159,7 +169,7 @@ def test_a_breakdown_names_the_point_and_the_step(tmp_path, monkeypatch, value: 
     place = r"point \([234], [345]\) at \(0\.[0-9]+, 0\.[0-9]+\)"
     expected = rf"new is {words} in {place}.* after loop spread in iteration 1"
     with pytest.raises(RunError, match=expected):
-        run(tmp_path / "a", "output.plot=false")
+        run(tmp_path / "a", "output.plot=false", f"grid.aligned={aligned}")
 
 
 def test_a_limit_may_watch_one_component() -> None:

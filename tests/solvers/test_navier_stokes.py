@@ -225,9 +225,9 @@ def test_mass_momentum_and_energy_stay_in_a_periodic_box(numpy_backend):
     for form in (SPLIT, DIVERGENCE):
         case = make(TaylorGreen, "mesh.points=8", "flow.mach=0.4", "flow.reynolds=200", f"scheme.form={form}")
         case.flow.assign(disturbed(values(case.flow.q), 0.01))
-        before, size = case.flow.q.numpy().mean(axis=0), np.abs(case.flow.q.numpy()).mean(axis=0)
+        before, size = case.flow.q.saved().mean(axis=0), np.abs(case.flow.q.saved()).mean(axis=0)
         case.program.run(3)
-        assert np.all(np.abs(case.flow.q.numpy().mean(axis=0) - before) < 1e-15 * 8 * np.maximum(size, 1.0))
+        assert np.all(np.abs(case.flow.q.saved().mean(axis=0) - before) < 1e-15 * 8 * np.maximum(size, 1.0))
 
 
 def test_the_decay_begins_as_friction_says_and_keeps_its_symmetry():
@@ -268,7 +268,7 @@ def test_the_published_curves_on_64_points():
 @pytest.mark.parametrize(
     "backend", ["cpu", pytest.param("emulated", marks=pytest.mark.slow), pytest.param("cuda", marks=pytest.mark.gpu)]
 )
-@pytest.mark.parametrize(("kind", "points"), [(VortexOutflow, [65, 65]), (TaylorGreen, 16)])
+@pytest.mark.parametrize(("kind", "points"), [(VortexOutflow, [65, 62]), (TaylorGreen, 15)])
 @pytest.mark.parametrize("passes", [FUSED, pytest.param(STORED, marks=pytest.mark.slow)])
 def test_back_ends_agree(backend, kind, points, passes):
     found = {}

@@ -154,7 +154,7 @@ class Geometry:
 def geometry(grid: Grid, axis: int) -> Geometry:
     """Where the lines of a grid along an axis lie; axes beside each other in memory are taken as one."""
     last = grid.rank - 1
-    offset = sum(w * s for w, s in zip(grid.ghosts, grid.strides, strict=True))
+    offset = sum(first * s for first, s in zip(grid.first, grid.strides, strict=True))
     others = [(grid.shape[a], grid.strides[a]) for a in range(grid.rank) if a != axis]
     if axis != last:
         lanes, _ = others.pop()

@@ -111,7 +111,8 @@ class VortexOutflow(FlowCase):
 
     def make_grid(self) -> ml.Grid:
         mesh = self.config.mesh
-        return ml.Grid(mesh.points, extent=tuple((-0.5 * side, 0.5 * side) for side in mesh.domain), name="plane")
+        spans = tuple((-0.5 * side, 0.5 * side) for side in mesh.domain)
+        return ml.Grid(mesh.points, extent=spans, name="plane", aligned="auto")
 
     def fastest_stream(self) -> Stream:
         swirl = self.config.vortex.largest_swirl
