@@ -161,10 +161,11 @@ def mixed(df: ml.Read, metric: ml.Read, rhs: ml.ReadWrite):
 @pytest.mark.parametrize(("after", "periodic", "back_end", "tuning"), [
     *((accumulate, False, back_end, {}) for back_end in BACKENDS),
     *((mixed, True, back_end, {}) for back_end in BACKENDS),
-    (accumulate, False, "emulated", {"group": 2, "early": 1, "ahead": 2}),  # blocks take two operands, and one
-    (accumulate, True, "emulated", {"group": 2, "points": 8}),
+    (accumulate, False, "emulated", {"group": 2, "shared": 0, "ahead": 2}),  # blocks take two operands, and one
+    (accumulate, True, "emulated", {"group": 2, "points": 8, "shared": 0}),
     (accumulate, False, "emulated", {"group": 3, "points": 8, "shared": 1}),  # through shared memory along all axes
-    (accumulate, True, "emulated", {"group": 2, "points": 4, "shared": 1, "side": 2, "early": 1, "ahead": 1}),
+    (accumulate, True, "emulated", {"group": 2, "points": 4, "shared": 1, "side": 2, "ahead": 1}),
+    (accumulate, False, "emulated", {"group": 2, "points": 8, "shared": 1, "tile": 16}),
     (mixed, True, "emulated", {"points": 8, "shared": 1, "side": 2}),  # results that need several operands
 ])  # fmt: skip
 def test_kernels_before_and_after(after: ml.Kernel, periodic: bool, back_end: str, tuning: dict[str, int]) -> None:

@@ -22,7 +22,7 @@ class SharedText(SegmentText):
         stencils = [one.stencil for one in self.spec.distinct]
         far = [abs(o) for s in stencils for row in s.closures for o in row]
         self.halo = max([self.reach, *far])
-        self.contiguous = self.spec.form.kind == "contiguous"
+        self.contiguous, self.gap = self.spec.form.kind == "contiguous", self.spec.form.spaced(self.spec.dtype)
         #: May solutions go from registers to the fields? Where points of lines side by side are, too, and no result
         #: needs two operands.
         self.straight = not self.contiguous and (self.spec.separable or len(self.spec.operands) == 1)
@@ -34,16 +34,23 @@ class SharedText(SegmentText):
         return f"({slot}) * {self.tile} + line"
 
     def position(self, a: str) -> str:
-        """Row in shared memory of local row a, which is not negative unless it is one of the halo before: one more
-        after every segment keeps segments side by side in different banks."""
-        return f"{a} + {self.m} + (({a} + {self.m}) >> {self.m.bit_length() - 1})"
+        """Row in shared memory of local row a, which is not negative unless it is one of the halo before."""
+        return f"{a} + {self.m} + (({a} + {self.m}) >> {self.m.bit_length() - 1})" if self.gap else f"{a} + {self.m}"
+
+    def beside(self, offset: str) -> str:
+        """Row in shared memory that is so far from the first one of the thread's segment, halo included."""
+        m, reach = self.m, self.reach
+        if not self.gap:
+            return f"(slot + 1) * {m} + {offset}"
+        past = f"({offset} < 0 ? -1 : {offset} < {m} ? 0 : 1)" if reach else "0"  # rows left out
+        return f"(slot + 1) * {m + 1} + {offset} + {past}"
 
     def kept(self, v: int, row: str) -> str:
         """The operand (later the solution) v of the thread's line in a row of shared memory."""
         return f"s{v}[line * padded + {row}]" if self.contiguous else f"s{v}[({row}) * {self.tile} + line]"
 
     def made(self) -> Pass:
-        body = [*self._where(), *self.special(), *self.pivots(), *self.ask_early(), *self._load(), *self.ask_ahead()]
+        body = [*self._where(), *self.special(), *self.pivots(), *self._load(), *self.ask_ahead()]
         body += ["{", *self._solving()]
         side = max(1, self.spec.form.side)
         for first in range(0, self.count, side):
@@ -105,9 +112,9 @@ class SharedText(SegmentText):
     def _within(self, inside: Callable[[Group | None], list[str]], outside: Callable[[Group | None], list[str]],
                 only: Group | None) -> list[str]:  # fmt: skip
         """``inside`` for whole lines, whose places are just counted up, else ``outside``."""
-        step = "" if self.contiguous else " * step"
+        step, gaps = "" if self.contiguous else " * step", f" + window / {self.m}" if self.gap else ""
         return [f"if (chunks == 1 && window % {self.m} == 0) {{",
-                f"const ml_index row = {self.position('slot')}, hop = window + window / {self.m};",
+                f"const ml_index row = {self.position('slot')}, hop = window{gaps};",
                 f"const ml_index begin = {self._element('slot')}, stride = window{step}, whole = length{step};",
                 *inside(only), "} else {", *outside(only), "}"]  # fmt: skip
 
@@ -136,11 +143,10 @@ class SharedText(SegmentText):
 
     def _solve(self, operands: list[int]) -> list[str]:
         """Some operands side by side, from shared memory to where they belong."""
-        m, reach, lines = self.m, self.reach, ["{"]
+        m, reach = self.m, self.reach
+        lines = ["{"]
         for v in operands:
-            # past the rows between segments
-            around = f"(i < {reach} ? i - {reach + 1} : i < {m + reach} ? i - {reach} : i - {reach - 1})"
-            place = self.kept(v, f"(slot + 1) * {m + 1} + {around}")
+            place = self.kept(v, self.beside(f"(i - {reach})"))
             lines += [f"{self.t} x{v}[{m}];", "{", f"{self.t} f{v}[{m + 2 * reach}];",
                       *self.unrolled(f"f{v}[i] = {place};", end=m + 2 * reach),
                       *self.right_hand_sides(v), "}"]  # fmt: skip
@@ -148,7 +154,7 @@ class SharedText(SegmentText):
         if self.straight and self.level != 1:
             return [*lines, *self._straight(operands), "}"]
         for v in operands:
-            lines += self.unrolled(f"{self.kept(v, f'(slot + 1) * {m + 1} + i')} = x{v}[i];")
+            lines += self.unrolled(f"{self.kept(v, f'(slot + 1) * {m + self.gap} + i')} = x{v}[i];")
         return [*lines, "}"]
 
     def _straight(self, operands: list[int]) -> list[str]:

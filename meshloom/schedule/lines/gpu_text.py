@@ -88,33 +88,23 @@ class SegmentText(ABC):
     def line_place(self) -> list[str]:
         """Where the thread's line and points are, from the place of its block."""
 
-    def ask(self, places: Callable[[Group | None], list[str]]) -> list[str]:
-        """Ask for what is at some places of the thread's points, which will be in the cache then."""
+    def ask_ahead(self) -> list[str]:
+        """Ask for the operands of a block that comes so much later: they will be in the cache then."""
+        if not self.spec.form.ahead:
+            return []
         before, element, where = self.asked_point()
         width = max(1, CACHE_LINE // self.spec.dtype.itemsize)
 
-        def text(only: Group | None) -> list[str]:
-            fetch = [f"ml_prefetch(&{place});" for place in places(only)]
-            inside = [f"if ({where} % {width} == 0) {{", f"const ml_index e = {element};", *fetch, "}"]
-            return self.unrolled(*before, *inside) if fetch else []
+        def fetch(only: Group | None) -> list[str]:
+            places = ["source[e]"] if self._simple else self.code.touched(only)
+            asked = [f"ml_prefetch(&{place});" for place in places]
+            return self.unrolled(
+                *before, f"if ({where} % {width} == 0) {{", f"const ml_index e = {element};", *asked, "}"
+            )
 
-        return self.each(text)
-
-    def ask_early(self) -> list[str]:
-        """For what the results will be merged with, before the solve."""
-        if not self.spec.form.early or self.level == 1 or not any(self.spec.combines):
-            return []
-        return ["{", *self.ask(lambda only: list(self.code.merged(only).values())), "}"]
-
-    def ask_ahead(self) -> list[str]:
-        """For the operands of a block that comes so much later."""
-        if not self.spec.form.ahead:
-            return []
-        source = ["source[e]"] if self._simple else []
         return [f"if (place + {self.spec.form.ahead} < per_group) {{",
                 f"const ml_index later = place + {self.spec.form.ahead};", "{",
-                "const ml_index place = later;", TILE, *self.line_place(),
-                *self.ask(lambda only: source or self.code.touched(only)), "}", "}"]  # fmt: skip
+                "const ml_index place = later;", TILE, *self.line_place(), *self.each(fetch), "}", "}"]  # fmt: skip
 
     def operands(self, element: str, only: Group | None = None) -> tuple[list[str], list[str]]:
         """Statements and values at a point, as many as a block solves: the last group may want some zeros."""
@@ -348,7 +338,7 @@ class StridedText(SegmentText):
 
     def made(self) -> Pass:
         vs = list(range(self.count))
-        body = [*self._where(), *self.pivots(), *self.ask_early(), *self._right_hand_sides(vs), *self.ask_ahead()]
+        body = [*self._where(), *self.pivots(), *self._right_hand_sides(vs), *self.ask_ahead()]
         body += self.solve(vs)
         if self.level != 1:
             results = [f"x{v}[i]" for v in vs]

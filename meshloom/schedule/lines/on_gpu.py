@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.kernel.count import flops_by_kind
+from meshloom.kernel.count import flops_by_kind, loads
 from meshloom.schedule.code import Pass
 from meshloom.schedule.lines.gpu_shared import SharedText
 from meshloom.schedule.lines.gpu_text import StridedText
@@ -24,17 +24,21 @@ from meshloom.schedule.lines.text import CACHE_LINE, closure_tables
 MOST_THREADS = 1024
 LINE_THREADS = 128  # of a block that takes whole contiguous lines
 SHARED_BYTES = 48 * 1024  # of it, so that some blocks run at a time
+MOST_SHARED_BYTES = 100 * 1024  # of a block that takes several operands
+SEVERAL_POINTS, SEVERAL_LINES = 8, 8  # of a thread, and side by side in a block, where it takes several operands
+CACHE_BYTES = 1 << 25
+AHEAD, FEW_AHEAD = 528, 26  # blocks: contiguous lines, others where there is much to read
 LIGHT = 40  # operations: a kernel that needs few registers
 FEW_BLOCKS = 2 * 132  # fewer do not fill a large device twice
 FAR_APART = 1 << 18  # bytes between the points of a line: hardly two of them in one page
 MOST_SPECIAL = 12  # kinds of segments whose factors are kept in shared memory
-_WISHES = ("points", "tile", "ahead", "registers", "threads", "batch", "side", "shared", "early", "pair")
+_WISHES = ("points", "tile", "ahead", "registers", "threads", "batch", "side", "shared", "pair")
 CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
 
 
 def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     """How lines are cut up."""
-    group = min(wish.get("group", 1), len(spec.operands)) if spec.separable else 0
+    group = min(wish.get("group", _group(spec, lines)), len(spec.operands)) if spec.separable else 0
     spec = replace(spec, form=replace(spec.form, group=group))
     usual = _contiguous_form(spec, lines) if lines.contiguous else _strided_form(spec, lines)
     wished: dict[str, Any] = {k: v for k, v in wish.items() if k in _WISHES}
@@ -51,29 +55,66 @@ def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     return replace(made, levels=2, carries=_most_segments(replace(spec, form=made), lines))
 
 
+def _group(spec: LineSpec, lines: Geometry) -> int:
+    """Operands that a block takes, where they may be solved by themselves: those that are made of the same values
+    together, as many as there is room for in shared memory, so that these are read once; else each by itself."""
+    if not _through_shared(spec, lines):
+        return 1
+    segments, tile = min(-(-lines.length // SEVERAL_POINTS), CHUNK_THREADS), 1 if lines.contiguous else SEVERAL_LINES
+    return max(1, MOST_SHARED_BYTES // ((segments + 2) * (SEVERAL_POINTS + 1) * tile * spec.dtype.itemsize))
+
+
+def _through_shared(spec: LineSpec, lines: Geometry) -> bool:
+    """Are several operands made of the same values, on lines that are contiguous, or in a cache as a whole? Else tiles
+    as narrow as shared memory wants them cost more than reading those values from the cache again and again."""
+    read = [loads([one]) for one in spec.operands]
+    common = len(set.union(*read)) < sum(map(len, read))
+    return common and (lines.contiguous or not _large(spec, lines))
+
+
 def _contiguous_form(spec: LineSpec, lines: Geometry) -> LineForm:
-    points = _points(lines, 16 if spec.dtype.itemsize == 8 else 32)
-    registers = 0 if not _light(spec) else 80 if spec.periodic and points == 16 else 96
-    return LineForm("contiguous", points, threads=CHUNK_THREADS, registers=registers)
+    """Measured on an H200: many small blocks, and a look ahead where the cache cannot hold everything anyway."""
+    if _together(spec) > 1:
+        return LineForm("contiguous", _points(lines, SEVERAL_POINTS), threads=CHUNK_THREADS)
+    points, double = _points(lines, 16), spec.dtype.itemsize == 8
+    registers = 0 if not _light(spec) else 56 if not double else 80 if spec.periodic and points == 16 else 96
+    ahead = AHEAD if double and spec.plain and _large(spec, lines) else 0
+    return LineForm("contiguous", points, threads=CHUNK_THREADS, registers=registers, ahead=ahead)
 
 
 def _strided_form(spec: LineSpec, lines: Geometry) -> LineForm:
     """Measured on an H200: two blocks of 512 threads with 64 registers where rows of a tile are whole cache lines, near
-    each other; wider tiles, with twice the points in a thread, where they are not."""
+    each other; wider tiles, with twice the numbers in a thread, where they are not. Pairs of lines make wide loads."""
     together, double = _together(spec), spec.dtype.itemsize == 8
+    if together > 1 and spec.separable and _through_shared(spec, lines):
+        return LineForm("strided", _points(lines, SEVERAL_POINTS), tile=SEVERAL_LINES, threads=MOST_THREADS // 2,
+                        shared=True)  # fmt: skip
     if together > 1:  # as many registers as there are
         points = 16 if together <= 5 else 8 if together <= 10 else 4
         return LineForm("strided", _points(lines, points), tile=16, threads=MOST_THREADS // (2 if together == 2 else 4))
     if not spec.plain:
-        threads, tile, registers = (MOST_THREADS, 32, 64) if _light(spec) else (MOST_THREADS // 2, 16, 0)
-        return LineForm("strided", _points(lines, 16), tile=tile, threads=threads, registers=registers)
-    row = lines.step * spec.dtype.itemsize
-    apart = row >= FAR_APART or row % CACHE_LINE != 0
-    if double and not apart and lines.length <= MOST_THREADS:
-        return LineForm("strided", _points(lines, 16), tile=16, threads=MOST_THREADS, registers=64)
-    if double:
-        return LineForm("strided", _points(lines, 32), tile=32, threads=MOST_THREADS // 2, registers=128)
-    return LineForm("strided", _points(lines, 32), tile=64 if apart else 32, threads=MOST_THREADS, registers=64)
+        light, ahead = _light(spec), FEW_AHEAD if _light(spec) and _large(spec, lines) else 0
+        threads, tile, registers = (MOST_THREADS, 32, 64) if light else (MOST_THREADS // 2, 16, 0)
+        return LineForm("strided", _points(lines, 16), tile=tile, threads=threads, registers=registers, ahead=ahead)
+    row, pair = lines.step * spec.dtype.itemsize, _may_pair(spec, lines)
+    near = row < FAR_APART and row % CACHE_LINE == 0 and lines.length <= MOST_THREADS
+    points, tile, threads, registers = {  # by precision, nearness, pairs
+        (True, True, True): (16, 16, MOST_THREADS, 64),
+        (True, True, False): (16, 16, MOST_THREADS, 64),
+        (True, False, True): (16, 16, MOST_THREADS // 2, 128),
+        (True, False, False): (32, 32, MOST_THREADS // 2, 128),
+        (False, True, True): (16, 16, MOST_THREADS, 64),
+        (False, True, False): (32, 32, MOST_THREADS, 64),
+        (False, False, True): (32, 32, MOST_THREADS // 2, 128),
+        (False, False, False): (32, 32, MOST_THREADS, 64),
+    }[double, near, pair]
+    return LineForm("strided", _points(lines, points), tile=tile, threads=threads, registers=registers,
+                    pair=pair and not (double and near))  # fmt: skip
+
+
+def _large(spec: LineSpec, lines: Geometry) -> bool:
+    """Is an operand larger than what a cache may hold?"""
+    return lines.lines * lines.length * spec.dtype.itemsize >= CACHE_BYTES
 
 
 def _may_pair(spec: LineSpec, lines: Geometry) -> bool:
@@ -106,9 +147,12 @@ def _tile(spec: LineSpec, lines: Geometry, segments: int, form: LineForm) -> int
     """Lines of a block: contiguous ones to fill it, others as many as make loads wide and still fit."""
     if lines.contiguous:
         room = SHARED_BYTES // ((segments + 2) * (form.points + 1) * _together(spec) * spec.dtype.itemsize)
-        return max(1, min(LINE_THREADS // segments, lines.outer, room))
-    wide, blocks = form.tile, lines.lines * len(replace(spec, form=form).groups)
-    while wide > 8 and (wide * segments > form.threads or blocks < FEW_BLOCKS * wide):
+        threads = LINE_THREADS if _together(spec) == 1 else LINE_THREADS // 2
+        return max(1, min(threads // segments, lines.outer, room))
+    spec = replace(spec, form=form)
+    lines = held(spec, lines)
+    wide, blocks, least = form.tile, lines.lines * len(spec.groups), 16 if form.pair else 8
+    while wide > least and (wide * segments > form.threads or blocks < FEW_BLOCKS * wide):
         wide //= 2
     while wide * segments < LINE_THREADS and wide < min(128, lines.lanes):
         wide *= 2
@@ -204,7 +248,7 @@ def arrays(spec: LineSpec, lines: Geometry) -> tuple[dict[str, np.ndarray], dict
 def _padded(cut: Cut, form: LineForm, dtype: np.dtype) -> int:
     """Entries of a line in shared memory: segments of several lines, side by side, must lie in different banks."""
     banks = 128 // dtype.itemsize
-    wanted, least = max(1, banks // form.tile), (cut.window + 2) * (form.points + 1)
+    wanted, least = max(1, banks // form.tile), (cut.window + 2) * (form.points + form.spaced(dtype))
     if form.kind != "contiguous":
         return least
     return least + (wanted - least) % banks

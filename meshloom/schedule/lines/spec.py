@@ -38,10 +38,14 @@ class LineForm:
     registers: int = 0  # that a thread should do with; 0: as the compiler likes
     threads: int = 1024  # of a block, at most
     batch: int = 4  # results merged with what is there: of so many points that is read before any is written
-    early: bool = False  # what results are merged with is asked for before the solve
     ahead: int = 0  # places: ask for the operands of the block that comes so much later while solving
     special: bool = False  # segments unlike the others are few: their factors are kept in shared memory
     levels: int = 1  # 2: parts of a line are solved by themselves, joined by their ends, and solved again
+
+    def spaced(self, dtype: np.dtype) -> int:
+        """Rows of shared memory left out after each segment: one keeps segments side by side in different banks, which
+        lines side by side that fill all banks are anyway."""
+        return int(self.kind == "contiguous" or self.tile * dtype.itemsize < 128)
 
 
 @dataclass(frozen=True)
