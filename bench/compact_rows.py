@@ -183,7 +183,7 @@ def row(problem: Problem, device: Device, copy_rate: float, *, twice: bool = Tru
     if not max(small, error) <= TOLERANCE[problem.precision]:
         return head | {"wrong": max(small, error)}
     executable: Any = setup.loop.prepare()
-    seconds = device.seconds(getattr(executable, "launch", executable))
+    seconds = device.replayed(getattr(executable, "launch", executable))
     points = int(np.prod(problem.shape)) * problem.values
     return head | {
         "error": error,

@@ -147,7 +147,7 @@ def rows_of(data: Data, device: Device, precision: str, copied: float,
         if not error <= TOLERANCE[precision]:
             yield row | {"wrong": error}
             continue
-        seconds = device.seconds(getattr(executable, "launch", executable))
+        seconds = device.replayed(getattr(executable, "launch", executable))
         moved = loop.counts.bytes.compulsory
         used = getattr(executable, "resources", {}).get("pass0", {})
         yield row | {"ms": seconds * 1e3, "bytes": moved, "share_of_copy": moved / seconds / copied, "resources": used}

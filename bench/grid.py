@@ -127,7 +127,7 @@ def rows_of(stencil: Stencil, device: Device, copy: float, effort: str) -> Itera
         if not error <= TOLERANCE[str(stencil.u.dtype)]:
             yield row | {"wrong": error}
             continue
-        seconds = device.seconds(getattr(executable, "launch", executable))
+        seconds = device.replayed(getattr(executable, "launch", executable))
         moved = loop.counts.bytes.compulsory
         row |= {"ms": seconds * 1e3, "Gpoints_per_s": stencil.box.size / seconds / 1e9, "bytes": moved,
                 "bytes_per_point": moved / stencil.box.size, "share_of_copy": moved / seconds / copy}  # fmt: skip
@@ -143,7 +143,7 @@ def same_size_copy(stencil: Stencil, device: Device) -> float:
     def copy() -> None:
         target[:] = source
 
-    return 2 * source.nbytes / device.seconds(copy)
+    return 2 * source.nbytes / device.replayed(copy)
 
 
 def best_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from meshloom.schedule.explain import colors_of
 from meshloom.schedule.strategies import strategy
 
 GROUPS, LAUNCHES = 7, 10
+SHORT, REPLAYED = 2e-4, 10  # seconds of a run that is timed in a graph of so many
 TOLERANCE = {"float64": 1e-12, "float32": 1e-4}  # largest difference from NumPy in double, as a share of the largest
 LINE = 64  # bytes, as in ``counts``
 
@@ -86,6 +87,10 @@ class Device(ABC):
     def seconds(self, run: Callable[[], Any]) -> float:
         """Seconds of one run: the median over groups of runs that follow each other without a gap."""
 
+    def replayed(self, run: Callable[[], Any]) -> float:
+        """The same of launches alone, without what calling them from Python takes, where the device can do that."""
+        return self.seconds(run)
+
     @abstractmethod
     def copy_bandwidth(self) -> float:
         """Bytes per second, read and written, of a copy within the device's memory."""
@@ -118,6 +123,21 @@ class Cuda(Device):
             end.synchronize()
             times.append(cupy.cuda.get_elapsed_time(start, end) / 1e3 / LAUNCHES)
         return float(np.median(times))
+
+    def replayed(self, run: Callable[[], Any]) -> float:
+        """As ``seconds``, of launches that a graph replays where they are so short that Python would be timed."""
+        import cupy
+
+        taken = self.seconds(run)
+        if taken > SHORT:
+            return taken
+        stream = cupy.cuda.Stream()
+        with stream:
+            stream.begin_capture()
+            for _ in range(REPLAYED):
+                run()
+            graph = stream.end_capture()
+            return self.seconds(lambda: graph.launch(stream)) / REPLAYED
 
     def copy_bandwidth(self) -> float:
         import cupy

@@ -84,7 +84,7 @@ def row_of(loop: ml.linalg.LineLoop, fields: Fields, axis: int, precision: str, 
     error = fields.error(axis, loop.operators[0]) if checked else 0.0
     if not error <= TOLERANCE[precision]:
         return {"wrong": error}
-    seconds = device.seconds(getattr(executable, "launch", executable))
+    seconds = device.replayed(getattr(executable, "launch", executable))
     points = loop.lines.length * loop.lines.lines * loop.values
     return {
         "ms": seconds * 1e3, "Gpoints_per_s": points / seconds / 1e9, "share_of_copy": loop.compulsory / seconds / copy,

@@ -16,7 +16,7 @@ import numpy as np
 from meshloom.backend.base import Backend, Bound, Recording
 from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.dialect import FINISH, FINISH_THREADS, KernelText
-from meshloom.backend.cuda.engine import Device, Emulator, Engine, LaunchFunction
+from meshloom.backend.cuda.engine import Device, DeviceLaunch, Emulator, Engine, LaunchFunction
 from meshloom.backend.cuda.graph import GraphRecording
 from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
 from meshloom.errors import ScheduleError
@@ -241,6 +241,8 @@ def _check_shared(bound: Bound, unit: Unit, sizes: dict[str, int]) -> None:
 
 
 def _bind(launch: LaunchFunction, grid: int, threads: int, shared: int, arguments: list[Any]) -> Callable[[], None]:
+    if isinstance(launch, DeviceLaunch):
+        return launch.bound(grid, threads, shared, arguments)
     return lambda: launch(grid, threads, shared, arguments)
 
 

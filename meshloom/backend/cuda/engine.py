@@ -150,10 +150,15 @@ class DeviceLaunch:
                 self._cupy.cuda.driver.funcSetAttribute(self.function.ptr, attribute, value)
             self._limit = shared
 
-    def __call__(self, grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
+    def bound(self, grid: int, threads: int, shared: int, arguments: list[Any]) -> Callable[[], None]:
+        """The launch with everything decided: what is left to do is cheap."""
         self.allow(shared)
         values = tuple(self._number(a) if isinstance(a, int) else a for a in arguments)
-        self.function((grid,), (threads,), values, shared_mem=shared)
+        function, blocks, block = self.function, (grid,), (threads,)
+        return lambda: function(blocks, block, values, shared)
+
+    def __call__(self, grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
+        self.bound(grid, threads, shared, arguments)()
 
 
 class Emulator(Engine):

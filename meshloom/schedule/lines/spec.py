@@ -126,7 +126,7 @@ class LineSpec(LoopSpec):
 @dataclass(frozen=True)
 class Geometry:
     """Lines along an axis: point j of line (o, i) is at offset + (o // inner) outer_step + (o % inner) inner_step +
-    i + j step. ``lanes`` lines lie side by side (i), ``outer`` times."""
+    i + j step. ``lanes`` lines lie side by side (i), ``outer`` times; ``spare`` places behind are nobody's."""
 
     length: int
     step: int
@@ -136,6 +136,7 @@ class Geometry:
     outer_step: int
     inner_step: int
     offset: int
+    spare: int = 0
 
     @property
     def contiguous(self) -> bool:
@@ -143,8 +144,10 @@ class Geometry:
 
     @property
     def pairs(self) -> Geometry | None:
-        """The same lines two by two, with pairs of points for points; None where they are not side by side so."""
-        numbers = (self.step, self.lanes, self.outer_step, self.inner_step, self.offset)
+        """The same lines two by two, with pairs of points for points; None where they are not side by side so. The last
+        one may have a place that is nobody's beside it."""
+        lanes = self.lanes + (self.lanes % 2 if self.spare else 0)
+        numbers = (self.step, lanes, self.outer_step, self.inner_step, self.offset)
         if any(one % 2 for one in numbers):
             return None
         step, lanes, outer_step, inner_step, offset = (one // 2 for one in numbers)
@@ -169,7 +172,10 @@ def geometry(grid: Grid, axis: int) -> Geometry:
     if len(others) == 2 and others[0][1] == others[1][0] * others[1][1]:
         others = [(others[0][0] * others[1][0], others[1][1])]
     (outer, outer_step), (inner, inner_step) = [(1, 0), (1, 0), *others][-2:]
-    return Geometry(grid.shape[axis], grid.strides[axis], lanes, outer * inner, inner, outer_step, inner_step, offset)
+    spare = grid.places[last] - grid.first[last] - grid.shape[last] if axis != last and not grid.ghosts[last] else 0
+    return Geometry(
+        grid.shape[axis], grid.strides[axis], lanes, outer * inner, inner, outer_step, inner_step, offset, spare
+    )
 
 
 class LinePointCode(ElementCode):
