@@ -200,6 +200,24 @@ def test_kernels_before_and_after(after: ml.Kernel, periodic: bool, back_end: st
 
 
 @pytest.mark.parametrize("periodic", [True, False])
+def test_neighbours_exchange_operands(periodic: bool) -> None:
+    """What a thread gets from its neighbours is what it would have evaluated; not where a segment is not full."""
+    ml.use("emulated")
+    for n, possible in ((24, True), (21, False)):
+        grid, found = ml.Grid((n, 5), periodic=periodic), []
+        q = grid.field("q", 3, data=1.0 + np.random.default_rng(5).random((grid.total, 3)))
+        metric, half = grid.field("metric", data=np.ones(grid.total)), ml.Global(0.5, "half")
+        for exchange in (1, 0):
+            rhs = grid.field("rhs", 3)
+            loop = ml.linalg.LineLoop(grid, 0, lele6(periodic), (q, half), (metric, rhs), before=flux, after=accumulate,
+                                      values=3, tuning={"points": 8, "shared": 0, "exchange": exchange})  # fmt: skip
+            assert loop.spec.form.exchange == bool(exchange and possible)
+            loop()
+            found.append(rhs.numpy())
+        np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("periodic", [True, False])
 def test_lines_in_pairs(periodic: bool) -> None:
     """A thread that takes two lines at a time gives what one does that takes one; odd numbers go one by one."""
     ml.use("emulated")

@@ -349,6 +349,8 @@ class StridedText(SegmentText):
             body += ["if (mine) {", *self.each(store), "}"]
         scratch = tuple(Scratch(self.t, name, f"{self.count} * cells") for name in ("ahead", "behind"))
         scratch += self.factor_room()
+        if self.spec.form.exchange:
+            scratch += (Scratch(self.t, "edges", f"{2 * self.reach * self.count} * cells"),)
         return Pass("lines", "tiles", (Phase("0", "1", tuple(body), whole=True),), blocked=True, scratch=scratch)
 
     def _where(self) -> list[str]:
@@ -378,19 +380,40 @@ class StridedText(SegmentText):
         lines = [f"{self.t} {', '.join(f'x{v}[{m}]' for v in vs)};"]
         if not reach and all(self._identity(v) for v in vs):
             return [*lines, *self._loads(vs, "x"), *(line for v in vs for line in self.beyond(v)), *known]
-        lines += ["{", f"{self.t} {', '.join(f'f{v}[{m + 2 * reach}]' for v in vs)};", *self._loads(vs, "f")]
+        lines += ["{", f"{self.t} {', '.join(f'f{v}[{m + 2 * reach}]' for v in vs)};"]
+        if self.spec.form.exchange:
+            lines += [*self._loads(vs, "f", first=reach, count=m), *self._exchanged(vs)]
+            known = []
+        else:
+            lines += self._loads(vs, "f", count=m + 2 * reach)
         for v in vs:
             lines += ["{", *self.right_hand_sides(v), "}"]
         return [*lines, "}", *known]
 
-    def _loads(self, vs: list[int], into: str) -> list[str]:
-        """Operands of the segment and of ``reach`` points at either side; well inside a line without looking out."""
-        rows = self.m + 2 * self.reach
+    def _exchanged(self, vs: list[int]) -> list[str]:
+        """Operands at the ends of segments given to the neighbours, which need not evaluate them again."""
+        m, reach = self.m, self.reach
+
+        def edge(v: int, q: int, slot: str) -> str:
+            return f"edges[{2 * reach * v + q} * cells + {self.cell(slot)}]"
+
+        before, behind = "(slot == 0 ? window - 1 : slot - 1)", "(slot == window - 1 ? 0 : slot + 1)"
+        given = [f"{edge(v, q, 'slot')} = f{v}[{reach + q if q < reach else m - reach + q}];"
+                 for v in vs for q in range(2 * reach)]  # fmt: skip
+        taken = [f"f{v}[{q}] = {edge(v, reach + q, before)}; f{v}[{m + reach + q}] = {edge(v, q, behind)};"
+                 for v in vs for q in range(reach)]  # fmt: skip
+        return [*given, "__syncthreads();", *taken]
+
+    def _loads(self, vs: list[int], into: str, *, first: int = 0, count: int | None = None) -> list[str]:
+        """Operands of the segment, and of ``reach`` points at either side where they are counted in, too; well inside a
+        line without looking out. ``first``: the number of the first one in its array."""
+        rows = self.m if count is None else count
+        before = 0 if rows == self.m else self.reach
 
         def loads(element: str, *move: str) -> list[str]:
             def text(only: Group | None) -> list[str]:
                 load, names = self.operands(element, only)
-                keep = [f"{into}{v}[i] = {n};" for v, n in zip(vs, names, strict=True)]
+                keep = [f"{into}{v}[i + {first}] = {n};" for v, n in zip(vs, names, strict=True)]
                 return self.unrolled(*load, *keep, *move, end=rows)
 
             return self.each(text)
@@ -399,7 +422,7 @@ class StridedText(SegmentText):
         outside = ["ml_index j = before < 0 ? before + length : before >= length ? before - length : before;",
                    *loads("start + j * step", round_end)] if self.spec.periodic else (
                    loads(f"start + {self.wrapped('before + i')} * step"))  # fmt: skip
-        return [f"const ml_index before = j0 - {self.reach};", f"if (before >= 0 && before + {rows} <= length) {{",
+        return [f"const ml_index before = j0 - {before};", f"if (before >= 0 && before + {rows} <= length) {{",
                 "const ml_index begin = start + before * step;", *loads("begin + i * step"), "} else {",
                 *outside, "}"]  # fmt: skip
 

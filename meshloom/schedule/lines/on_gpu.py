@@ -32,7 +32,7 @@ LIGHT = 40  # operations: a kernel that needs few registers
 FEW_BLOCKS = 2 * 132  # fewer do not fill a large device twice
 FAR_APART = 1 << 18  # bytes between the points of a line: hardly two of them in one page
 MOST_SPECIAL = 12  # kinds of segments whose factors are kept in shared memory
-_WISHES = ("points", "tile", "ahead", "registers", "threads", "batch", "side", "shared", "pair")
+_WISHES = ("points", "tile", "ahead", "registers", "threads", "batch", "side", "shared", "pair", "exchange")
 CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
 
 
@@ -48,6 +48,7 @@ def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     if "tile" not in wish:
         made = replace(made, tile=_tile(spec, lines, segments, made))
     made = replace(made, carries=wish.get("carries", _carries(replace(spec, form=made), lines)))
+    made = replace(made, exchange=bool(made.exchange) and _may_exchange(replace(spec, form=made), lines))
     if _fits(replace(spec, form=made), lines):
         kinds, _ = special_segments(replace(spec, form=made), lines)
         return replace(made, special=not spec.periodic and int(kinds.max(initial=0)) <= MOST_SPECIAL)
@@ -121,6 +122,12 @@ def _may_pair(spec: LineSpec, lines: Geometry) -> bool:
     """Can a thread take two lines at a time? Values that are just loaded and stored may come in pairs."""
     together = all(p.dim == 1 or p.layout.kind == "soa" for p in spec.params)
     return spec.plain and not spec.form.shared and _together(spec) == 1 and together and bool(lines.pairs)
+
+
+def _may_exchange(spec: LineSpec, lines: Geometry) -> bool:
+    """Are the points beside every segment of a line those of a segment beside it in the block?"""
+    whole = lines.length % spec.form.points == 0 and -(-lines.length // spec.form.points) <= _most_segments(spec, lines)
+    return whole and not lines.contiguous and not spec.form.shared and spec.reach <= spec.form.points
 
 
 def _light(spec: LineSpec) -> bool:

@@ -37,6 +37,7 @@ class LineForm:
     group: int = 0  # so many operands have blocks of their own; 0: all together
     registers: int = 0  # that a thread should do with; 0: as the compiler likes
     threads: int = 1024  # of a block, at most
+    exchange: bool = False  # threads give operands at the ends of their segments to their neighbours (strided)
     batch: int = 4  # results merged with what is there: of so many points that is read before any is written
     ahead: int = 0  # places: ask for the operands of the block that comes so much later while solving
     special: bool = False  # segments unlike the others are few: their factors are kept in shared memory
