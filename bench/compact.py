@@ -13,17 +13,18 @@ and the file is written after each: a run that is stopped keeps what it has.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import meshloom as ml
-from bench import report
+from bench import counters, report
 from bench.ahead import compile_all
 from bench.compact_report import goals, short_lines
 from bench.compact_rows import (
@@ -161,6 +162,19 @@ class Run:
                 for row in peer_rows(shape, axis, self.device):
                     self.add("peers", row, peer_line(row))
 
+    def count(self, ncu: str, *, tiny: bool) -> None:
+        """Hardware counters of the rows that goals are about."""
+        chosen = [p for part in ("derivative", "fused") for p in problems(part, quick=True, tiny=tiny)]
+        known = {json.dumps(p.entries()): p for p in chosen}
+        rows = [(row, known[key]) for row in self.result["rows"] if "ms" in row
+                and (key := json.dumps({k: row[k] for k in chosen[0].entries()})) in known]  # fmt: skip
+        job = {"mesh": {"lines": True}, "order": "", "rows": [asdict(problem) for _, problem in rows]}
+        for number, launches in counters.count(ncu, job, max(self.until - time.monotonic(), 1.0)):
+            row, problem = rows[number]
+            points = math.prod(problem.shape) * problem.values
+            row["counters"] = counters.summarise(launches, row["bytes_per_point"] * points)
+        report.save(self.result, self.file)
+
     def add(self, part: str, row: dict[str, Any], line: str) -> None:
         self.result[part].append(row)
         print(line, flush=True)
@@ -244,6 +258,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--tiny", action="store_true", help="grids of some hundred points, to try the program itself")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long, with what is there")
+    parser.add_argument("--counters", action="store_true", help="then count what limits them, by Nsight Compute")
     parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
     return parser.parse_args(arguments)
 
@@ -262,6 +277,11 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
         if used.backend == "cuda":
             run.compile(options.parts, quick=options.quick, tiny=options.tiny)
         run.parts(options.parts, quick=options.quick, tiny=options.tiny)
+    if options.counters:
+        try:
+            run.count(counters.required_ncu(), tiny=options.tiny)
+        except counters.CountersError as missing:
+            print(f"no counters: {missing}", file=sys.stderr)
     print("\n".join(short_lines(run.result)))
     for goal in goals(run.result):
         print(f"{goal.text}: {goal.figure()}, {goal.aim()}: {'met' if goal.met else 'missed'}")

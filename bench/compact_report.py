@@ -80,6 +80,8 @@ def goals(result: dict[str, Any]) -> list[Goal]:
     found += least("2048^2 x 32, double, worst axis", 0.92, share, **double, **plane, ends="periodic")
     found += least("512^3 closed, double, worst axis", 0.85, share, **double, shape=cube, ends="closed")
     found += least("509^3 closed, double, worst axis", 0.85, share, **double, shape=list(PRIME), ends="closed")
+    aligned = double | {"method": f"{OWN}, aligned rows", "shape": list(PRIME)}
+    found += least("509^3 closed, aligned rows, double, worst axis", 0.85, share, **aligned, ends="closed")
     found += least("512^3, single, worst axis", 0.85, share, **own, precision="float32", shape=cube, ends="periodic")
     for block in BLOCKS:
         text = f"fused right-hand side, {block[0]}^3, double, worst axis"
@@ -117,7 +119,7 @@ def markdown(results: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
     lines += _goal_table(goals({"device": results[0]["device"], "rows": rows, "peers": peers}))
     for part, title in _TITLES.items():
         lines += _part_table(title, [row for row in rows if row["part"] == part])
-    return "\n".join([*lines, *_peer_table(peers), ""])
+    return "\n".join([*lines, *_counter_table(rows), *_peer_table(peers), ""])
 
 
 def _goal_table(goals: list[Goal]) -> list[str]:
@@ -140,6 +142,22 @@ def _part_table(title: str, rows: list[dict[str, Any]]) -> list[str]:
             )
     columns = ("field", "", "ends", "solver", "ms", "Gpoint/s", "of the limit", "registers", "shared", "occupancy")
     head = [f"**{title}**", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    return [*head, *found, ""] if found else []
+
+
+def _counter_table(rows: list[dict[str, Any]]) -> list[str]:
+    """What the hardware counted: bytes moved over those that must be, warps at work, what they wait for."""
+    found = []
+    for row in rows:
+        if not (counted := row.get("counters")):
+            continue
+        figures = [f"{counted[key]:.2f}" if key in counted else "-"
+                   for key in ("dram_over_useful", "achieved_occupancy", "l1_hit", "l2_hit")]  # fmt: skip
+        waits = ", ".join(f"{reason.replace('_', ' ')} {share:.2f}" for reason, share in counted["stalls"].items())
+        what = f"{row['what']}, {_WORDS[row['precision']]}, {row['ends']}" + row["method"].removeprefix(OWN)
+        found.append(f"| {size_of(row)} | d/d{'xyz'[row['axis']]} | {what} | {' | '.join(figures)} | {waits} |")
+    columns = ("field", "", "", "bytes moved / needed", "occupancy", "L1 hits", "L2 hits", "warps wait for")
+    head = ["**What the counters say** (Nsight Compute)", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     return [*head, *found, ""] if found else []
 
 

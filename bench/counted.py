@@ -15,16 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import meshloom as ml
+from bench.compact_rows import Problem, Setup, fields
 from bench.frozen import Frozen
 from bench.locality_loops import CONTESTS
 from bench.race_loop import Cuda, Data, Device, res_calc, wished
 from meshloom.errors import MeshloomError
+from meshloom.loop import Runnable
 
 
 def launch_all(job: dict[str, Any], done: Path, device: Device) -> list[int]:
     """Launch every row once; returns how many launches each took."""
     ml.use("cpu")  # what setting up a case launches must not be counted
-    loop_of = (contest_loops if "contest" in job["mesh"] else race_loops)(job["mesh"], job["order"])
+    kinds = {"contest": contest_loops, "lines": line_loops}
+    made = next((make for name, make in kinds.items() if name in job["mesh"]), race_loops)
+    loop_of = made(job["mesh"], job["order"])
     ml.use(device.backend)
     launches: list[int] = []
     for row in job["rows"]:
@@ -51,7 +55,18 @@ def contest_loops(mesh: dict[str, Any], order: str) -> Callable[[dict[str, Any]]
     return lambda row: frozen.on(arranged, row["precision"], row["layout"]).loop(wished(row))
 
 
-def _launched(loop: ml.Loop) -> int:
+def line_loops(mesh: dict[str, Any], order: str) -> Callable[[dict[str, Any]], Runnable]:
+    """What ``bench.compact`` measures, by the entries of its problems."""
+
+    def loop(row: dict[str, Any]) -> Runnable:
+        fields.cache_clear()
+        known = row | {"shape": tuple(row["shape"]), "tuning": tuple((k, v) for k, v in row["tuning"])}
+        return Setup(Problem(**known), ml.backend()).loop
+
+    return loop
+
+
+def _launched(loop: Runnable) -> int:
     try:
         executable: Any = loop.prepare()
     except MeshloomError:

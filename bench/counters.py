@@ -150,6 +150,14 @@ def find_ncu() -> str | None:
     return found or next((path for place in PLACES for path in sorted(glob(place), reverse=True)), None)
 
 
+def required_ncu() -> str:
+    """The same; CountersError where it is not installed."""
+    found = find_ncu()
+    if found is None:
+        raise CountersError(f"Nsight Compute was not found (ncu on the path, {', '.join(PLACES)})")
+    return found
+
+
 def command(ncu: str, job: Path, done: Path, metrics: Iterable[str] = METRICS) -> list[str]:
     """The command line: counters of every launch of a generated kernel, as CSV in plain units."""
     return [ncu, "--csv", "--print-units", "base", "--clock-control", "none", "--target-processes",
@@ -254,9 +262,10 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.file.is_file():
         print(f"bench.counters: there is no file {options.file}; python -m bench.race writes one", file=sys.stderr)
         return 2
-    ncu = find_ncu()
-    if ncu is None:
-        print(f"bench.counters: Nsight Compute was not found (ncu on the path, {', '.join(PLACES)})", file=sys.stderr)
+    try:
+        ncu = required_ncu()
+    except CountersError as missing:
+        print(f"bench.counters: {missing}", file=sys.stderr)
         return 2
     result = report.load(options.file)
     result["counters"] = {"program": ncu, "command": " ".join(command("ncu", Path("JOB"), Path("DONE"))[:-5])}

@@ -12,7 +12,7 @@ import pytest
 import meshloom as ml
 from bench import compact as bench
 from bench import compact_report as paper
-from bench import report
+from bench import counted, report
 from bench.ahead import compile_one
 from bench.compact_rows import Host, Problem, Setup, empty_loop, numpy_flux, row
 from bench.peers import compact_gpu as peers
@@ -47,6 +47,29 @@ def test_rows_are_checked_timed_and_written(tmp_path, capsys):
     assert "of limit" in capsys.readouterr().out
 
 
+def test_counters_join_the_rows_of_the_goals(tmp_path, monkeypatch, capsys):
+    """A stand-in for Nsight Compute that launches every row of the job, and counts 32 bytes for each launch."""
+
+    def count(ncu, job, seconds):
+        assert ncu == "ncu" and seconds > 0
+        asked, done = tmp_path / "job.json", tmp_path / "done.json"
+        asked.write_text(json.dumps(job))
+        monkeypatch.setattr(counted, "_launched", lambda loop: loop() or 1)
+        counted.main([str(asked), str(done)], Quick())
+        sectors = dict.fromkeys(bench.counters.SECTORS.values(), 1.0)
+        return ((k, [sectors] * launches) for k, launches in enumerate(json.loads(done.read_text())))
+
+    arguments = ["--tiny", "--quick", "--parts", "fused", "--counters", "--json", str(tmp_path / "compact.json")]
+    monkeypatch.setattr(bench.counters, "find_ncu", lambda: None)
+    assert bench.main(arguments, Quick()) == 0 and "no counters: Nsight Compute" in capsys.readouterr().err
+    monkeypatch.setattr(bench.counters, "find_ncu", lambda: "ncu")
+    monkeypatch.setattr(bench.counters, "count", count)
+    assert bench.main(arguments, Quick()) == 0
+    rows = json.loads((tmp_path / "compact.json").read_text())["rows"]
+    assert [r["counters"]["dram_read_bytes"] for r in rows] == [32] * 3
+    assert [r["counters"]["dram_over_useful"] for r in rows] == [64 / (21 * 40 * 37 * 5 * 24)] * 3
+
+
 def test_a_wrong_result_is_never_timed(monkeypatch):
     assert "needs" in row(Problem((12, 3), 1), Quick(), 1e10)["declined"]
     assert "guess" in row(Problem((12, 14), 1, method="guess"), Quick(), 1e10)["declined"]
@@ -69,7 +92,7 @@ def test_all_parts_name_problems_and_the_goals_find_them():
     fused = [p.entries() | {"part": "fused", "ms": 1.0, "share_of_limit": 0.81}
              for p in bench.problems("fused", quick=True)]  # fmt: skip
     found = bench.goals({"device": "cuda", "rows": own + methods + fused, "peers": rivals})
-    assert [g.met for g in found] == [True] * (len(found) - 1) + [False] and len(found) == 8
+    assert [g.met for g in found] == [True] * (len(found) - 1) + [False] and len(found) == 9
     assert bench.goals({"device": "cpu", "rows": own, "peers": []}) == []
 
 
@@ -130,11 +153,14 @@ def test_tables_of_a_result(tmp_path, capsys):
     result = {"device": "cuda", "copy_GBps": 4000.0, "machine": {"gpu": "some GPU", "processor": ""}, "goals": [],
               "rows": [p.entries() | timed for p in problems],
               "peers": [{"peer": "JAX", "shape": [8, 8], "axis": 0, "missing": "no jax"}]}  # fmt: skip
+    stalls = {"long_scoreboard": 0.75}
+    result["rows"][0]["counters"] = {"dram_over_useful": 1.25, "achieved_occupancy": 0.5, "stalls": stalls}
     report.save(result, file)
     paper.main([str(file)])
     text = capsys.readouterr().out
     assert ("| 8 x 9 | single | periodic | segmented | 0.5000 / 0.5000 | 12.0 / 12.0 | 0.90 / 0.90 | 40 / 40 |"
             " 4,096 / 4,096 | 0.50 / 0.50 |") in text
+    assert "| 8 x 9 | d/dx | derivative, double, periodic | 1.25 | 0.50 | - | - | long scoreboard 0.75 |" in text
     assert "some GPU, copy 4000 GB/s" in text and "Not measured: JAX: no jax." in text
     assert "derivative 8 x 9 double periodic segmented: 0.5000 / 0.5000 ms" in next(paper.short_lines(result))
 
