@@ -76,6 +76,12 @@ class Device(Engine):
         return cupy
 
     @cached_property
+    def threads(self) -> int:
+        """How many threads run at the same time, at most."""
+        attributes = self.cupy.cuda.Device().attributes
+        return int(attributes["MultiProcessorCount"] * attributes["MaxThreadsPerMultiProcessor"])
+
+    @cached_property
     def architecture(self) -> str:
         return f"sm_{self.cupy.cuda.Device().compute_capability}"
 
