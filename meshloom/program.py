@@ -123,12 +123,18 @@ class Program:
         steps = self._fused_recording().body if self._fuses() else [o.prepare() for o in alone]
         return sum(len(getattr(step, "steps", ())) for step in steps)
 
+    @property
+    def graph(self) -> str:
+        """How one replay is ordered on a device, in one line; empty where there is none."""
+        return (self._fused_recording() if self._fuses() else self._recording()).summary
+
     def explain(self) -> str:
         """Every loop's schedule, reason and figures; on a GPU first how they are fused and replayed."""
         loops = [o.explain() for o in dict.fromkeys(self.loops) if isinstance(o, Runnable)]
         moved = [f"layout of {f.name}: {layout}, the least time over all loops" for f, layout in self.layouts.items()]
-        replayed = self._fused_recording().explain() if self._fuses() else self._ready[1].summary if self._ready else ""
-        return "\n\n".join(filter(None, [*moved, replayed, *loops]))
+        fused = [self._fused_recording().program.explain()] if self._fuses() else []
+        graph = self.graph if fused or self._ready else ""  # loops by themselves are not compiled to be explained
+        return "\n\n".join(filter(None, [*moved, "\n".join(filter(None, [*fused, graph])), *loops]))
 
     def __repr__(self) -> str:
         return f"Program({self.name}: {', '.join(o.name for o in self.loops)})"
@@ -142,10 +148,7 @@ class FusedRecording:
         self.prologue = [_executable(step, backend) for step in program.prologue]
         self.body = [_executable(step, backend) for step in program.body]
         self._replay = backend.recording(self.body, branches=branches)
-
-    def explain(self) -> str:
-        """One line for every step, and how they are replayed."""
-        return "\n".join(filter(None, [self.program.explain(), self._replay.summary]))
+        self.summary = self._replay.summary
 
     def may_start(self) -> bool:
         """Do the fields that the program takes for constant hold that constant now?"""

@@ -5,6 +5,7 @@ Pure functions: nothing here knows a device. ``cuda/graph.py`` makes the branche
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -128,20 +129,19 @@ def turns(needed: Sequence[Sequence[int]], most: int) -> list[Turn]:
     return found
 
 
-def longest_chain(dealt: Sequence[Turn]) -> int:
-    """How many operations run one after the other, at the least."""
-    ends: dict[int, int] = {}  # of each branch, how long the chain up to its last operation is
-    lengths: list[int] = []
+def levels(dealt: Sequence[Turn]) -> list[int]:
+    """How long the chain that ends with each operation is: those of one level may run at the same time."""
+    ends: dict[int, int] = {}  # of each branch: the level of its last operation
+    found: list[int] = []
     for turn in dealt:
-        lengths.append(1 + max([ends.get(turn.branch, 0), *(lengths[j] for j in turn.waits)]))
-        ends[turn.branch] = lengths[-1]
-    return max(lengths, default=0)
+        found.append(1 + max([ends.get(turn.branch, 0), *(found[j] for j in turn.waits)]))
+        ends[turn.branch] = found[-1]
+    return found
 
 
 def summary(dealt: Sequence[Turn]) -> str:
-    """The branches in one line."""
-    count, chain = len(dealt), longest_chain(dealt)
-    branches = len({turn.branch for turn in dealt})
-    if branches < 2:
-        return f"graph: {count} operations in one branch"
-    return f"graph: {count} operations in {branches} branches, {chain} of them one after the other"
+    """The graph in one line."""
+    counts = Counter(levels(dealt))
+    if len(counts) == len(dealt):
+        return f"graph: {len(dealt)} operations one after the other"
+    return f"graph: {len(dealt)} operations in {len(counts)} turns, up to {max(counts.values())} at the same time"

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.backend import register
 from meshloom.backend.base import Recording
-from meshloom.backend.branches import summary
+from meshloom.backend.branches import Turn
 from meshloom.backend.cuda.backend import EmulatedCuda
-from meshloom.backend.cuda.graph import captured, dealt_out
+from meshloom.backend.cuda.graph import captured
 from meshloom.mesh.core import Global
-
-DEVICE_THREADS = 1 << 18
 
 
 class Graph:
@@ -100,13 +99,11 @@ class HostStreams:
 class ShuffledRecording(Recording):
     """Operations captured as for CUDA; every replay is in another order."""
 
-    def __init__(self, operations: Sequence[Callable[[], None]], *, branches: bool):
+    def __init__(self, operations: Sequence[Callable[[], None]], dealt: Sequence[Turn]):
         super().__init__(operations)
-        streams = HostStreams()
-        self.dealt = dealt_out(operations, DEVICE_THREADS, branches=branches)
-        self.summary = summary(self.dealt)
+        streams, self.dealt = HostStreams(), dealt
         calls = [partial(streams.launch, operation) for operation in operations]
-        self.graph = captured(calls, self.dealt, streams, streams.cuda.Stream())
+        self.graph = captured(calls, dealt, streams, streams.cuda.Stream())
         self.order = random.Random(1)
 
     def run(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, np.ndarray]:
@@ -122,8 +119,8 @@ class ShuffledCuda(EmulatedCuda):
 
     name = "shuffled"
 
-    def recording(self, operations: Sequence[Callable[[], None]], *, branches: bool = True) -> Recording:
-        return ShuffledRecording(operations, branches=branches)
+    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[Turn]) -> Recording:
+        return ShuffledRecording(operations, dealt)
 
 
 class SilentCuda(ShuffledCuda):
@@ -134,3 +131,7 @@ class SilentCuda(ShuffledCuda):
     def __init__(self) -> None:
         super().__init__()
         self.engine.load = lambda unit, made, **_: ({one.name: lambda *_: None for one in made}, {})  # type: ignore
+
+
+register(ShuffledCuda())
+register(SilentCuda())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
-from meshloom.backend import register
-from meshloom.backend.branches import Footprint, Part, Turn, dependencies, longest_chain, summary, turns
+from meshloom.backend.branches import Footprint, Part, Turn, dependencies, levels, summary, turns
 from meshloom.backend.cuda.graph import dealt_out
 from meshloom.solvers.navier_stokes import VortexOutflow
-from tests.backend.streams import DEVICE_THREADS, ShuffledCuda, ShuffledRecording, SilentCuda
-
-register(ShuffledCuda())
-register(SilentCuda())
+from tests.backend.streams import ShuffledRecording
 
 
 @pytest.fixture(autouse=True)
@@ -116,9 +113,9 @@ def test_branches_are_continued_and_few() -> None:
     assert [turn.branch for turn in turns(free, 3)] == [0, 1, 2, 0, 1]
     diamond = turns([(), (0,), (0,), (2, 1), (3,)], 4)
     assert diamond == [Turn(0), Turn(0), Turn(1, (0,)), Turn(1, (1,)), Turn(1)]
-    assert longest_chain(diamond) == 4
-    assert summary(diamond) == "graph: 5 operations in 2 branches, 4 of them one after the other"
-    assert summary([Turn(0)] * 3) == "graph: 3 operations in one branch"
+    assert levels(diamond) == [1, 2, 2, 3, 4]
+    assert summary(diamond) == "graph: 5 operations in 4 turns, up to 2 at the same time"
+    assert summary([Turn(0)] * 3) == "graph: 3 operations one after the other"
 
 
 # ----- programs ---------------------------------------------------------------------------------------------------
@@ -149,7 +146,7 @@ def size(u: ml.Read, total: ml.Sum):
 
 class Plane:
     """A step with something of everything: slopes that are independent, sides that meet at corners, a field that is
-    cleared, and one loop that is called twice, with the shares of its sum in the same place."""
+    filled, a global that nobody reads, and one loop that is called twice."""
 
     def __init__(self, points: int = 12):
         grid = self.grid = ml.Grid((points, points), periodic=True)
@@ -193,21 +190,18 @@ def test_a_program_in_branches_gives_the_same_bits(fuse: bool) -> None:
     found, program = plane("shuffled", fuse=fuse)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_array_equal(a, b)
-    replay: Any = program._fused_recording()._replay if fuse else program._recording()
-    assert isinstance(replay, ShuffledRecording)
-    assert len({turn.branch for turn in replay.dealt}) > 1
-    assert replay.summary in program.explain()
+    assert isinstance(program._fused_recording()._replay if fuse else program._recording(), ShuffledRecording)
+    assert "at the same time" in program.graph and program.graph in program.explain()
 
 
 def test_a_program_may_be_kept_in_one_branch() -> None:
     _, program = plane("shuffled", branches=False)
-    before = program._fused_recording()._replay.summary
-    assert before.endswith("in one branch")
+    assert program.graph.endswith("one after the other")
     program.branches = True
-    assert program._fused_recording()._replay.summary != before
+    assert program.graph.endswith("at the same time")
 
 
-def test_what_shares_scratch_or_corners_is_ordered() -> None:
+def test_what_is_called_twice_or_shares_corners_is_ordered() -> None:
     ml.use("silent")
     step = ml.program(fuse=False)(Plane().step)
     before = all_before(step._recording().dealt)  # type: ignore[attr-defined]
@@ -218,6 +212,36 @@ def test_what_shares_scratch_or_corners_is_ordered() -> None:
     assert x not in before[y]
     low, high, across = (k for k, name in enumerate(names) if name == "edge")
     assert low not in before[high] and {low, high} <= before[across]
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_box_covers_every_point_that_is_seen(data: st.DataObject) -> None:
+    """Round the ends of periodic axes and into ghosts: what a loop reads at offsets, and its own points exactly."""
+    ml.use("silent")
+    ghosts, periodic = data.draw(st.tuples(st.integers(0, 2), st.integers(0, 2))), data.draw(st.booleans())
+    grid = ml.Grid((6, 7), periodic=periodic, ghosts=ghosts)
+    reach = [(2 if g == 0 and periodic else g) for g in ghosts]
+    low = [data.draw(st.integers(0, n - 1)) for n in grid.shape]
+    high = [data.draw(st.integers(first + 1, n)) for first, n in zip(low, grid.shape, strict=True)]
+    offset = tuple(data.draw(st.integers(-r, r)) for r in reach)
+    box, u, v = grid.box(low, high), grid.field("u"), grid.field("v")
+
+    @ml.kernel
+    def take(source: ml.Read, target: ml.Write):
+        target[...] = source[offset]
+
+    footprint: Footprint = take.loop(box, u[grid.offsets(offset)], v).prepare().footprint  # type: ignore[attr-defined]
+    (seen, own), (written,) = footprint.reads, footprint.writes
+    assert set(box.rows(offset)) <= rows_of(seen, grid)
+    assert own == written and rows_of(written, grid) == set(box.rows())
+
+
+def rows_of(part: Part, grid: ml.Grid) -> set[int]:
+    """Positions in memory of the points of a part."""
+    assert part.box is not None
+    index = np.meshgrid(*(np.arange(*ends) for ends in part.box), indexing="ij")
+    return {int(k) for k in sum(i * s for i, s in zip(index, grid.strides, strict=True)).ravel()}
 
 
 def all_before(dealt: list[Turn]) -> list[set[int]]:
@@ -235,16 +259,15 @@ def test_large_operations_keep_their_order_and_small_ones_pass_them() -> None:
     names = [o.name for o in step.loops]
     x, y = names.index("slope_x"), names.index("slope_y")
     first, last = names.index("first = 0"), names.index("second = 2")
-    many, few = (all_before(dealt_out(operations, n, branches=True)) for n in (DEVICE_THREADS, 16))
+    many, few = (all_before(dealt_out(operations, n, branches=True)) for n in (1 << 18, 16))
     assert x not in many[y] and x in few[y]
     assert first not in few[last] and not few[last] & {x, y}
-    assert longest_chain(dealt_out(operations, 16, branches=False)) == len(operations)
+    assert levels(dealt_out(operations, 16, branches=False)) == list(range(1, len(operations) + 1))
 
 
 def test_the_vortex_runs_slopes_and_opposite_sides_together() -> None:
     ml.use("silent")
-    plain = VortexOutflow.Config()
-    case = VortexOutflow(plain)
+    case = VortexOutflow(VortexOutflow.Config())
     recording: Any = case.program._fused_recording()
     steps, dealt = recording.program.body, recording._replay.dealt
     before = all_before(dealt)
@@ -255,7 +278,8 @@ def test_the_vortex_runs_slopes_and_opposite_sides_together() -> None:
     for k in range(0, len(sides), 4):
         low, high, right, left = sides[k : k + 4]
         assert low not in before[high] and right not in before[left] and {low, high} <= before[left] & before[right]
-    assert longest_chain(dealt) <= len(steps) - 3 * 4
+    page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert case.program.graph.removeprefix("graph: ") in " ".join(page.split()), "the page counts the same"
 
 
 # ----- on a device ------------------------------------------------------------------------------------------------
@@ -267,8 +291,7 @@ def test_branches_on_a_device_give_the_same_bits(fuse: bool) -> None:
         found, program = plane("cuda", fuse=fuse)
         for a, b in zip(found, expected, strict=True):
             np.testing.assert_array_equal(a, b)
-    replay = program._fused_recording()._replay if fuse else program._recording()
-    assert "branches" in replay.summary and replay.summary in program.explain()
+    assert "at the same time" in program.graph and program.graph in program.explain()
 
 
 @pytest.mark.gpu
@@ -280,6 +303,6 @@ def test_the_vortex_on_a_device_is_the_same_in_branches() -> None:
         case.program.branches = branches
         rows = case.program.run(20, record=case.recorded)
         found.append((rows, case.flow.q.numpy()))
-        assert ("branches" in case.program.explain().split("\n\n")[0]) is branches
+        assert ("at the same time" in case.program.graph) is branches
     np.testing.assert_array_equal(found[1][0], found[0][0])
     np.testing.assert_array_equal(found[1][1], found[0][1])

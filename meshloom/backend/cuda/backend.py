@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from meshloom.backend.base import Backend, Bound, Recording
-from meshloom.backend.branches import Footprint, footprint_of
+from meshloom.backend.branches import Footprint, Turn, footprint_of, summary
 from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.dialect import FINISH, FINISH_THREADS, KernelText
 from meshloom.backend.cuda.engine import Device, Emulator, Engine, LaunchFunction
-from meshloom.backend.cuda.graph import GraphRecording
+from meshloom.backend.cuda.graph import GraphRecording, dealt_out
 from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
 from meshloom.errors import ScheduleError
 from meshloom.mesh.core import Map
@@ -122,9 +122,14 @@ class CudaBackend(Backend):
         return self.engine.copy_bandwidth()
 
     def recording(self, operations: Sequence[Callable[[], None]], *, branches: bool = True) -> Recording:
-        if isinstance(self.engine, Device):
-            return GraphRecording(operations, self.engine, branches=branches)
-        return Recording(operations)
+        dealt = dealt_out(operations, self.engine.threads, branches=branches)
+        made = self._recording(operations, dealt)
+        made.summary = summary(dealt)
+        return made
+
+    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[Turn]) -> Recording:
+        assert isinstance(self.engine, Device)
+        return GraphRecording(operations, dealt, self.engine)
 
     def _arrays(self, bound: Bound, plan: Plan, wanted: set[str]) -> dict[str, Any]:
         """The arrays of fields, globals, maps and plan by name."""
@@ -163,6 +168,9 @@ class EmulatedCuda(CudaBackend):
 
     def place(self, storage: Any) -> Any:
         return storage
+
+    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[Turn]) -> Recording:
+        return Recording(operations)
 
 
 class Executable:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from meshloom.backend.base import Recording
-from meshloom.backend.branches import Footprint, Part, Turn, dependencies, footprint_of_whole, summary, turns
+from meshloom.backend.branches import Footprint, Part, Turn, dependencies, footprint_of_whole, turns
 from meshloom.backend.cuda import history
 from meshloom.backend.cuda.engine import Device
 from meshloom.mesh.core import Fill, Global
 
-MOST_BRANCHES = 4
+MOST_BRANCHES = 16  # one that is used again adds an edge, mostly one that others imply; a fresh one adds none
 LARGE = 2.0  # times the threads that a device runs at once: two such operations side by side gain nothing
 _DEVICE = Part("the device")  # what large operations have in common, so that they keep their order
 
@@ -22,7 +22,7 @@ _DEVICE = Part("the device")  # what large operations have in common, so that th
 class GraphRecording(Recording):
     """The operations captured into a graph. The time of a single one is not known: asking would break the graph up."""
 
-    def __init__(self, operations: Sequence[Callable[[], None]], device: Device, *, branches: bool = True):
+    def __init__(self, operations: Sequence[Callable[[], None]], dealt: Sequence[Turn], device: Device):
         super().__init__(operations)
         self._device, self._cupy = device, device.cupy
         # Waits for work on CuPy's default stream and makes it wait: no other synchronisation is needed.
@@ -30,10 +30,8 @@ class GraphRecording(Recording):
         for operation in operations:
             if isinstance(operation, Fill):  # the fill kernel must be loaded before the capture
                 self._cupy.empty(1, operation.target.dtype).fill(operation.value)
-        dealt = dealt_out(operations, device.threads, branches=branches)
         self._graph: Any = captured(operations, dealt, self._cupy, self._stream)
         self._graph.upload(self._stream)
-        self.summary = summary(dealt)
         self._recorders: dict[str, Any] = {}  # kernels that keep a row of history, by their source
 
     def run(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, np.ndarray]:
