@@ -82,12 +82,15 @@ class Program:
 
     def _recording(self) -> Recording:
         """What the back end made of the operations; made again when a loop has been invalidated."""
+        used = self._backends()
+        one = used.pop() if len(used) == 1 else None
+        fills = [o.target for o in self.loops if isinstance(o, Fill)]
+        if one is not None:  # what is set need not be used by a loop, which would bring it there
+            for target in fills:
+                target.move(one.place(target.storage))
         executables = [o.prepare() if isinstance(o, Runnable) else o for o in self.loops]
-        storages = [id(o.target.storage) for o in self.loops if isinstance(o, Fill)]
-        signature = (self.branches, *map(id, executables), *storages)
+        signature = (self.branches, *map(id, executables), *(id(target.storage) for target in fills))
         if self._ready is None or self._ready[0] != signature:
-            used = self._backends()
-            one = used.pop() if len(used) == 1 else None
             made = one.recording(executables, branches=self.branches) if one else Recording(executables)
             self._ready = signature, made
         return self._ready[1]
@@ -143,7 +146,7 @@ class Program:
 class FusedRecording:
     """A fused program prepared by a back end."""
 
-    def __init__(self, program: FusedProgram, backend: Backend, *, branches: bool):
+    def __init__(self, program: FusedProgram, backend: Backend, *, branches: bool = True):
         self.program, self.backend = program, backend
         self.prologue = [_executable(step, backend) for step in program.prologue]
         self.body = [_executable(step, backend) for step in program.body]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from meshloom.backend.base import Bound
@@ -39,8 +40,17 @@ class Footprint:
     reads: tuple[Part, ...] = ()
     writes: tuple[Part, ...] = ()
 
+    @cached_property
+    def _memories(self) -> tuple[frozenset[Hashable], frozenset[Hashable]]:
+        """Of all that is touched, and of what is written."""
+        written = frozenset(part.memory for part in self.writes)
+        return written.union(part.memory for part in self.reads), written
+
     def conflicts(self, other: Footprint) -> bool:
         """Does one of the two write what the other one reads or writes?"""
+        (touched, written), (also_touched, also_written) = self._memories, other._memories
+        if touched.isdisjoint(also_written) and written.isdisjoint(also_touched):
+            return False  # the usual answer, quickly
         mine = any(w.meets(x) for w in self.writes for x in (*other.reads, *other.writes))
         return mine or any(w.meets(x) for w in other.writes for x in self.reads)
 

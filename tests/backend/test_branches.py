@@ -214,6 +214,13 @@ def test_what_is_called_twice_or_shares_corners_is_ordered() -> None:
     assert low not in before[high] and {low, high} <= before[across]
 
 
+def test_ghosts_at_both_ends_of_an_axis_are_filled_together() -> None:
+    ml.use("silent")
+    u = ml.Grid((8, 9), periodic=True, ghosts=2).field("u")
+    step = ml.program(fuse=False)(lambda: ml.fill_ghosts(u))
+    assert step.graph == "graph: 4 operations in 2 turns, up to 2 at the same time", "corners: one axis after the other"
+
+
 @given(st.data())
 @settings(max_examples=40, deadline=None)
 def test_a_box_covers_every_point_that_is_seen(data: st.DataObject) -> None:
@@ -292,6 +299,17 @@ def test_branches_on_a_device_give_the_same_bits(fuse: bool) -> None:
         for a, b in zip(found, expected, strict=True):
             np.testing.assert_array_equal(a, b)
     assert "at the same time" in program.graph and program.graph in program.explain()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("fuse", [True, False])
+def test_a_global_that_no_loop_uses_is_set_by_every_replay(fuse: bool) -> None:
+    ml.use("cuda")
+    one = Plane()
+    program = ml.program(fuse=fuse)(one.step)
+    program.run(1)
+    one.second.assign(5.0)
+    assert program.run(1, record=(one.second,)) == 2.0 and one.second.value == 2.0
 
 
 @pytest.mark.gpu
