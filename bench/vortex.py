@@ -78,7 +78,8 @@ def check_box(case: FlowCase) -> float:
 
 def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program]:
     """The programs that a step is made of; ``TIMES`` says how often a step needs each. The step first: parts by
-    themselves, over and over, lead to states that mean nothing. ``both``: also with fluxes stored, if they are not."""
+    themselves, over and over, lead to states that mean nothing. On a GPU the step also without branches. ``both``: also
+    with fluxes stored, if they are not."""
     flow, equations = case.flow, case.flow.equations
     other = variant(case, FUSED if equations.passes == STORED else STORED)
 
@@ -110,11 +111,14 @@ def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program]:
     whole = [right_hand_side, slopes, fluxes, monitors, *([other_right_hand_side] if both else [])]
     pieces = [update, *([boundaries] if flow.boundaries else [])]  # they read what a step sets before: not fused
     programs = [ml.program(one) for one in whole] + [ml.program(fuse=False)(one) for one in pieces]
-    return {"step": case.program} | {one.name: one for one in programs}
+    steps = {"step": case.program}
+    if current().simt:
+        steps["step_in_one_branch"] = ml.Program(case.program.function, branches=False)
+    return steps | {one.name: one for one in programs}
 
 
-TIMES = {"step": 1, "right_hand_side": 4, "slopes": 4, "fluxes": 4, "boundaries": 4, "update": 1, "monitors": 1,
-         "other_right_hand_side": 4}  # fmt: skip
+TIMES = {"step": 1, "step_in_one_branch": 1, "right_hand_side": 4, "slopes": 4, "fluxes": 4, "boundaries": 4,
+         "update": 1, "monitors": 1, "other_right_hand_side": 4}  # fmt: skip
 
 
 def variant(case: FlowCase, passes: str) -> Equations:
@@ -155,6 +159,7 @@ def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float, bot
         "ns_per_cell_equation_right_hand_side": taken / (points * equations) * 1e9,
         "ns_per_cell_equation_stage_of_step": seconds["step"] / 4 / (points * equations) * 1e9,
         "launches_per_step": case.program.launches,
+        "graph_of_step": case.program.graph,
     }
 
 
@@ -211,7 +216,7 @@ def show(name: str, device: str, row: dict[str, Any]) -> None:
           f" {row['passes']} fluxes, {row['share_of_the_other_passes'] or math.nan:.2f} otherwise"
           f" ({row['share_of_16_bytes_per_derivative']:.2f} of 16 bytes each);"
           f" {row['ns_per_cell_equation_right_hand_side']:.4g} ns per cell, equation and right-hand side;"
-          f" {row['launches_per_step']} launches", flush=True)  # fmt: skip
+          f" {row['launches_per_step']} launches; {row['graph_of_step']}", flush=True)  # fmt: skip
 
 
 def run(device: str, sizes: list[int], box: int, *, quick: bool, race: bool = False) -> dict[str, Any]:

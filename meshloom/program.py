@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, overload
 
 import numpy as np
@@ -21,11 +21,12 @@ class Program:
 
     ``fuse``: may loops be combined into one, so that values pass from one to the next in registers? On a GPU they are
     unless it says False; other back ends run every loop by itself. Every field but transient ones holds the same
-    afterwards.
+    afterwards. ``branches``: may a GPU run small operations that do not depend on each other at the same time? The
+    results are the same to the last bit.
     """
 
-    def __init__(self, function: Callable[[], None], *, fuse: bool = True):
-        self.function, self.name, self.fuse = function, function.__name__, fuse
+    def __init__(self, function: Callable[[], None], *, fuse: bool = True, branches: bool = True):
+        self.function, self.name, self.fuse, self.branches = function, function.__name__, fuse, branches
         self._ready: tuple[tuple[int, ...], Recording] | None = None
         self._fused: tuple[tuple[int, ...], FusedRecording] | None = None
 
@@ -81,13 +82,17 @@ class Program:
 
     def _recording(self) -> Recording:
         """What the back end made of the operations; made again when a loop has been invalidated."""
+        used = self._backends()
+        one = used.pop() if len(used) == 1 else None
+        fills = [o.target for o in self.loops if isinstance(o, Fill)]
+        if one is not None:  # what is set need not be used by a loop, which would bring it there
+            for target in fills:
+                target.move(one.place(target.storage))
         executables = [o.prepare() if isinstance(o, Runnable) else o for o in self.loops]
-        storages = [id(o.target.storage) for o in self.loops if isinstance(o, Fill)]
-        signature = (*map(id, executables), *storages)
+        signature = (self.branches, *map(id, executables), *(id(target.storage) for target in fills))
         if self._ready is None or self._ready[0] != signature:
-            used = self._backends()
-            make = used.pop().recording if len(used) == 1 else Recording
-            self._ready = signature, make(executables)
+            made = one.recording(executables, branches=self.branches) if one else Recording(executables)
+            self._ready = signature, made
         return self._ready[1]
 
     def _backends(self) -> set[Backend]:
@@ -103,9 +108,9 @@ class Program:
         storages = dict.fromkeys(s for o in self.loops for s in (o.storages if isinstance(o, Runnable) else o.writes))
         for one in storages:
             one.move(backend.place(one.storage))
-        signature = tuple(id(one.storage) for one in storages)
+        signature = (self.branches, *(id(one.storage) for one in storages))
         if self._fused is None or self._fused[0] != signature:
-            self._fused = signature, FusedRecording(fuse(self.loops), backend)
+            self._fused = signature, FusedRecording(fuse(self.loops), backend, branches=self.branches)
         return self._fused[1]
 
     @property
@@ -121,12 +126,18 @@ class Program:
         steps = self._fused_recording().body if self._fuses() else [o.prepare() for o in alone]
         return sum(len(getattr(step, "steps", ())) for step in steps)
 
+    @property
+    def graph(self) -> str:
+        """How one replay is ordered on a device, in one line; empty where there is none."""
+        return (self._fused_recording() if self._fuses() else self._recording()).summary
+
     def explain(self) -> str:
-        """Every loop's schedule, reason and figures; on a GPU first how they are fused."""
+        """Every loop's schedule, reason and figures; on a GPU first how they are fused and replayed."""
         loops = [o.explain() for o in dict.fromkeys(self.loops) if isinstance(o, Runnable)]
         moved = [f"layout of {f.name}: {layout}, the least time over all loops" for f, layout in self.layouts.items()]
         fused = [self._fused_recording().program.explain()] if self._fuses() else []
-        return "\n\n".join([*moved, *fused, *loops])
+        graph = self.graph if fused or self._ready else ""  # loops by themselves are not compiled to be explained
+        return "\n\n".join(filter(None, [*moved, "\n".join(filter(None, [*fused, graph])), *loops]))
 
     def __repr__(self) -> str:
         return f"Program({self.name}: {', '.join(o.name for o in self.loops)})"
@@ -135,11 +146,12 @@ class Program:
 class FusedRecording:
     """A fused program prepared by a back end."""
 
-    def __init__(self, program: FusedProgram, backend: Backend):
+    def __init__(self, program: FusedProgram, backend: Backend, *, branches: bool = True):
         self.program, self.backend = program, backend
         self.prologue = [_executable(step, backend) for step in program.prologue]
         self.body = [_executable(step, backend) for step in program.body]
-        self._replay = backend.recording(self.body)
+        self._replay = backend.recording(self.body, branches=branches)
+        self.summary = self._replay.summary
 
     def may_start(self) -> bool:
         """Do the fields that the program takes for constant hold that constant now?"""
@@ -165,12 +177,13 @@ def _executable(step: Step, backend: Backend) -> Callable[[], None]:
 @overload
 def program(function: Callable[[], None]) -> Program: ...
 @overload
-def program(*, fuse: bool = True) -> Callable[[Callable[[], None]], Program]: ...
+def program(*, fuse: bool = True, branches: bool = True) -> Callable[[Callable[[], None]], Program]: ...
 
 
-def program(function: Callable[[], None] | None = None, *, fuse: bool = True) -> Any:
+def program(function: Callable[[], None] | None = None, *, fuse: bool = True, branches: bool = True) -> Any:
     """Decorator: record the loops that a function without arguments calls, to be replayed by ``run``.
 
-    ``@ml.program(fuse=False)`` keeps every loop by itself.
+    ``@ml.program(fuse=False)`` keeps every loop by itself, ``branches=False`` one operation after the other.
     """
-    return Program(function, fuse=fuse) if function else lambda f: Program(f, fuse=fuse)
+    made = partial(Program, fuse=fuse, branches=branches)
+    return made(function) if function else made

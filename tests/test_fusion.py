@@ -15,6 +15,7 @@ from meshloom.errors import KernelError
 from meshloom.fusion import FusedLoop
 from meshloom.mesh.core import Fill
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, MeshOptions
+from tests.backend import streams  # noqa: F401 registers the back end shuffled
 
 DEVICES = ["emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -402,7 +403,7 @@ def test_any_program_gives_the_same_fused(
     if within:  # such a field must be written before it is read
         steps = [("fill", (len(FIELDS) - 1, 0, 1)), *steps]
     results = []
-    for backend in ("numpy", "emulated"):
+    for backend in ("numpy", "emulated", "shuffled"):
         ml.use(backend)
         body, changed = recorded(ml.generate.box((5, 4)), steps, colored, within)
         program = ml.program(body)
@@ -411,3 +412,4 @@ def test_any_program_gives_the_same_fused(
         results.append({name: one.numpy() for name, one in changed.items()})
     for name, expected in results[0].items():
         np.testing.assert_allclose(results[1][name], expected, rtol=1e-11, atol=1e-11, err_msg=name)
+        np.testing.assert_array_equal(results[2][name], results[1][name], err_msg=name)

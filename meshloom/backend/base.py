@@ -58,13 +58,16 @@ class Backend(ABC):
     def prepare(self, bound: Bound) -> Callable[[], None]:
         """An executable for the loop, to be called any number of times."""
 
-    def recording(self, operations: Sequence[Callable[[], None]]) -> Recording:
-        """Executables and fills, in order, made ready to be replayed."""
+    def recording(self, operations: Sequence[Callable[[], None]], *, branches: bool = True) -> Recording:
+        """Executables and fills, in order, made ready to be replayed. ``branches``: may those that do not depend on
+        each other run at the same time, where the back end can do that?"""
         return Recording(operations)
 
 
 class Recording:
     """Operations replayed one by one from Python; back ends have faster ones."""
+
+    summary = ""  # what there is to know about how they are replayed, in one line
 
     def __init__(self, operations: Sequence[Callable[[], None]]):
         self.operations = tuple(operations)

@@ -67,7 +67,7 @@ class CpuBackend(Backend):
             arrays[f"{partial_name(output)}_parts"] = np.zeros(blocks, spec.params[output.param].dtype)
         return arrays
 
-    def recording(self, operations: Sequence[Callable[[], None]]) -> Recording:
+    def recording(self, operations: Sequence[Callable[[], None]], *, branches: bool = True) -> Recording:
         return NativeRecording(operations)
 
 

@@ -28,7 +28,7 @@ class Group:
     end: int = 0  # position after its last part, in the list it was made from
 
     def touches(self, what: Field | Global) -> bool:
-        return any(what in reads(o) or what in o.writes for o in self.parts)
+        return any(what in o.reads or what in o.writes for o in self.parts)
 
 
 def sunk(operations: Sequence[Operation]) -> list[Operation]:
@@ -36,7 +36,7 @@ def sunk(operations: Sequence[Operation]) -> list[Operation]:
     moved: list[Operation] = []
     waiting: list[Fill] = []
     for operation in operations:
-        touched = (*reads(operation), *operation.writes)
+        touched = (*operation.reads, *operation.writes)
         moved += [fill for fill in waiting if fill.target in touched]
         waiting = [fill for fill in waiting if fill.target not in touched]
         (waiting if isinstance(operation, Fill) else moved).append(operation)  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ def _may_follow(group: Group, operation: Loop) -> bool:
            if isinstance(a, Global) or a.map is not None or operation.set is not group.on]  # fmt: skip
     racy = {id(operation.storages[o.param]) for o in operation.spec.racy_outputs}
     reduced = {id(operation.storages[o.param]) for o in operation.spec.reductions}
-    before = {id(w) for o in loops for w in o.writes} | (reset & {id(r) for o in loops for r in reads(o)})
+    before = {id(w) for o in loops for w in o.writes} | (reset & {id(r) for o in loops for r in o.reads})
     return not (reduced & before) and not any(id(s) in written for s in far if id(s) not in racy | reduced)
 
 
@@ -162,11 +162,6 @@ def _one_visit(before: Sequence[Loop], another: Loop) -> bool:
 def in_roles(plan: Plan) -> bool:
     """Has a plan of ``owner`` tables in roles? Those by slot, of kernels without symmetry, serve ``owner`` alone."""
     return any(name.startswith("near") and "_" not in name for name in plan.arrays)
-
-
-def reads(operation: Operation) -> tuple[Field | Global, ...]:
-    """What an operation needs to know, increments included."""
-    return () if isinstance(operation, Fill) else operation.reads
 
 
 def replaces(operation: Operation, one: Field) -> bool:

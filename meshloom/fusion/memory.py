@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshloom.errors import KernelError
-from meshloom.fusion.groups import Operation, reads, replaces
+from meshloom.fusion.groups import Operation, replaces
 from meshloom.mesh.core import Field
 
 
@@ -32,7 +32,7 @@ class Memory:
         transient ones, and the next replay for these."""
         rest, again = self.cycle[self.position :], self.cycle[: self.position]
         for operation in (*rest, *again) if one.transient else rest:
-            if one in reads(operation):
+            if one in operation.reads:
                 return True
             if replaces(operation, one):
                 return False

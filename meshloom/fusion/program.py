@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.fusion.compose import FusedLoop, NoConstant, fused
-from meshloom.fusion.groups import Operation, grouped, reads, sunk
+from meshloom.fusion.groups import Operation, grouped, sunk
 from meshloom.fusion.memory import Memory
 from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill
@@ -25,6 +25,14 @@ class Copy:
     @property
     def name(self) -> str:
         return f"{self.target.name} brought home"
+
+    @property
+    def reads(self) -> tuple[Field, ...]:
+        return (self.source,)
+
+    @property
+    def writes(self) -> tuple[Field, ...]:
+        return (self.target,)
 
     def __call__(self) -> None:
         source, target = self.source.storage, self.target.storage
@@ -141,7 +149,7 @@ def _steps(operations: Sequence[Operation], memory: Memory, start: int) -> Itera
 def _gains(operation: Operation, memory: Memory) -> bool:
     """Is an operation better composed even alone? A field is not at home, or one is written that needs no store: nobody
     will ask for it, or it is a copy of another."""
-    fields = [f for f in (*reads(operation), *operation.writes) if isinstance(f, Field)]
+    fields = [f for f in (*operation.reads, *operation.writes) if isinstance(f, Field)]
     away = any(memory.at.get(f, f) is not f for f in fields)
     written = [f for f in operation.writes if isinstance(f, Field)]
     return away or any(not memory.needed_later(f) or (f.transient and _only_copied(operation, f)) for f in written)
@@ -159,7 +167,7 @@ def _homecoming(operation: Operation, memory: Memory) -> Iterator[Step]:
     for one in operation.writes:
         if isinstance(one, Field) and one in memory.constants:
             raise NoConstant(one)
-    wanted = reads(operation)
+    wanted = operation.reads
     for one, where in list(memory.at.items()):
         if one in wanted or (where is not one and where in operation.writes and memory.needed_later(one)):
             yield from _home(one, wanted, memory)

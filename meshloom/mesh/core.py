@@ -456,6 +456,10 @@ class Fill:
         return f"{self.target.name} = {self.value:g}"
 
     @property
+    def reads(self) -> tuple[Field | Global, ...]:
+        return ()
+
+    @property
     def writes(self) -> tuple[Field | Global, ...]:
         return (self.target,)
 

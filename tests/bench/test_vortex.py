@@ -11,6 +11,7 @@ import pytest
 
 import meshloom as ml
 from bench import flow_report, flow_truth, vortex
+from tests.backend import streams  # noqa: F401 registers the back end silent
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +27,18 @@ def test_a_right_hand_side_in_the_plane_has_14_derivatives_and_counts_its_bytes(
     slopes, flux_x, flux_y = 4 + 3, 4 + 5 + 4, 4 + 5 + 4 + 4  # values per point: read, and written
     assert row["derivatives"] == 14
     assert row["bytes_of_right_hand_side"] == 8 * 64 * (2 * slopes + flux_x + flux_y)
-    assert row["ms_in_a_step"].keys() == vortex.TIMES.keys()
+    assert row["ms_in_a_step"].keys() == vortex.TIMES.keys() - {"step_in_one_branch"}, "there are none without a GPU"
     assert row["share_of_compulsory_bytes"] > 0.0
+
+
+def test_branches_and_launches_are_counted_on_a_device() -> None:
+    ml.use("silent")
+    case = vortex.vortex(16)
+    programs = vortex.parts(case)
+    assert programs.keys() == vortex.TIMES.keys()
+    assert programs["step"].launches == programs["step_in_one_branch"].launches > 30
+    assert "at the same time" in programs["step"].graph
+    assert "one after the other" in programs["step_in_one_branch"].graph
 
 
 def test_goals_compare_what_was_measured():

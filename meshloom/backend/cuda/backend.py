@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from meshloom.backend.base import Backend, Bound, Recording
+from meshloom.backend.branches import Footprint, Turn, footprint_of, summary
 from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.dialect import FINISH, FINISH_THREADS, KernelText
 from meshloom.backend.cuda.engine import Device, DeviceLaunch, Emulator, Engine, LaunchFunction
-from meshloom.backend.cuda.graph import GraphRecording
+from meshloom.backend.cuda.graph import GraphRecording, dealt_out
 from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
 from meshloom.errors import ScheduleError
 from meshloom.mesh.core import Map
@@ -75,14 +76,18 @@ class CudaBackend(Backend):
         wanted = {name for one in made for _, name in one.parameters}
         sizes = sizes_of(bound, plan)
         parts = sum(grid for one in unit.passes if one.reductions for *_, grid in _grids(one, sizes, plan))
-        arrays = self._arrays(bound, plan, wanted, parts)
+        scratch = self._scratch(bound, plan, parts)
+        arrays = self._arrays(bound, plan, wanted) | scratch
         _check_shared(bound, unit, sizes)
         steps = _steps(unit, made, functions, arrays, sizes, plan, threads)
         for number, one in enumerate(unit.passes):
             used.setdefault(f"pass{number}", {}).update(
                 self.engine.usage(functions[f"pass{number}"], threads, _shared(one, sizes))
             )
-        return Executable(steps, used, list(arrays.values()), self.engine.events())
+        needed = [grid * threads / (used[f"pass{k}"].get("occupancy") or 1.0)
+                  for k, one in enumerate(unit.passes) for *_, grid in _grids(one, sizes, plan)]  # fmt: skip
+        footprint = footprint_of(bound, scratch.values())
+        return Executable(steps, used, list(arrays.values()), self.engine.events(), footprint, max(needed, default=0.0))
 
     def _compiled(self, unit: Unit, block: int, threads: int, registers: int | None, wide_index: bool) -> Any:
         """Kernels, launch functions and resources. Without a wish for ``registers`` each kernel gets as many as it
@@ -119,18 +124,29 @@ class CudaBackend(Backend):
     def copy_bandwidth(self) -> float:
         return self.engine.copy_bandwidth()
 
-    def recording(self, operations: Sequence[Callable[[], None]]) -> Recording:
-        return GraphRecording(operations, self.engine) if isinstance(self.engine, Device) else Recording(operations)
+    def recording(self, operations: Sequence[Callable[[], None]], *, branches: bool = True) -> Recording:
+        dealt = dealt_out(operations, self.engine.threads, branches=branches)
+        made = self._recording(operations, dealt)
+        made.summary = summary(dealt)
+        return made
 
-    def _arrays(self, bound: Bound, plan: Plan, wanted: set[str], parts: int) -> dict[str, Any]:
-        """Every array by name; ``parts``: blocks that have a share of the globals."""
+    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[Turn]) -> Recording:
+        assert isinstance(self.engine, Device)
+        return GraphRecording(operations, dealt, self.engine)
+
+    def _arrays(self, bound: Bound, plan: Plan, wanted: set[str]) -> dict[str, Any]:
+        """The arrays of fields, globals, maps and plan by name."""
         spec = bound.spec
         arrays = {spec.access(k).pointer: s.storage for k, s in enumerate(bound.storages)}
         for k, one in enumerate(bound.maps):
             if one not in self._maps:
                 self._maps[one] = self.engine.upload(one.positions)
             arrays[f"m{k}"] = self._maps[one]
-        arrays |= {name: self.engine.upload(array) for name, array in plan.arrays.items() if name in wanted}
+        return arrays | {name: self.engine.upload(array) for name, array in plan.arrays.items() if name in wanted}
+
+    def _scratch(self, bound: Bound, plan: Plan, parts: int) -> dict[str, Any]:
+        """Arrays that a loop writes for itself, by name; ``parts``: blocks that have a share of the globals."""
+        spec, arrays = bound.spec, {}
         for name, dtype, per_element in temporaries(spec, plan):
             arrays[name] = self.engine.upload(np.zeros(bound.elements * per_element, dtype))
         for output in spec.reductions:
@@ -156,13 +172,20 @@ class EmulatedCuda(CudaBackend):
     def place(self, storage: Any) -> Any:
         return storage
 
+    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[Turn]) -> Recording:
+        return Recording(operations)
+
 
 class Executable:
-    """The launches of a loop in order; calling it puts them on the current stream and returns at once."""
+    """The launches of a loop in order; calling it puts them on the current stream and returns at once.
 
-    def __init__(self, steps: list[Callable[[], None]], used: dict[str, dict[str, Any]], keep: list[Any], events: Any):
+    ``threads``: those that a device must have to run all blocks of the largest launch at the same time.
+    """
+
+    def __init__(self, steps: list[Callable[[], None]], used: dict[str, dict[str, Any]], keep: list[Any], events: Any,
+                 footprint: Footprint, threads: float):  # fmt: skip
         self.steps, self.resources, self.keep = steps, used, keep
-        self._events = events
+        self.footprint, self.threads, self._events = footprint, threads, events
 
     def launch(self) -> None:
         """The launches alone."""

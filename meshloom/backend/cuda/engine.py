@@ -28,6 +28,11 @@ class Engine(ABC):
 
     name: str = ""
 
+    @property
+    def threads(self) -> int:
+        """How many threads run at the same time, at most; where there is no device, those of a large one."""
+        return 1 << 18
+
     @abstractmethod
     def upload(self, array: np.ndarray) -> Any:
         """A copy of a host array in the engine's memory."""
@@ -75,6 +80,11 @@ class Device(Engine):
         import cupy
 
         return cupy
+
+    @property
+    def threads(self) -> int:
+        attributes = self.cupy.cuda.Device().attributes
+        return int(attributes["MultiProcessorCount"] * attributes["MaxThreadsPerMultiProcessor"])
 
     @cached_property
     def architecture(self) -> str:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from meshloom.backend.base import Recording
+from meshloom.backend.branches import Footprint, Part, Turn, dependencies, footprint_of_whole, turns
 from meshloom.backend.cuda import history
 from meshloom.backend.cuda.engine import Device
 from meshloom.mesh.core import Fill, Global
+
+MOST_BRANCHES = 16  # one that is used again adds an edge, mostly one that others imply; a fresh one adds none
+LARGE = 2.0  # times the threads that a device runs at once: two such operations side by side gain nothing
+_DEVICE = Part("the device")  # what large operations have in common, so that they keep their order
 
 
 class GraphRecording(Recording):
     """The operations captured into a graph. The time of a single one is not known: asking would break the graph up."""
 
-    def __init__(self, operations: Sequence[Callable[[], None]], device: Device):
+    def __init__(self, operations: Sequence[Callable[[], None]], dealt: Sequence[Turn], device: Device):
         super().__init__(operations)
         self._device, self._cupy = device, device.cupy
         # Waits for work on CuPy's default stream and makes it wait: no other synchronisation is needed.
@@ -24,11 +30,7 @@ class GraphRecording(Recording):
         for operation in operations:
             if isinstance(operation, Fill):  # the fill kernel must be loaded before the capture
                 self._cupy.empty(1, operation.target.dtype).fill(operation.value)
-        with self._stream:
-            self._stream.begin_capture()
-            for operation in operations:
-                getattr(operation, "launch", operation)()
-            self._graph: Any = self._stream.end_capture()
+        self._graph: Any = captured(operations, dealt, self._cupy, self._stream)
         self._graph.upload(self._stream)
         self._recorders: dict[str, Any] = {}  # kernels that keep a row of history, by their source
 
@@ -51,3 +53,54 @@ class GraphRecording(Recording):
         if source not in self._recorders:
             self._recorders[source] = self._device.function(source, history.NAME)
         return self._recorders[source]
+
+
+# ----- branches ---------------------------------------------------------------------------------------------------
+def dealt_out(operations: Sequence[Callable[[], None]], threads: int, *, branches: bool) -> list[Turn]:
+    """The branch of each operation on a device that runs so many threads at once; all in one unless ``branches``."""
+    if not branches:
+        return [Turn(0)] * len(operations)
+    return turns(dependencies([_footprint(operation, threads) for operation in operations]), MOST_BRANCHES)
+
+
+def _footprint(operation: Any, threads: int) -> Footprint | None:
+    """What an operation touches; None for one that does not say so."""
+    found = getattr(operation, "footprint", None)
+    if found is not None:
+        large = operation.threads >= LARGE * threads
+    elif hasattr(operation, "reads") and hasattr(operation, "writes"):
+        found = footprint_of_whole(operation.reads, operation.writes)
+        large = max(one.storage.size for one in operation.writes) >= LARGE * threads
+    else:
+        return None
+    return replace(found, writes=(*found.writes, _DEVICE)) if large else found
+
+
+def captured(operations: Sequence[Callable[[], None]], dealt: Sequence[Turn], cupy: Any, origin: Any) -> Any:
+    """The graph of the operations: each branch is a stream, which ``origin`` draws into the capture and waits for."""
+    count = 1 + max((turn.branch for turn in dealt), default=0)
+    streams = [origin, *(cupy.cuda.Stream() for _ in range(1, count))]
+    awaited = {j for turn in dealt for j in turn.waits}
+    done: dict[int, Any] = {}
+
+    def event_on(stream: Any) -> Any:
+        event = cupy.cuda.Event(disable_timing=True)
+        event.record(stream)
+        return event
+
+    origin.begin_capture()
+    start = event_on(origin)
+    for stream in streams[1:]:
+        stream.wait_event(start)
+    for k, (operation, turn) in enumerate(zip(operations, dealt, strict=True)):
+        stream = streams[turn.branch]
+        for j in turn.waits:
+            stream.wait_event(done[j])
+        with stream:
+            getattr(operation, "launch", operation)()
+        if k in awaited:
+            done[k] = event_on(stream)
+    ends = [event_on(stream) for stream in streams[1:]]
+    for end in ends:
+        origin.wait_event(end)
+    return origin.end_capture()
