@@ -9,6 +9,7 @@ import pytest
 
 import meshloom as ml
 from bench.cases import make
+from tests.backend import streams  # noqa: F401 registers the back end shuffled
 
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 WAYS = [
@@ -110,3 +111,17 @@ def test_fused_steps_equal_loop_by_loop(name: str, backend: str):
         # a component that is nothing but round-off, such as momentum across a channel, has no size of its own
         scale = np.maximum(np.abs(apart).max(axis=0), 1e-6 * np.abs(apart).max()) + 1e-300
         np.testing.assert_allclose(fused / scale, apart / scale, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", [pytest.param("shuffled", marks=pytest.mark.slow), CUDA])
+@pytest.mark.parametrize("fuse", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_operations_side_by_side_give_the_same_bits(name: str, fuse: bool, backend: str):
+    ml.use(backend)
+    runs = []
+    for branches in (False, True):
+        case = make(*CASES[name])
+        case.program.fuse, case.program.branches = fuse, branches
+        histories = [case.program.run(n, record=case.recorded) for n in (2, 3)]
+        runs.append([*(h.tobytes() for h in histories), *(one.numpy().tobytes() for one in case.state)])
+    assert runs[0] == runs[1]
