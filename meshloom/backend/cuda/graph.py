@@ -15,7 +15,7 @@ from meshloom.backend.cuda.engine import Device
 from meshloom.mesh.core import Fill, Global
 
 MOST_BRANCHES = 16  # one that is used again adds an edge, mostly one that others imply; a fresh one adds none
-LARGE = 2.0  # times the threads that a device runs at once: two such operations side by side gain nothing
+LARGE = 0.2  # of the threads that a device runs at once: from there on, edges between branches cost more than they gain
 _DEVICE = Part("the device")  # what large operations have in common, so that they keep their order
 
 

@@ -27,7 +27,8 @@ SHARED_BYTES = 48 * 1024  # of it, so that some blocks run at a time
 MOST_SHARED_BYTES = 100 * 1024  # of a block that takes several operands
 SEVERAL_POINTS, SEVERAL_LINES = 8, 8  # of a thread, and side by side in a block, where it takes several operands
 CACHE_BYTES = 1 << 25
-AHEAD, FEW_AHEAD = 528, 26  # blocks: contiguous lines, others where there is much to read
+AHEAD = 528  # blocks of contiguous lines
+POINTS_AHEAD = 26 * 32 * 256  # of others, where there is much to read
 LIGHT = 40  # operations: a kernel that needs few registers
 FEW_BLOCKS = 2 * 132  # fewer do not fill a large device twice
 FAR_APART = 1 << 18  # bytes between the points of a line: hardly two of them in one page
@@ -78,7 +79,8 @@ def _contiguous_form(spec: LineSpec, lines: Geometry) -> LineForm:
     if _together(spec) > 1:
         return LineForm("contiguous", _points(lines, SEVERAL_POINTS), threads=CHUNK_THREADS)
     points, double = _points(lines, 16), spec.dtype.itemsize == 8
-    registers = 0 if not _light(spec) else 56 if not double else 80 if spec.periodic and points == 16 else 96
+    few = (80 if points == 16 else 96) if double else 56
+    registers = 0 if not _light(spec) else few if spec.periodic else 96 if double else 48
     ahead = AHEAD if double and spec.plain and _large(spec, lines) else 0
     return LineForm("contiguous", points, threads=CHUNK_THREADS, registers=registers, ahead=ahead)
 
@@ -94,9 +96,11 @@ def _strided_form(spec: LineSpec, lines: Geometry) -> LineForm:
         points = 16 if together <= 5 else 8 if together <= 10 else 4
         return LineForm("strided", _points(lines, points), tile=16, threads=MOST_THREADS // (2 if together == 2 else 4))
     if not spec.plain:
-        light, ahead = _light(spec), FEW_AHEAD if _light(spec) and _large(spec, lines) else 0
+        light = _light(spec)
         threads, tile, registers = (MOST_THREADS, 32, 64) if light else (MOST_THREADS // 2, 16, 0)
-        return LineForm("strided", _points(lines, 16), tile=tile, threads=threads, registers=registers, ahead=ahead)
+        ahead = POINTS_AHEAD // (tile * lines.length) if light and _large(spec, lines) else 0
+        return LineForm("strided", _points(lines, 16), tile=tile, threads=threads, registers=registers, ahead=ahead,
+                        exchange=True)  # fmt: skip
     row, pair = lines.step * spec.dtype.itemsize, _may_pair(spec, lines)
     near = row < FAR_APART and row % CACHE_LINE == 0 and lines.length <= MOST_THREADS
     points, tile, threads, registers = {  # by precision, nearness, pairs
