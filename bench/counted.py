@@ -33,6 +33,7 @@ def launch_all(job: dict[str, Any], done: Path, device: Device) -> list[int]:
     launches: list[int] = []
     for row in job["rows"]:
         launches.append(_launched(loop_of(row)))
+        device.wait()
         done.write_text(json.dumps(launches))
         device.clear()
     return launches
@@ -72,7 +73,6 @@ def _launched(loop: Runnable) -> int:
     except MeshloomError:
         return 0
     executable.launch()
-    loop.writes[0].numpy()  # waits for the device
     return len(executable.steps)
 
 

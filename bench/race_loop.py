@@ -102,6 +102,9 @@ class Device(ABC):
     def clear(self) -> None:  # noqa: B027 - most have nothing to do
         """Give back memory that nobody uses any more."""
 
+    def wait(self) -> None:  # noqa: B027 - most have nothing to do
+        """Until everything is done that was asked for."""
+
 
 class Cuda(Device):
     """The current CUDA device, timed by events."""
@@ -153,6 +156,11 @@ class Cuda(Device):
         field, largest = data.res, float(np.abs(data.expected).max())
         expected = cupy.asarray(field.layout.pack(data.expected))
         return lambda: float(cupy.abs(field.storage.astype(np.float64) - expected).max()) / largest
+
+    def wait(self) -> None:
+        import cupy
+
+        cupy.cuda.Device().synchronize()
 
     def clear(self) -> None:
         import cupy

@@ -161,7 +161,7 @@ def mixed(df: ml.Read, metric: ml.Read, rhs: ml.ReadWrite):
 @pytest.mark.parametrize(("after", "periodic", "back_end", "tuning"), [
     *((accumulate, False, back_end, {}) for back_end in BACKENDS),
     *((mixed, True, back_end, {}) for back_end in BACKENDS),
-    (accumulate, False, "emulated", {"group": 2, "shared": 0, "ahead": 2}),  # blocks take two operands, and one
+    (accumulate, False, "emulated", {"group": 2, "shared": 0, "ahead": 2}),  # blocks of two, and of one
     (accumulate, True, "emulated", {"group": 2, "points": 8, "shared": 0}),
     (accumulate, False, "emulated", {"group": 3, "points": 8, "shared": 1}),  # through shared memory along all axes
     (accumulate, True, "emulated", {"group": 2, "points": 4, "shared": 1, "side": 2, "ahead": 1}),

@@ -45,7 +45,9 @@ inline void __syncthreads() {
   threadIdx.x = (unsigned)me;
 }
 template <class U> inline U ml_peek(U* p) { return *p; }
-template <class T> inline void ml_prefetch(const T* p) { (void)*(const volatile T*)p; }  // so that tools see what is asked for
+inline void ml_prefetch(const void* p, int bytes) {  // reads, so that tools see what is asked for
+  for (int k = 0; k < bytes; ++k) (void)((const volatile char*)p)[k];
+}
 template <class T> inline T atomicAdd(T* p, T v) { const T old = *p; *p = old + v; return old; }
 template <class T> inline T atomicCAS(T* p, T expected, T fresh) { const T old = *p; if (old == expected) *p = fresh; return old; }
 inline void ml_emulate(int64_t grid, int64_t threads, int64_t shared, const std::function<void()>& thread) {

@@ -27,7 +27,15 @@ template <class T> ML_FUNCTION bool isnan(T a) { return a != a; }
 template <class T> ML_FUNCTION bool isinf(T a) { return a == (T)INFINITY || a == -(T)INFINITY; }
 template <class T> ML_FUNCTION bool isfinite(T a) { return !(isnan(a) || isinf(a)); }
 }  // namespace std
-template <class T> ML_FUNCTION void ml_prefetch(const T* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+// Ask for so many bytes from p on, which must all be there, to be brought into the L2 cache.
+ML_FUNCTION void ml_prefetch(const void* p, int bytes) {
+#if __CUDA_ARCH__ >= 900
+  const unsigned long long first = ((unsigned long long)p + 15) & ~15ull, last = ((unsigned long long)p + bytes) & ~15ull;
+  if (first < last) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(first), "r"((unsigned)(last - first)));
+#else
+  for (int k = 0; k < bytes; k += 32) asm volatile("prefetch.global.L2 [%0];" ::"l"((const char*)p + k));
+#endif
+}
 template <class U> ML_FUNCTION U ml_peek(U* p) { return *(volatile U*)p; }  // a value others may be changing
 ML_FUNCTION unsigned char* ml_dynamic_shared() {
   extern __shared__ __align__(16) unsigned char ml_shared[];

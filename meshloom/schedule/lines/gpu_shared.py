@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from meshloom.schedule.code import Pass, Phase, Scratch
-from meshloom.schedule.lines.gpu_text import SegmentText
+from meshloom.schedule.lines.gpu_text import SegmentText, strided_rows
 from meshloom.schedule.lines.spec import Group
 from meshloom.schedule.lines.text import LINE_START
 
@@ -66,17 +66,17 @@ class SharedText(SegmentText):
     def _where(self) -> list[str]:
         """The line and the first row that a thread loads and stores: neighbouring threads have neighbouring points."""
         if not self.contiguous:
-            return [*self.block_place(), *self._side_by_side(), *self.line_place(), self._mine("own == slot")]
+            return [*self.block_place(), *self._side_by_side(), *self._line_place(), self._mine("own == slot")]
         return [
             *self.block_place(),
             "const ml_index row_of_block = (ml_index)threadIdx.x / window;",
             f"const ml_index line = ml_min<ml_index>(row_of_block, {self.tile - 1});",
             "const ml_index slot = (ml_index)threadIdx.x - row_of_block * window;",
-            *self.line_place(),
+            *self._line_place(),
             self._mine("row_of_block == line"),
         ]
 
-    def line_place(self) -> list[str]:
+    def _line_place(self) -> list[str]:
         first = f"const ml_index first = (chunk * core - overlap) * {self.m};"
         wanted = f"const ml_index wanted = tile * {self.tile} + line;"
         if self.contiguous:
@@ -85,9 +85,13 @@ class SharedText(SegmentText):
         return [wanted, "const ml_index o = place / (across * chunks);",
                 f"const ml_index start = {LINE_START} + ml_min<ml_index>(wanted, lanes - 1);", first]  # fmt: skip
 
-    def asked_point(self) -> tuple[list[str], str, str]:
-        row, step = "ml_max<ml_index>(0, ml_min<ml_index>(first + a, length - 1))", "" if self.contiguous else " * step"
-        return ["const ml_index a = slot + i * window;"], f"start + {row}{step}", "a" if self.contiguous else "line"
+    def rows_asked(self) -> tuple[str, list[str], str, str]:
+        if not self.contiguous:
+            return strided_rows(self.m, self.tile)
+        first, behind = "ml_max<ml_index>(0, begin)", f"ml_min<ml_index>(begin + window * {self.m}, length)"
+        before = [f"const ml_index o = tile * {self.tile} + r, begin = (chunk * core - overlap) * {self.m};"]
+        return (f"ml_min<ml_index>({self.tile}, outer - tile * {self.tile})", before, f"{LINE_START} + {first}",
+                f"{behind} - {first}")  # fmt: skip
 
     def _mine(self, thread: str) -> str:
         """Has the thread a line of its own?"""

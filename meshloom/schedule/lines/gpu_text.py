@@ -10,7 +10,7 @@ from meshloom.kernel.emit import literal
 from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.operator import Offsets
 from meshloom.schedule.lines.spec import Group, LinePointCode, LineSpec
-from meshloom.schedule.lines.text import CACHE_LINE, LINE_START, closure_tables, stencil_expression
+from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_expression
 
 #: The tile of lines and the part of them that a place in the launch means.
 TILE = "const ml_index tile = place % across, chunk = (place / across) % chunks;"
@@ -80,31 +80,27 @@ class SegmentText(ABC):
 
     # ----- asking for values before they are needed ---------------------------------------------------------------
     @abstractmethod
-    def asked_point(self) -> tuple[list[str], str, str]:
-        """Of the thread's point i: statements before, its element, and where threads have it (a cache line is asked for
-        by the first of those that share it)."""
-
-    @abstractmethod
-    def line_place(self) -> list[str]:
-        """Where the thread's line and points are, from the place of its block."""
+    def rows_asked(self) -> tuple[str, list[str], str, str]:
+        """The rows of contiguous points that a block takes: their number, and of row ``r`` statements, its first
+        element, and its number of points."""
 
     def ask_ahead(self) -> list[str]:
-        """Ask for the operands of a block that comes so much later: they will be in the cache then."""
+        """Ask for the operands of a place that comes so much later, which will be in the cache then; its blocks for
+        several groups share the work."""
         if not self.spec.form.ahead:
             return []
-        before, element, where = self.asked_point()
-        width = max(1, CACHE_LINE // self.spec.dtype.itemsize)
+        count, before, element, points = self.rows_asked()
 
         def fetch(only: Group | None) -> list[str]:
-            places = ["source[e]"] if self._simple else self.code.touched(only)
-            asked = [f"ml_prefetch(&{place});" for place in places]
-            return self.unrolled(
-                *before, f"if ({where} % {width} == 0) {{", f"const ml_index e = {element};", *asked, "}"
-            )
+            groups, places = self.spec.groups, ["source[e]"] if self._simple else self.code.touched()
+            mine = places if only is None else places[groups.index(only) :: len(groups)]
+            asked = [f"ml_prefetch(&{place}, (int)(({points}) * sizeof({self.t})));" for place in mine]
+            return [f"const ml_index e = {element};", *asked]
 
-        return [f"if (place + {self.spec.form.ahead} < per_group) {{",
-                f"const ml_index later = place + {self.spec.form.ahead};", "{",
-                "const ml_index place = later;", TILE, *self.line_place(), *self.each(fetch), "}", "}"]  # fmt: skip
+        later = f"place + {self.spec.form.ahead}"
+        return [f"if (const ml_index later = {later}; later < per_group) {{", "const ml_index place = later;", TILE,
+                f"for (ml_index r = (ml_index)threadIdx.x; r < {count}; r += (ml_index)blockDim.x) {{", *before,
+                *self.each(fetch), "}", "}"]  # fmt: skip
 
     def operands(self, element: str, only: Group | None = None) -> tuple[list[str], list[str]]:
         """Statements and values at a point, as many as a block solves: the last group may want some zeros."""
@@ -327,6 +323,14 @@ class SegmentText(ABC):
         return [f"const {self.number_type} pivot{k} = steady{k}[0];" for k in range(len(self.spec.distinct))]
 
 
+def strided_rows(points: int, tile: int) -> tuple[str, list[str], str, str]:
+    """``rows_asked`` of lines whose points lie apart: for each of their points those of a tile."""
+    row = f"ml_max<ml_index>(0, ml_min<ml_index>((chunk * core - overlap) * {points} + r, length - 1))"
+    before = ["const ml_index o = place / (across * chunks);"]
+    return (f"window * {points}", before, f"{LINE_START} + tile * {tile} + {row} * step",
+            f"ml_min<ml_index>({tile}, lanes - tile * {tile})")  # fmt: skip
+
+
 class StridedText(SegmentText):
     """Lines whose points lie apart: tiles of contiguous points, loaded straight into registers."""
 
@@ -358,22 +362,17 @@ class StridedText(SegmentText):
             *self.block_place(),
             f"const int lane = (int)(threadIdx.x % {self.tile});",
             f"const ml_index own = (ml_index)(threadIdx.x / {self.tile}), slot = ml_min<ml_index>(own, window - 1);",
-            *self.line_place(),
+            "const ml_index o = place / (across * chunks);",
+            f"const ml_index column = tile * {self.tile} + lane;",
+            f"const ml_index start = {LINE_START} + ml_min<ml_index>(column, lanes - 1);",
+            f"const ml_index j0 = (chunk * core - overlap + slot) * {self.m};",
             "const bool mine = own == slot && column < lanes && slot >= overlap && slot < window - overlap;",
             *self.special(),
             *self.segment(),
         ]
 
-    def line_place(self) -> list[str]:
-        return [
-            "const ml_index o = place / (across * chunks);",
-            f"const ml_index column = tile * {self.tile} + lane;",
-            f"const ml_index start = {LINE_START} + ml_min<ml_index>(column, lanes - 1);",
-            f"const ml_index j0 = (chunk * core - overlap + slot) * {self.m};",
-        ]
-
-    def asked_point(self) -> tuple[list[str], str, str]:
-        return [], "start + ml_max<ml_index>(0, ml_min<ml_index>(j0 + i, length - 1)) * step", "lane"
+    def rows_asked(self) -> tuple[str, list[str], str, str]:
+        return strided_rows(self.m, self.tile)
 
     def _right_hand_sides(self, vs: list[int]) -> list[str]:
         m, reach, known = self.m, self.reach, ["__syncthreads();"] if self.spec.form.special else []

@@ -27,8 +27,8 @@ SHARED_BYTES = 48 * 1024  # of it, so that some blocks run at a time
 MOST_SHARED_BYTES = 100 * 1024  # of a block that takes several operands
 SEVERAL_POINTS, SEVERAL_LINES = 8, 8  # of a thread, and side by side in a block, where it takes several operands
 CACHE_BYTES = 1 << 25
-AHEAD = 528  # blocks of contiguous lines
-POINTS_AHEAD = 26 * 32 * 256  # of others, where there is much to read
+AHEAD, AHEAD_NEAR = 528, 132  # blocks: of contiguous lines, of others whose points are near each other
+POINTS_AHEAD = 26 * 32 * 256  # where operands are evaluated on the way
 LIGHT = 40  # operations: a kernel that needs few registers
 FEW_BLOCKS = 2 * 132  # fewer do not fill a large device twice
 FAR_APART = 1 << 18  # bytes between the points of a line: hardly two of them in one page
@@ -76,12 +76,13 @@ def _through_shared(spec: LineSpec, lines: Geometry) -> bool:
 
 def _contiguous_form(spec: LineSpec, lines: Geometry) -> LineForm:
     """Measured on an H200: many small blocks, and a look ahead where the cache cannot hold everything anyway."""
+    ahead = AHEAD if _large(spec, lines) else 0
     if _together(spec) > 1:
-        return LineForm("contiguous", _points(lines, SEVERAL_POINTS), threads=CHUNK_THREADS)
+        return LineForm("contiguous", _points(lines, SEVERAL_POINTS), threads=CHUNK_THREADS, ahead=ahead)
     points, double = _points(lines, 16), spec.dtype.itemsize == 8
     few = (80 if points == 16 else 96) if double else 56
     registers = 0 if not _light(spec) else few if spec.periodic else 96 if double else 48
-    ahead = AHEAD if double and spec.plain and _large(spec, lines) else 0
+    ahead = ahead if double and spec.plain else 0
     return LineForm("contiguous", points, threads=CHUNK_THREADS, registers=registers, ahead=ahead)
 
 
@@ -114,7 +115,8 @@ def _strided_form(spec: LineSpec, lines: Geometry) -> LineForm:
         (False, False, False): (32, 32, MOST_THREADS, 64),
     }[double, near, pair]
     return LineForm("strided", _points(lines, points), tile=tile, threads=threads, registers=registers,
-                    pair=pair and not (double and near))  # fmt: skip
+                    pair=pair and not (double and near),
+                    ahead=AHEAD_NEAR if double and near and _large(spec, lines) else 0)  # fmt: skip
 
 
 def _large(spec: LineSpec, lines: Geometry) -> bool:

@@ -229,10 +229,9 @@ class LinePointCode(ElementCode):
     def _target(self, number: int) -> str:
         return self.place(self.spec.results[number].param, 0, self.spec.results[number].comp)
 
-    def touched(self, only: Group | None = None) -> list[str]:
-        """What the operands (or ``only`` some) read at point ``e``, as C expressions."""
-        roots = self.spec.operands if only is None else [self.spec.operands[v] for v in only]
-        return [self.place(*a) for a in sorted(loads(roots)) if not self.spec.params[a[0]].is_global]
+    def touched(self) -> list[str]:
+        """What the operands read at point ``e``, as C expressions."""
+        return [self.place(*a) for a in sorted(loads(self.spec.operands)) if not self.spec.params[a[0]].is_global]
 
 
 def renumbered(roots: Sequence[Node], numbers: dict[int, int]) -> tuple[Node, ...]:
