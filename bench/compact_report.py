@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,9 @@ def goals(result: dict[str, Any]) -> list[Goal]:
     aligned = double | {"method": f"{OWN}, aligned rows", "shape": list(PRIME)}
     found += least("509^3 closed, aligned rows, double, worst axis", 0.85, share, **aligned, ends="closed")
     found += least("512^3, single, worst axis", 0.85, share, **own, precision="float32", shape=cube, ends="periodic")
-    for block in BLOCKS:
-        text = f"fused right-hand side, {block[0]}^3, double, worst axis"
-        found += least(text, 0.80, share, what="fused", shape=list(block))
+    for block, ends in product(BLOCKS, ("periodic", "closed")):
+        text = f"fused right-hand side, {block[0]}^3 {ends}, double, worst axis"
+        found += least(text, 0.80, share, what="fused", shape=list(block), ends=ends)
     return [*found, *_speedups(result)] if result["device"] == "cuda" else []
 
 
@@ -108,11 +109,12 @@ def markdown(results: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
     """The section of docs/benchmarks.md from one or several result files."""
     rows = [row for result in results for row in result["rows"]]
     peers = [row for result in results for row in result["peers"]]
-    copies = " and ".join(f"{result['copy_GBps']:.0f}" for result in results)
+    copies = ", ".join(f"{result['copy_GBps']:.0f}" for result in results)
     machine, files = results[0]["machine"], ", ".join(f"`{name}`" for name in names)
     where = machine["gpu"] or machine["processor"]
     lines = [
-        f"From {files} in `bench/results/`: {where}, copy {copies} GB/s. Figures with slashes are for",
+        f"From {files}",
+        f"in `bench/results/`: {where}, copy {copies} GB/s. Figures with slashes are for",
         "the axes x, y, z; z is contiguous in space, y in a plane. Fields that fit into the cache may beat the limit.",
         "",
     ]
@@ -133,7 +135,7 @@ def _part_table(title: str, rows: list[dict[str, Any]]) -> list[str]:
     for group in grouped(rows):
         if any("ms" in row for row in group):
             first = group[0]
-            used = " / ".join(str(max(filter(None, row.get("registers", {}).values()), default=0)) for row in group)
+            used = " / ".join(str(max(filter(None, row.get("registers", {}).values()), default="-")) for row in group)
             found.append(
                 f"| {size_of(first)} | {_WORDS[first['precision']]} | {first['ends']} | {first['method']} |"
                 f" {axes_text(group, 'ms', '.4f')} | {axes_text(group, 'Gpoints_per_s', '.1f')} |"

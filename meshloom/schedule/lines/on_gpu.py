@@ -116,7 +116,7 @@ def _strided_form(spec: LineSpec, lines: Geometry) -> LineForm:
     }[double, near, pair]
     return LineForm("strided", _points(lines, points), tile=tile, threads=threads, registers=registers,
                     pair=pair and not (double and near),
-                    ahead=AHEAD_NEAR if double and near and _large(spec, lines) else 0)  # fmt: skip
+                    ahead=AHEAD_NEAR if double and near and spec.periodic and _large(spec, lines) else 0)  # fmt: skip
 
 
 def _large(spec: LineSpec, lines: Geometry) -> bool:
