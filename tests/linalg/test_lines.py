@@ -222,12 +222,14 @@ def test_lines_in_pairs(periodic: bool) -> None:
     """A thread that takes two lines at a time gives what one does that takes one; odd numbers go one by one."""
     ml.use("emulated")
     for shape, aligned, paired in (((37, 18), False, True), ((21, 3, 6), False, True), ((37, 17), False, False),
-                                   ((37, 17), True, True), ((9, 21, 5), True, True)):  # fmt: skip
+                                   ((37, 17), True, True), ((9, 21, 5), True, True),
+                                   ((200, 2), False, True)):  # fmt: skip
         grid, found = ml.Grid(shape, periodic=periodic, aligned=aligned), []
         f = grid.field("f", 2, dtype="float32", data=np.random.default_rng(2).random((grid.total, 2), np.float32))
         for pair in (1, 0):
             out = grid.field("out", 2, dtype="float32")
-            loop = ml.linalg.LineLoop(grid, 0, lele6(periodic), f, out, tuning={"pair": pair, "points": 8, "tile": 8})
+            loop = ml.linalg.LineLoop(grid, 0, lele6(periodic), f, out,
+                                      tuning={"pair": pair, "points": 8, "tile": 8, "threads": 128})  # fmt: skip
             assert loop.spec.form.pair == bool(pair and paired)
             loop()
             found.append(grid.shaped(out))

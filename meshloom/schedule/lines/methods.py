@@ -45,7 +45,7 @@ class Segmented(LineMethod):
 
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
         assert isinstance(spec, LineSpec)
-        return [("ends", spec.dtype, 1)] if spec.form.levels == 2 else []
+        return [("ends", spec.dtype, on_gpu.ends_per_point(spec))] if spec.form.levels == 2 else []
 
     def registers(self, spec: LineSpec) -> int | None:
         return on_gpu.registers(spec)

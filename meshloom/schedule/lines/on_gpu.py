@@ -48,6 +48,8 @@ def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     segments = -(-lines.length // made.points)
     if "tile" not in wish:
         made = replace(made, tile=_tile(spec, lines, segments, made))
+    if lines.contiguous:  # a line, or a part of it, and others beside it: not more than a block can have
+        made = replace(made, tile=min(made.tile, max(1, MOST_THREADS // min(segments, CHUNK_THREADS))))
     made = replace(made, carries=wish.get("carries", _carries(replace(spec, form=made), lines)))
     made = replace(made, exchange=bool(made.exchange) and _may_exchange(replace(spec, form=made), lines))
     if _fits(replace(spec, form=made), lines):
@@ -224,6 +226,13 @@ def held(spec: LineSpec, lines: Geometry) -> Geometry:
     return paired or lines
 
 
+def ends_per_point(spec: LineSpec) -> int:
+    """Room for the ends of parts on two levels, two for each operand, by the points of a line."""
+    form = spec.form
+    most = CHUNK_THREADS if form.kind == "contiguous" else max(1, form.threads // form.tile)
+    return -(-4 * len(spec.operands) // (most * form.points))  # a part may be half as long as it could be
+
+
 def in_parts(spec: LineSpec, lines: Geometry) -> bool:
     """Does a line go to several blocks?"""
     return cut_of(spec, lines, spec.form.carries).chunks > 1
@@ -231,8 +240,7 @@ def in_parts(spec: LineSpec, lines: Geometry) -> bool:
 
 def arrays(spec: LineSpec, lines: Geometry) -> tuple[dict[str, np.ndarray], dict[str, int], int]:
     """Tables, sizes and the threads of a block."""
-    form, cut = spec.form, cut_of(spec, lines, spec.form.carries)
-    lines = held(spec, lines)
+    form, cut, taken = spec.form, cut_of(spec, lines, spec.form.carries), held(spec, lines)
     found: dict[str, np.ndarray] = {}
     first, last = [], []
     for k, one in enumerate(spec.distinct):
@@ -248,12 +256,12 @@ def arrays(spec: LineSpec, lines: Geometry) -> tuple[dict[str, np.ndarray], dict
         last.append(made.last)
     if form.special:
         found["which"], found["special"] = special_segments(spec, lines)
-    across = -(-lines.outer // form.tile) if lines.contiguous else -(-lines.lanes // form.tile)
+    across = -(-taken.outer // form.tile) if lines.contiguous else -(-taken.lanes // form.tile)
     sizes = {"window": cut.window, "overlap": cut.overlap, "core": cut.core, "chunks": cut.chunks, "across": across,
              "steady_low": max(first), "steady_high": min(last), "cells": cut.window * form.tile,
              "padded": _padded(cut, form, spec.dtype)}  # fmt: skip
     sizes["specials"] = len(found["special"]) if form.special else 0
-    sizes["per_group"] = across * cut.chunks * (1 if lines.contiguous else lines.outer)
+    sizes["per_group"] = across * cut.chunks * (1 if lines.contiguous else taken.outer)
     sizes["tiles"] = sizes["per_group"] * len(spec.groups)
     return found, sizes, cut.window * form.tile
 
