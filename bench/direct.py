@@ -9,23 +9,19 @@ and written once) per second as a share of what a copy moves in the same run. ``
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib import import_module
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import meshloom as ml
-from bench import report
 from bench.grid import Cpu
-from bench.measure import surroundings
-from bench.race_loop import TOLERANCE, Cuda, Device
+from bench.race_loop import TOLERANCE, Device
+from bench.started import options_of, started
 from meshloom.schedule.spec import Share
 from meshloom.schedule.vectors import share_of
 
@@ -184,36 +180,27 @@ def line(row: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.direct", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser = options_of("direct", __doc__)
     parser.add_argument("--blocks", type=int, nargs="+", help="block sizes to time, on a GPU")
     parser.add_argument("--small", action="store_true", help="short fields")
-    parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
     options = parser.parse_args(arguments)
-    device = device or (Cuda() if options.device == "cuda" else Cpu())
-    if reason := ml.backends()[device.backend]:
-        print(f"bench.direct cannot use {device.backend}: {reason}", file=sys.stderr)
+    run = started("direct", options, device, Cpu)
+    if run is None:
         return 2
-    ml.use(device.backend)
-    copied = device.copy_bandwidth()
-    result: dict[str, Any] = surroundings() | {"benchmark": "direct", "backend": device.backend,
-                                               "copy_GBps": copied / 1e9, "rows": []}  # fmt: skip
-    where = "gpu" if device.backend == "cuda" else result["machine"]["architecture"]
-    file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_direct_{where}.json"
     blocks = tuple(options.blocks or (None,))
     for precision, case in product(PRECISIONS, CASES):
         data = Data(case, precision, FEW_NUMBERS if options.small else NUMBERS)
-        for row in rows_of(data, device, precision, copied, blocks):
-            result["rows"].append(row)
+        for row in rows_of(data, run.device, precision, run.copy, blocks):
+            run.result["rows"].append(row)
             print(line(row), flush=True)
         del data
-        device.clear()
-        report.save(result, file)  # what there is, should the run be stopped
-    print(f"\ncopy: {copied / 1e9:.0f} GB/s; best of each, * the automatic choice:")
-    for row in best_rows(result["rows"]):
+        run.device.clear()
+        run.save()  # what there is, should it be stopped
+    print(f"\ncopy: {run.copy / 1e9:.0f} GB/s; best of each, * the automatic choice:")
+    for row in best_rows(run.result["rows"]):
         print(line(row))
-    print(f"written to {file}")
-    return int(any("wrong" in row for row in result["rows"]))
+    print(f"written to {run.file}")
+    return int(any("wrong" in row for row in run.result["rows"]))
 
 
 if __name__ == "__main__":

@@ -10,19 +10,16 @@ second as a share of what a copy moves in the same run; once of a large copy, on
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import meshloom as ml
-from bench import report
-from bench.measure import fastest, surroundings
-from bench.race_loop import TOLERANCE, Cuda, Device
+from bench.measure import fastest
+from bench.race_loop import TOLERANCE, Device
+from bench.started import options_of, started
 from meshloom.mesh.core import on_host
 from meshloom.native.runtime import copy_bandwidth
 from meshloom.schedule.points import tile_of
@@ -164,40 +161,32 @@ def show(row: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.grid", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser = options_of("grid", __doc__)
     effort = parser.add_mutually_exclusive_group()
     for name, text in (("quick", "the automatic choice alone"), ("all", "every variant in blocks of every size")):
         effort.add_argument(f"--{name}", dest="effort", action="store_const", const=name, help=text)
     parser.add_argument("--small", action="store_true", help="small grids")
-    parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
     options = parser.parse_args(arguments)
-    device = device or (Cuda() if options.device == "cuda" else Cpu())
-    if reason := ml.backends()[device.backend]:
-        print(f"bench.grid cannot use {device.backend}: {reason}", file=sys.stderr)
+    run = started("grid", options, device, Cpu)
+    if run is None:
         return 2
-    ml.use(device.backend)
-    copy = device.copy_bandwidth()
-    result: dict[str, Any] = surroundings() | {"benchmark": "grid", "backend": device.backend,
-                                               "copy_GBps": copy / 1e9, "rows": []}  # fmt: skip
-    where = "gpu" if device.backend == "cuda" else result["machine"]["architecture"]
-    file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_grid_{where}.json"
+    rows = run.result["rows"]
     for shape in SMALL_SHAPES if options.small else SHAPES:
         for precision in PRECISIONS:
             for radius, periodic in STENCILS:
                 stencil = Stencil(shape, radius, periodic, precision)
-                for row in rows_of(stencil, device, copy, options.effort or "usual"):
-                    same = same_size_copy(stencil, device) if row["automatic"] else None
-                    result["rows"].append(row | ({"same_size_copy_GBps": same / 1e9} if same else {}))
+                for row in rows_of(stencil, run.device, run.copy, options.effort or "usual"):
+                    same = same_size_copy(stencil, run.device) if row["automatic"] else None
+                    rows.append(row | ({"same_size_copy_GBps": same / 1e9} if same else {}))
                     show(row)
                 del stencil
-                device.clear()
-                report.save(result, file)  # what there is, should the run be stopped
+                run.device.clear()
+                run.save()  # what there is, should it be stopped
     print("\nbest of each:")
-    for row in best_rows(result["rows"]):
+    for row in best_rows(rows):
         show(row)
-    print(f"written to {file}")
-    return int(any("wrong" in row for row in result["rows"]))
+    print(f"written to {run.file}")
+    return int(any("wrong" in row for row in rows))
 
 
 if __name__ == "__main__":

@@ -6,22 +6,18 @@ move. The share says how near a method comes to moving just that at the speed of
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import meshloom as ml
-from bench import report
 from bench.compact_rows import accumulate, flow_flux
 from bench.locality import Cpu
-from bench.measure import surroundings
-from bench.race_loop import Cuda, Device, kernel_figures
+from bench.race_loop import Device, kernel_figures
+from bench.started import options_of, started
 from meshloom import compact
 from meshloom.errors import MeshloomError
 
@@ -191,29 +187,22 @@ def shown(row: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.tridiagonal", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser = options_of("tridiagonal", __doc__)
     parser.add_argument("--quick", action="store_true", help="forms of 'segmented' alone, without the other methods")
     parser.add_argument("--n", nargs="+", type=int, default=[256, 512], help="points along each side of a cube")
-    parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
     options = parser.parse_args(arguments)
-    device = device or (Cuda() if options.device == "cuda" else Cpu())
-    if reason := ml.backends()[device.backend]:
-        print(f"bench.tridiagonal cannot use {device.backend}: {reason}", file=sys.stderr)
+    run = started("tridiagonal", options, device, Cpu)
+    if run is None:
         return 2
-    ml.use(device.backend)
-    copy = device.copy_bandwidth()
-    print(f"copy {copy / 1e9:.0f} GB/s", flush=True)
-    result: dict[str, Any] = surroundings() | {"benchmark": "tridiagonal", "copy_GBps": copy / 1e9, "rows": []}
+    print(f"copy {run.copy / 1e9:.0f} GB/s", flush=True)
     cubes: list[tuple[int, ...]] = [(n, n, n) for n in options.n]
-    wanted = quick_rows(cubes, device, copy)
-    for row in wanted if options.quick else chain(method_rows([*cubes, (2048, 2048)], device, copy), wanted):
+    wanted, rows = quick_rows(cubes, run.device, run.copy), run.result["rows"]
+    for row in wanted if options.quick else chain(method_rows([*cubes, (2048, 2048)], run.device, run.copy), wanted):
         print(shown(row), flush=True)
-        result["rows"].append(row)
-    file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_tridiagonal_{device.backend}.json"
-    report.save(result, file)
-    print(f"written to {file}", *best(result["rows"]), sep="\n")
-    return int(any("wrong" in row for row in result["rows"]))
+        rows.append(row)
+    run.save()
+    print(f"written to {run.file}", *best(rows), sep="\n")
+    return int(any("wrong" in row for row in rows))
 
 
 if __name__ == "__main__":

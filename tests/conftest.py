@@ -1,6 +1,9 @@
-"""Shared by all tests: GPU tests are skipped where there is no device; generated CUDA can run emulated."""
+"""Shared by all tests: GPU tests are skipped where there is no device; generated CUDA can run emulated; the
+back end is put back."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
@@ -9,6 +12,14 @@ from meshloom.backend import register
 from meshloom.backend.cuda.backend import EmulatedCuda
 
 register(EmulatedCuda())
+
+
+@pytest.fixture(autouse=True)
+def keep_back_end() -> Iterator[None]:
+    """Every test leaves the back end as it found it."""
+    before = ml.backend()
+    yield
+    ml.use(before)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -21,13 +20,6 @@ FEW = (2, 3, 5)  # lines, where every thread of a block is a fibre
 BACKENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 METHODS = ("segmented", "thomas", "cyclic_reduction", "pcr", "cgs", "bicgstab")
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
-
-
-@pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
-    yield
-    ml.use(before)
 
 
 def numbers(shape: tuple[int, ...], *more: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -18,13 +18,6 @@ from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, MeshOptions
 from tests.backend import streams  # noqa: F401 registers the back end shuffled
 
 DEVICES = ["emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
-
-
-@pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
-    yield
-    ml.use(before)
 
 
 # ----- the airfoil iteration ------------------------------------------------------------------------------------

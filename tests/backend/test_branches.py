@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,6 @@ from meshloom.backend.branches import Footprint, Part, Turn, dependencies, level
 from meshloom.backend.cuda.graph import dealt_out
 from meshloom.solvers.navier_stokes import VortexOutflow
 from tests.backend.streams import ShuffledRecording
-
-
-@pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
-    yield
-    ml.use(before)
-
 
 # ----- the analysis -----------------------------------------------------------------------------------------------
 MEMORIES, LENGTH = 3, 6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -58,13 +57,6 @@ class CompileBackend(EmulatedCuda):
     def __init__(self, architectures: tuple[str, ...] = ARCHITECTURES):
         super().__init__()
         self.engine = CompileOnly(architectures)
-
-
-@pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
-    yield
-    ml.use(before)
 
 
 def airfoil_loops(backend: Any, form: ml.Schedule, layout: str, dtype: type) -> list[ml.Loop]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -14,13 +12,6 @@ from tests.backend.test_cuda import ARCHITECTURES, CompileBackend, needs_nvrtc
 from tests.test_grid_loops import MIXED_OFFSETS, mixed, star2, star3, star_of
 
 KINDS = {"periodic": True, "closed": False}
-
-
-@pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
-    yield
-    ml.use(before)
 
 
 @needs_nvrtc

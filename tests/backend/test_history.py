@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -20,13 +19,6 @@ ON_THE_CPU = """
 struct Place { unsigned x; };
 static Place blockIdx, blockDim, threadIdx;
 """
-
-
-@pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
-    yield
-    ml.use(before)
 
 
 def globals_of_all_kinds() -> list[ml.Global]:

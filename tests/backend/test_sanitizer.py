@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,13 +32,6 @@ FOUND = {
     "=========     and Read access at race+0xf0 [508 hazards]\n"
     "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n",
 }
-
-
-@pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
-    yield
-    ml.use(before)
 
 
 @pytest.mark.parametrize("tool", sanitized.TOOLS)

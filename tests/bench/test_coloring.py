@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,6 @@ import meshloom as ml
 from bench import coloring, report
 from meshloom.native.algorithms import color_elements
 from tests.bench.devices import Emulated
-
-
-@pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
-    yield
-    ml.use(before)
 
 
 def test_faces_of_a_box() -> None:

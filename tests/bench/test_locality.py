@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,6 @@ from bench.locality_loops import CONTESTS, PAPERS, STREAM
 from tests.bench.devices import Emulated
 
 FEW = ["--device", "cpu", "--size", "small", "--blocks", "64"]
-
-
-@pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
-    yield
-    ml.use(before)
 
 
 def run(file: Path, *more: str, code: int = 0, device: Any = None) -> dict[str, Any]:

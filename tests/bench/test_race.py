@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,6 @@ from bench.race_loop import Choices, Data, Device, wished
 from tests.bench.devices import Emulated
 
 SMALL = ["--i", "8", "--j", "6", "--blocks", "32", "--precisions", "float64", "--layouts", "aos"]
-
-
-@pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
-    yield
-    ml.use(before)
 
 
 def run(file: Path, *more: str, device: Device | None = None) -> dict[str, Any]:

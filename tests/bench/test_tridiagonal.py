@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,6 @@ import pytest
 import meshloom as ml
 from bench import report, tridiagonal
 from bench.locality import Cpu
-
-
-@pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
-    yield
-    ml.use(before)
 
 
 def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import json
 import re
 import runpy
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -42,13 +42,6 @@ def table(name: str, first_heading: str) -> list[list[str]]:
     start = text.index(f"| {first_heading} |")
     body = text[start : text.find("\n\n", start)]
     return [[cell.strip() for cell in row.split("|")] for row in ROW.findall(body)][2:]
-
-
-@pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
-    yield
-    ml.use(before)
 
 
 @ml.kernel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,13 +16,6 @@ BACKENDS = ("cpu", "emulated")
 TOLERANCE = {"float64": 1e-14, "float32": 3e-6}
 END, PADE = {0: -17 / 6, 1: 1.5, 2: 1.5, 3: -1 / 6}, {-1: -0.75, 1: 0.75}
 INNER = {-2: -1 / 36, -1: -7 / 9, 1: 7 / 9, 2: 1 / 36}
-
-
-@pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
-    yield
-    ml.use(before)
 
 
 def matrix(periodic: bool) -> ml.linalg.Tridiagonal:

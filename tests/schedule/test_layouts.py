@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -12,13 +11,6 @@ import meshloom as ml
 from meshloom.errors import ScheduleError
 from meshloom.schedule.layouts import PREFERENCE, best_layout
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, MeshOptions
-
-
-@pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
-    yield
-    ml.use(before)
 
 
 def test_every_strategy_has_a_preference_and_its_better_layout_is_one() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -21,11 +19,8 @@ def spread(x: ml.Read, w: ml.Read, res: ml.Inc):
 
 
 @pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
+def on_the_cpu() -> None:
     ml.use("cpu")
-    yield
-    ml.use(before)
 
 
 def make(mesh: ml.Mesh, wish: ml.Schedule | None = None) -> tuple[ml.Loop, ml.Field]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -41,13 +40,6 @@ def everything(
     low[...] = q[1]
     total += q[0] * q[1]
     most[...] = q[1]
-
-
-@pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    before = ml.backend()
-    yield
-    ml.use(before)
 
 
 def results_of(backend: str, n: int, dtype: Any, layout: str, wish: ml.Schedule) -> dict[str, np.ndarray]:

@@ -1,0 +1,51 @@
+"""How a benchmark on one device begins: options that all have, a device that works, a result that says where it was."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import meshloom as ml
+from bench import report
+from bench.measure import surroundings
+from bench.race_loop import Cuda, Device
+
+
+@dataclass
+class Started:
+    """A benchmark under way: ``copy`` is in bytes per second, ``result`` is what its file will hold."""
+
+    device: Device
+    copy: float
+    result: dict[str, Any]
+    file: Path
+
+    def save(self) -> None:
+        report.save(self.result, self.file)
+
+
+def options_of(name: str, text: str | None) -> argparse.ArgumentParser:
+    """A parser that knows the device and the file; ``text``: the docstring of the benchmark."""
+    parser = argparse.ArgumentParser(prog=f"python -m bench.{name}", description=(text or "").splitlines()[0])
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
+    return parser
+
+
+def started(name: str, options: argparse.Namespace, device: Device | None, cpu: Callable[[], Device]) -> Started | None:
+    """The benchmark on ``device``, or on the one that was asked for; None, and a line why, if it cannot run."""
+    chosen = device or (Cuda() if options.device == "cuda" else cpu())
+    if reason := ml.backends()[chosen.backend]:
+        print(f"bench.{name} cannot use {chosen.backend}: {reason}", file=sys.stderr)
+        return None
+    ml.use(chosen.backend)
+    copy = chosen.copy_bandwidth()
+    result = surroundings() | {"benchmark": name, "backend": chosen.backend, "copy_GBps": copy / 1e9, "rows": []}
+    where = "gpu" if chosen.backend == "cuda" else result["machine"]["architecture"]
+    file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_{name}_{where}.json"
+    return Started(chosen, copy, result, file)
