@@ -4,7 +4,8 @@
 
 Parts: ``derivative`` (our one-pass solver on all sizes), ``fused`` (flux, derivative and sum of five variables),
 ``methods`` (the tridiagonal systems alone, by all our solvers), ``peers`` (cuSPARSE, cuFFT, JAX), ``seed`` (one line of
-256 points, planes with and without transposes, 1 to 14 variables in one launch). Everything is checked against NumPy
+256 points, planes with and without transposes, 1 to 14 variables in one launch); ``forms``, only where asked for: other
+ways to cut up lines beside the automatic one. Everything is checked against NumPy
 before it is timed: on a small grid first, but for ``--quick``, and on some lines of the field itself. The limit is the
 compulsory bytes (16 per point in double) at the copy bandwidth measured in the same run. Rows are printed as they come,
 and the file is written after each: a run that is stopped keeps what it has.
@@ -19,8 +20,6 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import meshloom as ml
@@ -41,15 +40,27 @@ from bench.compact_rows import (
     fields,
     rows,
 )
-from bench.measure import surroundings
 from bench.peers.compact_gpu import PEERS, PeerRun
 from bench.race import Stopped, stopping_cleanly
-from bench.race_loop import GROUPS, LAUNCHES, Cuda, Device
+from bench.race_loop import GROUPS, LAUNCHES, Device
+from bench.started import Started, options_of, started
 
-PARTS = ("derivative", "fused", "methods", "peers", "seed")
+PARTS = ("derivative", "fused", "methods", "peers", "seed", "forms")
 SEED_LINE, SEED_PLANE, SEED_VALUES = (256,), (512, 512), (1, 6, 8, 14)
 PRECISIONS = ("float64", "float32")
 SLOW = 0.1  # seconds of a peer that is run once
+#: Other forms of the one-pass solver, on lines that are not contiguous and on those that are; the first is automatic.
+_PLAIN: tuple[dict[str, int], ...] = ({}, {"ahead": 0}, {"ahead": 66}, {"ahead": 132}, {"exchange": 1})
+_SHARED = {"shared": 1, "group": FLOW_VALUES, "points": 8, "threads": 512}
+FORMS: dict[tuple[str, bool], tuple[dict[str, int], ...]] = {
+    ("derivative", False): (*_PLAIN, {"pair": 0, "points": 16, "tile": 16, "threads": 1024, "registers": 64},
+                            {"pair": 0, "points": 32, "tile": 32, "threads": 512, "registers": 128},
+                            {"pair": 1, "points": 16, "tile": 16, "threads": 512, "registers": 128}),
+    ("derivative", True): (*_PLAIN[:2], {"ahead": 1056}, {"tile": 2}, {"points": 8, "tile": 2, "registers": 64}),
+    ("fused", False): (*_PLAIN[:2], {"ahead": 13}, {"exchange": 0}, {"batch": 1}, {"batch": 8}, _SHARED | {"tile": 8},
+                       _SHARED | {"tile": 16}),
+    ("fused", True): (*_PLAIN[:2], {"group": 1, "points": 16}, {"side": 2}, {"tile": 4}, {"batch": 1}),
+}  # fmt: skip
 
 
 # --- what is measured -------------------------------------------------------------------------------------
@@ -57,7 +68,7 @@ SLOW = 0.1  # seconds of a peer that is run once
 
 def problems(part: str, *, quick: bool, tiny: bool = False) -> list[Problem]:
     """The derivatives of a part, most telling first; ``tiny``: on grids for a test."""
-    known = {"derivative": _derivatives, "fused": _fused, "methods": _methods, "seed": _seed}
+    known = {"derivative": _derivatives, "fused": _fused, "methods": _methods, "seed": _seed, "forms": _forms}
     listed = known[part](quick) if part in known else []
     return list(dict.fromkeys(_tiny(p) if tiny else p for p in listed))
 
@@ -114,6 +125,14 @@ def _seed(quick: bool) -> list[Problem]:
     return [*found, *([] if quick else [*planes, as_it_lies]), *many]
 
 
+def _forms(quick: bool) -> list[Problem]:
+    """The derivatives of the largest cube and the fluxes of the smallest, cut up in all ways."""
+    ends = ((True, "float64"),) if quick else ((True, "float64"), (False, "float64"), (True, "float32"))
+    plain = [Problem(BLOCKS[-1], a, 1, precision, periodic) for periodic, precision in ends for a in _axes(BLOCKS[-1])]
+    return [replace(p, tuning=tuple(wish.items())) for p in (*plain, *_fused(True))
+            for wish in FORMS[p.what, p.axis == len(p.shape) - 1]]  # fmt: skip
+
+
 def _others() -> tuple[str, ...]:
     """Our other solvers, the direct ones first."""
     return ("thomas", *(m for m in ml.linalg.tridiagonal.methods() if m not in (OWN, "thomas")))
@@ -125,13 +144,10 @@ def _others() -> tuple[str, ...]:
 class Run:
     """One run: its result as it grows, and the file that holds it."""
 
-    def __init__(self, device: Device, file: Path, until: float):
-        self.device, self.file, self.until = device, file, until
-        self.copy = device.copy_bandwidth()
-        device.clear()
-        self.result: dict[str, Any] = surroundings() | {
-            "benchmark": "compact", "device": device.backend, "copy_GBps": self.copy / 1e9, "rows": [], "peers": [],
-        }  # fmt: skip
+    def __init__(self, begun: Started, until: float):
+        self.device, self.copy, self.file, self.until = begun.device, begun.copy, begun.file, until
+        self.device.clear()
+        self.result = begun.result | {"device": begun.device.backend, "peers": []}
         print(f"copy {self.copy / 1e9:.1f} GB/s", flush=True)
 
     def compile(self, parts: list[str], *, quick: bool, tiny: bool) -> None:
@@ -256,29 +272,24 @@ def peer_line(row: dict[str, Any]) -> str:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.compact", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser = options_of("compact", __doc__)
     parser.add_argument("--quick", action="store_true", help="the figures of the goals only")
     parser.add_argument("--tiny", action="store_true", help="grids of some hundred points, to try the program itself")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS[:-1]))
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long, with what is there")
     parser.add_argument("--counters", action="store_true", help="then count what limits them, by Nsight Compute")
-    parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
     begin = time.monotonic()
     options = parse(arguments)
-    used = device or (Cuda() if options.device == "cuda" else Host())
-    if reason := ml.backends()[used.backend]:
-        print(f"bench.compact: {used.backend} cannot be used: {reason}", file=sys.stderr)
+    begun = started("compact", options, device, Host)
+    if begun is None:
         return 2
-    file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_compact_{used.backend}.json"
-    ml.use(used.backend)
+    run = Run(begun, begin + options.seconds)
     with stopping_cleanly():
-        run = Run(used, file, begin + options.seconds)
-        if used.backend == "cuda":
+        if begun.device.backend == "cuda":
             run.compile(options.parts, quick=options.quick, tiny=options.tiny)
         run.parts(options.parts, quick=options.quick, tiny=options.tiny)
     if options.counters:
@@ -289,7 +300,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     print("\n".join(short_lines(run.result)))
     for goal in goals(run.result):
         print(f"{goal.text}: {goal.figure()}, {goal.aim()}: {'met' if goal.met else 'missed'}")
-    print(f"written to {file}")
+    print(f"written to {run.file}")
     wrong = [r for r in run.result["rows"] if "wrong" in r]
     if wrong:
         print(f"{len(wrong)} rows gave a wrong result", file=sys.stderr)

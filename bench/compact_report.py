@@ -26,6 +26,7 @@ _TITLES = {
     "fused": "Flux, derivative and sum of five variables in one pass",
     "methods": "All solvers",
     "seed": "One line of 256 points, and many variables in one launch",
+    "forms": "Lines cut up in other ways",
 }
 
 
@@ -86,7 +87,7 @@ def goals(result: dict[str, Any]) -> list[Goal]:
     found += least("512^3, single, worst axis", 0.85, share, **own, precision="float32", shape=cube, ends="periodic")
     for block, ends in product(BLOCKS, ("periodic", "closed")):
         text = f"fused right-hand side, {block[0]}^3 {ends}, double, worst axis"
-        found += least(text, 0.80, share, what="fused", shape=list(block), ends=ends)
+        found += least(text, 0.80, share, part="fused", shape=list(block), ends=ends)
     return [*found, *_speedups(result)] if result["device"] == "cuda" else []
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,11 @@ class GridCase(Case):
     pictured: ClassVar[str | None] = None
 
     grid: ml.Grid
+
+    @staticmethod
+    def new_grid(*shape_and_extent: Any, **options: Any) -> ml.Grid:
+        """``ml.Grid`` as cases want it in memory: nothing in them asks where points lie."""
+        return ml.Grid(*shape_and_extent, aligned="auto", **options)
 
     @abstractmethod
     def grid_fields(self) -> Mapping[str, ml.Field | np.ndarray]:

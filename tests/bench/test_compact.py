@@ -80,7 +80,7 @@ def test_a_wrong_result_is_never_timed(monkeypatch):
 
 
 def test_all_parts_name_problems_and_the_goals_find_them():
-    for part in ("derivative", "fused", "methods", "seed"):
+    for part in ("derivative", "fused", "methods", "seed", "forms"):
         assert bench.problems(part, quick=True) and set(bench.problems(part, quick=True)) <= set(
             bench.problems(part, quick=False)
         )

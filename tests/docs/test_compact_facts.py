@@ -96,3 +96,9 @@ def test_the_figures_of_the_readme_are_those_of_the_result_file() -> None:
     solvers = report.load(report.RESULTS / "2026-11-15_compact-solvers_h200.json")
     (slower,) = [goal.value for goal in compact_report.goals(solvers) if goal.text.startswith("cuSPARSE")]
     assert slower >= 9.0 and "cuSPARSE takes nine times as long and more" in text
+
+
+def test_the_tables_are_those_of_the_result_files() -> None:
+    (section,) = compact_report.SECTION.findall(page("docs/benchmarks.md"))
+    names = re.findall(r"`([^`]+\.json)`", section.splitlines()[0])
+    assert names and section == compact_report.markdown([report.load(report.RESULTS / n) for n in names], names)

@@ -48,22 +48,16 @@ class SegmentText(ABC):
     def block_place(self) -> list[str]:
         """Which group, tile and window a block has. Blocks that read the same points follow each other."""
         lines, count = ["const ml_index place = b;"], len(self.spec.groups)
-        if self._simple and count > 1:
+        if self.spec.single and count > 1:
             lines = ["const ml_index group = b / per_group, place = b - group * per_group;"]
         elif count > 1:
             lines = [f"const ml_index place = b / {count}, group = b - place * {count};"]
-        return [*lines, *(self._pointers() if self._simple else []), TILE]
-
-    @property
-    def _simple(self) -> bool:
-        """Does a block take one operand, and follow the places of all operands and results from one pointer each?"""
-        alone = self.spec.form.group == 1 or len(self.spec.operands) == 1
-        return alone and self.spec.plain and all(p.dim == 1 or p.layout.kind == "soa" for p in self.spec.params)
+        return [*lines, *(self._pointers() if self.spec.single else []), TILE]
 
     def each(self, text: Callable[[Group | None], list[str]]) -> list[str]:
         """Text that depends on the block's operands, where blocks have different ones and it is not just a pointer."""
         groups = self.spec.groups
-        if len(groups) == 1 or self._simple:
+        if len(groups) == 1 or self.spec.single:
             return text(None)
         lines = ["switch (group) {"]
         for g, members in enumerate(groups):
@@ -92,7 +86,7 @@ class SegmentText(ABC):
         count, before, element, points = self.rows_asked()
 
         def fetch(only: Group | None) -> list[str]:
-            groups, places = self.spec.groups, ["source[e]"] if self._simple else self.code.touched()
+            groups, places = self.spec.groups, ["source[e]"] if self.spec.single else self.code.touched()
             mine = places if only is None else places[groups.index(only) :: len(groups)]
             asked = [f"ml_prefetch(&{place}, (int)(({points}) * sizeof({self.t})));" for place in mine]
             return [f"const ml_index e = {element};", *asked]
@@ -104,7 +98,7 @@ class SegmentText(ABC):
 
     def operands(self, element: str, only: Group | None = None) -> tuple[list[str], list[str]]:
         """Statements and values at a point, as many as a block solves: the last group may want some zeros."""
-        if self._simple:
+        if self.spec.single:
             return [f"const ml_index e = {element};"], ["source[e]"]
         lines, names = self.code.operands(element, only)
         return lines, names + [self.number(0.0)] * (self.count - len(names))
@@ -115,7 +109,7 @@ class SegmentText(ABC):
         What they are merged with is read for several points before any is written: the compiler cannot know that a
         store does not change what the next load reads, so one point after the other would wait for memory each time.
         """
-        if self._simple:
+        if self.spec.single:
             return self.unrolled(*point, f"if ({inside}) target[{element}] = {results[0]};")
         merged = self.code.merged(only)
         if not merged:

@@ -1,4 +1,5 @@
-"""Line loops on a GPU: a thread owns some consecutive points of a line, in registers (the text is in ``gpu_text``).
+"""Line loops on a GPU: a thread owns some consecutive points of a line, in registers (the text is in
+``gpu_text`` and ``gpu_shared``).
 
 It evaluates their right-hand sides, sweeps forwards with nothing coming in, hands what goes out to its neighbours
 through shared memory, adds what really comes in, and does the same backwards. Lines that are not contiguous are taken
@@ -36,6 +37,18 @@ MOST_SPECIAL = 12  # kinds of segments whose factors are kept in shared memory
 _WISHES = ("points", "tile", "ahead", "registers", "threads", "batch", "side", "shared", "pair", "exchange")
 CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
 
+#: Points of a thread, tile, threads and registers of plain loops over strided lines, by: in double? are rows of a tile
+#: whole cache lines near each other? in pairs?
+_BY_NEARNESS = {
+    (True, True, False): (16, 16, MOST_THREADS, 64),
+    (True, False, False): (32, 32, MOST_THREADS // 2, 128),
+    (True, False, True): (16, 16, MOST_THREADS // 2, 128),
+    (False, True, False): (32, 32, MOST_THREADS, 64),
+    (False, True, True): (16, 16, MOST_THREADS, 64),
+    (False, False, False): (32, 32, MOST_THREADS, 64),
+    (False, False, True): (32, 32, MOST_THREADS // 2, 128),
+}
+
 
 def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     """How lines are cut up."""
@@ -56,7 +69,7 @@ def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
         kinds, _ = special_segments(replace(spec, form=made), lines)
         return replace(made, special=not spec.periodic and int(kinds.max(initial=0)) <= MOST_SPECIAL)
     made = replace(made, group=min(group, 1), shared=False, pair=False)
-    return replace(made, levels=2, carries=_most_segments(replace(spec, form=made), lines))
+    return replace(made, levels=2, carries=_most_segments(made))
 
 
 def _group(spec: LineSpec, lines: Geometry) -> int:
@@ -104,21 +117,13 @@ def _strided_form(spec: LineSpec, lines: Geometry) -> LineForm:
         ahead = POINTS_AHEAD // (tile * lines.length) if light and _large(spec, lines) else 0
         return LineForm("strided", _points(lines, 16), tile=tile, threads=threads, registers=registers, ahead=ahead,
                         exchange=True)  # fmt: skip
-    row, pair = lines.step * spec.dtype.itemsize, _may_pair(spec, lines)
+    row = lines.step * spec.dtype.itemsize
     near = row < FAR_APART and row % CACHE_LINE == 0 and lines.length <= MOST_THREADS
-    points, tile, threads, registers = {  # by precision, nearness, pairs
-        (True, True, True): (16, 16, MOST_THREADS, 64),
-        (True, True, False): (16, 16, MOST_THREADS, 64),
-        (True, False, True): (16, 16, MOST_THREADS // 2, 128),
-        (True, False, False): (32, 32, MOST_THREADS // 2, 128),
-        (False, True, True): (16, 16, MOST_THREADS, 64),
-        (False, True, False): (32, 32, MOST_THREADS, 64),
-        (False, False, True): (32, 32, MOST_THREADS // 2, 128),
-        (False, False, False): (32, 32, MOST_THREADS, 64),
-    }[double, near, pair]
-    return LineForm("strided", _points(lines, points), tile=tile, threads=threads, registers=registers,
-                    pair=pair and not (double and near),
-                    ahead=AHEAD_NEAR if double and near and spec.periodic and _large(spec, lines) else 0)  # fmt: skip
+    pair = _may_pair(spec, lines) and not (double and near)
+    points, tile, threads, registers = _BY_NEARNESS[double, near, pair]
+    ahead = AHEAD_NEAR if double and near and spec.periodic and _large(spec, lines) else 0
+    return LineForm("strided", _points(lines, points), tile=tile, threads=threads, registers=registers, pair=pair,
+                    ahead=ahead)  # fmt: skip
 
 
 def _large(spec: LineSpec, lines: Geometry) -> bool:
@@ -128,13 +133,12 @@ def _large(spec: LineSpec, lines: Geometry) -> bool:
 
 def _may_pair(spec: LineSpec, lines: Geometry) -> bool:
     """Can a thread take two lines at a time? Values that are just loaded and stored may come in pairs."""
-    together = all(p.dim == 1 or p.layout.kind == "soa" for p in spec.params)
-    return spec.plain and not spec.form.shared and _together(spec) == 1 and together and bool(lines.pairs)
+    return spec.single and not spec.form.shared and bool(lines.pairs)
 
 
 def _may_exchange(spec: LineSpec, lines: Geometry) -> bool:
     """Are the points beside every segment of a line those of a segment beside it in the block?"""
-    whole = lines.length % spec.form.points == 0 and -(-lines.length // spec.form.points) <= _most_segments(spec, lines)
+    whole = lines.length % spec.form.points == 0 and -(-lines.length // spec.form.points) <= _most_segments(spec.form)
     return whole and not lines.contiguous and not spec.form.shared and spec.reach <= spec.form.points
 
 
@@ -174,14 +178,15 @@ def _tile(spec: LineSpec, lines: Geometry, segments: int, form: LineForm) -> int
     return wide
 
 
-def _most_segments(spec: LineSpec, lines: Geometry) -> int:
-    return CHUNK_THREADS if lines.contiguous else max(1, spec.form.threads // spec.form.tile)
+def _most_segments(form: LineForm) -> int:
+    """Segments of a line that a block can take."""
+    return CHUNK_THREADS if form.kind == "contiguous" else max(1, form.threads // form.tile)
 
 
 def cut_of(spec: LineSpec, lines: Geometry, carries: int) -> Cut:
     """How a line is cut: whole while it fits a block, else in windows that overlap by the carries (on two levels: that
     do not)."""
-    form, segments, most = spec.form, -(-lines.length // spec.form.points), _most_segments(spec, lines)
+    form, segments, most = spec.form, -(-lines.length // spec.form.points), _most_segments(spec.form)
     if segments <= most or not carries:
         return Cut(lines.length, form.points, segments)
     overlap = 0 if form.levels == 2 else carries
@@ -228,9 +233,8 @@ def held(spec: LineSpec, lines: Geometry) -> Geometry:
 
 def ends_per_point(spec: LineSpec) -> int:
     """Room for the ends of parts on two levels, two for each operand, by the points of a line."""
-    form = spec.form
-    most = CHUNK_THREADS if form.kind == "contiguous" else max(1, form.threads // form.tile)
-    return -(-4 * len(spec.operands) // (most * form.points))  # a part may be half as long as it could be
+    longest = _most_segments(spec.form) * spec.form.points
+    return -(-4 * len(spec.operands) // longest)  # a part may be half as long as it could be
 
 
 def in_parts(spec: LineSpec, lines: Geometry) -> bool:

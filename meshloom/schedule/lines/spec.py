@@ -119,6 +119,12 @@ class LineSpec(LoopSpec):
                 return False
         return True
 
+    @property
+    def single(self) -> bool:
+        """Does a block take one operand, just loaded, to one result, just stored, with points side by side in both?"""
+        alone = self.form.group == 1 or len(self.operands) == 1
+        return alone and self.plain and all(p.dim == 1 or p.layout.kind == "soa" for p in self.params)
+
     def number(self, operand: int) -> int:
         """Which of ``distinct`` an operand has."""
         return self.distinct.index(self.operators[operand])

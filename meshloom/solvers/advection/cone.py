@@ -76,7 +76,7 @@ class RotatingCone(AdvectionCase):
 
     def make_grid(self) -> ml.Grid:
         points = self.config.mesh.points
-        return ml.Grid((points, points), ((-1.0, 1.0), (-1.0, 1.0)), aligned="auto")
+        return self.new_grid((points, points), ((-1.0, 1.0), (-1.0, 1.0)))
 
     def rate(self) -> float:
         return TURN * sum(1.0 / spacing for spacing in self.grid.spacing)  # in the corners

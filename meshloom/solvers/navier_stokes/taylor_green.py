@@ -95,7 +95,7 @@ class TaylorGreen(FlowCase):
 
     def make_grid(self) -> ml.Grid:
         side = 2.0 * math.pi
-        return ml.Grid((self.config.mesh.points,) * 3, extent=(side,) * 3, periodic=True, name="box", aligned="auto")
+        return self.new_grid((self.config.mesh.points,) * 3, extent=(side,) * 3, periodic=True, name="box")
 
     def fastest_stream(self) -> Stream:
         return Stream((1.0, 1.0, 1.0), 1.0 / self.config.flow.mach, 1.0)

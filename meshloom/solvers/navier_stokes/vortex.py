@@ -112,7 +112,7 @@ class VortexOutflow(FlowCase):
     def make_grid(self) -> ml.Grid:
         mesh = self.config.mesh
         spans = tuple((-0.5 * side, 0.5 * side) for side in mesh.domain)
-        return ml.Grid(mesh.points, extent=spans, name="plane", aligned="auto")
+        return self.new_grid(mesh.points, extent=spans, name="plane")
 
     def fastest_stream(self) -> Stream:
         swirl = self.config.vortex.largest_swirl
