@@ -4,28 +4,47 @@ A flux does: what it gives to the second cell is what it would give to the first
 Then ``owner`` can evaluate every incident element from its own side: the own target's values are loaded once,
 everything that depends on them alone is computed once, and no sign or slot has to be looked at.
 
-Whether a kernel is symmetric is found by evaluating it at random points with the places exchanged. Sums, products and
-quotients are evaluated as they are: two rational functions that agree at random points are the same. Every other
-operation (roots, comparisons, selections, ...) is replaced by an arbitrary smooth function of its arguments, even for
-``abs``, symmetric for minima and maxima: a symmetry that survives this holds whatever the operation does, on any
-branch. A symmetry that rests on more than that is not found, and the general way is taken.
+Whether a kernel is symmetric is decided without rounding and without regard to the size of any number: the graph is
+evaluated at random points of the numbers modulo a prime, with the places as they are and exchanged. Two meanings of
+an operation are used there:
+
+- *real*: sums, products and quotients are those of the finite field, so two rational functions that agree at random
+  points are the same (a chance of about 2^-60 against it for each of two points). Any other operation is a random
+  function that has the symmetries of the operation itself and no more: even for ``abs`` and ``cos``, odd for ``sin``,
+  and minima and maxima by their absolute value of the difference.
+- *exact*: what holds to the last bit in floating-point numbers. Sums and products are random functions too, which only
+  know that they commute and what a change of sign does.
+
+Decisions (comparisons, rounding to whole numbers, signs) see the exact values of their arguments: two formulas that
+differ by a rounding error may decide differently. A kernel whose formulas are to be kept as written is compared by its
+exact values throughout. A symmetry that rests on more than all this is not found, and the general way is taken.
 """
 
 from __future__ import annotations
 
-import zlib
+import hashlib
+import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 
 import numpy as np
 
-from meshloom.kernel.expr import OPS, Node, topological
+from meshloom.kernel.expr import Node, topological
 from meshloom.kernel.model import Output
 from meshloom.schedule.spec import LoopSpec
 
-SAMPLES = 24
-RATIONAL = ("add", "sub", "mul", "div", "neg")
+PRIME = 2**61 - 1
+HALF = (PRIME + 1) // 2
+POINTS = 2
+ODD = frozenset(("sin", "tan", "arcsin", "arctan", "sinh", "tanh", "cbrt", "sign", "trunc", "rint"))
+EVEN = frozenset(("abs", "cos", "cosh", "isnan", "isinf", "isfinite"))
+COMMUTING = frozenset(("and", "or", "xor"))
+#: Operations that jump: there a rounding error decides between two results.
+JUMPS = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "sign", "copysign", "floor", "ceil", "trunc", "rint",
+                   "floordiv", "mod", "arctan2", "isnan", "isinf", "isfinite"))  # fmt: skip
+Value = tuple[int, int]  # of a node: real, exact
+Place = tuple[int, int, int]  # parameter, slot, component
 
 
 @lru_cache(maxsize=256)
@@ -49,50 +68,134 @@ def swapped_maps(spec: LoopSpec, m: int) -> frozenset[int] | None:
 
 
 def _agree(spec: LoopSpec, pairs: list[dict[int, Output]], swapped: frozenset[int]) -> bool:
-    rng = np.random.default_rng(12345)
-    values: dict[tuple[int, int, int], np.ndarray] = {}
+    """Is what each pair's second output gives what the first would give with the places exchanged?"""
 
-    def at(place: tuple[int, int, int]) -> np.ndarray:
-        if place not in values:
-            values[place] = rng.uniform(0.3, 2.0, SAMPLES) * rng.choice([-1.0, 1.0], SAMPLES)
-        return values[place]
+    def held(place: Place, point: int) -> int:
+        return _random("load", point, *place)
 
-    def exchanged(place: tuple[int, int, int]) -> tuple[int, int, int]:
+    def exchanged(place: Place, point: int) -> int:
         param, slot, comp = place
-        return (param, 1 - slot, comp) if spec.params[param].map in swapped else place
+        return held((param, 1 - slot, comp) if spec.params[param].map in swapped else place, point)
 
-    first = _stand_in([pair[0].value for pair in pairs], at)
-    second = _stand_in([pair[1].value for pair in pairs], lambda place: at(exchanged(place)))
-    return all(np.allclose(a, b, rtol=1e-8, atol=1e-8) for a, b in zip(first, second, strict=True))
-
-
-def _stand_in(roots: list[Node], at: Callable[[tuple[int, int, int]], np.ndarray]) -> list[np.ndarray]:
-    """Values of the roots with every operation that is not rational replaced by an arbitrary smooth one."""
-    values: dict[Node, np.ndarray] = {}
-    with np.errstate(all="ignore"):
-        for node in topological(roots):
-            args = [values[a] for a in node.args]
-            if node.op == "const":
-                values[node] = np.full(SAMPLES, float(node.value))
-            elif node.op == "load":
-                values[node] = at(node.value)
-            elif node.op == "cast":
-                values[node] = args[0]
-            elif node.op in RATIONAL:
-                values[node] = OPS[node.op].numpy(*args)
-            else:
-                values[node] = _arbitrary(node.op, args)
-    return [values[r] for r in roots]
+    which = 1 if getattr(spec, "strict", False) else 0
+    for point in range(POINTS):
+        first = values([pair[0].value for pair in pairs], partial(held, point=point))
+        second = values([pair[1].value for pair in pairs], partial(exchanged, point=point))
+        if any(a[which] != b[which] for a, b in zip(first, second, strict=True)):
+            return False
+    return True
 
 
-def _arbitrary(op: str, args: list[np.ndarray]) -> np.ndarray:
-    """A smooth function of the operation's own: even for abs, symmetric for minima and maxima, a blend for where."""
-    rng = np.random.default_rng(zlib.crc32(op.encode()))
-    k = rng.uniform(0.5, 1.5, 4)
-    if op == "where":
-        return args[0] * args[1] + (1.0 - args[0]) * args[2]
-    if op == "abs":
-        return np.cos(k[0] * args[0]) + k[1] * args[0] ** 2
-    if op in ("minimum", "maximum"):
-        return np.sin(k[0] * (args[0] + args[1]) + k[1] * args[0] * args[1])
-    return np.sin(sum(c * a for c, a in zip(k, args, strict=False)) + k[3])
+def values(roots: list[Node], at: Callable[[Place], int]) -> list[Value]:
+    """The roots modulo ``PRIME``, real and exact; ``at`` gives the value that a place holds."""
+    found: dict[Node, Value] = {}
+    for node in topological(roots):
+        if node.op == "load":
+            found[node] = (at(node.value),) * 2
+        elif node.op == "const":
+            found[node] = _constant(node.value)
+        else:
+            real, exact = zip(*(found[a] for a in node.args), strict=True)
+            jumps = node.op in JUMPS or (node.op == "cast" and node.dtype.kind != "f")
+            found[node] = _real(node, exact if jumps else real), _exact(node, exact)
+    return [found[r] for r in roots]
+
+
+def _constant(value: float) -> Value:
+    """A number as the fraction that it is; to the last bit, zero has a sign."""
+    if not math.isfinite(value):
+        return (_random("const", str(value)),) * 2
+    above, below = value.as_integer_ratio()
+    real = above * pow(below, -1, PRIME) % PRIME
+    return real, real or _random("const", str(value))
+
+
+def _real(node: Node, args: tuple[int, ...]) -> int:
+    """The operation in the field where it is rational, else the same as ``_exact``."""
+    match node.op, args:
+        case "add", (a, b):
+            return (a + b) % PRIME
+        case "sub", (a, b):
+            return (a - b) % PRIME
+        case "mul", (a, b):
+            return a * b % PRIME
+        case "div", (a, b) if b:
+            return a * pow(b, -1, PRIME) % PRIME
+        case "cast", (a,) if node.dtype.kind == "f":
+            return a
+    return _exact(node, args)
+
+
+def _exact(node: Node, args: tuple[int, ...]) -> int:
+    """A random function of the operation's own, with the symmetries that it has to the last bit."""
+    op = node.op
+    whole = node.dtype.kind == "i" and all(a.dtype.kind == "i" for a in node.args)
+    if whole and op in ("add", "sub", "mul"):  # sums of integers do not round
+        return _real(node, args)
+    match op, args:
+        case "neg", (a,):
+            return -a % PRIME
+        case "add", (a, b):
+            return _sum(node, a, b)
+        case "sub", (a, b):
+            return _sum(node, a, -b)
+        case "mul", (a, b) if a * b:  # odd in both; nothing times something need not be nothing
+            return a * b * _random("mul", node.dtype, a * a * b * b % PRIME, (a * a + b * b) % PRIME) % PRIME
+        case "div", (a, b) if a * b:
+            return a * b * _random("div", node.dtype, a * a % PRIME, b * b % PRIME) % PRIME
+        case ("minimum" | "maximum"), (a, b):
+            apart = _even("abs", a - b)
+            return (a + b + (apart if op == "maximum" else -apart)) * HALF % PRIME
+        case "where", (c, a, b):
+            return (c * a + (1 - c) * b) % PRIME
+        case "hypot", (a, b):
+            return _random(op, *sorted((a * a % PRIME, b * b % PRIME)))
+        case "copysign", (a, b) if b:  # zeros have signs
+            return _even("abs", a) * _odd("sign", b) % PRIME
+        case ("lt" | "gt" | "le" | "ge"), (a, b):  # a < b, b > a and -b < -a are one question
+            return _random(op[1:] if op[1:] == "e" else "t", (b - a if op[0] == "l" else a - b) % PRIME)
+        case "eq", (a, b):
+            return _even("eq", a - b)
+        case "ne", (a, b):
+            return (1 - _even("eq", a - b)) % PRIME
+        case "cast", (a,):
+            return _cast(node, a)
+        case _, (a,) if op in ODD:
+            return _odd(op, a)
+        case _, (a,) if op in EVEN:
+            return _even(op, a)
+        case _ if op in COMMUTING:
+            return _random(op, *sorted(args))
+        case "not", (a,) if node.dtype.kind == "b":
+            return (1 - a) % PRIME
+    return _random(op, *args)
+
+
+def _sum(node: Node, a: int, b: int) -> int:
+    """Commutes, and turns round when both do."""
+    total = (a + b) % PRIME
+    if total == 0:  # infinity less infinity is no zero
+        return _random("less itself", a * a % PRIME)
+    return total * _random("add", node.dtype, total * total % PRIME, a * b % PRIME) % PRIME
+
+
+def _cast(node: Node, a: int) -> int:
+    """Widening changes nothing; anything else is a function of its own."""
+    if np.can_cast(node.args[0].dtype, node.dtype, "safe"):
+        return a
+    if node.dtype.kind == "b":
+        return (1 - _even("eq", a)) % PRIME
+    return _odd(f"cast {node.dtype}", a)
+
+
+def _odd(op: str, a: int) -> int:
+    return a * _random(op, a * a % PRIME) % PRIME
+
+
+def _even(op: str, a: int) -> int:
+    return _random(op, a * a % PRIME)
+
+
+def _random(*what: object) -> int:
+    """A number that depends on nothing but these words and numbers, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "little") % PRIME

@@ -1,12 +1,18 @@
-"""Symmetry of kernels under the exchange of their two targets, found by evaluation at random points."""
+"""Symmetry of kernels under the exchange of their two targets, decided at random points of a finite field."""
 
 from __future__ import annotations
+
+from itertools import product
 
 import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.schedule.symmetry import swapped_maps
+from meshloom.kernel import expr
+from meshloom.kernel.evaluate import evaluate
+from meshloom.kernel.expr import OPS
+from meshloom.kernel.symbols import len_arguments
+from meshloom.schedule.symmetry import COMMUTING, EVEN, ODD, swapped_maps, values
 from meshloom.solvers.airfoil import AirfoilConfig, Gas, kernels
 
 
@@ -74,9 +80,44 @@ def dissipation(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
     res[1] -= f
 
 
+@ml.kernel
+def upwind_by_sign(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
+    """What flows to the left seen from one side flows to the right seen from the other: max(-u, 0) is -min(u, 0)."""
+    dx, dy = x[0] - x[1]
+    u = w * (dy - dx)
+    f = np.maximum(u, 0.0) * q[0] + np.minimum(u, 0.0) * q[1]
+    res[0] += f
+    res[1] -= f
+
+
+@ml.kernel
+def decides_by_rounding(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
+    """The two sides ask the same question of real numbers, but one of them rounds first; and the answer jumps."""
+    res[0] += np.where(q[0] + w < q[1] + w, 1.0, 0.0) * (q[0] + q[1])
+    res[1] += np.where(q[1] < q[0], 1.0, 0.0) * (q[0] + q[1])
+
+
+@ml.kernel
+def asks_the_same(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
+    """The same decision, in the same formula, from both sides."""
+    res[0] += np.where(q[0] * (w + 0.1) < q[1] * (w + 0.1), 1.0, 0.0) * (q[0] + q[1])
+    res[1] += np.where(q[0] * (w + 0.1) > q[1] * (w + 0.1), 1.0, 0.0) * (q[0] + q[1])
+
+
+@ml.kernel
+def floors(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
+    """Rounded apart and rounded together are not the same."""
+    res[0] += np.floor(q[0]) + np.floor(q[1])
+    res[1] += np.floor(q[0] + q[1])
+
+
 @pytest.mark.parametrize(
     ("kernel", "expected"),
     [
+        (upwind_by_sign, {0, 1}),
+        (decides_by_rounding, None),
+        (asks_the_same, {0, 1}),
+        (floors, None),
         (rarely_upwind, None),
         (hidden_sign, None),
         (dissipation, {0, 1}),
@@ -103,7 +144,63 @@ def test_the_airfoil_flux_is_symmetric_in_both_precisions() -> None:
         assert swapped_maps(loop.spec, 1) == {0, 1}
 
 
-@pytest.mark.parametrize("kernel", [diffusion, flux, upwind, one_sided, rarely_upwind, hidden_sign, dissipation])
+SCALES = [1.0, 2.0**-40, 2.0**40, 1e-12, 1e12, 8.85e-12, 1e-300, 1e200]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_verdict_does_not_depend_on_the_size_of_numbers(scale: float) -> None:
+    @ml.kernel
+    def lopsided(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
+        f = scale * (2.0 * q[1] + q[0])
+        res[0] += f
+        res[1] -= f
+
+    @ml.kernel
+    def nearly(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
+        f = scale * (q[1] - q[0] * (1.0 + 1e-15))
+        res[0] += f
+        res[1] -= f
+
+    @ml.kernel
+    def balanced(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
+        f = scale * (q[1] - q[0]) + w * scale * 0.1 * (q[1] * 3.0 - 3.0 * q[0])
+        res[0] += f
+        res[1] -= f
+
+    assert swapped_maps(loop_of(lopsided).spec, 1) is None
+    assert swapped_maps(loop_of(nearly).spec, 1) is None
+    assert swapped_maps(loop_of(balanced).spec, 1) == {0, 1}
+
+
+def test_rounding_to_integers_is_no_rational_function() -> None:
+    a, b = (expr.load(0, k, 0, expr.FLOAT64) for k in (0, 1))
+    whole = lambda node: expr.cast(node, expr.INT64)  # noqa: E731
+    apart, together = expr.operate("add", (whole(a), whole(b))), whole(expr.operate("add", (a, b)))
+    known = {(0, 0, 0): 17, (0, 1, 0): 4}
+    (first, second) = values([apart, together], known.__getitem__)
+    assert first[0] != second[0] and first[1] != second[1]
+
+
+def test_claimed_symmetries_of_operations_hold_to_the_last_bit() -> None:
+    """A stand-in may only have a symmetry that the operation has, for every value."""
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.uniform(-1.0, 1.0, 200), rng.normal(size=200) * 10.0 ** rng.integers(-300, 300, 200),
+                             [0.0, 1.0, np.inf, 5e-324, 1.7e308]])  # fmt: skip
+    assert ODD and EVEN and set(OPS) >= ODD | EVEN | COMMUTING
+    with np.errstate(all="ignore"):
+        for name in ODD:
+            np.testing.assert_array_equal(OPS[name].numpy(-values), -OPS[name].numpy(values), err_msg=name)
+        for name in EVEN:
+            np.testing.assert_array_equal(OPS[name].numpy(-values), OPS[name].numpy(values), err_msg=name)
+        for name in COMMUTING:
+            a, b = rng.integers(-9, 9, (2, 100))
+            np.testing.assert_array_equal(OPS[name].numpy(a, b), OPS[name].numpy(b, a), err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [diffusion, flux, upwind, one_sided, rarely_upwind, hidden_sign, dissipation, upwind_by_sign, asks_the_same],
+)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_owner_by_roles_gives_the_same_on_a_regular_mesh(kernel: ml.Kernel, dtype: type) -> None:
     """Emulated CUDA on a mesh where nearly every cell has four faces, against NumPy."""
@@ -128,3 +225,52 @@ def test_owner_by_roles_gives_the_same_on_a_regular_mesh(kernel: ml.Kernel, dtyp
     assert ("ring1_0" in loop.plan.arrays) == (symmetric and 0 in swapped_maps(loop.spec, 1))
     tolerance = 1e-12 if dtype is np.float64 else 1e-4
     np.testing.assert_allclose(results[1], results[0], rtol=tolerance, atol=tolerance * np.abs(results[0]).max())
+
+
+def pool() -> list[expr.Node]:
+    """Formulas of two levels: every operation on every choice of a few leaves, then on what came out, by chance."""
+    loads = [expr.load(0, k, 0, expr.FLOAT64) for k in range(3)]
+    constants = [expr.const(c, expr.FLOAT64) for c in (0.1, 0.0, -0.0)]
+    leaves = [*loads, *(expr.operate("neg", (n,)) for n in loads[:2]), *constants]
+    of_integers = COMMUTING | {"not", "invert"} | {n for n in OPS if "shift" in n}
+    names = [n for n in OPS if n not in of_integers]
+    first = [expr.operate(n, args) for n in names for args in product(leaves, repeat=len_arguments(n))]
+    rng = np.random.default_rng(0)
+    some = [n for n in first if n.dtype == expr.FLOAT64] + 4 * leaves
+    chosen = [[some[k] for k in rng.integers(len(some), size=3)] for _ in range(8000)]
+    second = [expr.operate(n, args[: len_arguments(n)]) for n, args in zip(names * 400, chosen, strict=False)]
+    return list(dict.fromkeys([*first, *second, *(expr.operate("neg", (n,)) for n in first if n.dtype.kind == "f")]))
+
+
+@pytest.mark.parametrize("which", ["real", "exact"])
+def test_formulas_that_are_taken_for_equal_are_equal(which: str) -> None:
+    """Those with one value modulo the prime agree for numbers of any size: to the last bit where exact."""
+    formulas = pool()
+    groups: dict[int, list[int]] = {}
+    for k, value in enumerate(values(formulas, {(0, j, 0): 7 ** (15 + j * j) for j in range(3)}.__getitem__)):
+        groups.setdefault(value[which == "exact"], []).append(k)
+    meeting = [g for g in groups.values() if len(g) > 1]
+    assert len(formulas) > 4000 and len(meeting) > 100
+    rng = np.random.default_rng(1)
+    for scale in (1.0, 1e-12, 1e12):
+        data = scale * rng.normal(size=(3, 50))
+        data[:2, 10:20] = np.round(data[:2, 10:20] / scale) * scale  # some that are equal, or zero
+        with np.errstate(all="ignore"):
+            found = evaluate(formulas, lambda n, data=data: data[n.value[1]])
+        for group in meeting:
+            a = np.broadcast_to(found[group[0]], 50).astype(float)
+            for k in group[1:]:
+                b = np.broadcast_to(found[k], 50).astype(float)
+                if which == "exact":
+                    np.testing.assert_array_equal(a, b, err_msg=f"{formulas[group[0]]} and {formulas[k]}")
+                elif formulas[k].dtype == expr.FLOAT64:
+                    _close(a, b, data, f"{formulas[group[0]]} and {formulas[k]}")
+
+
+def _close(a: np.ndarray, b: np.ndarray, data: np.ndarray, message: str) -> None:
+    """Equal up to rounding for most numbers: some are differences that cancel, or not finite in one formula only."""
+    finite = np.isfinite(a) & np.isfinite(b)
+    a, b = a[finite], b[finite]
+    size = np.maximum(np.abs(a), np.abs(b))
+    close = (np.abs(a - b) <= 1e-9 * size) | (size <= 1e-12 * np.abs(data).max())
+    assert not finite.any() or close.mean() > 0.9, message
