@@ -171,11 +171,6 @@ def main(arguments: list[str] | None = None) -> int:
     if options.markdown:
         print("\n".join(markdown([report.load(file) for file in options.markdown])))
         return 0
-    if options.backend == "emulated":
-        from meshloom.backend import register
-        from meshloom.backend.cuda.backend import EmulatedCuda
-
-        register(EmulatedCuda())
     if reason := ml.backends()[options.backend]:
         print(f"bench.truth: back end {options.backend} cannot be used: {reason}", file=sys.stderr)
         return 2

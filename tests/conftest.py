@@ -1,5 +1,4 @@
-"""Shared by all tests: GPU tests are skipped where there is no device; generated CUDA can run emulated; the
-back end is put back."""
+"""Shared by all tests: GPU tests are skipped where there is no device; the back end is put back."""
 
 from __future__ import annotations
 
@@ -8,10 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 import meshloom as ml
-from meshloom.backend import register
-from meshloom.backend.cuda.backend import EmulatedCuda
-
-register(EmulatedCuda())
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 import meshloom as ml
 
 
-@pytest.fixture(params=["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)], autouse=True)
+@pytest.fixture(params=["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)], autouse=True)
 def back_end(request: pytest.FixtureRequest) -> Iterator[str]:
     before = ml.backend()
     ml.use(request.param)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from meshloom.backend.base import Backend, Bound
 from meshloom.backend.cpu import CpuBackend
-from meshloom.backend.cuda.backend import CudaBackend
+from meshloom.backend.cuda.backend import CudaBackend, EmulatedCuda
 from meshloom.backend.numpy import NumpyBackend
 from meshloom.errors import ScheduleError, nearest
 
@@ -25,7 +25,7 @@ __all__ = [
     "use",
 ]
 
-_BACKENDS: dict[str, Backend] = {b.name: b for b in (NumpyBackend(), CpuBackend(), CudaBackend())}
+_BACKENDS: dict[str, Backend] = {b.name: b for b in (NumpyBackend(), CpuBackend(), CudaBackend(), EmulatedCuda())}
 _current: Backend | None = None
 
 
@@ -70,7 +70,7 @@ def use(name: str, *, threads: int | None = None, contract: bool | None = None) 
 
 
 def automatic_backend(found: Mapping[str, str | None]) -> str:
-    """The fastest back end that can be used; ``found`` is ``backends()``."""
+    """The fastest back end that can be used, never ``emulated``; ``found`` is ``backends()``."""
     return next((name for name in ("cuda", "cpu") if found[name] is None), "numpy")
 
 

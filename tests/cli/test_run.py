@@ -258,3 +258,9 @@ def test_light_commands_do_not_load_heavy_packages():
     script = f"import sys, meshloom.cli.main; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_the_emulated_gpu_can_be_asked_for(meshloom: Command):
+    result = meshloom("run", "advection1d", "--backend", "emulated", "--iterations", "2", "--json",
+                      "--set", "output.plot=false")  # fmt: skip
+    assert result.code == 0 and result.json["backend"] == "emulated"

@@ -156,7 +156,8 @@ class CudaBackend(Backend):
 
 
 class EmulatedCuda(CudaBackend):
-    """The CUDA back end on the CPU: every generated kernel can be run where there is no GPU. For tests."""
+    """The CUDA back end on the CPU: what a GPU would run, the same text and the same fused programs, where there is
+    none. To be asked for by name: it is right, and slow."""
 
     name = "emulated"
 
@@ -170,7 +171,7 @@ class EmulatedCuda(CudaBackend):
         return CpuBackend().unavailable()
 
     def place(self, storage: Any) -> Any:
-        return storage
+        return Backend.place(self, storage)
 
     def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[Turn]) -> Recording:
         return Recording(operations)

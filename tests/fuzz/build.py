@@ -1,0 +1,217 @@
+"""A case on a back end: sets, maps, fields and kernels made of it, its loops run one by one or as a program."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import meshloom as ml
+from tests.fuzz.cases import Case, LoopOf, Param, Statement
+from tests.fuzz.tree import evaluate, source, text_of_index
+
+HAS_STRICT = "strict" in inspect.signature(ml.kernel).parameters
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a case runs: ``plain`` calls the kernels as Python functions; otherwise a back end with a schedule."""
+
+    backend: str = "numpy"
+    plain: bool = False
+    strategy: str = "auto"
+    variant: str = "plain"
+    block: int | None = None
+    order: str = "given"
+    program: bool = False
+    fuse: bool = True
+    times: int = 1
+    strict: bool = False
+
+    def __str__(self) -> str:
+        if self.plain:
+            return "kernel.python"
+        parts = [self.backend, self.strategy, *([] if self.variant == "plain" else [self.variant])]
+        parts += [f"block={self.block}"] if self.block else []
+        parts += [f"order={self.order}"] if self.order != "given" else []
+        parts += [f"program fuse={self.fuse} x{self.times}"] if self.program else []
+        return " ".join(parts + (["strict"] if self.strict else []))
+
+
+def kernel_of(loop: LoopOf, *, strict: bool = False) -> ml.Kernel:
+    """The kernel of a loop: one interpreter, called with plain arrays or with symbols."""
+
+    def interpret(*params: Any) -> None:
+        known: dict[int, Any] = {}
+        for statement in loop.statements:
+            _store(params[statement.param], statement, evaluate(statement.value, params, known))
+
+    ordinary = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    described = [inspect.Parameter(f"p{k}", ordinary, annotation=getattr(ml, p.mode)) for k, p in enumerate(loop.params)]
+    interpret.__signature__ = inspect.Signature(described)  # type: ignore[attr-defined]
+    interpret.__name__ = "fuzzed"
+    return ml.kernel(strict=True)(interpret) if strict else ml.kernel(interpret)
+
+
+def _store(param: Any, statement: Statement, value: Any) -> None:
+    index = statement.index if len(statement.index) != 1 else statement.index[0]
+    if statement.op == "=":
+        param[index if statement.index else ...] = value
+    elif statement.index:
+        if statement.op == "+=":
+            param[index] += value
+        else:
+            param[index] -= value
+    elif statement.op == "+=":
+        param += value
+    else:
+        param -= value
+
+
+class Built:
+    """The objects of a case."""
+
+    def __init__(self, case: Case, *, strict: bool = False):
+        self.case = case
+        self.sets = [self._set(k) for k in range(len(case.sets))]
+        wide = {True: np.int64, False: None}
+        self.maps = [
+            ml.Map(self.sets[m.source], self.sets[m.target], m.rows, f"m{k}", dtype=wide[m.wide])
+            for k, m in enumerate(case.maps)
+        ]
+        self.storages = [self._storage(k) for k in range(len(case.storages))]
+        self.kernels = [kernel_of(loop, strict=strict) for loop in case.loops]
+
+    def _set(self, k: int) -> Any:
+        s = self.case.sets[k]
+        if s.grid is not None:
+            return ml.Grid(s.grid[0], periodic=s.grid[1], name=f"s{k}")
+        return ml.Set(s.size, f"s{k}", halo=s.halo, numbering=s.numbering)
+
+    def _storage(self, k: int) -> Any:
+        s = self.case.storages[k]
+        if s.on is None:
+            return ml.Global(s.data, f"g{k}", dtype=s.data.dtype)
+        return self.sets[s.on].field(f"f{k}", s.dim, dtype=s.data.dtype, data=s.data, layout=s.layout)
+
+    def argument(self, param: Param) -> Any:
+        storage = self.storages[param.which]
+        if param.through is not None:
+            return storage[self.maps[param.through]]
+        if param.offsets:
+            return storage[storage.set.offsets(*param.offsets)]
+        return storage
+
+    def arguments(self, loop: LoopOf) -> list[Any]:
+        return [self.argument(p) for p in loop.params]
+
+    def results(self) -> list[np.ndarray]:
+        return [s.numpy() for s in self.storages]
+
+
+def run(case: Case, way: Way) -> list[np.ndarray]:
+    """All fields and Globals afterwards, in the order of the case; raises what Meshloom raises."""
+    ml.use("numpy" if way.plain else way.backend)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        built = Built(case, strict=way.strict)
+        if way.plain:
+            for _ in range(way.times):
+                for kernel, loop in zip(built.kernels, case.loops, strict=True):
+                    kernel.python(built.sets[loop.over], *built.arguments(loop))
+        elif way.program:
+            _program(built, way).run(way.times)
+        else:
+            for _ in range(way.times):
+                for kernel, loop in zip(built.kernels, case.loops, strict=True):
+                    _loop(built, kernel, loop, way)()
+        return built.results()
+
+
+def _program(built: Built, way: Way) -> Any:
+    @ml.program(fuse=way.fuse)
+    def step() -> None:
+        for kernel, loop in zip(built.kernels, built.case.loops, strict=True):
+            kernel(built.sets[loop.over], *built.arguments(loop))
+
+    return step
+
+
+def _loop(built: Built, kernel: ml.Kernel, loop: LoopOf, way: Way) -> Callable[[], None]:
+    """The loop with the wished schedule, or the automatic one where the strategy declines."""
+    on, arguments = built.sets[loop.over], built.arguments(loop)
+    wished = ml.Schedule(way.strategy, block=way.block, order=way.order, variant=way.variant)
+    made = kernel.loop(on, *arguments, schedule=wished)
+    return made if made.applies else kernel.loop(on, *arguments)
+
+
+# --- as a program to paste ------------------------------------------------------------------------------------------
+
+
+def script(case: Case, way: Way) -> str:
+    """A program that shows the case: the kernels as Python source, run plainly and this way."""
+    lines = ["import numpy as np", "import meshloom as ml", "from numpy import inf, nan", ""]
+    for k, loop in enumerate(case.loops):
+        names = [f"p{n}" for n in range(len(loop.params))]
+        head = ", ".join(f"{n}: ml.{p.mode}" for n, p in zip(names, loop.params, strict=True))
+        lines += [f"@ml.kernel{'(strict=True)' if way.strict else ''}", f"def kernel{k}({head}):"]
+        shared, texts = source([s.value for s in loop.statements], names)
+        lines += [f"    {line}" for line in shared]
+        for s, text in zip(loop.statements, texts, strict=True):
+            index = text_of_index(s.index) or ("[...]" if s.op == "=" else "")
+            lines.append(f"    p{s.param}{index} {s.op} {text}")
+        lines.append("")
+    lines += ["def run(way):"]
+    lines += [f"    {line}" for line in _objects_text(case)]
+    lines += [f"    for _ in range({way.times}):"]
+    for k, loop in enumerate(case.loops):
+        given = ", ".join([f"s{loop.over}", *(_argument_text(p) for p in loop.params)])
+        lines += [f'        kernel{k}.python({given}) if way == "plain" else kernel{k}({given})']
+    names = ", ".join(f"f{k}.numpy()" for k in range(len(case.storages)))
+    lines += [f"    return [{names}]", "", f'ml.use("{way.backend}")  # {way}']
+    return "\n".join([*lines, 'for a, b in zip(run("plain"), run("compiled")):', "    print(a, b, sep='\\n')"])
+
+
+def _objects_text(case: Case) -> list[str]:
+    lines = []
+    for k, s in enumerate(case.sets):
+        more = f", halo={s.halo}" if s.halo else ""
+        more += f", numbering={s.numbering}" if s.numbering is not None else ""
+        lines.append(f"s{k} = ml.Set({s.size}{more})" if s.grid is None
+                     else f"s{k} = ml.Grid({s.grid[0]}, periodic={s.grid[1]})")  # fmt: skip
+    for k, m in enumerate(case.maps):
+        lines.append(f"m{k} = ml.Map(s{m.source}, s{m.target}, np.array({m.rows.tolist()}, int)"
+                     f".reshape({m.rows.shape}){', dtype=np.int64' if m.wide else ''})")  # fmt: skip
+    for k, s in enumerate(case.storages):
+        data = f"np.array({s.data.tolist()!r}, np.{s.data.dtype.name}).reshape({s.data.shape})"
+        if s.on is None:
+            lines.append(f"f{k} = ml.Global({data}, dtype=np.{s.data.dtype.name})")
+        else:
+            layout = f", layout={s.layout!r}" if s.layout else ""
+            lines.append(f"f{k} = s{s.on}.field('f{k}', {s.dim}, dtype=np.{s.data.dtype.name}, data={data}{layout})")
+    return lines
+
+
+def _argument_text(param: Param) -> str:
+    if param.through is not None:
+        return f"f{param.which}[m{param.through}]"
+    if param.offsets:
+        return f"f{param.which}[f{param.which}.set.offsets({', '.join(map(str, param.offsets))})]"
+    return f"f{param.which}"
+
+
+def rows_seen(built: Built, loop: LoopOf, param: Param) -> Sequence[np.ndarray]:
+    """For every slot of a field's argument the numbers of the elements it sees, (elements,)."""
+    case = built.case
+    size = case.sets[loop.over].size
+    if param.through is not None:
+        rows = case.maps[param.through].rows[:size]
+        return [rows[:, k] for k in range(rows.shape[1])]
+    if param.offsets:
+        grid = built.sets[loop.over]
+        return [grid.inside.rows(o) for o in param.offsets]
+    return [np.arange(size)]

@@ -1,0 +1,454 @@
+"""Random cases: sets, maps, fields and programs of random kernels, drawn from a ``random.Random``.
+
+A case is plain data: it is built on each back end, printed as a program, and made smaller when it shows a difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz.tree import BadExpression, Node, literal, load, operate
+
+FLOATS, INTS = (np.dtype("float64"), np.dtype("float32")), (np.dtype("int32"), np.dtype("int64"))
+LAYOUTS = ("aos", "soa", "aosoa4", "aosoa3")
+Index = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SetOf:
+    """``grid``: shape and periodicity of a structured grid instead of a size."""
+
+    size: int
+    halo: int = 0
+    numbering: tuple[int, ...] | None = None
+    grid: tuple[Index, tuple[bool, ...]] | None = None
+
+    @property
+    def total(self) -> int:
+        return self.size + self.halo
+
+
+@dataclass(frozen=True)
+class MapOf:
+    source: int
+    target: int
+    rows: np.ndarray  # (source.total, arity)
+    wide: bool = False  # 64-bit indices
+
+    @property
+    def distinct(self) -> bool:
+        return len(np.unique(self.rows)) == self.rows.size
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A field (``on`` a set) or a Global (``on`` is None); ``data`` has shape (n,), (n, dim), () or (dim,)."""
+
+    data: np.ndarray
+    dim: int
+    on: int | None = None
+    layout: str | None = None
+
+
+@dataclass(frozen=True)
+class Param:
+    """An argument: storage ``which``, through ``through`` (a map, or offsets), in a mode."""
+
+    which: int
+    mode: str
+    through: int | None = None
+    offsets: tuple[Index, ...] = ()
+
+
+@dataclass(frozen=True)
+class Statement:
+    """``param[index] op value``; ``op``: "=", "+=" or "-="."""
+
+    param: int
+    index: tuple[Any, ...]
+    op: str
+    value: Node
+
+
+@dataclass(frozen=True)
+class LoopOf:
+    over: int
+    params: tuple[Param, ...]
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    sets: tuple[SetOf, ...]
+    maps: tuple[MapOf, ...]
+    storages: tuple[Storage, ...]
+    loops: tuple[LoopOf, ...]
+    seed: int = 0
+    known: frozenset[str] = field(default_factory=frozenset)
+
+
+def draw(seed: int, known: frozenset[str] = frozenset()) -> Case:
+    """The case of a number. ``known``: what is left out because it is known to differ."""
+    return _Drawing(Random(seed), known).case(seed)
+
+
+# --- numbers -------------------------------------------------------------------------------------------------------
+
+
+def values(random: Random, dtype: np.dtype, shape: tuple[int, ...], known: frozenset[str]) -> np.ndarray:
+    """Ordinary values, of some scale, with ties or with special values among them."""
+    rng = np.random.default_rng(random.randrange(2**32))
+    flavour = random.choices(("plain", "scaled", "whole", "special"), (6, 2, 2, 3))[0]
+    if dtype.kind == "i":
+        return _integers(rng, dtype, shape, flavour, known)
+    if flavour == "whole":
+        return rng.integers(-4, 5, shape).astype(dtype)
+    made = (rng.uniform(0.5, 2.0, shape) * 2.0 ** rng.integers(-2, 3, shape)) * rng.choice([-1.0, 1.0], shape)
+    if random.random() < 0.5:
+        made = np.abs(made)
+    if flavour == "scaled":
+        made = made * 2.0 ** random.randint(-30, 30)
+    made = made.astype(dtype)
+    if flavour == "special":
+        info = np.finfo(dtype)
+        odd = [np.nan, np.inf, -np.inf, 0.0, -0.0, info.tiny, -info.tiny, info.smallest_subnormal, info.tiny / 8,
+               info.max, info.min, 1.0, -1.0, 0.5, 2.0**31, -(2.0**63), 1e-3]  # fmt: skip
+        where = rng.random(shape) < 0.25
+        made = np.where(where, rng.choice(np.array(odd, dtype), shape), made)
+    return np.asarray(made, dtype)
+
+
+def _integers(rng: Any, dtype: np.dtype, shape: tuple[int, ...], flavour: str, known: frozenset[str]) -> np.ndarray:
+    info = np.iinfo(dtype)
+    if flavour == "special" and "integer overflow" not in known:
+        odd = np.array([info.min, info.max, 0, 1, -1, 2, 31, 63, 64, info.min + 1, info.max // 2], dtype)
+        where = rng.random(shape) < 0.3
+        return np.where(where, rng.choice(odd, shape), rng.integers(-9, 10, shape)).astype(dtype)
+    most = 1000 if flavour == "scaled" else 6
+    return rng.integers(-most, most + 1, shape).astype(dtype)
+
+
+# --- everything else ------------------------------------------------------------------------------------------------
+
+
+class _Drawing:
+    def __init__(self, random: Random, known: frozenset[str]):
+        self.random, self.known = random, known
+
+    def case(self, seed: int) -> Case:
+        r = self.random
+        grid = r.random() < 0.2
+        self.sets = self._grids() if grid else self._sets()
+        self.maps = [] if grid else self._maps()
+        self.storages: list[Storage] = []
+        count = 1 if r.random() < 0.6 else r.randint(2, 4)
+        loops = [self._loop(first=k == 0) for k in range(count)]
+        return Case(tuple(self.sets), tuple(self.maps), tuple(self.storages), tuple(loops), seed, self.known)
+
+    def _grids(self) -> list[SetOf]:
+        r, rank = self.random, self.random.choice((1, 2, 2, 3))
+        shape = tuple(r.randint(3, (40, 9, 6)[rank - 1]) for _ in range(rank))
+        return [SetOf(int(np.prod(shape)), grid=(shape, tuple(r.random() < 0.5 for _ in range(rank))))]
+
+    def _sets(self) -> list[SetOf]:
+        r = self.random
+        sets = []
+        for _ in range(r.randint(2, 3)):
+            size, halo = r.choice((0, 1, 2, 7, 32, 33, r.randint(3, 80), r.randint(3, 80))), r.choice((0, 0, 0, 3))
+            if sets and not sets[0].total and size == 0:
+                size = 5
+            numbering = None
+            if size + halo and r.random() < 0.25:
+                owned, ghosts = list(range(size)), list(range(size, size + halo))
+                r.shuffle(owned)
+                r.shuffle(ghosts)
+                numbering = (*owned, *ghosts)
+            sets.append(SetOf(size, halo, numbering))
+        return sets
+
+    def _maps(self) -> list[MapOf]:
+        r, maps = self.random, []
+        for _ in range(r.randint(1, 3)):
+            source, target = r.randrange(len(self.sets)), r.randrange(len(self.sets))
+            rows, columns, into = self.sets[source].total, r.choice((1, 2, 2, 2, 3, 4)), self.sets[target].total
+            if not into:
+                continue
+            rng = np.random.default_rng(r.randrange(2**32))
+            if r.random() < 0.25 and rows * columns <= into:
+                array = rng.permutation(into)[: rows * columns].reshape(rows, columns)
+            elif r.random() < 0.4:  # neighbours have neighbouring numbers, as on a real mesh
+                array = (np.arange(rows)[:, None] * into // max(rows, 1) + rng.integers(0, 3, (rows, columns))) % into
+            else:
+                array = rng.integers(0, into, (rows, columns))
+            maps.append(MapOf(source, target, array.astype(np.int64), r.random() < 0.2))
+        return maps
+
+    # ----- a loop -----------------------------------------------------------------------------------------------------
+    def _loop(self, *, first: bool) -> LoopOf:
+        r = self.random
+        starts = [m.source for m in self.maps]
+        over = r.choice(starts) if starts and r.random() < 0.85 else r.randrange(len(self.sets))
+        params: list[Param] = []
+        for _ in range(r.randint(2, 4)):
+            params.append(self._reading(over, params, again=not first))
+        for _ in range(r.randint(1, 3)):
+            params.append(self._writing(over, params, again=not first))
+        self.params, self.over, self.pool = params, over, []
+        statements: list[Statement] = []
+        for number, param in enumerate(params):
+            if param.mode != "Read":
+                statements += self._statements(number, param)
+        return LoopOf(over, tuple(params), tuple(statements))
+
+    def _reading(self, over: int, params: list[Param], *, again: bool) -> Param:
+        r = self.random
+        if r.random() < 0.15:
+            return Param(self._storage(None, "Read", params, again), "Read")
+        return self._place(over, "Read", params, again)
+
+    def _writing(self, over: int, params: list[Param], *, again: bool) -> Param:
+        r = self.random
+        if r.random() < 0.2:
+            mode = r.choice(("Sum", "Sum", "Min", "Max"))
+            return Param(self._storage(None, mode, params, again=False), mode)
+        return self._place(over, r.choice(("Write", "ReadWrite", "Inc", "Inc", "Inc", "Min", "Max")), params, again)
+
+    def _place(self, over: int, mode: str, params: list[Param], again: bool) -> Param:
+        """A field where the loop is, through a map, or at offsets."""
+        r = self.random
+        grid = self.sets[over].grid
+        usable = [k for k, m in enumerate(self.maps) if m.source == over]
+        if mode in ("Write", "ReadWrite"):
+            usable = [k for k in usable if self.maps[k].distinct]
+        if grid is None and usable and r.random() < (0.75 if mode != "ReadWrite" else 0.3):
+            through = r.choice(usable)
+            return Param(self._storage(self.maps[through].target, mode, params, again), mode, through)
+        which = self._storage(over, mode, params, again)
+        offsets: tuple[Index, ...] = ()
+        if grid is not None and mode == "Read" and r.random() < 0.8:
+            steps = [tuple(r.randint(-1, 1) if p else 0 for p in grid[1]) for _ in range(r.randint(1, 4))]
+            offsets = tuple(dict.fromkeys(steps))
+        return Param(which, mode, None, offsets)
+
+    def _storage(self, on: int | None, mode: str, params: list[Param], again: bool) -> int:
+        """A new field or Global, or one that an earlier loop has used."""
+        r = self.random
+        written = {p.which for p in params if p.mode != "Read"}
+        used = {p.which for p in params}
+        free = [k for k, s in enumerate(self.storages) if s.on == on and k not in (written if mode == "Read" else used)]
+        if free and (again and r.random() < 0.6 or mode == "Read" and r.random() < 0.1):
+            return r.choice(free)
+        dtype = r.choice((*FLOATS, *FLOATS, *FLOATS, *INTS))
+        dim = r.choice((1, 1, 1, 2, 3, 4))
+        rows = () if on is None else (self.sets[on].total,)
+        shape = rows + ((dim,) if dim > 1 else ())
+        data = values(r, dtype, shape, self.known)
+        self.storages.append(Storage(data, dim, on, r.choice((None, *LAYOUTS)) if on is not None else None))
+        return len(self.storages) - 1
+
+    def _shape(self, param: Param) -> tuple[int, ...]:
+        """As the kernel sees it."""
+        dim = self.storages[param.which].dim
+        arity = (self.maps[param.through].rows.shape[1],) if param.through is not None else ()
+        return arity + ((dim,) if dim > 1 else ())
+
+    def _statements(self, number: int, param: Param) -> list[Statement]:
+        r = self.random
+        dtype, shape = self.storages[param.which].data.dtype, self._shape(param)
+        must = param.mode == "Write"
+        made: list[Statement] = []
+        whole = len(shape) >= 1 and self.storages[param.which].dim > 1 and r.random() < 0.5
+        entries = list(np.ndindex(shape[:-1] if whole else shape))
+        for index in entries:
+            if not must and made and r.random() < 0.25:
+                continue
+            want = "int" if dtype.kind == "i" else "any"
+            depth = r.choice((1, 2, 2, 3, 4))
+            value = self._vector(want, depth, shape[-1]) if whole else self._scalar(want, depth)
+            if dtype.kind == "i" and not _fits(value, dtype):
+                value = literal(r.choice((1, -2, 5)))
+            op = r.choice(("+=", "+=", "-=")) if param.mode in ("Inc", "Sum") else "="
+            made.append(Statement(number, tuple(map(int, index)), op, value))
+        return made
+
+    # ----- expressions ------------------------------------------------------------------------------------------------
+    def _try(self, op: str, *args: Node, value: Any = None) -> Node | None:
+        try:
+            node = operate(op, *args, value=value)
+        except BadExpression:
+            return None
+        self.pool.append(node)
+        return node
+
+    def _leaf(self, want: str, shape: tuple[int, ...]) -> Node:
+        r = self.random
+        found = []
+        for number, param in enumerate(self.params):
+            if param.mode in ("Read", "ReadWrite"):
+                found += self._loads(number, param, want, shape)
+        if shape and not found:
+            parts = [self._leaf(want, ()) for _ in range(shape[0])]
+            if "mixed stacks" in self.known:
+                parts = [p for p in parts if not p.weak] or parts
+                parts = [parts[0]] * shape[0]
+            if all(p.weak for p in parts):
+                parts[0] = literal(np.float64(1.5) if want != "int" else np.int32(3))
+                if "mixed stacks" in self.known:
+                    parts = [parts[0]] * shape[0]
+            return operate("stack", *parts)
+        if not found or (not shape and r.random() < 0.2):
+            return self._literal(want)
+        return r.choice(found)
+
+    def _loads(self, number: int, param: Param, want: str, shape: tuple[int, ...]) -> list[Node]:
+        storage = self.storages[param.which]
+        kind = "int" if storage.data.dtype.kind == "i" else "float"
+        if want not in (kind, "any"):
+            return []
+        heads: list[tuple[Any, ...]] = [()]
+        if param.offsets:
+            heads = [(o,) for o in param.offsets]
+        elif param.through is not None:
+            heads = [(k,) for k in range(self.maps[param.through].rows.shape[1])]
+        if shape:
+            whole = storage.dim > 1 and shape == (storage.dim,)
+            return [load(number, h, storage.data.dtype, shape) for h in heads] if whole else []
+        tails: list[tuple[int, ...]] = [(k,) for k in range(storage.dim)] if storage.dim > 1 else [()]
+        return [load(number, (*h, *t), storage.data.dtype, ()) for h in heads for t in tails]
+
+    def _literal(self, want: str) -> Node:
+        r = self.random
+        if want == "int" or (want == "any" and r.random() < 0.3):
+            return literal(r.choice((0, 1, 2, 3, -1, -7, 31, np.int32(5), np.int64(-3), np.int64(2**40))))
+        return literal(r.choice((0.0, 1.0, 0.5, 2.0, -1.5, 0.1, 3.7, 1e-3, 1e3, -0.0, np.float32(0.3), np.float64(1.7), 2)))
+
+    def _again(self, want: str, shape: tuple[int, ...]) -> Node | None:
+        found = [n for n in self.pool if n.shape == shape and want in (n.kind, "any") and n.kind != "bool"]
+        return self.random.choice(found) if found and self.random.random() < 0.15 else None
+
+    def _scalar(self, want: str, depth: int) -> Node:
+        r = self.random
+        shared = self._again(want, ())
+        if shared is not None:
+            return shared
+        if depth <= 0:
+            return self._leaf(want, ())
+        makers = (self._integer,) if want == "int" else (self._float,) if want == "float" else (self._float,) * 3 + (
+            self._integer,)  # fmt: skip
+        for _ in range(8):
+            node = r.choice(makers)(depth - 1)
+            if node is not None and want in (node.kind, "any") and node.kind != "bool":
+                return node
+        return self._leaf(want, ())
+
+    def _pair(self, want: str, depth: int) -> tuple[Node, Node]:
+        return self._scalar(want, depth), self._scalar(want, depth)
+
+    def _float(self, depth: int) -> Node | None:
+        r = self.random
+        op = r.choices(FLOAT_OPS, FLOAT_WEIGHTS)[0]
+        if op == "where":
+            return self._try("where", self._bool(depth), *self._pair("any", depth))
+        if op == "pow":
+            exponent = literal(r.choice((2, 3, 2, 4, -1, -2, 0.5, 1.5, 2.0, 0, 5, np.float32(2.5))))
+            return self._try("pow", self._scalar("float", depth), exponent)
+        if op == "clip":
+            return self._try("clip", self._scalar("float", depth), literal(r.choice((-1.0, 0.0))), literal(2.0))
+        if op in REDUCTIONS:
+            return self._reduced(op, "float", depth)
+        if op in UNARY:
+            return self._try(op, self._scalar("float", depth))
+        return self._try(op, *self._pair("any" if r.random() < 0.4 else "float", depth))
+
+    def _integer(self, depth: int) -> Node | None:
+        r = self.random
+        ops = [o for o in INTEGER_OPS if not (o in ("invert", "lshift", "rshift") and "shifts and inverts" in self.known)]
+        op = r.choice(ops)
+        if op == "where":
+            return self._try("where", self._bool(depth), *self._pair("int", depth))
+        if op == "pow":
+            return self._try("pow", self._scalar("int", depth), literal(r.choice((0, 1, 2, 3))))
+        if op in ("sum", "max", "min", "prod", "dot"):
+            return self._reduced(op, "int", depth)
+        if op in ("neg", "abs", "sign", "invert"):
+            return self._try(op, self._scalar("int", depth))
+        if op == "count":  # truth values as numbers
+            return self._try("add", self._bool(depth), self._scalar("int", depth))
+        return self._try(op, *self._pair("int", depth))
+
+    def _bool(self, depth: int) -> Node:
+        r = self.random
+        for _ in range(8):
+            op = r.choice(BOOL_OPS)
+            if op in ("and", "or", "xor", "logical_and", "logical_or"):
+                made = self._try(op, self._bool(depth - 1), self._bool(depth - 1)) if depth > 0 else None
+            elif op == "invert":
+                made = self._try(op, self._bool(depth - 1)) if depth > 0 else None
+            elif op in ("isnan", "isinf", "isfinite"):
+                made = self._try(op, self._scalar("float", depth - 1))
+            else:
+                made = self._try(op, *self._pair(r.choice(("float", "int", "any")), depth - 1))
+            if made is not None and made.kind == "bool" and not made.shape:
+                return made
+        return operate("gt", self._typed_leaf(), literal(0))
+
+    def _typed_leaf(self) -> Node:
+        leaf = self._leaf("any", ())
+        return leaf if not leaf.weak else literal(np.float64(0.5))
+
+    def _reduced(self, op: str, want: str, depth: int) -> Node | None:
+        dim = self.random.choice((2, 3, 4))
+        first = self._vector(want, depth, dim)
+        return self._try(op, first, self._vector(want, depth, dim)) if op in ("dot", "matmul") else self._try(op, first)
+
+    def _vector(self, want: str, depth: int, dim: int) -> Node:
+        r = self.random
+        if depth <= 0 or r.random() < 0.3:
+            return self._leaf(want, (dim,))
+        for _ in range(6):
+            roll = r.random()
+            if roll < 0.2 and "mixed stacks" not in self.known:
+                made = self._try("stack", *(self._scalar(want, depth - 1) for _ in range(dim)))
+            elif roll < 0.3:
+                made = self._try("where", self._bool(depth - 1), self._vector(want, depth - 1, dim),
+                                 self._vector(want, depth - 1, dim))  # fmt: skip
+            else:
+                op = r.choice(("add", "sub", "mul", "minimum", "maximum") + (("div",) if want != "int" else ()))
+                other = self._scalar(want, depth - 1) if r.random() < 0.5 else self._vector(want, depth - 1, dim)
+                made = self._try(op, self._vector(want, depth - 1, dim), other)
+            if made is not None and made.shape == (dim,) and want in (made.kind, "any"):
+                return made
+        return self._leaf(want, (dim,))
+
+
+REDUCTIONS = ("sum", "prod", "mean", "max", "min", "norm", "dot", "matmul")
+UNARY = ("neg", "abs", "fabs", "sqrt", "square", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin",
+         "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "sign", "floor", "ceil", "trunc",
+         "rint")  # fmt: skip
+FLOAT_WEIGHTS_BY_OP = {
+    "add": 8, "sub": 8, "mul": 8, "div": 5, "where": 4, "minimum": 3, "maximum": 3, "pow": 4, "clip": 1, "mod": 1.5,
+    "floordiv": 1.5, "hypot": 0.7, "arctan2": 0.7, "copysign": 1, "neg": 2, "abs": 2, "fabs": 0.5, "sqrt": 3, "square": 1,
+    "sign": 1, "floor": 1, "ceil": 0.7, "trunc": 0.7, "rint": 0.7,
+} | dict.fromkeys(REDUCTIONS, 0.7) | dict.fromkeys(UNARY[5:22], 0.4)  # fmt: skip
+FLOAT_OPS, FLOAT_WEIGHTS = tuple(FLOAT_WEIGHTS_BY_OP), tuple(FLOAT_WEIGHTS_BY_OP.values())
+INTEGER_OPS = ("add", "sub", "mul", "add", "sub", "mul", "floordiv", "mod", "abs", "neg", "sign", "and", "or", "xor",
+               "invert", "lshift", "rshift", "minimum", "maximum", "where", "pow", "sum", "max", "min", "dot",
+               "count")  # fmt: skip
+BOOL_OPS = ("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "xor", "invert", "isnan", "isinf", "isfinite",
+            "logical_and", "logical_or")  # fmt: skip
+
+
+def _fits(value: Node, dtype: np.dtype) -> bool:
+    """May NumPy assign it? It refuses values of 64 bits that do not fit into 32, and truncates floats."""
+    return value.kind != "float" and (value.dtype.itemsize <= dtype.itemsize or value.weak)
+
+
+def with_storage(case: Case, which: int, data: np.ndarray) -> Case:
+    """The case with other values in a field or Global."""
+    storages = list(case.storages)
+    storages[which] = replace(storages[which], data=data)
+    return replace(case, storages=tuple(storages))
