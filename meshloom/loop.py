@@ -331,7 +331,7 @@ class Loop(Runnable):
 
     def run_plainly(self) -> None:
         """The kernel called element by element on plain arrays, its results merged one after the other."""
-        run_plainly(self.kernel.function, self.kernel.modes, self.arguments, self.elements, self.box)
+        run_plainly(self.kernel.function, self.name, self.kernel.modes, self.arguments, self.elements, self.box)
 
     def __repr__(self) -> str:
         return f"Loop({self.name} over {self.over}: {self.schedule})"

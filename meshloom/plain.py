@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from meshloom.arguments import param_of
+from meshloom.errors import KernelError
 from meshloom.kernel.access import Mode, identity
 from meshloom.kernel.stencil import Stencil
+from meshloom.kernel.trace import explained
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Arg, Global
 
@@ -24,11 +26,15 @@ class _Offers(np.ndarray):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         plain = self.view(np.ndarray)
-        plain[key] = self.keep(plain[key], value)
+        offered = self.keep(plain[key], value)
+        if not np.can_cast(offered.dtype, plain.dtype, "same_kind"):
+            raise TypeError(f"{offered.dtype} is offered to a Min or Max of {plain.dtype}; make it a float")
+        plain[key] = offered
 
 
 def run_plainly(
     function: Callable[..., None],
+    name: str,
     modes: Mapping[str, type[Mode]],
     arguments: Sequence[Arg | Global],
     elements: int,
@@ -42,7 +48,14 @@ def run_plainly(
     for element in range(elements):
         rows = [_rows(a, element, box) for a in arguments]
         local = [_local(m, a, b, r) for m, a, b, r in zip(kinds, arguments, before, rows, strict=True)]
-        function(*(_handed_over(n, a, part) for n, a, part in zip(modes, arguments, local, strict=True)))
+        given = [_handed_over(n, a, part) for n, a, part in zip(modes, arguments, local, strict=True)]
+        try:
+            function(*given)
+        except KernelError:
+            raise
+        except Exception as error:
+            shapes = {n: part.shape for n, part in zip(modes, local, strict=True)}
+            raise KernelError(explained(error, name, shapes)) from error
         for mode, value, part, row in zip(kinds, values, local, rows, strict=True):
             if mode.writes:
                 _merge(mode, value, part, row)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from meshloom.backend.unit import Unit, block_text, global_values, indent, parameters
+from meshloom.backend.unit import Unit, block_text, global_values, indent, parameters, prelude
 from meshloom.schedule.code import Line, Pass, Phase, combined, neutral, partial_name
 from meshloom.schedule.spec import LoopSpec
 
-PRELUDE = Path(__file__).with_name("cpu_prelude.hpp").read_text()
+PRELUDE = prelude(Path(__file__).with_name("cpu_prelude.hpp"))
 
 
 def render(unit: Unit) -> str:

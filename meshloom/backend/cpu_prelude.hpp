@@ -6,6 +6,7 @@
 #include <vector>
 using ml_index = int64_t;  // numbers of elements and positions in arrays
 using ml_unsigned = uint64_t;
+#define ML_FUNCTION inline
 // NaN wins, as in NumPy. Two selections: compilers fail to vectorise one whose condition joins two comparisons.
 template <class T> inline T ml_min(T a, T b) { const T m = a < b ? a : b; return a != a ? a : m; }
 template <class T> inline T ml_max(T a, T b) { const T m = a > b ? a : b; return a != a ? a : m; }
@@ -14,37 +15,20 @@ template <class T> inline T ml_max(T a, T b) { const T m = a > b ? a : b; return
     initializer(omp_priv = omp_orig)
 #pragma omp declare reduction(ml_maximum : double, float, int32_t, int64_t : omp_out = ml_max(omp_out, omp_in)) \
     initializer(omp_priv = omp_orig)
-inline double ml_abs(double a) { return std::fabs(a); }
-inline float ml_abs(float a) { return std::fabs(a); }
-inline int32_t ml_abs(int32_t a) { return a < 0 ? -a : a; }
-inline int64_t ml_abs(int64_t a) { return a < 0 ? -a : a; }
-template <class T> inline T ml_sign(T a) { return a != a ? a : (T)((a > 0) - (a < 0)); }
-inline double ml_floordiv(double a, double b) { return std::floor(a / b); }
-inline float ml_floordiv(float a, float b) { return std::floor(a / b); }
-template <class I> inline I ml_floordiv(I a, I b) { return b == 0 ? 0 : a / b - ((a % b != 0) && ((a < 0) != (b < 0))); }
-template <class T> inline T ml_fmod(T a, T b) {
-  const T r = std::fmod(a, b);
-  return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r;
-}
-inline double ml_mod(double a, double b) { return ml_fmod(a, b); }
-inline float ml_mod(float a, float b) { return ml_fmod(a, b); }
-template <class I> inline I ml_mod(I a, I b) { return b == 0 ? 0 : a - ml_floordiv(a, b) * b; }
-inline double ml_pow(double a, double b) { return std::pow(a, b); }
-inline float ml_pow(float a, float b) { return std::pow(a, b); }
-template <class I> inline I ml_pow(I a, I b) { I r = 1; for (; b > 0; b >>= 1, a *= a) if (b & 1) r *= a; return r; }
+//@ operations.hpp
 // The library's cbrt is a call that keeps loops from being vectorised. Here: the exponent divided by three, two steps
-// that triple the digits and one that cleans up the last of them; numbers too small for that are scaled up first.
+// that triple the digits and one that cleans up the last of them; numbers too small or too large are scaled first.
 inline double ml_cbrt(double a) {
   const double size = std::fabs(a);
-  const bool tiny = size < 1e-300;
-  const double x = tiny ? size * 0x1p180 : size;
+  const bool tiny = size < 0x1p-900, huge = size > 0x1p900;
+  const double x = tiny ? size * 0x1p180 : huge ? size * 0x1p-180 : size;
   uint64_t bits; std::memcpy(&bits, &x, sizeof bits);
   bits = ((((bits >> 32) * UINT64_C(0x55555556)) >> 32) + UINT64_C(0x2A9F7893)) << 32;
   double t; std::memcpy(&t, &bits, sizeof t);
   double c = t * t * t; t = t * ((c + 2 * x) / (2 * c + x));
   c = t * t * t; t = t * ((c + 2 * x) / (2 * c + x));
   t = t - (t * t * t - x) / (3 * t * t);
-  t = tiny ? t * 0x1p-60 : t;
+  t = tiny ? t * 0x1p-60 : huge ? t * 0x1p60 : t;
   return std::copysign(size > 0 && size < INFINITY ? t : size, a);
 }
 inline float ml_cbrt(float a) { return (float)ml_cbrt((double)a); }

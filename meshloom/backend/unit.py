@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from meshloom.schedule.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import emitter
 
+_OPERATIONS = Path(__file__).with_name("operations.hpp")
 _C_OF = {np.dtype(f"uint{bits}"): f"uint{bits}_t" for bits in (8, 16, 32)} | C_TYPES
 
 
@@ -38,6 +40,11 @@ class Unit:
     pointers: tuple[Argument, ...]
     sizes: tuple[str, ...]
     passes: tuple[Pass, ...]
+
+
+def prelude(path: Path) -> str:
+    """What generated code of a dialect may call, with the operations that all dialects share in their place."""
+    return path.read_text().replace("//@ operations.hpp\n", _OPERATIONS.read_text())
 
 
 def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), simt: bool = False) -> Unit:

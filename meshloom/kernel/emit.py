@@ -64,8 +64,10 @@ def _expression(node: Node, names: dict[Node, str], leaf: Leaf) -> str:
         return leaf(node)
     args = [names[a] for a in node.args]
     if node.op == "cast":
-        return f"({C_TYPES[node.dtype]}){args[0]}"
-    return OPS[node.op].c.format(*args)
+        ctype, truncated = C_TYPES[node.dtype], node.dtype.kind == "i" and node.args[0].dtype.kind == "f"
+        return f"ml_whole<{ctype}>({args[0]})" if truncated else f"({ctype}){args[0]}"
+    op = OPS[node.op]
+    return (op.integer if op.integer and node.args[0].dtype.kind == "i" else op.c).format(*args)
 
 
 def _comment(where: tuple[str, int]) -> str:

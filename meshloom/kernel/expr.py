@@ -2,7 +2,7 @@
 
 Equal expressions are one object, so common subexpressions are shared by construction and comparing nodes is
 comparing identities. Every node remembers the user's line that made it. One table, ``OPS``, says everything about
-an operation: how NumPy computes it, how C spells it, what it costs and what type it gives.
+an operation: how NumPy computes it, how C spells it and what it costs. In which types it is computed NumPy says itself.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,16 @@ C_TYPES = {BOOL: "bool", INT32: "int32_t", INT64: "int64_t", FLOAT32: "float", F
 
 @dataclass(frozen=True)
 class Op:
-    """One operation. ``result``: "same" promoted type of the arguments, "float" at least float, "bool"."""
+    """One operation, in the types that NumPy computes it in (``types_of``).
+
+    ``integer``: how C spells it for integers where that differs: in C, what leaves the range of a signed integer has
+    no meaning; in NumPy it goes on at the other end.
+    """
 
     numpy: Callable[..., Any]
     c: str
     kind: str  # flop kind: add mul div sqrt minmax special sign select
-    result: str = "same"
+    integer: str = ""
 
 
 def _where(c: Any, a: Any, b: Any) -> Any:
@@ -33,49 +38,101 @@ def _where(c: Any, a: Any, b: Any) -> Any:
 
 
 OPS: dict[str, Op] = {
-    "add": Op(np.add, "{0} + {1}", "add"),
-    "sub": Op(np.subtract, "{0} - {1}", "add"),
-    "mul": Op(np.multiply, "{0} * {1}", "mul"),
-    "div": Op(np.true_divide, "{0} / {1}", "div", "float"),
+    "add": Op(np.add, "{0} + {1}", "add", "ml_wrapped_add({0}, {1})"),
+    "sub": Op(np.subtract, "{0} - {1}", "add", "ml_wrapped_sub({0}, {1})"),
+    "mul": Op(np.multiply, "{0} * {1}", "mul", "ml_wrapped_mul({0}, {1})"),
+    "div": Op(np.true_divide, "{0} / {1}", "div"),
     "floordiv": Op(np.floor_divide, "ml_floordiv({0}, {1})", "div"),
     "mod": Op(np.remainder, "ml_mod({0}, {1})", "div"),
-    "neg": Op(np.negative, "-{0}", "sign"),
+    "neg": Op(np.negative, "-{0}", "sign", "ml_wrapped_neg({0})"),
     "abs": Op(np.absolute, "ml_abs({0})", "sign"),
     "sign": Op(np.sign, "ml_sign({0})", "sign"),
-    "copysign": Op(np.copysign, "std::copysign({0}, {1})", "sign", "float"),
+    "signbit": Op(np.signbit, "ml_signbit({0})", "select"),
+    "copysign": Op(np.copysign, "std::copysign({0}, {1})", "sign"),
     "minimum": Op(np.minimum, "ml_min({0}, {1})", "minmax"),
     "maximum": Op(np.maximum, "ml_max({0}, {1})", "minmax"),
-    "sqrt": Op(np.sqrt, "std::sqrt({0})", "sqrt", "float"),
-    "cbrt": Op(np.cbrt, "ml_cbrt({0})", "special", "float"),
+    "fmin": Op(np.fmin, "ml_fmin({0}, {1})", "minmax"),
+    "fmax": Op(np.fmax, "ml_fmax({0}, {1})", "minmax"),
+    "sqrt": Op(np.sqrt, "std::sqrt({0})", "sqrt"),
+    "cbrt": Op(np.cbrt, "ml_cbrt({0})", "special"),
     "pow": Op(np.power, "ml_pow({0}, {1})", "special"),
-    "hypot": Op(np.hypot, "std::hypot({0}, {1})", "special", "float"),
-    "arctan2": Op(np.arctan2, "std::atan2({0}, {1})", "special", "float"),
-    "floor": Op(np.floor, "std::floor({0})", "sign", "float"),
-    "ceil": Op(np.ceil, "std::ceil({0})", "sign", "float"),
-    "trunc": Op(np.trunc, "std::trunc({0})", "sign", "float"),
-    "rint": Op(np.rint, "std::nearbyint({0})", "sign", "float"),
-    "isnan": Op(np.isnan, "std::isnan({0})", "select", "bool"),
-    "isinf": Op(np.isinf, "std::isinf({0})", "select", "bool"),
-    "isfinite": Op(np.isfinite, "std::isfinite({0})", "select", "bool"),
-    "lt": Op(np.less, "{0} < {1}", "select", "bool"),
-    "le": Op(np.less_equal, "{0} <= {1}", "select", "bool"),
-    "gt": Op(np.greater, "{0} > {1}", "select", "bool"),
-    "ge": Op(np.greater_equal, "{0} >= {1}", "select", "bool"),
-    "eq": Op(np.equal, "{0} == {1}", "select", "bool"),
-    "ne": Op(np.not_equal, "{0} != {1}", "select", "bool"),
+    "hypot": Op(np.hypot, "std::hypot({0}, {1})", "special"),
+    "arctan2": Op(np.arctan2, "std::atan2({0}, {1})", "special"),
+    "floor": Op(np.floor, "std::floor({0})", "sign"),
+    "ceil": Op(np.ceil, "std::ceil({0})", "sign"),
+    "trunc": Op(np.trunc, "std::trunc({0})", "sign"),
+    "rint": Op(np.rint, "std::nearbyint({0})", "sign"),
+    "isnan": Op(np.isnan, "std::isnan({0})", "select"),
+    "isinf": Op(np.isinf, "std::isinf({0})", "select"),
+    "isfinite": Op(np.isfinite, "std::isfinite({0})", "select"),
+    "lt": Op(np.less, "{0} < {1}", "select"),
+    "le": Op(np.less_equal, "{0} <= {1}", "select"),
+    "gt": Op(np.greater, "{0} > {1}", "select"),
+    "ge": Op(np.greater_equal, "{0} >= {1}", "select"),
+    "eq": Op(np.equal, "{0} == {1}", "select"),
+    "ne": Op(np.not_equal, "{0} != {1}", "select"),
     "and": Op(np.bitwise_and, "{0} & {1}", "select"),
     "or": Op(np.bitwise_or, "{0} | {1}", "select"),
     "xor": Op(np.bitwise_xor, "{0} ^ {1}", "select"),
-    "not": Op(np.logical_not, "!{0}", "select", "bool"),
+    "invert": Op(np.invert, "~{0}", "select"),
+    "lshift": Op(np.left_shift, "ml_lshift({0}, {1})", "select"),
+    "rshift": Op(np.right_shift, "ml_rshift({0}, {1})", "select"),
+    "not": Op(np.logical_not, "!{0}", "select"),
     "where": Op(_where, "{0} ? {1} : {2}", "select"),
 } | {
-    name: Op(getattr(np, name), f"std::{c}({{0}})", "special", "float")
+    name: Op(getattr(np, name), f"std::{c}({{0}})", "special")
     for name, c in {
         "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10",
         "log1p": "log1p", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos",
         "arctan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
     }.items()
 }  # fmt: skip
+
+#: What operations of truth values are: NumPy adds them by "or" and multiplies them by "and".
+_OF_TRUTHS = {
+    "add": "or", "mul": "and", "minimum": "and", "maximum": "or", "fmin": "and", "fmax": "or", "invert": "not",
+}  # fmt: skip
+_ROUNDING = ("floor", "ceil", "trunc")
+_CLASSES = ("isnan", "isinf", "isfinite", "signbit")
+
+#: The type of an operand: that of a node or NumPy number, or ``int`` or ``float`` of a Python number, which is weak.
+Kind = np.dtype | type
+
+
+@cache
+def types_of(op: str, kinds: tuple[Kind, ...], ufunc: Any = None) -> tuple[tuple[np.dtype, ...], np.dtype]:
+    """The types that NumPy computes an operation in: those of the arguments, and that of the result.
+
+    ``ufunc``: whose rules hold, where the operation serves several. TypeError, in one line, where NumPy has none or
+    kernels do not know it.
+    """
+    if op == "where":
+        weak = {int: 1, float: 1.0}
+        dtype = np.result_type(*(weak.get(k, k) for k in kinds[1:]))  # type: ignore[arg-type]
+        resolved: tuple[np.dtype, ...] = (BOOL, dtype, dtype, dtype)
+    else:
+        rules = ufunc or OPS[op].numpy
+        try:
+            resolved = rules.resolve_dtypes((*kinds, None))
+        except TypeError as error:
+            raise TypeError(f"{_spelled(op, ufunc)} of {_listed(kinds)} means nothing in NumPy") from error
+        if op in _CLASSES and resolved[0] not in (FLOAT32, FLOAT64):
+            resolved = (FLOAT64, BOOL)  # C asks floating-point numbers only
+    if strange := [t for t in resolved if t not in C_TYPES]:
+        raise TypeError(
+            f"{_spelled(op, ufunc)} of {_listed(kinds)} is computed in {strange[0]} by NumPy, which kernels do not know;"
+            " convert with astype first"
+        )
+    return resolved[:-1], resolved[-1]
+
+
+def _spelled(op: str, ufunc: Any) -> str:
+    return f"np.{getattr(ufunc or OPS[op].numpy, '__name__', op).lstrip('_')}"
+
+
+def _listed(kinds: tuple[Kind, ...]) -> str:
+    return " and ".join(k.__name__ if isinstance(k, type) else str(k) for k in kinds)
+
 
 #: Leaves of the graph besides "const": values that come from a parameter.
 LEAVES = ("const", "load", "base")
@@ -90,8 +147,13 @@ class Node:
         self.op, self.args, self.dtype, self.value, self.where = op, args, dtype, value, where
 
     def __repr__(self) -> str:
-        inner = ", ".join(map(repr, self.args)) if self.args else repr(self.value)
-        return f"{self.op}({inner})"
+        return self.shown(6)
+
+    def shown(self, depth: int) -> str:
+        """The expression down to some depth: graphs may be deep, and shared parts would be written often."""
+        if self.args and not depth:
+            return f"{self.op}(...)"
+        return f"{self.op}({', '.join(a.shown(depth - 1) for a in self.args) if self.args else repr(self.value)})"
 
 
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
@@ -108,8 +170,26 @@ def _intern(
 
 
 def const(value: Any, dtype: np.dtype) -> Node:
-    """A literal of a type; the value is rounded to it, as a field of that type would."""
-    return _intern("const", (), dtype, dtype.type(value).item(), None)
+    """A literal of a type; the value is rounded to it, as a field of that type would.
+
+    OverflowError where a Python integer does not fit an integer type, as in NumPy.
+    """
+    exact = isinstance(value, int) and dtype.kind == "i"
+    return _intern("const", (), dtype, (dtype.type(value) if exact else convert(value, dtype)).item(), None)
+
+
+def convert(values: Any, dtype: np.dtype) -> np.ndarray:
+    """``values`` in another type, as NumPy's astype; floats that fit no integer become the smallest one.
+
+    C leaves that open, and so does NumPy: x86-64 does it like this, other processors do not.
+    """
+    array = np.asarray(values)
+    with np.errstate(all="ignore"):
+        if array.dtype.kind != "f" or dtype.kind != "i":
+            return array.astype(dtype)
+        whole, lowest = np.trunc(array), np.iinfo(dtype).min
+        fits = (whole >= float(lowest)) & (whole < -float(lowest))
+        return np.where(fits, np.where(fits, whole, 0.0).astype(dtype), dtype.type(lowest))
 
 
 def load(param: int, slot: int, comp: int, dtype: np.dtype, scope: int = 0) -> Node:
@@ -131,27 +211,26 @@ def cast(node: Node, dtype: np.dtype) -> Node:
     if node.dtype == dtype:
         return node
     if node.op == "const":
-        return const(node.value, dtype)
+        return const(node.dtype.type(node.value), dtype)
     return _intern("cast", (node,), dtype, None, node.where)
 
 
 def operate(op: str, args: Iterable[Node], where: tuple[str, int] | None = None) -> Node:
     """Apply an operation; arguments are promoted by NumPy's rules, then kept as they are (no simplification)."""
     nodes = tuple(args)
-    if op == "where":
-        condition, *rest = nodes
-        dtype = np.result_type(*(n.dtype for n in rest))
-        return _intern(op, (cast(condition, BOOL), *(cast(n, dtype) for n in rest)), dtype, None, where)
-    dtype = np.result_type(*(n.dtype for n in nodes))
-    rule = OPS[op].result
-    if rule == "float" and dtype.kind != "f":
-        dtype = FLOAT64
-    if op == "not":
-        dtype = BOOL
-    elif dtype == BOOL and op not in ("and", "or", "xor", "eq", "ne"):
-        dtype = INT64
-    nodes = tuple(cast(n, dtype) for n in nodes)
-    return _intern(op, nodes, BOOL if rule == "bool" else dtype, None, where)
+    return apply(op, nodes, *types_of(op, tuple(n.dtype for n in nodes)), where)
+
+
+def apply(op: str, nodes: tuple[Node, ...], types: tuple[np.dtype, ...], result: np.dtype, where: Any = None) -> Node:
+    """An operation in the types that ``types_of`` gave."""
+    nodes = tuple(cast(n, t) for n, t in zip(nodes, types, strict=True))
+    if types[0] == BOOL and op != "where":
+        if op == "abs":
+            return nodes[0]
+        op = _OF_TRUTHS.get(op, op)
+    if op in _ROUNDING and types[0].kind in "bi":
+        return nodes[0]
+    return _intern(op, nodes, result, None, where)
 
 
 def rebuild(node: Node, args: tuple[Node, ...]) -> Node:
@@ -183,5 +262,5 @@ def topological(roots: Iterable[Node]) -> Iterator[Node]:
 def compute(node: Node, values: list[Any]) -> Any:
     """The value of an operation, by NumPy, from the values of its arguments (scalars or arrays)."""
     if node.op == "cast":
-        return np.asarray(values[0]).astype(node.dtype)
+        return convert(values[0], node.dtype)
     return OPS[node.op].numpy(*values)

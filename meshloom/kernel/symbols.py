@@ -9,21 +9,23 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from meshloom.errors import KernelError
 from meshloom.kernel import expr
-from meshloom.kernel.expr import BOOL, FLOAT64, INT64, Node
+from meshloom.kernel.expr import BOOL, FLOAT32, FLOAT64, INT64, Node
 from meshloom.kernel.model import Param
 
 Where = tuple[str, int]
 
 _UFUNCS: dict[Any, str] = {op.numpy: name for name, op in expr.OPS.items() if isinstance(op.numpy, np.ufunc)}
 _UFUNCS |= {np.fabs: "abs", np.float_power: "pow"}
-OWN_FOLDERS = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.abspath(np.__file__)))
+_HERE = os.path.dirname(os.path.abspath(__file__))
+#: Frames of these files are not the user's; ``plain.py`` calls kernels without the tracer.
+OWN_FOLDERS = (_HERE, os.path.join(os.path.dirname(_HERE), "plain.py"), os.path.dirname(os.path.abspath(np.__file__)))
 
 
 def user_line() -> Where | None:
@@ -85,9 +87,31 @@ class Symbol:
     def __repr__(self) -> str:
         return f"<symbol {self.node!r}>"
 
+    def astype(self, dtype: Any) -> Symbol:
+        """In another type, as NumPy's numbers."""
+        return Symbol(expr.cast(self.node, known_type(dtype)))
+
+    def conjugate(self) -> Symbol:
+        """Itself: NumPy asks for it in np.vdot."""
+        return self
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        return other // self, other % self
+
     # ndarray's look, for helper functions that take scalars and arrays alike
     shape = ()
     ndim = 0
+
+
+def known_type(dtype: Any) -> np.dtype:
+    """A type by any of NumPy's names for it, if kernels compute with it."""
+    found = np.dtype(dtype)
+    if found not in expr.C_TYPES:
+        fail(f"a kernel computes with {', '.join(map(str, expr.C_TYPES))}, not with {found}")
+    return found
 
 
 def _binary(ufunc: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -104,6 +128,7 @@ _ufunc: Any
 for _name, _ufunc in {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
     "mod": np.remainder, "pow": np.power, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "lshift": np.left_shift, "rshift": np.right_shift,
 }.items():  # fmt: skip
     _forward, _backward = _binary(_ufunc)
     setattr(Symbol, f"__{_name}__", _forward)
@@ -111,9 +136,8 @@ for _name, _ufunc in {
 for _name, _ufunc in {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
                       "eq": np.equal, "ne": np.not_equal}.items():  # fmt: skip
     setattr(Symbol, f"__{_name}__", _binary(_ufunc)[0])
-for _name, _ufunc in {"neg": np.negative, "abs": np.absolute, "invert": np.logical_not}.items():
+for _name, _ufunc in {"neg": np.negative, "abs": np.absolute, "invert": np.invert, "pos": np.positive}.items():
     setattr(Symbol, f"__{_name}__", lambda self, u=_ufunc: apply_ufunc(u, "__call__", (self,), {}))
-setattr(Symbol, "__pos__", lambda self: self)  # noqa: B010  mypy reads +Symbol otherwise
 for _ufunc, _name in list(_UFUNCS.items()):  # NumPy's loops over object arrays call methods: np.sqrt(np.array([s]))
     if _ufunc.nin == 1 and not hasattr(Symbol, _ufunc.__name__):
         setattr(Symbol, _ufunc.__name__, lambda self, u=_ufunc: apply_ufunc(u, "__call__", (self,), {}))
@@ -131,6 +155,29 @@ class SymbolArray(np.ndarray):
     def __index__(self) -> int:
         return self[()].__index__() if self.ndim == 0 else super().__index__()
 
+    def astype(self, dtype: Any, *others: Any, **named: Any) -> Any:
+        """Every element in another type."""
+        return _wrap(_in_type(_objects(self), known_type(dtype)))
+
+    # NumPy's own methods would add up without looking at types.
+    def mean(self, *args: Any, **kwargs: Any) -> Any:
+        return np.mean(self, *args, **kwargs)
+
+    def cumsum(self, *args: Any, **kwargs: Any) -> Any:
+        return np.cumsum(self, *args, **kwargs)
+
+    def var(self, *args: Any, **kwargs: Any) -> Any:
+        return np.var(self, *args, **kwargs)
+
+    def std(self, *args: Any, **kwargs: Any) -> Any:
+        return np.std(self, *args, **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        return np.trace(self, *args, **kwargs)
+
+    def clip(self, *args: Any, **kwargs: Any) -> Any:
+        return np.clip(self, *args, **kwargs)
+
     def __setitem__(self, key: Any, value: Any) -> None:
         param = owner_of(self)
         if param is not None and not param.mode.writes:
@@ -140,12 +187,88 @@ class SymbolArray(np.ndarray):
             )
         if isinstance(value, list | tuple):
             value = _objects(value)
+        dtype = param.dtype if param is not None else _type_of(self)
+        if param is not None and param.mode.combine:
+            _check_kind(value, param.dtype, f"parameter {param.name}, which is {param.mode.__name__},")
         if param is not None and param.mode.combine in ("minimum", "maximum"):
-            ufunc = np.minimum if param.mode.combine == "minimum" else np.maximum
-            value = apply_ufunc(ufunc, "__call__", (_plain(self)[key], value), {})
+            value = _offered(param, _plain(self)[key], value)
         if isinstance(value, np.ndarray) and value.ndim == 0:
             value = value[()]
-        _plain(self)[key] = value
+        _plain(self)[key] = value if dtype is None else _in_type(value, dtype)
+
+
+def _offered(param: Param, before: Any, value: Any) -> Any:
+    """A value offered to a Min or Max, merged with what is there; beyond the integers of the type it is the last one."""
+    ufunc = np.minimum if param.mode.combine == "minimum" else np.maximum
+    if param.dtype.kind == "i" and _type_of(value) not in (None, param.dtype):
+        ends = np.iinfo(param.dtype)
+        value = _in_type(_clip(value, np.int64(ends.min), np.int64(ends.max)), param.dtype)
+    return apply_ufunc(ufunc, "__call__", (before, value), {})
+
+
+def _check_kind(value: Any, dtype: np.dtype, what: str) -> None:
+    """What is added to something, or computed in its place, must be of its kind: NumPy does not truncate there."""
+    kind = _type_of(value) or np.result_type(*_objects(value).flat, 0)
+    if not np.can_cast(kind, dtype, "same_kind"):
+        fail(
+            f"{what} is {dtype} and cannot take {kind} in by combining: digits would be lost term by term; make it a"
+            " float, or convert with astype first"
+        )
+
+
+def _kind_of(value: Any) -> expr.Kind:
+    """The type of a number; int or float for those of Python, which are weak."""
+    if isinstance(value, Symbol):
+        return value.node.dtype
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype != object):
+        return value.dtype
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, int | float):
+        return int if isinstance(value, int) else float
+    fail(f"a kernel computes with numbers, not with {type(value).__name__}")
+
+
+def _type_of(value: Any) -> np.dtype | None:
+    """The type that NumPy's array of these symbols and numbers has; None where all are Python's, which are weak."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return value.dtype
+    kinds = {_kind_of(v) for v in _elements(value)}
+    typed = [k for k in kinds if isinstance(k, np.dtype)]
+    return np.result_type(*typed) if typed else None
+
+
+def _elements(value: Any) -> Iterable[Any]:
+    return _plain(value).flat if isinstance(value, np.ndarray) else (value,)
+
+
+def _in_type(value: Any, dtype: np.dtype) -> Any:
+    """Symbols and numbers, or an array of them, in a type: as an array of that type would keep them."""
+    if isinstance(value, np.ndarray):
+        result = np.empty(value.shape, object)
+        for index in np.ndindex(value.shape):
+            result[index] = _in_type(_plain(value)[index], dtype)
+        return result
+    if isinstance(value, Symbol):
+        return Symbol(expr.cast(value.node, dtype))
+    _kind_of(value)
+    return dtype.type(value) if isinstance(value, int) and dtype.kind == "i" else expr.convert(value, dtype)[()]
+
+
+def _uniform(array: np.ndarray) -> np.ndarray:
+    """Symbols and typed numbers of different types in their common one, as NumPy does when it makes an array.
+
+    Python's numbers stay weak here: NumPy would take them for int64 and float64, and single precision would end
+    wherever a constant stands in a list.
+    """
+    kinds = {k for v in array.flat if isinstance(k := _kind_of(v), np.dtype)}
+    if len(kinds) < 2:
+        return array
+    result, dtype = array.copy(), np.result_type(*kinds)
+    for index in np.ndindex(array.shape):
+        if isinstance(_kind_of(array[index]), np.dtype):
+            result[index] = _in_type(array[index], dtype)
+    return result
 
 
 def _plain(value: Any) -> Any:
@@ -155,16 +278,26 @@ def _plain(value: Any) -> Any:
 
 def _objects(value: Any) -> np.ndarray:
     """Anything as an object array of symbols and numbers, without NumPy looking inside symbols."""
+    if isinstance(value, SymbolArray):
+        return _plain(value)
     if isinstance(value, np.ndarray):
-        return _plain(value) if value.dtype == object else value.astype(object)
+        return _uniform(value) if value.dtype == object else _typed(value)
     if isinstance(value, list | tuple):
         rows = [_objects(v) for v in value]
         result = np.empty((len(rows), *rows[0].shape) if rows else (0,), object)
         for k, row in enumerate(rows):
             result[k] = row[()] if row.ndim == 0 else row
-        return result
+        return _uniform(result)
     result = np.empty((), object)
     result[()] = value
+    return result
+
+
+def _typed(array: np.ndarray) -> np.ndarray:
+    """An array of numbers as an object array of NumPy's numbers, which keep their type."""
+    result = np.empty(array.shape, object)
+    for index in np.ndindex(array.shape):
+        result[index] = array[index]
     return result
 
 
@@ -177,36 +310,55 @@ def _wrap(value: Any) -> Any:
     return value
 
 
-def to_node(value: Any, like: Sequence[np.dtype] = ()) -> Node:
-    """A node for a symbol or a number. Numbers are weak: they take the type of what they meet."""
-    if isinstance(value, Symbol):
-        return value.node
+def to_node(value: Any, dtype: np.dtype) -> Node:
+    """A node for a symbol or a number, in a type."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
-        return to_node(value[()], like)
-    if not isinstance(value, bool | int | float | np.number | np.bool_):
-        fail(f"a kernel computes with numbers, not with {type(value).__name__}")
-    if isinstance(value, bool | np.bool_):
-        return expr.const(value, BOOL)
-    integer = isinstance(value, int | np.integer)
-    kinds = [d for d in like if d != BOOL]
-    if kinds and (integer or any(d.kind == "f" for d in kinds)):
-        return expr.const(value, np.result_type(*kinds))
-    return expr.const(value, INT64 if integer else FLOAT64)
+        return to_node(value[()], dtype)
+    _kind_of(value)
+    if isinstance(value, Symbol):
+        return expr.cast(value.node, dtype)
+    try:
+        return expr.const(value, dtype)
+    except OverflowError as error:
+        fail(f"{error}; use np.int64({value}) where that is meant")
 
 
-def scalar_operation(name: str, *operands: Any) -> Any:
-    """One operation on scalars. Plain numbers among themselves are computed at once."""
+def scalar_operation(name: str, ufunc: Any, *operands: Any) -> Any:
+    """One operation on scalars, by the rules of a ufunc. Plain numbers among themselves are computed at once."""
     if not any(isinstance(v, Symbol) for v in operands):
-        return expr.OPS[name].numpy(*operands)
-    where = user_line()
-    voters = operands[1:] if name == "where" else operands
-    like = [v.node.dtype for v in voters if isinstance(v, Symbol)]
-    return Symbol(expr.operate(name, (to_node(v, like) for v in operands), where))
+        result = (ufunc or expr.OPS[name].numpy)(*operands)
+        return result if any(isinstance(v, np.generic) for v in operands) else result.item()
+    kinds = tuple(_kind_of(v) for v in operands)
+    try:
+        types, result = expr.types_of(name, kinds, ufunc)
+    except TypeError as error:
+        fail(str(error))
+    if name in _COMPARISONS and (truth := _beyond(name, operands, types[0])) is not None:
+        return Symbol(expr.const(truth, BOOL))
+    nodes = tuple(to_node(v, t) for v, t in zip(operands, types, strict=True))
+    constant = nodes[-1].op == "const" and nodes[-1].value >= 0
+    if name == "pow" and result.kind == "i" and (not constant or kinds[0] == BOOL):
+        fail(
+            "an integer to a power that is negative or known only at run time has no meaning for all values in NumPy;"
+            " use a float base (x * 1.0), 1 << n for 2**n, or a constant exponent of at least 0"
+        )
+    return Symbol(expr.apply(name, nodes, types, result, user_line()))
+
+
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+def _beyond(name: str, operands: Sequence[Any], dtype: np.dtype) -> bool | None:
+    """The truth of comparing with a Python integer that no number of the type reaches: the same for all of them."""
+    for v in operands:
+        if type(v) is int and dtype.kind == "i" and not np.iinfo(dtype).min <= v <= np.iinfo(dtype).max:
+            return bool(expr.OPS[name].numpy(*(w if w is v else 0 for w in operands)))
+    return None
 
 
 @functools.cache
-def _elementwise(name: str) -> Any:
-    return np.frompyfunc(functools.partial(scalar_operation, name), len_arguments(name), 1)
+def _elementwise(name: str, ufunc: Any) -> Any:
+    return np.frompyfunc(functools.partial(scalar_operation, name, ufunc), len_arguments(name), 1)
 
 
 def len_arguments(name: str) -> int:
@@ -215,9 +367,9 @@ def len_arguments(name: str) -> int:
     return numpy.nin if isinstance(numpy, np.ufunc) else 3
 
 
-def elementwise(name: str, *operands: Any) -> Any:
+def elementwise(name: str, *operands: Any, ufunc: Any = None) -> Any:
     """An operation on arrays of symbols, broadcast as NumPy does."""
-    return _elementwise(name)(*(_objects(v) for v in operands))
+    return _elementwise(name, ufunc)(*(_objects(v) for v in operands))
 
 
 def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -240,24 +392,75 @@ def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
 def _call_ufunc(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     if ufunc is np.matmul:
         return np.matmul(*(_objects(v) for v in inputs))
-    if ufunc is np.square:
-        return elementwise("mul", inputs[0], inputs[0])
-    if ufunc is np.reciprocal:
-        return elementwise("div", 1.0, inputs[0])
-    if ufunc is np.positive:
-        return _objects(inputs[0])
-    if ufunc in (np.logical_and, np.logical_or):
-        truth = [elementwise("ne", v, 0) for v in inputs]
-        return elementwise("and" if ufunc is np.logical_and else "or", *truth)
+    if ufunc in _COMPOSED:
+        return _composed(ufunc)(*(_objects(v) for v in inputs))
     if ufunc not in _UFUNCS:
         fail(f"np.{ufunc.__name__} is not supported in a kernel")
-    return elementwise(_UFUNCS[ufunc], *inputs)
+    return elementwise(_UFUNCS[ufunc], *inputs, ufunc=ufunc)
+
+
+def _truth(value: Any) -> Any:
+    return value if _kind_of(value) == BOOL else scalar_operation("ne", None, value, 0)
+
+
+def _joined(name: str) -> Callable[..., Any]:
+    return lambda a, b: scalar_operation(name, None, _truth(a), _truth(b))
+
+
+def _times(factor: float) -> Callable[..., Any]:
+    return lambda a: scalar_operation("mul", None, a if _floats(a) else scalar_operation("mul", None, a, 1.0), factor)
+
+
+def _floats(value: Any) -> bool:
+    return _kind_of(value) in (float, FLOAT32, FLOAT64)
+
+
+#: Functions that are said by operations of the table.
+_COMPOSED: dict[Any, Callable[..., Any]] = {
+    np.square: lambda a: scalar_operation("mul", None, a, a),
+    np.reciprocal: lambda a: scalar_operation("div", None, 1.0, a),
+    np.positive: lambda a: a,
+    np.logical_and: _joined("and"),
+    np.logical_or: _joined("or"),
+    np.logical_xor: _joined("xor"),
+    np.deg2rad: _times(np.pi / 180.0),
+    np.radians: _times(np.pi / 180.0),
+    np.rad2deg: _times(180.0 / np.pi),
+    np.degrees: _times(180.0 / np.pi),
+}
+
+
+@functools.cache
+def _composed(ufunc: Any) -> Any:
+    """A composed function on arrays; refused where what it gives is not of the type that NumPy gives."""
+
+    def of(*operands: Any) -> Any:
+        if not any(isinstance(v, Symbol) for v in operands):
+            return ufunc(*operands)
+        result = _COMPOSED[ufunc](*operands)
+        try:
+            same = ufunc.resolve_dtypes((*map(_kind_of, operands), None))[-1] == _kind_of(result)
+        except TypeError:
+            same = False
+        if not same:
+            listed = " and ".join(map(str, map(_kind_of, operands)))
+            fail(f"np.{ufunc.__name__} of {listed} is not supported in a kernel; convert with astype first")
+        return result
+
+    return np.frompyfunc(of, ufunc.nin, 1)
 
 
 def _reduce(ufunc: Any, array: Any, axis: Any = 0, keepdims: bool = False, **others: Any) -> Any:
     values = _objects(array)
-    if any(v is not None and v is not np._NoValue for k, v in others.items() if k != "where") or values.size == 0:
-        fail(f"np.{ufunc.__name__}.reduce with {', '.join(others) or 'no values'} is not supported in a kernel")
+    logical = ufunc in (np.logical_and, np.logical_or, np.logical_xor)
+    usual = {"where": (True,), "dtype": (bool, np.bool_) if logical else ()}
+    wanted = [k for k, v in others.items() if v is not None and v is not np._NoValue and v not in usual.get(k, ())]
+    if wanted or values.size == 0:
+        fail(f"np.{ufunc.__name__}.reduce with {', '.join(wanted) or 'no values'} is not supported in a kernel")
+    if ufunc in (np.add, np.multiply):
+        values = _widened(values, INT64)
+    if logical:
+        values = np.asarray(np.frompyfunc(_truth, 1, 1)(values), object)
     axes = tuple(range(values.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     for one in sorted((a % values.ndim for a in axes), reverse=True):
         values = np.asarray(
@@ -268,6 +471,13 @@ def _reduce(ufunc: Any, array: Any, axis: Any = 0, keepdims: bool = False, **oth
     return values
 
 
+def _widened(array: Any, dtype: np.dtype) -> np.ndarray:
+    """Integers and truth values in a wider type, floats as they are."""
+    values = _objects(array)
+    found = _type_of(values)
+    return values if found is None or found.kind == "f" else _in_type(values, dtype)
+
+
 def _store(target: Any, result: Any) -> Any:
     """``out=`` and in-place operators: write through the array so that access modes are checked."""
     if not isinstance(target, SymbolArray):
@@ -275,6 +485,9 @@ def _store(target: Any, result: Any) -> Any:
             "a value that is known only at run time cannot be stored in an array of plain numbers;"
             " build the array with a list or np.stack"
         )
+    dtype = _type_of(target)
+    if dtype is not None:
+        _check_kind(result, dtype, "what is computed in place here")
     target[...] = result
     return target
 
@@ -282,11 +495,15 @@ def _store(target: Any, result: Any) -> Any:
 # Functions that only move elements or use + and *: NumPy's own code for object arrays does the right thing.
 _GENERIC = {
     np.sum, np.prod, np.dot, np.inner, np.outer, np.vdot, np.einsum, np.tensordot, np.cross, np.trace, np.cumsum,
-    np.mean, np.diff, np.stack, np.concatenate, np.hstack, np.vstack, np.column_stack, np.transpose, np.reshape,
+    np.diff, np.stack, np.concatenate, np.hstack, np.vstack, np.column_stack, np.transpose, np.reshape,
     np.ravel, np.moveaxis, np.swapaxes, np.roll, np.flip, np.squeeze, np.expand_dims, np.broadcast_to, np.diagonal,
     np.diag, np.take, np.repeat, np.tile, np.split, np.array_split, np.atleast_1d, np.atleast_2d, np.copy, np.append,
     np.ones_like, np.zeros_like, np.broadcast_arrays, np.shape, np.ndim, np.size, np.insert, np.delete,
 }  # fmt: skip
+
+
+#: Functions that add up or multiply in a wider type than that of integers and truth values.
+_WIDENING = {np.sum: INT64, np.prod: INT64, np.cumsum: INT64, np.trace: INT64}
 
 
 def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -299,14 +516,39 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return _wrap(_reduce(np.logical_or if func is np.any else np.logical_and, *args, **{"axis": None} | kwargs))
     if func is np.clip:
         return _clip(*args, **kwargs)
+    if func in (np.mean, np.var, np.std):
+        return _wrap({np.mean: _mean, np.var: _variance, np.std: _deviation}[func](*args, **kwargs))
     if func is np.linalg.norm and len(args) == 1 and not kwargs:
-        flat = _objects(args[0]).ravel()
+        flat = _widened(args[0], FLOAT64).ravel()
         return _wrap(elementwise("sqrt", np.dot(flat, flat)))
     if func is np.linalg.det:
-        return _determinant(_objects(args[0]))
+        return _determinant(_widened(args[0], FLOAT64))
     if func not in _GENERIC:
         fail(f"np.{getattr(func, '__name__', func)} is not supported in a kernel")
-    return _wrap(func(*_strip(args), **{k: _strip(v) for k, v in kwargs.items()}))
+    if func is np.einsum and any(_type_of(_objects(a)) == BOOL for a in args[1:]):
+        fail("np.einsum of truth values is not supported in a kernel; convert with astype first")
+    if func in _WIDENING and args:
+        args = (_widened(args[0], _WIDENING[func]), *args[1:])
+    if func in (np.zeros_like, np.ones_like) and len(args) == 1 and not kwargs:
+        filled = np.full(np.shape(args[0]), int(func is np.ones_like), object)
+        return _wrap(_in_type(filled, _type_of(_objects(args[0])) or FLOAT64))
+    result = _wrap(func(*_strip(args), **{k: _strip(v) for k, v in kwargs.items()}))
+    return _wrap(_uniform(_plain(result))) if isinstance(result, SymbolArray) else result
+
+
+def _mean(array: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
+    values = _widened(array, FLOAT64)
+    total = np.asarray(_reduce(np.add, values, axis, keepdims=keepdims is True), object)
+    return elementwise("div", total, values.size // total.size)
+
+
+def _variance(array: Any, axis: Any = None) -> Any:
+    difference = elementwise("sub", array, _mean(array, axis, keepdims=True))
+    return _mean(elementwise("mul", difference, difference), axis)
+
+
+def _deviation(array: Any, axis: Any = None) -> Any:
+    return elementwise("sqrt", _variance(array, axis))
 
 
 def _strip(value: Any) -> Any:

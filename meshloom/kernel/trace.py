@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -35,10 +35,10 @@ def trace(function: Callable[..., Any], name: str, params: Sequence[Param]) -> T
         params_by_array[id(array)] = param
     try:
         returned = function(*(_handed_over(p, a) for p, a in zip(params, arrays, strict=True)))
-    except (IndexError, ValueError, TypeError, AttributeError) as error:
-        if isinstance(error, KernelError):
-            raise
-        raise KernelError(_explain(error, name, params)) from error
+    except KernelError:
+        raise
+    except Exception as error:
+        raise KernelError(explained(error, name, {p.name: p.shape for p in params})) from error
     finally:
         for array in arrays:
             del params_by_array[id(array)]
@@ -61,12 +61,16 @@ def _handed_over(param: Param, array: np.ndarray) -> Any:
     return array[()] if array.ndim == 0 and not param.mode.writes else array.view(SymbolArray)
 
 
-def _explain(error: Exception, kernel: str, params: Sequence[Param]) -> str:
-    """One line for an error that NumPy raised inside a kernel: the user's line, and the shapes that were there."""
+def explained(error: Exception, kernel: str, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """One line for an error that was raised inside a kernel: the user's line, and the shapes where they may matter."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(OWN_FOLDERS)]
     where = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
-    shapes = ", ".join(f"{p.name} {p.shape}" for p in params)
-    return f"{where}kernel {kernel}: {' '.join(str(error).split())}; shapes of the parameters: {shapes}"
+    text, listed = " ".join(str(error).split()), ""
+    if isinstance(error, IndexError | ValueError | TypeError | AttributeError):
+        listed = f"; shapes of the parameters: {', '.join(f'{n} {s}' for n, s in shapes.items())}"
+    else:
+        text = f"{type(error).__name__}{': ' if text else ''}{text}"
+    return f"{where}kernel {kernel}: {text}{listed}"
 
 
 def _symbols(number: int, param: Param, scope: int) -> np.ndarray:
@@ -83,13 +87,13 @@ def _outputs(kernel: str, number: int, param: Param, array: np.ndarray, scope: i
     outputs = []
     for index in np.ndindex(param.shape):
         slot, comp = param.address(index)
-        node = to_node(array[index], (param.dtype,))
+        node = to_node(array[index], param.dtype)
         before = (expr.load if param.mode.reads else expr.base)(number, slot, comp, param.dtype, scope)
         if param.mode.combine:
             value = _offer(node, before, param.mode.combine)
             if value is None:
                 continue
-            if param.mode.combine == "add" and not _reaches(node, before):
+            if param.mode.combine == "add" and node not in _reaching(node, before):
                 where = f"{node.where[0]}:{node.where[1]}: " if node.where else defined
                 raise KernelError(
                     f"{where}kernel {kernel}: parameter {param.name} is {param.mode.__name__} but is set with"
@@ -116,19 +120,20 @@ def _outputs(kernel: str, number: int, param: Param, array: np.ndarray, scope: i
 def _offer(node: Node, before: Node, combine: str) -> Node | None:
     """What remains when "what was there before" is taken off ``node``; None when nothing was combined with it."""
     terms: list[tuple[str, Node]] = []
+    reaching = _reaching(node, before)
     while node is not before:
-        if node.op == "cast" and node.args[0].dtype != node.dtype and before.dtype != node.dtype:
+        if node.op == "cast" and node in reaching:
             node = node.args[0]
         elif combine == "add" and node.op in ("add", "sub"):
             left, right = node.args
-            if node.op == "add" and _reaches(right, before) and not _reaches(left, before):
+            if node.op == "add" and right in reaching and left not in reaching:
                 left, right = right, left
             terms.append((node.op, right))
             node = left
-        elif combine == node.op and _reaches(node.args[0], before):
+        elif combine == node.op and node.args[0] in reaching:
             terms.append((combine, node.args[1]))
             node = node.args[0]
-        elif combine == node.op and _reaches(node.args[1], before):
+        elif combine == node.op and node.args[1] in reaching:
             terms.append((combine, node.args[0]))
             node = node.args[1]
         else:
@@ -145,8 +150,13 @@ def _offer(node: Node, before: Node, combine: str) -> Node | None:
     return total
 
 
-def _reaches(node: Node, leaf: Node) -> bool:
-    return any(n is leaf for n in expr.topological([node]))
+def _reaching(node: Node, leaf: Node) -> set[Node]:
+    """The nodes that ``node`` needs, itself included, which need the leaf."""
+    found: set[Node] = set()
+    for n in expr.topological([node]):
+        if n is leaf or any(a in found for a in n.args):
+            found.add(n)
+    return found
 
 
 def _check_read_back(kernel: str, params: Sequence[Param], outputs: Sequence[Output]) -> None:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from meshloom.backend.unit import Unit, block_text, global_values, indent, parameters
+from meshloom.backend.unit import Unit, block_text, global_values, indent, parameters, prelude
 from meshloom.kernel.emit import literal
 from meshloom.kernel.model import Output
 from meshloom.schedule.code import Pass, Phase, combined, neutral, partial_name
 
-PRELUDE = Path(__file__).with_name("prelude.cuh").read_text()
+PRELUDE = prelude(Path(__file__).with_name("prelude.cuh"))
 #: The words of CUDA for a CPU's compiler, and threads as fibres on top of them.
 LANGUAGE = Path(__file__).with_name("language.hpp").read_text()
 EMULATION = LANGUAGE + Path(__file__).with_name("emulation.hpp").read_text()

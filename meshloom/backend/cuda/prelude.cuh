@@ -47,31 +47,9 @@ typedef unsigned ML_INDEX ml_unsigned;
 
 template <class T> ML_FUNCTION T ml_min(T a, T b) { return (a < b || a != a) ? a : b; }  // NaN wins, as in NumPy
 template <class T> ML_FUNCTION T ml_max(T a, T b) { return (a > b || a != a) ? a : b; }
-template <class T> ML_FUNCTION T ml_abs(T a) { return a < 0 ? -a : a; }
-ML_FUNCTION double ml_abs(double a) { return std::fabs(a); }
-ML_FUNCTION float ml_abs(float a) { return std::fabs(a); }
-template <class T> ML_FUNCTION T ml_sign(T a) { return a != a ? a : (T)((a > 0) - (a < 0)); }
-template <class I> ML_FUNCTION I ml_floordiv(I a, I b) {
-  return b == 0 ? 0 : a / b - ((a % b != 0) && ((a < 0) != (b < 0)));
-}
-ML_FUNCTION double ml_floordiv(double a, double b) { return std::floor(a / b); }
-ML_FUNCTION float ml_floordiv(float a, float b) { return std::floor(a / b); }
-template <class I> ML_FUNCTION I ml_mod(I a, I b) { return b == 0 ? 0 : a - ml_floordiv(a, b) * b; }
-template <class T> ML_FUNCTION T ml_fmod(T a, T b) {
-  const T r = std::fmod(a, b);
-  return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r;
-}
-ML_FUNCTION double ml_mod(double a, double b) { return ml_fmod(a, b); }
-ML_FUNCTION float ml_mod(float a, float b) { return ml_fmod(a, b); }
-template <class I> ML_FUNCTION I ml_pow(I a, I b) {
-  I r = 1;
-  for (; b > 0; b >>= 1, a *= a) if (b & 1) r *= a;
-  return r;
-}
+//@ operations.hpp
 ML_FUNCTION double ml_cbrt(double a) { return std::cbrt(a); }
 ML_FUNCTION float ml_cbrt(float a) { return std::cbrt(a); }
-ML_FUNCTION double ml_pow(double a, double b) { return std::pow(a, b); }
-ML_FUNCTION float ml_pow(float a, float b) { return std::pow(a, b); }
 
 // Whole rows of array-of-structures fields, in pieces of 16 or 8 bytes where that divides them.
 template <class T, int N> struct ml_row { T v[N]; };
