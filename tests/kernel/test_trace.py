@@ -115,10 +115,10 @@ def test_integers_divide_and_compare_as_in_numpy() -> None:
 
 
 def test_single_precision_stays_single() -> None:
-    """Literals take the type of what they meet: no arithmetic in double sneaks in."""
+    """Numbers of Python take the type of what they meet, also in lists: no arithmetic in double sneaks in."""
 
     def k(v: ml.Read, out: ml.Write):
-        out[...] = 0.1 * v + np.float64(0.3) * np.array([1.0, 2.0, 3.0])
+        out[...] = 0.1 * v + [1.0, 2, 3.0] - np.stack([v[0], 0.5, 1]) * np.array([v[1], 0.25, v[2]])
 
     params = (
         tracing.Param("v", Read, (3,), np.dtype(np.float32), 0, 3),

@@ -132,6 +132,6 @@ def viscous_flux(gas: Gas, V: Any, gradient: Any, area: Any) -> Any:
     viscosity = gas.viscosity(V[4])
     conductivity = gas.cp_conduction / gas.prandtl * viscosity
     strain = 0.5 * (gradient[1:4] + gradient[1:4].T)
-    stress = 2.0 * viscosity * (strain - np.trace(strain) / 3.0 * np.eye(3))
+    stress = 2.0 * viscosity * (strain - np.multiply(np.trace(strain) / 3.0, np.eye(3).tolist()))
     force = stress @ area
     return np.stack([0.0, *force, force @ V[1:4] + conductivity * (gradient[4] @ area)])

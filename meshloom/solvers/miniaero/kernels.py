@@ -64,7 +64,7 @@ def kernels(gas: Gas, scheme: Scheme, inflow_state: tuple[float, ...]) -> tuple[
         bounds,
         limiter(scheme),
         face_flux,
-        flux_at_boundary(gas, scheme, np.array(inflow_state)),
+        flux_at_boundary(gas, scheme, np.asarray(inflow_state).tolist()),
         advance,
         finisher(gas),
     )
@@ -198,7 +198,9 @@ def flux_with_gradients(gas: Gas, scheme: Scheme) -> ml.Kernel:
     return face_flux
 
 
-def flux_at_boundary(gas: Gas, scheme: Scheme, inflow_state: np.ndarray) -> ml.Kernel:
+def flux_at_boundary(gas: Gas, scheme: Scheme, inflow_state: list[float]) -> ml.Kernel:
+    """``inflow_state`` (5,) as numbers of Python: they take the precision of what they meet."""
+
     @ml.kernel
     def boundary_flux(v: ml.Read, area: ml.Read, kind: ml.Read, centre: ml.Read, middle: ml.Read, inflow: ml.Inc):
         """Roe's flux to a state outside that makes the boundary what it is; always first order."""
