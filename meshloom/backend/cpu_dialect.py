@@ -12,7 +12,7 @@ from meshloom.backend.unit import Unit, block_text, global_values, indent, param
 from meshloom.schedule.code import Line, Pass, Phase, combined, neutral, partial_name
 from meshloom.schedule.spec import LoopSpec
 
-PRELUDE = Path(__file__).with_name("cpu_prelude.hpp").read_text()
+PRELUDE = "".join(Path(__file__).with_name(name).read_text() for name in ("cpu_prelude.hpp", "rounded.hpp"))
 
 
 def render(unit: Unit) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from meshloom.kernel.contract import is_rounded
 from meshloom.kernel.expr import C_TYPES, FLOAT32, INT64, OPS, Node, topological
 
 Leaf = Callable[[Node], str]
@@ -65,6 +66,8 @@ def _expression(node: Node, names: dict[Node, str], leaf: Leaf) -> str:
     args = [names[a] for a in node.args]
     if node.op == "cast":
         return f"({C_TYPES[node.dtype]}){args[0]}"
+    if is_rounded(node):
+        return f"ml_times({args[0]}, {args[1]})"
     return OPS[node.op].c.format(*args)
 
 
