@@ -91,3 +91,133 @@ def test_differences_of_products_under_a_root_are_not_contracted(
     same = rng.uniform(0.5, 2.0, 1000)
     found = through(ml.kernel(function), dtype, same, same)
     assert (found == expected).all(), np.count_nonzero(found != expected)
+
+
+def test_the_products_are_protected_on_a_gpu() -> None:
+    """In the text, which NVRTC compiles, and in what it makes of it."""
+    from meshloom.backend.cuda import dialect, nvrtc
+    from meshloom.backend.unit import make_unit
+
+    def root(a: ml.Read, b: ml.Read, r: ml.Write):
+        r[...] = np.sqrt(a * a - b * b) + (a * b + b)
+
+    ml.use("emulated")
+    s = ml.Set(100, "s")
+    loop = ml.kernel(root).loop(s, s.field("a"), s.field("b"), s.field("r"))
+    unit = make_unit(loop.spec, loop.plan, simt=True)
+    source = dialect.render(unit, dialect.kernels(unit, 128, 128, [1]), wide_index=False)
+    body = source.split("// loop root")[1]
+    assert body.count("ml_times(") == 2
+    assembly = nvrtc.assembly(source, "root", "sm_90")
+    assert assembly.count("mul.rn.f64") == 2 and assembly.count("fma.rn.f64") == 1
+
+
+# --- strict -------------------------------------------------------------------------------------------------------
+def flux(a, b, c):
+    """A formula that fast algebra changes in all its ways."""
+    return (a * b - 0.1 * a) / b + a / b + 0.3 * (a * c + b * c) + 0.7 * (a - c) + (c / a) * a + 2.0 * a * 1.7
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_strict_kernel_has_the_bits_of_numpy(back_end: str, dtype: str) -> None:
+    ml.use(back_end)
+
+    @ml.kernel(strict=True)
+    def written(a: ml.Read, b: ml.Read, c: ml.Read, r: ml.Write):
+        r[...] = flux(a, b, c) + np.sqrt(a * b + c * c) - a**2
+
+    @ml.kernel
+    def fast(a: ml.Read, b: ml.Read, c: ml.Read, r: ml.Write):
+        r[...] = flux(a, b, c) + np.sqrt(a * b + c * c) - a**2
+
+    a, b, c = rng.uniform(0.5, 2.0, (3, 2000)).astype(dtype)
+    wanted = flux(a, b, c) + np.sqrt(a * b + c * c) - a**2
+    found = through(written, dtype, a, b, c)
+    np.testing.assert_array_equal(found, wanted)
+    assert not np.array_equal(through(fast, dtype, a, b, c), wanted), "then this formula tests nothing"
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+def test_everything_can_be_strict(back_end: str) -> None:
+    @ml.kernel
+    def plain(a: ml.Read, b: ml.Read, c: ml.Read, r: ml.Write):
+        r[...] = flux(a, b, c)
+
+    s = ml.Set(500, "s")
+    a, b, c = (s.field(name, data=rng.uniform(0.5, 2.0, 500)) for name in "abc")
+    r = s.field("r")
+    wanted = flux(a.numpy(), b.numpy(), c.numpy())
+    try:
+        ml.use(back_end, strict=True)
+        plain(s, a, b, c, r)
+        assert (r.numpy() == wanted).all()
+        ml.use(back_end)  # says nothing about it
+        assert plain.loop(s, a, b, c, r).spec.strict
+        ml.use(back_end, strict=False)
+        plain(s, a, b, c, r)  # the loop that was kept for this call is the other one
+        assert (r.numpy() != wanted).any()
+    finally:
+        ml.use(back_end, strict=False)
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+@pytest.mark.parametrize("strategy", ["color", "staged", "owner"])
+def test_what_one_element_adds_is_added_up_in_the_order_of_the_kernel(back_end: str, strategy: str) -> None:
+    ml.use(back_end)
+
+    @ml.kernel(strict=True)
+    def several(a: ml.Read, r: ml.Inc):
+        for k in range(2):
+            r[k] += 0.1 * a[0]
+            r[k] -= a[1] * a[0]
+            r[k] += a[0] / 3.0
+            r[k] += a[1] - 0.3 * a[0]
+
+    edges, nodes = ml.Set(300, "edges"), ml.Set(600, "nodes")
+    ends = ml.Map(edges, nodes, rng.permutation(600).reshape(300, 2), "ends")
+    a, r, wanted = nodes.field("a", data=rng.uniform(0.5, 2.0, 600)), nodes.field("r"), nodes.field("wanted")
+    several(edges, a[ends], r[ends], schedule=strategy)
+    several.python(edges, a[ends], wanted[ends])
+    np.testing.assert_array_equal(r.numpy(), wanted.numpy())
+
+
+def test_strict_and_fast_loops_share_no_code() -> None:
+    ml.use("cpu")
+    s = ml.Set(100, "s")
+    a, b, r = s.field("a", data=0.3), s.field("b", data=0.7), s.field("r")
+
+    def product(a: ml.Read, b: ml.Read, r: ml.Write):  # the same text either way
+        r[...] = a * b - 0.25
+
+    fast, strict = (ml.kernel(product, strict=how).loop(s, a, b, r) for how in (False, True))
+    executables = [loop.prepare() for loop in (fast, strict)]
+    assert executables[0].address != executables[1].address  # type: ignore[attr-defined]
+    assert fast.spec != strict.spec
+    assert "as written" in strict.explain() and "as written" not in fast.explain()
+    assert fast.as_written().spec.strict and strict.as_written() is strict
+
+
+def test_loops_of_a_strict_kernel_are_counted_as_written() -> None:
+    def twice(a: ml.Read, b: ml.Read, r: ml.Write):
+        r[...] = a / b + 3.0 * a / b + 1.0 / b
+
+    s = ml.Set(10, "s")
+    fields = [s.field(name) for name in "abr"]
+    assert ml.kernel(twice, strict=True).counts(s, *fields).flops_by_kind == {"add": 2, "mul": 1, "div": 3}
+    assert ml.kernel(twice).counts(s, *fields).flops_by_kind["div"] == 1
+
+
+def test_the_decorator() -> None:
+    def copy(a: ml.Read, r: ml.Write):
+        r[...] = a
+
+    assert not ml.kernel(copy).strict and not ml.kernel()(copy).strict
+    assert ml.kernel(strict=True)(copy).strict and not ml.kernel(strict=False)(copy).strict
+    for wrong, words in (({"stric": True}, "no option 'stric'; did you mean 'strict'"), ({"strict": 1}, "True or False")):
+        with pytest.raises(ml.errors.KernelError, match=words):
+            ml.kernel(**wrong)  # type: ignore[call-overload]
+    with pytest.raises(ml.errors.KernelError, match="of a function, got int"):
+        ml.kernel(3)  # type: ignore[call-overload]
+    with pytest.raises(ml.errors.ScheduleError, match="strict must be True or False"):
+        ml.use("numpy", strict="yes")  # type: ignore[arg-type]

@@ -35,9 +35,10 @@ def optimise(roots: Sequence[Node], *, strict: bool = False) -> Roots:
     if strict:
         return as_written(roots)
     simple = fold_constants(powers_to_products(fold_constants(contractible(roots))))
-    variants = [finish(start) for start in (simple, cancel_factors(simple)) for finish in (_shared, _collected)]
+    variants: list[Roots] = [finish(start) for start in (simple, cancel_factors(simple)) for finish in (_shared, _collected)]
     variants += [fold_constants(order_products(v)) for v in variants]
-    return round_products(min(variants, key=_weight))
+    fewest = min(variants, key=_weight)
+    return round_products(fewest)
 
 
 def as_written(roots: Sequence[Node]) -> Roots:

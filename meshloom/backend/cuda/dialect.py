@@ -17,7 +17,7 @@ from meshloom.schedule.code import Pass, Phase, combined, neutral, partial_name
 
 PRELUDE = Path(__file__).with_name("prelude.cuh").read_text()
 #: The words of CUDA for a CPU's compiler, and threads as fibres on top of them.
-LANGUAGE = "".join(map(Path.read_text, (Path(__file__).with_name("language.hpp"), Path(__file__).parents[1] / "rounded.hpp")))
+LANGUAGE = "".join((Path(__file__).parent / name).read_text() for name in ("language.hpp", "../rounded.hpp"))
 EMULATION = LANGUAGE + Path(__file__).with_name("emulation.hpp").read_text()
 FINISH = "ml_finish"
 FINISH_THREADS = 1024
