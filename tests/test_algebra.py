@@ -214,10 +214,87 @@ def test_the_decorator() -> None:
 
     assert not ml.kernel(copy).strict and not ml.kernel()(copy).strict
     assert ml.kernel(strict=True)(copy).strict and not ml.kernel(strict=False)(copy).strict
-    for wrong, words in (({"stric": True}, "no option 'stric'; did you mean 'strict'"), ({"strict": 1}, "True or False")):
+    misspelt = {"stric": True}, "no option 'stric'; did you mean 'strict'"
+    for wrong, words in (misspelt, ({"strict": 1}, "True or False")):
         with pytest.raises(ml.errors.KernelError, match=words):
             ml.kernel(**wrong)  # type: ignore[call-overload]
     with pytest.raises(ml.errors.KernelError, match="of a function, got int"):
         ml.kernel(3)  # type: ignore[call-overload]
     with pytest.raises(ml.errors.ScheduleError, match="strict must be True or False"):
         ml.use("numpy", strict="yes")  # type: ignore[arg-type]
+
+
+# --- strict loops in programs and along lines -----------------------------------------------------------------------
+def stepped(fuse: bool, strict: bool) -> tuple[np.ndarray, ml.Program]:
+    """Three loops in a row, the first one over faces, and what comes out after five replays."""
+    ml.use("emulated")
+    mesh = ml.generate.box((12, 9))
+    at = mesh.face_cells
+    u = mesh.cells.field("u", data=np.random.default_rng(1).uniform(0.5, 2.0, len(mesh.cells.points)))
+    change, rate = (mesh.cells.field(name, transient=True) for name in ("change", "rate"))
+
+    @ml.kernel(strict=strict)
+    def exchange(u: ml.Read, change: ml.Inc):
+        f = 0.3 * (u[0] * u[0] + u[1] * u[1]) + 0.1 * (u[0] - u[1]) / (u[0] + u[1])
+        change[0] += f
+        change[1] -= f
+
+    @ml.kernel
+    def limit(change: ml.Read, u: ml.Read, rate: ml.Write):
+        rate[...] = 0.7 * (change * u + 0.1 * change) / u + change / u
+
+    @ml.kernel
+    def advance(rate: ml.Read, u: ml.ReadWrite):
+        u[...] = u + 0.01 * rate * u - 0.003 * rate
+
+    @ml.program(fuse=fuse)
+    def step():
+        change.fill(0.0)
+        exchange(mesh.faces, u[at], change[at], schedule="owner")
+        limit(mesh.cells, change, u, rate)
+        advance(mesh.cells, rate, u)
+
+    step.run(5)
+    return u.numpy(), step
+
+
+def test_fused_loops_are_strict_when_one_of_them_is() -> None:
+    """Fused or not, the bits are the same: the composed formulas are not simplified, and nothing is contracted."""
+    try:
+        ml.use("emulated", strict=True)
+        apart, _ = stepped(False, False)
+        fused, program = stepped(True, False)
+    finally:
+        ml.use("emulated", strict=False)
+    assert program.fused_steps and "as written (strict)" in program.explain()
+    np.testing.assert_array_equal(fused, apart)
+    _, one = stepped(True, True)
+    assert [step.spec.strict for step in one.fused_steps] == [True]
+    _, none = stepped(True, False)
+    assert [step.spec.strict for step in none.fused_steps] == [False]
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+def test_kernels_of_line_loops_are_strict_together(back_end: str) -> None:
+    """The operator leaves every value as it is, so what is left is the formulas."""
+    ml.use(back_end)
+    grid = ml.Grid((16, 12), periodic=True)
+    same = ml.linalg.LineOperator(ml.linalg.Tridiagonal(0.0, 1.0, 0.0, periodic=True), ml.linalg.Stencil({0: 1.0}), 1.0)
+    a, b, c = (grid.field(name, data=rng.uniform(0.5, 2.0, grid.total)) for name in "abc")
+    r = grid.field("r")
+
+    def before(a: ml.Read, b: ml.Read, c: ml.Read, f: ml.Write):
+        f[...] = flux(a, b, c)
+
+    def after(y: ml.Read, r: ml.Write):
+        r[...] = 0.3 * (y * y + y * 0.7) + y / 3.0
+
+    f = flux(a.numpy(), b.numpy(), c.numpy())
+    wanted = 0.3 * (f * f + f * 0.7) + f / 3.0
+    for first, second in ((True, False), (False, True)):
+        kernels = {"before": ml.kernel(before, strict=first), "after": ml.kernel(after, strict=second)}
+        ml.linalg.line_loop(grid, 0, same, (a, b, c), r, values=1, **kernels)
+        np.testing.assert_array_equal(r.numpy(), wanted)
+    loop = ml.linalg.LineLoop(grid, 0, same, (a, b, c), r, before=ml.kernel(before), after=ml.kernel(after), values=1)
+    assert not loop.spec.strict and loop.as_written().spec.strict
+    assert "as written" in loop.as_written().explain()

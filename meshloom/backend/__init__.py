@@ -52,9 +52,9 @@ def use(name: str, *, threads: int | None = None, contract: bool | None = None, 
     """Choose the back end of everything that follows.
 
     ``threads``: number of CPU threads, all cores unless given. ``contract``: may the compiler fuse a*b+c into one
-    rounding (faster, the default); False for digit-by-digit comparison with other programs. ``strict``: True makes every
-    loop that is made from now on compute its formula as written, as ``ml.kernel(strict=True)`` does for one kernel;
-    False leaves that to the kernels again.
+    rounding (faster, the default); False for digit-by-digit comparison with other programs. ``strict``: True makes
+    every loop that is made from now on compute its formula as written, as ``ml.kernel(strict=True)`` does for one
+    kernel; False leaves that to the kernels again.
     """
     global _current
     if name not in _BACKENDS:

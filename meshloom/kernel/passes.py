@@ -35,7 +35,7 @@ def optimise(roots: Sequence[Node], *, strict: bool = False) -> Roots:
     if strict:
         return as_written(roots)
     simple = fold_constants(powers_to_products(fold_constants(contractible(roots))))
-    variants: list[Roots] = [finish(start) for start in (simple, cancel_factors(simple)) for finish in (_shared, _collected)]
+    variants = [finish(start) for start in (simple, cancel_factors(simple)) for finish in (_shared, _collected)]
     variants += [fold_constants(order_products(v)) for v in variants]
     fewest = min(variants, key=_weight)
     return round_products(fewest)

@@ -2,8 +2,8 @@
 
 The runner notices NaN or infinity in the monitors, or a recorded global beyond its limit, after a chunk of
 iterations. Here the last good state is put back and the iterations are repeated one by one; the one that breaks is
-repeated loop by loop, until a field shows it. That is done with the formulas as written: a factor that cancels hides the
-division by zero that a person has to find.
+repeated loop by loop, until a field shows it. That is done with the formulas as written: a factor that cancels hides
+the division by zero that a person has to find.
 """
 
 from __future__ import annotations
