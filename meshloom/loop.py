@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from meshloom.arguments import Argument, as_arguments, param_of, place_of, spec_box
 from meshloom.backend import current
 from meshloom.backend.base import Backend, Bound
-from meshloom.errors import ScheduleError
+from meshloom.errors import KernelError, ScheduleError, nearest
 from meshloom.kernel import define, passes
 from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.trace import trace
@@ -39,12 +40,12 @@ Wish = Schedule | str | Mapping[str, Any] | None
 class Kernel:
     """A NumPy function of one element. Calling it with a set runs it over that set."""
 
-    def __init__(self, function: Callable[..., None]):
-        self.function, self.name = function, function.__name__
+    def __init__(self, function: Callable[..., None], *, strict: bool = False):
+        self.function, self.name, self.strict = function, function.__name__, strict
         self.modes = define.modes_of(function)
         define.check_text(function, self.modes)
         self._traces: dict[tuple[Param, ...], Trace] = {}
-        self._outputs: dict[tuple[Param, ...], tuple[Output, ...]] = {}
+        self._outputs: dict[tuple[tuple[Param, ...], bool], tuple[Output, ...]] = {}
         functools.update_wrapper(self, function)
 
     def __call__(self, on: Set | Box, *arguments: Argument, schedule: Wish = None) -> None:
@@ -75,23 +76,41 @@ class Kernel:
             found = self._traces[params] = trace(self.function, self.name, params)
         return found
 
-    def outputs(self, params: tuple[Param, ...]) -> tuple[Output, ...]:
+    def outputs(self, params: tuple[Param, ...], *, strict: bool) -> tuple[Output, ...]:
         """What the kernel computes for such parameters, after the passes; made once, whatever the schedule."""
-        found = self._outputs.get(params)
+        found = self._outputs.get((params, strict))
         if found is None:
             traced = self.trace(params).outputs
-            values = passes.optimise([o.value for o in traced])
+            values = passes.optimise([o.value for o in traced], strict=strict)
             found = tuple(Output(o.param, o.slot, o.comp, v) for o, v in zip(traced, values, strict=True))
-            self._outputs[params] = found
+            self._outputs[params, strict] = found
         return found
 
     def __repr__(self) -> str:
         return f"Kernel({self.name}: {', '.join(f'{n}: {m.__name__}' for n, m in self.modes.items())})"
 
 
-def kernel(function: Callable[..., None]) -> Kernel:
-    """Decorator: make a kernel of a NumPy function whose parameters are annotated with access modes."""
-    return Kernel(function)
+@overload
+def kernel(function: Callable[..., None], /, *, strict: bool = False) -> Kernel: ...
+@overload
+def kernel(*, strict: bool = False) -> Callable[[Callable[..., None]], Kernel]: ...
+
+
+def kernel(function: Callable[..., None] | None = None, /, *, strict: bool = False, **unknown: object) -> Any:
+    """Decorator: make a kernel of a NumPy function whose parameters are annotated with access modes.
+
+    ``@ml.kernel(strict=True)``: the formula as written, term by term, every operation rounded by itself, so that an
+    element gives what NumPy gives, to the last bit for + - * / and sqrt.
+    """
+    if unknown:
+        raise KernelError(f"ml.kernel has no option '{next(iter(unknown))}'{nearest(next(iter(unknown)), ['strict'])}")
+    if not isinstance(strict, bool):
+        raise KernelError(f"ml.kernel: strict must be True or False, got {strict!r}")
+    if function is None:
+        return partial(Kernel, strict=strict)
+    if not inspect.isfunction(function):
+        raise KernelError(f"ml.kernel makes a kernel of a function, got {type(function).__name__}")
+    return Kernel(function, strict=strict)
 
 
 class Runnable(ABC):
@@ -137,6 +156,10 @@ class Runnable(ABC):
     def explain(self) -> str:
         """How it runs, why, and the figures."""
 
+    @abstractmethod
+    def as_written(self) -> Runnable:
+        """The same with strict kernels."""
+
     def __call__(self) -> None:
         """Run once; inside a program, record."""
         record = recorder.get()
@@ -163,9 +186,11 @@ class Loop(Runnable):
     ``box`` is None where the elements are those of the set, one after the other.
     """
 
-    def __init__(self, what: Kernel, on: Set | Box, arguments: tuple[Argument, ...], wish: Wish):
+    def __init__(self, what: Kernel, on: Set | Box, arguments: tuple[Argument, ...], wish: Wish, *,
+                 strict: bool = False):  # fmt: skip
         self.kernel, self.name = what, what.name
         self.backend: Backend = current()
+        self.strict = strict or what.strict or self.backend.strict
         self.wish = parse_schedule(wish)
         self.set, self.box = place_of(what.name, on, arguments)
         self.arguments = as_arguments(what.name, what.modes, self.set, self.box, arguments)
@@ -209,7 +234,8 @@ class Loop(Runnable):
         maps = tuple(SpecMap(m.arity, m.positions.dtype, targets.index(m.target)) for m in self.maps)
         described = tuple(self._spec_param(p, a) for p, a in zip(params, self.arguments, strict=True))
         box = None if self.box is None else spec_box(self.box, self.arguments, self.wish.variant)
-        return LoopSpec(self.name, described, maps, self.kernel.outputs(params), box=box)
+        outputs = self.kernel.outputs(params, strict=self.strict)
+        return LoopSpec(self.name, described, maps, outputs, box=box, strict=self.strict)
 
     def _spec_param(self, param: Param, argument: Arg | Global) -> SpecParam:
         if isinstance(argument, Global):  # one that is set is like a field of the loop's only element
@@ -328,6 +354,14 @@ class Loop(Runnable):
     def explain(self) -> str:
         """The schedule in force, why, and the figures."""
         return explain(self)
+
+    def as_written(self) -> Loop:
+        """The same loop with the formula as written, by the same schedule."""
+        if self.strict:
+            return self
+        made = Loop(self.kernel, self.set if self.box is None else self.box, self.arguments, self.wish, strict=True)
+        made.backend = self.backend
+        return made
 
     def run_plainly(self) -> None:
         """The kernel called element by element on plain arrays, its results merged one after the other."""

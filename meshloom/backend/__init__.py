@@ -48,11 +48,13 @@ def cpu() -> CpuBackend:
 cpu().threads[0] = int(os.environ.get("OMP_NUM_THREADS", "0").split(",")[0] or 0) or cpu_count()
 
 
-def use(name: str, *, threads: int | None = None, contract: bool | None = None) -> None:
+def use(name: str, *, threads: int | None = None, contract: bool | None = None, strict: bool | None = None) -> None:
     """Choose the back end of everything that follows.
 
     ``threads``: number of CPU threads, all cores unless given. ``contract``: may the compiler fuse a*b+c into one
-    rounding (faster, the default); False for digit-by-digit comparison with other programs.
+    rounding (faster, the default); False for digit-by-digit comparison with other programs. ``strict``: True makes
+    every loop that is made from now on compute its formula as written, as ``ml.kernel(strict=True)`` does for one
+    kernel; False leaves that to the kernels again.
     """
     global _current
     if name not in _BACKENDS:
@@ -66,6 +68,10 @@ def use(name: str, *, threads: int | None = None, contract: bool | None = None) 
         cpu().threads[0] = threads
     if contract is not None:
         cpu().contract = contract
+    if strict is not None:
+        if not isinstance(strict, bool):
+            raise ScheduleError(f"strict must be True or False, got {strict!r}")
+        Backend.strict = strict
     _current = _BACKENDS[name]
 
 

@@ -36,6 +36,7 @@ class Backend(ABC):
 
     name: str = ""
     simt: bool = False  # items of a block run at the same time, so plans must keep them apart too
+    strict: bool = False  # are all kernels strict from now on? one answer for all back ends, so it is set on this class
 
     def place(self, storage: Any) -> Any:
         """The values of a field or global in this back end's memory; they stay there until somebody moves them."""
@@ -48,7 +49,7 @@ class Backend(ABC):
     @property
     def key(self) -> tuple[object, ...]:
         """What makes the same loop a different executable."""
-        return (self.name,)
+        return self.name, self.strict
 
     @abstractmethod
     def unavailable(self) -> str | None:

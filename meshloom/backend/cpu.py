@@ -20,6 +20,7 @@ from meshloom.schedule.plan import Plan
 
 #: Neither changes a value: no errno from sqrt, no care for floating-point traps. Both let loops be vectorised.
 FLAGS = ("-fno-math-errno", "-fno-trapping-math")
+NO_CONTRACTION = "-ffp-contract=off"
 
 
 class CpuBackend(Backend):
@@ -33,7 +34,7 @@ class CpuBackend(Backend):
 
     @property
     def key(self) -> tuple[object, ...]:
-        return self.name, self.contract
+        return *super().key, self.contract
 
     def unavailable(self) -> str | None:
         try:
@@ -45,7 +46,7 @@ class CpuBackend(Backend):
     def prepare(self, bound: Bound) -> Operation:
         plan = bound.plan()
         unit = make_unit(bound.spec, plan, extra=(Argument("threads_in_use", "int64_t", True),))
-        flags = FLAGS if self.contract else (*FLAGS, "-ffp-contract=off")
+        flags = FLAGS if self.contract and not bound.spec.strict else (*FLAGS, NO_CONTRACTION)
         function = load(render(unit), bound.spec.name, extra_flags=flags).ml_loop
         function.restype = None
         function.argtypes = (ctypes.c_void_p, ctypes.c_void_p)

@@ -12,7 +12,7 @@ from meshloom.backend.unit import Unit, block_text, global_values, indent, param
 from meshloom.schedule.code import Line, Pass, Phase, combined, neutral, partial_name
 from meshloom.schedule.spec import LoopSpec
 
-PRELUDE = prelude(Path(__file__).with_name("cpu_prelude.hpp"))
+PRELUDE = prelude(Path(__file__).with_name("cpu_prelude.hpp")) + Path(__file__).with_name("rounded.hpp").read_text()
 
 
 def render(unit: Unit) -> str:

@@ -267,14 +267,16 @@ def _finished(composer: _Composer) -> tuple[FusedSpec, Plan]:
         composer.outputs = [Output(o.param, o.slot, o.comp, v) for o, v in zip(composer.outputs, roots, strict=True)]
     racy = [o for o in composer.outputs if params[o.param].racy]
     rest = [o for o in composer.outputs if not params[o.param].racy]
-    values = passes.optimise([o.value for o in rest])
+    strict = any(o.spec.strict for o in composer.group.parts if isinstance(o, Loop))  # one of them, then all
+    values = passes.optimise([o.value for o in rest], strict=strict)
     outputs = (*racy, *(Output(o.param, o.slot, o.comp, v) for o, v in zip(rest, values, strict=True)))
     targets = list(dict.fromkeys(m.target for m in maps))
     described = tuple(SpecMap(m.arity, m.positions.dtype, targets.index(m.target)) for m in maps)
     own_maps = frozenset(k for k, m in enumerate(maps) if m.source is composer.on)
     name = "+".join(o.name for o in composer.group.parts if isinstance(o, Loop))
     buffers, fresh = tuple(map(same.index, same)), tuple(composer.fresh.items())
-    return FusedSpec(name, params, described, outputs, own_maps=own_maps, buffers=buffers, fresh=fresh), plan
+    return FusedSpec(name, params, described, outputs, own_maps=own_maps, buffers=buffers, fresh=fresh,
+                     strict=strict), plan  # fmt: skip
 
 
 def _take_plan(composer: _Composer, loop: Loop, m: int, arrays: dict[str, np.ndarray], sizes: dict[str, int]) -> None:

@@ -68,6 +68,7 @@ class FusedProgram:
                 lines.append(
                     f"  {step.spec.name} as one loop over {step.on.name}: {now:.0f} bytes per element instead of"
                     f" {before:.0f}{in_words(share_of(step.spec, step.schedule, step.on.size))}"
+                    f"{', formulas as written (strict)' if step.spec.strict else ''}"
                 )
             else:
                 lines.append(f"  {step.name}" + (" by itself" if isinstance(step, Runnable) else ""))

@@ -3,32 +3,55 @@
 Several components of a flux are often sums of the same coefficients times different values: once the terms are
 collected by value, the coefficients are equal expressions and are computed once. Sums are expanded only through
 intermediate values that nobody else uses, so nothing that is shared is taken apart.
+
+Nothing here can overflow or underflow that did not before, but for a margin at the ends of the range: products of
+variables keep their association, since who knows how large they are, and only moderate constants are moved, each by
+itself and all of a product together between 1/MODERATE and MODERATE.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
+from meshloom.kernel.contract import under_edges
 from meshloom.kernel.expr import Node, const, operate, rebuild, topological
 
 MOST_TERMS = 12
-Term = tuple[int, float, tuple[Node, ...]]  # sign, constant factor, other factors
+MODERATE = 2.0**20
+Term = tuple[int, float, tuple[Node, ...]]  # sign, constant factor, at most two other factors
+
+
+def moderate(constant: float) -> bool:
+    """May a constant be moved to another place of a product?"""
+    return 1.0 / MODERATE <= abs(constant) <= MODERATE
 
 
 def collect_terms(roots: Sequence[Node]) -> tuple[Node, ...]:
-    """Every maximal sum of floating-point numbers with its terms collected."""
-    uses = Counter(a for n in topological(roots) for a in n.args)
-    uses.update(roots)
-    inner = {a for n in topological(roots) if _is_chain(n) for a in n.args if uses[a] == 1 and _is_chain(a)}
+    """Every sum of floating-point numbers with its terms collected."""
+    inner, kept = _used_once(roots, _is_chain), under_edges(roots)
+    terms: dict[Node, list[Term]] = {}  # of what can be taken apart where it is used
     new: dict[Node, Node] = {}
     for node in topological(roots):
-        if _is_sum(node) and node not in inner:
-            new[node] = _collected(node, uses, new)
-        else:
-            new[node] = rebuild(node, tuple(new[a] for a in node.args))
+        new[node] = rebuild(node, tuple(new[a] for a in node.args))
+        if not _is_chain(node) or node in kept:
+            continue
+        found = _terms(node, [_parts(a, terms, new) for a in node.args], new[node])
+        if len(found) > MOST_TERMS:
+            continue
+        if _is_sum(node):
+            new[node] = _rebuilt(node, found)
+        if node in inner:
+            terms[node] = found
     return tuple(new[r] for r in roots)
+
+
+def _used_once(roots: Sequence[Node], kind: Callable[[Node], bool]) -> set[Node]:
+    """Nodes of a kind whose only use is as an argument of another one of that kind."""
+    uses = Counter(a for n in topological(roots) for a in n.args)
+    uses.update(roots)
+    return {a for n in topological(roots) if kind(n) for a in n.args if uses[a] == 1 and kind(a)}
 
 
 def _is_sum(node: Node) -> bool:
@@ -39,28 +62,40 @@ def _is_chain(node: Node) -> bool:
     return node.op in ("add", "sub", "mul", "neg") and node.dtype.kind == "f"
 
 
-def _collected(node: Node, uses: Counter[Node], new: dict[Node, Node]) -> Node:
-    terms = _expand(node, uses, new, top=True)
-    if len(terms) > MOST_TERMS:
-        return rebuild(node, tuple(new[a] for a in node.args))
-    return _rebuilt(node, terms)
-
-
-def _expand(node: Node, uses: Counter[Node], new: dict[Node, Node], *, top: bool = False) -> list[Term]:
-    """The terms of a sum; a node that others use too is one factor, as it is."""
+def _parts(node: Node, terms: Mapping[Node, list[Term]], new: Mapping[Node, Node]) -> list[Term]:
+    """The terms of an argument; one that others use too, or that is no sum, is one factor, as it is."""
     if node.op == "const":
         return [(1, float(node.value), ())]
-    if not _is_chain(node) or (uses[node] > 1 and not top):
-        return [(1, 1.0, (new[node],))]
+    return terms.get(node) or [(1, 1.0, (new[node],))]
+
+
+def _terms(node: Node, parts: Sequence[list[Term]], whole: Node) -> list[Term]:
+    """The terms of a node from those of its arguments; ``whole``, as one factor, where it must stay as it is."""
     if node.op == "neg":
-        return [(-s, c, f) for s, c, f in _expand(node.args[0], uses, new)]
-    left, right = (_expand(a, uses, new) for a in node.args)
-    if node.op == "mul":
-        if len(left) > 1 and len(right) > 1:  # a product of two sums stays one
-            return [(1, 1.0, (rebuild(node, tuple(new[a] for a in node.args)),))]
-        return [(s * t, c * d, f + g) for s, c, f in left for t, d, g in right]
-    sign = 1 if node.op == "add" else -1
-    return left + [(sign * s, c, f) for s, c, f in right]
+        return [(-s, c, f) for s, c, f in parts[0]]
+    left, right = parts
+    if node.op != "mul":
+        sign = 1 if node.op == "add" else -1
+        return left + [(sign * s, c, f) for s, c, f in right]
+    if len(left) > 1 and len(right) > 1:  # a product of two sums stays one
+        return [(1, 1.0, (whole,))]
+    found = [_times(node, t, u) for t in left for u in right]
+    return [t for t in found if t is not None] if all(found) else [(1, 1.0, (whole,))]
+
+
+def _times(node: Node, one: Term, other: Term) -> Term | None:
+    """The product of two terms, its factors associated as they were; None where a constant is not to be moved."""
+    constant = one[1] * other[1]
+    if not (moderate(one[1]) and moderate(other[1]) and moderate(constant)):
+        return None
+    factors = one[2] + other[2]
+    if len(factors) > 2:
+        factors = (_multiplied(node, one[2]), _multiplied(node, other[2]))
+    return one[0] * other[0], constant, factors
+
+
+def _multiplied(node: Node, factors: Sequence[Node]) -> Node:
+    return reduce(lambda a, b: operate("mul", (a, b), node.where), factors)
 
 
 def _rebuilt(node: Node, terms: list[Term]) -> Node:
@@ -69,7 +104,7 @@ def _rebuilt(node: Node, terms: list[Term]) -> Node:
     Groups are added up from left to right, so that components of the same form can be computed side by side.
     """
     constant = terms[0][1]
-    if len(terms) > 1 and constant != 1.0 and all(c == constant for _, c, _ in terms):
+    if len(terms) > 1 and constant != 1.0 and moderate(constant) and all(c == constant for _, c, _ in terms):
         rest = _rebuilt(node, [(s, 1.0, f) for s, _, f in terms])
         return operate("mul", (const(constant, node.dtype), rest), node.where)
     parts: list[tuple[int, Node]] = []
@@ -100,7 +135,7 @@ def _product(node: Node, term: Term) -> tuple[int, Node]:
     nodes = list(factors)
     if constant != 1.0 or not nodes:
         nodes.insert(0, const(constant, node.dtype))
-    return sign, reduce(lambda a, b: operate("mul", (a, b), node.where), nodes)
+    return sign, _multiplied(node, nodes)
 
 
 def _sum(node: Node, products: list[tuple[int, Node]]) -> Node:
@@ -116,29 +151,21 @@ def _sum(node: Node, products: list[tuple[int, Node]]) -> Node:
 
 def order_products(roots: Sequence[Node]) -> tuple[Node, ...]:
     """Products with their constant first, then reciprocals: 0.5/d is then one expression wherever it occurs."""
-    uses = Counter(a for n in topological(roots) for a in n.args)
-    uses.update(roots)
-    inner = {a for n in topological(roots) if _is_product(n) for a in n.args if uses[a] == 1 and _is_product(a)}
+    inner, kept = _used_once(roots, _is_product), under_edges(roots)
+    terms: dict[Node, list[Term]] = {}
     new: dict[Node, Node] = {}
     for node in topological(roots):
         new[node] = rebuild(node, tuple(new[a] for a in node.args))
-        if _is_product(node) and node not in inner:
-            factors = _factors(node, uses, new, top=True)
-            if len(factors) > 2:
-                new[node] = _ordered_product(node, factors)
+        if not _is_product(node) or node in kept:
+            continue
+        ((_, constant, factors),) = _terms(node, [_parts(a, terms, new) for a in node.args], new[node])
+        ordered = tuple(sorted(factors, key=lambda f: f.op != "div"))
+        if node in inner:
+            terms[node] = [(1, constant, ordered)]
+        elif constant != 1.0:
+            new[node] = _product(node, (1, constant, ordered))[1]
     return tuple(new[r] for r in roots)
 
 
 def _is_product(node: Node) -> bool:
     return node.op == "mul" and node.dtype.kind == "f"
-
-
-def _factors(node: Node, uses: Counter[Node], new: dict[Node, Node], *, top: bool = False) -> list[Node]:
-    if not _is_product(node) or (uses[node] > 1 and not top):
-        return [new[node]]
-    return [f for a in node.args for f in _factors(a, uses, new)]
-
-
-def _ordered_product(node: Node, factors: list[Node]) -> Node:
-    ordered = sorted(factors, key=lambda f: {"const": 0, "div": 1}.get(f.op, 2))
-    return reduce(lambda a, b: operate("mul", (a, b), node.where), ordered)

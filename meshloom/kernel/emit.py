@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from meshloom.kernel.contract import is_rounded
 from meshloom.kernel.expr import C_TYPES, FLOAT32, INT64, OPS, Node, topological
 
 Leaf = Callable[[Node], str]
@@ -66,6 +67,8 @@ def _expression(node: Node, names: dict[Node, str], leaf: Leaf) -> str:
     if node.op == "cast":
         ctype, truncated = C_TYPES[node.dtype], node.dtype.kind == "i" and node.args[0].dtype.kind == "f"
         return f"ml_whole<{ctype}>({args[0]})" if truncated else f"({ctype}){args[0]}"
+    if is_rounded(node):
+        return f"ml_times({args[0]}, {args[1]})"
     op = OPS[node.op]
     return (op.integer if op.integer and node.args[0].dtype.kind == "i" else op.c).format(*args)
 

@@ -240,6 +240,11 @@ def rebuild(node: Node, args: tuple[Node, ...]) -> Node:
     return _intern(node.op, args, node.dtype, node.value, node.where)
 
 
+def with_value(node: Node, value: Any) -> Node:
+    """The same operation with a mark for those who emit it; what it computes stays the same."""
+    return _intern(node.op, node.args, node.dtype, value, node.where)
+
+
 def topological(roots: Iterable[Node]) -> Iterator[Node]:
     """Every node the roots need, arguments before users, in the order of first need."""
     seen: set[Node] = set()

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from meshloom.kernel.collect import collect_terms, order_products
-from meshloom.kernel.expr import BOOL, Node, compute, const, operate, rebuild, topological
+from meshloom.kernel.contract import contractible, round_products, terms_of_sums, under_edges
+from meshloom.kernel.expr import BOOL, OPS, Node, compute, const, operate, rebuild, topological
 
 Roots = tuple[Node, ...]
 Rule = Callable[[Node], Node]
@@ -26,12 +27,23 @@ def rewrite(roots: Sequence[Node], rule: Rule) -> Roots:
     return tuple(new[r] for r in roots)
 
 
-def optimise(roots: Sequence[Node]) -> Roots:
-    """All passes, in order. Cancelling and collecting can get in each other's way: fewest operations win."""
-    simple = fold_constants(powers_to_products(fold_constants(roots)))
+def optimise(roots: Sequence[Node], *, strict: bool = False) -> Roots:
+    """All passes, in order; ``strict``: those alone that change no bit.
+
+    Cancelling and collecting can get in each other's way: fewest operations win.
+    """
+    if strict:
+        return as_written(roots)
+    simple = fold_constants(powers_to_products(fold_constants(contractible(roots))))
     variants = [finish(start) for start in (simple, cancel_factors(simple)) for finish in (_shared, _collected)]
     variants += [fold_constants(order_products(v)) for v in variants]
-    return min(variants, key=_weight)
+    fewest = min(variants, key=_weight)
+    return round_products(fewest)
+
+
+def as_written(roots: Sequence[Node]) -> Roots:
+    """The formula term by term: what NumPy would compute, without what changes nothing."""
+    return rewrite(rewrite(rewrite(roots, _fold_exactly), _power_of_numpy), _fold_exactly)
 
 
 def _shared(roots: Roots) -> Roots:
@@ -48,8 +60,13 @@ def _weight(roots: Roots) -> int:
 
 
 def cancel_factors(roots: Sequence[Node]) -> Roots:
-    """(a/b)*b is a: one rounding less, and exact where a/b is."""
-    return rewrite(roots, _cancel)
+    """(a/b)*b is a: one rounding less, and exact where a/b is; but for a division by zero, which is no longer seen."""
+    kept = under_edges(roots)
+    new: dict[Node, Node] = {}
+    for node in topological(roots):
+        moved = rebuild(node, tuple(new[a] for a in node.args))
+        new[node] = moved if node in kept else _cancel(moved)
+    return tuple(new[r] for r in roots)
 
 
 def _cancel(node: Node) -> Node:
@@ -63,21 +80,34 @@ def _cancel(node: Node) -> Node:
 
 
 def fold_constants(roots: Sequence[Node]) -> Roots:
-    """Compute what is constant and drop neutral elements (x+0, x*1, x/1, --x, where of a constant)."""
+    """Compute what is constant and drop neutral elements (x+0, x*1, x/1, --x, where of a constant).
+
+    All of it is exact, but for the sign of a zero: -0.0 + 0.0 is 0.0, 0.0 - 0.0 is not -0.0.
+    """
     return rewrite(roots, _fold)
 
 
 def _fold(node: Node) -> Node:
+    return _folded(node, _of_zero)
+
+
+def _fold_exactly(node: Node) -> Node:
+    """Library functions are left to the back end: theirs may differ from NumPy's in the last bit."""
+    return node if node.op in OPS and OPS[node.op].kind == "special" else _folded(node, _neutral)
+
+
+def _folded(node: Node, simplified: Rule) -> Node:
     if node.args and all(a.op == "const" for a in node.args):
         with np.errstate(all="ignore"):
             value = compute(node, [a.dtype.type(a.value) for a in node.args])
         return const(value, node.dtype)
-    while (simpler := _neutral(node)) is not node:
+    while (simpler := simplified(node)) is not node:
         node = simpler
     return node
 
 
-def _neutral(node: Node) -> Node:
+def _of_zero(node: Node) -> Node:
+    """What is exact but for the sign of a zero, and what is exact."""
     match node.op, node.args:
         case "add", (a, b) if _is(b, 0):
             return a
@@ -86,6 +116,21 @@ def _neutral(node: Node) -> Node:
         case "sub", (a, b) if _is(b, 0):
             return a
         case "sub", (a, b) if _is(a, 0):
+            return operate("neg", (b,), node.where)
+        case _:
+            return _neutral(node)
+
+
+def _neutral(node: Node) -> Node:
+    """What is exact, whatever the values are."""
+    match node.op, node.args:
+        case "add", (a, b) if _is_zero(b, negative=True):
+            return a
+        case "add", (a, b) if _is_zero(a, negative=True):
+            return b
+        case "sub", (a, b) if _is_zero(b, negative=False):
+            return a
+        case "sub", (a, b) if _is_zero(a, negative=True):
             return operate("neg", (b,), node.where)
         case "mul", (a, b) if _is(b, 1):
             return a
@@ -123,10 +168,16 @@ def _is(node: Node, value: float) -> bool:
     return node.op == "const" and node.dtype != BOOL and node.value == value
 
 
+def _is_zero(node: Node, *, negative: bool) -> bool:
+    """Is it the zero of that sign? That of integers has both."""
+    return _is(node, 0) and (node.dtype.kind != "f" or bool(np.signbit(node.value)) == negative)
+
+
 def _exact_reciprocal(node: Node) -> bool:
-    """Dividing by a power of two is multiplying by its reciprocal, bit for bit."""
+    """Dividing by a power of two is multiplying by its reciprocal, bit for bit, where the type has that."""
+    limits = np.finfo(node.dtype)
     mantissa, _ = np.frexp(abs(node.value))
-    return bool(mantissa == 0.5) and np.isfinite(1.0 / node.value)
+    return bool(mantissa == 0.5) and float(limits.tiny) <= abs(1.0 / node.value) <= float(limits.max)
 
 
 def powers_to_products(roots: Sequence[Node]) -> Roots:
@@ -153,6 +204,13 @@ def _power(node: Node) -> Node:
     return product
 
 
+def _power_of_numpy(node: Node) -> Node:
+    """The powers for which NumPy does not call the library: those of arrays to 0, 1, 2, -1 and 0.5."""
+    if node.op != "pow" or node.args[1].op != "const" or node.args[1].value not in (0, 1, 2, -1, 0.5):
+        return node
+    return _power(node)
+
+
 def _product(x: Node, n: int, where: tuple[str, int] | None) -> Node:
     if n == 0:
         return const(1, x.dtype)
@@ -164,14 +222,18 @@ def _product(x: Node, n: int, where: tuple[str, int] | None) -> Node:
 
 
 def share_reciprocals(roots: Sequence[Node]) -> Roots:
-    """a/d and b/d become a*r and b*r with one r = 1/d: a division costs many multiplications."""
-    divisions = [n for n in topological(roots) if n.op == "div" and n.args[1].op != "const"]
+    """a/d and b/d become a*r and b*r with one r = 1/d: a division costs many multiplications.
+
+    Right to rounding for every d in the normal range; that of a denormal d may be infinite.
+    """
+    kept = terms_of_sums(under_edges(roots))
+    divisions = [n for n in topological(roots) if n.op == "div" and n.args[1].op != "const" and n not in kept]
     shared = {d for d, count in Counter(n.args[1] for n in divisions).items() if count > 1}
     # Decided on the original graph, so the rule looks the denominators up by where they went.
     moved: dict[Node, Node] = {}
     for node in topological(roots):
         new = rebuild(node, tuple(moved[a] for a in node.args))
-        if node.op == "div" and node.args[1] in shared and not _is(node.args[0], 1):
+        if node.op == "div" and node not in kept and node.args[1] in shared and not _is(node.args[0], 1):
             one = const(1, new.dtype)
             new = operate("mul", (new.args[0], operate("div", (one, new.args[1]), node.where)), node.where)
         moved[node] = new

@@ -20,6 +20,7 @@ from meshloom.loop import Kernel, Runnable
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.layout import Layout
+from meshloom.schedule.explain import algebra_of
 from meshloom.schedule.lines.methods import LineMethod, method
 from meshloom.schedule.lines.operator import LineOperator, as_operators
 from meshloom.schedule.lines.spec import Geometry, LineSpec, geometry, renumbered
@@ -38,19 +39,21 @@ class LineLoop(Runnable):
     Without ``before`` the components of ``reads``, in order, are the operands; with it, it is a kernel of the fields
     ``reads`` and one more parameter, the operands, which it sets. Without ``after`` the results go to the components of
     ``writes``; with it, it is a kernel of the results and the fields ``writes``. ``values``: the number of operands,
-    needed where both are given. ``tuning``: entries of the form that a measurement wants to try.
+    needed where both are given. ``tuning``: entries of the form that a measurement wants to try. ``strict``: both
+    kernels as written; so they are where one of them is strict, since they become one piece of code.
     """
 
     def __init__(
         self, grid: Grid, axis: int, operator: Operators, reads: Fields, writes: Fields, *,
         before: Kernel | None = None, after: Kernel | None = None, values: int | None = None, method: str = "auto",
-        name: str | None = None, tuning: Mapping[str, int] | None = None,
+        name: str | None = None, tuning: Mapping[str, int] | None = None, strict: bool = False,
     ):  # fmt: skip
         if not isinstance(grid, Grid):
             raise MeshError(f"line loop: the first argument is a Grid, got {type(grid).__name__}")
         self.set, self.grid, self.axis, self.backend = grid, grid, grid.axis(axis), current()
         self.name = name or "_".join(k.name for k in (before, after) if k) or "lines"
         self.before, self.after, self.tuning = before, after, dict(tuning or {})
+        self.strict = strict or self.backend.strict or any(k.strict for k in (before, after) if k)
         self._sources, self._targets = _listed(grid, self.name, reads), _listed(grid, self.name, writes)
         self.values = self._count(values)
         self.operators = as_operators(operator, self.values)
@@ -131,6 +134,7 @@ class LineLoop(Runnable):
         made = LineSpec(
             self.name, params, (), (), operands=operands, results=results, combines=combines, operators=self.operators,
             dtype=self.dtype, axis=self.axis, gives_way=True, plain=self.before is None and self.after is None,
+            strict=self.strict,
         )  # fmt: skip
         return replace(made, form=self.method.form(made, self.lines, self.tuning, simt=self.backend.simt))
 
@@ -149,7 +153,7 @@ class LineLoop(Runnable):
             )
         params = [_param(n, m, s) for (n, m), s in zip(modes, self._sources, strict=False)]
         params.append(self._between(*modes[-1]))
-        found = self.before.outputs(tuple(params))
+        found = self.before.outputs(tuple(params), strict=self.strict)
         return renumbered([o.value for o in found], {k: numbers[s] for k, s in enumerate(self._sources)})
 
     def _results(self, numbers: dict[Storage, int]) -> tuple[tuple[Output, ...], tuple[str, ...]]:
@@ -165,7 +169,7 @@ class LineLoop(Runnable):
             )
         params = [self._between(*modes[0])]
         params += [_param(n, m, s) for (n, m), s in zip(modes[1:], self._targets, strict=True)]
-        traced = self.after.outputs(tuple(params))
+        traced = self.after.outputs(tuple(params), strict=self.strict)
         table = {0: here} | {k + 1: numbers[s] for k, s in enumerate(self._targets)}
         values = renumbered([o.value for o in traced], table)
         outputs = tuple(Output(table[o.param], 0, o.comp, v) for o, v in zip(traced, values, strict=True))
@@ -212,6 +216,17 @@ class LineLoop(Runnable):
         for name in ("spec", "plan"):
             self.__dict__.pop(name, None)
 
+    def as_written(self) -> LineLoop:
+        """The same with strict kernels."""
+        if self.strict:
+            return self
+        made = LineLoop(
+            self.grid, self.axis, self.operators, self._sources, self._targets, before=self.before, after=self.after,
+            values=self.values, method=self._method, name=self.name, tuning=self.tuning, strict=True,
+        )  # fmt: skip
+        made.backend = self.backend
+        return made
+
     def explain(self) -> str:
         """How lines are cut up, and the figures."""
         head = (
@@ -219,6 +234,7 @@ class LineLoop(Runnable):
             f" {self.grid.name}, {self.values} operand{'s' if self.values > 1 else ''}, back end {self.backend.name}"
         )
         rows = [("method", f"{self.method.name} ({self.method.summary})"), ("form", str(self.spec.form)),
+                *algebra_of(self.spec),
                 ("bytes", f"compulsory {self.compulsory / 1e6:.4g} MB")]  # fmt: skip
         if self.seconds:
             rate = self.compulsory / self.seconds

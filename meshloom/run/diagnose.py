@@ -2,13 +2,15 @@
 
 The runner notices NaN or infinity in the monitors, or a recorded global beyond its limit, after a chunk of
 iterations. Here the last good state is put back and the iterations are repeated one by one; the one that breaks is
-repeated loop by loop, until a field shows it.
+repeated loop by loop, until a field shows it. That is done with the formulas as written: a factor that cancels hides
+the division by zero that a person has to find.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from meshloom.loop import Runnable
 from meshloom.mesh.core import Field, Global
 from meshloom.solvers.case import Case, Limit
 
@@ -45,18 +47,28 @@ def breakdown(case: Case, snapshot: Snapshot, before: int, last: int) -> str:
         recorded = case.program.run(1, record=case.recorded)
         if healthy(case, recorded).all() and all(np.isfinite(stored.saved()).all() for stored in case.state):
             continue
-        restore(case, good)
-        for loop in case.program.loops:
-            loop()
-            for written in loop.writes:
-                where = _first_bad(case, written)
-                if where:
-                    return f"{where} after loop {loop.name} in iteration {iteration}"
+        for strictly in (True, False):
+            restore(case, good)
+            where = _first_loop(case, strictly=strictly)
+            if where:
+                hint = "" if strictly else "; with formulas as written (strict=True) it stays finite"
+                return f"{where} in iteration {iteration}{hint}"
         for one in case.recorded:
             values = np.atleast_1d(one.numpy())
             if not np.isfinite(values).all():
                 return f"{one.name} is {_what(None, values[~np.isfinite(values)][0])} after iteration {iteration}"
     return f"a monitor is not finite between iterations {before} and {last}, but repeating them stays finite"
+
+
+def _first_loop(case: Case, *, strictly: bool) -> str:
+    """The operations of the program one by one until a field shows it: what, and after which; '' if none does."""
+    for operation in case.program.loops:
+        (operation.as_written() if strictly and isinstance(operation, Runnable) else operation)()
+        for written in operation.writes:
+            where = _first_bad(case, written)
+            if where:
+                return f"{where} after loop {operation.name}"
+    return ""
 
 
 def _first_bad(case: Case, written: Field | Global) -> str:

@@ -50,7 +50,8 @@ class Explained(Protocol):
 
 def explain(loop: Explained) -> str:
     """Lines of ``label  text`` under a headline."""
-    rows = [("schedule", _schedule(loop)), ("why", loop.reason), ("arguments", _arguments(loop)), *_figures(loop)]
+    rows = [("schedule", _schedule(loop)), ("why", loop.reason), ("arguments", _arguments(loop))]
+    rows += [*algebra_of(loop.spec), *_figures(loop)]
     rows += [*_plan_figures(loop), *_bad_order(loop), ("measured", _measured(loop))]
     head = f"{loop.name} over {loop.over}: {loop.elements:,} elements, back end {loop.backend.name}"
     return "\n".join([head, *(f"  {label:<10} {text}" for label, text in rows)])
@@ -79,6 +80,12 @@ def _arguments(loop: Explained) -> str:
         what = "global" if isinstance(argument, Global) else f"{argument!r} {argument.field.layout}"
         parts.append(f"{name}: {mode.__name__} {what}")
     return ", ".join(parts)
+
+
+def algebra_of(spec: LoopSpec) -> list[tuple[str, str]]:
+    """What was done to the formulas."""
+    fast = "fast (terms collected, reciprocals shared, a*b + c contracted; strict=True turns it off)"
+    return [("algebra", "as written, operation by operation (strict)" if spec.strict else fast)]
 
 
 def _figures(loop: Explained) -> list[tuple[str, str]]:

@@ -99,6 +99,7 @@ class LoopSpec:
     fresh: tuple[tuple[int, float], ...] = ()  # Globals (by parameter) whose sum starts from a number, not from before
     box: SpecBox | None = None  # of a loop over a box of a grid
     share: Share = Share()  # of loops where no element looks at another
+    strict: bool = False  # the formula as written, every operation rounded by itself
 
     @property
     def racy_outputs(self) -> tuple[Output, ...]:

@@ -123,6 +123,51 @@ def test_a_breakdown_is_traced_to_loop_iteration_and_cell(order: str):
     assert text == f"adt is NaN in cell 41 at ({x:.4g}, {y:.4g}) after loop adt_calc in iteration 4"
 
 
+class Hidden:
+    """What a breakdown asks of a case. ``ratio`` is 0/0 in one cell, which fast algebra hides: its factor cancels."""
+
+    limits: dict[str, Any] = {}
+
+    def __init__(self) -> None:
+        cells = ml.Set(20, "cells")
+        a, b = cells.field("a", data=1.0), cells.field("b", data=np.r_[np.ones(7), 0.0, np.ones(12)])
+        hidden, shown, self.total = cells.field("hidden"), cells.field("shown"), ml.Global(0.0, "total")
+
+        @ml.kernel
+        def hide(a: ml.Read, b: ml.Read, hidden: ml.Write):
+            hidden[...] = (a / b) * b
+
+        @ml.kernel
+        def show(hidden: ml.Read, b: ml.Read, shown: ml.Write, total: ml.Sum):
+            shown[...] = np.sqrt(b - 0.5) + hidden
+            total += np.sqrt(b - 0.5) + hidden
+
+        def step() -> None:
+            self.total.value = 0.0
+            hide(cells, a, b, hidden)
+            show(cells, hidden, b, shown, self.total)
+
+        self.program, self.state, self.recorded = ml.program(step), (b, hidden, shown), (self.total,)
+
+    def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
+        return recorded
+
+    def whereabouts(self, on: ml.Set, element: int) -> str:
+        return f"cell {element}"
+
+
+@pytest.mark.parametrize("back_end", ["numpy", "cpu"])
+def test_a_division_by_zero_that_cancels_is_found(back_end: str):
+    """The first loop divides by zero; with fast algebra nothing shows before the second one."""
+    ml.use(back_end)
+    case: Any = Hidden()
+    case.program.run(1)
+    hidden, shown = case.state[1:]
+    assert np.isfinite(hidden.numpy()).all() and np.isnan(shown.numpy()[7])
+    found = breakdown(case, take_snapshot(case), 0, 3)
+    assert found == "hidden is infinite in cell 7 after loop hide in iteration 1" or "hidden is NaN" in found
+
+
 def test_a_breakdown_that_cannot_be_repeated_says_so():
     case = small()
     assert "repeating them stays finite" in breakdown(case, take_snapshot(case), 0, 2)

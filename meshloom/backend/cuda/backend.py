@@ -17,7 +17,7 @@ from meshloom.backend.base import Backend, Bound, Recording
 from meshloom.backend.branches import Footprint, Turn, footprint_of, summary
 from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.dialect import FINISH, FINISH_THREADS, KernelText
-from meshloom.backend.cuda.engine import Device, DeviceLaunch, Emulator, Engine, LaunchFunction
+from meshloom.backend.cuda.engine import NO_CONTRACTION, Device, DeviceLaunch, Emulator, Engine, LaunchFunction
 from meshloom.backend.cuda.graph import GraphRecording, dealt_out
 from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
 from meshloom.errors import ScheduleError
@@ -95,8 +95,9 @@ class CudaBackend(Backend):
 
         def load(resident: Sequence[int]) -> Any:
             made = dialect.kernels(unit, block, threads, resident)
-            return made, *self.engine.load(unit, made, wide_index=wide_index, flags=())
+            return made, *self.engine.load(unit, made, wide_index=wide_index, flags=flags)
 
+        flags = (NO_CONTRACTION,) if unit.spec.strict else ()
         count = len(unit.passes)
         if registers:
             most = max(1, dialect.REGISTERS // (registers * threads))

@@ -19,6 +19,7 @@ from meshloom.native.runtime import copy_bandwidth
 
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 SHARED_CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, in percent
+NO_CONTRACTION = "--fmad=false"  # as NVRTC is told to round every product by itself
 #: launch(grid, threads, shared bytes, arguments): arguments are arrays of the engine and whole numbers
 LaunchFunction = Callable[[int, int, int, list[Any]], None]
 
@@ -182,7 +183,8 @@ class Emulator(Engine):
     def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
         source = dialect.render(unit, made, wide_index=wide_index, emulation=dialect.EMULATION)
-        loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=("-O1", "-fno-strict-aliasing"))
+        options = ("-O1", "-fno-strict-aliasing", *(("-ffp-contract=off",) if NO_CONTRACTION in flags else ()))
+        loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=options)
         return {one.name: self._launcher(getattr(loaded, f"run_{one.name}"), wide_index) for one in made}, {}
 
     def _launcher(self, function: Any, wide_index: bool) -> LaunchFunction:

@@ -27,6 +27,8 @@ template <class T> ML_FUNCTION bool isnan(T a) { return a != a; }
 template <class T> ML_FUNCTION bool isinf(T a) { return a == (T)INFINITY || a == -(T)INFINITY; }
 template <class T> ML_FUNCTION bool isfinite(T a) { return !(isnan(a) || isinf(a)); }
 }  // namespace std
+ML_FUNCTION double ml_times(double a, double b) { return __dmul_rn(a, b); }  // never contracted with a sum
+ML_FUNCTION float ml_times(float a, float b) { return __fmul_rn(a, b); }
 // Ask for so many bytes from p on, which must all be there, to be brought into the L2 cache.
 ML_FUNCTION void ml_prefetch(const void* p, int bytes) {
 #if __CUDA_ARCH__ >= 900
