@@ -260,7 +260,8 @@ class Field(Stored, SharedMemory):
         self.set, self.name, self.transient = on, named("a field", name), transient
         self.dim = whole(f"field {name}: dim", dim, 1, MOST_COMPONENTS, error=MeshError)
         self.dtype = field_dtype(dtype, data, f"field {name}")
-        self.layout, self.layout_is_free = parse_layout(layout or on.usual_layout), layout is None and on.layout_is_free
+        self.layout = parse_layout(on.usual_layout if layout is None else layout)
+        self.layout_is_free = layout is None and on.layout_is_free
         size = self.layout.stride(on.total) * self.dim
         with enough_memory(f"field {name} on {on.name}", size, self.dtype.itemsize):
             super().__init__(np.zeros(size, self.dtype))

@@ -27,7 +27,7 @@ def test_set_knows_owned_and_halo() -> None:
 
 @pytest.mark.parametrize("size, halo", [(-1, 0), (3, -2)])
 def test_negative_set_sizes_are_refused(size: int, halo: int) -> None:
-    with pytest.raises(MeshError, match="set cells: (size|halo) must be a whole number from 0 to 1099511627"):
+    with pytest.raises(MeshError, match=r"set cells: (size|halo) must be a whole number from 0 to 1099511627"):
         Set(size, "cells", halo=halo)
 
 
