@@ -1,19 +1,24 @@
 """Every error Meshloom raises on purpose, in one place.
 
 ``UserError`` means "what you gave me is wrong" (exit code 2 on the command line); ``RunError`` means
-"the run itself failed" (exit code 1). The message is one line: what, where, what would be right.
+"the run itself failed" (exit code 1). The message is one line: what, where, what would be right. ``whole`` is the check
+that every room needs: a whole number within bounds.
 """
 
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Iterable
 
 
 class MeshloomError(Exception):
-    """Root of all deliberate errors."""
+    """Root of all deliberate errors. Whatever names a message repeats, it is one line."""
 
     exit_code = 1
+
+    def __init__(self, message: object = ""):
+        super().__init__(one_line(str(message)))
 
 
 class UserError(MeshloomError, ValueError):
@@ -61,3 +66,33 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     if close:
         return f"; did you mean '{close[0]}'?"
     return f"; allowed: {', '.join(names)}"
+
+
+def one_line(text: str) -> str:
+    """The text with everything that is not printable (line breaks, control characters, half characters) escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown(value: object, most: int = 60) -> str:
+    """A value for a message: one line, not too long, whatever it is."""
+    try:
+        text = one_line(repr(value))
+    except Exception:  # such as a whole number with more digits than Python prints
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def whole(what: str, value: object, low: int, high: int, *, error: type[UserError] = UserError) -> int:
+    """``value`` as an int if it is a whole number (Python's or NumPy's, no bool) from ``low`` to ``high``.
+
+    For everything that becomes an integer of C. ``what`` begins the message: "set cells: size".
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or not low <= number <= high:
+        raise error(f"{what} must be a whole number from {low} to {high}, got {shown(value)}")
+    return number

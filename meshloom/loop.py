@@ -22,6 +22,7 @@ from meshloom.kernel.trace import trace
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, recorder
 from meshloom.mesh.layout import Layout
+from meshloom.mesh.sharing import hidden_values
 from meshloom.order import TYPICAL_BLOCK, order_elements
 from meshloom.plain import run_plainly
 from meshloom.schedule.auto import choose, estimated
@@ -73,7 +74,8 @@ class Kernel:
         """The traced kernel for parameters of these shapes and types; traced once."""
         found = self._traces.get(params)
         if found is None:
-            found = self._traces[params] = trace(self.function, self.name, params)
+            with hidden_values():
+                found = self._traces[params] = trace(self.function, self.name, params)
         return found
 
     def outputs(self, params: tuple[Param, ...], *, strict: bool) -> tuple[Output, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from meshloom.backend.unit import Unit, block_text, global_values, indent, parameters, prelude
+from meshloom.native.names import safe_name
 from meshloom.schedule.code import Line, Pass, Phase, combined, neutral, partial_name
 from meshloom.schedule.spec import LoopSpec
 
@@ -29,9 +30,8 @@ def render(unit: Unit) -> str:
         *_finish(unit),
     ]
     entry = ['extern "C" void ml_loop(void* const* p, const int64_t* s) {', *body, "(void)threads;", "}"]
-    return (
-        PRELUDE + f"\n// loop {unit.spec.name}\n" + "\n".join(indent([*(x for b in blocks for x in b), *entry])) + "\n"
-    )
+    lines = indent([*(x for b in blocks for x in b), *entry])
+    return "\n".join([PRELUDE, f"// loop {safe_name(unit.spec.name)}", *lines, ""])
 
 
 def _block_function(unit: Unit, number: int, one: Pass) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from meshloom.errors import one_line
 from meshloom.fusion.compose import FusedLoop, NoConstant, fused
 from meshloom.fusion.groups import Operation, grouped, sunk
 from meshloom.fusion.memory import Memory
@@ -77,7 +78,7 @@ class FusedProgram:
             lines.append(f"  before the first one: {names}; later ones find it done by the one before")
         lines += [f"  {f.name} is {v:g} everywhere between replays, so it is neither loaded nor stored"
                   for f, v in self.constants.items()]  # fmt: skip
-        return "\n".join(lines)
+        return "\n".join(map(one_line, lines))
 
 
 Way = Callable[[Sequence[Operation], dict[Field, float]], FusedProgram | None]

@@ -12,6 +12,7 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from meshloom.errors import UserError
 from meshloom.io.files import write_atomically
 
 FORMAT = 1
+_KEPT = " !\"#$&'()*+,:;<=>?@[\\]^`{|}"  # as it is in the name of a dataset, with letters, digits and "_.-~"
+_EMPTY = "%"
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,19 @@ class Checkpoint:
         head = (self.case, self.iteration, self.precision, self.mesh, self.config, self.monitor_names)
         found = hashlib.sha256(repr(head).encode())
         for name, values in [*sorted(self.state.items()), ("monitors", self.monitors)]:
-            found.update(f"{name} {values.shape} {values.dtype.str}".encode())
+            found.update(f"{name} {values.shape} {values.dtype.str}".encode(errors="surrogatepass"))
             found.update(np.ascontiguousarray(values).data)
         return found.hexdigest()
+
+
+def _stored(name: str) -> str:
+    """A name as HDF5 takes it for one of a dataset, whatever is in it; an ordinary one is itself."""
+    text = quote(name, safe=_KEPT, errors="surrogatepass")
+    return text.replace(".", "%2E") if text.strip(".") == "" and text else text or _EMPTY
+
+
+def _restored(stored: str) -> str:
+    return "" if stored == _EMPTY else unquote(stored, errors="surrogatepass")
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
@@ -64,9 +77,9 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
             sha256=checkpoint.digest(),
         )
         for name, values in checkpoint.state.items():
-            file.create_dataset(f"state/{name}", data=values)
+            file.create_dataset(f"state/{_stored(name)}", data=values)
         monitors = file.create_dataset("monitors", data=checkpoint.monitors)
-        monitors.attrs["names"] = list(checkpoint.monitor_names)
+        monitors.attrs["names"] = [_stored(name) for name in checkpoint.monitor_names]
     write_atomically(path, buffer.getbuffer())
 
 
@@ -100,7 +113,7 @@ def _read(path: Path, file: Any) -> Checkpoint:
     if version != FORMAT:
         raise UserError(f"{path}: checkpoint of format {version}, this Meshloom reads format {FORMAT}")
     iteration = int(file.attrs["iteration"])
-    names = tuple(str(name) for name in file["monitors"].attrs["names"])
+    names = tuple(_restored(str(name)) for name in file["monitors"].attrs["names"])
     monitors = file["monitors"][...]
     if monitors.shape != (iteration, len(names)):
         raise ValueError("monitors do not fit the iteration")
@@ -110,7 +123,7 @@ def _read(path: Path, file: Any) -> Checkpoint:
         precision=str(file.attrs["precision"]),
         mesh=str(file.attrs["mesh"]),
         config=str(file.attrs["config"]),
-        state={name: values[...] for name, values in file["state"].items()},
+        state={_restored(name): values[...] for name, values in file["state"].items()},
         monitor_names=names,
         monitors=monitors,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.errors import one_line
 from meshloom.io.files import write_atomically, writing
 
 
@@ -21,7 +22,7 @@ class MonitorLog:
     def __init__(self, path: Path, names: tuple[str, ...], history: np.ndarray):
         self.path = path
         self._written = len(history)
-        write_atomically(path, (",".join(("iteration", *names)) + "\n" + _rows(1, history)).encode())
+        write_atomically(path, (_header(("iteration", *names)) + _rows(1, history)).encode())
         with writing(path):
             self._file = open(path, "a", encoding="ascii")  # noqa: SIM115  closed by __exit__
 
@@ -44,8 +45,13 @@ class MonitorLog:
 def write_table(path: Path, names: tuple[str, ...], values: np.ndarray) -> None:
     """A CSV file of named columns, ``values`` (n, names), replaced in one step."""
     lines = (",".join(repr(float(value)) for value in row) for row in values)
-    quoted = (f'"{name}"' if "," in name else name for name in names)
-    write_atomically(path, "\n".join((",".join(quoted), *lines, "")).encode())
+    write_atomically(path, (_header(names) + "\n".join((*lines, ""))).encode())
+
+
+def _header(names: tuple[str, ...]) -> str:
+    """The first row: names in one line, quoted where a comma or a quotation mark asks for it."""
+    plain = (one_line(name) for name in names)
+    return ",".join('"' + x.replace('"', '""') + '"' if {",", '"'} & {*x} or not x else x for x in plain) + "\n"
 
 
 def _rows(first: int, values: np.ndarray) -> str:

@@ -16,7 +16,7 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from meshloom.errors import MeshError, UserError
+from meshloom.errors import MeshError, UserError, one_line
 from meshloom.io.blocks import field_arrays, with_boundary
 from meshloom.io.files import write_atomically
 from meshloom.mesh.core import Field
@@ -103,7 +103,7 @@ def section(tag: str, arrays: Mapping[str, np.ndarray], attributes: str = "") ->
     for name, values in arrays.items():
         native = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
         components = f' NumberOfComponents="{native.shape[1]}"' if native.ndim == 2 else ""
-        described = f'type="{_type_name(native.dtype)}" Name={quoteattr(name)}{components}{attributes}'
+        described = f'type="{_type_name(native.dtype)}" Name={quoteattr(one_line(name))}{components}{attributes}'
         yield f'<DataArray {described} format="binary">'.encode()
         yield b64encode(np.uint64(native.nbytes).tobytes() + native.tobytes())
         yield b"</DataArray>\n"

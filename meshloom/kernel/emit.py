@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import math
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -74,6 +75,10 @@ def _expression(node: Node, names: dict[Node, str], leaf: Leaf) -> str:
 
 
 def _comment(where: tuple[str, int]) -> str:
-    """The user's line, without its number: moving a kernel in its file must not change the text."""
-    text = linecache.getline(*where).strip().replace("\\", "/").replace("??", "? ?")
+    """The user's line, without its number: moving a kernel in its file must not change the text.
+
+    Nothing in it may end the comment or go on behind it: no line breaks of any kind, no backslash, no trigraph for one.
+    """
+    line = linecache.getline(*where).strip().replace("\\", "/")
+    text = re.sub(r"\?(?=\?)", "? ", "".join(c if c.isprintable() else " " for c in line))
     return f"// {text}"

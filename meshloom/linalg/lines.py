@@ -11,7 +11,7 @@ import numpy as np
 
 from meshloom.backend import current
 from meshloom.backend.base import Bound
-from meshloom.errors import KernelError, MeshError, ScheduleError
+from meshloom.errors import KernelError, MeshError, ScheduleError, one_line
 from meshloom.kernel.access import Mode, Read, ReadWrite, Write
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import load
@@ -239,7 +239,7 @@ class LineLoop(Runnable):
         if self.seconds:
             rate = self.compulsory / self.seconds
             rows.append(("measured", f"{self.seconds * 1e3:.4g} ms, {rate / 1e9:.3g} GB/s of compulsory bytes"))
-        return "\n".join([head, *(f"  {label:<10} {text}" for label, text in rows)])
+        return "\n".join(map(one_line, (head, *(f"  {label:<10} {text}" for label, text in rows))))
 
     def __repr__(self) -> str:
         return f"LineLoop({self.name} along axis {self.axis} of {self.grid.name})"

@@ -21,11 +21,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, whole
 from meshloom.mesh.box import Offsets
 from meshloom.mesh.layout import Layout, parse_layout
+from meshloom.mesh.sharing import SeenByNumPy, SharedMemory
+from meshloom.mesh.values import as_array, enough_memory, field_dtype, known_dtype, named, one_number, same_kind
+from meshloom.mesh.values import whole_numbers as whole_array
 
-FIELD_DTYPES = tuple(np.dtype(t) for t in ("float32", "float64", "int32", "int64"))
+MOST_ELEMENTS = 2**40  # of a set: with any number of components, places in memory are still numbers of 64 bits
+MOST_COMPONENTS = 2**16  # of a field
 
 #: While a program is being recorded, operations are handed to this recorder instead of being carried out.
 recorder: ContextVar[Callable[[Any], None] | None] = ContextVar("recorder", default=None)
@@ -50,9 +54,10 @@ class Set:
         points: np.ndarray | None = None,
         numbering: ArrayLike | None = None,
     ):
-        if size < 0 or halo < 0:
-            raise MeshError(f"set {name}: sizes must not be negative, got size={size}, halo={halo}")
-        self.owned, self.halo, self.name, self.points = int(size), int(halo), name, points
+        self.name = named("a set", name)
+        self.owned = whole(f"set {name}: size", size, 0, MOST_ELEMENTS, error=MeshError)
+        self.halo = whole(f"set {name}: halo", halo, 0, MOST_ELEMENTS - self.owned, error=MeshError)
+        self.points = None if points is None else as_array(points, f"set {name}, points")
         self.numbering = None if numbering is None else _checked_numbering(numbering, self)
         self.loops: dict[tuple[Any, ...], Any] = {}  # loops over this set, kept by their arguments
 
@@ -77,7 +82,8 @@ class Set:
     @cached_property
     def numbers(self) -> Field:
         """Every element's own number, for kernels that want to know where they are."""
-        return Field(self, f"number of {self.name}", dtype=np.int64, data=np.arange(self.total))
+        with enough_memory(f"set {self.name}", self.total, 8):
+            return Field(self, f"number of {self.name}", dtype=np.int64, data=np.arange(self.total))
 
     @cached_property
     def position(self) -> np.ndarray | None:
@@ -125,11 +131,9 @@ class Set:
 
 def _checked_numbering(numbering: ArrayLike, on: Set) -> np.ndarray:
     """The numbering as a read-only int64 array, after checking that it names every element once, halo last."""
-    numbers = np.array(numbering)
-    if numbers.shape != (on.total,) or not np.issubdtype(numbers.dtype, np.integer):
-        raise MeshError(
-            f"set {on.name}: numbering must be {on.total} integers, got shape {numbers.shape} of {numbers.dtype}"
-        )
+    numbers = whole_array(numbering, f"set {on.name}: numbering")
+    if numbers.shape != (on.total,):
+        raise MeshError(f"set {on.name}: numbering must be {on.total} integers, got shape {numbers.shape}")
     for first, last, what in ((0, on.owned, "owned"), (on.owned, on.total, "halo")):
         part, seen = numbers[first:last], np.zeros(last - first, bool)
         seen[part[(part >= first) & (part < last)] - first] = True
@@ -154,14 +158,12 @@ class Map:
     def __init__(
         self, source: Set, target: Set, indices: ArrayLike, name: str = "map", *, dtype: DTypeLike | None = None
     ):
-        array = np.asarray(indices)
-        if not np.issubdtype(array.dtype, np.integer):
-            raise MeshError(f"map {name}: indices must be integers, got {array.dtype}")
+        array = whole_array(indices, f"map {named('a map', name)}: indices")
         if array.ndim == 1:
             array = array.reshape(-1, 1)
         if array.ndim != 2 or len(array) != source.total or array.shape[1] < 1:
             raise MeshError(
-                f"map {name}: indices have shape {np.shape(indices)}, but {source.name} has {source.total} elements:"
+                f"map {name}: indices have shape {array.shape}, but {source.name} has {source.total} elements:"
                 f" expected ({source.total}, arity)"
             )
         self._check_range(array, target, name)
@@ -215,9 +217,9 @@ class Map:
 def _index_dtype(target_size: int, dtype: DTypeLike | None, name: str) -> np.dtype:
     if dtype is None:
         return np.dtype(np.int32 if target_size < 2**31 else np.int64)
-    chosen = np.dtype(dtype)
-    if chosen not in (np.dtype(np.int32), np.dtype(np.int64)):
-        raise MeshError(f"map {name}: index type {chosen} is not supported; allowed: int32, int64")
+    chosen = known_dtype(dtype, (np.dtype(np.int32), np.dtype(np.int64)), f"map {name}: index type")
+    if target_size > np.iinfo(chosen).max + 1:
+        raise MeshError(f"map {name}: int32 cannot name all {target_size} elements of its target; use int64")
     return chosen
 
 
@@ -241,7 +243,7 @@ class Stored:
         self._watchers.add(watcher)
 
 
-class Field(Stored):
+class Field(Stored, SharedMemory):
     """``dim`` values per element of a set, in a layout that nobody but the engine sees."""
 
     def __init__(
@@ -255,12 +257,14 @@ class Field(Stored):
         layout: str | Layout | None = None,
         transient: bool = False,
     ):
-        if int(dim) != dim or dim < 1:
-            raise MeshError(f"field {name}: dim must be a whole number from 1, got {dim}")
-        self.set, self.name, self.dim, self.transient = on, name, int(dim), transient
-        self.dtype = _field_dtype(name, dtype, data)
-        self.layout, self.layout_is_free = parse_layout(layout or on.usual_layout), layout is None and on.layout_is_free
-        super().__init__(np.zeros(self.layout.stride(on.total) * self.dim, self.dtype))
+        self.set, self.name, self.transient = on, named("a field", name), transient
+        self.dim = whole(f"field {name}: dim", dim, 1, MOST_COMPONENTS, error=MeshError)
+        self.dtype = field_dtype(dtype, data, f"field {name}")
+        self.layout = parse_layout(on.usual_layout if layout is None else layout)
+        self.layout_is_free = layout is None and on.layout_is_free
+        size = self.layout.stride(on.total) * self.dim
+        with enough_memory(f"field {name} on {on.name}", size, self.dtype.itemsize):
+            super().__init__(np.zeros(size, self.dtype))
         self._through: dict[Map | Offsets, Arg] = {}
         self.direct = Arg(self, None)
         if data is not None:
@@ -286,7 +290,7 @@ class Field(Stored):
 
     def assign(self, data: ArrayLike) -> None:
         """Take new values by number, shape (n,) or (n, dim); a scalar fills."""
-        values = np.asarray(data)
+        values = same_kind(data, self.dtype, f"field {self.name}")
         if values.ndim == 0:
             self.fill(values.item())
             return
@@ -295,8 +299,7 @@ class Field(Stored):
             raise MeshError(
                 f"field {self.name} on {self.set.name}: data has shape {values.shape}, expected {self.shape}"
             )
-        rows = values.reshape(self.set.total, self.dim).astype(self.dtype, copy=False)
-        self.assign_rows(self.set.by_position(rows))
+        self.assign_rows(self.set.by_position(values.reshape(self.set.total, self.dim)))
 
     def assign_rows(self, rows: np.ndarray) -> None:
         """Take new values by position, (total, dim)."""
@@ -304,11 +307,11 @@ class Field(Stored):
 
     def fill(self, value: float) -> None:
         """Set every value; inside a program this is recorded."""
-        record = recorder.get()
+        number, record = one_number(value, self.dtype, f"field {self.name}"), recorder.get()
         if record is not None:
-            record(Fill(self, self.dtype.type(value).item()))
+            record(Fill(self, number))
         else:
-            self.storage.fill(value)
+            self.storage.fill(number)
 
     def relayout(self, layout: str | Layout, *, free: bool = False) -> None:
         """Change the layout in place; loops that use the field notice. ``free``: a program may change it again."""
@@ -320,13 +323,13 @@ class Field(Stored):
 
     def __getitem__(self, through: Map | Offsets) -> Arg:
         """Access through a map (a row of it gives ``arity`` elements of this field's set), or at offsets of a grid."""
+        if not isinstance(through, Map | Offsets):
+            raise MeshError(
+                f"field {self.name}: index it with a Map or a grid's offsets, got {type(through).__name__};"
+                " use .numpy() to read values"
+            )
         arg = self._through.get(through)
         if arg is None:
-            if not isinstance(through, Map | Offsets):
-                raise MeshError(
-                    f"field {self.name}: index it with a Map or a grid's offsets, got {type(through).__name__};"
-                    " use .numpy() to read values"
-                )
             if isinstance(through, Offsets):
                 target: Set = through.grid
                 what, arg = "the offsets are of", Arg(self, None, through)
@@ -337,44 +340,8 @@ class Field(Stored):
             self._through[through] = arg
         return arg
 
-    # Sharing with other libraries, without copies: the buffer as it lies, by position (row k is the element of number
-    # ``set.numbering[k]``), (n, dim) where the layout allows it.
-    def _shared(self) -> Any:
-        if self.layout.kind == "aosoa" and self.dim > 1:
-            raise MeshError(
-                f"field {self.name}: layout {self.layout} cannot be shared as one array; relayout to aos or soa"
-            )
-        if self.dim == 1:
-            return self.storage[: self.set.total]
-        if self.layout.kind == "soa":
-            return self.storage.reshape(self.dim, -1).T[: self.set.total]
-        return self.storage.reshape(-1, self.dim)[: self.set.total]
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        if isinstance(self.storage, np.ndarray):
-            raise AttributeError(f"field {self.name} is in host memory")
-        return self._shared().__cuda_array_interface__
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._shared().__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.storage.__dlpack_device__()
-
     def __repr__(self) -> str:
         return f"Field({self.name}: {self.set.name} x {self.dim}, {self.dtype}, {self.layout})"
-
-
-def _field_dtype(name: str, dtype: DTypeLike | None, data: ArrayLike | None) -> np.dtype:
-    """The given type, else that of the data where supported, else float64."""
-    if dtype is None:
-        found = np.asarray(data).dtype if data is not None else np.dtype(np.float64)
-        return found if found in FIELD_DTYPES else np.dtype(np.float64)
-    chosen = np.dtype(dtype)
-    if chosen not in FIELD_DTYPES:
-        raise MeshError(f"field {name}: type {chosen} is not supported; allowed: float32, float64, int32, int64")
-    return chosen
 
 
 def on_host(storage: Any) -> np.ndarray:
@@ -389,15 +356,17 @@ def _overwrite(storage: Any, values: np.ndarray) -> None:
         storage.set(values)
 
 
-class Global(Stored):
+class Global(Stored, SeenByNumPy):
     """A scalar or a short vector that belongs to no set: a constant that is read, or a reduction."""
 
+    _kind, _change = "global", "value = ..."
+
     def __init__(self, value: ArrayLike, name: str = "global", *, dtype: DTypeLike | None = None):
-        array = np.asarray(value)
-        if array.ndim > 1:
+        self.name, self.dtype = named("a global", name), field_dtype(dtype, value, f"global {name}")
+        array = same_kind(value, self.dtype, f"global {name}")
+        if array.ndim > 1 or not array.size:
             raise MeshError(f"global {name}: a scalar or a vector, got shape {array.shape}")
-        self.name, self.dtype = name, _field_dtype(name, dtype, value)
-        super().__init__(np.atleast_1d(array).astype(self.dtype))
+        super().__init__(np.array(array, ndmin=1))
         self.shape = array.shape
 
     @property
@@ -416,7 +385,7 @@ class Global(Stored):
         if record is None:
             self.assign(value)
         elif np.ndim(value) == 0:
-            record(Fill(self, self.dtype.type(value).item()))
+            record(Fill(self, one_number(value, self.dtype, f"global {self.name}")))
         else:
             raise MeshError(f"global {self.name}: inside a program it can be set to one number only")
 
@@ -430,7 +399,22 @@ class Global(Stored):
 
     def assign(self, data: ArrayLike) -> None:
         """Take new values, now, also while a program is being recorded; a scalar fills."""
-        _overwrite(self.storage, np.broadcast_to(np.asarray(data, self.dtype), self.storage.shape))
+        values = same_kind(data, self.dtype, f"global {self.name}")
+        if values.shape not in ((), self.storage.shape):
+            raise MeshError(f"global {self.name}: expected {self.dim} values or one, got shape {values.shape}")
+        _overwrite(self.storage, np.broadcast_to(values, self.storage.shape))
+
+    def __float__(self) -> float:
+        return float(self._one())
+
+    def __int__(self) -> int:
+        return int(self._one())
+
+    def _one(self) -> Any:
+        self.check_visible()
+        if self.dim != 1:
+            raise MeshError(f"global {self.name} has {self.dim} values, so it is not one number; use its value")
+        return on_host(self.storage)[0].item()
 
     def rows(self) -> np.ndarray:
         """A copy of the values as one row, (1, dim): what a loop over a single element sees."""

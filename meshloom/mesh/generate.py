@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
+from math import prod
 
 import numpy as np
 
-from meshloom.errors import MeshError, nearest
+from meshloom.errors import MeshError, nearest, shown, whole
 from meshloom.mesh.faces import KINDS, cell_kind, derive_faces, oriented_cells
 from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.values import enough_memory, same_kind
 
 _SURFACE_POINTS = 100
 _MAP_ORIGIN = 0.0077  # the square-root map unfolds the plane around this point just behind the nose
 _SIDES = ("xmin", "xmax", "ymin", "ymax", "zmin", "zmax")
+_MOST_CELLS = 2**31 - 1  # nodes, faces and cells are numbered in 32 bits while a mesh is made
 _HALF_WIDTH = 3.0  # of the base line, and the height of the columns, in the mapped plane
 
 
@@ -24,10 +27,13 @@ def naca0012(i: int, j: int, *, decimals: int | None = 6) -> Mesh:
     through their cells. Coordinates are rounded to ``decimals`` as the reference mesh file has them; None keeps
     all digits. Groups: "wall" (1) and "farfield" (2).
     """
-    if i < 2 or j < 1 or int(i) != i or int(j) != j:
-        raise MeshError(f"naca0012({i}, {j}): i must be a whole number from 2 and j one from 1")
-    i, j = int(i), int(j)
-    coordinates = _airfoil_coordinates(i, j)
+    i = whole("naca0012: i", i, 2, _MOST_CELLS, error=MeshError)
+    j = whole("naca0012: j", j, 1, _MOST_CELLS, error=MeshError)
+    if decimals is not None:
+        decimals = whole("naca0012: decimals", decimals, 0, 15, error=MeshError)
+    _check_number("naca0012", (3 * i, j))
+    with enough_memory("naca0012", 2 * 3 * i * j, 8):
+        coordinates = _airfoil_coordinates(i, j)
     if decimals is not None:
         coordinates = _rounded(coordinates, decimals)
     node = np.arange((3 * i + 1) * (j + 1), dtype=np.int32).reshape(j + 1, 3 * i + 1)
@@ -157,11 +163,21 @@ def box(
 
 
 def _checked_shape(shape: Sequence[int], what: str = "box", dims: tuple[int, ...] = (2, 3)) -> list[int]:
-    counts = [int(n) for n in shape]
-    if len(counts) not in dims or any(n < 1 or n != given for n, given in zip(counts, shape, strict=True)):
+    try:
+        counts = [whole(what, n, 1, _MOST_CELLS, error=MeshError) for n in shape]
+    except (MeshError, TypeError):
+        counts = []
+    if len(counts) not in dims:
         wanted = " or ".join({2: "two", 3: "three"}[dim] for dim in dims)
-        raise MeshError(f"{what}: shape must be {wanted} whole numbers from 1, got {tuple(shape)}")
+        raise MeshError(f"{what}: shape must be {wanted} whole numbers from 1, got {shown(shape)}")
+    _check_number(what, counts)
     return counts
+
+
+def _check_number(what: str, counts: Sequence[int]) -> None:
+    """Twelve triangles for each cuboid, between tetrahedra, are the most there can be."""
+    if 12 * prod(n + 1 for n in counts) > _MOST_CELLS:
+        raise MeshError(f"{what}: {' x '.join(map(str, counts))} cells are too many to make on the spot; make fewer")
 
 
 def _checked_extent(extent: Sequence[float] | None, dim: int, what: str = "box") -> np.ndarray:
@@ -172,9 +188,9 @@ def _checked_extent(extent: Sequence[float] | None, dim: int, what: str = "box")
 
 
 def _per_axis(name: str, values: Sequence[float] | None, default: float, dim: int, what: str = "box") -> np.ndarray:
-    array = np.full(dim, default) if values is None else np.asarray(values, dtype=np.float64)
+    array = np.full(dim, default) if values is None else same_kind(values, np.dtype(np.float64), f"{what}, {name}")
     if array.shape != (dim,) or not np.isfinite(array).all():
-        raise MeshError(f"{what}: {name} must be {dim} finite numbers, got {values}")
+        raise MeshError(f"{what}: {name} must be {dim} finite numbers, got {shown(values)}")
     return array
 
 

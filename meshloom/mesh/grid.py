@@ -17,15 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, shown, whole
 from meshloom.mesh.box import Box, Index, Offsets, index_text
-from meshloom.mesh.core import Field, Set
+from meshloom.mesh.core import MOST_ELEMENTS, Field, Set
+from meshloom.mesh.values import enough_memory, named, same_kind
 
 AXES = "xyz"
 SIDES = ("low", "high")
 ALIGNMENT = 16  # points: 128 bytes in double, a cache line of a GPU; 64 in single
 AUTO = "auto"
 MOST_PADDING = 1 / 8  # of a row: where it would be more, aligned="auto" leaves rows as they are
+MOST_RADIUS = 256  # of a star
 _METRIC_DEGREE = 7  # of the spline through the coordinates of a stretched axis; its slope is the metric
 
 
@@ -56,10 +58,12 @@ class Grid(Set):
         *,
         aligned: bool | str = False,
     ):
-        self.shape = _whole_numbers(name, "shape", (shape,) if isinstance(shape, int | np.integer) else shape, 1)
+        named("a grid", name)
+        axes = shape if isinstance(shape, list | tuple | np.ndarray) and np.ndim(shape) else (shape,)
+        self.shape = _whole_numbers(name, "shape", axes, 1)
         if not 1 <= len(self.shape) <= len(AXES):
             raise MeshError(f"grid {name}: 1 to {len(AXES)} axes, got shape {self.shape}")
-        self.periodic: tuple[bool, ...] = tuple(bool(p) for p in _each(name, "periodic", periodic, self.rank))
+        self.periodic: tuple[bool, ...] = _yes_or_no(name, "periodic", periodic, self.rank)
         self.ghosts = _whole_numbers(name, "ghosts", _each(name, "ghosts", ghosts, self.rank), 0)
         for a, (n, w) in enumerate(zip(self.shape, self.ghosts, strict=True)):
             if w > n:
@@ -94,9 +98,9 @@ class Grid(Set):
         where = f"grid {self.name}, axis {AXES[axis]}"
         if given is None:
             low, high = span or (0.0, 1.0)
-            steps = np.arange(n) / max(n - closed, 1)
-            return low, high - low, low + (high - low) * steps
-        x = np.array(given, np.float64)
+            with enough_memory(where, n, 8):
+                return low, high - low, low + (high - low) * (np.arange(n) / max(n - closed, 1))
+        x = np.array(same_kind(given, np.dtype(np.float64), f"{where}, coordinates"))
         if x.shape != (n,) or not np.isfinite(x).all() or not (np.diff(x) > 0).all():
             raise MeshError(f"{where}: coordinates must be {n} ascending numbers")
         if closed:
@@ -124,20 +128,22 @@ class Grid(Set):
     # ----- what a loop may run over, and read -----------------------------------------------------------------------
     def offsets(self, *offsets: int | Sequence[int]) -> Offsets:
         """Offsets (one whole number for each axis) for ``field[grid.offsets((1, 0), (-1, 0))]``."""
-        given = [(o,) if isinstance(o, int | np.integer) else tuple(o) for o in offsets]
+        given = [tuple(o) if isinstance(o, list | tuple | np.ndarray) and np.ndim(o) else (o,) for o in offsets]
         for one in given:
+            _whole_numbers(self.name, "offsets", one, None)
             if len(one) != self.rank:
                 raise MeshError(
                     f"grid {self.name}: offset {index_text(one)} must have {self.rank} entries, has {len(one)}"
                 )
-        if not given or len(set(given)) < len(given):
-            raise MeshError(f"grid {self.name}: give at least one offset, and each of them once")
         listed = tuple(_whole_numbers(self.name, "offsets", one, None) for one in given)
+        if not listed or len(set(listed)) < len(listed):
+            raise MeshError(f"grid {self.name}: give at least one offset, and each of them once")
         return self._offsets.setdefault(listed, Offsets(self, listed))
 
     def star(self, radius: int = 1) -> Offsets:
         """The point itself and its neighbours along every axis, up to ``radius`` steps away."""
-        steps = [d * s for d in range(1, radius + 1) for s in (-1, 1)]
+        reach = whole(f"grid {self.name}: radius of a star", radius, 0, MOST_RADIUS, error=MeshError)
+        steps = [d * s for d in range(1, reach + 1) for s in (-1, 1)]
         arms = [tuple(d if b == a else 0 for b in range(self.rank)) for a in range(self.rank) for d in steps]
         return self.offsets((0,) * self.rank, *arms)
 
@@ -180,7 +186,8 @@ class Grid(Set):
     def boundary(self, axis: int, side: str, width: int = 1) -> Box:
         """The ``width`` layers of points at the "low" or "high" end of an axis."""
         a, low, high = self._side(axis, side), [0] * self.rank, list(self.shape)
-        low[a], high[a] = (0, width) if side == SIDES[0] else (self.shape[a] - width, self.shape[a])
+        deep = whole(f"grid {self.name}: width of a boundary", width, 1, self.shape[a], error=MeshError)
+        low[a], high[a] = (0, deep) if side == SIDES[0] else (self.shape[a] - deep, self.shape[a])
         return self.box(low, high)
 
     def ghost(self, axis: int, side: str) -> Box:
@@ -214,7 +221,8 @@ class Grid(Set):
     # ----- single points ------------------------------------------------------------------------------------------
     def index_of(self, number: int) -> Index:
         """The index (i, j, k) of the point with a number; ghosts have entries below 0 or from n."""
-        place = np.unravel_index(number, self.places)
+        known = whole(f"grid {self.name}: the number of a point", number, 0, self.total - 1, error=MeshError)
+        place = np.unravel_index(known, self.places)
         return tuple(int(x) - first for x, first in zip(place, self.first, strict=True))
 
     def place_of(self, index: Index) -> tuple[float, ...]:
@@ -288,11 +296,22 @@ def _each(name: str, what: str, value: Any, rank: int) -> list[Any]:
 
 
 def _whole_numbers(name: str, what: str, values: Sequence[Any], low: int | None) -> Index:
-    whole = all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in values)
-    if not whole or (low is not None and min(values, default=low) < low):
+    """Whole numbers from ``low``, or of either sign where it is None; none is larger than the largest set."""
+    least = -MOST_ELEMENTS if low is None else low
+    try:
+        return tuple(whole(what, value, least, MOST_ELEMENTS, error=MeshError) for value in values)
+    except MeshError:
         bound = "" if low is None else f" from {low}"
-        raise MeshError(f"grid {name}: {what} must be whole numbers{bound}, got {tuple(values)}")
-    return tuple(int(v) for v in values)
+        raise MeshError(
+            f"grid {name}: {what} must be whole numbers{bound} to {MOST_ELEMENTS}, got {shown(tuple(values))}"
+        ) from None
+
+
+def _yes_or_no(name: str, what: str, value: Any, rank: int) -> tuple[bool, ...]:
+    found = _each(name, what, value, rank)
+    if not all(isinstance(one, bool | np.bool_) for one in found):
+        raise MeshError(f"grid {name}: {what} is True or False, or one of them for each axis, got {shown(value)}")
+    return tuple(bool(one) for one in found)
 
 
 def _row(name: str, aligned: Any, rank: int, points: int, ghosts: int) -> tuple[int, int]:
@@ -310,14 +329,19 @@ def _spans(name: str, extent: Any, coordinates: list[Any], rank: int) -> list[tu
     """(low, high) of each axis, None where nothing is said."""
     if extent is None:
         return [None] * rank
-    if rank == 1 and np.shape(extent) == (2,):
+    if rank == 1 and isinstance(extent, list | tuple | np.ndarray) and len(extent) == 2:
         extent = [extent]
     spans: list[tuple[float, float] | None] = []
     for axis, one in enumerate(_each(name, "extent", extent, rank)):
-        pair: Any = [0.0, one] if isinstance(one, int | float | np.number) else one
-        if pair is not None and (np.shape(pair) != (2,) or not np.isfinite(pair).all() or not pair[1] > pair[0]):
-            raise MeshError(f"grid {name}: extent of axis {AXES[axis]} must be a length or (low, high), got {one}")
-        spans.append(None if pair is None else (float(pair[0]), float(pair[1])))
+        if one is None:
+            spans.append(None)
+            continue
+        where = f"grid {name}: extent of axis {AXES[axis]}"
+        given = same_kind(one, np.dtype(np.float64), where)
+        pair = np.array([0.0, given]) if given.ndim == 0 else given
+        if pair.shape != (2,) or not np.isfinite(pair).all() or not pair[1] > pair[0]:
+            raise MeshError(f"{where} must be a length or (low, high), got {shown(one)}")
+        spans.append((float(pair[0]), float(pair[1])))
     return spans
 
 

@@ -25,6 +25,7 @@ from meshloom.mesh.faces import (
     oriented_cells,
 )
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
+from meshloom.mesh.values import same_kind
 
 #: The group of boundary faces that nobody named.
 UNNAMED = "boundary"
@@ -272,7 +273,7 @@ class Mesh:
 
 
 def _checked_coordinates(coordinates: ArrayLike, kind: CellKind) -> np.ndarray:
-    x = np.array(coordinates, dtype=np.float64)
+    x = np.array(same_kind(coordinates, np.dtype(np.float64), "coordinates"))
     if x.ndim != 2 or x.shape[1] != kind.dimension:
         raise MeshError(f"{kind.name} cells need coordinates of shape (n, {kind.dimension}), got {x.shape}")
     if not np.isfinite(x).all():

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from meshloom.errors import CompilerError
 from meshloom.native.cache import cache_dir, replacing
+from meshloom.native.names import safe_name
 
 BASE_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared")
 CANDIDATES = ("c++", "g++", "clang++")
@@ -82,7 +83,7 @@ def host_compiler() -> Compiler:
 def build(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> Path:
     """The shared library made from C++ ``source``; compiled only if it is not in the cache, intact."""
     compiler = host_compiler()
-    stem = f"{name}-{_key(source, compiler, extra_flags)[:32]}"
+    stem = f"{safe_name(name)}-{_key(source, compiler, extra_flags)[:32]}"
     library = cache_dir("code") / f"{stem}.so"
     if _sealed(library):
         return library

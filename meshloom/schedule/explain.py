@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from meshloom.errors import CompilerError
+from meshloom.errors import CompilerError, one_line
 from meshloom.mesh.core import Arg, Global, Map, Set
 from meshloom.native.algorithms import color_blocks, thread_colors
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK, excess
@@ -54,7 +54,7 @@ def explain(loop: Explained) -> str:
     rows += [*algebra_of(loop.spec), *_figures(loop)]
     rows += [*_plan_figures(loop), *_bad_order(loop), ("measured", _measured(loop))]
     head = f"{loop.name} over {loop.over}: {loop.elements:,} elements, back end {loop.backend.name}"
-    return "\n".join([head, *(f"  {label:<10} {text}" for label, text in rows)])
+    return "\n".join(map(one_line, (head, *(f"  {label:<10} {text}" for label, text in rows))))
 
 
 def _schedule(loop: Explained) -> str:

@@ -6,7 +6,6 @@ mesh. ``Access`` is the only place that writes an index expression.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from meshloom.kernel.expr import C_TYPES, Node
 from meshloom.kernel.model import Output
 from meshloom.mesh.box import Index
 from meshloom.mesh.layout import Layout
+from meshloom.native.names import safe_name
 
 Address = tuple[int, int, int]  # parameter, slot, component
 
@@ -180,7 +180,7 @@ def _sum(a: str, b: str | int) -> str:
 
 def identifier(name: str) -> str:
     """A name as a C identifier."""
-    return re.sub(r"\W", "_", name)
+    return safe_name(name)
 
 
 def is_negation(node: Node) -> tuple[Node, int]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from meshloom.backend.unit import Unit, block_text, global_values, indent, parameters, prelude
 from meshloom.kernel.emit import literal
 from meshloom.kernel.model import Output
+from meshloom.native.names import safe_name
 from meshloom.schedule.code import Pass, Phase, combined, neutral, partial_name
 
 PRELUDE = prelude(Path(__file__).with_name("prelude.cuh"))
@@ -56,7 +57,7 @@ def render(unit: Unit, made: list[KernelText], *, wide_index: bool, emulation: s
     if emulation:
         lines += [line for one in made for line in _entry(one)]
     text = "\n".join(indent(lines))
-    return "\n".join([emulation, index, PRELUDE, f"// loop {unit.spec.name}", text, ""])
+    return "\n".join([emulation, index, PRELUDE, f"// loop {safe_name(unit.spec.name)}", text, ""])
 
 
 def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, block: int) -> KernelText:

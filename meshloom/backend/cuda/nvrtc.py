@@ -18,6 +18,7 @@ from pathlib import Path
 
 from meshloom.errors import CompilerError
 from meshloom.native.cache import cache_dir, replacing
+from meshloom.native.names import safe_name
 
 
 @cache
@@ -51,7 +52,7 @@ def build(source: str, name: str, architecture: str, *, flags: tuple[str, ...] =
     """(cubin, log) for an architecture such as "sm_90", cached by content. The log tells registers and spills."""
     options = (f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", "--ptxas-options=-v", *flags)
     key = hashlib.sha256("\0".join([source, *options, version()]).encode()).hexdigest()
-    file = cache_dir("cuda") / f"{re.sub(r'[^A-Za-z0-9_]', '_', name)}-{key[:32]}.cubin"
+    file = cache_dir("cuda") / f"{safe_name(name)}-{key[:32]}.cubin"
     with suppress(OSError, ValueError):
         stored = file.read_bytes()
         checksum, length, rest = stored[:32], int.from_bytes(stored[32:40], "little"), stored[40:]
@@ -74,7 +75,7 @@ def _compile(source: str, name: str, options: tuple[str, ...]) -> tuple[bytes, b
     """Machine code, PTX and log."""
     nvrtc, program = library(), ctypes.c_void_p()
     table = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
-    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), f"{name}.cu".encode(), 0, None, None)
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), f"{safe_name(name)}.cu".encode(), 0, None, None)
     try:
         status = nvrtc.nvrtcCompileProgram(program, len(options), table)
         log = (
@@ -83,9 +84,9 @@ def _compile(source: str, name: str, options: tuple[str, ...]) -> tuple[bytes, b
             .decode(errors="replace")
         )
         if status != 0:
-            file = cache_dir("cuda") / f"{name}.log"
+            file = cache_dir("cuda") / f"{safe_name(name)}.log"
             with suppress(OSError):
-                file.write_text(f"{log}\n\n{source}")
+                file.write_text(f"{log}\n\n{source}", encoding="utf-8", errors="replace")
             first = next(
                 (line for line in log.splitlines() if "error" in line), log.strip() or f"NVRTC status {status}"
             )

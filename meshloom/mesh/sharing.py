@@ -1,0 +1,178 @@
+"""What NumPy and other libraries see of fields and globals: copies of their values, or the memory itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from meshloom.errors import MeshError
+from meshloom.mesh.layout import Layout
+
+if TYPE_CHECKING:
+    from meshloom.mesh.core import Set
+
+_tracing: ContextVar[bool] = ContextVar("tracing", default=False)
+_COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
+_INCOMPARABLE = "does not compare by itself; compare its numpy(), or a Global's value"
+
+
+@contextmanager
+def hidden_values() -> Iterator[None]:
+    """While a kernel is traced: a value that it took from a field or global by itself would be the same for ever."""
+    before = _tracing.set(True)
+    try:
+        yield
+    finally:
+        _tracing.reset(before)
+
+
+class SeenByNumPy:
+    """What Field and Global are to NumPy: NumPy's functions and operators take a copy of their values and give plain
+    arrays. They have no truth and no order of their own, and change by ``assign``, ``value`` and loops alone."""
+
+    name: str
+    _kind = "field"
+    _change = "assign(array)"
+    __hash__ = object.__hash__
+
+    def numpy(self) -> np.ndarray:
+        raise NotImplementedError
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise MeshError(f"{self._kind} {self.name} {why}")
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            self._refuse("cannot become an array without a copy; use np.asarray, or memory() to share what a field has")
+        self.check_visible()
+        values = self.numpy()
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def check_visible(self) -> None:
+        """Not while a kernel is traced."""
+        if _tracing.get():
+            self._refuse("is used inside a kernel, which would see its present value for ever; pass it as an argument")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if any(_handles_ufuncs(one) for one in inputs):
+            return NotImplemented
+        if ufunc in _COMPARISONS:
+            self._refuse(_INCOMPARABLE)
+        results = options.get("out", ())
+        if method == "at" or any(isinstance(one, SeenByNumPy) for one in results):
+            self._refuse(f"cannot be changed by NumPy; use a loop, or {self.name}.{self._change}")
+        plain = [np.asarray(one) if isinstance(one, SeenByNumPy) else one for one in inputs]
+        return getattr(ufunc, method)(*plain, **options)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, np.ndarray | np.generic | int | float):
+            self._refuse(_INCOMPARABLE)
+        return self is other
+
+    def __bool__(self) -> bool:
+        self._refuse("is neither true nor false; ask its values, as in numpy().any()")
+
+    def __iter__(self) -> Iterator[Any]:
+        self._refuse("cannot be iterated over; iterate over its numpy()")
+
+
+def _handles_ufuncs(value: object) -> bool:
+    """Is it something else that has its own meaning of NumPy's functions, such as a symbol of a kernel?"""
+    known = (None, np.ndarray.__array_ufunc__, SeenByNumPy.__array_ufunc__)
+    return getattr(type(value), "__array_ufunc__", None) not in known
+
+
+def _operators(name: str, ufunc: np.ufunc) -> None:
+    def forward(self: SeenByNumPy, other: Any) -> Any:
+        return NotImplemented if _handles_ufuncs(other) else ufunc(self, other)
+
+    def backward(self: SeenByNumPy, other: Any) -> Any:
+        return NotImplemented if _handles_ufuncs(other) else ufunc(other, self)
+
+    def in_place(self: SeenByNumPy, other: Any) -> Any:
+        self._refuse(f"cannot be changed by an operator; use a loop, or {self.name}.{self._change}")
+
+    for prefix, method in (("", forward), ("r", backward), ("i", in_place)):
+        setattr(SeenByNumPy, f"__{prefix}{name}__", method)
+
+
+def _refuse_comparison(self: SeenByNumPy, other: Any) -> NoReturn:
+    self._refuse(_INCOMPARABLE)
+
+
+for _name, _ufunc in {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
+                      "floordiv": np.floor_divide, "mod": np.remainder, "pow": np.power,
+                      "matmul": np.matmul}.items():  # fmt: skip
+    _operators(_name, _ufunc)
+for _name, _ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute}.items():
+    setattr(SeenByNumPy, f"__{_name}__", lambda self, ufunc=_ufunc: ufunc(self))
+for _name in ("lt", "le", "gt", "ge"):
+    setattr(SeenByNumPy, f"__{_name}__", _refuse_comparison)
+
+
+class SharedMemory(SeenByNumPy):
+    """A field as others see it: rows that are taken for elements are those of its elements, by number."""
+
+    set: Set
+    dim: int
+    layout: Layout
+    storage: Any
+
+    def __len__(self) -> int:
+        self._check_numbered()
+        return self.set.total
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        self._check_numbered()
+        return super().__array__(dtype, copy)
+
+    def _check_numbered(self) -> None:
+        """For whoever takes rows for elements: there must be no others."""
+        if len(self.set.padding):
+            raise MeshError(
+                f"field {self.name}: rows of {self.set.name} are padded, so it holds values that belong to no point;"
+                f" use grid.shaped({self.name}), or numpy() for a value of every place"
+            )
+
+    # Sharing with other libraries, without copies.
+    def memory(self) -> Any:
+        """The buffer as it lies, shape (n,) or (n, dim): NumPy's array on the host, CuPy's on a device, no copy.
+
+        Rows are ordered by position: row k is the element of number ``set.numbering[k]`` where there is a numbering.
+        """
+        if self.layout.kind == "aosoa" and self.dim > 1:
+            raise MeshError(
+                f"field {self.name}: layout {self.layout} cannot be shared as one array; relayout to aos or soa"
+            )
+        if self.dim == 1:
+            return self.storage[: self.set.total]
+        if self.layout.kind == "soa":
+            return self.storage.reshape(self.dim, -1).T[: self.set.total]
+        return self.storage.reshape(-1, self.dim)[: self.set.total]
+
+    def _shared(self) -> Any:
+        """The same for those who take row k for element k."""
+        self._check_numbered()
+        if self.set.numbering is not None:
+            raise MeshError(
+                f"field {self.name}: {self.set.name} is arranged in memory, so sharing it would show another numbering;"
+                " use numpy(), a copy by number, or share memory(), whose row k is element set.numbering[k]"
+            )
+        return self.memory()
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if isinstance(self.storage, np.ndarray):
+            raise AttributeError(f"field {self.name} is in host memory")
+        return self._shared().__cuda_array_interface__
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._shared().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.storage.__dlpack_device__()

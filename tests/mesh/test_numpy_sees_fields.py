@@ -1,0 +1,197 @@
+"""What NumPy and other libraries see of a Field or Global: its values by number, or one line that says why not."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.errors import MeshError, UserError
+from tests.one_line import one_line_from
+
+BACKENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
+
+
+def arranged() -> ml.Set:
+    """Five things that lie in memory from the last to the first."""
+    return ml.Set(5, "cells", numbering=[4, 3, 2, 1, 0])
+
+
+@pytest.mark.parametrize("make", [lambda: ml.Set(5, "cells"), arranged], ids=["plain", "arranged"])
+@pytest.mark.parametrize("layout", ["aos", "soa", "aosoa2"])
+@pytest.mark.parametrize("dim", [1, 3])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+def test_numpy_functions_take_values_by_number(make: Callable[[], ml.Set], layout: str, dim: int, dtype: str) -> None:
+    values = (np.arange(5 * dim).reshape((5, dim) if dim > 1 else 5) - 3).astype(dtype)
+    field = make().field("u", dim, data=values, layout=layout)
+    seen = np.asarray(field)
+    assert seen.dtype == dtype
+    np.testing.assert_array_equal(seen, values)
+    np.testing.assert_array_equal(field, field.numpy())
+    assert (np.sum(field), np.max(field), np.min(field)) == (values.sum(), values.max(), values.min())
+    assert np.mean(field) == values.mean() and np.linalg.norm(field) == np.linalg.norm(values)
+    np.testing.assert_array_equal(np.add(field, 1), values + 1)
+    assert np.asarray(field, np.float64).dtype == np.float64
+    assert len(field) == 5 and np.shape(field) == values.shape
+
+
+def test_what_numpy_gets_is_a_copy() -> None:
+    field = ml.Set(3).field("u", data=np.zeros(3))
+    np.asarray(field)[:] = 7.0
+    assert not field.numpy().any()
+    with one_line_from(MeshError, "without a copy"):
+        np.array(field, copy=False)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_values_of_a_loop_reach_numpy_on_every_back_end(backend: str) -> None:
+    ml.use(backend)
+
+    @ml.kernel
+    def double(u: ml.ReadWrite, total: ml.Sum):
+        u *= 2.0
+        total += u
+
+    field, total = arranged().field("u", data=np.arange(5.0)), ml.Global(0.0, "total")
+    double(field.set, field, total)
+    np.testing.assert_array_equal(field, [0.0, 2.0, 4.0, 6.0, 8.0])
+    assert np.sum(field) == 20.0 == float(total) == np.sum(total) and int(total) == 20
+
+
+@pytest.mark.parametrize("symbol", ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow"])
+def test_operators_give_plain_arrays(symbol: str) -> None:
+    apply, values = getattr(operator, symbol), np.arange(1.0, 6.0)
+    field, number = arranged().field("u", data=values), ml.Global(2.5, "g")
+    for other in (3.0, np.float64(3.0), values + 1, field, number):
+        plain = np.asarray(other)
+        for got, expected in ((apply(field, other), apply(values, plain)), (apply(other, field), apply(plain, values))):
+            assert type(got) is np.ndarray
+            np.testing.assert_array_equal(got, expected)
+    assert apply(number, 3.0) == apply(2.5, 3.0) and apply(3.0, number) == apply(3.0, 2.5)
+    np.testing.assert_array_equal(-field, -values)
+    np.testing.assert_array_equal(abs(-values + field), 0.0 * values)
+
+
+@pytest.mark.parametrize("symbol", ["iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow"])
+def test_operators_in_place_are_refused_and_change_nothing(symbol: str) -> None:
+    apply = getattr(operator, symbol)
+    for target in (arranged().field("u", data=np.ones(5)), ml.Global(1.0, "g")):
+        for other in (1, np.ones(5), np.float64(2.0)):
+            with one_line_from(MeshError, "use .*assign|use .*value"):
+                apply(target, other)
+        assert (np.asarray(target) == 1.0).all()
+    array = same = np.ones(5)
+    with one_line_from(MeshError, "by NumPy"):
+        np.add(array, 1.0, out=arranged().field("u"))  # type: ignore[call-overload]
+    with one_line_from(MeshError, "by NumPy"):
+        np.add.at(arranged().field("u"), [1], 1.0)  # type: ignore[arg-type]
+    array += arranged().field("u", data=np.ones(5))
+    np.testing.assert_array_equal(same, 2.0 * np.ones(5))
+
+
+@pytest.mark.parametrize("symbol", ["lt", "le", "gt", "ge", "eq", "ne"])
+def test_comparisons_are_refused(symbol: str) -> None:
+    apply = getattr(operator, symbol)
+    for one in (ml.Global(1.0, "g"), ml.Set(2).field("u")):
+        for other in (1e-6, np.float64(1e-6), np.ones(2), *([one] if symbol[0] in "lg" else [])):
+            for left, right in ((one, other), (other, one)):
+                with one_line_from(MeshError, "compare"):
+                    apply(left, right)
+
+
+def test_fields_stay_themselves() -> None:
+    one, other = ml.Set(2).field("u"), ml.Set(2).field("u")
+    assert one == one and one != other and len({one, other, one}) == 2 and one != "u" and one in [other, one]
+    total = ml.Global(0.0)
+    assert total == total and total != ml.Global(0.0) and len({total, total}) == 1
+
+
+def test_truth_and_iteration_are_refused() -> None:
+    for one in (ml.Set(2).field("u"), ml.Set(0).field("u"), ml.Global(1.0), ml.Global([1.0, 2.0])):
+        with one_line_from(MeshError, "neither true nor false"):
+            bool(one)
+        with one_line_from(MeshError, r"numpy\(\)"):
+            list(one)  # type: ignore[arg-type]
+        with one_line_from(MeshError, r"numpy\(\)"):
+            1.0 in one  # type: ignore[operator]  # noqa: B015
+    with one_line_from(MeshError, "2 values"):
+        float(ml.Global([1.0, 2.0], "g"))
+
+
+@pytest.mark.parametrize("formula", [
+    lambda u, dt: u * dt, lambda u, dt: dt * u, lambda u, dt: np.multiply(dt, u), lambda u, dt: u + float(dt),
+    lambda u, dt: u + int(dt), lambda u, dt: u + np.sqrt(dt), lambda u, dt: np.stack([dt, u])[0] + u,
+    lambda u, dt: u * np.asarray(dt), lambda u, dt: u * (2 * dt), lambda u, dt: np.where(u > dt, u, 0.0),
+])  # fmt: skip
+@pytest.mark.parametrize("captured", [ml.Global(2.0, "dt"), ml.Set(1).field("dt")], ids=["global", "field"])
+def test_a_kernel_takes_them_as_arguments_only(formula: Callable[..., Any], captured: Any) -> None:
+    """Otherwise the value that the kernel saw when it was traced would stay for ever."""
+
+    @ml.kernel
+    def scale(u: ml.Read, out: ml.Write):
+        out[...] = formula(u, captured)
+
+    one = ml.Set(1)
+    with one_line_from(UserError, "pass it as an argument|numbers, not with|does not compare|real number, not"):
+        scale(one, one.field("u"), one.field("out"))
+
+
+# ----- memory shared without copies -------------------------------------------------------------------------------
+@pytest.mark.parametrize("layout", ["aos", "soa"])
+@pytest.mark.parametrize("dim", [1, 3])
+def test_shared_memory_has_the_numbering_of_numpy(layout: str, dim: int) -> None:
+    field = ml.Set(5).field("u", dim, data=np.arange(5.0 * dim).reshape((5, dim) if dim > 1 else 5), layout=layout)
+    shared = np.from_dlpack(field)
+    np.testing.assert_array_equal(shared, field.numpy())
+    field.fill(3.0)
+    assert (shared == 3.0).all()  # no copy
+
+
+def test_shared_memory_in_another_numbering_is_refused() -> None:
+    field = arranged().field("u", data=np.arange(5.0))
+    with one_line_from(MeshError, r"arranged.*numpy\(\).*memory\(\)"):
+        np.from_dlpack(field)
+    np.testing.assert_array_equal(np.from_dlpack(field.memory()), field.set.numbering)
+    assert np.shares_memory(field.memory(), field.storage)
+
+
+def test_an_arranged_mesh_never_hands_out_another_numbering() -> None:
+    mesh = ml.generate.box((6, 5)).arranged("random")
+    heat = mesh.cells.field("heat", data=np.arange(30.0))
+    np.testing.assert_array_equal(np.asarray(heat), np.arange(30.0))
+    with one_line_from(MeshError, "arranged"):
+        heat.__dlpack__()
+
+
+def test_padded_rows_are_never_handed_out_as_points() -> None:
+    grid = ml.Grid((3, 5), aligned=True)
+    field = grid.field("u", data=np.ones((3, 5)))
+    for see in (np.asarray, np.sum, np.min, np.from_dlpack, len):
+        with one_line_from(MeshError, r"padded.*shaped"):
+            see(field)
+    assert field.memory().shape == (3 * 16,) and grid.shaped(field).sum() == 15.0
+    plain = ml.Grid((3, 5), ghosts=1).field("u", 2, data=np.ones((3, 5, 2)))
+    np.testing.assert_array_equal(np.asarray(plain), plain.numpy())
+    np.testing.assert_array_equal(np.from_dlpack(plain), plain.numpy())
+
+
+class Interface:
+    """A buffer on a device that does not exist here."""
+
+    __cuda_array_interface__: dict[str, Any] = {"shape": (5,)}  # noqa: RUF012
+
+    def __getitem__(self, key: object) -> Interface:
+        return self
+
+
+def test_the_cuda_interface_follows_the_same_rule() -> None:
+    plain, other = ml.Set(5).field("u"), arranged().field("u")
+    assert not hasattr(plain, "__cuda_array_interface__")  # in host memory
+    plain.storage = other.storage = Interface()
+    assert plain.__cuda_array_interface__ == {"shape": (5,)}
+    with one_line_from(MeshError, "arranged"):
+        _ = other.__cuda_array_interface__
