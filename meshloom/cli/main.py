@@ -205,10 +205,10 @@ def show(
 ) -> None:
     """Print a case's whole configuration as TOML, every setting explained: a file that run accepts."""
     from meshloom.config import to_toml
-    from meshloom.run.launch import Request, check
+    from meshloom.run.launch import Request, check, schedule_remark
 
     job = check(Request(target, tuple(_settings(changes or []))))
-    print(to_toml(job.config, {"case": job.case.name}), end="")
+    print(to_toml(job.config, {"case": job.case.name}, remarks={"schedule": schedule_remark(job)}), end="")
 
 
 @app.command(cls=_Command)

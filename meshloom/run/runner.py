@@ -27,7 +27,7 @@ from meshloom.run.output import draw, write_fields
 from meshloom.run.pace import Pace
 from meshloom.run.report import Advance, Report
 from meshloom.run.stop import StopRequest
-from meshloom.solvers.case import Case
+from meshloom.solvers.case import Case, loops_text
 
 _SNAPSHOT_SECONDS = 1.0  # a copy of the state costs some milliseconds on large meshes: not before every chunk
 
@@ -212,7 +212,8 @@ class Runner:
         return dict(zip(self.case.monitors, np.concatenate(self.history).T, strict=True))
 
     def _config_text(self, *, comments: bool = True) -> str:
-        return to_toml(self.case.config, {"case": self.case.name}, comments=comments)
+        remarks = {"schedule": loops_text(self.case.loop_names)}
+        return to_toml(self.case.config, {"case": self.case.name}, comments=comments, remarks=remarks)
 
     @cached_property
     def _mesh_digest(self) -> str:
