@@ -93,7 +93,6 @@ def test_the_loops_of_the_inflow_are_those_of_the_stream() -> None:
 
 
 def test_a_strategy_gives_the_same_flow() -> None:
-    usual, other = (small("airfoil", schedule=wish) for wish in ({}, {"res_calc": "color", "default": "fastest"}))
     ml.use("cpu", threads=1)
     usual, other = (small("airfoil", schedule=wish) for wish in ({}, {"res_calc": "color", "default": "fastest"}))
     found = [case.program.run(3, record=case.recorded) for case in (usual, other)]
@@ -152,27 +151,42 @@ def flow_after(name: str, points: str, solver: str, steps: int, *changes: str) -
     return values
 
 
-@pytest.mark.parametrize("solver", [m for m in ml.linalg.tridiagonal.methods() if m != "segmented"])
-@pytest.mark.parametrize(("name", "points", "changes"), [
+OTHERS = tuple(m for m in ml.linalg.tridiagonal.methods() if m != "segmented")
+BY_ALL = [
     ("vortex_outflow", "[32,33]", ("filter.order=8",)),
-    ("taylor_green", "16", ()), ("taylor_green", "16", ("scheme.passes=stored",)),
-])  # fmt: skip
-def test_every_solver_gives_the_same_flow(name: str, points: str, changes: tuple[str, ...], solver: str) -> None:
-    ml.use("cpu", threads=1)
+    ("taylor_green", "16", ()),
+    ("taylor_green", "16", ("scheme.passes=stored",)),
+]
+
+
+def agrees(name: str, points: str, solver: str, *changes: str, close: float = 1e-12) -> None:
     expected, found = (flow_after(name, points, one, 3, *changes) for one in ("segmented", solver))
-    np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-12 * np.abs(expected).max())
+    np.testing.assert_allclose(found, expected, rtol=0.0, atol=close * np.abs(expected).max())
     assert not np.array_equal(found, expected), "another way of solving leaves its traces: it was really taken"
 
 
+@pytest.mark.parametrize("solver", ["thomas", "pcr"])
+def test_other_solvers_give_the_same_flow(solver: str) -> None:
+    ml.use("cpu", threads=1)
+    agrees("vortex_outflow", "[32,33]", solver, "filter.order=8")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", [m for m in ml.linalg.tridiagonal.methods() if m != "segmented"])
+@pytest.mark.parametrize("solver", OTHERS)
+@pytest.mark.parametrize(("name", "points", "changes"), BY_ALL)
+def test_every_solver_gives_the_same_flow(name: str, points: str, changes: tuple[str, ...], solver: str) -> None:
+    ml.use("cpu", threads=1)
+    agrees(name, points, solver, *changes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", OTHERS)
 @pytest.mark.parametrize("precision", ["double", "single"])
 @pytest.mark.parametrize(("name", "points"), [("vortex_outflow", "[32,33]"), ("taylor_green", "16")])
 def test_every_solver_gives_the_same_flow_as_a_gpu(name: str, points: str, precision: str, solver: str) -> None:
     ml.use("emulated")
-    expected, found = (flow_after(name, points, one, 2, f"run.precision={precision}") for one in ("segmented", solver))
     close = 1e-12 if precision == "double" else 1e-5
-    np.testing.assert_allclose(found, expected, rtol=0.0, atol=close * np.abs(expected).max())
+    agrees(name, points, solver, f"run.precision={precision}", close=close)
 
 
 # --- on the command line ------------------------------------------------------------------------------------
