@@ -178,8 +178,8 @@ def _continue_from(case: Case, start: Start) -> None:
                             f" is {'missing' if values is None else f'{values.shape} {values.dtype}'}")  # fmt: skip
         field.assign(values)
     if case.steps_left(case.recorded_now()) == 0:
-        raise UserError(f"{start.path}: this run has reached its end (iteration {saved.iteration}); there is nothing to"
-                        " go on with")  # fmt: skip
+        raise UserError(f"{start.path}: this run has reached its end (iteration {saved.iteration}); give a later one,"
+                        f" such as {case.longer()}")  # fmt: skip
 
 
 def launch(job: Job, folder: RunFolder, report: Report, began: float) -> tuple[Case, Outcome]:

@@ -206,6 +206,7 @@ class Case(ABC):
     Config: ClassVar[type]  # a dataclass with at least the sections run, output and schedule
     monitors: ClassVar[tuple[str, ...]]  # columns of the CSV
     shown: ClassVar[tuple[str, ...] | None] = None  # the monitors to show while it runs; None: all
+    end_setting: ClassVar[str] = "time.end"  # what says when a case that ends at a time does so
     limits: Mapping[str, Limit] = MappingProxyType({})  # of fields and globals by name; recorded ones are watched
     small: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # settings that leave hardly any elements: to look at it
 
@@ -282,6 +283,14 @@ class Case(ABC):
     def time_span(self, recorded: np.ndarray) -> tuple[float, float] | None:
         """(time now, time at the end) of a case that ends at a time: progress and VTU series go by it."""
         return None
+
+    def longer(self) -> str:
+        """The option of ``meshloom run`` that lets this run go on for as long again when it has come to its end."""
+        now = self.recorded_now()
+        span = self.time_span(now)
+        if self.steps_left(now) != 0 or span is None:
+            return f"--iterations {2 * self.config.run.iterations}"
+        return f"--set {self.end_setting}={2.0 * span[1]!r}"
 
     def recorded_now(self) -> np.ndarray:
         """The values of the globals ``recorded`` as they are."""
