@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from math import isfinite
 from pathlib import Path
 
 import meshloom as ml
@@ -60,7 +61,7 @@ def as_json(case: Case, folder: RunFolder, outcome: Outcome) -> str:
             "finished": outcome.finished,
             "sizes": case.sizes(),
             "iterations": outcome.iteration,
-            "monitors": outcome.monitors,
+            "monitors": {name: value if isfinite(value) else None for name, value in outcome.monitors.items()},
             "wall_seconds": outcome.seconds,
             "seconds_to_first_iteration": outcome.seconds_to_first_iteration,
             "seconds_per_iteration": outcome.seconds_per_iteration,
@@ -69,6 +70,7 @@ def as_json(case: Case, folder: RunFolder, outcome: Outcome) -> str:
             "threads": threads_in_use(),
             "numbering": case.numbering(),
             "schedules": schedules(case),
+            "failures": list(outcome.failures),
             "files": {path.name: str(path) for path in folder.files()},
         }
     )
