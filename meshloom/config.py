@@ -206,6 +206,12 @@ def build(cls: type[Config], settings: Iterable[Setting], start: Config | None =
     return _assemble(cls, values)
 
 
+def choices(cls: type) -> dict[str, tuple[str, ...]]:
+    """The words to choose from, of every dotted key that takes one of some words."""
+    rules = {key: entry.rule for key, entry in _schema(cls).items() if not (entry.is_section or entry.is_table)}
+    return {key: words for key, rule in rules.items() if (words := _names(rule))}
+
+
 def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
     """{dotted key: value} of a configuration; tables stay whole."""
     values: dict[str, Any] = {}
@@ -344,10 +350,13 @@ def _expected(entry: _Entry) -> str:
 # --- writing ----------------------------------------------------------------------------------------------
 
 
-def to_toml(config: Any, head: Mapping[str, Any], *, comments: bool = True) -> str:
+def to_toml(
+    config: Any, head: Mapping[str, Any], *, comments: bool = True, remarks: Mapping[str, str] | None = None
+) -> str:
     """The whole configuration as TOML that ``build`` accepts; ``head`` are keys to put at the top.
 
-    With ``comments``, the documentation of every section and option stands above it.
+    With ``comments``, the documentation of every section and option stands above it; ``remarks`` by the name of a
+    section are what is to be added to its own.
     """
     schema = _schema(type(config))
     lines = [f"{key} = {toml_value(value)}" for key, value in head.items()]
@@ -358,7 +367,8 @@ def to_toml(config: Any, head: Mapping[str, Any], *, comments: bool = True) -> s
             lines += _option_lines(f.name, getattr(config, f.name), schema[f.name], comments)
     for f in sections:
         value = getattr(config, f.name)
-        lines += ["", *(_comment(f.metadata["doc"]) if comments else ()), f"[{f.name}]"]
+        doc = " ".join(filter(None, [f.metadata["doc"], (remarks or {}).get(f.name)]))
+        lines += ["", *(_comment(doc) if comments else ()), f"[{f.name}]"]
         entries = value if isinstance(value, dict) else {g.name: getattr(value, g.name) for g in fields(value)}
         for name, inner in entries.items():
             lines += _option_lines(name, inner, schema.get(f"{f.name}.{name}"), comments)

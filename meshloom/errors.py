@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import operator
 from collections.abc import Iterable
+from typing import Any
 
 
 class MeshloomError(Exception):
@@ -57,6 +58,14 @@ class PlanError(MeshloomError):
 
 class RunError(MeshloomError):
     """The run failed: NaN in the solution, disk full, checkpoint that could not be written."""
+
+
+def interrupted(message: str, **known: Any) -> KeyboardInterrupt:
+    """Ctrl-C, with what is known about where it stopped as attributes. Not a class of its own: Python ends a process
+    by the signal, as shells expect it, after KeyboardInterrupt itself alone."""
+    stop = KeyboardInterrupt(message)
+    vars(stop).update(known)
+    return stop
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:

@@ -196,12 +196,16 @@ class Loop(Runnable):
         self.wish = parse_schedule(wish)
         self.set, self.box = place_of(what.name, on, arguments)
         self.arguments = as_arguments(what.name, what.modes, self.set, self.box, arguments)
+        self._lay_out()
+        for storage in self.storages:
+            storage.watch(self)
+
+    def _lay_out(self) -> None:
+        """Put the fields into the layout that was wished for."""
         if self.wish.layout:
             for storage in self.storages:
                 if isinstance(storage, Field) and storage.dim > 1:
                     storage.relayout(self.wish.layout)
-        for storage in self.storages:
-            storage.watch(self)
 
     # ----- the loop as data -------------------------------------------------------------------------------------
     @cached_property
@@ -352,6 +356,12 @@ class Loop(Runnable):
         self._executable = None
         for name in ("spec", "counts", "_work", "_chosen", "plan"):
             self.__dict__.pop(name, None)
+
+    def reschedule(self, wish: Wish) -> None:
+        """Run otherwise from now on; programs that have recorded it and have not run yet follow."""
+        self.wish = parse_schedule(wish)
+        self._lay_out()
+        self.invalidate()
 
     def explain(self) -> str:
         """The schedule in force, why, and the figures."""

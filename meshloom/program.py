@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 
 from meshloom.backend.base import Backend, Bound, Recording
-from meshloom.errors import KernelError, ScheduleError
+from meshloom.errors import KernelError, ScheduleError, interrupted
 from meshloom.fusion import FusedLoop, FusedProgram, Step, fuse
 from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill, Global, recorder
@@ -59,25 +59,37 @@ class Program:
         return chosen
 
     def run(self, times: int = 1, record: Sequence[Global] = ()) -> np.ndarray:
-        """Replay ``times`` times. Returns the values of the recorded globals after every replay, (times, values)."""
+        """Replay ``times`` times. Returns the values of the recorded globals after every replay, (times, values).
+
+        Ctrl-C is seen within about a second and raises KeyboardInterrupt after a whole replay, with the attributes
+        ``replays``, how many there were, and ``history`` (replays, values), what was recorded of them.
+        """
         if times < 0:
             raise ScheduleError(f"program {self.name}: cannot replay {times} times")
         for one, layout in self.layouts.items():
             if one.layout_is_free:
                 one.relayout(layout, free=True)
+        history = self._replayed(times, record)
+        if len(history) < times:
+            where = f"after {len(history)} of {times} replays; fields are as the last one left them"
+            raise interrupted(f"program {self.name}: stopped {where}", replays=len(history), history=history)
+        return history
+
+    def _replayed(self, times: int, record: Sequence[Global]) -> np.ndarray:
+        """The recorded values, (replays, values); there are fewer than ``times`` after Ctrl-C."""
         if not self._fuses():
             return self._run_loops(times, record)
         fused = self._fused_recording()
         alone = 0 if fused.may_start() else min(times, 1)  # one replay loop by loop makes the constants true
         first = self._run_loops(alone, record)
-        return np.concatenate([first, fused.run(times - alone, record)]) if times > alone else first
+        return np.concatenate([first, fused.run(times - alone, record)]) if times > alone == len(first) else first
 
     def _run_loops(self, times: int, record: Sequence[Global]) -> np.ndarray:
         history, seconds = self._recording().run(times, record)
         for operation, took in zip(self.loops, seconds, strict=True):
             if isinstance(operation, Runnable) and np.isfinite(took):
                 operation.total_seconds += float(took)
-                operation.calls += times
+                operation.calls += len(history)
         return history
 
     def _recording(self) -> Recording:

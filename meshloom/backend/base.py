@@ -13,6 +13,7 @@ import numpy as np
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Map, on_host
 from meshloom.native.runtime import copy_bandwidth
+from meshloom.native.signals import held_back
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
@@ -74,13 +75,19 @@ class Recording:
         self.operations = tuple(operations)
 
     def run(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, np.ndarray]:
-        """Replay; returns the values of the globals after every replay (times, values), and seconds per operation."""
+        """Replay; returns the values of the globals after every replay (times, values), and seconds per operation.
+
+        There are fewer rows than ``times`` where Ctrl-C has stopped it after so many.
+        """
         history = np.zeros((times, sum(g.dim for g in record)))
         seconds = np.zeros(len(self.operations))
-        for row in history:
-            for k, operation in enumerate(self.operations):
-                before = time.perf_counter()
-                operation()
-                seconds[k] += time.perf_counter() - before
-            row[:] = np.concatenate([on_host(g.storage) for g in record]) if record else ()
+        with held_back() as interrupted:
+            for done, row in enumerate(history):
+                if interrupted():
+                    return history[:done], seconds
+                for k, operation in enumerate(self.operations):
+                    before = time.perf_counter()
+                    operation()
+                    seconds[k] += time.perf_counter() - before
+                row[:] = np.concatenate([on_host(g.storage) for g in record]) if record else ()
         return history, seconds

@@ -86,8 +86,11 @@ class NativeRecording(Recording):
             cursor = np.array([start], np.int64)
             operations.append(runtime.record_operation(g.storage, history, cursor, history.shape[1]))
             start += g.dim
-        seconds = np.zeros(len(operations))
-        runtime.replay(operations, times, seconds)
+        seconds, done = np.zeros(len(operations)), np.zeros(1, np.int64)
+        try:
+            runtime.replay(operations, times, seconds, done)
+        except KeyboardInterrupt:  # it comes between native calls, and these end with a whole replay
+            history = history[: done[0]]
         return history, seconds[: len(self._native)]
 
 

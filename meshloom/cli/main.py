@@ -1,7 +1,8 @@
 """The command ``meshloom``: run, cases, show, info.
 
 Start-up is quick because every command imports what it needs and no more. An error made on purpose ends in one line
-on stderr and its exit code: 2 when what was asked for is wrong, 1 when the run failed.
+on stderr and its exit code: 2 when what was asked for is wrong, 1 when the run failed. A run that has finished but
+could not show all that it should, because the case is wrong there, ends with 3.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from meshloom.errors import MeshloomError
 if TYPE_CHECKING:
     from meshloom.config import Setting
     from meshloom.run.launch import Job, Request
+
+INCOMPLETE = 3  # exit code of a run that has finished, without something that the case fails to show
 
 # The interpreter has been loading packages for a while; that was nearly all computing.
 _STARTED = time.perf_counter() - time.process_time()
@@ -182,8 +185,12 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
               f" meshloom run --restart {shlex.quote(str(folder.checkpoint))}", file=sys.stderr)  # fmt: skip
     if json:
         print(summary.as_json(case, folder, outcome))
+    for failure in outcome.failures:
+        print(f"meshloom: {failure}; everything else is there", file=sys.stderr)
     if not outcome.finished:
         raise typer.Exit(EXIT_CODE)
+    if outcome.failures:
+        raise typer.Exit(INCOMPLETE)
 
 
 @app.command(cls=_Command)
@@ -205,10 +212,10 @@ def show(
 ) -> None:
     """Print a case's whole configuration as TOML, every setting explained: a file that run accepts."""
     from meshloom.config import to_toml
-    from meshloom.run.launch import Request, check
+    from meshloom.run.launch import Request, check, schedule_remark
 
     job = check(Request(target, tuple(_settings(changes or []))))
-    print(to_toml(job.config, {"case": job.case.name}), end="")
+    print(to_toml(job.config, {"case": job.case.name}, remarks={"schedule": schedule_remark(job)}), end="")
 
 
 @app.command(cls=_Command)

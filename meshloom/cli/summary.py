@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from math import isfinite
 from pathlib import Path
 
 import meshloom as ml
@@ -24,7 +25,7 @@ def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
         ("time", _time_text(outcome)),
         ("rate", f"{each * 1e3:.3g} ms per iteration, {rate:.3g} M {case.element_name}/s"),
         ("numbering", case.numbering()),
-        *((path.name, f"{path}{_what_for(path.name, folder)}") for path in _listed(folder)),
+        *((path.name, f"{path}{_what_for(path.name, case, folder)}") for path in _listed(folder)),
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"  {name:{width}}  {text}" for name, text in rows)
@@ -46,8 +47,8 @@ def _listed(folder: RunFolder) -> list[Path]:
     return [path for path in reversed(folder.files()) if path.suffix not in (".vtu", ".vti", ".vtr")]
 
 
-def _what_for(name: str, folder: RunFolder) -> str:
-    go_on = f"go on: meshloom run --restart {shlex.quote(str(folder.checkpoint))} --iterations N"
+def _what_for(name: str, case: Case, folder: RunFolder) -> str:
+    go_on = f"go on: meshloom run --restart {shlex.quote(str(folder.checkpoint))} {case.longer()}"
     purpose = {"fields.pvd": "open in ParaView", "checkpoint.h5": go_on}
     return f"  ({purpose[name]})" if name in purpose else ""
 
@@ -60,7 +61,7 @@ def as_json(case: Case, folder: RunFolder, outcome: Outcome) -> str:
             "finished": outcome.finished,
             "sizes": case.sizes(),
             "iterations": outcome.iteration,
-            "monitors": outcome.monitors,
+            "monitors": {name: value if isfinite(value) else None for name, value in outcome.monitors.items()},
             "wall_seconds": outcome.seconds,
             "seconds_to_first_iteration": outcome.seconds_to_first_iteration,
             "seconds_per_iteration": outcome.seconds_per_iteration,
@@ -69,6 +70,7 @@ def as_json(case: Case, folder: RunFolder, outcome: Outcome) -> str:
             "threads": threads_in_use(),
             "numbering": case.numbering(),
             "schedules": schedules(case),
+            "failures": list(outcome.failures),
             "files": {path.name: str(path) for path in folder.files()},
         }
     )

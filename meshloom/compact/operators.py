@@ -51,17 +51,15 @@ def d(
     fields, grid, along = _operands(f, axis, scheme, 1)
     targets = _targets(fields, out, f"d{AXES[along]}")
     used = operator(scheme, grid, along) if isinstance(scheme, Scheme) else [operator(s, grid, along) for s in scheme]
-    if grid.uniform[along] and before is None and after is None:
-        _apply(grid, along, used, fields, targets, method)
-    elif grid.uniform[along] or after is not None:
+    if grid.uniform[along] or after is not None:
         _check_metric(grid, along, targets)
-        line_loop(grid, along, used, fields, targets, before=before, after=after, values=values, method=method)
+        apply(grid, along, used, fields, targets, before=before, after=after, values=values, method=method)
     elif before is not None:
         raise SchemeError(_NEEDS_METRIC.format(grid.name, AXES[along]))
     else:
         for one, target in zip(fields, targets, strict=True):
             slope = metric(grid, along, one.dtype)
-            line_loop(grid, along, used, one, [slope, target], after=times_metric, method=method)
+            apply(grid, along, used, one, [slope, target], after=times_metric, method=method)
     return _answer(f, out, targets)
 
 
@@ -74,14 +72,14 @@ def d2(f: Fields, axis: int, out: Fields | None = None, scheme: Scheme = SECOND6
     targets = _targets(fields, out, f"d{AXES[along]}{AXES[along]}")
     second = operator(scheme, grid, along)
     if grid.uniform[along]:
-        _apply(grid, along, second, fields, targets, method)
+        apply(grid, along, second, fields, targets, method=method)
     else:
         first = operator(LELE6, grid, along)
         for one, target in zip(fields, targets, strict=True):
             factors = [_metric_field(grid, along, one.dtype, which) for which in ("square", "bend")]
             both = [second] * one.dim + [first] * one.dim
-            line_loop(grid, along, both, one, [*factors, target], before=_twice(one.dim), after=_chain_rule(one.dim),
-                      values=2 * one.dim, method=method)  # fmt: skip
+            apply(grid, along, both, one, [*factors, target], before=_twice(one.dim), after=_chain_rule(one.dim),
+                  values=2 * one.dim, method=method)  # fmt: skip
     return _answer(f, out, targets)
 
 
@@ -92,7 +90,7 @@ def filter(
     used = filters(8, 0.45) if scheme is None else scheme
     fields, grid, along = _operands(f, axis, used, 0)
     targets = _targets(fields, out, "filtered")
-    _apply(grid, along, operator(used, grid, along), fields, targets, method)
+    apply(grid, along, operator(used, grid, along), fields, targets, method=method)
     return _answer(f, out, targets)
 
 
@@ -124,17 +122,39 @@ def _operator(scheme: Scheme, periodic: bool, spacing: float) -> LineOperator:
     return LineOperator(matrix, right, scale=spacing**-scheme.degree)
 
 
-def _apply(
-    grid: Grid, axis: int, used: Operators, fields: Sequence[Field], targets: Sequence[Field], method: str
-) -> None:
-    """The operator in one pass; with a solver that takes no stencil, the right-hand side first, then the solve."""
+def apply(
+    grid: Grid, axis: int, used: Operators, reads: Fields, writes: Fields, *,
+    before: Kernel | None = None, after: Kernel | None = None, values: int | None = None, method: str = "auto",
+    name: str | None = None,
+) -> None:  # fmt: skip
+    """A line loop (``linalg.LineLoop`` says what the arguments are), whatever solves it.
+
+    One pass; with a method that solves A x = f alone the right-hand side first, then the solve, then ``after``.
+    """
     if method in ONE_PASS:
-        line_loop(grid, axis, used, fields, targets, method=method)
+        line_loop(grid, axis, used, reads, writes, before=before, after=after, values=values, method=method, name=name)
         return
-    listed = [used] * sum(one.dim for one in fields) if isinstance(used, LineOperator) else used
+    sources, targets = ([one] if isinstance(one, Field) else list(one) for one in (reads, writes))
+    if before is not None and after is not None and values is None:
+        raise SchemeError(f"{name or after.name}: with kernels before and after, give values=, what is between them")
+    count = values or sum(one.dim for one in (targets if after is None else sources))
+    between = targets if after is None else [_scratch(grid, count, sources[0].dtype)]
+    listed = [used] * count if isinstance(used, LineOperator) else used
     unit = Tridiagonal(0.0, 1.0, 0.0, periodic=grid.periodic[axis])
-    line_loop(grid, axis, [LineOperator(unit, one.stencil, one.scale) for one in listed], fields, targets)
-    line_loop(grid, axis, [LineOperator(one.matrix) for one in listed], targets, targets, method=method)
+    right_sides = [LineOperator(unit, one.stencil, one.scale) for one in listed]
+    line_loop(grid, axis, right_sides, sources, between, before=before, name=name)
+    line_loop(grid, axis, [LineOperator(one.matrix) for one in listed], between, between, method=method, name=name)
+    if after is not None:
+        after(grid, *between, *targets)
+
+
+def _scratch(grid: Grid, dim: int, dtype: np.dtype) -> Field:
+    """Room between the passes of ``apply``, one for all of a grid: nothing stays there."""
+    key = ("between passes", dim, dtype)
+    if key not in grid.loops:
+        grid.loops[key] = grid.field(f"between_passes_{dim}", dim, dtype=dtype)
+    found: Field = grid.loops[key]
+    return found
 
 
 def _tridiagonal(row: Row) -> tuple[float, float, float]:

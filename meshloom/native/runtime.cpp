@@ -34,17 +34,20 @@ void ml_record_float32(void* const* p, const int64_t* s) { record<float>(p, s); 
 void ml_record_int32(void* const* p, const int64_t* s) { record<int32_t>(p, s); }
 void ml_record_int64(void* const* p, const int64_t* s) { record<int64_t>(p, s); }
 
-// The operations in order, `replays` times; seconds[k] collects the time of operation k.
-void ml_replay(int64_t replays, int64_t count, Operation const* operations, void* const* const* pointers,
-               const int64_t* const* sizes, double* seconds) {
-  for (int64_t r = 0; r < replays; ++r) {
-    double before = now();
+// The operations in order, until `done` is `replays` or so many seconds have passed, but always to the end of a replay;
+// seconds[k] collects the time of operation k.
+void ml_replay(int64_t replays, double patience, int64_t* done, int64_t count, Operation const* operations,
+               void* const* const* pointers, const int64_t* const* sizes, double* seconds) {
+  const double start = now();
+  double before = start;
+  while (*done < replays && before - start <= patience) {
     for (int64_t k = 0; k < count; ++k) {
       operations[k](pointers[k], sizes[k]);
       const double after = now();
       seconds[k] += after - before;
       before = after;
     }
+    ++*done;
   }
 }
 

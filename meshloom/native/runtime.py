@@ -11,6 +11,8 @@ import numpy as np
 
 from meshloom.native.compiler import load
 
+PATIENCE = 0.1  # seconds between looks at what else there is to do
+
 
 @cache
 def library() -> ctypes.CDLL:
@@ -48,15 +50,21 @@ def record_operation(source: np.ndarray, history: np.ndarray, cursor: np.ndarray
     return Operation(library()[f"ml_record_{source.dtype}"], [source, history, cursor], [source.size, row])
 
 
-def replay(operations: list[Operation], times: int, seconds: np.ndarray) -> None:
-    """All operations in order, ``times`` times, without Python in between; adds to ``seconds`` (one per operation)."""
+def replay(operations: list[Operation], times: int, seconds: np.ndarray, done: np.ndarray) -> None:
+    """All operations in order until ``done`` (1,) is ``times``; adds to ``seconds`` (one per operation).
+
+    Python gets its turn after a whole replay every ``PATIENCE`` seconds: then a signal raises what its handler raises,
+    and ``done`` says how many replays there were.
+    """
     count = len(operations)
     addresses = (ctypes.c_void_p * count)(*(o.address for o in operations))
     pointers = (ctypes.c_void_p * count)(*(ctypes.addressof(o.pointers) for o in operations))
     sizes = (ctypes.c_void_p * count)(*(ctypes.addressof(o.sizes) for o in operations))
-    library().ml_replay(
-        ctypes.c_int64(times), ctypes.c_int64(count), addresses, pointers, sizes, ctypes.c_void_p(seconds.ctypes.data)
-    )
+    limits = ctypes.c_int64(times), ctypes.c_double(PATIENCE), ctypes.c_void_p(done.ctypes.data)
+    tables = ctypes.c_int64(count), addresses, pointers, sizes, ctypes.c_void_p(seconds.ctypes.data)
+    native = library().ml_replay
+    while done[0] < times:
+        native(*limits, *tables)
 
 
 @cache

@@ -10,12 +10,12 @@ from typing import Any
 import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_count
 from meshloom.config import Setting, build, flatten, parse_settings, read_settings, toml_value
-from meshloom.errors import ConfigError, UserError, nearest
+from meshloom.errors import ConfigError, MeshloomError, UserError, nearest
 from meshloom.io import checkpoint as checkpoints
 from meshloom.run.folder import CHECKPOINT, CONFIG, RunFolder, claim
 from meshloom.run.report import Report
 from meshloom.run.runner import Outcome, Runner, Start
-from meshloom.solvers.case import Case, RunOptions, cases, find_case
+from meshloom.solvers.case import Case, RunOptions, UnknownLoop, cases, find_case, loops_text
 
 FIRST_CASE = "airfoil"  # what somebody who names none is shown
 
@@ -39,6 +39,7 @@ class Job:
     config: Any
     start: Start | None
     changed: tuple[str, ...] = ()  # "run.iterations 20 -> 40": what a restart does differently
+    settings: tuple[Setting, ...] = ()  # what was asked for, the last word on each key last
 
 
 def check(request: Request) -> Job:
@@ -47,11 +48,11 @@ def check(request: Request) -> Job:
     case, settings = _target(request.target, start)
     settings = [*settings, *request.changes]
     if start is None:
-        return Job(case, build(case.Config, settings), None)
+        return Job(case, build(case.Config, settings), None, settings=tuple(settings))
     saved: Any = build(case.Config, _without_case(parse_settings(start.checkpoint.config, str(start.path))))
     config = build(case.Config, settings, saved)
     _check_restart(start, case, config)
-    return Job(case, config, start, _differences(saved, config))
+    return Job(case, config, start, _differences(saved, config), tuple(settings))
 
 
 def _target(target: str | None, start: Start | None) -> tuple[type[Case], list[Setting]]:
@@ -117,7 +118,7 @@ def set_up(job: Job, report: Report) -> Case:
     """The case, built on the back end that it asks for; a restart's state is put in."""
     _choose_backend(job.config.run, report)
     case = job.case(job.config)
-    _check_schedules(case)
+    _check_schedules(job, case)
     if job.start is not None:
         _continue_from(case, job.start)
     return case
@@ -134,11 +135,35 @@ def _choose_backend(options: RunOptions, report: Report) -> None:
     ml.use(name, threads=options.threads or cpu_count())
 
 
-def _check_schedules(case: Case) -> None:
-    """A strategy that was asked for by name must be able to run its loop."""
-    for loop in case.program.loops:
+def _check_schedules(job: Job, case: Case) -> None:
+    """What [schedule] names must be a loop, and a strategy that was asked for by name must be able to run it."""
+    try:
+        program = case.program
+    except UnknownLoop as error:
+        asked = [s.where for s in job.settings if s.key == error.key or s.key.startswith(f"{error.key}.")]
+        place = asked[-1] if asked else job.start.path if job.start else None
+        raise ConfigError(f"{place}: {error}" if place else str(error)) from None
+    for loop in program.loops:
         if isinstance(loop, ml.Loop) and not loop.applies:
             raise UserError(f"schedule.{loop.name}: strategy '{loop.schedule.strategy}' cannot run it: {loop.reason}")
+
+
+def schedule_remark(job: Job) -> str:
+    """Which loops there are for [schedule] to name: asked of the case, set up as small as it goes.
+
+    On numpy, which compiles nothing; but loops may depend on whether there is a GPU.
+    """
+    before = ml.backend(), ml.threads()
+    small = [Setting(key, value, f"{job.case.name}.small") for key, value in job.case.small.items()]
+    wanted = job.config.run.backend
+    used = automatic_backend(ml.backends()) if wanted == "auto" else wanted
+    try:
+        ml.use("cuda" if used == "cuda" else "numpy")
+        return loops_text(job.case(build(job.case.Config, small, job.config)).loop_names)
+    except MeshloomError:  # settings that do not fit together are for a run to refuse
+        return "The run.toml of a run lists the loops."
+    finally:
+        ml.use(before[0], threads=before[1])
 
 
 def _continue_from(case: Case, start: Start) -> None:
@@ -153,8 +178,8 @@ def _continue_from(case: Case, start: Start) -> None:
                             f" is {'missing' if values is None else f'{values.shape} {values.dtype}'}")  # fmt: skip
         field.assign(values)
     if case.steps_left(case.recorded_now()) == 0:
-        raise UserError(f"{start.path}: this run has reached its end (iteration {saved.iteration}); there is nothing to"
-                        " go on with")  # fmt: skip
+        raise UserError(f"{start.path}: this run has reached its end (iteration {saved.iteration}); give a later one,"
+                        f" such as {case.longer()}")  # fmt: skip
 
 
 def launch(job: Job, folder: RunFolder, report: Report, began: float) -> tuple[Case, Outcome]:

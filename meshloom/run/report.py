@@ -15,6 +15,8 @@ _GAPS = 4  # characters between the five columns of the bar
 _LONGEST_LEFT = len("59 min 59 s left")
 _LONGEST_CELL_RATE = len("1.23e+04 M points/s")
 _LONGEST_RATE = len("1.234e+05 iterations/s, ") + _LONGEST_CELL_RATE
+_LONGEST_SHORT_RATE = len("1.23e+05 it/s")
+_DIGITS = (4, 2)  # behind the point, of monitors in a bar: as many as fit
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,28 @@ class Advance:
     def monitor_text(self) -> str:
         return "  ".join(f"{name} {value:.4e}" for name, value in self.monitors.items())
 
+    def monitors_within(self, width: int) -> str:
+        """Monitors in at most ``width`` characters: with fewer digits, and the last ones left out, where they must be.
+
+        Each counts with a sign and an exponent of two digits, so that a run keeps to one choice.
+        """
+        shown = [(name, value) for name, value in self.monitors.items() if name != "time" or self.span is None]
+        for count in range(len(shown), 0, -1):
+            for digits in _DIGITS:
+                longest = sum(len(f"  {name} {-1.5:.{digits}e}") for name, _ in shown[:count]) - 2
+                if longest <= width:
+                    return "  ".join(f"{name} {value:.{digits}e}" for name, value in shown[:count])
+        return ""
+
     def rate_text(self) -> str:
         """Both rates, or '' while they are unknown."""
         return f"{self.rate:.4g} iterations/s, {self.cell_rate_text()}" if self.rate > 0.0 else ""
 
     def cell_rate_text(self) -> str:
         return f"{self.cell_rate:.3g} M {self.element_name}/s" if self.rate > 0.0 else ""
+
+    def short_rate_text(self) -> str:
+        return f"{self.rate:.3g} it/s" if self.rate > 0.0 else ""
 
     def left_text(self) -> str:
         """``12 s left``, or '' when that is unknown or nothing is left."""
@@ -69,19 +87,21 @@ class Advance:
         return f"{duration(left / self.rate)} left"
 
     def fitting(self, width: int) -> tuple[str, str, str]:
-        """Monitors, rate and time left in at most ``width`` characters: what matters least is left out first.
+        """Monitors, rate and time left in at most ``width`` characters, what the bar needs included: monitors give way
+        first, then the bar, then the words of the rate.
 
         Rate and time left count with the longest they get, so that a run keeps to one choice from start to end.
         """
-        monitors, left = self.monitor_text(), self.left_text()
-        choices = (
-            (_LONGEST_RATE + _LONGEST_LEFT, (monitors, self.rate_text(), left)),
-            (_LONGEST_CELL_RATE + _LONGEST_LEFT, (monitors, self.cell_rate_text(), left)),
-            (_LONGEST_LEFT, (monitors, "", left)),
-            (0, (monitors, "", "")),
-        )
-        room = width - len(monitors)
-        return next((texts for needed, texts in choices if needed <= room), ("", "", ""))
+        left, room = self.left_text(), width - _LONGEST_LEFT
+        everything = self.monitors_within(10**6)
+        most = self.monitors_within(room - _LEAST_BAR - _LONGEST_RATE)
+        if most and len(most) >= len(everything):
+            return most, self.rate_text(), left
+        if room - _LONGEST_CELL_RATE >= _LEAST_BAR:
+            return self.monitors_within(room - _LEAST_BAR - _LONGEST_CELL_RATE), self.cell_rate_text(), left
+        if room >= _LONGEST_SHORT_RATE:
+            return "", self.short_rate_text(), left
+        return "", "", left if room >= 0 else ""
 
 
 class Report:
@@ -135,7 +155,7 @@ class BarReport(Report):
             self._task = self._progress.add_task("", total=1.0, counter="", monitors="", rate="", left="")
         counter = now.counter()
         room = max(len(counter), 2 * len(str(now.iterations)) + 1)
-        monitors, rate, left = now.fitting(self.console.width - room - _LEAST_BAR - _GAPS)
+        monitors, rate, left = now.fitting(self.console.width - room - _GAPS)
         self._progress.update(
             self._task, completed=now.share, counter=counter, monitors=monitors, rate=rate, left=left, refresh=True
         )

@@ -23,11 +23,13 @@ from meshloom.io.monitors import MonitorLog, write_table
 from meshloom.io.vtk import Series
 from meshloom.run.diagnose import Snapshot, breakdown, healthy, take_snapshot
 from meshloom.run.folder import RunFolder
+from meshloom.run.guard import Guard
 from meshloom.run.output import draw, write_fields
 from meshloom.run.pace import Pace
 from meshloom.run.report import Advance, Report
 from meshloom.run.stop import StopRequest
-from meshloom.solvers.case import Case
+from meshloom.solvers.case import Case, loops_text
+from meshloom.solvers.grid_case import GridCase
 
 _SNAPSHOT_SECONDS = 1.0  # a copy of the state costs some milliseconds on large meshes: not before every chunk
 
@@ -51,6 +53,7 @@ class Outcome:
     seconds_to_first_iteration: float  # setting up, compiling, and that iteration
     seconds_iterating: float  # all iterations after that, without writing
     seconds_per_iteration: float
+    failures: tuple[str, ...] = ()  # what the case could not show, a line each
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Runner:
         self.recorded = case.recorded_now()
         # A restart keeps the entries up to its checkpoint.
         self.series = Series.resume(folder.series, self._series_time()) if start else Series(folder.series)
-        self.pace = Pace()
+        self.pace, self.guard = Pace(), Guard(case, report)
         self.good = _Good(self.iteration, time.monotonic(), take_snapshot(case))
         self.checkpoint_time = time.monotonic()
 
@@ -114,7 +117,9 @@ class Runner:
         start = time.perf_counter()
         with np.errstate(all="ignore"):  # what is not finite is found here, with loop and cell
             recorded = self.case.program.run(count, record=self.case.recorded)
-            rows, good = self.case.monitor_rows(recorded), healthy(self.case, recorded)
+            rows = self._monitor_rows(recorded)
+            good = np.ones(count, bool) if rows is None else healthy(self.case, recorded)
+            rows = np.full((count, len(self.case.monitors)), np.nan) if rows is None else rows
             self.pace.done(count, time.perf_counter() - start)
             if not good.all():
                 log.append(rows[: np.argmin(good)])
@@ -126,6 +131,16 @@ class Runner:
         self.history.append(rows)
         log.append(rows)
         self.report.advance(self._standing())
+
+    def _monitor_rows(self, recorded: np.ndarray) -> np.ndarray | None:
+        """Monitors (n, monitors); None where the case fails to say them: then nobody can tell whether it is healthy."""
+        expected = len(recorded), len(self.case.monitors)
+        with self.guard.trying("monitor_rows"):
+            rows = np.asarray(self.case.monitor_rows(recorded), np.float64)
+            if rows.shape == expected:
+                return rows
+            self.guard.note("monitor_rows", f"it gives an array of shape {rows.shape} where {expected} is right")
+        return None
 
     def _left(self) -> int:
         """Iterations to go: exactly, or at least so many where the case ends at a time; 0 at the end."""
@@ -185,25 +200,31 @@ class Runner:
         self.kept, self.checkpoint_time = (self.folder.checkpoint, self.iteration), time.monotonic()
 
     def _write_fields(self) -> None:
-        self.series.add(self._series_time(), write_fields(self.case, self.folder.fields(self.iteration)))
+        with self.guard.trying("grid_fields" if isinstance(self.case, GridCase) else "cell_fields"):
+            self.series.add(self._series_time(), write_fields(self.case, self.folder.fields(self.iteration)))
 
     def _write_charts(self) -> None:
         """Curves of the whole run, as text; the monitors have them too, but not under their own axis."""
-        for chart in self.case.charts(self._history()):
-            columns = {chart.x_label: chart.x, **chart.curves}
-            write_table(self.folder.chart(chart.name, "csv"), tuple(columns), np.stack(tuple(columns.values()), axis=1))
+        with self.guard.trying("charts"):
+            for chart in self.case.charts(self._history()):
+                columns = {chart.x_label: chart.x, **chart.curves}
+                values = np.stack(tuple(columns.values()), axis=1)
+                write_table(self.folder.chart(chart.name, "csv"), tuple(columns), values)
 
     def _draw(self) -> None:
         history, span = self._history(), self.case.time_span(self.recorded)
         title = f"{self.case.name} after {self.iteration} iterations" + (f", time {span[0]:.4g}" if span else "")
         try:
-            picture = self.case.picture()
-            if picture is not None:
-                draw(self.case, self.folder.picture, picture, title, history)
-            for name, extra in self.case.maps().items():
-                draw(self.case, self.folder.map(name), extra, title, {})
-            for chart in self.case.charts(history):
-                draw(self.case, self.folder.chart(chart.name, "png"), chart, title, {})
+            with self.guard.trying("picture"):
+                picture = self.case.picture()
+                if picture is not None:
+                    draw(self.case, self.folder.picture, picture, title, history)
+            with self.guard.trying("maps"):
+                for name, extra in self.case.maps().items():
+                    draw(self.case, self.folder.map(name), extra, title, {})
+            with self.guard.trying("charts"):
+                for chart in self.case.charts(history):
+                    draw(self.case, self.folder.chart(chart.name, "png"), chart, title, {})
         except UserError as missing:
             self.report.message(f"no picture: {missing}")
 
@@ -212,7 +233,8 @@ class Runner:
         return dict(zip(self.case.monitors, np.concatenate(self.history).T, strict=True))
 
     def _config_text(self, *, comments: bool = True) -> str:
-        return to_toml(self.case.config, {"case": self.case.name}, comments=comments)
+        remarks = {"schedule": loops_text(self.case.loop_names)}
+        return to_toml(self.case.config, {"case": self.case.name}, comments=comments, remarks=remarks)
 
     @cached_property
     def _mesh_digest(self) -> str:
@@ -234,6 +256,7 @@ class Runner:
             seconds_to_first_iteration=self.until_first,
             seconds_iterating=self.pace.seconds,
             seconds_per_iteration=self.pace.seconds_per_iteration,
+            failures=self.guard.failures,
         )
 
 

@@ -10,6 +10,7 @@ and pressure are 1.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,7 +21,6 @@ from meshloom.config import option, section
 from meshloom.errors import MeshError
 from meshloom.solvers.case import PRECISIONS, Case, OutputOptions, Picture, RunOptions, order_option, schedule_table
 
-LOOPS = ("save_soln", "adt_calc", "res_calc", "bres_calc", "update")
 WALL, FAR_FIELD = 1, 2  # kinds of boundary faces
 
 
@@ -75,7 +75,7 @@ class AirfoilConfig:
     mesh: MeshOptions = section(MeshOptions, "The mesh: NACA 0012 in a C-shaped grid, or a file.")
     flow: FlowOptions = section(FlowOptions, "The gas, the free stream and the scheme.")
     output: AirfoilOutput = section(AirfoilOutput, "What to write, and how often.")
-    schedule: dict[str, Any] = schedule_table(LOOPS, "res_calc")
+    schedule: dict[str, Any] = schedule_table("res_calc")
 
 
 # --- physics ----------------------------------------------------------------------------------------------
@@ -188,6 +188,7 @@ class Airfoil(Case):
     name: ClassVar[str] = "airfoil"
     title: ClassVar[str] = "inviscid flow round a NACA 0012 airfoil (Euler, finite volumes; the OP2 benchmark)"
     Config: ClassVar[type] = AirfoilConfig
+    small: ClassVar[Mapping[str, Any]] = {"mesh.i": 3, "mesh.j": 3}
     monitors: ClassVar[tuple[str, ...]] = ("rms",)
 
     def __init__(self, config: AirfoilConfig, mesh: ml.Mesh | None = None):
@@ -209,7 +210,7 @@ class Airfoil(Case):
         qold = cells.field("qold", 4, dtype=dtype, transient=True)
         adt = cells.field("adt", dtype=dtype, transient=True)
         res, kind = cells.field("res", 4, dtype=dtype), _boundary_kind(mesh, self.config.mesh)
-        save_soln, adt_calc, res_calc, bres_calc, update = map(self.scheduled, kernels(self.gas))
+        save_soln, adt_calc, res_calc, bres_calc, update = kernels(self.gas)
 
         @ml.program
         def iteration() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -19,8 +19,9 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.config import option, table
-from meshloom.errors import ScheduleError, UserError, nearest
+from meshloom.errors import ConfigError, ScheduleError, UserError, nearest
 
+DEFAULT = "default"  # the entry of a [schedule] table for all loops that it does not name
 _WHOLE_NUMBERS = ("block", "registers", "vector", "shared")  # the keys of a schedule that are no words
 PRECISIONS: dict[str, np.dtype[Any]] = {"double": np.dtype(np.float64), "single": np.dtype(np.float32)}
 
@@ -63,29 +64,31 @@ def order_option() -> Any:
     )
 
 
-def schedule_table(loops: tuple[str, ...], example: str) -> Any:
-    """The ``[schedule]`` table of a case with these loops; ``example`` is one where a strategy matters."""
+def schedule_table(example: str) -> Any:
+    """The ``[schedule]`` table of a case; ``example`` is a loop where a strategy matters.
+
+    Which loops there are, the program of the case knows: names are checked when it has been recorded.
+    """
     return table(
         f'How loops are executed, where the automatic choice shall not do: a line such as {example} = "color" or'
-        f' {example} = {{strategy = "color", block = 512}}. Loops: {", ".join(loops)}, and default for all others.',
-        schedule_check(loops),
+        f' {example} = {{strategy = "color", block = 512}}, and default for all loops that are not named.',
+        check_schedule,
     )
 
 
-def schedule_check(loops: tuple[str, ...]) -> Callable[[str, Any], None]:
-    """The check of a ``[schedule]`` table: ``loop = "strategy"`` or ``loop = {strategy = ..., block = ...}``."""
+def loops_text(names: Sequence[str]) -> str:
+    """What to add to the documentation of a ``[schedule]`` table where the loops are known."""
+    return f"Loops: {', '.join(names)}."
 
-    def check(loop: str, value: Any) -> None:
-        if loop not in ("default", *loops):
-            raise ValueError(f"is no loop of this case{nearest(loop, ('default', *loops))}")
-        if not isinstance(value, str | dict):
-            raise ValueError(f'must be a strategy or a table {{strategy = "color", block = 512}}, got {value}')
-        schedule = _schedule(value)
-        _check_name("strategy", schedule.strategy, ("auto", "fastest", *ml.strategies()))
-        _check_name("order", schedule.order, ml.orderings())
-        _check_name("variant", schedule.variant, ml.variants(schedule.strategy))
 
-    return check
+def check_schedule(loop: str, value: Any) -> None:
+    """The check of an entry: ``loop = "strategy"`` or ``loop = {strategy = ..., block = ...}``, whatever the loop."""
+    if not isinstance(value, str | dict):
+        raise ValueError(f'must be a strategy or a table {{strategy = "color", block = 512}}, got {value}')
+    schedule = _schedule(value)
+    _check_name("strategy", schedule.strategy, ("auto", "fastest", *ml.strategies()))
+    _check_name("order", schedule.order, ml.orderings())
+    _check_name("variant", schedule.variant, ml.variants(schedule.strategy))
 
 
 def _schedule(value: str | dict[str, Any]) -> ml.Schedule:
@@ -107,6 +110,26 @@ def _schedule(value: str | dict[str, Any]) -> ml.Schedule:
 def _check_name(key: str, name: str, allowed: tuple[str, ...]) -> None:
     if name not in allowed:
         raise ValueError(f"has {key} '{name}'; allowed: {', '.join(allowed)}")
+
+
+class UnknownLoop(ConfigError):
+    """A ``[schedule]`` table names what is no loop of the program."""
+
+    def __init__(self, name: str, program: ml.Program):
+        lines = {loop.name for loop in program.loops if isinstance(loop, ml.linalg.LineLoop)}
+        loops = dict.fromkeys(loop.name for loop in program.loops if isinstance(loop, ml.Loop))
+        what = "is solved along lines, where strategies do not apply" if name in lines else "is no loop of this case"
+        super().__init__(f"schedule.{name} {what}{nearest(name, (DEFAULT, *loops))}")
+        self.key = f"schedule.{name}"
+
+
+def _can_run(loop: ml.Loop, schedule: ml.Schedule) -> bool:
+    """Does the strategy apply to the loop? It is left as it was."""
+    before = loop.wish
+    loop.reschedule(schedule.having(layout=None))
+    applies = loop.applies
+    loop.reschedule(before)
+    return applies
 
 
 # --- the case ---------------------------------------------------------------------------------------------
@@ -183,13 +206,16 @@ class Case(ABC):
     Config: ClassVar[type]  # a dataclass with at least the sections run, output and schedule
     monitors: ClassVar[tuple[str, ...]]  # columns of the CSV
     shown: ClassVar[tuple[str, ...] | None] = None  # the monitors to show while it runs; None: all
+    end_setting: ClassVar[str] = "time.end"  # what says when a case that ends at a time does so
     limits: Mapping[str, Limit] = MappingProxyType({})  # of fields and globals by name; recorded ones are watched
+    small: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # settings that leave hardly any elements: to look at it
 
     config: Any  # an instance of Config
     mesh: ml.Mesh
-    program: ml.Program  # one iteration
     state: tuple[ml.Field | ml.Global, ...]  # what one iteration hands to the next: checkpoints hold this
     recorded: tuple[ml.Global, ...]  # read after every iteration
+    _program_as_set: ml.Program
+    _is_scheduled: bool
 
     @abstractmethod
     def __init__(self, config: Any): ...
@@ -258,6 +284,14 @@ class Case(ABC):
         """(time now, time at the end) of a case that ends at a time: progress and VTU series go by it."""
         return None
 
+    def longer(self) -> str:
+        """The option of ``meshloom run`` that lets this run go on for as long again when it has come to its end."""
+        now = self.recorded_now()
+        span = self.time_span(now)
+        if self.steps_left(now) != 0 or span is None:
+            return f"--iterations {2 * self.config.run.iterations}"
+        return f"--set {self.end_setting}={2.0 * span[1]!r}"
+
     def recorded_now(self) -> np.ndarray:
         """The values of the globals ``recorded`` as they are."""
         return np.concatenate([g.numpy().reshape(-1).astype(np.float64) for g in self.recorded])
@@ -274,20 +308,40 @@ class Case(ABC):
         """Curves to write and draw at the end, from the monitors (n,) after every iteration."""
         return ()
 
-    def scheduled(self, kernel: ml.Kernel) -> Callable[..., None]:
-        """The kernel, executed as the ``[schedule]`` table says: by its own entry, else by ``default`` where that
-        strategy applies, else by the automatic choice."""
-        table = self.config.schedule
-        wish, by_name = table.get(kernel.name, table.get("default")), kernel.name in table
-        if wish is None:
-            return kernel
-        schedule = _schedule(wish)
+    # --- the program, and how its loops are executed
 
-        def call(on: ml.Set, *arguments: Any) -> None:
-            applies = by_name or kernel.loop(on, *arguments, schedule=schedule).applies
-            kernel(on, *arguments, schedule=schedule if applies else None)
+    @property
+    def program(self) -> ml.Program:
+        """One iteration. When it is first asked for, its loops get the schedules of the ``[schedule]`` table."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            if self.config.schedule:
+                self._apply_schedules(self.config.schedule)
+        return self._program_as_set
 
-        return call
+    @program.setter
+    def program(self, program: ml.Program) -> None:
+        self._program_as_set, self._is_scheduled = program, False
+
+    @property
+    def loop_names(self) -> tuple[str, ...]:
+        """What a ``[schedule]`` table may name, in the order of the program."""
+        loops = self._program_as_set.loops
+        return tuple(dict.fromkeys(loop.name for loop in loops if isinstance(loop, ml.Loop)))
+
+    def _apply_schedules(self, wishes: Mapping[str, Any]) -> None:
+        """Each loop by its own entry, else by ``default`` where that strategy applies, else by the automatic choice."""
+        for name in wishes:
+            if name not in (DEFAULT, *self.loop_names):
+                raise UnknownLoop(name, self._program_as_set)
+        default = _schedule(wishes[DEFAULT]) if DEFAULT in wishes else None
+        for loop in dict.fromkeys(self._program_as_set.loops):
+            if not isinstance(loop, ml.Loop):
+                continue
+            if loop.name in wishes:
+                loop.reschedule(_schedule(wishes[loop.name]))
+            elif default is not None and _can_run(loop, default):
+                loop.reschedule(default)
 
     def __init_subclass__(cls) -> None:
         if hasattr(cls, "name"):

@@ -35,19 +35,11 @@ class RungeKutta4:
     """Steps of a field. In a program, for each of the ``stages``: set ``slope`` from ``stage.at``, then ``advance()``.
 
     After the fourth stage the field holds the new state. The step ``dt`` is a number, or a Global that is read then.
-    ``scheduled`` turns a kernel into what executes it as the settings of a case say.
     """
 
-    LOOPS = ("rk_first", "rk_middle", "rk_last")
     _TABLEAU = ((0.0, 1 / 2, 1 / 6), (1 / 2, 1 / 2, 1 / 3), (1 / 2, 1.0, 1 / 3), (1.0, 0.0, 1 / 6))
 
-    def __init__(
-        self,
-        u: ml.Field,
-        dt: ml.Global | float,
-        scheduled: Callable[[ml.Kernel], Callable[..., None]] = lambda kernel: kernel,
-    ):
-        self.scheduled = scheduled
+    def __init__(self, u: ml.Field, dt: ml.Global | float):
         self.u, self.dt = u, dt if isinstance(dt, ml.Global) else ml.Global(float(dt), "dt", dtype=u.dtype)
         layout = None if u.layout_is_free else str(u.layout)
         self.slope, self.ahead, self.sum = (
@@ -75,7 +67,7 @@ class RungeKutta4:
         def rk_last(u: ml.Write, slope: ml.Read, total: ml.Read, dt: ml.Read):
             u[...] = total + weight * dt * slope
 
-        update = self.scheduled(rk_last if last else rk_first if first else rk_middle)
+        update = rk_last if last else rk_first if first else rk_middle
 
         def advance() -> None:
             if last:

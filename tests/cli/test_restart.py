@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -138,6 +140,57 @@ def test_stopping_by_signal_and_going_on(tmp_path: Path, number: signal.Signals)
     assert whole.returncode == 0, whole.stderr
     assert (tmp_path / "whole" / "monitors.csv").read_bytes() == log.read_bytes()
     assert state(tmp_path / "whole" / "checkpoint.h5") == state(tmp_path / "my run" / "checkpoint.h5")
+
+
+@pytest.mark.parametrize(
+    ("case", "settings"),
+    [
+        ("airfoil", ["mesh.i=6", "mesh.j=4", "run.iterations=3"]),
+        ("volna_lake", ["mesh.nx=6", "mesh.ny=4", "time.end=0.05"]),
+        ("volna_lake", ["mesh.nx=6", "mesh.ny=4", "run.iterations=3"]),
+        ("advection1d", ["mesh.points=16", "time.end=0.01"]),
+        ("bookleaf_sod", ["mesh.cells=[4,3]", "time.end=0.2"]),
+        ("lulesh", ["mesh.size=2", "time.end=0.0001"]),
+        ("vortex_outflow", ["mesh.points=[16,16]", "time.end=0.1"]),
+    ],
+)
+def test_what_a_finished_run_says_about_going_on_works(
+    meshloom: Command, tmp_path: Path, case: str, settings: list[str]
+):
+    """The command as printed, with a space in its path: it takes the run as far again."""
+    wanted = [word for one in (*settings, "output.plot=false") for word in ("--set", one)]
+    first = meshloom("run", case, *wanted, "--backend", "numpy", "--out", "my run")
+    assert first.code == 0, first.err
+    command = re.search(r"\(go on: meshloom (.*)\)", first.out)
+    assert command is not None, first.out
+    with h5py.File(tmp_path / "my run" / "checkpoint.h5") as file:
+        reached = int(file.attrs["iteration"])
+    again = meshloom(*shlex.split(command[1]), "--json")
+    assert again.code == 0, again.err
+    assert again.json["iterations"] > reached and again.json["finished"]
+
+
+@pytest.mark.parametrize(("case", "settings"), [
+    ("volna_hump", ["mesh.nx=20", "mesh.ny=20", "time.end=1e6"]), ("airfoil", ["mesh.i=12", "mesh.j=9"]),
+])  # fmt: skip
+def test_what_a_stopped_run_says_about_going_on_works(tmp_path: Path, case: str, settings: list[str]):
+    """A real Ctrl-C; the command is taken from the output and run as printed, and goes on until it is stopped, too."""
+    wanted = [word for one in (*settings, "output.plot=false", "run.iterations=1000000") for word in ("--set", one)]
+    command = f"run {case} {shlex.join(wanted)} --backend cpu --threads 1 --quiet --out 'my run'"
+    log, rows = tmp_path / "my run" / "monitors.csv", 5
+    for _ in range(2):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "meshloom", *shlex.split(command)], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        )
+        deadline = time.monotonic() + 60.0
+        while not (log.exists() and log.read_text().count("\n") > rows) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130 and err.count("\n") == 1, err
+        command = err.strip().split("go on with: meshloom ")[1]
+        rows = log.read_text().count("\n")
+    assert rows > 6
 
 
 def test_a_second_signal_ends_at_once():

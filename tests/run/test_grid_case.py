@@ -38,7 +38,7 @@ class HeatConfig:
     run: RunOptions = section(RunOptions, "How long, and on what.", iterations=12)
     grid: GridOptions = section(GridOptions, "The plate.")
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
-    schedule: dict[str, Any] = schedule_table(("spread", "take"), "spread")
+    schedule: dict[str, Any] = schedule_table("spread")
 
 
 class Heat(GridCase):
@@ -76,8 +76,8 @@ class Heat(GridCase):
         def iteration() -> None:
             self.heat.value = 0.0
             self.coldest.value = np.inf
-            self.scheduled(spread)(self.grid.interior(1), self.t[self.grid.star(1)], self.new, self.heat)
-            self.scheduled(take)(self.grid.interior(1), self.new, self.t, self.coldest)
+            spread(self.grid.interior(1), self.t[self.grid.star(1)], self.new, self.heat)
+            take(self.grid.interior(1), self.new, self.t, self.coldest)
 
         self.program = iteration
 

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from meshloom.run.report import Advance, BarReport, PlainReport, Report, duration, make_report
+from meshloom.solvers.case import cases
 
 
 class Terminal(io.StringIO):
@@ -63,6 +64,25 @@ def test_the_bar_at_80_columns(monkeypatch: pytest.MonkeyPatch):
     assert "rms 1.5000e-04" in first and "cells/s" not in first and "left" not in first, "it has only compiled so far"
     assert "20.9 M cells/s 2.9 s left" in middle and "rms 1.5000e-04" in middle
     assert "20.9 M cells/s" in last and "left" not in last
+
+
+MOST = max((one for one in cases().values()), key=lambda one: len(one.shown or one.monitors))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+@pytest.mark.parametrize("span", [None, (3.4567, 20.0)])
+def test_rate_and_time_left_stay_beside_many_monitors(
+    monkeypatch: pytest.MonkeyPatch, width: int, span: tuple[float, float] | None
+):
+    names = MOST.shown or MOST.monitors
+    assert len(names) >= 6
+    monitors = {name: (-1.5e-4 if k % 2 else 2.5e3) for k, name in enumerate(names)}
+    now = Advance(12_345, 100_000, monitors, rate=17.25, cells=262_144, span=span, element_name="points")
+    (line,) = bar_lines(monkeypatch, width, now)[-2:-1]
+    assert len(line) <= width and "…" not in line, line
+    assert line.split()[0].startswith("12345") and "/s" in line and "left" in line, line
+    told = sum(f" {name} " in line for name in names)
+    assert told >= {60: 0, 80: 0, 100: 1, 120: 2, 200: 5}[width], line
 
 
 def test_plain_lines_are_few_and_end_with_the_last_iteration(monkeypatch: pytest.MonkeyPatch):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.config import build, option, parse_set, section, table
+from meshloom.config import build, option, parse_set, section
 from meshloom.errors import RunError, UserError
 from meshloom.io import checkpoint
 from meshloom.io.vtk import Series
@@ -23,7 +23,7 @@ from meshloom.run.pace import Pace
 from meshloom.run.report import Advance, PlainReport, Report
 from meshloom.run.runner import Outcome, Runner
 from meshloom.solvers import case as cases
-from meshloom.solvers.case import Case, Limit, OutputOptions, RunOptions, schedule_check
+from meshloom.solvers.case import Case, Limit, OutputOptions, RunOptions, schedule_table
 
 GROWTH = 1.1
 
@@ -39,7 +39,7 @@ class CoolingConfig:
     run: RunOptions = section(RunOptions, "How long, and on what.", iterations=100_000)
     pot: Pot = section(Pot, "The pot.")
     output: OutputOptions = section(OutputOptions, "What to write, and how often.", plot=False)
-    schedule: dict[str, Any] = table("How loops are executed.", schedule_check(("cool", "tick")))
+    schedule: dict[str, Any] = schedule_table("cool")
 
 
 class Cooling(Case):
@@ -49,6 +49,7 @@ class Cooling(Case):
     title: ClassVar[str] = "a pot cools"
     Config: ClassVar[type] = CoolingConfig
     monitors: ClassVar[tuple[str, ...]] = ("heat", "time")
+    end_setting: ClassVar[str] = "pot.end"
     limits: Mapping[str, Limit] = {"t": Limit(above=0.0, why="colder than cold"), "coldest": Limit(above=0.0)}
 
     def __init__(self, config: CoolingConfig):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,10 +14,39 @@ from meshloom.backend.branches import Footprint, Part, Turn, dependencies, footp
 from meshloom.backend.cuda import history
 from meshloom.backend.cuda.engine import Device
 from meshloom.mesh.core import Fill, Global
+from meshloom.native.runtime import PATIENCE
+from meshloom.native.signals import held_back
 
 MOST_BRANCHES = 16  # one that is used again adds an edge, mostly one that others imply; a fresh one adds none
 LARGE = 0.2  # of the threads that a device runs at once: from there on, edges between branches cost more than they gain
 _DEVICE = Part("the device")  # what large operations have in common, so that they keep their order
+
+
+class Ahead:
+    """Keeps the host from running far ahead of the device, which would not see Ctrl-C for as long as there is work.
+
+    Replays are launched ``count`` at a time, and while the device is at one such portion, the next one is launched: it
+    never waits. ``count`` is chosen so that a portion takes about ``PATIENCE`` seconds.
+    """
+
+    FIRST = 64  # launches before anything is known; a run of no more than that waits for nothing
+
+    def __init__(self, cupy: Any, stream: Any):
+        self._cupy, self._stream = cupy, stream
+        self.count = self.FIRST
+        self._portions: list[tuple[Any, float, int]] = []  # event at its end, when it was launched, launches
+
+    def wait(self) -> None:
+        """A portion has been launched: wait for the one before it."""
+        event = self._cupy.cuda.Event(disable_timing=True)
+        event.record(self._stream)
+        self._portions.append((event, time.perf_counter(), self.count))
+        if len(self._portions) < 2:
+            return
+        event, launched, count = self._portions.pop(0)
+        event.synchronize()
+        took = time.perf_counter() - launched
+        self.count = max(1, min(2 * count, round(count * PATIENCE / max(took, 1e-9))))
 
 
 class GraphRecording(Recording):
@@ -39,13 +69,18 @@ class GraphRecording(Recording):
         keep = self._recorder(record) if record else None
         # a global that no loop has used is still on the host
         values = [self._cupy.asarray(one.storage) for one in record]
-        with self._stream:
-            for k in range(times):
-                self._graph.launch(self._stream)
-                if keep is not None:
-                    keep((history.blocks(record),), (history.THREADS,), (rows, np.int64(k), *values))
-        self._stream.synchronize()
-        return rows.get(), np.full(len(self.operations), np.nan)
+        done, ahead = 0, Ahead(self._cupy, self._stream)
+        with held_back() as interrupted, self._stream:
+            while done < times and not interrupted():
+                for _ in range(min(ahead.count, times - done)):
+                    self._graph.launch(self._stream)
+                    if keep is not None:
+                        keep((history.blocks(record),), (history.THREADS,), (rows, np.int64(done), *values))
+                    done += 1
+                if done < times:
+                    ahead.wait()
+            self._stream.synchronize()
+        return rows[:done].get(), np.full(len(self.operations), np.nan)
 
     def _recorder(self, record: Sequence[Global]) -> Any:
         """The kernel that keeps these globals."""

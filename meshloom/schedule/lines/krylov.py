@@ -1,6 +1,7 @@
 """cgs and bicgstab: a block iterates on a line, its vectors in shared memory, until the residual is at rounding.
 
-A line on which that does not succeed is filled with NaN, so that nobody takes it for solved.
+Rounding can keep the residual just above that and drive it up again: such a start is repeated up to the iteration where
+it was smallest. A line on which nothing succeeds is filled with NaN, so that nobody takes it for solved.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from meshloom.schedule.lines.spec import Geometry, LinePointCode, LineSpec
 
 MOST_ITERATIONS = 500
 SHORT = 32
-MOST_STARTS = 6  # from the residual that rounding has left
+MOST_STARTS = 9  # from the residual that rounding has left, repetitions included
 
 
 class _Krylov(Classic):
@@ -47,12 +48,15 @@ class _Krylov(Classic):
         start += ["s_u[j] = s_b[j];"] if "u" in self.vectors else []
         body = [*start_of_block(), *words.loop(*load, f"s_b[j] = {name} * scale{words.k}[0]; s_y[j] = 0;"),
                 *words.total("size", "s_b[j] * s_b[j]"), f"const {t} least = {close!r} * size, whole = size;",
+                f"int rounds = {MOST_ITERATIONS};",
                 f"for (int start_anew = 0; start_anew < {MOST_STARTS} && size > least; ++start_anew) {{",
-                *words.loop(*start), f"{t} rho = size;",
-                f"for (int round = 0; round < {MOST_ITERATIONS}; ++round) {{", *self.iteration(words),
+                *words.loop(*start), f"{t} rho = size, smallest = size; int until = 0;",
+                "for (int round = 0; round < rounds; ++round) {", *self.iteration(words),
+                "if (left < smallest) { smallest = left; until = round + 1; }",
                 f"if (!(left > least && left < {1.0 / negligible(spec.dtype)!r} * size && rho != 0)) break;", "}",
                 *words.loop(f"s_r[j] = s_b[j] - {words.product('s_x[{}]')};"), *words.total("now", "s_r[j] * s_r[j]"),
-                "if (!(now < size)) break;", "size = now;", *words.loop("s_y[j] += s_x[j]; s_b[j] = s_r[j];"), "}",
+                "if (!(now < size)) { if (until == 0 || until >= rounds) break; rounds = until; continue; }",
+                f"size = now; rounds = {MOST_ITERATIONS};", *words.loop("s_y[j] += s_x[j]; s_b[j] = s_r[j];"), "}",
                 *words.loop(f"const {t} x = size > {lost!r} * whole ? ({t})NAN : s_y[j];",
                             *code.after("start + j * step", ["x"], (v,)))]  # fmt: skip
         scratch = [Scratch(t, f"s_{n}", "length") for n in self.vectors]

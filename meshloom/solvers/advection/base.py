@@ -26,7 +26,6 @@ from meshloom.solvers.runge_kutta import RungeKutta4, largest_step
 
 CENTRAL = {"lele6": compact.LELE6, "pade4": compact.PADE4}
 Slopes = Callable[[ml.Field, ml.Field], Any]
-LOOPS = (*RungeKutta4.LOOPS, "compare", "tick")
 TIME_DOC = "The time step and the end."
 FILTER_DOC = "A compact filter after every step, against waves too short for the grid."
 _WAVES, _PLANE_WAVES, _SHARES = 1025, 65, 9  # wavenumbers on a line and in a plane, and directions, that are tried
@@ -62,7 +61,7 @@ class AdvectionConfig:
     time: TimeOptions = section(TimeOptions, TIME_DOC)
     filter: FilterOptions = section(FilterOptions, FILTER_DOC)
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
-    schedule: dict[str, Any] = schedule_table(LOOPS, "compare")
+    schedule: dict[str, Any] = schedule_table("compare")
 
 
 # --- the clock --------------------------------------------------------------------------------------------
@@ -167,7 +166,7 @@ class AdvectionCase(GridCase):
     def _program(self) -> ml.Program:
         """One step: four stages, the filter, and the comparison with the exact solution."""
         grid, phi, dt, rank = self.grid, self.phi, self.steps.dt, self.grid.rank
-        rk = RungeKutta4(phi, dt, self.scheduled)
+        rk = RungeKutta4(phi, dt)
         x = grid.field("x", rank, dtype=self.dtype, data=np.stack(grid.meshgrid(), axis=-1))
         order, alpha = self.config.filter.order, self.config.filter.alpha
         smoothing = compact.filters(order, alpha) if order else None
@@ -192,8 +191,6 @@ class AdvectionCase(GridCase):
             highest[...] = phi
             total += phi
 
-        compared, ticked = self.scheduled(compare), self.scheduled(tick)
-
         @ml.program
         def step() -> None:
             for stage in rk.stages:
@@ -201,11 +198,11 @@ class AdvectionCase(GridCase):
                 stage.advance()
             if smoothing is not None:
                 self._smooth(smoothing, filtered)
-            ticked(clock, self.done, self.time)
+            tick(clock, self.done, self.time)
             for one, start in ((self.l1, 0.0), (self.l2, 0.0), (self.largest, 0.0), (self.lowest, math.inf),
                                (self.highest, -math.inf), (self.total, 0.0)):  # fmt: skip
                 one.value = start
-            compared(grid, x, phi, self.time, *self.recorded[1:])
+            compare(grid, x, phi, self.time, *self.recorded[1:])
 
         return step
 

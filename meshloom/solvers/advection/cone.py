@@ -8,6 +8,7 @@ stays. A compact filter takes out what is too short for the grid, and a smooth h
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -73,6 +74,7 @@ class RotatingCone(AdvectionCase):
     name: ClassVar[str] = "rotating_cone"
     title: ClassVar[str] = "a heap turns with the plane (2-D advection, compact differences of sixth order)"
     Config: ClassVar[type] = ConeConfig
+    small: ClassVar[Mapping[str, Any]] = {"mesh.points": 16}
 
     def make_grid(self) -> ml.Grid:
         points = self.config.mesh.points

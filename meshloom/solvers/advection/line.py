@@ -47,6 +47,8 @@ class LineConfig(AdvectionConfig):
 class LineCase(AdvectionCase):
     """What both have in common: the line, the speed, and curves against the exact ones."""
 
+    small: ClassVar[Mapping[str, Any]] = {"mesh.points": 16}
+
     def make_grid(self) -> ml.Grid:
         mesh = self.config.mesh
         return ml.Grid(mesh.points, mesh.length, periodic=mesh.periodic)

@@ -10,11 +10,10 @@ import numpy as np
 
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
-from meshloom.solvers.bookleaf.kernels import Clock, Kernels
+from meshloom.solvers.bookleaf.kernels import Clock
 from meshloom.solvers.bookleaf.physics import Gas
 from meshloom.solvers.case import OutputOptions, RunOptions, order_option, schedule_table
 
-LOOPS = Kernels._fields
 MOST_STEPS = 1_000_000  # the end is a time; this only stops a run that never gets there
 
 
@@ -96,7 +95,7 @@ class BookLeafConfig:
     time: TimeOptions = section(TimeOptions, TIME_DOC)
     gas: GasOptions = section(GasOptions, GAS_DOC)
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
-    schedule: dict[str, Any] = schedule_table(LOOPS, "corner_forces")
+    schedule: dict[str, Any] = schedule_table("corner_forces")
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ from typing import Any
 from meshloom.config import option, section
 from meshloom.solvers.case import OutputOptions, RunOptions, order_option, schedule_table
 
-LOOPS = ("increment", "forces", "move", "kinematics", "material", "watch_origin", "watch_symmetry")
-
 
 @dataclass(frozen=True)
 class MeshOptions:
@@ -69,4 +67,4 @@ class LuleshConfig:
     time: TimeOptions = section(TimeOptions, "How far to go, and in what steps.")
     material: MaterialOptions = section(MaterialOptions, "The gas and the scheme.")
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
-    schedule: dict[str, Any] = schedule_table(LOOPS, "forces")
+    schedule: dict[str, Any] = schedule_table("forces")

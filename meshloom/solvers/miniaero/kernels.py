@@ -49,7 +49,6 @@ class Kernels(NamedTuple):
     finish: Callable[..., None]
 
 
-LOOPS = Kernels._fields
 
 
 @cache  # tracing takes about a second: cases with the same gas and scheme share their kernels

@@ -9,7 +9,6 @@ from typing import Any
 from meshloom.config import option, section
 from meshloom.solvers.case import OutputOptions, RunOptions, order_option, schedule_table
 from meshloom.solvers.miniaero.gas import Gas
-from meshloom.solvers.miniaero.kernels import LOOPS
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class SodConfig:
     gas: GasOptions = section(GasOptions, "The gas.")
     scheme: SchemeOptions = section(SchemeOptions, "Details of the scheme.")
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
-    schedule: dict[str, Any] = schedule_table(LOOPS, "face_flux")
+    schedule: dict[str, Any] = schedule_table("face_flux")
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ class RampConfig:
     gas: GasOptions = section(GasOptions, "The gas.")
     scheme: SchemeOptions = section(SchemeOptions, "Details of the scheme.")
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
-    schedule: dict[str, Any] = schedule_table(LOOPS, "face_flux")
+    schedule: dict[str, Any] = schedule_table("face_flux")
 
 
 @dataclass(frozen=True)

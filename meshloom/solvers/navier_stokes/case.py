@@ -42,7 +42,6 @@ class FlowCase(GridCase):
             Clock(step, config.time.end),
             boundaries=self.boundaries(),
             smoothing=config.filter.scheme,
-            scheduled=self.scheduled,
         )
         self.state, self.recorded = self.flow.state, self.flow.recorded
         self.program = ml.program(self.flow.time_step)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
+from meshloom import compact
 from meshloom.errors import MeshError
 from meshloom.solvers.navier_stokes.gas import Gas, flux, split_flux, split_products
 from meshloom.solvers.navier_stokes.operators import derivative, inner_derivative
@@ -79,7 +80,7 @@ class Equations:
 
     def _derive(self, name: str, axis: int, operator: Any, reads: Any, writes: Any, **kernels: Any) -> None:
         name = f"{name}_{ml.Grid.axis_names[axis]}"
-        ml.linalg.line_loop(self.grid, axis, operator, reads, writes, method=self.method, name=name, **kernels)
+        compact.apply(self.grid, axis, operator, reads, writes, method=self.method, name=name, **kernels)
 
 
 # --- kernels: what is derived, and what becomes of it; tracing takes time, so cases of one gas share them ---

@@ -46,7 +46,6 @@ class Flow:
         *,
         boundaries: Boundaries | None = None,
         smoothing: compact.Scheme | None = None,
-        scheduled: Callable[[ml.Kernel], Callable[..., None]] = lambda kernel: kernel,
     ):
         """``start``: q (d + 2, *shape) at time 0."""
         grid, dtype = equations.grid, equations.dtype
@@ -56,9 +55,9 @@ class Flow:
         self.time, self.dt = ml.Global(0.0, "time"), ml.Global(clock.step, "dt", dtype=dtype)
         self.measured = tuple(ml.Global(0.0, name) for name in MONITORS[1:])
         self.clocks = ml.Set(1, "clock")
-        self.rk = RungeKutta4(self.q, self.dt, scheduled=scheduled)
-        self._tick = scheduled(tick_kernel(clock))
-        self._measure = scheduled(measure_kernel(equations.gas, grid.rank))
+        self.rk = RungeKutta4(self.q, self.dt)
+        self._tick = tick_kernel(clock)
+        self._measure = measure_kernel(equations.gas, grid.rank)
         self._look = ml.program(self.take_stock)
         self._look.run()
 
@@ -87,7 +86,7 @@ class Flow:
             stage.advance()
         if self.smoothing is not None:
             for axis in range(self.equations.grid.rank):
-                compact.filter(self.q, axis, self.q, self.smoothing)
+                compact.filter(self.q, axis, self.q, self.smoothing, method=self.equations.method)
         self.take_stock()
 
     def take_stock(self) -> None:

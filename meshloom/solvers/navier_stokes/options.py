@@ -13,7 +13,6 @@ from meshloom.solvers.navier_stokes.equations import FUSED, STORED
 MOST_STEPS = 10_000_000
 RUN_DOC, TIME_DOC, OUTPUT_DOC = "How many steps at most, and on what.", "Time steps.", "What to write, and how often."
 SCHEME_DOC, FILTER_DOC = "How the equations are made discrete.", "A low-pass filter of the solution after every step."
-LOOPS = ("tick", "measure", "outflow", "inflow", "rk_first", "rk_middle", "rk_last")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from meshloom.solvers.navier_stokes.equations import FORMS, SPLIT
 from meshloom.solvers.navier_stokes.gas import Gas
 from meshloom.solvers.navier_stokes.options import (
     FILTER_DOC,
-    LOOPS,
     MOST_STEPS,
     OUTPUT_DOC,
     RUN_DOC,
@@ -73,7 +72,7 @@ class TaylorGreenConfig:
     scheme: BoxSchemeOptions = section(BoxSchemeOptions, SCHEME_DOC)
     filter: FilterOptions = section(FilterOptions, FILTER_DOC)
     output: OutputOptions = section(OutputOptions, OUTPUT_DOC)
-    schedule: dict[str, Any] = schedule_table(LOOPS, "measure")
+    schedule: dict[str, Any] = schedule_table("rk_first")
 
 
 class TaylorGreen(FlowCase):
@@ -83,6 +82,7 @@ class TaylorGreen(FlowCase):
     title: ClassVar[str] = "vortices in a periodic box break up and decay (Navier-Stokes, compact differences)"
     Config: ClassVar[type] = TaylorGreenConfig
     drawn: ClassVar[tuple[str, ...]] = ("kinetic_energy", "enstrophy")
+    small: ClassVar[Mapping[str, Any]] = {"mesh.points": 16}
 
     @property
     def form(self) -> str:

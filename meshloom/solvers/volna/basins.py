@@ -26,7 +26,7 @@ from meshloom.solvers.case import (
 from meshloom.solvers.volna.clock import Timing
 from meshloom.solvers.volna.flux import BED, H, U, V, Water
 from meshloom.solvers.volna.geometry import cell_centres
-from meshloom.solvers.volna.scheme import LOOPS, SCHEMES, FirstOrder, Flow, SecondOrder
+from meshloom.solvers.volna.scheme import SCHEMES, FirstOrder, Flow, SecondOrder
 
 MESH_DOC = "The mesh: a rectangle of squares cut into two triangles each, or a file."
 TIME_DOC = "When to end, and the time step."
@@ -82,13 +82,14 @@ class WaterConfig:
     time: TimeOptions = section(TimeOptions, TIME_DOC)
     flow: FlowOptions = section(FlowOptions, "The water and the scheme.")
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
-    schedule: dict[str, Any] = schedule_table(LOOPS, "fluxes")
+    schedule: dict[str, Any] = schedule_table("fluxes")
 
 
 class WaterCase(Case):
     """Water between walls, at rest at first. Subclasses say where: ``region``, ``bed`` and ``surface``."""
 
     monitors: ClassVar[tuple[str, ...]] = ("time", "dt", "volume", "energy")
+    small: ClassVar[Mapping[str, Any]] = {"mesh.nx": 6, "mesh.ny": 4}
     flow: Flow
 
     def __init__(self, config: Any):
@@ -142,8 +143,8 @@ class WaterCase(Case):
         water, timing = Water(flow.gravity, flow.dry), Timing(time.end, time.trim, time.growth, flow.cfl)
         start = self._start(dtype)
         if flow.scheme == "v17":
-            return FirstOrder(self.mesh, start, water, timing, self.scheduled)
-        return SecondOrder(self.mesh, start, water, timing, self.scheduled, flow.renew_rates)
+            return FirstOrder(self.mesh, start, water, timing)
+        return SecondOrder(self.mesh, start, water, timing, flow.renew_rates)
 
     def _program(self) -> ml.Program:
         @ml.program

@@ -7,7 +7,6 @@ still surface. Both schemes collect what flows into every cell in ``inflow`` and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 import numpy as np
 
@@ -18,12 +17,6 @@ from meshloom.solvers.volna.flux import Water
 from meshloom.solvers.volna.geometry import measure
 
 SCHEMES = ("v17", "v18")
-CLOCK_LOOPS = clock.Kernels._fields
-LOOPS = tuple(
-    dict.fromkeys((*CLOCK_LOOPS, *first_order.Kernels._fields, *second_order.Kernels._fields))
-)  # names of all loops
-
-Scheduled = Callable[[ml.Kernel], Callable[..., None]]
 
 
 class Flow(ABC):
@@ -33,7 +26,7 @@ class Flow(ABC):
     of dry land), ``volume`` and ``energy`` (kinetic, per density) tell about the last step.
     """
 
-    def __init__(self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing, scheduled: Scheduled):
+    def __init__(self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing):
         self.mesh, self.water, self.timing = mesh, water, timing
         self.dtype = state.dtype
         self.geometry = measure(mesh, state.dtype)
@@ -50,7 +43,7 @@ class Flow(ABC):
         self.volume = ml.Global(float(area @ state[:, 0].astype(np.float64)), "volume")
         self.energy = ml.Global(0.0, "energy")
         self.clock_set = ml.Set(1, "clock")
-        self._clock = clock.Kernels(*map(scheduled, clock.kernels(timing)))  # type: ignore[arg-type]
+        self._clock = clock.kernels(timing)
 
     def _within_step(self, name: str, dim: int = 1) -> ml.Field:
         """A field on cells that no step hands to the next."""
@@ -79,10 +72,10 @@ class Flow(ABC):
 class FirstOrder(Flow):
     """The scheme of 2017."""
 
-    def __init__(self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing, scheduled: Scheduled):
-        super().__init__(mesh, state, water, timing, scheduled)
+    def __init__(self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing):
+        super().__init__(mesh, state, water, timing)
         self.ahead, self.mid = self._within_step("ahead", 3), self._within_step("mid", 4)
-        self.kernels = first_order.Kernels(*map(scheduled, first_order.kernels(water)))  # type: ignore[arg-type]
+        self.kernels = first_order.kernels(water)
 
     def rates(self, w: ml.Field) -> None:
         """What flows into every cell in the state ``w``."""
@@ -107,13 +100,13 @@ class SecondOrder(Flow):
     True evaluates them anew, which makes the four stages the third-order scheme that they are meant to be."""
 
     def __init__(
-        self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing, scheduled: Scheduled, renew: bool = False
+        self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing, renew: bool = False
     ):
-        super().__init__(mesh, state, water, timing, scheduled)
+        super().__init__(mesh, state, water, timing)
         self.renew = renew
         self.rate, self.gain = self._within_step("rate", 3), self._within_step("gain", 3)
         self.mid, self.slopes = self._within_step("mid", 4), self._within_step("slopes", 8)
-        self.kernels = second_order.Kernels(*map(scheduled, second_order.kernels(water)))  # type: ignore[arg-type]
+        self.kernels = second_order.kernels(water)
 
     def rates(self, w: ml.Field) -> None:
         """What flows into every cell in the state ``w``."""

@@ -16,7 +16,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.config import option, section, table
-from meshloom.solvers.case import Chart, Picture, schedule_table
+from meshloom.solvers.case import Chart, Picture
 from meshloom.solvers.volna.basins import (
     MESH_DOC,
     TIME_DOC,
@@ -29,10 +29,8 @@ from meshloom.solvers.volna.basins import (
 from meshloom.solvers.volna.flux import BED, H
 from meshloom.solvers.volna.gauges import Gauges, check_place
 from meshloom.solvers.volna.geometry import cell_centres
-from meshloom.solvers.volna.scheme import LOOPS
 
 FILM = 1e-2  # m: less water than this is no flood
-_LOOPS = (*LOOPS, "rise", "lift_floor", "remember", "read_gauges")
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,6 @@ class TsunamiConfig(WaterConfig):
         check_place,
         {"deep": [45e3, 30e3], "front": [54e3, 30e3], "behind": [66e3, 30e3], "shelf": [90e3, 30e3]},
     )
-    schedule: dict[str, Any] = schedule_table(_LOOPS, "fluxes")
 
 
 @ml.kernel
@@ -164,7 +161,7 @@ class Tsunami(WaterCase):
             flow.step()
             if move_floor is not None:
                 move_floor()
-            self.scheduled(remember)(cells, flow.w, self.peak)
+            remember(cells, flow.w, self.peak)
             self.gauges.read()
 
         return iteration
@@ -179,8 +176,8 @@ class Tsunami(WaterCase):
         share = ml.Global(0.0, "share", dtype=dtype)
 
         def move() -> None:
-            self.scheduled(rise)(flow.clock_set, flow.time, duration, share)
-            self.scheduled(lift_floor)(cells, floor, uplift, share, flow.w)
+            rise(flow.clock_set, flow.time, duration, share)
+            lift_floor(cells, floor, uplift, share, flow.w)
 
         return move
 

@@ -1,0 +1,106 @@
+"""A case that is wrong in what it shows: the run finishes, all else is written, one line says what and where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.solvers import case as cases
+from meshloom.solvers.case import Case, Picture
+from tests.cli.conftest import meshloom as meshloom  # the fixture
+from tests.cli.harness import Command
+from tests.run.test_run_to_a_time import Cooling
+
+cases._registry.pop("cooling", None)
+DONE = {"run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd"}
+
+
+class Wrong(Cooling):
+    """A case to be spoilt in one place after the other."""
+
+    name: ClassVar[str] = "wrong"
+
+    def picture(self) -> Picture:
+        return Picture(self.t.numpy(), "t", (0.0, 1.0, 0.0, 1.0))
+
+
+cases._registry.pop("wrong")
+
+
+def divides(self: Case, *given: Any) -> Any:
+    return 1 / 0  # the line that is named
+
+
+def of_wrong_size(self: Wrong) -> Any:
+    return Picture(np.zeros(3), "t", (0.0, 1.0, 0.0, 1.0))
+
+
+def nonsense(self: Case, *given: Any) -> Any:
+    return 42
+
+
+def flat(self: Case, recorded: np.ndarray) -> np.ndarray:
+    return recorded[:, 0]
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(cases._registry, "wrong", Wrong)
+    yield
+    ml.use("numpy")
+
+
+def line_of(what: Any) -> int:
+    found: int = what.__code__.co_firstlineno
+    return found
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "problem", "line", "missing"),
+    [
+        ("picture", divides, "ZeroDivisionError: division by zero", line_of(divides) + 1, "picture.png"),
+        ("picture", nonsense, "AttributeError", line_of(nonsense), "picture.png"),
+        ("picture", of_wrong_size, "Error: ", line_of(of_wrong_size), "picture.png"),
+        ("maps", divides, "ZeroDivisionError: division by zero", line_of(divides) + 1, "map_"),
+        ("charts", divides, "ZeroDivisionError: division by zero", line_of(divides) + 1, "chart_"),
+        ("cell_fields", divides, "ZeroDivisionError: division by zero", line_of(divides) + 1, "fields.pvd"),
+        ("monitor_rows", divides, "ZeroDivisionError: division by zero", line_of(divides) + 1, ""),
+        ("monitor_rows", flat, "of shape (", line_of(flat), ""),
+    ],
+)
+def test_a_finished_run_loses_nothing_else(
+    meshloom: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    method: str, answer: Any, problem: str, line: int, missing: str,
+) -> None:  # fmt: skip
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(Wrong, method, answer)
+    run = ("run", "wrong", "--backend", "numpy", "--set", "output.plot=true", "--out", "a", "--json", "--quiet")
+    result = meshloom(*run)
+    assert result.code == 3, result.err
+    result.refused(3, f"{method}() of case 'wrong' failed: ", problem, f"({__file__}:{line}); everything else is there")
+    assert result.json["finished"] and len(result.json["failures"]) == 1
+    files = {path.name for path in (tmp_path / "a").iterdir()}
+    assert files >= (DONE | {"picture.png"}) - {missing} and missing not in files
+    assert (tmp_path / "a" / "monitors.csv").read_text().count("\n") == result.json["iterations"] + 1
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(cases._registry, "wrong", Wrong)
+    mended = meshloom("run", "--restart", "a/checkpoint.h5", "--set", "pot.end=2.0", "--quiet", "--out", "b")
+    assert mended.code == 0, mended.err
+
+
+def test_what_fails_while_it_runs_is_said_once(meshloom: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Wrong, "cell_fields", divides)
+    result = meshloom("run", "wrong", "--backend", "numpy", "--set", "output.every=3", "--out", "a")
+    assert result.code == 3 and "Traceback" not in result.out + result.err
+    assert result.out.count("the run is not affected") == 1 and result.err.count("\n") == 1
+
+
+def test_nothing_is_wrong(meshloom: Command) -> None:
+    result = meshloom("run", "wrong", "--backend", "numpy", "--out", "a", "--json")
+    assert result.code == 0 and result.json["failures"] == []

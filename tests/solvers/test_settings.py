@@ -1,0 +1,208 @@
+"""What every case offers to be set, works: schedules of all its loops by name, and every word of every choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.config import Setting, build, choices, parse_set
+from meshloom.errors import ConfigError
+from meshloom.run.launch import Request, check, schedule_remark
+from meshloom.solvers.case import Case, cases, loops_text
+from tests.cli.harness import files_below
+
+ALL = tuple(cases())
+#: Settings that bring other loops with them.
+VARIANTS = {
+    "vortex_outflow": ("flow.mach=0.5", "scheme.passes=stored"),
+    "taylor_green": ("scheme.form=divergence", "scheme.passes=stored"),
+    "advection1d": ("filter.order=8",),
+    "tsunami": ("uplift.duration=0", "flow.scheme=v17"),
+    "volna_lake": ("flow.scheme=v17",),
+}
+EVERY = [*((name, ()) for name in ALL), *VARIANTS.items()]
+
+
+@pytest.fixture(autouse=True)
+def on_numpy() -> None:
+    ml.use("numpy")
+
+
+def settings(*changes: str) -> list[Setting]:
+    return [parse_set(text) for text in changes]
+
+
+def small(name: str, *changes: str, schedule: dict[str, Any] | None = None) -> Case:
+    """A case with hardly any elements."""
+    kind = cases()[name]
+    wanted = [Setting(key, value, "small") for key, value in kind.small.items()]
+    wishes = [Setting(f"schedule.{key}", value, "test") for key, value in (schedule or {}).items()]
+    return kind(build(kind.Config, [*wanted, *settings(*changes), *wishes]))
+
+
+def blocks(case: Case) -> dict[str, set[int | None]]:
+    """The blocks of the loops, by name."""
+    found: dict[str, set[int | None]] = {}
+    for loop in case.program.loops:
+        if isinstance(loop, ml.Loop):
+            found.setdefault(loop.name, set()).add(loop.schedule.block)
+    return found
+
+
+# --- [schedule] -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "changes"), EVERY)
+def test_every_loop_can_be_scheduled_by_its_name(name: str, changes: tuple[str, ...]) -> None:
+    plain = blocks(small(name, *changes))
+    assert len(plain) >= 3, "a case has loops"
+    wishes = {loop: {"block": 101 + k} for k, loop in enumerate(plain)}
+    assert blocks(small(name, *changes, schedule=wishes)) == {loop: {wish["block"]} for loop, wish in wishes.items()}
+    first, *others = plain
+    of_default = blocks(small(name, *changes, schedule={"default": {"block": 99}, first: {"block": 98}}))
+    assert of_default == {first: {98}} | {loop: {99} for loop in others}
+
+
+@pytest.mark.parametrize(("name", "changes"), EVERY)
+def test_every_other_name_is_refused(name: str, changes: tuple[str, ...]) -> None:
+    plain = small(name, *changes)
+    for wrong, right in ((f"{plain.loop_names[0]}x", f"did you mean '{plain.loop_names[0]}'?"), ("zzz", "allowed: ")):
+        with pytest.raises(ConfigError, match="is no loop of this case") as caught:
+            _ = small(name, *changes, schedule={wrong: "auto"}).program
+        assert f"schedule.{wrong} " in str(caught.value) and right in str(caught.value)
+    for lines in {loop.name for loop in plain.program.loops if isinstance(loop, ml.linalg.LineLoop)}:
+        with pytest.raises(ConfigError, match=f"schedule.{lines} is solved along lines"):
+            _ = small(name, *changes, schedule={lines: "auto"}).program
+
+
+@pytest.mark.parametrize(("name", "changes"), EVERY)
+def test_show_lists_the_loops_that_there_are(name: str, changes: tuple[str, ...]) -> None:
+    remark = schedule_remark(check(Request(name, tuple(settings(*changes)))))
+    assert remark == loops_text(small(name, *changes).loop_names)
+
+
+def test_the_loops_of_the_inflow_are_those_of_the_stream() -> None:
+    assert "held_inflow" in small("vortex_outflow").loop_names
+    slow = small("vortex_outflow", "flow.mach=0.5")
+    assert "subsonic_inflow" in slow.loop_names and "held_inflow" not in slow.loop_names
+
+
+def test_a_strategy_gives_the_same_flow() -> None:
+    ml.use("cpu", threads=1)
+    usual, other = (small("airfoil", schedule=wish) for wish in ({}, {"res_calc": "color", "default": "fastest"}))
+    found = [case.program.run(3, record=case.recorded) for case in (usual, other)]
+    assert {loop.schedule.strategy for loop in other.program.loops if loop.name == "res_calc"} == {"color"}
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
+
+
+# --- words --------------------------------------------------------------------------------------------------
+
+
+def words(name: str) -> Iterator[tuple[str, str]]:
+    """(key, word) of everything that a case lets a person choose from; what is not here is left out."""
+    for key, allowed in choices(cases()[name].Config).items():
+        for word in allowed:
+            if key != "run.backend" or word == "auto" or ml.backends()[word] is None:
+                yield key, word
+
+
+QUICK = [(n, k, w) for n in ALL for k, w in words(n) if k not in ("run.backend", "mesh.order", "scheme.solver")]
+REST = [(n, k, w) for n in ALL for k, w in words(n) if k in ("run.backend", "mesh.order", "scheme.solver")]
+
+
+def runs_two_steps(name: str, key: str, word: str) -> None:
+    more = ["mesh.points=32"] if word in ("cgs", "bicgstab") and name == "taylor_green" else []
+    more = ["mesh.points=[32,32]"] if word in ("cgs", "bicgstab") and name == "vortex_outflow" else more
+    if key == "run.backend":
+        ml.use(word) if word != "auto" else ml.use("numpy")
+    case = small(name, *more, f"{key}={word}")
+    rows = case.monitor_rows(case.program.run(2, record=case.recorded))
+    assert rows.shape == (2, len(case.monitors)) and np.isfinite(rows).all(), (key, word)
+
+
+@pytest.mark.parametrize(("name", "key", "word"), QUICK)
+def test_every_word_that_is_offered_runs(name: str, key: str, word: str) -> None:
+    runs_two_steps(name, key, word)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "key", "word"), REST)
+def test_every_word_that_is_offered_runs_slow(name: str, key: str, word: str) -> None:
+    runs_two_steps(name, key, word)
+
+
+def test_there_are_words_to_choose_from() -> None:
+    assert {key for _, key, _ in QUICK} >= {"run.precision", "scheme.passes", "scheme.form", "flow.scheme"}
+    assert len(QUICK) > 2 * len(ALL) and len(REST) > 10 * len(ALL)
+
+
+# --- scheme.solver ------------------------------------------------------------------------------------------
+
+
+def flow_after(name: str, points: str, solver: str, steps: int, *changes: str) -> np.ndarray:
+    case = small(name, f"mesh.points={points}", f"scheme.solver={solver}", *changes)
+    case.program.run(steps)
+    values: np.ndarray = case.flow.q.numpy()  # type: ignore[attr-defined]
+    return values
+
+
+OTHERS = tuple(m for m in ml.linalg.tridiagonal.methods() if m != "segmented")
+BY_ALL = [
+    ("vortex_outflow", "[32,33]", ("filter.order=8",)),
+    ("taylor_green", "16", ()),
+    ("taylor_green", "16", ("scheme.passes=stored",)),
+]
+
+
+def agrees(name: str, points: str, solver: str, *changes: str, close: float = 1e-12) -> None:
+    expected, found = (flow_after(name, points, one, 3, *changes) for one in ("segmented", solver))
+    np.testing.assert_allclose(found, expected, rtol=0.0, atol=close * np.abs(expected).max())
+    assert not np.array_equal(found, expected), "another way of solving leaves its traces: it was really taken"
+
+
+@pytest.mark.parametrize("solver", ["thomas", "pcr"])
+def test_other_solvers_give_the_same_flow(solver: str) -> None:
+    ml.use("cpu", threads=1)
+    agrees("vortex_outflow", "[32,33]", solver, "filter.order=8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", OTHERS)
+@pytest.mark.parametrize(("name", "points", "changes"), BY_ALL)
+def test_every_solver_gives_the_same_flow(name: str, points: str, changes: tuple[str, ...], solver: str) -> None:
+    ml.use("cpu", threads=1)
+    agrees(name, points, solver, *changes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", OTHERS)
+@pytest.mark.parametrize("precision", ["double", "single"])
+@pytest.mark.parametrize(("name", "points"), [("vortex_outflow", "[32,33]"), ("taylor_green", "16")])
+def test_every_solver_gives_the_same_flow_as_a_gpu(name: str, points: str, precision: str, solver: str) -> None:
+    ml.use("emulated")
+    close = 1e-12 if precision == "double" else 1e-5
+    agrees(name, points, solver, f"run.precision={precision}", close=close)
+
+
+# --- on the command line ------------------------------------------------------------------------------------
+
+
+def test_a_wrong_loop_overwrites_nothing(tmp_path: Path) -> None:
+    from meshloom.run.launch import folder_for, launch
+    from meshloom.run.report import Report
+
+    text = 'case = "vortex_outflow"\n[mesh]\npoints = [16, 16]\n[schedule]\ninflow = "auto"\n'
+    (tmp_path / "case.toml").write_text(text)
+    common = parse_set("run.backend=numpy"), parse_set("output.plot=false"), parse_set("run.iterations=1")
+    good = Request("vortex_outflow", (parse_set("mesh.points=[16,16]"), *common), tmp_path / "out")
+    launch(check(good), folder_for(good, check(good)), Report(), 0.0)
+    before = files_below(tmp_path)
+    wrong = Request(str(tmp_path / "case.toml"), common, tmp_path / "out", overwrite=True)
+    with pytest.raises(ConfigError, match=r"case.toml:5: schedule.inflow is no loop of this case; did you mean 'h"):
+        launch(check(wrong), folder_for(wrong, check(wrong)), Report(), 0.0)
+    assert files_below(tmp_path) == before

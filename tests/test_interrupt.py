@@ -1,0 +1,159 @@
+"""Ctrl-C while a program is replayed: seen soon, and never in the middle of a replay."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+
+BACKENDS = ("cpu", "numpy", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
+FOR_EVER = 10**8
+
+
+def counting(n: int = 4) -> tuple[ml.Program, ml.Field, ml.Field, ml.Global]:
+    """A program whose two fields and global are equal after every whole replay, and at no other time."""
+    cells = ml.Set(n, "cells")
+    a, b, count = cells.field("a"), cells.field("b"), ml.Global(0.0, "count")
+
+    @ml.kernel
+    def up(a: ml.ReadWrite):
+        a[...] = a + 1.0
+
+    @ml.kernel
+    def follow(b: ml.ReadWrite, largest: ml.Max):
+        b[...] = b + 1.0
+        largest[...] = b
+
+    @ml.program
+    def step() -> None:
+        up(cells, a)
+        count.value = 0.0
+        follow(cells, b, count)
+
+    return step, a, b, count
+
+
+def after(seconds: float, what: Callable[[], None]) -> threading.Timer:
+    timer = threading.Timer(seconds, what)
+    timer.start()
+    return timer
+
+
+def ctrl_c() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_ctrl_c_stops_after_a_whole_replay(backend: str) -> None:
+    ml.use(backend)
+    step, a, b, count = counting()
+    step.run(2)
+    timer = after(0.3, ctrl_c)
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        step.run(FOR_EVER, record=(count,))
+    assert time.monotonic() - start < 2.0, "about a second, on a busy machine"
+    timer.join()
+    stopped: Any = caught.value
+    assert type(stopped) is KeyboardInterrupt and 0 < stopped.replays < FOR_EVER
+    assert f"program step: stopped after {stopped.replays} of {FOR_EVER} replays" in str(stopped)
+    reached = stopped.replays + 2
+    assert a.numpy().tolist() == b.numpy().tolist() == [float(reached)] * 4
+    np.testing.assert_array_equal(stopped.history[:, 0], np.arange(3.0, reached + 1.0))
+    assert step.run(2, record=(count,))[-1, 0] == reached + 2, "and it goes on"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("backend", ["cpu", "numpy"])
+def test_a_handler_of_ones_own_runs_meanwhile_and_nothing_stops(backend: str) -> None:
+    ml.use(backend)
+    step, a, b, _ = counting()
+    step.run()
+    seen: list[bool] = []
+
+    def handler(number: int, frame: object) -> None:
+        seen.append(bool((a.numpy() == b.numpy()).all()))
+
+    times = 300_000 if backend == "cpu" else 4_000
+    before = signal.signal(signal.SIGINT, handler)
+    timer = after(0.02, ctrl_c)
+    try:
+        step.run(times)
+    finally:
+        assert signal.signal(signal.SIGINT, before) is handler
+    timer.join()
+    assert seen == [True], "between replays, when fields agree"
+    assert a.numpy()[0] == times + 1
+
+
+@pytest.mark.parametrize("backend", ["cpu", "numpy", "emulated"])
+def test_a_program_in_another_thread_is_left_alone(backend: str) -> None:
+    ml.use(backend)
+    step, a, b, _ = counting()
+    step.run()
+    times = {"cpu": 200_000, "numpy": 3_000, "emulated": 60}[backend]
+    worker = threading.Thread(target=step.run, args=(times,))
+    worker.start()
+    with pytest.raises(KeyboardInterrupt):
+        after(0.01, ctrl_c).join()
+        time.sleep(5.0)
+    worker.join()
+    assert a.numpy()[0] == b.numpy()[0] == times + 1
+
+
+def test_an_error_leaves_the_handler_as_it_was() -> None:
+    ml.use("numpy")
+    step, *_ = counting()
+    step.loops[0].prepare()
+    step.loops[0]._executable = lambda: 1 / 0  # type: ignore[union-attr]
+    with pytest.raises(ZeroDivisionError):
+        step.run(3)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("backend", ["cpu", "numpy"])
+def test_ctrl_c_in_a_script(backend: str) -> None:
+    """As a person does it: a process of its own, SIGINT from outside, the traceback's last line says where it is."""
+    script = (
+        "import meshloom as ml\n"
+        f"ml.use('{backend}')\n"
+        "cells = ml.Set(1000, 'cells')\n"
+        "a = cells.field('a')\n"
+        "@ml.kernel\n"
+        "def up(a: ml.ReadWrite):\n"
+        "    a[...] = a + 1.0\n"
+        "@ml.program\n"
+        "def step():\n"
+        "    up(cells, a)\n"
+        "step.run()\n"
+        "print('ready', flush=True)\n"
+        "step.run(10**9)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(script)
+    process.stdin.close()
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    try:
+        process.wait(timeout=20)
+    finally:
+        process.kill()
+    assert time.monotonic() - start < 3.0
+    assert process.stderr is not None
+    last = process.stderr.read().strip().splitlines()[-1]
+    assert "program step: stopped after" in last and "of 1000000000 replays" in last
+    assert process.returncode in (-signal.SIGINT, 130)
