@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
@@ -16,11 +16,14 @@ from meshloom.backend import current
 from meshloom.backend.base import Backend, Bound
 from meshloom.errors import ScheduleError
 from meshloom.kernel import define, passes
+from meshloom.kernel.captured import compare_by
 from meshloom.kernel.model import Output, Param, Trace
+from meshloom.kernel.state import State, States
 from meshloom.kernel.trace import trace
 from meshloom.mesh.box import Box
-from meshloom.mesh.core import Arg, Field, Global, Map, Set, recorder
+from meshloom.mesh.core import Arg, Field, Global, Map, Set, on_host, recorder
 from meshloom.mesh.layout import Layout
+from meshloom.mesh.mesh import Mesh
 from meshloom.order import TYPICAL_BLOCK, order_elements
 from meshloom.plain import run_plainly
 from meshloom.schedule.auto import choose, estimated
@@ -33,7 +36,11 @@ from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
 from meshloom.schedule.strategies import strategy, verify
 from meshloom.schedule.verify import check_one_to_one
 
+T = TypeVar("T")
 Wish = Schedule | str | Mapping[str, Any] | None
+
+compare_by(None, Set, Map, Box, Mesh)
+compare_by(lambda stored: on_host(stored.storage), Field, Global)
 
 
 class Kernel:
@@ -43,8 +50,7 @@ class Kernel:
         self.function, self.name = function, function.__name__
         self.modes = define.modes_of(function)
         define.check_text(function, self.modes)
-        self._traces: dict[tuple[Param, ...], Trace] = {}
-        self._outputs: dict[tuple[Param, ...], tuple[Output, ...]] = {}
+        self._states = States(function, self.name)
         functools.update_wrapper(self, function)
 
     def __call__(self, on: Set | Box, *arguments: Argument, schedule: Wish = None) -> None:
@@ -68,21 +74,29 @@ class Kernel:
         """Run element by element with plain small arrays: slow, independent of the tracer, made for breakpoints."""
         Loop(self, on, arguments, None).run_plainly()
 
+    @property
+    def state(self) -> State:
+        """The same object as long as the function reads the same values besides its parameters."""
+        return self._states.now()
+
     def trace(self, params: tuple[Param, ...]) -> Trace:
-        """The traced kernel for parameters of these shapes and types; traced once."""
-        found = self._traces.get(params)
+        """The traced kernel for parameters of these shapes and types; traced once while it captures the same."""
+        state = self.state
+        found = state.traces.find(params)
         if found is None:
-            found = self._traces[params] = trace(self.function, self.name, params)
+            found = state.traces.keep(params, trace(self.function, self.name, params))
+            self._states.traced(state)
         return found
 
     def outputs(self, params: tuple[Param, ...]) -> tuple[Output, ...]:
         """What the kernel computes for such parameters, after the passes; made once, whatever the schedule."""
-        found = self._outputs.get(params)
+        state = self.state
+        found = state.outputs.find(params)
         if found is None:
             traced = self.trace(params).outputs
             values = passes.optimise([o.value for o in traced])
             found = tuple(Output(o.param, o.slot, o.comp, v) for o, v in zip(traced, values, strict=True))
-            self._outputs[params] = found
+            state.outputs.keep(params, found)
         return found
 
     def __repr__(self) -> str:
@@ -94,15 +108,62 @@ def kernel(function: Callable[..., None]) -> Kernel:
     return Kernel(function)
 
 
+class derived(Generic[T]):
+    """A property of a Runnable, made once, and again when a field has moved or a kernel reads other values."""
+
+    def __init__(self, make: Callable[[Any], T]):
+        self.make, self.name, self.__doc__ = make, make.__name__, make.__doc__
+
+    @overload
+    def __get__(self, one: None, owner: type) -> derived[T]: ...
+    @overload
+    def __get__(self, one: Runnable, owner: type) -> T: ...
+
+    def __get__(self, one: Runnable | None, owner: type) -> Any:
+        if one is None:
+            return self
+        one.refresh()
+        if self.name not in one.known:
+            made = self.make(one)  # first: it may ask for others, or find that something has changed
+            one.known[self.name] = made
+        return one.known[self.name]
+
+
 class Runnable(ABC):
-    """What a program can record: prepared by a back end when it first runs, made again when a field has moved."""
+    """What a program can record: prepared by a back end when it first runs, made again when a field has moved.
+
+    ``kernels``: those that it runs; where one reads other values than before, it is made again, too.
+    """
 
     name: str
     set: Set
     backend: Backend
+    kernels: tuple[Kernel, ...]
     calls = 0
     total_seconds = 0.0
     _executable: Callable[[], None] | None = None
+    states: tuple[State, ...] = ()
+    _preparing = False
+
+    @cached_property
+    def known(self) -> dict[str, Any]:
+        """What was derived so far, by name."""
+        return {}
+
+    def refresh(self) -> None:
+        """Forget what was derived if a kernel reads other values now."""
+        if self._preparing:
+            return
+        states = tuple([one.state for one in self.kernels])
+        if states != self.states:
+            if self.states:
+                self.invalidate()
+            self.states = states
+
+    def invalidate(self) -> None:
+        """A field moved, or a kernel changed: all that depends on it is made again at the next call."""
+        self._executable = None
+        self.known.clear()
 
     @property
     @abstractmethod
@@ -129,9 +190,20 @@ class Runnable(ABC):
     def compulsory(self) -> int:
         """Bytes that it has to move, each datum once."""
 
-    @abstractmethod
     def prepare(self) -> Callable[[], None]:
         """Schedule and compile now; running does it by itself."""
+        self.refresh()
+        if self._executable is None:
+            self._preparing = True  # all of it with the same values
+            try:
+                self._executable = self._prepared()
+            finally:
+                self._preparing = False
+        return self._executable
+
+    @abstractmethod
+    def _prepared(self) -> Callable[[], None]:
+        """The executable, made by the back end."""
 
     @abstractmethod
     def explain(self) -> str:
@@ -143,6 +215,7 @@ class Runnable(ABC):
         if record is not None:
             record(self)
             return
+        self.refresh()
         execute = self._executable or self.prepare()
         before = time.perf_counter()
         execute()
@@ -164,7 +237,7 @@ class Loop(Runnable):
     """
 
     def __init__(self, what: Kernel, on: Set | Box, arguments: tuple[Argument, ...], wish: Wish):
-        self.kernel, self.name = what, what.name
+        self.kernel, self.kernels, self.name = what, (what,), what.name
         self.backend: Backend = current()
         self.wish = parse_schedule(wish)
         self.set, self.box = place_of(what.name, on, arguments)
@@ -201,7 +274,7 @@ class Loop(Runnable):
     def writes(self) -> tuple[Field | Global, ...]:
         return tuple(s for s, m in zip(self.storages, self.kernel.modes.values(), strict=True) if m.writes)
 
-    @cached_property
+    @derived
     def spec(self) -> LoopSpec:
         """The loop without data: traced, optimised, with layouts."""
         params = tuple(param_of(n, m, a) for (n, m), a in zip(self.kernel.modes.items(), self.arguments, strict=True))
@@ -229,17 +302,17 @@ class Loop(Runnable):
         """What it runs over, in words."""
         return self.set.name if self.box is None else str(self.box)
 
-    @cached_property
+    @derived
     def counts(self) -> Counts:
         """What the loop costs."""
         return Counts(self.spec, self.elements, self.storages, self.maps, self.schedule.block or 1, self.box)
 
-    @cached_property
+    @derived
     def _work(self) -> Work:
         """What there is to do, whatever the schedule."""
         return Counts(self.spec, self.elements, self.storages, self.maps, TYPICAL_BLOCK, self.box).work
 
-    @cached_property
+    @derived
     def _chosen(self) -> tuple[Schedule, str]:
         return choose(self.spec, self._work, self.wish, simt=self.backend.simt)
 
@@ -263,7 +336,7 @@ class Loop(Runnable):
         """Why the schedule is what it is, or why the strategy does not apply."""
         return strategy(self.schedule.strategy).declines(self.spec) or self._chosen[1]
 
-    @cached_property
+    @derived
     def plan(self) -> Plan:
         """The plan arrays, from the cache or built and verified."""
         return self.plan_of(self.schedule)
@@ -303,27 +376,15 @@ class Loop(Runnable):
         )
 
     # ----- running it -------------------------------------------------------------------------------------------
-    def prepare(self) -> Callable[[], None]:
-        if self._executable is None:
-            for storage in self.storages:
-                storage.move(self.backend.place(storage.storage))
-            if not self.applies:
-                raise ScheduleError(
-                    f"loop {self.name}: strategy '{self.schedule.strategy}' does not apply: {self.reason}"
-                )
-            for number in self.spec.one_to_one_maps:
-                check_one_to_one(self.name, self.maps[number])
-            bound = Bound(
-                self.spec, self.elements, self.storages, self.maps, self.schedule, lambda: self.plan, self.box
-            )
-            self._executable = self.backend.prepare(bound)
-        return self._executable
-
-    def invalidate(self) -> None:
-        """A field moved: everything that depends on layouts is made again at the next call."""
-        self._executable = None
-        for name in ("spec", "counts", "_work", "_chosen", "plan"):
-            self.__dict__.pop(name, None)
+    def _prepared(self) -> Callable[[], None]:
+        for storage in self.storages:
+            storage.move(self.backend.place(storage.storage))
+        if not self.applies:
+            raise ScheduleError(f"loop {self.name}: strategy '{self.schedule.strategy}' does not apply: {self.reason}")
+        for number in self.spec.one_to_one_maps:
+            check_one_to_one(self.name, self.maps[number])
+        bound = Bound(self.spec, self.elements, self.storages, self.maps, self.schedule, lambda: self.plan, self.box)
+        return self.backend.prepare(bound)
 
     def explain(self) -> str:
         """The schedule in force, why, and the figures."""

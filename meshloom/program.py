@@ -28,7 +28,7 @@ class Program:
     def __init__(self, function: Callable[[], None], *, fuse: bool = True, branches: bool = True):
         self.function, self.name, self.fuse, self.branches = function, function.__name__, fuse, branches
         self._ready: tuple[tuple[int, ...], Recording] | None = None
-        self._fused: tuple[tuple[int, ...], FusedRecording] | None = None
+        self._fused: tuple[tuple[object, ...], FusedRecording] | None = None
 
     @cached_property
     def loops(self) -> tuple[Runnable | Fill, ...]:
@@ -108,7 +108,10 @@ class Program:
         storages = dict.fromkeys(s for o in self.loops for s in (o.storages if isinstance(o, Runnable) else o.writes))
         for one in storages:
             one.move(backend.place(one.storage))
-        signature = (self.branches, *(id(one.storage) for one in storages))
+        for loop in (o for o in self.loops if isinstance(o, Runnable)):
+            loop.refresh()
+        states = [state for o in self.loops if isinstance(o, Runnable) for state in o.states]
+        signature = (self.branches, *(id(one.storage) for one in storages), *states)
         if self._fused is None or self._fused[0] != signature:
             self._fused = signature, FusedRecording(fuse(self.loops), backend, branches=self.branches)
         return self._fused[1]
