@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import time
-from abc import ABC, abstractmethod
+import weakref
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import Any, Generic, TypeVar, overload
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +17,18 @@ from meshloom.errors import ScheduleError
 from meshloom.kernel import define, passes
 from meshloom.kernel.captured import compare_by
 from meshloom.kernel.model import Output, Param, Trace
+from meshloom.kernel.recent import Recent
 from meshloom.kernel.state import State, States
 from meshloom.kernel.trace import trace
 from meshloom.mesh.box import Box
-from meshloom.mesh.core import Arg, Field, Global, Map, Set, on_host, recorder
-from meshloom.mesh.layout import Layout
+from meshloom.mesh.core import Arg, Field, Global, Map, Set, on_host
+from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.recording import not_in_program, refuse_in_program
+from meshloom.mesh.stored import Owner
 from meshloom.order import TYPICAL_BLOCK, order_elements
 from meshloom.plain import run_plainly
+from meshloom.runnable import Runnable, derived
 from meshloom.schedule.auto import choose, estimated
 from meshloom.schedule.cost import Work
 from meshloom.schedule.counts import Counts
@@ -36,7 +39,8 @@ from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
 from meshloom.schedule.strategies import strategy, verify
 from meshloom.schedule.verify import check_one_to_one
 
-T = TypeVar("T")
+SHARED = ("spec", "_work", "_chosen", "plan")  # what a loop has from its form
+MOST_FORMS = 64  # of loops over one set
 Wish = Schedule | str | Mapping[str, Any] | None
 
 compare_by(None, Set, Map, Box, Mesh)
@@ -59,7 +63,7 @@ class Kernel:
         loop = on.loops.get(key) if isinstance(on, Set | Box) else None
         if loop is None:
             loop = Loop(self, on, arguments, schedule)
-            on.loops[key] = loop
+            loop.keep(on, key)
         loop()
 
     def loop(self, on: Set | Box, *arguments: Argument, schedule: Wish = None) -> Loop:
@@ -70,6 +74,7 @@ class Kernel:
         """Flops by kind, bytes three ways, V/S and B/F of the loop with these arguments."""
         return Loop(self, on, arguments, schedule).counts
 
+    @not_in_program("running kernel {} element by element", "call the kernel itself")
     def python(self, on: Set | Box, *arguments: Argument) -> None:
         """Run element by element with plain small arrays: slow, independent of the tracer, made for breakpoints."""
         Loop(self, on, arguments, None).run_plainly()
@@ -108,126 +113,12 @@ def kernel(function: Callable[..., None]) -> Kernel:
     return Kernel(function)
 
 
-class derived(Generic[T]):
-    """A property of a Runnable, made once, and again when a field has moved or a kernel reads other values."""
+class Form:
+    """What loops of one form share: what was derived from it, and what back ends compiled."""
 
-    def __init__(self, make: Callable[[Any], T]):
-        self.make, self.name, self.__doc__ = make, make.__name__, make.__doc__
-
-    @overload
-    def __get__(self, one: None, owner: type) -> derived[T]: ...
-    @overload
-    def __get__(self, one: Runnable, owner: type) -> T: ...
-
-    def __get__(self, one: Runnable | None, owner: type) -> Any:
-        if one is None:
-            return self
-        one.refresh()
-        if self.name not in one.known:
-            made = self.make(one)  # first: it may ask for others, or find that something has changed
-            one.known[self.name] = made
-        return one.known[self.name]
-
-
-class Runnable(ABC):
-    """What a program can record: prepared by a back end when it first runs, made again when a field has moved.
-
-    ``kernels``: those that it runs; where one reads other values than before, it is made again, too.
-    """
-
-    name: str
-    set: Set
-    backend: Backend
-    kernels: tuple[Kernel, ...]
-    calls = 0
-    total_seconds = 0.0
-    _executable: Callable[[], None] | None = None
-    states: tuple[State, ...] = ()
-    _preparing = False
-
-    @cached_property
-    def known(self) -> dict[str, Any]:
-        """What was derived so far, by name."""
-        return {}
-
-    def refresh(self) -> None:
-        """Forget what was derived if a kernel reads other values now."""
-        if self._preparing:
-            return
-        states = tuple([one.state for one in self.kernels])
-        if states != self.states:
-            if self.states:
-                self.invalidate()
-            self.states = states
-
-    def invalidate(self) -> None:
-        """A field moved, or a kernel changed: all that depends on it is made again at the next call."""
-        self._executable = None
-        self.known.clear()
-
-    @property
-    @abstractmethod
-    def storages(self) -> tuple[Field | Global, ...]:
-        """All fields and globals that it uses."""
-
-    @property
-    @abstractmethod
-    def reads(self) -> tuple[Field | Global, ...]:
-        """What it needs to know, increments included."""
-
-    @property
-    @abstractmethod
-    def writes(self) -> tuple[Field | Global, ...]:
-        """What it changes."""
-
-    @property
-    @abstractmethod
-    def spec(self) -> LoopSpec:
-        """It without its data."""
-
-    @property
-    @abstractmethod
-    def compulsory(self) -> int:
-        """Bytes that it has to move, each datum once."""
-
-    def prepare(self) -> Callable[[], None]:
-        """Schedule and compile now; running does it by itself."""
-        self.refresh()
-        if self._executable is None:
-            self._preparing = True  # all of it with the same values
-            try:
-                self._executable = self._prepared()
-            finally:
-                self._preparing = False
-        return self._executable
-
-    @abstractmethod
-    def _prepared(self) -> Callable[[], None]:
-        """The executable, made by the back end."""
-
-    @abstractmethod
-    def explain(self) -> str:
-        """How it runs, why, and the figures."""
-
-    def __call__(self) -> None:
-        """Run once; inside a program, record."""
-        record = recorder.get()
-        if record is not None:
-            record(self)
-            return
-        self.refresh()
-        execute = self._executable or self.prepare()
-        before = time.perf_counter()
-        execute()
-        self.total_seconds += time.perf_counter() - before
-        self.calls += 1
-
-    @property
-    def seconds(self) -> float | None:
-        """Average seconds of one execution so far (on a device: seconds of the last one); None before the first."""
-        if not self.calls:
-            return None
-        return getattr(self._executable, "seconds", None) or self.total_seconds / self.calls
+    def __init__(self) -> None:
+        self.known: dict[str, Any] = {}
+        self.compiled: dict[Any, Any] = {}
 
 
 class Loop(Runnable):
@@ -242,10 +133,7 @@ class Loop(Runnable):
         self.wish = parse_schedule(wish)
         self.set, self.box = place_of(what.name, on, arguments)
         self.arguments = as_arguments(what.name, what.modes, self.set, self.box, arguments)
-        if self.wish.layout:
-            for storage in self.storages:
-                if isinstance(storage, Field) and storage.dim > 1:
-                    storage.relayout(self.wish.layout)
+        self._unsettled = bool(self.wish.layout)
         for storage in self.storages:
             storage.watch(self)
 
@@ -274,10 +162,19 @@ class Loop(Runnable):
     def writes(self) -> tuple[Field | Global, ...]:
         return tuple(s for s, m in zip(self.storages, self.kernel.modes.values(), strict=True) if m.writes)
 
+    def needs(self, one: Field | Global) -> bool:
+        modes = self.kernel.modes.values()
+        return any(s is one and bool(m.reads or m.combine) for s, m in zip(self.storages, modes, strict=True))
+
+    def defines(self, one: Field) -> bool:
+        direct = [a for a in self.arguments if isinstance(a, Arg) and a.field is one and a.map is None]
+        all_of_it = self.set is one.set and (self.box is None or self.box.covers_inside)
+        return bool(direct) and all_of_it and one in self.writes and not self.needs(one)
+
     @derived
     def spec(self) -> LoopSpec:
         """The loop without data: traced, optimised, with layouts."""
-        params = tuple(param_of(n, m, a) for (n, m), a in zip(self.kernel.modes.items(), self.arguments, strict=True))
+        params = self.params
         targets = list(dict.fromkeys(m.target for m in self.maps))
         maps = tuple(SpecMap(m.arity, m.positions.dtype, targets.index(m.target)) for m in self.maps)
         described = tuple(self._spec_param(p, a) for p, a in zip(params, self.arguments, strict=True))
@@ -289,8 +186,42 @@ class Loop(Runnable):
             reduced_or_read = not param.mode.control
             return SpecParam(param.name, param.mode, param.dim, param.dtype, Layout("aos"), None, reduced_or_read)
         number = None if argument.map is None else self.maps.index(argument.map)
-        layout = argument.field.layout
+        layout = self._layout_of(argument.field)
         return SpecParam(param.name, param.mode, param.dim, param.dtype, layout, number, offsets=param.offsets)
+
+    def _layout_of(self, one: Field) -> Layout:
+        """The layout that it has when the loop runs."""
+        wished = parse_layout(self.wish.layout) if self._unsettled and self.wish.layout else None
+        return wished if wished is not None and one.dim > 1 else one.layout
+
+    def settle(self) -> None:
+        if self._unsettled:
+            self._unsettled = False
+            for one in self.storages:
+                if isinstance(one, Field) and one.dim > 1 and self.wish.layout:
+                    one.relayout(self.wish.layout)
+
+    @property
+    def parts(self) -> tuple[Owner, ...]:
+        return (*self.storages, *self.maps)
+
+    @cached_property
+    def params(self) -> tuple[Param, ...]:
+        """The kernel's parameters for these arguments."""
+        return tuple(param_of(n, m, a) for (n, m), a in zip(self.kernel.modes.items(), self.arguments, strict=True))
+
+    @derived
+    def form(self) -> Form:
+        """What it shares with loops over the same set that differ in their fields and globals alone."""
+        layouts = tuple(self._layout_of(s) if isinstance(s, Field) else None for s in self.storages)
+        ways = [a.map or a.offsets if isinstance(a, Arg) else None for a in self.arguments]
+        through = [None if way is None else weakref.ref(way) for way in ways]  # maps may come and go
+        key = (*self.states, self.backend.key, self.wish, self.params, layouts, *through, self.box)
+        forms: Recent[Any, Form] = self.set.kept.setdefault(("forms",), Recent(MOST_FORMS))
+        return forms.find(key) or forms.keep(key, Form())
+
+    def known_of(self, name: str) -> dict[str, Any]:
+        return self.form.known if name in SHARED else self.known
 
     @property
     def elements(self) -> int:
@@ -377,13 +308,15 @@ class Loop(Runnable):
 
     # ----- running it -------------------------------------------------------------------------------------------
     def _prepared(self) -> Callable[[], None]:
+        self.settle()
         for storage in self.storages:
             storage.move(self.backend.place(storage.storage))
         if not self.applies:
             raise ScheduleError(f"loop {self.name}: strategy '{self.schedule.strategy}' does not apply: {self.reason}")
         for number in self.spec.one_to_one_maps:
             check_one_to_one(self.name, self.maps[number])
-        bound = Bound(self.spec, self.elements, self.storages, self.maps, self.schedule, lambda: self.plan, self.box)
+        bound = Bound(self.spec, self.elements, self.storages, self.maps, self.schedule, lambda: self.plan, self.box,
+                      self.form.compiled)  # fmt: skip
         return self.backend.prepare(bound)
 
     def explain(self) -> str:
@@ -392,7 +325,12 @@ class Loop(Runnable):
 
     def run_plainly(self) -> None:
         """The kernel called element by element on plain arrays, its results merged one after the other."""
+        refuse_in_program(f"running kernel {self.name} element by element", "call the kernel itself")
+        self.check_transients()
+        undefined = {one: one.undefined_after for one in self.transients if not self.defines(one)}
         run_plainly(self.kernel.function, self.kernel.modes, self.arguments, self.elements, self.box)
+        for one, program in undefined.items():
+            one.undefined_after = program
 
     def __repr__(self) -> str:
         return f"Loop({self.name} over {self.over}: {self.schedule})"

@@ -112,6 +112,12 @@ class LineLoop(Runnable):
         known = [s for s, m in zip(self._targets, modes, strict=True) if m.reads or m.combine]
         return tuple(dict.fromkeys((*self._sources, *known)))
 
+    def needs(self, one: Storage) -> bool:
+        return one in self.reads
+
+    def defines(self, one: Field) -> bool:
+        return one in self.writes and one not in self.reads
+
     @cached_property
     def lines(self) -> Geometry:
         """Where the lines lie."""
@@ -227,11 +233,11 @@ def line_loop(grid: Grid, axis: int, operator: Operators, reads: Fields, writes:
     fields = [tuple(x) if isinstance(x, list | tuple) else (x,) for x in (reads, writes)]
     known = tuple((k, id(v) if isinstance(v, Kernel) else str(v)) for k, v in sorted(options.items()))
     key = (LineLoop, current().key, axis, repr(operator), *(tuple(map(id, one)) for one in fields), known)
-    loops = grid.loops if isinstance(grid, Grid) else {}
-    entry = loops.get(key)
-    if entry is None:  # what the key names by its address must live as long as the entry
-        entry = loops[key] = (LineLoop(grid, axis, operator, reads, writes, **options), fields, options)
-    entry[0]()
+    loop = grid.loops.get(key) if isinstance(grid, Grid) else None
+    if loop is None:  # it keeps alive what the key names by its address
+        loop = LineLoop(grid, axis, operator, reads, writes, **options)
+        loop.keep(grid, key)
+    loop()
 
 
 # ----- arguments ------------------------------------------------------------------------------------------------

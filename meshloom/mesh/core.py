@@ -11,24 +11,22 @@ unless the set carries a ``numbering``. What a person gives and gets is ordered 
 from __future__ import annotations
 
 import hashlib
-import weakref
-from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, ProgramError
 from meshloom.mesh.box import Offsets
+from meshloom.mesh.fill import Fill
 from meshloom.mesh.layout import Layout, parse_layout
+from meshloom.mesh.recording import READ_LATER, not_in_program, outside_program, recorder, refuse_in_program
+from meshloom.mesh.stored import Owner, Stored, on_host, overwrite
 
 FIELD_DTYPES = tuple(np.dtype(t) for t in ("float32", "float64", "int32", "int64"))
-
-#: While a program is being recorded, operations are handed to this recorder instead of being carried out.
-recorder: ContextVar[Callable[[Any], None] | None] = ContextVar("recorder", default=None)
 
 
 class Set:
@@ -54,7 +52,9 @@ class Set:
             raise MeshError(f"set {name}: sizes must not be negative, got size={size}, halo={halo}")
         self.owned, self.halo, self.name, self.points = int(size), int(halo), name, points
         self.numbering = None if numbering is None else _checked_numbering(numbering, self)
-        self.loops: dict[tuple[Any, ...], Any] = {}  # loops over this set, kept by their arguments
+        #: Loops over this set, found by their arguments; they belong to these.
+        self.loops: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
+        self.kept: dict[tuple[Any, ...], Any] = {}  # what is made once for this set, such as constant fields
 
     @property
     def size(self) -> int:
@@ -77,7 +77,8 @@ class Set:
     @cached_property
     def numbers(self) -> Field:
         """Every element's own number, for kernels that want to know where they are."""
-        return Field(self, f"number of {self.name}", dtype=np.int64, data=np.arange(self.total))
+        with outside_program():
+            return Field(self, f"number of {self.name}", dtype=np.int64, data=np.arange(self.total))
 
     @cached_property
     def position(self) -> np.ndarray | None:
@@ -143,7 +144,7 @@ def _checked_numbering(numbering: ArrayLike, on: Set) -> np.ndarray:
     return numbers
 
 
-class Map:
+class Map(Owner):
     """For every element of ``source``, the numbers of ``arity`` elements of ``target``: ``indices``, by number.
 
     ``positions`` holds the same by position: row k belongs to the element at position k of ``source``, and its entries
@@ -165,6 +166,8 @@ class Map:
                 f" expected ({source.total}, arity)"
             )
         self._check_range(array, target, name)
+        super().__init__()
+        self.through: dict[Field, Arg] = {}  # access to older fields
         self.source, self.target, self.name = source, target, name
         rows = source.by_position(array)
         rows = rows if target.position is None else target.position[rows]
@@ -221,26 +224,6 @@ def _index_dtype(target_size: int, dtype: DTypeLike | None, name: str) -> np.dty
     return chosen
 
 
-class Stored:
-    """Values in a flat buffer that may move: to another layout, to a device and back."""
-
-    def __init__(self, storage: Any):
-        #: A flat array: NumPy's on the host, CuPy's on a device.
-        self.storage = storage
-        self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
-
-    def move(self, storage: Any) -> None:
-        """Continue with another buffer of the same values; loops that use it notice."""
-        if storage is not self.storage:
-            self.storage = storage
-            for watcher in list(self._watchers):
-                watcher.invalidate()
-
-    def watch(self, watcher: Any) -> None:
-        """``watcher.invalidate()`` is called when the storage moves."""
-        self._watchers.add(watcher)
-
-
 class Field(Stored):
     """``dim`` values per element of a set, in a layout that nobody but the engine sees."""
 
@@ -260,11 +243,17 @@ class Field(Stored):
         self.set, self.name, self.dim, self.transient = on, name, int(dim), transient
         self.dtype = _field_dtype(name, dtype, data)
         self.layout, self.layout_is_free = parse_layout(layout or on.usual_layout), layout is None and on.layout_is_free
-        super().__init__(np.zeros(self.layout.stride(on.total) * self.dim, self.dtype))
+        super().__init__(np.zeros(self._places, self.dtype))
         self._through: dict[Map | Offsets, Arg] = {}
         self.direct = Arg(self, None)
         if data is not None:
             self.assign(data)
+        elif recorder.get() is not None:  # a new field is zero, at every replay
+            self.fill(0)
+
+    @property
+    def _places(self) -> int:
+        return self.layout.stride(self.set.total) * self.dim
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -282,10 +271,24 @@ class Field(Stored):
 
     def rows(self) -> np.ndarray:
         """A copy of the values by position, (total, dim), whatever the layout."""
+        self.check_readable()
+        return self.unpacked()
+
+    def unpacked(self) -> np.ndarray:
+        """The same for the engine: whatever is in memory."""
         return self.layout.unpack(on_host(self.storage), self.set.total, self.dim)
 
+    def check_readable(self, who: str = "") -> None:
+        """ProgramError while a program is recorded, or where a program has left nothing to be read in the field."""
+        refuse_in_program(f"reading field {self.name}", READ_LATER)
+        if self.undefined_after:
+            raise ProgramError(
+                f"{who}field {self.name} is transient and has no values after program {self.undefined_after} ran: make"
+                " it an ordinary field to read it, or write all of it first"
+            )
+
     def assign(self, data: ArrayLike) -> None:
-        """Take new values by number, shape (n,) or (n, dim); a scalar fills."""
+        """Take new values by number, shape (n,) or (n, dim); a scalar fills, and only that can be recorded."""
         values = np.asarray(data)
         if values.ndim == 0:
             self.fill(values.item())
@@ -298,9 +301,11 @@ class Field(Stored):
         rows = values.reshape(self.set.total, self.dim).astype(self.dtype, copy=False)
         self.assign_rows(self.set.by_position(rows))
 
+    @not_in_program("assigning an array to field {}", "assign it before, or fill() it with one number")
     def assign_rows(self, rows: np.ndarray) -> None:
         """Take new values by position, (total, dim)."""
-        _overwrite(self.storage, self.layout.pack(rows))
+        overwrite(self.storage, self.layout.pack(rows))
+        self.undefined_after = ""
 
     def fill(self, value: float) -> None:
         """Set every value; inside a program this is recorded."""
@@ -309,18 +314,20 @@ class Field(Stored):
             record(Fill(self, self.dtype.type(value).item()))
         else:
             self.storage.fill(value)
+            self.undefined_after = ""
 
+    @not_in_program("a new layout of field {}", "give it the layout before")
     def relayout(self, layout: str | Layout, *, free: bool = False) -> None:
         """Change the layout in place; loops that use the field notice. ``free``: a program may change it again."""
         new, self.layout_is_free = parse_layout(layout), free
         if new != self.layout:
-            values = self.rows()
+            values = self.unpacked()
             self.layout = new
             self.move(new.pack(values))
 
     def __getitem__(self, through: Map | Offsets) -> Arg:
         """Access through a map (a row of it gives ``arity`` elements of this field's set), or at offsets of a grid."""
-        arg = self._through.get(through)
+        arg = self._through.get(through) or (through.through.get(self) if isinstance(through, Map) else None)
         if arg is None:
             if not isinstance(through, Map | Offsets):
                 raise MeshError(
@@ -334,12 +341,16 @@ class Field(Stored):
                 target, what, arg = through.target, f"map {through.name} leads to", Arg(self, through)
             if target is not self.set:
                 raise MeshError(f"field {self.name} lives on {self.set.name}, but {what} {target.name}")
-            self._through[through] = arg
+            if isinstance(through, Map) and through.age > self.age:  # it may be one of many that come and go
+                through.through[self] = arg
+            else:
+                self._through[through] = arg
         return arg
 
     # Sharing with other libraries, without copies: the buffer as it lies, by position (row k is the element of number
     # ``set.numbering[k]``), (n, dim) where the layout allows it.
     def _shared(self) -> Any:
+        self.check_readable()
         if self.layout.kind == "aosoa" and self.dim > 1:
             raise MeshError(
                 f"field {self.name}: layout {self.layout} cannot be shared as one array; relayout to aos or soa"
@@ -377,18 +388,6 @@ def _field_dtype(name: str, dtype: DTypeLike | None, data: ArrayLike | None) -> 
     return chosen
 
 
-def on_host(storage: Any) -> np.ndarray:
-    """The values of a buffer in host memory, itself if it is there."""
-    return storage if isinstance(storage, np.ndarray) else storage.get()
-
-
-def _overwrite(storage: Any, values: np.ndarray) -> None:
-    if isinstance(storage, np.ndarray):
-        storage[:] = values
-    else:
-        storage.set(values)
-
-
 class Global(Stored):
     """A scalar or a short vector that belongs to no set: a constant that is read, or a reduction."""
 
@@ -399,6 +398,8 @@ class Global(Stored):
         self.name, self.dtype = name, _field_dtype(name, dtype, value)
         super().__init__(np.atleast_1d(array).astype(self.dtype))
         self.shape = array.shape
+        if recorder.get() is not None:  # a new global has this value at every replay
+            self._record(self.storage)
 
     @property
     def dim(self) -> int:
@@ -407,33 +408,52 @@ class Global(Stored):
     @property
     def value(self) -> Any:
         """A Python number, or a copy of the vector."""
-        values = on_host(self.storage)
-        return values[0].item() if self.shape == () else values.copy()
+        values = self.numpy()
+        return values.item() if self.shape == () else values
 
     @value.setter
     def value(self, value: ArrayLike) -> None:
-        record = recorder.get()
-        if record is None:
-            self.assign(value)
-        elif np.ndim(value) == 0:
-            record(Fill(self, self.dtype.type(value).item()))
-        else:
-            raise MeshError(f"global {self.name}: inside a program it can be set to one number only")
+        self.assign(value)
 
+    def _record(self, value: ArrayLike) -> None:
+        values = np.broadcast_to(np.asarray(value, self.dtype), self.storage.shape)
+        if any(one.tobytes() != values[0].tobytes() for one in values):
+            raise MeshError(f"global {self.name}: inside a program it can be set to one number only; set it before")
+        record = recorder.get()
+        assert record is not None
+        record(Fill(self, values[0].item()))
+
+    @not_in_program("reading global {}", READ_LATER)
     def numpy(self) -> np.ndarray:
         """A copy of the values, shape () or (dim,)."""
         return np.array(on_host(self.storage)).reshape(self.shape)
+
+    def __bool__(self) -> bool:
+        raise MeshError(f"global {self.name} is neither true nor false: ask for its .value, outside of programs")
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
 
     def saved(self) -> np.ndarray:
         """The same: what a checkpoint holds."""
         return self.numpy()
 
     def assign(self, data: ArrayLike) -> None:
-        """Take new values, now, also while a program is being recorded; a scalar fills."""
-        _overwrite(self.storage, np.broadcast_to(np.asarray(data, self.dtype), self.storage.shape))
+        """Take new values; a scalar fills, and only that can be recorded."""
+        if recorder.get() is not None:
+            self._record(data)
+            return
+        overwrite(self.storage, np.broadcast_to(np.asarray(data, self.dtype), self.storage.shape))
 
     def rows(self) -> np.ndarray:
         """A copy of the values as one row, (1, dim): what a loop over a single element sees."""
+        return self.numpy().reshape(1, -1)
+
+    def unpacked(self) -> np.ndarray:
+        """The same for the engine."""
         return np.array(on_host(self.storage)).reshape(1, -1)
 
     def assign_rows(self, rows: np.ndarray) -> None:
@@ -441,30 +461,7 @@ class Global(Stored):
         self.assign(rows.reshape(-1))
 
     def __repr__(self) -> str:
-        return f"Global({self.name} = {self.value})"
-
-
-@dataclass(frozen=True, eq=False)
-class Fill:
-    """A recorded assignment of one number to a whole field or global."""
-
-    target: Field | Global
-    value: float | int
-
-    @property
-    def name(self) -> str:
-        return f"{self.target.name} = {self.value:g}"
-
-    @property
-    def reads(self) -> tuple[Field | Global, ...]:
-        return ()
-
-    @property
-    def writes(self) -> tuple[Field | Global, ...]:
-        return (self.target,)
-
-    def __call__(self) -> None:
-        self.target.storage.fill(self.value)
+        return f"Global({self.name} = {self.value})" if recorder.get() is None else f"Global({self.name})"
 
 
 @dataclass(frozen=True, eq=False)
