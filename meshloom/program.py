@@ -170,27 +170,30 @@ class Program:
         states = [state for loop in self._runnables for state in loop.states]
         signature = (self.branches, *(id(one.storage) for one in storages), *states)
         if self._fused is None or self._fused[0] != signature:
-            with outside_program():  # buffers are made for it
-                self._fused = signature, FusedRecording(fuse(self.loops), backend, branches=self.branches)
+            self._fused = signature, FusedRecording(fuse(self.loops), backend, branches=self.branches)
         return self._fused[1]
 
     @property
+    @outside_program()
     def fused_steps(self) -> tuple[FusedLoop, ...]:
         """The fused loops of one replay; none where loops are not fused."""
         body = self._fused_recording().program.body if self._fuses() else ()
         return tuple(step for step in body if isinstance(step, FusedLoop))
 
     @property
+    @outside_program()
     def launches(self) -> int:
         """Kernels that one replay starts on a device; 0 where there is none."""
         steps = self._fused_recording().body if self._fuses() else [loop.prepare() for loop in self._runnables]
         return sum(len(getattr(step, "steps", ())) for step in steps)
 
     @property
+    @outside_program()
     def graph(self) -> str:
         """How one replay is ordered on a device, in one line; empty where there is none."""
         return (self._fused_recording() if self._fuses() else self._recording()).summary
 
+    @outside_program()
     def explain(self) -> str:
         """Every loop's schedule, reason and figures; on a GPU first how they are fused and replayed."""
         loops = [o.explain() for o in dict.fromkeys(self.loops) if isinstance(o, Runnable)]

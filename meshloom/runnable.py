@@ -12,7 +12,7 @@ from meshloom.backend.base import Backend
 from meshloom.kernel.state import State
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Set
-from meshloom.mesh.recording import recorder
+from meshloom.mesh.recording import outside_program, recorder
 from meshloom.mesh.stored import Owner
 from meshloom.schedule.spec import LoopSpec
 
@@ -129,7 +129,8 @@ class Runnable(ABC):
         if self._executable is None:
             self._preparing = True  # all of it with the same values
             try:
-                self._executable = self._prepared()
+                with outside_program():
+                    self._executable = self._prepared()
             finally:
                 self._preparing = False
         return self._executable

@@ -399,11 +399,11 @@ class Global(Stored):
         super().__init__(np.atleast_1d(array).astype(self.dtype))
         self.shape = array.shape
         if recorder.get() is not None:  # a new global has this value at every replay
-            self._record(self.storage)
+            self._record(self._storage)
 
     @property
     def dim(self) -> int:
-        return int(self.storage.size)
+        return int(self._storage.size)
 
     @property
     def value(self) -> Any:
@@ -416,7 +416,7 @@ class Global(Stored):
         self.assign(value)
 
     def _record(self, value: ArrayLike) -> None:
-        values = np.broadcast_to(np.asarray(value, self.dtype), self.storage.shape)
+        values = np.broadcast_to(np.asarray(value, self.dtype), self._storage.shape)
         if any(one.tobytes() != values[0].tobytes() for one in values):
             raise MeshError(f"global {self.name}: inside a program it can be set to one number only; set it before")
         record = recorder.get()

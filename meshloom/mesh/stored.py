@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.errors import MeshError
+from meshloom.mesh.recording import not_in_program, recorder, refuse_in_program
 
 _ages = itertools.count()
 
@@ -37,12 +38,15 @@ class Stored(Owner):
     @property
     def storage(self) -> Any:
         """A flat array: NumPy's on the host, CuPy's on a device. Compiled code works on it."""
+        if recorder.get() is not None:
+            refuse_in_program(f"using the memory of {self.name}", "use it in a kernel, or after program.run()")
         return self._storage
 
     @storage.setter
     def storage(self, storage: Any) -> None:
         self.move(storage)
 
+    @not_in_program("another buffer for {}", "give it before")
     def move(self, storage: Any) -> None:
         """Continue with another buffer of the same values; loops that use it notice."""
         if storage is not self._storage:
