@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import abc
+import enum
 import functools
 import gc
+import threading
 import timeit
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -199,6 +202,65 @@ def global_object() -> Case:
     return (lambda x: factor.value * x), factor.assign
 
 
+class Pair(NamedTuple):
+    low: float
+    high: float
+
+    def mean(self) -> float:
+        return 0.5 * (self.low + self.high)
+
+
+class Kind(enum.Enum):
+    ONE = 1.0
+
+
+class Base(abc.ABC):
+    """With what Python adds to such classes."""
+
+    rate: float = 2.0
+
+    @functools.cached_property
+    def unused(self) -> float:
+        return 0.0
+
+    @abc.abstractmethod
+    def of(self, x: Any) -> Any: ...
+
+
+class Slotted(Base):
+    __slots__ = ("lock", "scale")
+
+    def __init__(self) -> None:
+        self.scale, self.lock = 2.0, threading.Lock()
+
+    def of(self, x: Any) -> Any:
+        return self.scale * x * Kind.ONE.value
+
+
+def named_tuple() -> Case:
+    held = [Pair(1.0, 3.0)]
+    return (lambda x: held[0].mean() * x), lambda to: held.__setitem__(0, Pair(to - 1.0, to + 1.0))
+
+
+def object_in_a_list() -> Case:
+    held = [Slotted()]
+    return (lambda x: held[0].of(x)), lambda to: setattr(held[0], "scale", to)
+
+
+def attribute_of_a_base_class() -> Case:
+    one = Slotted()
+
+    def change(to: float) -> None:
+        Base.rate = to
+
+    change(2.0)
+    return lambda x: helper_of(one, x), change
+
+
+def helper_of(one: Any, x: Any) -> Any:
+    return one.rate * x
+
+
 def wrapped() -> Case:
     gas = Gas()
 
@@ -212,7 +274,7 @@ def wrapped() -> Case:
 WAYS = [closure, module_global, global_of_a_helper, module_attribute, array, listed, nested_entries, entry, attribute,
         attribute_through_a_helper, entry_of_an_attribute, method, bound_method, property_of_an_object,
         default_argument, keyword_default, partial, nested_function, helper_replaced, class_data, alias, global_object,
-        wrapped]  # fmt: skip
+        wrapped, named_tuple, object_in_a_list, attribute_of_a_base_class]  # fmt: skip
 
 
 def kernel_of(formula: Callable[[Any], Any]) -> ml.Kernel:

@@ -28,6 +28,9 @@ from meshloom.kernel.bytecode import Read, reads_of
 MOST = 10_000  # values that are compared at every call
 _UNFOLLOWED = frozenset({*sys.stdlib_module_names, "numpy", "scipy", "cupy"} - {"__main__"})
 _ATOMS = (type(None), type(Ellipsis), bool, int, str, bytes)
+#: What a class may hold that a kernel can use; the rest is Python's own machinery.
+_HELD = (*_ATOMS, numbers.Number, np.ndarray, np.generic, tuple, list, dict, set, frozenset, types.FunctionType, type,
+         staticmethod, classmethod, property, functools.cached_property, functools.partial)  # fmt: skip
 _NOTHING: Any = object()
 
 #: How to compare objects of the package that nobody should look into: a function gives what stands for one.
@@ -218,8 +221,10 @@ class _Survey:
             return self._class(value)
         if isinstance(value, staticmethod | classmethod):
             return "method", self.whole(value.__func__)
-        if isinstance(value, property):
-            return "property", tuple(self.whole(one) for one in (value.fget, value.fset))
+        if isinstance(value, property | functools.cached_property):
+            return "property", self.whole(value.fget if isinstance(value, property) else value.func)
+        if type(value).__module__ == "_thread":  # locks
+            return _Same(value)
         slots = [n for c in type(value).__mro__ for n in _listed(getattr(c, "__slots__", ())) if hasattr(value, n)]
         if not hasattr(value, "__dict__") and not slots:
             self.fail(f"an object of type {type(value).__module__}.{type(value).__qualname__}")
@@ -231,16 +236,16 @@ class _Survey:
 
     def _class(self, value: type) -> Hashable:
         """What methods of a class read, and its own data."""
-        if not _followed(value.__module__):
+        if not _followed(value.__module__) or issubclass(value, enum.Enum):
             return _Same(value)
         held = {n: v for n, v in vars(value).items() if not (n.startswith("__") and n.endswith("__")) or n in
                 ("__call__", "__init__", "__getattr__", "__getitem__")}  # fmt: skip
+        held = {n: v for n, v in held.items() if isinstance(v, _HELD) or _followed(type(v).__module__)}
         for name, one in held.items():
-            if not isinstance(one, types.FunctionType | types.MemberDescriptorType | types.GetSetDescriptorType):
+            if not isinstance(one, types.FunctionType):
                 self.read(_class_entry, value, name, one)
-        kept = [(n, v) for n, v in held.items() if not isinstance(v, types.MemberDescriptorType)]
         bases = tuple(self.whole(base) for base in value.__bases__)
-        return _Same(value), tuple((name, self.whole(one)) for name, one in kept), bases
+        return _Same(value), tuple((name, self.whole(one)) for name, one in held.items()), bases
 
     # ----- functions ----------------------------------------------------------------------------------------------
     def walk(self, value: Any, chain: tuple[str, ...]) -> Hashable:
