@@ -36,6 +36,10 @@ class KernelError(UserError):
     """A kernel that breaks its access modes or the rules of tracing; names the user's file and line."""
 
 
+class ProgramError(UserError):
+    """What a program cannot record, or cannot run with."""
+
+
 class ScheduleError(UserError):
     """A schedule that cannot be used for this loop, or an unknown strategy, layout or ordering."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import time
-from abc import ABC, abstractmethod
+import weakref
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any, overload
@@ -17,14 +16,21 @@ from meshloom.backend import current
 from meshloom.backend.base import Backend, Bound
 from meshloom.errors import KernelError, ScheduleError, nearest
 from meshloom.kernel import define, passes
+from meshloom.kernel.captured import compare_by
 from meshloom.kernel.model import Output, Param, Trace
+from meshloom.kernel.recent import Recent
+from meshloom.kernel.state import State, States
 from meshloom.kernel.trace import trace
 from meshloom.mesh.box import Box
-from meshloom.mesh.core import Arg, Field, Global, Map, Set, recorder
-from meshloom.mesh.layout import Layout
+from meshloom.mesh.core import Arg, Field, Global, Map, Set, on_host
+from meshloom.mesh.layout import Layout, parse_layout
+from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.recording import not_in_program, refuse_in_program
 from meshloom.mesh.sharing import hidden_values
+from meshloom.mesh.stored import Owner
 from meshloom.order import TYPICAL_BLOCK, order_elements
 from meshloom.plain import run_plainly
+from meshloom.runnable import Runnable, derived
 from meshloom.schedule.auto import choose, estimated
 from meshloom.schedule.cost import Work
 from meshloom.schedule.counts import Counts
@@ -35,7 +41,12 @@ from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
 from meshloom.schedule.strategies import strategy, verify
 from meshloom.schedule.verify import check_one_to_one
 
+SHARED = ("spec", "_work", "_chosen", "plan")  # what a loop has from its form
+MOST_FORMS = 64  # of loops over one set
 Wish = Schedule | str | Mapping[str, Any] | None
+
+compare_by(None, Set, Map, Box, Mesh)
+compare_by(lambda stored: on_host(stored.storage), Field, Global)
 
 
 class Kernel:
@@ -45,8 +56,7 @@ class Kernel:
         self.function, self.name, self.strict = function, function.__name__, strict
         self.modes = define.modes_of(function)
         define.check_text(function, self.modes)
-        self._traces: dict[tuple[Param, ...], Trace] = {}
-        self._outputs: dict[tuple[tuple[Param, ...], bool], tuple[Output, ...]] = {}
+        self._states = States(function, self.name)
         functools.update_wrapper(self, function)
 
     def __call__(self, on: Set | Box, *arguments: Argument, schedule: Wish = None) -> None:
@@ -55,7 +65,7 @@ class Kernel:
         loop = on.loops.get(key) if isinstance(on, Set | Box) else None
         if loop is None:
             loop = Loop(self, on, arguments, schedule)
-            on.loops[key] = loop
+            loop.keep(on, key)
         loop()
 
     def loop(self, on: Set | Box, *arguments: Argument, schedule: Wish = None) -> Loop:
@@ -66,26 +76,35 @@ class Kernel:
         """Flops by kind, bytes three ways, V/S and B/F of the loop with these arguments."""
         return Loop(self, on, arguments, schedule).counts
 
+    @not_in_program("running kernel {} element by element", "call the kernel itself")
     def python(self, on: Set | Box, *arguments: Argument) -> None:
         """Run element by element with plain small arrays: slow, independent of the tracer, made for breakpoints."""
         Loop(self, on, arguments, None).run_plainly()
 
+    @property
+    def state(self) -> State:
+        """The same object as long as the function reads the same values besides its parameters."""
+        return self._states.now()
+
     def trace(self, params: tuple[Param, ...]) -> Trace:
-        """The traced kernel for parameters of these shapes and types; traced once."""
-        found = self._traces.get(params)
+        """The traced kernel for parameters of these shapes and types; traced once while it captures the same."""
+        state = self.state
+        found = state.traces.find(params)
         if found is None:
             with hidden_values():
-                found = self._traces[params] = trace(self.function, self.name, params)
+                found = state.traces.keep(params, trace(self.function, self.name, params))
+            self._states.traced(state)
         return found
 
     def outputs(self, params: tuple[Param, ...], *, strict: bool) -> tuple[Output, ...]:
         """What the kernel computes for such parameters, after the passes; made once, whatever the schedule."""
-        found = self._outputs.get((params, strict))
+        state = self.state
+        found = state.outputs.find((params, strict))
         if found is None:
             traced = self.trace(params).outputs
             values = passes.optimise([o.value for o in traced], strict=strict)
             found = tuple(Output(o.param, o.slot, o.comp, v) for o, v in zip(traced, values, strict=True))
-            self._outputs[params, strict] = found
+            state.outputs.keep((params, strict), found)
         return found
 
     def __repr__(self) -> str:
@@ -115,71 +134,12 @@ def kernel(function: Callable[..., None] | None = None, /, *, strict: bool = Fal
     return Kernel(function, strict=strict)
 
 
-class Runnable(ABC):
-    """What a program can record: prepared by a back end when it first runs, made again when a field has moved."""
+class Form:
+    """What loops of one form share: what was derived from it, and what back ends compiled."""
 
-    name: str
-    set: Set
-    backend: Backend
-    calls = 0
-    total_seconds = 0.0
-    _executable: Callable[[], None] | None = None
-
-    @property
-    @abstractmethod
-    def storages(self) -> tuple[Field | Global, ...]:
-        """All fields and globals that it uses."""
-
-    @property
-    @abstractmethod
-    def reads(self) -> tuple[Field | Global, ...]:
-        """What it needs to know, increments included."""
-
-    @property
-    @abstractmethod
-    def writes(self) -> tuple[Field | Global, ...]:
-        """What it changes."""
-
-    @property
-    @abstractmethod
-    def spec(self) -> LoopSpec:
-        """It without its data."""
-
-    @property
-    @abstractmethod
-    def compulsory(self) -> int:
-        """Bytes that it has to move, each datum once."""
-
-    @abstractmethod
-    def prepare(self) -> Callable[[], None]:
-        """Schedule and compile now; running does it by itself."""
-
-    @abstractmethod
-    def explain(self) -> str:
-        """How it runs, why, and the figures."""
-
-    @abstractmethod
-    def as_written(self) -> Runnable:
-        """The same with strict kernels."""
-
-    def __call__(self) -> None:
-        """Run once; inside a program, record."""
-        record = recorder.get()
-        if record is not None:
-            record(self)
-            return
-        execute = self._executable or self.prepare()
-        before = time.perf_counter()
-        execute()
-        self.total_seconds += time.perf_counter() - before
-        self.calls += 1
-
-    @property
-    def seconds(self) -> float | None:
-        """Average seconds of one execution so far (on a device: seconds of the last one); None before the first."""
-        if not self.calls:
-            return None
-        return getattr(self._executable, "seconds", None) or self.total_seconds / self.calls
+    def __init__(self) -> None:
+        self.known: dict[str, Any] = {}
+        self.compiled: dict[Any, Any] = {}
 
 
 class Loop(Runnable):
@@ -190,22 +150,15 @@ class Loop(Runnable):
 
     def __init__(self, what: Kernel, on: Set | Box, arguments: tuple[Argument, ...], wish: Wish, *,
                  strict: bool = False):  # fmt: skip
-        self.kernel, self.name = what, what.name
+        self.kernel, self.kernels, self.name = what, (what,), what.name
         self.backend: Backend = current()
         self.strict = strict or what.strict or self.backend.strict
         self.wish = parse_schedule(wish)
         self.set, self.box = place_of(what.name, on, arguments)
         self.arguments = as_arguments(what.name, what.modes, self.set, self.box, arguments)
-        self._lay_out()
+        self._unsettled = bool(self.wish.layout)
         for storage in self.storages:
             storage.watch(self)
-
-    def _lay_out(self) -> None:
-        """Put the fields into the layout that was wished for."""
-        if self.wish.layout:
-            for storage in self.storages:
-                if isinstance(storage, Field) and storage.dim > 1:
-                    storage.relayout(self.wish.layout)
 
     # ----- the loop as data -------------------------------------------------------------------------------------
     @cached_property
@@ -232,10 +185,19 @@ class Loop(Runnable):
     def writes(self) -> tuple[Field | Global, ...]:
         return tuple(s for s, m in zip(self.storages, self.kernel.modes.values(), strict=True) if m.writes)
 
-    @cached_property
+    def needs(self, one: Field | Global) -> bool:
+        modes = self.kernel.modes.values()
+        return any(s is one and bool(m.reads or m.combine) for s, m in zip(self.storages, modes, strict=True))
+
+    def defines(self, one: Field) -> bool:
+        direct = [a for a in self.arguments if isinstance(a, Arg) and a.field is one and a.map is None]
+        all_of_it = self.set is one.set and (self.box is None or self.box.covers_inside)
+        return bool(direct) and all_of_it and one in self.writes and not self.needs(one)
+
+    @derived
     def spec(self) -> LoopSpec:
         """The loop without data: traced, optimised, with layouts."""
-        params = tuple(param_of(n, m, a) for (n, m), a in zip(self.kernel.modes.items(), self.arguments, strict=True))
+        params = self.params
         targets = list(dict.fromkeys(m.target for m in self.maps))
         maps = tuple(SpecMap(m.arity, m.positions.dtype, targets.index(m.target)) for m in self.maps)
         described = tuple(self._spec_param(p, a) for p, a in zip(params, self.arguments, strict=True))
@@ -248,8 +210,42 @@ class Loop(Runnable):
             reduced_or_read = not param.mode.control
             return SpecParam(param.name, param.mode, param.dim, param.dtype, Layout("aos"), None, reduced_or_read)
         number = None if argument.map is None else self.maps.index(argument.map)
-        layout = argument.field.layout
+        layout = self._layout_of(argument.field)
         return SpecParam(param.name, param.mode, param.dim, param.dtype, layout, number, offsets=param.offsets)
+
+    def _layout_of(self, one: Field) -> Layout:
+        """The layout that it has when the loop runs."""
+        wished = parse_layout(self.wish.layout) if self._unsettled and self.wish.layout else None
+        return wished if wished is not None and one.dim > 1 else one.layout
+
+    def settle(self) -> None:
+        if self._unsettled:
+            self._unsettled = False
+            for one in self.storages:
+                if isinstance(one, Field) and one.dim > 1 and self.wish.layout:
+                    one.relayout(self.wish.layout)
+
+    @property
+    def parts(self) -> tuple[Owner, ...]:
+        return (*self.storages, *self.maps)
+
+    @cached_property
+    def params(self) -> tuple[Param, ...]:
+        """The kernel's parameters for these arguments."""
+        return tuple(param_of(n, m, a) for (n, m), a in zip(self.kernel.modes.items(), self.arguments, strict=True))
+
+    @derived
+    def form(self) -> Form:
+        """What it shares with loops over the same set that differ in their fields and globals alone."""
+        layouts = tuple(self._layout_of(s) if isinstance(s, Field) else None for s in self.storages)
+        ways = [a.map or a.offsets if isinstance(a, Arg) else None for a in self.arguments]
+        through = [None if way is None else weakref.ref(way) for way in ways]  # maps may come and go
+        key = (*self.states, self.strict, self.backend.key, self.wish, self.params, layouts, *through, self.box)
+        forms: Recent[Any, Form] = self.set.kept.setdefault(("forms",), Recent(MOST_FORMS))
+        return forms.find(key) or forms.keep(key, Form())
+
+    def known_of(self, name: str) -> dict[str, Any]:
+        return self.form.known if name in SHARED else self.known
 
     @property
     def elements(self) -> int:
@@ -261,17 +257,17 @@ class Loop(Runnable):
         """What it runs over, in words."""
         return self.set.name if self.box is None else str(self.box)
 
-    @cached_property
+    @derived
     def counts(self) -> Counts:
         """What the loop costs."""
         return Counts(self.spec, self.elements, self.storages, self.maps, self.schedule.block or 1, self.box)
 
-    @cached_property
+    @derived
     def _work(self) -> Work:
         """What there is to do, whatever the schedule."""
         return Counts(self.spec, self.elements, self.storages, self.maps, TYPICAL_BLOCK, self.box).work
 
-    @cached_property
+    @derived
     def _chosen(self) -> tuple[Schedule, str]:
         return choose(self.spec, self._work, self.wish, simt=self.backend.simt)
 
@@ -295,7 +291,7 @@ class Loop(Runnable):
         """Why the schedule is what it is, or why the strategy does not apply."""
         return strategy(self.schedule.strategy).declines(self.spec) or self._chosen[1]
 
-    @cached_property
+    @derived
     def plan(self) -> Plan:
         """The plan arrays, from the cache or built and verified."""
         return self.plan_of(self.schedule)
@@ -335,32 +331,22 @@ class Loop(Runnable):
         )
 
     # ----- running it -------------------------------------------------------------------------------------------
-    def prepare(self) -> Callable[[], None]:
-        if self._executable is None:
-            for storage in self.storages:
-                storage.move(self.backend.place(storage.storage))
-            if not self.applies:
-                raise ScheduleError(
-                    f"loop {self.name}: strategy '{self.schedule.strategy}' does not apply: {self.reason}"
-                )
-            for number in self.spec.one_to_one_maps:
-                check_one_to_one(self.name, self.maps[number])
-            bound = Bound(
-                self.spec, self.elements, self.storages, self.maps, self.schedule, lambda: self.plan, self.box
-            )
-            self._executable = self.backend.prepare(bound)
-        return self._executable
-
-    def invalidate(self) -> None:
-        """A field moved: everything that depends on layouts is made again at the next call."""
-        self._executable = None
-        for name in ("spec", "counts", "_work", "_chosen", "plan"):
-            self.__dict__.pop(name, None)
+    def _prepared(self) -> Callable[[], None]:
+        self.settle()
+        for storage in self.storages:
+            storage.move(self.backend.place(storage.storage))
+        if not self.applies:
+            raise ScheduleError(f"loop {self.name}: strategy '{self.schedule.strategy}' does not apply: {self.reason}")
+        for number in self.spec.one_to_one_maps:
+            check_one_to_one(self.name, self.maps[number])
+        bound = Bound(self.spec, self.elements, self.storages, self.maps, self.schedule, lambda: self.plan, self.box,
+                      self.form.compiled)  # fmt: skip
+        return self.backend.prepare(bound)
 
     def reschedule(self, wish: Wish) -> None:
         """Run otherwise from now on; programs that have recorded it and have not run yet follow."""
         self.wish = parse_schedule(wish)
-        self._lay_out()
+        self._unsettled = bool(self.wish.layout)
         self.invalidate()
 
     def explain(self) -> str:
@@ -377,7 +363,12 @@ class Loop(Runnable):
 
     def run_plainly(self) -> None:
         """The kernel called element by element on plain arrays, its results merged one after the other."""
+        refuse_in_program(f"running kernel {self.name} element by element", "call the kernel itself")
+        self.check_transients()
+        undefined = {one: one.undefined_after for one in self.transients if not self.defines(one)}
         run_plainly(self.kernel.function, self.name, self.kernel.modes, self.arguments, self.elements, self.box)
+        for one, program in undefined.items():
+            one.undefined_after = program
 
     def __repr__(self) -> str:
         return f"Loop({self.name} over {self.over}: {self.schedule})"

@@ -43,7 +43,8 @@ def run_plainly(
     """The function called for every element; values read are those from before."""
     kinds = list(modes.values())
     storages = [a if isinstance(a, Global) else a.field for a in arguments]
-    values = [s.numpy().reshape(-1 if isinstance(s, Global) else (-1, s.dim)) for s in storages]
+    values = [s.numpy() if isinstance(s, Global) else s.set.by_number(s.unpacked()) for s in storages]
+    values = [v.reshape(-1 if isinstance(s, Global) else (-1, s.dim)) for s, v in zip(storages, values, strict=True)]
     before = [v.copy() for v in values]
     for element in range(elements):
         rows = [_rows(a, element, box) for a in arguments]

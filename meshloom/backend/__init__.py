@@ -11,6 +11,7 @@ from meshloom.backend.cpu import CpuBackend
 from meshloom.backend.cuda.backend import CudaBackend, EmulatedCuda
 from meshloom.backend.numpy import NumpyBackend
 from meshloom.errors import ScheduleError, nearest
+from meshloom.mesh.recording import not_in_program
 
 __all__ = [
     "Backend",
@@ -48,6 +49,7 @@ def cpu() -> CpuBackend:
 cpu().threads[0] = int(os.environ.get("OMP_NUM_THREADS", "0").split(",")[0] or 0) or cpu_count()
 
 
+@not_in_program("choosing a back end", "choose it before")
 def use(name: str, *, threads: int | None = None, contract: bool | None = None, strict: bool | None = None) -> None:
     """Choose the back end of everything that follows.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ class Bound:
     schedule: Schedule
     plan: Callable[[], Plan]
     box: Box | None = None  # of a grid: the elements are its points
+    compiled: dict[Any, Any] = field(default_factory=dict)  # what a back end keeps for loops of the same form
 
 
 class Backend(ABC):

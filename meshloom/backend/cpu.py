@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from meshloom.backend.base import Backend, Bound, Recording
 from meshloom.backend.cpu_dialect import render
-from meshloom.backend.unit import Argument, make_unit, sizes_of, temporaries
+from meshloom.backend.unit import Argument, Unit, check_arrays, make_unit, sizes_of, temporaries
 from meshloom.errors import CompilerError
 from meshloom.mesh.core import Fill, Global
 from meshloom.native import runtime
@@ -45,14 +46,22 @@ class CpuBackend(Backend):
 
     def prepare(self, bound: Bound) -> Operation:
         plan = bound.plan()
+        made_for, unit, function = bound.compiled.get(self.key, (None, None, None))
+        if made_for is not plan:
+            unit, function = self._compiled(bound, plan)
+            bound.compiled[self.key] = plan, unit, function
+        arrays = self._arrays(bound, plan)
+        sizes = sizes_of(bound, plan)
+        check_arrays(bound.spec.name, unit.pointers, arrays)
+        return Operation(function, [arrays[a.name] for a in unit.pointers], [sizes[name] for name in unit.sizes])
+
+    def _compiled(self, bound: Bound, plan: Plan) -> tuple[Unit, Any]:
         unit = make_unit(bound.spec, plan, extra=(Argument("threads_in_use", "int64_t", True),))
         flags = FLAGS if self.contract and not bound.spec.strict else (*FLAGS, NO_CONTRACTION)
         function = load(render(unit), bound.spec.name, extra_flags=flags).ml_loop
         function.restype = None
         function.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-        arrays = self._arrays(bound, plan)
-        sizes = sizes_of(bound, plan)
-        return Operation(function, [arrays[a.name] for a in unit.pointers], [sizes[name] for name in unit.sizes])
+        return unit, function
 
     def _arrays(self, bound: Bound, plan: Plan) -> dict[str, np.ndarray]:
         """Every array the generated function may point to, by name."""

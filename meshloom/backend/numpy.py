@@ -36,7 +36,7 @@ def run(bound: Bound) -> None:
     """Execute a loop. Values read through maps are those from before the loop, as on every back end."""
     spec, fields, globals_ = bound.spec, [], []
     for param, storage in zip(spec.params, bound.storages, strict=True):
-        fields.append(np.empty((0, 0)) if param.is_global else storage.rows())
+        fields.append(np.empty((0, 0)) if param.is_global else storage.unpacked())
         globals_.append(storage.storage.copy() if param.is_global else np.empty(0))
     for first in range(0, bound.elements, CHUNK):
         rows = slice(first, min(first + CHUNK, bound.elements))

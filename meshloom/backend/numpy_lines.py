@@ -28,7 +28,7 @@ def run_lines(bound: Bound) -> None:
     assert isinstance(spec, LineSpec)
     grid = next(s.set for s in bound.storages if isinstance(s, Field))
     assert isinstance(grid, Grid)
-    axis, rows = spec.axis, [s.rows() for s in bound.storages]
+    axis, rows = spec.axis, [s.unpacked() for s in bound.storages]
     shaped = [
         r if p.is_global else r.reshape(*grid.places, -1)[grid.inner] for r, p in zip(rows, spec.params, strict=True)
     ]

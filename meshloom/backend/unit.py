@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from meshloom.backend.base import Bound
+from meshloom.errors import ScheduleError
 from meshloom.kernel.expr import C_TYPES
 from meshloom.schedule.code import Pass, partial_name
 from meshloom.schedule.plan import Plan
@@ -56,6 +59,14 @@ def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), s
     pointers += [Argument(f"{partial_name(o)}_parts", spec.params[o.param].ctype, False) for o in spec.reductions]
     passes = emitter(plan.strategy).passes(spec, plan, simt=simt)
     return Unit(spec, (*pointers, *extra), tuple(_size_names(spec, plan)), tuple(passes))
+
+
+def check_arrays(name: str, pointers: Sequence[Argument], arrays: Mapping[str, Any]) -> None:
+    """ScheduleError unless every array is of the type that the generated code takes it for."""
+    for one in pointers:
+        found = arrays[one.name]
+        if _C_OF.get(found.dtype) != one.ctype:
+            raise ScheduleError(f"loop {name}: {one.name} is an array of {found.dtype}, compiled for {one.ctype}")
 
 
 def temporaries(spec: LoopSpec, plan: Plan) -> list[tuple[str, np.dtype, int]]:

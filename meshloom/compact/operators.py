@@ -20,6 +20,7 @@ from meshloom.linalg import LineOperator, Stencil, Tridiagonal, line_loop
 from meshloom.loop import Kernel, kernel
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import AXES, Grid
+from meshloom.mesh.recording import outside_program
 
 Fields = Field | Sequence[Field]
 Operators = LineOperator | Sequence[LineOperator]
@@ -172,13 +173,14 @@ def _floats(row: Row) -> dict[int, float]:
 def _metric_field(grid: Grid, axis: int, dtype: np.dtype, which: str) -> Field:
     """The metric m, its square, or m dm/dxi, as a field: the same along all other axes; made once for a grid."""
     key = ("metric", which, axis, dtype)
-    if key not in grid.loops:  # it lives beside the loops that read it, as long as the grid
+    if key not in grid.kept:
         slope = grid.metric(axis)
         values = {"slope": slope, "square": slope**2, "bend": slope * _bend(grid, axis, slope)}[which]
         shape = [-1 if a == axis else 1 for a in range(grid.rank)]
         data = np.broadcast_to(values.reshape(shape), grid.shape)
-        grid.loops[key] = grid.field(f"metric_{AXES[axis]}_{which}", dtype=dtype, data=data)
-    found: Field = grid.loops[key]
+        with outside_program():
+            grid.kept[key] = grid.field(f"metric_{AXES[axis]}_{which}", dtype=dtype, data=data)
+    found: Field = grid.kept[key]
     return found
 
 

@@ -26,6 +26,7 @@ from meshloom.io.vtu import read_vtu
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.recording import MAKE_BEFORE, not_in_program
 
 Fields = Mapping[str, np.ndarray]
 
@@ -40,6 +41,7 @@ class Format:
     holds_fields: bool = True
 
 
+@not_in_program("reading a mesh", MAKE_BEFORE)
 def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
     """The mesh of a file; faces are derived from the cells (those of a ``.dat`` file are given in it).
 
@@ -59,6 +61,7 @@ def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
         raise MeshError(f"{path}: it asks for more memory than there is: malformed or too large") from error
 
 
+@not_in_program("writing a file", "write it after program.run()")
 def write(
     path: str | os.PathLike[str],
     mesh: Mesh | Grid,

@@ -16,7 +16,7 @@ from meshloom.kernel.access import Mode, Read, ReadWrite, Write
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import load
 from meshloom.kernel.model import Output, Param
-from meshloom.loop import Kernel, Runnable
+from meshloom.loop import Kernel, Runnable, derived
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.layout import Layout
@@ -52,6 +52,7 @@ class LineLoop(Runnable):
             raise MeshError(f"line loop: the first argument is a Grid, got {type(grid).__name__}")
         self.set, self.grid, self.axis, self.backend = grid, grid, grid.axis(axis), current()
         self.name = name or "_".join(k.name for k in (before, after) if k) or "lines"
+        self.kernels = tuple(k for k in (before, after) if k is not None)
         self.before, self.after, self.tuning = before, after, dict(tuning or {})
         self.strict = strict or self.backend.strict or any(k.strict for k in (before, after) if k)
         self._sources, self._targets = _listed(grid, self.name, reads), _listed(grid, self.name, writes)
@@ -114,6 +115,12 @@ class LineLoop(Runnable):
         known = [s for s, m in zip(self._targets, modes, strict=True) if m.reads or m.combine]
         return tuple(dict.fromkeys((*self._sources, *known)))
 
+    def needs(self, one: Storage) -> bool:
+        return one in self.reads
+
+    def defines(self, one: Field) -> bool:
+        return one in self.writes and one not in self.reads
+
     @cached_property
     def lines(self) -> Geometry:
         """Where the lines lie."""
@@ -123,7 +130,7 @@ class LineLoop(Runnable):
     def method(self) -> LineMethod:
         return method(self._method)
 
-    @cached_property
+    @derived
     def spec(self) -> LineSpec:
         """The loop without data: both kernels traced, in terms of the same parameters."""
         numbers = {s: k for k, s in enumerate(self.storages)}
@@ -179,7 +186,7 @@ class LineLoop(Runnable):
         shape = () if self.values == 1 else (self.values,)
         return Param(name, mode, shape, self.dtype, 0, self.values)
 
-    @cached_property
+    @derived
     def plan(self) -> Plan:
         """Tables of the factors, and sizes."""
         return self.method.plan(self.spec, self.lines, simt=self.backend.simt)
@@ -196,25 +203,17 @@ class LineLoop(Runnable):
         return each * self.dtype.itemsize * self.lines.length * self.lines.lines
 
     # ----- running it -------------------------------------------------------------------------------------------
-    def prepare(self) -> Callable[[], None]:
-        if self._executable is None:
-            for storage in self.storages:
-                storage.move(self.backend.place(storage.storage))
-            reason = self.method.declines(self.spec, self.lines, simt=self.backend.simt)
-            if reason:
-                raise ScheduleError(f"line loop {self.name}: method '{self.method.name}' does not apply: {reason}")
-            plan = self.plan
-            registers = self.method.registers(self.spec)
-            schedule = Schedule(self.method.name, block=plan.block, registers=registers)
-            bound = Bound(self.spec, self.lines.lines * self.lines.length, self.storages, (), schedule, lambda: plan)
-            self._executable = self.backend.prepare(bound)
-        return self._executable
-
-    def invalidate(self) -> None:
-        """A field moved: what depends on layouts is made again at the next call."""
-        self._executable = None
-        for name in ("spec", "plan"):
-            self.__dict__.pop(name, None)
+    def _prepared(self) -> Callable[[], None]:
+        for storage in self.storages:
+            storage.move(self.backend.place(storage.storage))
+        reason = self.method.declines(self.spec, self.lines, simt=self.backend.simt)
+        if reason:
+            raise ScheduleError(f"line loop {self.name}: method '{self.method.name}' does not apply: {reason}")
+        plan = self.plan
+        registers = self.method.registers(self.spec)
+        schedule = Schedule(self.method.name, block=plan.block, registers=registers)
+        bound = Bound(self.spec, self.lines.lines * self.lines.length, self.storages, (), schedule, lambda: plan)
+        return self.backend.prepare(bound)
 
     def as_written(self) -> LineLoop:
         """The same with strict kernels."""
@@ -250,11 +249,11 @@ def line_loop(grid: Grid, axis: int, operator: Operators, reads: Fields, writes:
     fields = [tuple(x) if isinstance(x, list | tuple) else (x,) for x in (reads, writes)]
     known = tuple((k, id(v) if isinstance(v, Kernel) else str(v)) for k, v in sorted(options.items()))
     key = (LineLoop, current().key, axis, repr(operator), *(tuple(map(id, one)) for one in fields), known)
-    loops = grid.loops if isinstance(grid, Grid) else {}
-    entry = loops.get(key)
-    if entry is None:  # what the key names by its address must live as long as the entry
-        entry = loops[key] = (LineLoop(grid, axis, operator, reads, writes, **options), fields, options)
-    entry[0]()
+    loop = grid.loops.get(key) if isinstance(grid, Grid) else None
+    if loop is None:  # it keeps alive what the key names by its address
+        loop = LineLoop(grid, axis, operator, reads, writes, **options)
+        loop.keep(grid, key)
+    loop()
 
 
 # ----- arguments ------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class Box:
     grid: Grid
     low: Index
     high: Index
-    loops: dict[tuple[Any, ...], Any] = field(default_factory=dict)  # loops over this box, kept by their arguments
+    loops: WeakValueDictionary[tuple[Any, ...], Any] = field(default_factory=WeakValueDictionary)  # as those of a Set
 
     @property
     def shape(self) -> Index:
@@ -56,6 +57,14 @@ class Box:
 
     def __len__(self) -> int:
         return self.size
+
+    @property
+    def covers_inside(self) -> bool:
+        """Does it hold all points of the grid but, perhaps, ghosts?"""
+        inside = self.grid.inside
+        return all(a <= b for a, b in zip(self.low, inside.low, strict=True)) and all(
+            a >= b for a, b in zip(self.high, inside.high, strict=True)
+        )
 
     @cached_property
     def stored_low(self) -> Index:

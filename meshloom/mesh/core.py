@@ -11,28 +11,26 @@ unless the set carries a ``numbering``. What a person gives and gets is ordered 
 from __future__ import annotations
 
 import hashlib
-import weakref
-from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from meshloom.errors import MeshError, whole
+from meshloom.errors import MeshError, ProgramError, whole
 from meshloom.mesh.box import Offsets
+from meshloom.mesh.fill import Fill
 from meshloom.mesh.layout import Layout, parse_layout
+from meshloom.mesh.recording import READ_LATER, not_in_program, outside_program, recorder, refuse_in_program
 from meshloom.mesh.sharing import SeenByNumPy, SharedMemory
+from meshloom.mesh.stored import Owner, Stored, on_host, overwrite
 from meshloom.mesh.values import as_array, enough_memory, field_dtype, known_dtype, named, one_number, same_kind
 from meshloom.mesh.values import whole_numbers as whole_array
 
 MOST_ELEMENTS = 2**40  # of a set: with any number of components, places in memory are still numbers of 64 bits
 MOST_COMPONENTS = 2**16  # of a field
-
-#: While a program is being recorded, operations are handed to this recorder instead of being carried out.
-recorder: ContextVar[Callable[[Any], None] | None] = ContextVar("recorder", default=None)
 
 
 class Set:
@@ -59,7 +57,9 @@ class Set:
         self.halo = whole(f"set {name}: halo", halo, 0, MOST_ELEMENTS - self.owned, error=MeshError)
         self.points = None if points is None else as_array(points, f"set {name}, points")
         self.numbering = None if numbering is None else _checked_numbering(numbering, self)
-        self.loops: dict[tuple[Any, ...], Any] = {}  # loops over this set, kept by their arguments
+        #: Loops over this set, found by their arguments; they belong to these.
+        self.loops: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
+        self.kept: dict[tuple[Any, ...], Any] = {}  # what is made once for this set, such as constant fields
 
     @property
     def size(self) -> int:
@@ -82,7 +82,7 @@ class Set:
     @cached_property
     def numbers(self) -> Field:
         """Every element's own number, for kernels that want to know where they are."""
-        with enough_memory(f"set {self.name}", self.total, 8):
+        with outside_program(), enough_memory(f"set {self.name}", self.total, 8):
             return Field(self, f"number of {self.name}", dtype=np.int64, data=np.arange(self.total))
 
     @cached_property
@@ -147,7 +147,7 @@ def _checked_numbering(numbering: ArrayLike, on: Set) -> np.ndarray:
     return numbers
 
 
-class Map:
+class Map(Owner):
     """For every element of ``source``, the numbers of ``arity`` elements of ``target``: ``indices``, by number.
 
     ``positions`` holds the same by position: row k belongs to the element at position k of ``source``, and its entries
@@ -167,6 +167,8 @@ class Map:
                 f" expected ({source.total}, arity)"
             )
         self._check_range(array, target, name)
+        super().__init__()
+        self.through: dict[Field, Arg] = {}  # access to older fields
         self.source, self.target, self.name = source, target, name
         rows = source.by_position(array)
         rows = rows if target.position is None else target.position[rows]
@@ -223,26 +225,6 @@ def _index_dtype(target_size: int, dtype: DTypeLike | None, name: str) -> np.dty
     return chosen
 
 
-class Stored:
-    """Values in a flat buffer that may move: to another layout, to a device and back."""
-
-    def __init__(self, storage: Any):
-        #: A flat array: NumPy's on the host, CuPy's on a device.
-        self.storage = storage
-        self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
-
-    def move(self, storage: Any) -> None:
-        """Continue with another buffer of the same values; loops that use it notice."""
-        if storage is not self.storage:
-            self.storage = storage
-            for watcher in list(self._watchers):
-                watcher.invalidate()
-
-    def watch(self, watcher: Any) -> None:
-        """``watcher.invalidate()`` is called when the storage moves."""
-        self._watchers.add(watcher)
-
-
 class Field(Stored, SharedMemory):
     """``dim`` values per element of a set, in a layout that nobody but the engine sees."""
 
@@ -269,6 +251,12 @@ class Field(Stored, SharedMemory):
         self.direct = Arg(self, None)
         if data is not None:
             self.assign(data)
+        elif recorder.get() is not None:  # a new field is zero, at every replay
+            self.fill(0)
+
+    @property
+    def _places(self) -> int:
+        return self.layout.stride(self.set.total) * self.dim
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -286,10 +274,24 @@ class Field(Stored, SharedMemory):
 
     def rows(self) -> np.ndarray:
         """A copy of the values by position, (total, dim), whatever the layout."""
+        self.check_readable()
+        return self.unpacked()
+
+    def unpacked(self) -> np.ndarray:
+        """The same for the engine: whatever is in memory."""
         return self.layout.unpack(on_host(self.storage), self.set.total, self.dim)
 
+    def check_readable(self, who: str = "") -> None:
+        """ProgramError while a program is recorded, or where a program has left nothing to be read in the field."""
+        refuse_in_program(f"reading field {self.name}", READ_LATER)
+        if self.undefined_after:
+            raise ProgramError(
+                f"{who}field {self.name} is transient and has no values after program {self.undefined_after} ran: make"
+                " it an ordinary field to read it, or write all of it first"
+            )
+
     def assign(self, data: ArrayLike) -> None:
-        """Take new values by number, shape (n,) or (n, dim); a scalar fills."""
+        """Take new values by number, shape (n,) or (n, dim); a scalar fills, and only that can be recorded."""
         values = same_kind(data, self.dtype, f"field {self.name}")
         if values.ndim == 0:
             self.fill(values.item())
@@ -301,9 +303,11 @@ class Field(Stored, SharedMemory):
             )
         self.assign_rows(self.set.by_position(values.reshape(self.set.total, self.dim)))
 
+    @not_in_program("assigning an array to field {}", "assign it before, or fill() it with one number")
     def assign_rows(self, rows: np.ndarray) -> None:
         """Take new values by position, (total, dim)."""
-        _overwrite(self.storage, self.layout.pack(rows))
+        overwrite(self.storage, self.layout.pack(rows))
+        self.undefined_after = ""
 
     def fill(self, value: float) -> None:
         """Set every value; inside a program this is recorded."""
@@ -312,12 +316,14 @@ class Field(Stored, SharedMemory):
             record(Fill(self, number))
         else:
             self.storage.fill(number)
+            self.undefined_after = ""
 
+    @not_in_program("a new layout of field {}", "give it the layout before")
     def relayout(self, layout: str | Layout, *, free: bool = False) -> None:
         """Change the layout in place; loops that use the field notice. ``free``: a program may change it again."""
         new, self.layout_is_free = parse_layout(layout), free
         if new != self.layout:
-            values = self.rows()
+            values = self.unpacked()
             self.layout = new
             self.move(new.pack(values))
 
@@ -328,7 +334,7 @@ class Field(Stored, SharedMemory):
                 f"field {self.name}: index it with a Map or a grid's offsets, got {type(through).__name__};"
                 " use .numpy() to read values"
             )
-        arg = self._through.get(through)
+        arg = self._through.get(through) or (through.through.get(self) if isinstance(through, Map) else None)
         if arg is None:
             if isinstance(through, Offsets):
                 target: Set = through.grid
@@ -337,23 +343,14 @@ class Field(Stored, SharedMemory):
                 target, what, arg = through.target, f"map {through.name} leads to", Arg(self, through)
             if target is not self.set:
                 raise MeshError(f"field {self.name} lives on {self.set.name}, but {what} {target.name}")
-            self._through[through] = arg
+            if isinstance(through, Map) and through.age > self.age:  # it may be one of many that come and go
+                through.through[self] = arg
+            else:
+                self._through[through] = arg
         return arg
 
     def __repr__(self) -> str:
         return f"Field({self.name}: {self.set.name} x {self.dim}, {self.dtype}, {self.layout})"
-
-
-def on_host(storage: Any) -> np.ndarray:
-    """The values of a buffer in host memory, itself if it is there."""
-    return storage if isinstance(storage, np.ndarray) else storage.get()
-
-
-def _overwrite(storage: Any, values: np.ndarray) -> None:
-    if isinstance(storage, np.ndarray):
-        storage[:] = values
-    else:
-        storage.set(values)
 
 
 class Global(Stored, SeenByNumPy):
@@ -368,41 +365,52 @@ class Global(Stored, SeenByNumPy):
             raise MeshError(f"global {name}: a scalar or a vector, got shape {array.shape}")
         super().__init__(np.array(array, ndmin=1))
         self.shape = array.shape
+        if recorder.get() is not None:  # a new global has this value at every replay
+            self._record(self._storage)
 
     @property
     def dim(self) -> int:
-        return int(self.storage.size)
+        return int(self._storage.size)
 
     @property
     def value(self) -> Any:
         """A Python number, or a copy of the vector."""
-        values = on_host(self.storage)
-        return values[0].item() if self.shape == () else values.copy()
+        values = self.numpy()
+        return values.item() if self.shape == () else values
 
     @value.setter
     def value(self, value: ArrayLike) -> None:
-        record = recorder.get()
-        if record is None:
-            self.assign(value)
-        elif np.ndim(value) == 0:
-            record(Fill(self, one_number(value, self.dtype, f"global {self.name}")))
-        else:
-            raise MeshError(f"global {self.name}: inside a program it can be set to one number only")
+        self.assign(value)
 
+    def _record(self, value: ArrayLike) -> None:
+        values = np.broadcast_to(np.asarray(value, self.dtype), self._storage.shape)
+        if any(one.tobytes() != values[0].tobytes() for one in values):
+            raise MeshError(f"global {self.name}: inside a program it can be set to one number only; set it before")
+        record = recorder.get()
+        assert record is not None
+        record(Fill(self, values[0].item()))
+
+    @not_in_program("reading global {}", READ_LATER)
     def numpy(self) -> np.ndarray:
         """A copy of the values, shape () or (dim,)."""
         return np.array(on_host(self.storage)).reshape(self.shape)
+
+    def __bool__(self) -> bool:
+        raise MeshError(f"global {self.name} is neither true nor false: ask for its .value, outside of programs")
 
     def saved(self) -> np.ndarray:
         """The same: what a checkpoint holds."""
         return self.numpy()
 
     def assign(self, data: ArrayLike) -> None:
-        """Take new values, now, also while a program is being recorded; a scalar fills."""
+        """Take new values; a scalar fills, and only that can be recorded."""
         values = same_kind(data, self.dtype, f"global {self.name}")
-        if values.shape not in ((), self.storage.shape):
+        if values.shape not in ((), (self.dim,)):
             raise MeshError(f"global {self.name}: expected {self.dim} values or one, got shape {values.shape}")
-        _overwrite(self.storage, np.broadcast_to(values, self.storage.shape))
+        if recorder.get() is not None:
+            self._record(values)
+            return
+        overwrite(self.storage, np.broadcast_to(values, self.storage.shape))
 
     def __float__(self) -> float:
         return float(self._one())
@@ -411,6 +419,7 @@ class Global(Stored, SeenByNumPy):
         return int(self._one())
 
     def _one(self) -> Any:
+        refuse_in_program(f"reading global {self.name}", READ_LATER)
         self.check_visible()
         if self.dim != 1:
             raise MeshError(f"global {self.name} has {self.dim} values, so it is not one number; use its value")
@@ -418,6 +427,10 @@ class Global(Stored, SeenByNumPy):
 
     def rows(self) -> np.ndarray:
         """A copy of the values as one row, (1, dim): what a loop over a single element sees."""
+        return self.numpy().reshape(1, -1)
+
+    def unpacked(self) -> np.ndarray:
+        """The same for the engine."""
         return np.array(on_host(self.storage)).reshape(1, -1)
 
     def assign_rows(self, rows: np.ndarray) -> None:
@@ -425,30 +438,7 @@ class Global(Stored, SeenByNumPy):
         self.assign(rows.reshape(-1))
 
     def __repr__(self) -> str:
-        return f"Global({self.name} = {self.value})"
-
-
-@dataclass(frozen=True, eq=False)
-class Fill:
-    """A recorded assignment of one number to a whole field or global."""
-
-    target: Field | Global
-    value: float | int
-
-    @property
-    def name(self) -> str:
-        return f"{self.target.name} = {self.value:g}"
-
-    @property
-    def reads(self) -> tuple[Field | Global, ...]:
-        return ()
-
-    @property
-    def writes(self) -> tuple[Field | Global, ...]:
-        return (self.target,)
-
-    def __call__(self) -> None:
-        self.target.storage.fill(self.value)
+        return f"Global({self.name} = {self.value})" if recorder.get() is None else f"Global({self.name})"
 
 
 @dataclass(frozen=True, eq=False)

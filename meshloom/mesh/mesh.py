@@ -24,6 +24,7 @@ from meshloom.mesh.faces import (
     group_boundary,
     oriented_cells,
 )
+from meshloom.mesh.recording import MAKE_BEFORE, refuse_in_program
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
 from meshloom.mesh.values import same_kind
 
@@ -61,6 +62,7 @@ class Mesh:
         permutation: Permutation | None = None,
         arrangement: Arrangement | None = None,
     ):
+        refuse_in_program("making a mesh", MAKE_BEFORE)
         shape = cell_kind(kind)
         x = _checked_coordinates(coordinates, shape)
         arrays = {
@@ -205,6 +207,7 @@ class Mesh:
         changes. "auto" takes "hilbert" if the given order is bad and leaves it alone otherwise; "given" leaves it
         alone. ``arrangement`` of the result says what was done and why.
         """
+        refuse_in_program("arranging a mesh", MAKE_BEFORE)
         how = arrangement(self, order, block=block, seed=seed)
         if how.numbers is None and self.arrangement.numbers is None:
             same = copy(self)
@@ -235,6 +238,7 @@ class Mesh:
         This changes what a person sees; ``arranged`` does not, and is as fast. ``permutation`` of the result carries
         values there and back; it leads to the numbering before the first reordering. "given" leaves every number.
         """
+        refuse_in_program("reordering a mesh", MAKE_BEFORE)
         if name == "given":
             step = Permutation.identity(*(getattr(self, set_name).total for set_name in SETS))
         else:

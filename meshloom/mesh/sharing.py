@@ -123,6 +123,9 @@ class SharedMemory(SeenByNumPy):
     layout: Layout
     storage: Any
 
+    def check_readable(self, who: str = "") -> None:
+        raise NotImplementedError
+
     def __len__(self) -> int:
         self._check_numbered()
         return self.set.total
@@ -145,6 +148,7 @@ class SharedMemory(SeenByNumPy):
 
         Rows are ordered by position: row k is the element of number ``set.numbering[k]`` where there is a numbering.
         """
+        self.check_readable()
         if self.layout.kind == "aosoa" and self.dim > 1:
             raise MeshError(
                 f"field {self.name}: layout {self.layout} cannot be shared as one array; relayout to aos or soa"

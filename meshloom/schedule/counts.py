@@ -136,8 +136,9 @@ class Counts:
     def _addresses(self, param: int, rows: np.ndarray, comp: int) -> np.ndarray:
         described, storage = self.spec.params[param], self.storages[param]
         dim, layout, size = described.dim, described.layout, described.dtype.itemsize
-        if layout.kind == "soa":
-            return (comp * (storage.storage.size // dim) + rows) * size
+        if layout.kind == "soa":  # as it would lie in that layout, which need not be the field's yet
+            total = storage.set.total if isinstance(storage, Field) else 1
+            return (comp * layout.stride(total) + rows) * size
         if layout.kind == "aosoa":
             return (rows // layout.width * dim * layout.width + comp * layout.width + rows % layout.width) * size
         return (rows * dim + comp) * size

@@ -63,7 +63,7 @@ class CudaBackend(Backend):
         return self.engine.upload(storage) if isinstance(storage, np.ndarray) else storage
 
     def prepare(self, bound: Bound) -> Executable:
-        plan = bound.plan()
+        plan = made_for = bound.plan()
         wide_index = _largest(bound, plan) >= 2**31
         if not wide_index:
             narrow = {k: a.astype(np.int32) if a.dtype == np.int64 else a for k, a in plan.arrays.items()}
@@ -72,12 +72,18 @@ class CudaBackend(Backend):
         bound = replace(bound, spec=replace(bound.spec, wide=bound.schedule.whole_rows, share=share))
         unit = make_unit(bound.spec, plan, simt=True)
         threads = min(-(-plan.block // 32) * 32, MOST_THREADS)
-        made, functions, used = self._compiled(unit, plan.block, threads, bound.schedule.registers, wide_index)
-        wanted = {name for one in made for _, name in one.parameters}
+        kept = bound.compiled.get(self.key)
+        if kept is None or kept[0] is not made_for:
+            compiled = self._compiled(unit, plan.block, threads, bound.schedule.registers, wide_index)
+            wanted = {name for one in compiled[0] for _, name in one.parameters}
+            tables = {name: self.engine.upload(array) for name, array in plan.arrays.items() if name in wanted}
+            kept = bound.compiled[self.key] = made_for, compiled, tables
+        (made, functions, resources), tables = kept[1:]
+        used = {name: dict(one) for name, one in resources.items()}
         sizes = sizes_of(bound, plan)
         parts = sum(grid for one in unit.passes if one.reductions for *_, grid in _grids(one, sizes, plan))
         scratch = self._scratch(bound, plan, parts)
-        arrays = self._arrays(bound, plan, wanted) | scratch
+        arrays = self._arrays(bound) | tables | scratch
         _check_shared(bound, unit, sizes)
         steps = _steps(unit, made, functions, arrays, sizes, plan, threads)
         for number, one in enumerate(unit.passes):
@@ -135,15 +141,15 @@ class CudaBackend(Backend):
         assert isinstance(self.engine, Device)
         return GraphRecording(operations, dealt, self.engine)
 
-    def _arrays(self, bound: Bound, plan: Plan, wanted: set[str]) -> dict[str, Any]:
-        """The arrays of fields, globals, maps and plan by name."""
+    def _arrays(self, bound: Bound) -> dict[str, Any]:
+        """The arrays of fields, globals and maps by name."""
         spec = bound.spec
         arrays = {spec.access(k).pointer: s.storage for k, s in enumerate(bound.storages)}
         for k, one in enumerate(bound.maps):
             if one not in self._maps:
                 self._maps[one] = self.engine.upload(one.positions)
             arrays[f"m{k}"] = self._maps[one]
-        return arrays | {name: self.engine.upload(array) for name, array in plan.arrays.items() if name in wanted}
+        return arrays
 
     def _scratch(self, bound: Bound, plan: Plan, parts: int) -> dict[str, Any]:
         """Arrays that a loop writes for itself, by name; ``parts``: blocks that have a share of the globals."""

@@ -1,0 +1,323 @@
+"""What a kernel's function reads besides its parameters: closures, globals, attributes, helpers and what these read.
+
+Such values become constants of the traced kernel, so a kernel must be traced again when one of them has changed.
+``captured`` finds them from the bytecode of the function and of every function that it can reach, and remembers each
+with the value that it has now. Asking whether all of them are ``unchanged`` takes a fraction of a microsecond.
+
+An attribute that is named, ``self.gamma`` or ``settings.alpha``, is compared by itself. An object that is passed on as
+a whole is compared with all that it holds, an array by its bytes. NumPy, SciPy and the standard library are not
+followed. What cannot be compared, or holds more than ``MOST`` values, makes ``comparable`` False: a kernel that reads
+it is traced every time.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import numbers
+import sys
+import types
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meshloom.kernel.bytecode import Read, reads_of
+
+MOST = 10_000  # values that are compared at every call
+_UNFOLLOWED = frozenset({*sys.stdlib_module_names, "numpy", "scipy", "cupy"} - {"__main__"})
+_ATOMS = (type(None), type(Ellipsis), bool, int, str, bytes)
+#: What a class may hold that a kernel can use; the rest is Python's own machinery.
+_HELD = (*_ATOMS, numbers.Number, np.ndarray, np.generic, tuple, list, dict, set, frozenset, types.FunctionType, type,
+         staticmethod, classmethod, property, functools.cached_property, functools.partial)  # fmt: skip
+_NOTHING: Any = object()
+
+#: How to compare objects of the package that nobody should look into: a function gives what stands for one.
+_stand_ins: dict[type, Callable[[Any], Any]] = {}
+
+
+def compare_by(what: Callable[[Any], Any] | None, *types_: type) -> None:
+    """Objects of these types are the same if ``what(object)`` is; None: only if it is the same object."""
+    for one in types_:
+        _stand_ins[one] = what or _Same
+
+
+@dataclass(frozen=True, eq=False)
+class Captured:
+    """Values as they were. ``key`` is equal for equal values; ``culprit`` names what cannot be compared, if any."""
+
+    key: Hashable
+    reads: tuple[tuple[Callable[[Any, Any], Any], Any, Any, Any], ...]  # how, where, name, value
+    arrays: tuple[tuple[np.ndarray, np.dtype, tuple[int, ...], bytes], ...]  # with the content that each had
+    culprit: str
+
+    @property
+    def comparable(self) -> bool:
+        return not self.culprit
+
+    def unchanged(self) -> bool:
+        """Is every value what it was? False also where that takes a closer look."""
+        try:
+            for read, where, name, before in self.reads:
+                now = read(where, name)
+                if now is not before and not same(now, before):
+                    return False
+            for array, dtype, shape, content in self.arrays:
+                if array.tobytes() != content or array.dtype != dtype or array.shape != shape:
+                    return False
+        except Exception:  # a name that is gone, a property that fails: tracing will tell
+            return False
+        return not self.culprit
+
+
+def captured(function: Callable[..., Any]) -> Captured:
+    """What a function reads, with the values of now."""
+    survey = _Survey()
+    key = survey.whole(function)
+    once = {(how, id(where), name): (how, where, name, value) for how, where, name, value in survey.reads}
+    return Captured(key, tuple(once.values()), tuple(survey.arrays), survey.culprit)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Are two values the same for a kernel? Numbers by type and value, 0.0 apart from -0.0, NaN equal to NaN."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, float | complex | np.generic):
+        return repr(one) == repr(other)
+    if isinstance(one, _ATOMS):
+        return bool(one == other)
+    if isinstance(one, np.ndarray):
+        return one.dtype != object and _content(one) == _content(other)
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(a is b or same(a, b) for a, b in zip(one, other, strict=True))
+    return isinstance(one, types.MethodType) and one.__self__ is other.__self__ and one.__func__ is other.__func__
+
+
+class _Same:
+    """An object as part of a key: equal to itself alone, and kept alive so that no other can take its place."""
+
+    __slots__ = ("what",)
+
+    def __init__(self, what: Any):
+        self.what = what
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.what is other.what
+
+    def __hash__(self) -> int:
+        return id(self.what)
+
+
+def _content(array: np.ndarray) -> tuple[str, tuple[int, ...], bytes]:
+    return array.dtype.str, array.shape, array.tobytes()
+
+
+def _entries(holder: Any, _: Any = None) -> tuple[Any, ...]:
+    """What a container holds, in order; of a dictionary the keys, then the values."""
+    if isinstance(holder, np.ndarray):
+        return tuple(holder.ravel().tolist())
+    return (*holder, *holder.values()) if isinstance(holder, dict) else tuple(holder)
+
+
+def _names(holder: Any, _: Any = None) -> tuple[str, ...]:
+    return tuple(holder.__dict__)
+
+
+class _Survey:
+    """Collects reads, and makes the key of what is found. Objects that were met before are named by their number."""
+
+    def __init__(self) -> None:
+        self.reads: list[tuple[Callable[[Any, Any], Any], Any, Any, Any]] = []
+        self.arrays: list[tuple[np.ndarray, np.dtype, tuple[int, ...], bytes]] = []
+        self.culprit = ""
+        self._count = 0
+        self._met: dict[Any, tuple[str, int]] = {}
+        self._keep: list[Any] = []  # so that no address is used twice while the survey lasts
+
+    def read(self, how: Callable[[Any, Any], Any], where: Any, name: Any, value: Any) -> None:
+        self.reads.append((how, where, name, value))
+        self._count += len(value) if how is _entries else 1
+        if self._count > MOST:
+            self.fail(f"more than {MOST:,} values")
+
+    def fail(self, why: str) -> None:
+        self.culprit = self.culprit or why
+
+    def _again(self, *what: Any) -> tuple[str, int] | None:
+        """How to name objects that were met before; None, and remembered, where they were not."""
+        address = tuple(map(id, what))
+        if address in self._met:
+            return self._met[address]
+        self._met[address] = ("met", len(self._met))
+        self._keep.append(what)
+        return None
+
+    # ----- values -------------------------------------------------------------------------------------------------
+    def whole(self, value: Any) -> Hashable:
+        """The key of a value with all that it holds."""
+        kind = type(value)
+        if kind in _ATOMS:
+            return kind, value
+        if isinstance(value, np.generic):
+            return "number", value.dtype.str, value.tobytes()
+        if isinstance(value, numbers.Number):
+            return kind, repr(value)
+        if isinstance(value, enum.Enum) or kind in (range, slice, np.dtype, np.ufunc, types.BuiltinFunctionType):
+            return _Same(value) if kind is not slice else (kind, repr(value))
+        if self.culprit:
+            return None
+        return self._again(value) or self._mutable(value)
+
+    def _mutable(self, value: Any) -> Hashable:
+        stand_in = next((_stand_ins[one] for one in type(value).__mro__ if one in _stand_ins), None)
+        if stand_in is not None:
+            found = stand_in(value)
+            return found if isinstance(found, _Same) else (_Same(value), self.whole(found))
+        if isinstance(value, np.ndarray):
+            return self._array(value)
+        if isinstance(value, tuple):
+            return type(value), *map(self.whole, value)
+        if isinstance(value, list | dict | set | frozenset):
+            entries = _entries(value)
+            self.read(_entries, value, None, entries)
+            found = tuple(map(self.whole, entries))
+            return type(value), frozenset(found) if isinstance(value, set | frozenset) else found
+        if isinstance(value, functools.partial):
+            return "partial", self.whole(value.func), self.whole(value.args), self.whole(value.keywords)
+        if isinstance(value, types.MethodType):
+            inner: Any = value.__func__
+            return "method", self.function(inner, value.__self__)
+        if isinstance(value, types.FunctionType):
+            return self.function(value)
+        if isinstance(value, types.ModuleType):
+            return self._module(value)
+        return self._object(value)
+
+    def _array(self, array: np.ndarray) -> Hashable:
+        if array.dtype != object:
+            self.arrays.append((array, array.dtype, array.shape, array.tobytes()))
+            return _content(array)
+        entries = tuple(array.ravel().tolist())
+        self.read(_entries, array, None, entries)
+        return array.shape, *map(self.whole, entries)
+
+    def _module(self, module: types.ModuleType) -> Hashable:
+        """A module that is passed on: its plain values."""
+        if not _followed(module.__name__):
+            return _Same(module)
+        plain = {n: v for n, v in vars(module).items() if isinstance(v, numbers.Number | str | np.ndarray | tuple)
+                 and not n.startswith("__")}  # fmt: skip
+        for name, value in plain.items():
+            self.read(getattr, module, name, value)
+        return module.__name__, tuple((name, self.whole(value)) for name, value in plain.items())
+
+    def _object(self, value: Any) -> Hashable:
+        """Any other object: its attributes, and what its class holds."""
+        wrapped = getattr(value, "__wrapped__", None)
+        if isinstance(wrapped, types.FunctionType):  # functools.cache, decorators that are objects
+            return "wrapped", self.whole(wrapped)
+        if isinstance(value, type):
+            return self._class(value)
+        if isinstance(value, staticmethod | classmethod):
+            return "method", self.whole(value.__func__)
+        if isinstance(value, property | functools.cached_property):
+            return "property", self.whole(value.fget if isinstance(value, property) else value.func)
+        if type(value).__module__ == "_thread":  # locks
+            return _Same(value)
+        slots = [n for c in type(value).__mro__ for n in _listed(getattr(c, "__slots__", ())) if hasattr(value, n)]
+        if not hasattr(value, "__dict__") and not slots:
+            self.fail(f"an object of type {type(value).__module__}.{type(value).__qualname__}")
+            return None
+        names = list(dict.fromkeys([*slots, *getattr(value, "__dict__", ())]))
+        if hasattr(value, "__dict__"):
+            self.read(_names, value, None, tuple(value.__dict__))
+        return self.whole(type(value)), tuple((name, self.walk(value, (name,))) for name in names)
+
+    def _class(self, value: type) -> Hashable:
+        """What methods of a class read, and its own data."""
+        if not _followed(value.__module__) or issubclass(value, enum.Enum):
+            return _Same(value)
+        held = {n: v for n, v in vars(value).items() if not (n.startswith("__") and n.endswith("__")) or n in
+                ("__call__", "__init__", "__getattr__", "__getitem__")}  # fmt: skip
+        held = {n: v for n, v in held.items() if isinstance(v, _HELD) or _followed(type(v).__module__)}
+        for name, one in held.items():
+            if not isinstance(one, types.FunctionType):
+                self.read(_class_entry, value, name, one)
+        bases = tuple(self.whole(base) for base in value.__bases__)
+        return _Same(value), tuple((name, self.whole(one)) for name, one in held.items()), bases
+
+    # ----- functions ----------------------------------------------------------------------------------------------
+    def walk(self, value: Any, chain: tuple[str, ...]) -> Hashable:
+        """The key of ``value.a.b.c``: only the last one counts with all that it holds."""
+        for name in chain:
+            if isinstance(value, types.ModuleType) and not _followed(value.__name__):
+                return _Same(value)
+            if isinstance(value, np.ndarray | list | tuple | dict | set | numbers.Number | str):
+                break
+            try:
+                inner = getattr(value, name)
+            except Exception:  # it will fail in the kernel, too
+                break
+            self.read(getattr, value, name, inner)
+            value = inner
+        return self.whole(value)
+
+    def function(self, function: types.FunctionType, first: Any = _NOTHING) -> Hashable:
+        """The key of a function: its code, its defaults and what it reads. ``first``: its first argument if known."""
+        if not _followed(function.__module__ or ""):
+            return _Same(function)
+        again = self._again(function, first)
+        if again:
+            return again
+        code = function.__code__
+        cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        self.read(getattr, function, "__code__", code)
+        defaults = function.__defaults__, function.__kwdefaults__
+        key: list[Hashable] = [code]
+        for name, given in zip(("__defaults__", "__kwdefaults__"), defaults, strict=True):
+            if given:
+                self.read(getattr, function, name, given)
+                key.append(self.whole(given))
+        for one in reads_of(code):
+            if not self.culprit:
+                key.append((one.name, one.chain, self._root(one, function, cells, first)))
+        return tuple(key)
+
+    def _root(self, one: Read, function: types.FunctionType, cells: dict[str, Any], first: Any) -> Hashable:
+        """The key of one value that a function reads by name."""
+        how: Callable[[Any, Any], Any]
+        if one.kind == "global":
+            if one.name not in function.__globals__:
+                return None  # of Python itself, or an error when the kernel is traced
+            how, where, name = dict.get, function.__globals__, one.name
+        elif one.kind == "free":
+            if one.name not in cells:
+                return None
+            how, where, name = getattr, cells[one.name], "cell_contents"
+        elif one.kind == "import":
+            module = sys.modules.get(one.name)
+            return None if module is None else self.walk(module, one.chain)
+        else:
+            return None if first is _NOTHING else self.walk(first, one.chain)
+        try:
+            value = how(where, name)
+        except ValueError:  # an empty cell
+            return None
+        if isinstance(value, types.ModuleType) and not _followed(value.__name__):
+            return None
+        self.read(how, where, name, value)
+        return self.walk(value, one.chain)
+
+
+def _class_entry(one: type, name: str) -> Any:
+    return one.__dict__[name]
+
+
+def _listed(slots: Any) -> tuple[str, ...]:
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _followed(module: str) -> bool:
+    """Is a module one whose values may change: not NumPy's, SciPy's or Python's own?"""
+    return module.partition(".")[0] not in _UNFOLLOWED

@@ -1,0 +1,32 @@
+"""A dictionary that forgets: what was used least recently goes first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Recent(OrderedDict[K, V]):
+    """At most ``most`` entries."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self.most = most
+
+    def find(self, key: K) -> V | None:
+        """The entry, which is then the last to go; None where there is none."""
+        if key not in self:
+            return None
+        self.move_to_end(key)
+        return self[key]
+
+    def keep(self, key: K, value: V) -> V:
+        """Add an entry; the oldest ones beyond the limit go."""
+        self[key] = value
+        self.move_to_end(key)
+        while len(self) > self.most:
+            self.popitem(last=False)
+        return value

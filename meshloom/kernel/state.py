@@ -1,0 +1,60 @@
+"""What was traced with which captured values: a kernel's function traces to something else when these change."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from meshloom.kernel.captured import Captured, captured
+from meshloom.kernel.model import Output, Param, Trace
+from meshloom.kernel.recent import Recent
+
+MOST_STATES = 16  # sets of captured values whose traces a kernel keeps
+MOST_FORMS = 64  # forms of parameters, for each of them
+
+
+class State:
+    """What a kernel traces to while the values that it captured are the same, by its parameters."""
+
+    def __init__(self) -> None:
+        self.traces: Recent[tuple[Param, ...], Trace] = Recent(MOST_FORMS)
+        self.outputs: Recent[tuple[tuple[Param, ...], bool], tuple[Output, ...]] = Recent(MOST_FORMS)
+
+
+class States:
+    """The states of a kernel. ``now()`` is the same object as long as nothing that the function reads has changed."""
+
+    def __init__(self, function: Callable[..., Any], name: str):
+        self._function, self._name = function, name
+        self._captured: Captured | None = None
+        self._now = State()
+        self._known: Recent[Hashable, State] = Recent(MOST_STATES)
+        self._warned = False
+
+    def now(self) -> State:
+        """The state that belongs to the values of now."""
+        if self._captured is None or not self._captured.unchanged():
+            self._captured = captured(self._function)
+            key = self._captured.key
+            if not self._captured.comparable:
+                self._warn(self._captured.culprit)
+                self._now = State()
+            else:
+                self._now = self._known.find(key) or self._known.keep(key, State())
+        return self._now
+
+    def traced(self, state: State) -> None:
+        """The function has run, and may have changed what it reads: that alone makes no new state."""
+        if self._captured is not None and self._captured.comparable and not self._captured.unchanged():
+            self._captured = captured(self._function)
+            self._now = self._known.keep(self._captured.key, state)
+
+    def _warn(self, culprit: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"kernel {self._name} reads {culprit}, which cannot be compared at every call, so it is traced every"
+                " time; name what it needs (settings.alpha), or pass it as an ml.Global",
+                stacklevel=2,
+            )

@@ -1,0 +1,39 @@
+"""A fill: the one assignment that a program records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshloom.mesh.recording import recorder
+
+if TYPE_CHECKING:
+    from meshloom.mesh.core import Field, Global
+
+
+@dataclass(frozen=True, eq=False)
+class Fill:
+    """A recorded assignment of one number to a whole field or global."""
+
+    target: Field | Global
+    value: float | int
+
+    @property
+    def name(self) -> str:
+        return f"{self.target.name} = {self.value:g}"
+
+    @property
+    def reads(self) -> tuple[Field | Global, ...]:
+        return ()
+
+    @property
+    def writes(self) -> tuple[Field | Global, ...]:
+        return (self.target,)
+
+    def __call__(self) -> None:
+        record = recorder.get()
+        if record is not None:
+            record(self)
+            return
+        self.target.storage.fill(self.value)
+        self.target.undefined_after = ""

@@ -1,0 +1,91 @@
+"""Values in a flat buffer: what fields and globals have in common."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any
+
+import numpy as np
+
+from meshloom.errors import MeshError
+from meshloom.mesh.recording import not_in_program, recorder, refuse_in_program
+
+_ages = itertools.count()
+
+
+class Owner:
+    """What loops are made of. A loop belongs to the youngest of its parts, which keeps it alive, and dies with it: so
+    calls with ever new fields, globals or maps leave nothing behind, while those with the same ones find their loop."""
+
+    def __init__(self) -> None:
+        self.age = next(_ages)  # the larger the younger
+        self.owned: list[Any] = []
+
+
+class Stored(Owner):
+    """Values in a flat buffer that may move: to another layout, to a device and back."""
+
+    name: str
+    dtype: np.dtype
+
+    def __init__(self, storage: Any):
+        super().__init__()
+        self._storage = storage
+        self.undefined_after = ""  # the program that ran last, if it leaves no values: those of transient fields
+        self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    @property
+    def storage(self) -> Any:
+        """A flat array: NumPy's on the host, CuPy's on a device. Compiled code works on it."""
+        if recorder.get() is not None:
+            refuse_in_program(f"using the memory of {self.name}", "use it in a kernel, or after program.run()")
+        return self._storage
+
+    @storage.setter
+    def storage(self, storage: Any) -> None:
+        self.move(storage)
+
+    @not_in_program("another buffer for {}", "give it before")
+    def move(self, storage: Any) -> None:
+        """Continue with another buffer of the same values; loops that use it notice."""
+        if storage is not self._storage:
+            _check_buffer(self.name, storage, self.dtype, self._places)
+            self._storage = storage
+            for watcher in list(self._watchers):
+                watcher.invalidate()
+
+    @property
+    def _places(self) -> int:
+        """How many values the storage has to have."""
+        return int(self._storage.size)
+
+    def watch(self, watcher: Any) -> None:
+        """``watcher.invalidate()`` is called when the storage moves."""
+        self._watchers.add(watcher)
+
+
+def _check_buffer(name: str, storage: Any, dtype: np.dtype, size: int) -> None:
+    """MeshError unless compiled code can work on a buffer: flat, of a type and size, in one piece, writable."""
+    if not (isinstance(storage, np.ndarray) or hasattr(storage, "__cuda_array_interface__")):
+        raise MeshError(f"{name}: its storage is a NumPy or CuPy array, got {type(storage).__name__}")
+    flags = storage.flags
+    fits = storage.ndim == 1 and storage.size == size and storage.dtype == dtype and flags.c_contiguous
+    if not fits or (isinstance(storage, np.ndarray) and not (flags.aligned and flags.writeable)):
+        raise MeshError(
+            f"{name}: its storage must be {size} values of {dtype} in one piece, writable, got shape {storage.shape} of"
+            f" {storage.dtype}; to give it other values use assign"
+        )
+
+
+def on_host(storage: Any) -> np.ndarray:
+    """The values of a buffer in host memory, itself if it is there."""
+    return storage if isinstance(storage, np.ndarray) else storage.get()
+
+
+def overwrite(storage: Any, values: np.ndarray) -> None:
+    """Put other values into a buffer, wherever it is."""
+    if isinstance(storage, np.ndarray):
+        storage[:] = values
+    else:
+        storage.set(values)

@@ -1,0 +1,472 @@
+"""Everything public inside a program is recorded, harmless, or refused in one line: a table of all of it.
+
+A name that is new and stands in no row of the table fails ``test_every_public_name_has_a_category``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.errors import KernelError, MeshloomError, ProgramError
+from meshloom.mesh.box import Box
+from meshloom.mesh.core import Fill
+from meshloom.mesh.recording import recorder
+
+BACK_ENDS = ["numpy", "cpu"]
+
+
+@ml.kernel
+def spread(u: ml.Read, out: ml.Inc):
+    out[0] += 0.5 * u[1]
+    out[1] += 0.25 * u[0]
+
+
+@ml.kernel
+def scale(u: ml.ReadWrite, factor: ml.Read, total: ml.Sum):
+    u[...] = factor * u + 1.0
+    total += u
+
+
+@ml.kernel
+def halve(f: ml.Read, out: ml.Write):
+    out[...] = 0.5 * f + out_of_nowhere
+
+
+@ml.kernel
+def add(df: ml.Read, out: ml.ReadWrite):
+    out[...] = out + df
+
+
+out_of_nowhere = 0.125
+
+
+class World:
+    """One of each kind."""
+
+    def __init__(self) -> None:
+        self.cells, self.edges = ml.Set(6, "cells"), ml.Set(5, "edges")
+        self.ends = ml.Map(self.edges, self.cells, [[k, k + 1] for k in range(5)], "ends")
+        self.u, self.v = self.cells.field("u", data=np.arange(1.0, 7.0)), self.cells.field("v")
+        self.pair = self.cells.field("pair", 2, data=np.arange(12.0).reshape(6, 2))
+        self.total, self.factor = ml.Global(0.0, "total"), ml.Global(1.5, "factor")
+        self.vector, self.where = ml.Global(np.arange(3.0), "vector"), ml.Global(0, "where", dtype=np.int64)
+        self.grid = ml.Grid((12, 10), periodic=True, ghosts=(1, 0))
+        self.stretched = ml.Grid((12,), coordinates=[np.linspace(0.0, 1.0, 12) ** 2], name="stretched")
+        self.f = self.grid.field("f", data=np.random.default_rng(0).random((12, 10)))
+        self.g, self.h = self.grid.field("g"), self.stretched.field("h", data=np.arange(12.0) ** 2)
+        self.mesh = ml.generate.box((3, 2))
+        self.kernel = scale
+        self.loop = scale.loop(self.cells, self.u, self.factor, self.total)
+        self.line = ml.linalg.LineOperator(ml.linalg.Tridiagonal(0.25, 1.0, 0.25, periodic=True))
+        self.lines = ml.linalg.LineLoop(self.grid, 1, self.line, self.f, self.f, before=halve, values=1)
+        self.inner = ml.program(self.step)
+
+    def step(self) -> None:
+        scale(self.cells, self.u, self.factor, self.total)
+        self.v.fill(2.0)
+        spread(self.edges, self.u[self.ends], self.v[self.ends])
+
+    def values(self) -> list[np.ndarray]:
+        held = (self.u, self.v, self.pair, self.total, self.factor, self.vector, self.where, self.f, self.g, self.h)
+        return [*(one.numpy() for one in held), self.mesh.coordinates.numpy()]
+
+
+class Into:
+    """A field that was made before, to write something that was made inside to."""
+
+    def __init__(self, w: World):
+        self.w = w
+
+    def sum_up(self, made: ml.Field) -> None:
+        """A field made inside takes part in a loop, twice: it must begin at zero every time."""
+        spread(self.w.edges, self.w.u[self.w.ends], made[self.w.ends])
+        scale(self.w.cells, made, self.w.factor, self.w.total)
+
+
+def with_new_field(w: World) -> None:
+    Into(w).sum_up(w.cells.field("new"))
+
+
+def with_new_global(w: World) -> None:
+    sums = ml.Global(3.0, "sums")
+    scale(w.cells, w.u, ml.Global(0.5, "new"), sums)
+    scale(w.cells, w.v, sums, w.total)
+
+
+def with_new_vector(w: World) -> None:
+    @ml.kernel
+    def use(u: ml.ReadWrite, v: ml.Read):
+        u[...] = u + v[2]
+
+    use(w.cells, w.u, ml.Global([2.0, 2.0, 2.0]))
+
+
+def set_attribute(holder: Any, name: str, value: Any) -> None:
+    setattr(holder, name, value)
+
+
+Action = Callable[[World], Any]
+
+#: What is done again at every replay.
+RECORDED: dict[str, Action] = {
+    "Kernel.__call__": lambda w: scale(w.cells, w.u, w.factor, w.total),
+    "Loop.__call__": lambda w: w.loop(),
+    "Kernel.loop": lambda w: spread.loop(w.edges, w.u[w.ends], w.v[w.ends])(),
+    "Field.fill": lambda w: (w.u.fill(3.0), scale(w.cells, w.u, w.factor, w.total)),
+    "Field.assign of a number": lambda w: (w.u.assign(3), scale(w.cells, w.u, w.factor, w.total)),
+    "Global.value set": lambda w: (set_attribute(w.total, "value", 2.0), scale(w.cells, w.u, w.factor, w.total)),
+    "Global.assign": lambda w: (w.total.assign(2.0), scale(w.cells, w.u, w.factor, w.total)),
+    "Global.assign to all entries": lambda w: w.vector.assign([4.0, 4.0, 4.0]),
+    "Field": with_new_field,
+    "Set.field": with_new_field,
+    "Set.field with a number": lambda w: Into(w).sum_up(w.cells.field("new", data=2.0)),
+    "Grid.field": lambda w: ml.fill_ghosts(w.grid.field("new"), w.f),
+    "Global": with_new_global,
+    "Global of a vector": with_new_vector,
+    "Program.__call__": lambda w: w.inner(),
+    "Program.run": lambda w: (w.inner.run(3), w.u.fill(1.0)),
+    "Program.run, numpy count": lambda w: w.inner.run(np.int32(2)),
+    "Program.run, never": lambda w: (w.inner.run(0), w.step()),
+    "Fill.__call__": lambda w: w.inner.loops[1](),
+    "locate": lambda w: ml.locate(w.u, w.factor, w.where),
+    "fill_ghosts": lambda w: (ml.fill_ghosts(w.f), add(w.grid.everything, w.f, w.g)),
+    "linalg.line_loop": lambda w: ml.linalg.line_loop(w.grid, 1, w.line, w.f, w.f, before=halve, values=1),
+    "LineLoop.__call__": lambda w: w.lines(),
+    "linalg.tridiagonal.solve": lambda w: ml.linalg.tridiagonal.solve(w.line.matrix, w.f, w.g, 0),
+    "compact.d": lambda w: ml.compact.d(w.f, 0, w.g, after=add),
+    "compact.d, new field": lambda w: add(w.grid, ml.compact.d(w.f, 0), w.g),
+    "compact.d, stretched": lambda w: add(w.stretched, ml.compact.d(w.h, 0), w.h),
+    "compact.d2": lambda w: ml.compact.d2(w.h, 0, w.h),
+    "compact.filter": lambda w: ml.compact.filter(w.f, 1, w.f),
+}
+
+#: What would happen once only.
+REFUSED: dict[str, Action] = {
+    "Field.numpy": lambda w: w.u.numpy(),
+    "Field.saved": lambda w: w.u.saved(),
+    "Field.rows": lambda w: w.u.rows(),
+    "Field.unpacked": lambda w: w.u.unpacked(),
+    "Field.check_readable": lambda w: w.u.check_readable(),
+    "Field.assign": lambda w: w.u.assign(np.ones(6)),
+    "Field.assign_rows": lambda w: w.u.assign_rows(np.ones((6, 1))),
+    "Field.relayout": lambda w: w.pair.relayout("soa"),
+    "Field.storage": lambda w: w.u.storage,
+    "Field.storage set": lambda w: set_attribute(w.u, "storage", np.zeros(6)),
+    "Field.move": lambda w: w.u.move(np.zeros(6)),
+    "Field.__dlpack__": lambda w: np.from_dlpack(w.u),
+    "Field.__dlpack_device__": lambda w: w.u.__dlpack_device__(),
+    "Field.__cuda_array_interface__": lambda w: w.u.__cuda_array_interface__,
+    "Set.field with data": lambda w: w.cells.field("new", data=np.arange(6.0)),
+    "Global.value": lambda w: w.total.value,
+    "Global.value in a decision": lambda w: w.u.fill(1.0) if w.total.value > 0 else w.v.fill(1.0),
+    "Global.value set to a vector": lambda w: set_attribute(w.vector, "value", [1.0, 2.0, 3.0]),
+    "Global of different values": lambda w: ml.Global([1.0, 2.0]),
+    "Global.numpy": lambda w: w.total.numpy(),
+    "Global.saved": lambda w: w.total.saved(),
+    "Global.rows": lambda w: w.total.rows(),
+    "Global.unpacked": lambda w: w.total.unpacked(),
+    "Global.assign_rows": lambda w: w.vector.assign_rows(np.arange(3.0).reshape(1, 3)),
+    "Global.storage": lambda w: w.total.storage,
+    "Global.storage set": lambda w: set_attribute(w.total, "storage", np.zeros(1)),
+    "Global.move": lambda w: w.total.move(np.zeros(1)),
+    "Global.__bool__": lambda w: bool(w.total),
+    "Global.__float__": lambda w: float(w.total),
+    "Global.__int__": lambda w: int(w.total),
+    "Grid.shaped": lambda w: w.grid.shaped(w.f),
+    "Mesh": lambda w: ml.generate.box((2, 2)),
+    "generate.box": lambda w: ml.generate.box((2, 2)),
+    "generate.ramp": lambda w: ml.generate.ramp((2, 2, 2)),
+    "generate.naca0012": lambda w: ml.generate.naca0012(20, 30),
+    "Mesh.from_cells": lambda w: ml.Mesh.from_cells([[0, 0], [1, 0], [0, 1]], [[0, 1, 2]], "triangle"),
+    "Mesh.from_parts": lambda w: ml.Mesh.from_parts(
+        w.mesh.nodes.points, *(m.indices for m in (w.mesh.cell_nodes, w.mesh.face_nodes, w.mesh.face_cells,
+                                                   w.mesh.boundary_nodes, w.mesh.boundary_cells)), kind=w.mesh.kind),
+    "Mesh.arranged": lambda w: w.mesh.arranged("given"),
+    "Mesh.reordered": lambda w: w.mesh.reordered("given"),
+    "Mesh.digest": lambda w: w.mesh.digest,
+    "Mesh.group": lambda w: w.mesh.group(next(iter(w.mesh.groups))),
+    "Mesh.cell_volumes": lambda w: w.mesh.cell_volumes(),
+    "Mesh.cell_centroids": lambda w: w.mesh.cell_centroids(),
+    "Mesh.face_normals": lambda w: w.mesh.face_normals(),
+    "Mesh.boundary_normals": lambda w: w.mesh.boundary_normals(),
+    "Kernel.python": lambda w: scale.python(w.cells, w.u, w.factor, w.total),
+    "Loop.run_plainly": lambda w: w.loop.run_plainly(),
+    "Loop.settle": lambda w: add.loop(w.cells, w.cells.field("more", 2), w.pair, schedule={"layout": "soa"}).settle(),
+    "Program.run, recording": lambda w: w.inner.run(2, record=(w.total,)),
+    "use": lambda w: ml.use("numpy"),
+    "read": lambda w: ml.read("no_such_file.msh"),
+    "write": lambda w: ml.write("never_written.vtu", w.mesh, {"u": np.zeros(6)}),
+}  # fmt: skip
+
+#: What neither changes nor reads values; the same inside and outside. Plain attributes belong here by themselves.
+HARMLESS: dict[str, Action] = {
+    "Set": lambda w: ml.Set(3),
+    "Map": lambda w: ml.Map(w.edges, w.cells, np.zeros((5, 1), int)),
+    "Grid": lambda w: ml.Grid((4, 4)),
+    "Arg": lambda w: w.u[w.ends],
+    "Kernel": lambda w: ml.Kernel(halve.function),
+    "kernel": lambda w: ml.kernel(halve.function),
+    "Loop": lambda w: ml.Loop(scale, w.cells, (w.u, w.factor, w.total), None),
+    "Program": lambda w: ml.Program(w.step),
+    "program": lambda w: ml.program(w.step),
+    "Schedule": lambda w: ml.Schedule("atomic"),
+    "backend": lambda w: ml.backend(), "backends": lambda w: ml.backends(), "threads": lambda w: ml.threads(),
+    "orderings": lambda w: ml.orderings(), "strategies": lambda w: ml.strategies(),
+    "variants": lambda w: ml.variants("owner"),
+    "Set.size": lambda w: w.cells.size, "Set.total": lambda w: w.cells.total, "Set.__len__": lambda w: len(w.cells),
+    "Set.padding": lambda w: w.cells.padding, "Set.numbers": lambda w: w.cells.numbers,
+    "Set.position": lambda w: w.cells.position, "Set.by_position": lambda w: w.cells.by_position(np.arange(6)),
+    "Set.by_number": lambda w: w.cells.by_number(np.arange(6)), "Set.flat": lambda w: w.cells.flat(np.arange(6), 1),
+    "Set.usual_layout": lambda w: w.cells.usual_layout, "Set.layout_is_free": lambda w: w.cells.layout_is_free,
+    "Map.indices": lambda w: w.ends.indices, "Map.arity": lambda w: w.ends.arity, "Map.digest": lambda w: w.ends.digest,
+    "Map.indices_digest": lambda w: w.ends.indices_digest,
+    "Field.shape": lambda w: w.u.shape, "Field.__getitem__": lambda w: w.u[w.ends],
+    "Field.watch": lambda w: w.u.watch(w.loop),
+    "Global.dim": lambda w: w.vector.dim, "Global.watch": lambda w: w.total.watch(w.loop),
+    "Mesh.dim": lambda w: w.mesh.dim, "Mesh.owner_first": lambda w: w.mesh.owner_first,
+    "Mesh.cell_cells": lambda w: w.mesh.cell_cells, "Mesh.permutation": lambda w: w.mesh.permutation,
+    "Grid.rank": lambda w: w.grid.rank, "Grid.axis": lambda w: w.grid.axis(-1), "Grid.wraps": lambda w: w.grid.wraps,
+    "Grid.offsets": lambda w: w.grid.offsets((1, 0)), "Grid.star": lambda w: w.grid.star(),
+    "Grid.box": lambda w: w.grid.box((0, 0), (2, 2)), "Grid.inside": lambda w: w.grid.inside,
+    "Grid.everything": lambda w: w.grid.everything, "Grid.interior": lambda w: w.grid.interior(),
+    "Grid.boundary": lambda w: w.grid.boundary(0, "low"), "Grid.ghost": lambda w: w.grid.ghost(0, "low"),
+    "Grid.metric": lambda w: w.stretched.metric(0), "Grid.meshgrid": lambda w: w.grid.meshgrid(),
+    "Grid.index_of": lambda w: w.grid.index_of(3), "Grid.place_of": lambda w: w.grid.place_of((1, 1)),
+    "Grid.digest": lambda w: w.grid.digest, "Grid.inner": lambda w: w.grid.inner, "Grid.axis_names": lambda w: "xyz",
+    "Box.shape": lambda w: w.grid.inside.shape, "Box.size": lambda w: w.grid.inside.size,
+    "Box.__len__": lambda w: len(w.grid.inside), "Box.covers_inside": lambda w: w.grid.inside.covers_inside,
+    "Box.stored_low": lambda w: w.grid.inside.stored_low, "Box.stored_high": lambda w: w.grid.inside.stored_high,
+    "Box.rows": lambda w: w.grid.inside.rows(), "Box.reaches_out": lambda w: w.grid.inside.reaches_out(0, 1),
+    "Box.touched": lambda w: w.grid.inside.touched([(0, 0)]),
+    "Kernel.counts": lambda w: scale.counts(w.cells, w.u, w.factor, w.total).flops,
+    "Kernel.state": lambda w: scale.state, "Kernel.trace": lambda w: scale.trace(w.loop.params),
+    "Kernel.outputs": lambda w: scale.outputs(w.loop.params),
+    **{f"Loop.{name}": (lambda w, name=name: getattr(w.loop, name)) for name in (
+        "applies", "compulsory", "counts", "elements", "estimate", "form", "known", "maps", "over", "params", "parts",
+        "plan", "reads", "reason", "schedule", "seconds", "spec", "storages", "transients", "writes")},
+    "Loop.explain": lambda w: w.loop.explain(), "Loop.prepare": lambda w: w.loop.prepare(),
+    "Loop.invalidate": lambda w: w.loop.invalidate(), "Loop.refresh": lambda w: w.loop.refresh(),
+    "Loop.needs": lambda w: w.loop.needs(w.u), "Loop.defines": lambda w: w.loop.defines(w.u),
+    "Loop.known_of": lambda w: w.loop.known_of("spec"), "Loop.plan_of": lambda w: w.loop.plan_of(w.loop.schedule),
+    "Loop.check_transients": lambda w: w.loop.check_transients(),
+    "Loop.keep": lambda w: w.loop.keep(w.cells, ("a key",)),
+    **{f"LineLoop.{name}": (lambda w, name=name: getattr(w.lines, name)) for name in (
+        "compulsory", "dtype", "known", "lines", "method", "parts", "plan", "reads", "seconds", "spec", "storages",
+        "transients", "writes")},
+    "LineLoop.explain": lambda w: w.lines.explain(), "LineLoop.prepare": lambda w: w.lines.prepare(),
+    "LineLoop.invalidate": lambda w: w.lines.invalidate(), "LineLoop.refresh": lambda w: w.lines.refresh(),
+    "LineLoop.needs": lambda w: w.lines.needs(w.f), "LineLoop.defines": lambda w: w.lines.defines(w.f),
+    "LineLoop.known_of": lambda w: w.lines.known_of("spec"), "LineLoop.settle": lambda w: w.lines.settle(),
+    "LineLoop.check_transients": lambda w: w.lines.check_transients(),
+    "LineLoop.keep": lambda w: w.lines.keep(w.grid, ("a key",)),
+    **{f"Program.{name}": (lambda w, name=name: getattr(w.inner, name)) for name in (
+        "fused_steps", "graph", "launches", "layouts", "loops")},
+    "Program.explain": lambda w: w.inner.explain(),
+    "linalg.LineLoop": lambda w: ml.linalg.LineLoop(w.grid, 1, w.line, w.f, w.g),
+    "linalg.LineOperator": lambda w: ml.linalg.LineOperator(w.line.matrix),
+    "linalg.Stencil": lambda w: ml.linalg.Stencil({0: 1.0}),
+    "linalg.Tridiagonal": lambda w: ml.linalg.Tridiagonal(0.0, 1.0, 0.0),
+    "linalg.tridiagonal.methods": lambda w: ml.linalg.tridiagonal.methods(),
+    "compact.metric": lambda w: ml.compact.metric(w.stretched, 0),
+    "compact.operator": lambda w: ml.compact.operator(ml.compact.LELE6, w.grid, 0),
+    "__repr__": lambda w: [*map(repr, (w.cells, w.ends, w.u, w.total, w.mesh, w.grid, w.kernel, w.inner, w.lines))],
+}  # fmt: skip
+
+#: Names that are no calls: modes, modules, errors.
+NOT_CALLED = {"Inc", "Max", "Min", "Read", "ReadWrite", "Sum", "Write", "compact", "errors", "generate", "linalg"}
+#: Defined by Python or by dataclasses for every object; repr is tested for all at once.
+USUAL = {"__init__", "__repr__", "__eq__", "__hash__", "__str__", "__setattr__", "__delattr__", "__replace__",
+         "__getstate__", "__setstate__"}  # fmt: skip
+CLASSES = (ml.Set, ml.Map, ml.Field, ml.Global, ml.Mesh, ml.Grid, Box, ml.Kernel, ml.Loop, ml.Program,
+           ml.linalg.LineLoop, Fill)  # fmt: skip
+#: What others may add to make fields arrays: it reads values, so it is refused wherever it exists.
+ARRAYS = {f"{kind}.{name}" for kind in ("Field", "Global") for name in ("__array__", "__array_ufunc__",
+          "__array_function__", "__array_priority__", "__complex__", "__index__")}  # fmt: skip
+
+
+def members(kind: type) -> Iterator[str]:
+    """Public methods and properties of a class, and special methods that it defines itself."""
+    own = [c for c in kind.__mro__ if c.__module__.startswith("meshloom")]
+    for name in sorted({n for c in own for n in vars(c)}):
+        value = inspect.getattr_static(kind, name)
+        dunder = name.startswith("__") and name.endswith("__")
+        special = dunder and (callable(getattr(kind, name, None)) or isinstance(value, property))
+        if (special and name not in USUAL) or not name.startswith("_"):
+            yield name
+
+
+def public() -> Iterator[str]:
+    """Every public name that can be called or read, as it stands in the table."""
+    yield from (name for name in ml.__all__ if name not in NOT_CALLED)
+    for kind in CLASSES:
+        yield from (f"{kind.__name__}.{name}" for name in members(kind))
+    yield from (f"linalg.{name}" for name in ml.linalg.__all__ if name != "tridiagonal")
+    yield from (f"linalg.tridiagonal.{n}" for n, f in vars(ml.linalg.tridiagonal).items()
+                if inspect.isfunction(f) and f.__module__ == ml.linalg.tridiagonal.__name__)  # fmt: skip
+    made = [n for n, f in vars(ml.generate).items() if inspect.isfunction(f) and f.__module__ == ml.generate.__name__]
+    yield from (f"generate.{name}" for name in made if not name.startswith("_"))
+    yield from (f"compact.{n}" for n in ("d", "d2", "filter", "metric", "operator"))
+
+
+def plain_attribute(name: str) -> bool:
+    """Data of a class, such as a default, that is no call and reads no values."""
+    kind, _, member = name.partition(".")
+    value = next((inspect.getattr_static(c, member, None) for c in CLASSES if c.__name__ == kind), None)
+    return isinstance(value, str | bool | int | float | tuple | type(None)) and bool(member)
+
+
+def test_every_public_name_has_a_category() -> None:
+    categories = {name.split(" ")[0].rstrip(",") for table in (RECORDED, REFUSED, HARMLESS) for name in table}
+    inherited = {f"Grid.{name.partition('.')[2]}" for name in categories if name.startswith("Set.")}
+    fill = {f"Fill.{name}" for name in ("name", "reads", "writes", "target", "value")}
+    known = categories | inherited | fill | ARRAYS
+    missing = [name for name in public() if name not in known and not plain_attribute(name)]
+    assert not missing, f"recorded, refused or harmless inside a program? {missing}"
+    assert len(list(public())) > 150
+
+
+@pytest.fixture(params=BACK_ENDS)
+def back_end(request: pytest.FixtureRequest) -> None:
+    ml.use(request.param)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_equals_called(name: str, back_end: None) -> None:
+    called, recorded = World(), World()
+    for _ in range(2):
+        RECORDED[name](called)
+    program = ml.program(lambda: RECORDED[name](recorded))
+    program.loops  # noqa: B018 - recording alone changes nothing
+    for before, now in zip(World().values(), recorded.values(), strict=True):
+        np.testing.assert_array_equal(now, before)
+    program.run(2)
+    changed = False
+    for a, b, before in zip(called.values(), recorded.values(), World().values(), strict=True):
+        np.testing.assert_array_equal(b, a)
+        changed |= not np.array_equal(a, before)
+    assert changed, "nothing happens here, so nothing is compared"
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_in_one_line_and_nothing_happened(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ml.use("numpy")
+    monkeypatch.chdir(tmp_path)
+    world = World()
+
+    def body() -> None:
+        REFUSED[name](world)
+        world.step()
+
+    program = ml.program(body)
+    with pytest.raises(MeshloomError) as caught:
+        program.run()
+    assert "\n" not in str(caught.value) and len(str(caught.value)) > 40
+    assert recorder.get() is None and ml.backend() == "numpy" and not list(tmp_path.iterdir())
+    for before, now in zip(World().values(), world.values(), strict=True):
+        np.testing.assert_array_equal(now, before)
+    assert str(world.pair.layout) == "aos"
+    with pytest.raises(MeshloomError):  # nothing half-recorded is left to be replayed
+        program.run()
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_harmless_things_leave_no_trace(name: str) -> None:
+    ml.use("cpu")
+    world = World()
+    world.step()
+    world.loop()
+    before = world.values()
+
+    def body() -> None:
+        HARMLESS[name](world)
+        world.v.fill(1.0)
+
+    assert [o.name for o in ml.program(body).loops] == ["v = 1"]
+    for a, b in zip(world.values(), before, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# ----- programs inside programs -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("ran_before", [False, True])
+def test_an_inner_program_is_inlined(ran_before: bool, back_end: None) -> None:
+    called, recorded = World(), World()
+    if ran_before:
+        recorded.inner.run(2)
+        called.step()
+        called.step()
+
+    @ml.program
+    def outer() -> None:
+        recorded.inner()
+        assert recorded.inner.run(2).shape == (2, 0)
+        scale(recorded.cells, recorded.v, recorded.factor, recorded.total)
+
+    assert [o.name for o in outer.loops] == 3 * ["scale", "v = 2", "spread"] + ["scale"]
+    outer()
+    for _ in range(3):
+        called.step()
+    scale(called.cells, called.v, called.factor, called.total)
+    for a, b in zip(called.values(), recorded.values(), strict=True):
+        np.testing.assert_array_equal(b, a)
+
+
+def test_a_program_that_calls_itself_is_refused() -> None:
+    world = World()
+    programs: list[ml.Program] = []
+
+    def first() -> None:
+        world.step()
+        programs[1]()
+
+    programs += [ml.program(first), ml.program(lambda: programs[0]())]
+    with pytest.raises(ProgramError, match="program first calls itself"):
+        programs[0].run()
+    programs[1] = ml.program(world.step)
+    programs[0].run()  # it records anew
+    assert len(programs[0].loops) == 6
+
+
+def test_too_much_of_an_inner_program_is_refused() -> None:
+    world = World()
+    with pytest.raises(ProgramError, match="would become 3,000,000 operations, at most 100,000"):
+        ml.program(lambda: world.inner.run(10**6)).run()
+
+
+def test_a_recording_that_failed_is_made_anew() -> None:
+    ml.use("numpy")
+    world = World()
+    fails = [True]
+
+    def body() -> None:
+        world.step()
+        if fails[0]:
+            raise RuntimeError("not yet")
+
+    program = ml.program(body)
+    with pytest.raises(RuntimeError):
+        program.run()
+    assert recorder.get() is None
+    fails[0] = False
+    program.run()
+    assert len(program.loops) == 3
+    other = World()
+    other.step()
+    np.testing.assert_array_equal(world.u.numpy(), other.u.numpy())
+
+
+def test_a_global_is_no_truth_value() -> None:
+    with pytest.raises(MeshloomError, match="neither true nor false"):
+        bool(ml.Global(0.0))
+    assert float(ml.Global(2.5)) == 2.5 and int(ml.Global(3)) == 3
+
+
+def test_nothing_to_record_is_an_error_of_its_own() -> None:
+    with pytest.raises(KernelError, match="calls no kernel"):
+        ml.program(lambda: None)()
