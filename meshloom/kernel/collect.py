@@ -8,7 +8,7 @@ intermediate values that nobody else uses, so nothing that is shared is taken ap
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from meshloom.kernel.expr import Node, const, operate, rebuild, topological
@@ -40,27 +40,50 @@ def _is_chain(node: Node) -> bool:
 
 
 def _collected(node: Node, uses: Counter[Node], new: dict[Node, Node]) -> Node:
-    terms = _expand(node, uses, new, top=True)
-    if len(terms) > MOST_TERMS:
-        return rebuild(node, tuple(new[a] for a in node.args))
-    return _rebuilt(node, terms)
+    terms = _expand(node, uses, new)
+    return rebuild(node, tuple(new[a] for a in node.args)) if terms is None else _rebuilt(node, terms)
 
 
-def _expand(node: Node, uses: Counter[Node], new: dict[Node, Node], *, top: bool = False) -> list[Term]:
-    """The terms of a sum; a node that others use too is one factor, as it is."""
-    if node.op == "const":
-        return [(1, float(node.value), ())]
-    if not _is_chain(node) or (uses[node] > 1 and not top):
-        return [(1, 1.0, (new[node],))]
+def _expand(top: Node, uses: Counter[Node], new: dict[Node, Node]) -> list[Term] | None:
+    """The terms of a sum, None for more than ``MOST_TERMS``; a node that others use too is one factor, as it is."""
+    chain = _chain(top, lambda n: _is_chain(n) and (uses[n] == 1 or n is top))
+    found: dict[Node, list[Term] | None] = {}
+    for node in chain:
+        for a in node.args:
+            if a not in found:
+                found[a] = [(1, float(a.value), ()) if a.op == "const" else (1, 1.0, (new[a],))]
+        found[node] = _expanded(node, [found[a] for a in node.args], new)
+    return found[top]
+
+
+def _chain(top: Node, inside: Callable[[Node], bool]) -> list[Node]:
+    """``top`` and the nodes below it that are reached through nodes ``inside`` alone, arguments before users.
+
+    Without recursion: sums may have thousands of terms.
+    """
+    before, stack = [], [top]
+    while stack:
+        node = stack.pop()
+        before.append(node)
+        stack += [a for a in node.args if inside(a)]
+    return list(dict.fromkeys(reversed(before)))
+
+
+def _expanded(node: Node, args: list[list[Term] | None], new: dict[Node, Node]) -> list[Term] | None:
+    """The terms of an operation from those of its arguments."""
+    several = [terms is None or len(terms) > 1 for terms in args]
+    if node.op == "mul" and all(several):  # a product of two sums stays one
+        return [(1, 1.0, (rebuild(node, tuple(new[a] for a in node.args)),))]
+    if any(terms is None for terms in args):
+        return None
+    left, right = (args[0] or [], args[-1] or [])
     if node.op == "neg":
-        return [(-s, c, f) for s, c, f in _expand(node.args[0], uses, new)]
-    left, right = (_expand(a, uses, new) for a in node.args)
+        return [(-s, c, f) for s, c, f in left]
     if node.op == "mul":
-        if len(left) > 1 and len(right) > 1:  # a product of two sums stays one
-            return [(1, 1.0, (rebuild(node, tuple(new[a] for a in node.args)),))]
         return [(s * t, c * d, f + g) for s, c, f in left for t, d, g in right]
     sign = 1 if node.op == "add" else -1
-    return left + [(sign * s, c, f) for s, c, f in right]
+    terms = left + [(sign * s, c, f) for s, c, f in right]
+    return terms if len(terms) <= MOST_TERMS else None
 
 
 def _rebuilt(node: Node, terms: list[Term]) -> Node:
@@ -123,7 +146,7 @@ def order_products(roots: Sequence[Node]) -> tuple[Node, ...]:
     for node in topological(roots):
         new[node] = rebuild(node, tuple(new[a] for a in node.args))
         if _is_product(node) and node not in inner:
-            factors = _factors(node, uses, new, top=True)
+            factors = _factors(node, uses, new)
             if len(factors) > 2:
                 new[node] = _ordered_product(node, factors)
     return tuple(new[r] for r in roots)
@@ -133,10 +156,15 @@ def _is_product(node: Node) -> bool:
     return node.op == "mul" and node.dtype.kind == "f"
 
 
-def _factors(node: Node, uses: Counter[Node], new: dict[Node, Node], *, top: bool = False) -> list[Node]:
-    if not _is_product(node) or (uses[node] > 1 and not top):
-        return [new[node]]
-    return [f for a in node.args for f in _factors(a, uses, new)]
+def _factors(top: Node, uses: Counter[Node], new: dict[Node, Node]) -> list[Node]:
+    factors, stack = [], [top]
+    while stack:
+        node = stack.pop()
+        if _is_product(node) and (uses[node] == 1 or node is top):
+            stack += reversed(node.args)
+        else:
+            factors.append(new[node])
+    return factors
 
 
 def _ordered_product(node: Node, factors: list[Node]) -> Node:
