@@ -329,10 +329,11 @@ class WaterBounds:
 
 
 # v18 enlarges rounding: its limiter takes the smallest share over all variables, and where one of them is at rest but
-# for its last digit, that digit decides. Another numbering moves the energy by 6e-4.
+# for its last digit, that digit decides. Another numbering moves the energy by 6e-4; at the end of thacker_40_40_T the
+# same formulas end between 1.1e-3 below and 2.0e-3 above the original's, by NumPy and in C++, fast and as written.
 WATER_BOUNDS = {
     "v17": WaterBounds(time=(1e-6, 1e-5), dt=(1e-6, 1e-5), energy=(1e-5, 1e-5), energy_floor=1e-6, depth=(1e-5, 1e-4)),
-    "v18": WaterBounds(time=(2e-4, 2e-4), dt=(3e-3, 3e-3), energy=(1.5e-3, 1.5e-3), energy_floor=1e-8,
+    "v18": WaterBounds(time=(2e-4, 2e-4), dt=(3e-3, 3e-3), energy=(3e-3, 3e-3), energy_floor=1e-8,
                        depth=(3e-3, 3e-3)),
 }  # fmt: skip
 # In the first steps after a dam is gone, rounding of 1e-9 in a velocity that is zero decides about slopes at its foot:

@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -126,7 +126,7 @@ def test_a_breakdown_is_traced_to_loop_iteration_and_cell(order: str):
 class Hidden:
     """What a breakdown asks of a case. ``ratio`` is 0/0 in one cell, which fast algebra hides: its factor cancels."""
 
-    limits: dict[str, Any] = {}
+    limits: ClassVar[dict[str, Any]] = {}
 
     def __init__(self) -> None:
         cells = ml.Set(20, "cells")
