@@ -47,8 +47,9 @@ def kernel_of(loop: LoopOf, *, strict: bool = False) -> ml.Kernel:
 
     def interpret(*params: Any) -> None:
         known: dict[int, Any] = {}
-        for statement in loop.statements:
-            _store(params[statement.param], statement, evaluate(statement.value, params, known))
+        made = [evaluate(s.value, params, known) for s in loop.statements]  # all is read before anything is written
+        for statement, value in zip(loop.statements, made, strict=True):
+            _store(params[statement.param], statement, value)
 
     ordinary = inspect.Parameter.POSITIONAL_OR_KEYWORD
     described = [inspect.Parameter(f"p{k}", ordinary, annotation=getattr(ml, p.mode)) for k, p in enumerate(loop.params)]

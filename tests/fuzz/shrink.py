@@ -62,7 +62,7 @@ def _without_unused(loop: LoopOf) -> LoopOf:
 
     def renumbered(node: Node, args: Sequence[Node]) -> Node:
         if node.op == "load":
-            return replace(node, value=(number[node.value[0]], node.value[1]))
+            return replace(node, value=(number[node.value[0]], *node.value[1:]))
         return replace(node, args=tuple(args))
 
     made = _rewritten([s.value for s in loop.statements], renumbered)

@@ -112,10 +112,11 @@ def literal(value: Any) -> Node:
     return Node("lit", value=value, sample=value)
 
 
-def load(param: int, index: tuple[Any, ...], dtype: np.dtype, shape: tuple[int, ...]) -> Node:
-    """``index``: slot or offset, then component, as far as there are any."""
+def load(param: int, index: tuple[Any, ...], dtype: np.dtype, shape: tuple[int, ...], *, changes: bool) -> Node:
+    """``index``: slot or offset, then component, as far as there are any. ``changes``: the kernel writes it, too, so that
+    a copy is taken of what would be a view."""
     sample = np.ones(shape, dtype)
-    return Node("load", value=(param, index), sample=sample if shape else sample[()])
+    return Node("load", value=(param, index, changes and (bool(shape) or not index)), sample=sample if shape else sample[()])
 
 
 def operate(op: str, *args: Node, value: Any = None) -> Node:
@@ -159,7 +160,9 @@ def evaluate(root: Node, params: Sequence[Any], known: dict[int, Any]) -> Any:
         if node.op == "lit":
             known[id(node)] = node.value
         elif node.op == "load":
-            known[id(node)] = _entry(params[node.value[0]], node.value[1])
+            number, index, changes = node.value
+            entry = _entry(params[number], index)
+            known[id(node)] = (np.copy(entry) if node.shape else entry[()]) if changes else entry
         else:
             known[id(node)] = apply(node.op, [known[id(a)] for a in node.args], node.value)
     return known[id(root)]
@@ -206,6 +209,7 @@ def source(roots: Sequence[Node], names: Sequence[str]) -> tuple[list[str], list
             text = text_of_literal(node.value)
         elif node.op == "load":
             text = names[node.value[0]] + text_of_index(node.value[1])
+            text = (f"np.copy({text})" if node.shape else f"{text}[()]") if node.value[2] else text
         elif node.op == "stack":
             text = f"np.stack([{', '.join(texts[id(a)] for a in node.args)}])"
         elif node.op == "part":
