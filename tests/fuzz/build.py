@@ -52,7 +52,8 @@ def kernel_of(loop: LoopOf, *, strict: bool = False) -> ml.Kernel:
             _store(params[statement.param], statement, value)
 
     ordinary = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    described = [inspect.Parameter(f"p{k}", ordinary, annotation=getattr(ml, p.mode)) for k, p in enumerate(loop.params)]
+    modes = [getattr(ml, p.mode) for p in loop.params]
+    described = [inspect.Parameter(f"p{k}", ordinary, annotation=mode) for k, mode in enumerate(modes)]
     interpret.__signature__ = inspect.Signature(described)  # type: ignore[attr-defined]
     interpret.__name__ = "fuzzed"
     return ml.kernel(strict=True)(interpret) if strict else ml.kernel(interpret)

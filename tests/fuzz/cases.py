@@ -240,7 +240,7 @@ class _Drawing:
         written = {p.which for p in params if p.mode != "Read"}
         used = {p.which for p in params}
         free = [k for k, s in enumerate(self.storages) if s.on == on and k not in (written if mode == "Read" else used)]
-        if free and (again and r.random() < 0.6 or mode == "Read" and r.random() < 0.1):
+        if free and r.random() < (0.6 if again else 0.1 if mode == "Read" else 0.0):
             return r.choice(free)
         dtype = r.choice((*FLOATS, *FLOATS, *FLOATS, *INTS))
         dim = r.choice((1, 1, 1, 2, 3, 4))
@@ -369,9 +369,9 @@ class _Drawing:
 
     def _integer(self, depth: int) -> Node | None:
         r = self.random
-        ops = [o for o in INTEGER_OPS if not (o in ("invert", "lshift", "rshift") and "shifts and inverts" in self.known)]
-        ops = [o for o in ops if not (o in ("sum", "prod", "dot") and "integer sums" in self.known)]
-        op = r.choice(ops)
+        without = ("invert", "lshift", "rshift") if "shifts and inverts" in self.known else ()
+        without += ("sum", "prod", "dot") if "integer sums" in self.known else ()
+        op = r.choice([o for o in INTEGER_OPS if o not in without])
         if op == "where":
             return self._try("where", self._bool(depth), *self._pair("int", depth))
         if op == "pow":
@@ -436,8 +436,8 @@ UNARY = ("neg", "abs", "fabs", "sqrt", "square", "cbrt", "exp", "exp2", "expm1",
          "rint")  # fmt: skip
 FLOAT_WEIGHTS_BY_OP = {
     "add": 8, "sub": 8, "mul": 8, "div": 5, "where": 4, "minimum": 3, "maximum": 3, "pow": 4, "clip": 1, "mod": 1.5,
-    "floordiv": 1.5, "hypot": 0.7, "arctan2": 0.7, "copysign": 1, "neg": 2, "abs": 2, "fabs": 0.5, "sqrt": 3, "square": 1,
-    "sign": 1, "floor": 1, "ceil": 0.7, "trunc": 0.7, "rint": 0.7,
+    "floordiv": 1.5, "hypot": 0.7, "arctan2": 0.7, "copysign": 1, "neg": 2, "abs": 2, "fabs": 0.5, "sqrt": 3,
+    "square": 1, "sign": 1, "floor": 1, "ceil": 0.7, "trunc": 0.7, "rint": 0.7,
 } | dict.fromkeys(REDUCTIONS, 0.7) | dict.fromkeys(UNARY[5:22], 0.4)  # fmt: skip
 FLOAT_OPS, FLOAT_WEIGHTS = tuple(FLOAT_WEIGHTS_BY_OP), tuple(FLOAT_WEIGHTS_BY_OP.values())
 INTEGER_OPS = ("add", "sub", "mul", "add", "sub", "mul", "floordiv", "mod", "abs", "neg", "sign", "and", "or", "xor",
