@@ -1,8 +1,8 @@
 """How far a right answer may be from NumPy's: bounds of rounding that go through an expression with its values.
 
 Back ends may round otherwise than NumPy (see ``EXCEPTIONS``), and what a small difference becomes depends on the
-values: nothing at a minimum, everything behind ``floor`` at a whole number. So every value carries a bound of its error.
-A result is judged where the bound is finite, and must agree within it. With ``strict`` sums, products, quotients and
+values: nothing at a minimum, everything behind ``floor`` at a whole number. So every value carries a bound of its
+error. A result is judged where the bound is finite, and must agree within it. With ``strict`` sums, products, quotients and
 roots have no error of their own: then most bounds are zero, and results must agree to the last bit.
 """
 

@@ -1,7 +1,7 @@
 """Random kernels on random meshes: kernel.python = numpy = cpu = emulated, or a documented exception.
 
-Cases are drawn from numbers, so a run is the same everywhere; ``python -m tests.fuzz.run`` goes on from there for as long
-as one likes. The last tests plant mistakes that the fuzzer must find.
+Cases are drawn from numbers, so a run is the same everywhere; ``python -m tests.fuzz.run`` goes on from there for as
+long as one likes. The last tests plant mistakes that the fuzzer must find.
 """
 
 from __future__ import annotations
