@@ -73,7 +73,8 @@ def _sink(bound: Bound, output: Output, value: np.ndarray, place: Callable, fiel
     param, combine = bound.spec.params[output.param], bound.spec.params[output.param].mode.combine
     if param.is_global:
         total = globals_[output.param]
-        total[output.comp] = _REDUCE[combine]([total[output.comp], _REDUCE[combine](value, dtype=param.dtype)])
+        part = _REDUCE[combine](value, dtype=param.dtype)  # in its own type: integers wrap, as they do in at()
+        total[output.comp] = _REDUCE[combine]([total[output.comp], part], dtype=param.dtype)
         return
     column = fields[output.param][:, output.comp]
     rows = place(output.param, output.slot)

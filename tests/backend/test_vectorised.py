@@ -61,3 +61,16 @@ def test_minimum_maximum_and_sum_in_one_loop(n: int, where: int | None):
     assert most.value == x.max() or (np.isnan(x).any() and np.isnan(most.value))
     np.testing.assert_allclose(total.value, x.sum(), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(floor.value, np.minimum(np.minimum(x, 0.5), 2.0 * x).min(), rtol=1e-15)
+
+
+@ml.kernel
+def count(x: ml.Read, hits: ml.Sum):
+    hits += 5
+
+
+def test_a_sum_of_integers_wraps_as_in_plain_python() -> None:
+    """In 32 bits, beyond the largest: the reference used to raise NumPy's own error."""
+    points = ml.Set(33, "points")
+    hits = ml.Global(2**31 - 1, "hits", dtype=np.int32)
+    count(points, points.field("x"), hits)
+    assert hits.value == 2**31 - 1 + 5 * 33 - 2**32

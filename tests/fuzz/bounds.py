@@ -1,9 +1,9 @@
 """How far a right answer may be from NumPy's: bounds of rounding that go through an expression with its values.
 
-Back ends may round otherwise than NumPy (see ``EXCEPTIONS``), and what a small difference becomes depends on the values:
-nothing at a minimum, everything behind ``floor`` at a whole number. So every value carries a bound of its error. A result
-is judged where the bound is finite, and must agree within it. With ``strict`` sums, products, quotients and roots have no
-error of their own: then most bounds are zero, and results must agree to the last bit.
+Back ends may round otherwise than NumPy (see ``EXCEPTIONS``), and what a small difference becomes depends on the
+values: nothing at a minimum, everything behind ``floor`` at a whole number. So every value carries a bound of its
+error. A result is judged where the bound is finite, and must agree within it. With ``strict`` sums, products, quotients and
+roots have no error of their own: then most bounds are zero, and results must agree to the last bit.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.tree import OPS, Node, apply, nodes_of
+from tests.fuzz.tree import OPS, Node, nodes_of
 
 #: What may differ from NumPy on purpose, and how the fuzzer allows for it. docs/kernels.md tells the user the same.
 EXCEPTIONS = {
     "rounding": "Sums and products may be collected, reordered and contracted: the last digits, relative to the largest"
-    " term, and every decision (comparison, floor, where) that hangs on them.",
-    "special functions": "exp, log, sin, powers and the like agree to a few units in the last place.",
-    "range": "Where products of the values in other orders leave the range of normal numbers, so may a reordered product.",
+    " term, and every decision (comparison, `floor`, `where`) that hangs on them.",
+    "special functions": "`exp`, `log`, `sin`, powers and the like agree to a few units in the last place.",
+    "range": "Where products of the same values in another order leave the range of normal numbers, so may a result.",
     "special values": "An infinity, a NaN or a division by zero inside sums, products and quotients may give another"
     " special value, or none where factors cancel.",
-    "reciprocals": "a / d may be a * (1 / d), which is inf or 0 where d is denormal or beyond 1 / denormal.",
+    "reciprocals": "`a / d` may be `a * (1 / d)`, which is infinite or 0 where `d` is denormal or beyond 1 / denormal.",
     "order of sums": "Terms of several elements are added in the order of the schedule.",
-    "signed zero": "The sign of a zero that comes out of sums, products, minima and maxima; NaNs are all alike.",
+    "signed zero": "The sign of a zero that comes out of sums, products, minima and maxima, and the sign of a NaN.",
 }
 FAST, STRICT = 8.0, 1.0  # roundings that one operation may stand for
 ULPS = 16.0  # of special functions: single precision on a GPU, and NumPy's own
@@ -37,7 +37,7 @@ Array = np.ndarray
 @dataclass
 class Value:
     """``v``: NumPy's value for every element, (n,) or (components, n). ``error``: the bound. ``size``: sum of absolute
-    terms when everything is multiplied out. ``high``, ``low``: binary exponents that products in any order stay within."""
+    terms when everything is multiplied out. ``high``, ``low``: exponents that products in any order stay within."""
 
     v: Any
     error: Array
@@ -101,8 +101,19 @@ class Bounds:
         if dtype.kind != "f" and family not in ("select", "compare"):
             lost = sum(a.error for a in args) > 0
             return fresh(v, np.where(lost, np.inf, 0.0) + np.zeros(np.shape(v)))
-        rule = getattr(self, f"_{family}")
-        return rule(node.op, v, dtype, args)
+        made: Value = getattr(self, f"_{family}")(node.op, v, dtype, args)
+        return self._signs(node, made, args) if node.op in SIGNED else made
+
+    def _signs(self, node: Node, made: Value, args: list[Value]) -> Value:
+        """What hangs on the sign of a zero or a NaN is judged where that is given, not where it is computed."""
+        places = {"copysign": (1,), "arctan2": (0, 1)}[node.op]
+        for k in places:
+            if node.args[k].op not in ("load", "lit"):
+                given = np.asarray(args[k].v, np.float64)
+                unknown = np.broadcast_to(np.isnan(given) | (given == 0), made.error.shape)
+                self._count("signed zero", unknown)
+                made.error = np.where(unknown, np.inf, made.error)
+        return made
 
     # ----- rules by family ------------------------------------------------------------------------------------------
     def _roundings(self, error: Array) -> Array:
@@ -110,7 +121,7 @@ class Bounds:
         return np.where(np.asarray(error) > 0, STRICT, 0.0) if self.strict else np.full(np.shape(error), FAST)
 
     def _algebra(self, v: Any, dtype: np.dtype, error: Array, size: Array, high: Array, low: Array) -> Value:
-        """A result of sums, products and quotients with the rounding of its own, judged where nothing special is met."""
+        """A result of sums, products and quotients with a rounding of its own; judged where nothing special is met."""
         shape = np.shape(v)
         steps = self._roundings(np.broadcast_to(error, shape))
         total = error + steps * (unit(dtype) * size + floor_of(dtype))
@@ -268,6 +279,7 @@ class Bounds:
         self.used[name] += int(np.count_nonzero(where))
 
 
+SIGNED = ("copysign", "arctan2")
 WAVES = ("sin", "cos", "tan", "mod", "floordiv", "arctan2")
 
 

@@ -47,11 +47,13 @@ def kernel_of(loop: LoopOf, *, strict: bool = False) -> ml.Kernel:
 
     def interpret(*params: Any) -> None:
         known: dict[int, Any] = {}
-        for statement in loop.statements:
-            _store(params[statement.param], statement, evaluate(statement.value, params, known))
+        made = [evaluate(s.value, params, known) for s in loop.statements]  # all is read before anything is written
+        for statement, value in zip(loop.statements, made, strict=True):
+            _store(params[statement.param], statement, value)
 
     ordinary = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    described = [inspect.Parameter(f"p{k}", ordinary, annotation=getattr(ml, p.mode)) for k, p in enumerate(loop.params)]
+    modes = [getattr(ml, p.mode) for p in loop.params]
+    described = [inspect.Parameter(f"p{k}", ordinary, annotation=mode) for k, mode in enumerate(modes)]
     interpret.__signature__ = inspect.Signature(described)  # type: ignore[attr-defined]
     interpret.__name__ = "fuzzed"
     return ml.kernel(strict=True)(interpret) if strict else ml.kernel(interpret)

@@ -240,7 +240,7 @@ class _Drawing:
         written = {p.which for p in params if p.mode != "Read"}
         used = {p.which for p in params}
         free = [k for k, s in enumerate(self.storages) if s.on == on and k not in (written if mode == "Read" else used)]
-        if free and (again and r.random() < 0.6 or mode == "Read" and r.random() < 0.1):
+        if free and r.random() < (0.6 if again else 0.1 if mode == "Read" else 0.0):
             return r.choice(free)
         dtype = r.choice((*FLOATS, *FLOATS, *FLOATS, *INTS))
         dim = r.choice((1, 1, 1, 2, 3, 4))
@@ -296,9 +296,9 @@ class _Drawing:
                 parts = [p for p in parts if not p.weak] or parts
                 parts = [parts[0]] * shape[0]
             if all(p.weak for p in parts):
-                parts[0] = literal(np.float64(1.5) if want != "int" else np.int32(3))
-                if "mixed stacks" in self.known:
-                    parts = [parts[0]] * shape[0]
+                number = np.float64(1.5) if want != "int" else np.int32(3)
+                parts = [literal(number)] * (shape[0] if "mixed stacks" in self.known else 1) + parts[1:]
+                parts = parts[: shape[0]]
             return operate("stack", *parts)
         if not found or (not shape and r.random() < 0.2):
             return self._literal(want)
@@ -309,6 +309,7 @@ class _Drawing:
         kind = "int" if storage.data.dtype.kind == "i" else "float"
         if want not in (kind, "any"):
             return []
+        changes = param.mode == "ReadWrite"
         heads: list[tuple[Any, ...]] = [()]
         if param.offsets:
             heads = [(o,) for o in param.offsets]
@@ -316,15 +317,17 @@ class _Drawing:
             heads = [(k,) for k in range(self.maps[param.through].rows.shape[1])]
         if shape:
             whole = storage.dim > 1 and shape == (storage.dim,)
-            return [load(number, h, storage.data.dtype, shape) for h in heads] if whole else []
+            return [load(number, h, storage.data.dtype, shape, changes=changes) for h in heads] if whole else []
         tails: list[tuple[int, ...]] = [(k,) for k in range(storage.dim)] if storage.dim > 1 else [()]
-        return [load(number, (*h, *t), storage.data.dtype, ()) for h in heads for t in tails]
+        return [load(number, (*h, *t), storage.data.dtype, (), changes=changes) for h in heads for t in tails]
 
     def _literal(self, want: str) -> Node:
         r = self.random
+        typed = "typed literals" not in self.known and r.random() < 0.25
         if want == "int" or (want == "any" and r.random() < 0.3):
-            return literal(r.choice((0, 1, 2, 3, -1, -7, 31, np.int32(5), np.int64(-3), np.int64(2**40))))
-        return literal(r.choice((0.0, 1.0, 0.5, 2.0, -1.5, 0.1, 3.7, 1e-3, 1e3, -0.0, np.float32(0.3), np.float64(1.7), 2)))
+            whole = (np.int32(5), np.int64(-3), np.int64(2**40)) if typed else (0, 1, 2, 3, -1, -7, 31)
+            return literal(r.choice(whole))
+        return literal(r.choice((np.float32(0.3), np.float64(1.7)) if typed else PLAIN_FLOATS))
 
     def _again(self, want: str, shape: tuple[int, ...]) -> Node | None:
         found = [n for n in self.pool if n.shape == shape and want in (n.kind, "any") and n.kind != "bool"]
@@ -366,8 +369,9 @@ class _Drawing:
 
     def _integer(self, depth: int) -> Node | None:
         r = self.random
-        ops = [o for o in INTEGER_OPS if not (o in ("invert", "lshift", "rshift") and "shifts and inverts" in self.known)]
-        op = r.choice(ops)
+        without = ("invert", "lshift", "rshift") if "shifts and inverts" in self.known else ()
+        without += ("sum", "prod", "dot") if "integer sums" in self.known else ()
+        op = r.choice([o for o in INTEGER_OPS if o not in without])
         if op == "where":
             return self._try("where", self._bool(depth), *self._pair("int", depth))
         if op == "pow":
@@ -425,14 +429,15 @@ class _Drawing:
         return self._leaf(want, (dim,))
 
 
+PLAIN_FLOATS = (0.0, 1.0, 0.5, 2.0, -1.5, 0.1, 3.7, 1e-3, 1e3, -0.0, 2)
 REDUCTIONS = ("sum", "prod", "mean", "max", "min", "norm", "dot", "matmul")
 UNARY = ("neg", "abs", "fabs", "sqrt", "square", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin",
          "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "sign", "floor", "ceil", "trunc",
          "rint")  # fmt: skip
 FLOAT_WEIGHTS_BY_OP = {
     "add": 8, "sub": 8, "mul": 8, "div": 5, "where": 4, "minimum": 3, "maximum": 3, "pow": 4, "clip": 1, "mod": 1.5,
-    "floordiv": 1.5, "hypot": 0.7, "arctan2": 0.7, "copysign": 1, "neg": 2, "abs": 2, "fabs": 0.5, "sqrt": 3, "square": 1,
-    "sign": 1, "floor": 1, "ceil": 0.7, "trunc": 0.7, "rint": 0.7,
+    "floordiv": 1.5, "hypot": 0.7, "arctan2": 0.7, "copysign": 1, "neg": 2, "abs": 2, "fabs": 0.5, "sqrt": 3,
+    "square": 1, "sign": 1, "floor": 1, "ceil": 0.7, "trunc": 0.7, "rint": 0.7,
 } | dict.fromkeys(REDUCTIONS, 0.7) | dict.fromkeys(UNARY[5:22], 0.4)  # fmt: skip
 FLOAT_OPS, FLOAT_WEIGHTS = tuple(FLOAT_WEIGHTS_BY_OP), tuple(FLOAT_WEIGHTS_BY_OP.values())
 INTEGER_OPS = ("add", "sub", "mul", "add", "sub", "mul", "floordiv", "mod", "abs", "neg", "sign", "and", "or", "xor",

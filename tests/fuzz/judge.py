@@ -61,16 +61,14 @@ def _advance(case: Case, built: Built, loop: LoopOf, state: list[Value], bounds:
     known: dict[int, Value] = {}
 
     def loads(node: Node) -> Value:
-        number, index = node.value
+        number, index, _ = node.value
         return _loaded(case, built, loop, loop.params[number], index, state, size)
 
     offers: dict[int, list[tuple[np.ndarray, int, str, Value]]] = {}
-    locals_: dict[tuple[int, tuple[Any, ...]], Value] = {}
     for statement in loop.statements:
         value = bounds.of(statement.value, loads, known)
         for rows, comp, part in _targets(case, built, loop, statement, value, size):
             offers.setdefault(statement.param, []).append((rows, comp, statement.op, part))
-    del locals_
     for number, given in offers.items():
         param = loop.params[number]
         state[param.which] = _merged(state[param.which], param, given, bounds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -12,12 +11,12 @@ from tests.fuzz.cases import Case, LoopOf, Param, SetOf, Statement
 from tests.fuzz.tree import BadExpression, Node, literal, nodes_of, operate
 
 
-def shrink(case: Case, fails: Callable[[Case], bool], seconds: float = 60.0) -> Case:
-    """Take the first smaller case that still fails, again and again, until there is none or time is up."""
-    end = time.monotonic() + seconds
+def shrink(case: Case, fails: Callable[[Case], bool], attempts: int) -> Case:
+    """Take the first smaller case that still fails, again and again, until there is none or ``attempts`` were made."""
     while True:
         for smaller in candidates(case):
-            if time.monotonic() > end:
+            attempts -= 1
+            if attempts < 0:
                 return case
             try:
                 failed = fails(smaller)
@@ -62,13 +61,11 @@ def _without_unused(loop: LoopOf) -> LoopOf:
 
     def renumbered(node: Node, args: Sequence[Node]) -> Node:
         if node.op == "load":
-            return replace(node, value=(number[node.value[0]], node.value[1]))
+            return replace(node, value=(number[node.value[0]], *node.value[1:]))
         return replace(node, args=tuple(args))
 
     made = _rewritten([s.value for s in loop.statements], renumbered)
-    statements = tuple(
-        Statement(number[s.param], s.index, s.op, v) for s, v in zip(loop.statements, made, strict=True)
-    )
+    statements = tuple(Statement(number[s.param], s.index, s.op, v) for s, v in zip(loop.statements, made, strict=True))
     return LoopOf(loop.over, params, statements)
 
 

@@ -1,7 +1,7 @@
 """Random kernels as data: expressions that an interpreter runs on plain arrays and on symbols alike, and prints.
 
-An expression is a graph of ``Node``s over loads of a kernel's parameters and literals. ``evaluate`` walks it with Python's
-own operators and NumPy's functions, so a kernel made of it is an ordinary NumPy function; no text is ever executed.
+An expression is a graph of ``Node``s over loads of a kernel's parameters and literals. ``evaluate`` walks it with
+Python's own operators and NumPy's functions, so a kernel made of it is an ordinary NumPy function.
 """
 
 from __future__ import annotations
@@ -112,10 +112,12 @@ def literal(value: Any) -> Node:
     return Node("lit", value=value, sample=value)
 
 
-def load(param: int, index: tuple[Any, ...], dtype: np.dtype, shape: tuple[int, ...]) -> Node:
-    """``index``: slot or offset, then component, as far as there are any."""
+def load(param: int, index: tuple[Any, ...], dtype: np.dtype, shape: tuple[int, ...], *, changes: bool) -> Node:
+    """``index``: slot or offset, then component, as far as there are any. ``changes``: the kernel writes it, too, so
+    that a copy is taken of what would be a view."""
     sample = np.ones(shape, dtype)
-    return Node("load", value=(param, index), sample=sample if shape else sample[()])
+    view = changes and (bool(shape) or not index)
+    return Node("load", value=(param, index, view), sample=sample if shape else sample[()])
 
 
 def operate(op: str, *args: Node, value: Any = None) -> Node:
@@ -159,7 +161,9 @@ def evaluate(root: Node, params: Sequence[Any], known: dict[int, Any]) -> Any:
         if node.op == "lit":
             known[id(node)] = node.value
         elif node.op == "load":
-            known[id(node)] = _entry(params[node.value[0]], node.value[1])
+            number, index, changes = node.value
+            entry = _entry(params[number], index)
+            known[id(node)] = (np.copy(entry) if node.shape else entry[()]) if changes else entry
         else:
             known[id(node)] = apply(node.op, [known[id(a)] for a in node.args], node.value)
     return known[id(root)]
@@ -190,7 +194,9 @@ def text_of_literal(value: Any) -> str:
         inner = value.item()
         shown = repr(inner) if np.isfinite(inner) else f'"{inner}"'
         return f"np.{value.dtype.name}({shown})" if value.dtype.kind != "b" else f"np.bool_({value})"
-    return repr(value) if np.isfinite(value) else f'float("{value}")'
+    if not np.isfinite(value):
+        return f'float("{value}")'
+    return f"({value!r})" if value < 0 or np.signbit(value) else repr(value)
 
 
 def source(roots: Sequence[Node], names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -206,6 +212,7 @@ def source(roots: Sequence[Node], names: Sequence[str]) -> tuple[list[str], list
             text = text_of_literal(node.value)
         elif node.op == "load":
             text = names[node.value[0]] + text_of_index(node.value[1])
+            text = (f"np.copy({text})" if node.shape else f"{text}[()]") if node.value[2] else text
         elif node.op == "stack":
             text = f"np.stack([{', '.join(texts[id(a)] for a in node.args)}])"
         elif node.op == "part":

@@ -1,7 +1,8 @@
 """Nothing depends on the size of the numbers: results, schedules and verdicts on symmetry at every scale.
 
-Every kernel here is a formula of two targets with coefficients. Data and coefficients are multiplied by scales from 1e-12
-to 1e12; what comes out is compared with the kernel called as plain Python at that scale, relative to the largest result.
+Every kernel here is a formula of two targets with coefficients. Data and coefficients are multiplied by scales from
+1e-12 to 1e12; what comes out is compared with the kernel called as plain Python at that scale, relative to the largest
+result.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ def mesh() -> ml.Mesh:
 
 
 class Case:
-    """A formula on a mesh where nearly every cell has four faces; data times ``data``, coefficients times ``factor``."""
+    """A formula on a mesh where most cells have four faces; data times ``data``, coefficients times ``factor``."""
 
     def __init__(self, formula: Formula, data: float, factor: float, *, dtype: type = np.float64, layout: str = "aos",
                  captured: bool = False, mode: str = "inc"):  # fmt: skip
