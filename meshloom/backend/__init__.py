@@ -10,7 +10,7 @@ from meshloom.backend.base import Backend, Bound
 from meshloom.backend.cpu import CpuBackend
 from meshloom.backend.cuda.backend import CudaBackend, EmulatedCuda
 from meshloom.backend.numpy import NumpyBackend
-from meshloom.errors import ScheduleError, nearest
+from meshloom.errors import ScheduleError, nearest, shown, whole
 from meshloom.mesh.recording import not_in_program
 
 __all__ = [
@@ -46,7 +46,26 @@ def cpu() -> CpuBackend:
     return found
 
 
-cpu().threads[0] = int(os.environ.get("OMP_NUM_THREADS", "0").split(",")[0] or 0) or cpu_count()
+#: More than any machine has; far more end a process when OpenMP makes room for them.
+MOST_THREADS = max(1024, cpu_count())
+
+
+def _threads_at_first(wanted: str | None) -> int:
+    """What ``OMP_NUM_THREADS`` says, else all cores; what is no such number is ignored, as OpenMP does, with a word."""
+    first = (wanted or "").split(",")[0].strip()
+    if not first:
+        return cpu_count()
+    if first.isdecimal() and first.isascii() and len(first) < 9 and 1 <= int(first) <= MOST_THREADS:
+        return int(first)
+    warnings.warn(
+        f"OMP_NUM_THREADS is {shown(wanted)}, not a number of threads from 1 to {MOST_THREADS};"
+        f" using {cpu_count()}, the number of cores",
+        stacklevel=2,
+    )
+    return cpu_count()
+
+
+cpu().threads[0] = _threads_at_first(os.environ.get("OMP_NUM_THREADS"))
 
 
 @not_in_program("choosing a back end", "choose it before")
@@ -59,15 +78,13 @@ def use(name: str, *, threads: int | None = None, contract: bool | None = None, 
     kernel; False leaves that to the kernels again.
     """
     global _current
-    if name not in _BACKENDS:
-        raise ScheduleError(f"unknown back end '{name}'{nearest(name, _BACKENDS)}")
+    if not isinstance(name, str) or name not in _BACKENDS:
+        raise ScheduleError(f"unknown back end '{name}'{nearest(str(name), _BACKENDS)}")
     reason = _BACKENDS[name].unavailable()
     if reason:
         raise ScheduleError(f"back end '{name}' cannot be used here: {reason}")
     if threads is not None:
-        if int(threads) != threads or threads < 1:
-            raise ScheduleError(f"threads must be a whole number from 1, got {threads}")
-        cpu().threads[0] = threads
+        cpu().threads[0] = whole("threads", threads, 1, MOST_THREADS, error=ScheduleError)
     if contract is not None:
         cpu().contract = contract
     if strict is not None:

@@ -11,19 +11,19 @@ import numpy as np
 
 from meshloom.backend import current
 from meshloom.backend.base import Bound
-from meshloom.errors import KernelError, MeshError, ScheduleError, one_line
+from meshloom.errors import KernelError, MeshError, ScheduleError, one_line, whole
 from meshloom.kernel.access import Mode, Read, ReadWrite, Write
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import load
 from meshloom.kernel.model import Output, Param
 from meshloom.loop import Kernel, Runnable, derived
-from meshloom.mesh.core import Field, Global
+from meshloom.mesh.core import MOST_COMPONENTS, Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.layout import Layout
 from meshloom.schedule.explain import algebra_of
 from meshloom.schedule.lines.methods import LineMethod, method
 from meshloom.schedule.lines.operator import LineOperator, as_operators
-from meshloom.schedule.lines.spec import Geometry, LineSpec, geometry, renumbered
+from meshloom.schedule.lines.spec import Geometry, LineSpec, as_tuning, geometry, renumbered
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import SpecParam
@@ -53,7 +53,7 @@ class LineLoop(Runnable):
         self.set, self.grid, self.axis, self.backend = grid, grid, grid.axis(axis), current()
         self.name = name or "_".join(k.name for k in (before, after) if k) or "lines"
         self.kernels = tuple(k for k in (before, after) if k is not None)
-        self.before, self.after, self.tuning = before, after, dict(tuning or {})
+        self.before, self.after, self.tuning = before, after, as_tuning(self.name, tuning)
         self.strict = strict or self.backend.strict or any(k.strict for k in (before, after) if k)
         self._sources, self._targets = _listed(grid, self.name, reads), _listed(grid, self.name, writes)
         self.values = self._count(values)
@@ -67,7 +67,9 @@ class LineLoop(Runnable):
         """The number of operands, however it is known."""
         known = [sum(s.dim for s in fields) for kernel, fields in ((self.before, self._sources),
                  (self.after, self._targets)) if kernel is None]  # fmt: skip
-        found = set(known) | ({given} if given is not None else set())
+        if given is not None:
+            known.append(whole(f"line loop {self.name}: values", given, 1, MOST_COMPONENTS, error=MeshError))
+        found = set(known)
         if len(found) != 1:
             what = "give values=, the number of operands" if not found else f"it has {sorted(found)} operands"
             raise MeshError(f"line loop {self.name}: {what}; reads, writes and values must agree")

@@ -59,8 +59,7 @@ class Grid(Set):
         aligned: bool | str = False,
     ):
         named("a grid", name)
-        axes = shape if isinstance(shape, list | tuple | np.ndarray) and np.ndim(shape) else (shape,)
-        self.shape = _whole_numbers(name, "shape", axes, 1)
+        self.shape = _whole_numbers(name, "shape", _listed(shape), 1)
         if not 1 <= len(self.shape) <= len(AXES):
             raise MeshError(f"grid {name}: 1 to {len(AXES)} axes, got shape {self.shape}")
         self.periodic: tuple[bool, ...] = _yes_or_no(name, "periodic", periodic, self.rank)
@@ -116,7 +115,7 @@ class Grid(Set):
 
     def axis(self, axis: int) -> int:
         """The axis as a number from 0, counted from the end where negative; MeshError where there is none."""
-        if isinstance(axis, int | np.integer) and -self.rank <= axis < self.rank:
+        if isinstance(axis, int | np.integer) and not isinstance(axis, bool) and -self.rank <= axis < self.rank:
             return int(axis) % self.rank
         raise MeshError(f"grid {self.name} has no axis {axis!r}; it has {self.rank}: 0 to {self.rank - 1}")
 
@@ -128,7 +127,7 @@ class Grid(Set):
     # ----- what a loop may run over, and read -----------------------------------------------------------------------
     def offsets(self, *offsets: int | Sequence[int]) -> Offsets:
         """Offsets (one whole number for each axis) for ``field[grid.offsets((1, 0), (-1, 0))]``."""
-        given = [tuple(o) if isinstance(o, list | tuple | np.ndarray) and np.ndim(o) else (o,) for o in offsets]
+        given = [_listed(o) for o in offsets]
         for one in given:
             _whole_numbers(self.name, "offsets", one, None)
             if len(one) != self.rank:
@@ -286,6 +285,12 @@ class Grid(Set):
 
 
 # ----- what a person gives ----------------------------------------------------------------------------------------
+def _listed(value: Any) -> tuple[Any, ...]:
+    """The entries of a sequence, or the only one."""
+    several = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+    return tuple(value) if several else (value,)
+
+
 def _each(name: str, what: str, value: Any, rank: int) -> list[Any]:
     """One entry for each axis: a single value serves all."""
     if not isinstance(value, list | tuple | np.ndarray):

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.errors import ScheduleError
+from meshloom.errors import ScheduleError, shown, whole
 
+MOST_WIDTH = 1024  # elements of a group
+_ALLOWED = f"allowed: aos, soa, aosoa<width> such as aosoa8, width from 1 to {MOST_WIDTH}"
 _PAD = 8  # SoA columns start on multiples of 8 values: whole cache lines in double
 
 
@@ -25,6 +27,12 @@ class Layout:
 
     kind: str  # "aos" | "soa" | "aosoa"
     width: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("aos", "soa", "aosoa"):
+            raise ScheduleError(f"unknown layout {shown(self.kind)}; {_ALLOWED}")
+        if self.kind == "aosoa":
+            whole("layout aosoa: width", self.width, 1, MOST_WIDTH, error=ScheduleError)
 
     def __str__(self) -> str:
         return f"{self.kind}{self.width or ''}"
@@ -57,12 +65,12 @@ class Layout:
 
 
 def parse_layout(text: str | Layout) -> Layout:
-    """``"aos"``, ``"soa"`` or ``"aosoa8"`` (any width from 1) as a Layout."""
+    """``"aos"``, ``"soa"`` or ``"aosoa8"`` (a width from 1 to ``MOST_WIDTH``) as a Layout."""
     if isinstance(text, Layout):
         return text
     if text in ("aos", "soa"):
         return Layout(text)
-    match = re.fullmatch(r"aosoa([1-9]\d*)", str(text))
+    match = re.fullmatch(r"aosoa([1-9][0-9]{0,8})", str(text))
     if match:
         return Layout("aosoa", int(match[1]))
-    raise ScheduleError(f"unknown layout {text!r}; allowed: aos, soa, aosoa<width> such as aosoa8")
+    raise ScheduleError(f"unknown layout {shown(text)}; {_ALLOWED}")

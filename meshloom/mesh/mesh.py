@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError, nearest
+from meshloom.errors import MeshError, nearest, whole
 from meshloom.mesh import geometry
 from meshloom.mesh.arrange import AUTO, Arrangement, arrangement
 from meshloom.mesh.core import Map, Set
@@ -305,9 +305,7 @@ def _checked_halo(halo: Mapping[str, int] | None) -> dict[str, int]:
 
 
 def _set(name: str, total: int, halo: Mapping[str, int], numbers: Permutation | None) -> Set:
-    copies = halo.get(name, 0)
-    if copies > total:
-        raise MeshError(f"{name}: a halo of {copies} is more than all {total} elements")
+    copies = whole(f"{name}: halo", halo.get(name, 0), 0, total, error=MeshError)
     return Set(total - copies, name, halo=copies, numbering=None if numbers is None else numbers.of(name))
 
 

@@ -12,8 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, whole
+from meshloom.native import ffi
 from meshloom.native.ffi import as_indices, as_offsets, as_order, as_permutation, call, same_type, suffix
+
+MOST_BYTES = 2**20  # of a row or a cache line: its product with a number of targets fits 64 bits
 
 
 def incidence(indices: ArrayLike, n_targets: int) -> tuple[np.ndarray, np.ndarray]:
@@ -23,7 +26,7 @@ def incidence(indices: ArrayLike, n_targets: int) -> tuple[np.ndarray, np.ndarra
     ``entries[offsets[t]:offsets[t+1]]`` are the e*arity+slot that lead to target t, ascending.
     """
     rows = as_indices(indices, n_targets)
-    offsets = np.empty(n_targets + 1, np.int64)
+    offsets = ffi.empty(n_targets + 1, np.int64)
     bits = 32 if rows.size < 2**31 else 64
     entries = np.empty(rows.size, np.int32 if bits == 32 else np.int64)
     call("algorithms", f"incidence{bits}_{suffix(rows)}", rows, rows.size, n_targets, offsets, entries)
@@ -94,16 +97,15 @@ def lines_touched(
     order = as_order(element_order, len(rows))
     offsets = as_offsets(block_offsets, len(order))
     counts = np.empty(len(offsets) - 1, np.int64)
-    if row < 1 or line < 1:
-        raise MeshError(f"bytes per row and per line must be at least 1, got {row} and {line}")
+    row = whole("bytes per row", row, 1, MOST_BYTES, error=MeshError)
+    line = whole("bytes per line", line, 1, MOST_BYTES, error=MeshError)
     name = f"lines_touched_{suffix(rows)}"
     call("algorithms", name, len(counts), offsets, order, rows, rows.shape[1], n_targets, row, line, counts)
     return counts
 
 
 def _grow(rows: np.ndarray, n_targets: int, block: int, seeds: np.ndarray, *, of_targets: bool) -> np.ndarray:
-    if block < 1:
-        raise MeshError(f"a block must hold at least 1 element, got {block}")
+    block = whole("elements of a block", block, 1, ffi.MOST_TARGETS, error=MeshError)
     offsets, entries = incidence(rows, n_targets)
     rows, entries = same_type([rows, entries])
     order = np.empty(len(seeds), np.int64)

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, RunError, shown, whole
 from meshloom.native.compiler import load
 
+MOST_TARGETS = 2**40  # as many as a set may have
 _INDEX_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
 
 
@@ -31,7 +32,7 @@ def call(name: str, function: str, *arguments: object) -> None:
     """Call ``function`` of ``library(name)``: arrays go as pointers, lists of arrays as tables of pointers."""
     status = getattr(library(name), function)(*map(_to_c, arguments))
     if status:
-        raise MemoryError(f"{function} ran out of memory")
+        raise RunError(f"{function} ran out of memory")
 
 
 def _to_c(argument: object) -> object:
@@ -45,7 +46,15 @@ def _to_c(argument: object) -> object:
         return (ctypes.c_void_p * len(argument))(*(array.ctypes.data for array in argument))
     if isinstance(argument, float):
         return ctypes.c_double(argument)
-    return ctypes.c_int64(argument)  # type: ignore[arg-type]
+    return ctypes.c_int64(whole("a number for native code", argument, -(2**63), 2**63 - 1, error=MeshError))
+
+
+def empty(size: int, dtype: type) -> np.ndarray:
+    """An array for results; one line where there is no room for it."""
+    try:
+        return np.empty(size, dtype)
+    except MemoryError:
+        raise MeshError(f"{size:,} numbers of {np.dtype(dtype)} do not fit into memory; are there so many?") from None
 
 
 def suffix(array: np.ndarray) -> str:
@@ -55,11 +64,8 @@ def suffix(array: np.ndarray) -> str:
 
 def as_indices(indices: ArrayLike, n_targets: int) -> np.ndarray:
     """Indices as a contiguous (n, arity) array of int32 or int64, every one in [0, n_targets)."""
-    array = np.asarray(indices)
-    if array.dtype not in _INDEX_TYPES:
-        if not np.issubdtype(array.dtype, np.integer) and array.size:
-            raise MeshError(f"indices must be integers, got {array.dtype}")
-        array = array.astype(np.int64)
+    n_targets = whole("the number of targets", n_targets, 0, MOST_TARGETS, error=MeshError)
+    array = _integers(indices, "indices")
     if array.ndim == 1:
         array = array.reshape(-1, 1)
     if array.ndim != 2 or array.shape[1] < 1:
@@ -69,9 +75,22 @@ def as_indices(indices: ArrayLike, n_targets: int) -> np.ndarray:
     return np.ascontiguousarray(array, np.int64 if wide else None)
 
 
+def _integers(values: ArrayLike, what: str) -> np.ndarray:
+    """Values as an array of int32 or int64; they are whole numbers to begin with, or there are none."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise MeshError(f"{what} must be an array of integers, got {shown(values)}") from None
+    if array.dtype in _INDEX_TYPES:
+        return array
+    if array.size and (array.dtype.kind not in "iu" or array.max() > np.iinfo(np.int64).max):
+        raise MeshError(f"{what} must be integers of at most 64 bits, got {array.dtype}")
+    return array.astype(np.int64)
+
+
 def as_order(order: ArrayLike, n: int) -> np.ndarray:
     """Element numbers in [0, n) as a contiguous int64 array."""
-    array = np.ascontiguousarray(order, np.int64)
+    array = np.ascontiguousarray(_integers(order, "an order"), np.int64)
     if array.ndim != 1:
         raise MeshError(f"an order has shape {array.shape}, expected one dimension")
     _check_range(array, n, "element")
@@ -88,7 +107,7 @@ def as_permutation(order: ArrayLike, n: int) -> np.ndarray:
 
 def as_offsets(offsets: ArrayLike, n: int) -> np.ndarray:
     """Block offsets 0 = o[0] <= o[1] <= ... <= o[nb] = n as a contiguous int64 array."""
-    array = np.ascontiguousarray(offsets, np.int64)
+    array = np.ascontiguousarray(_integers(offsets, "block offsets"), np.int64)
     if array.ndim != 1 or len(array) < 1 or array[0] != 0 or array[-1] != n or (np.diff(array) < 0).any():
         raise MeshError(f"block offsets must rise from 0 to {n}, the number of elements in blocks")
     return array

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from meshloom.errors import whole
 from meshloom.native.compiler import load
 
 PATIENCE = 0.1  # seconds between looks at what else there is to do
@@ -67,14 +68,17 @@ def replay(operations: list[Operation], times: int, seconds: np.ndarray, done: n
         native(*limits, *tables)
 
 
-@cache
 def copy_bandwidth(threads: int | None = None, megabytes: int = 128) -> float:
-    """Bytes per second, read and written, of copying an array larger than the caches."""
-    n = megabytes * 2**20 // 8
+    """Bytes per second, read and written, of copying an array larger than the caches; measured once."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    used = cores if threads is None else whole("threads", threads, 1, max(1024, cores))
+    return _copy_bandwidth(used, whole("megabytes to copy", megabytes, 1, 2**16) * 2**20 // 8)
+
+
+@cache
+def _copy_bandwidth(used: int, n: int) -> float:
+    """The same of arrays of ``n`` doubles."""
     source, target = np.ones(n), np.zeros(n)
-    used = (
-        threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or os.cpu_count() or 1
-    )
     best = library().ml_copy(
         ctypes.c_void_p(target.ctypes.data),
         ctypes.c_void_p(source.ctypes.data),

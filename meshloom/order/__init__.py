@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import ScheduleError
-from meshloom.native.ffi import as_indices
+from meshloom.errors import ScheduleError, whole
+from meshloom.native.ffi import MOST_TARGETS, as_indices
 from meshloom.order import orderings as _orderings  # noqa: F401 - importing registers them
 from meshloom.order.following import follow
 from meshloom.order.quality import BAD_EXCESS, TYPICAL_BLOCK, excess, lines_per_block, reuse_factor, sampled_blocks
@@ -68,11 +68,9 @@ def _run(
     seed: int,
 ) -> np.ndarray:
     function = find(name)
-    if int(block) != block or block < 1:
-        raise ScheduleError(f"ordering '{name}': block must be a whole number from 1, got {block}")
-    if seed < 0:
-        raise ScheduleError(f"ordering '{name}': seed must not be negative, got {seed}")
-    task = kind(as_indices(indices, n_targets), int(n_targets), None, int(block), int(seed))
+    run = whole(f"ordering '{name}': block", block, 1, MOST_TARGETS, error=ScheduleError)
+    start = whole(f"ordering '{name}': seed", seed, 0, 2**31 - 1, error=ScheduleError)
+    task = kind(as_indices(indices, n_targets), int(n_targets), None, run, start)
     cloud = None if points is None else _cloud(points, task.n, name)
     return function(replace(task, points=cloud, block=min(task.block, max(task.n, 1))))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import ScheduleError
-from meshloom.native.ffi import as_indices, as_order, call, suffix
+from meshloom.errors import ScheduleError, whole
+from meshloom.native.ffi import MOST_TARGETS, as_indices, as_order, call, empty, suffix
 
 
 def follow(element_order: ArrayLike, indices: ArrayLike, n_targets: int, block: int | None = None) -> np.ndarray:
@@ -18,12 +18,11 @@ def follow(element_order: ArrayLike, indices: ArrayLike, n_targets: int, block: 
     """
     rows = as_indices(indices, n_targets)
     elements = as_order(element_order, len(rows))
-    order = np.empty(n_targets, np.int64)
+    order = empty(n_targets, np.int64)
     arguments = (elements, len(elements), rows, rows.shape[1], n_targets)
     if block is None:
         call("sorting", f"first_touch_{suffix(rows)}", *arguments, order)
-    elif block < 1:
-        raise ScheduleError(f"block must be a whole number from 1, got {block}")
     else:
-        call("sorting", f"group_by_blocks_{suffix(rows)}", *arguments, block, order)
+        run = whole("elements of a block", block, 1, MOST_TARGETS, error=ScheduleError)
+        call("sorting", f"group_by_blocks_{suffix(rows)}", *arguments, run, order)
     return order

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from meshloom.errors import ScheduleError, nearest
+from meshloom.errors import ScheduleError, nearest, shown, whole
 from meshloom.mesh.layout import parse_layout
 
 VECTORS = (4, 8, 16, 32, 64)
+MOST_ELEMENTS = 2**24  # of a block: far beyond any that is fast, and its product with anything fits 64 bits
+_BOUNDS = {"block": (1, MOST_ELEMENTS), "registers": (16, 255), "vector": (4, 64), "shared": (0, 2**31 - 1)}
 
 
 @dataclass(frozen=True)
@@ -36,15 +38,17 @@ class Schedule:
     shared: int | None = None
 
     def __post_init__(self) -> None:
-        if self.block is not None and (int(self.block) != self.block or self.block < 1):
-            raise ScheduleError(f"schedule: block must be a whole number from 1, got {self.block}")
-        if self.registers is not None and not 16 <= self.registers <= 255:
-            raise ScheduleError(f"schedule: registers must be from 16 to 255, got {self.registers}")
+        for name, (low, high) in _BOUNDS.items():
+            value = getattr(self, name)
+            if value is not None:
+                number = whole(f"schedule: {name}", value, low, high, error=ScheduleError)
+                object.__setattr__(self, name, number)
         if self.vector is not None and self.vector not in VECTORS:
             allowed = ", ".join(map(str, VECTORS))
             raise ScheduleError(f"schedule: vector must be one of {allowed} bytes, got {self.vector}")
-        if self.shared is not None and (int(self.shared) != self.shared or self.shared < 0):
-            raise ScheduleError(f"schedule: shared must be a number of bytes from 0, got {self.shared}")
+        for name in ("strategy", "order", "variant"):
+            if not isinstance(getattr(self, name), str):
+                raise ScheduleError(f"schedule: {name} is a name, got {shown(getattr(self, name))}")
         if self.layout is not None:
             parse_layout(self.layout)
 
@@ -77,8 +81,10 @@ def parse_schedule(value: Schedule | str | Mapping[str, Any] | None) -> Schedule
         return value
     if isinstance(value, str):
         return Schedule(strategy=value)
+    if not isinstance(value, Mapping):
+        raise ScheduleError(f"schedule: a strategy's name, a mapping or a Schedule, got {shown(value)}")
     allowed = [f.name for f in fields(Schedule)]
     for key in value:
         if key not in allowed:
-            raise ScheduleError(f"schedule: unknown key '{key}'{nearest(key, allowed)}")
+            raise ScheduleError(f"schedule: unknown key '{key}'{nearest(str(key), allowed)}")
     return Schedule(**value)

@@ -63,7 +63,8 @@ def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
         made = replace(made, tile=_tile(spec, lines, segments, made))
     if lines.contiguous:  # a line, or a part of it, and others beside it: not more than a block can have
         made = replace(made, tile=min(made.tile, max(1, MOST_THREADS // min(segments, CHUNK_THREADS))))
-    made = replace(made, carries=wish.get("carries", _carries(replace(spec, form=made), lines)))
+    needed = _carries(replace(spec, form=made), lines)  # fewer would be wrong
+    made = replace(made, carries=max(wish.get("carries", 0), needed))
     made = replace(made, exchange=bool(made.exchange) and _may_exchange(replace(spec, form=made), lines))
     if _fits(replace(spec, form=made), lines):
         kinds, _ = special_segments(replace(spec, form=made), lines)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from meshloom.errors import ScheduleError, nearest, whole
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import C_TYPES, FLOAT64, Node, load, rebuild, topological
 from meshloom.kernel.model import Output
@@ -47,6 +48,25 @@ class LineForm:
         """Rows of shared memory left out after each segment: one keeps segments side by side in different banks, which
         lines side by side that fill all banks are anyway."""
         return int(self.kind == "contiguous" or self.tile * dtype.itemsize < 128)
+
+
+#: What may be asked of a form, from and to; "transposed" is for the method "thomas".
+TUNING = {
+    "points": (1, 256), "tile": (1, 1024), "ahead": (0, 2**20), "registers": (0, 255), "threads": (32, 1024),
+    "batch": (1, 256), "side": (1, 64), "shared": (0, 1), "pair": (0, 1), "exchange": (0, 1), "group": (1, 1024),
+    "carries": (0, 1024), "transposed": (0, 1),
+}  # fmt: skip
+
+
+def as_tuning(loop: str, wish: Mapping[str, int] | None) -> dict[str, int]:
+    """Entries of a form that somebody asks for, checked."""
+    found = {}
+    for key, value in (wish or {}).items():
+        if key not in TUNING:
+            raise ScheduleError(f"line loop {loop}: unknown tuning '{key}'{nearest(str(key), TUNING)}")
+        given = int(value) if isinstance(value, bool) and TUNING[key] == (0, 1) else value
+        found[key] = whole(f"line loop {loop}: {key}", given, *TUNING[key], error=ScheduleError)
+    return found
 
 
 @dataclass(frozen=True)
