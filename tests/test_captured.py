@@ -239,7 +239,11 @@ class Slotted(Base):
 
 def named_tuple() -> Case:
     held = [Pair(1.0, 3.0)]
-    return (lambda x: held[0].mean() * x), lambda to: held.__setitem__(0, Pair(to - 1.0, to + 1.0))
+
+    def formula(x: Any) -> Any:
+        return Pair(x * held[0].mean(), x).low
+
+    return formula, lambda to: held.__setitem__(0, Pair(to - 1.0, to + 1.0))
 
 
 def object_in_a_list() -> Case:

@@ -190,3 +190,58 @@ def test_a_value_handed_on_is_the_one_before_the_loop(back_end: str) -> None:
     finally:
         ml.use(used)
     assert old.numpy().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0] and v.numpy().tolist() == [0.0, 2.0, 4.0, 6.0, 8.0]
+
+
+@pytest.mark.parametrize("back_end", ["numpy", "cpu"])
+def test_only_running_a_loop_changes_the_layout(back_end: str) -> None:
+    """Counts, explanations and spec are those of the wished layout; the field stays as it is until the loop runs."""
+    ml.use(back_end)
+    cells = ml.Set(40, "cells")
+
+    @ml.kernel
+    def first(u: ml.Read, out: ml.Write):
+        out[...] = u[0]
+
+    u, out = cells.field("u", 4, data=np.arange(160.0).reshape(40, 4)), cells.field("out")
+    storage = u.storage
+    lines = {}
+    for layout in ("aos", "soa", "aosoa4"):
+        counts = first.counts(cells, u, out, schedule={"layout": layout})
+        loop = first.loop(cells, u, out, schedule={"layout": layout})
+        lines[layout] = counts.bytes.lines
+        assert str(loop.spec.params[0].layout) == layout and loop.explain()
+        assert loop.counts.bytes.lines == lines[layout] and loop.plan is not None
+        assert str(u.layout) == "aos" and u.storage is storage and u.layout_is_free
+    assert lines["soa"] < lines["aosoa4"] <= lines["aos"]
+    for layout in ("soa", "aosoa4"):
+        other = cells.field("other", 4, data=np.arange(160.0).reshape(40, 4))
+        loop = first.loop(cells, other, out, schedule={"layout": layout})
+        assert str(other.layout) == "aos"
+        loop()
+        assert str(other.layout) == layout
+        assert loop.counts.bytes.lines == lines[layout]
+        np.testing.assert_array_equal(out.numpy(), other.numpy()[:, 0])
+
+
+@pytest.mark.parametrize("back_end", ["numpy", "cpu"])
+def test_loops_with_different_wishes_in_one_program(back_end: str) -> None:
+    ml.use(back_end)
+    cells = ml.Set(40, "cells")
+
+    @ml.kernel
+    def grow(u: ml.ReadWrite):
+        u += 1.0
+
+    u = cells.field("u", 3)
+
+    @ml.program
+    def step() -> None:
+        grow(cells, u, schedule={"layout": "soa"})
+        grow(cells, u, schedule={"layout": "aosoa4"})
+        grow(cells, u)
+
+    assert str(u.layout) == "aos" and len(step.loops) == 3 and step.explain()
+    assert str(u.layout) == "aos"
+    for count in (3.0, 6.0):
+        step.run()
+        np.testing.assert_array_equal(u.numpy(), count)

@@ -156,6 +156,8 @@ REFUSED: dict[str, Action] = {
     "Field.check_readable": lambda w: w.u.check_readable(),
     "Field.assign": lambda w: w.u.assign(np.ones(6)),
     "Field.assign_rows": lambda w: w.u.assign_rows(np.ones((6, 1))),
+    "Field.repack": lambda w: w.u.repack(np.ones((6, 1))),
+    "Global.repack": lambda w: w.total.repack(np.ones((1, 1))),
     "Field.relayout": lambda w: w.pair.relayout("soa"),
     "Field.storage": lambda w: w.u.storage,
     "Field.storage set": lambda w: set_attribute(w.u, "storage", np.zeros(6)),

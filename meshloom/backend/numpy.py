@@ -43,7 +43,7 @@ def run(bound: Bound) -> None:
         _chunk(bound, rows, fields, globals_)
     for param, storage, values, total in zip(spec.params, bound.storages, fields, globals_, strict=True):
         if param.mode.writes:
-            storage.assign_rows(total.reshape(1, -1) if param.is_global else values)
+            storage.repack(total.reshape(1, -1) if param.is_global else values)
 
 
 def _chunk(bound: Bound, rows: slice, fields: list, globals_: list) -> None:

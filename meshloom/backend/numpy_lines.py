@@ -50,4 +50,4 @@ def run_lines(bound: Bound) -> None:
         target[...] = _MERGE[combine](target, value)
     for param, storage, values_ in zip(spec.params, bound.storages, rows, strict=True):
         if param.mode.writes:
-            storage.assign_rows(values_)
+            storage.repack(values_)

@@ -227,6 +227,8 @@ class _Survey:
             return _Same(value)
         slots = [n for c in type(value).__mro__ for n in _listed(getattr(c, "__slots__", ())) if hasattr(value, n)]
         if not hasattr(value, "__dict__") and not slots:
+            if callable(value) and not _followed(type(value).__module__):  # such as tuple.__new__
+                return _Same(value)
             self.fail(f"an object of type {type(value).__module__}.{type(value).__qualname__}")
             return None
         names = list(dict.fromkeys([*slots, *getattr(value, "__dict__", ())]))

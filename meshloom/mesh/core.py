@@ -306,8 +306,12 @@ class Field(Stored, SharedMemory):
     @not_in_program("assigning an array to field {}", "assign it before, or fill() it with one number")
     def assign_rows(self, rows: np.ndarray) -> None:
         """Take new values by position, (total, dim)."""
-        overwrite(self.storage, self.layout.pack(rows))
+        self.repack(rows)
         self.undefined_after = ""
+
+    def repack(self, rows: np.ndarray) -> None:
+        """The same for the engine: it need not have written all of them."""
+        overwrite(self.storage, self.layout.pack(rows))
 
     def fill(self, value: float) -> None:
         """Set every value; inside a program this is recorded."""
@@ -436,6 +440,10 @@ class Global(Stored, SeenByNumPy):
     def assign_rows(self, rows: np.ndarray) -> None:
         """Take new values, (1, dim)."""
         self.assign(rows.reshape(-1))
+
+    def repack(self, rows: np.ndarray) -> None:
+        """The same for the engine."""
+        overwrite(self.storage, rows.reshape(-1))
 
     def __repr__(self) -> str:
         return f"Global({self.name} = {self.value})" if recorder.get() is None else f"Global({self.name})"

@@ -39,14 +39,18 @@ def _to_c(argument: object) -> object:
     if argument is None:
         return ctypes.c_void_p(None)
     if isinstance(argument, np.ndarray):
-        if not argument.flags.c_contiguous:
-            raise ValueError("native code takes contiguous arrays")
-        return ctypes.c_void_p(argument.ctypes.data)
+        return ctypes.c_void_p(_address(argument))
     if isinstance(argument, list):
-        return (ctypes.c_void_p * len(argument))(*(array.ctypes.data for array in argument))
+        return (ctypes.c_void_p * len(argument))(*map(_address, argument))
     if isinstance(argument, float):
         return ctypes.c_double(argument)
     return ctypes.c_int64(whole("a number for native code", argument, -(2**63), 2**63 - 1, error=MeshError))
+
+
+def _address(array: np.ndarray) -> int:
+    if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative):
+        raise MeshError(f"compiled code takes arrays in one piece, got {array.dtype.str} with strides {array.strides}")
+    return int(array.ctypes.data)
 
 
 def empty(size: int, dtype: type) -> np.ndarray:

@@ -6,13 +6,15 @@ import ctypes
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from meshloom.errors import whole
+from meshloom.errors import ScheduleError, whole
 from meshloom.native.compiler import load
 
 PATIENCE = 0.1  # seconds between looks at what else there is to do
+TYPES = ("float64", "float32", "int64", "int32")  # of fields and globals
 
 
 @cache
@@ -24,6 +26,32 @@ def library() -> ctypes.CDLL:
     return found
 
 
+def address(array: np.ndarray) -> int:
+    """Where the values of an array begin: ScheduleError unless compiled code can walk through it."""
+    if not isinstance(array, np.ndarray):
+        raise ScheduleError(f"compiled code takes NumPy arrays in host memory, got {type(array).__name__}")
+    if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative and not array.dtype.hasobject):
+        raise ScheduleError(
+            f"compiled code takes arrays of numbers in one piece, aligned, in the byte order of the machine; got"
+            f" {array.dtype.str} of shape {array.shape} with strides {array.strides}"
+        )
+    return int(array.ctypes.data)
+
+
+def _sizes(values: list[int]) -> list[int]:
+    for value in values:
+        if not -(2**63) <= value < 2**63:
+            raise ScheduleError(f"compiled code counts in 64 bits, got {value}")
+    return values
+
+
+def _for_type(name: str, dtype: np.dtype) -> Any:
+    """The version of a function of the runtime for values of a type."""
+    if dtype.name not in TYPES:
+        raise ScheduleError(f"{name}: values of {dtype} are not supported; allowed: {', '.join(TYPES)}")
+    return library()[f"{name}_{dtype.name}"]
+
+
 class Operation:
     """A native function with its tables: ``function(pointers, sizes)``. Keeps alive what the tables point to."""
 
@@ -31,8 +59,8 @@ class Operation:
 
     def __init__(self, function: ctypes._CFuncPtr, arrays: list[np.ndarray], sizes: list[int]):  # type: ignore[name-defined]
         self.keep = (function, arrays)
-        self.pointers = (ctypes.c_void_p * max(len(arrays), 1))(*(a.ctypes.data for a in arrays))
-        self.sizes = (ctypes.c_int64 * max(len(sizes), 1))(*sizes)
+        self.pointers = (ctypes.c_void_p * max(len(arrays), 1))(*map(address, arrays))
+        self.sizes = (ctypes.c_int64 * max(len(sizes), 1))(*_sizes(sizes))
         self.address = ctypes.cast(function, ctypes.c_void_p).value
         self.call = function
 
@@ -42,13 +70,15 @@ class Operation:
 
 def fill_operation(target: np.ndarray, value: float) -> Operation:
     """Sets every entry of a flat array."""
-    function = library()[f"ml_fill_{target.dtype}"]
+    function = _for_type("ml_fill", target.dtype)
     return Operation(function, [target, np.array([value], target.dtype)], [target.size])
 
 
 def record_operation(source: np.ndarray, history: np.ndarray, cursor: np.ndarray, row: int) -> Operation:
     """Appends the values of ``source`` to ``history`` (float64) at ``cursor`` (int64) and moves it on by ``row``."""
-    return Operation(library()[f"ml_record_{source.dtype}"], [source, history, cursor], [source.size, row])
+    if history.dtype != np.float64 or cursor.dtype != np.int64 or cursor.size != 1 or not 0 <= source.size <= row:
+        raise ScheduleError(f"a history takes float64, an int64 cursor and up to {row} values, got {source.size}")
+    return Operation(_for_type("ml_record", source.dtype), [source, history, cursor], [source.size, row])
 
 
 def replay(operations: list[Operation], times: int, seconds: np.ndarray, done: np.ndarray) -> None:
@@ -58,11 +88,15 @@ def replay(operations: list[Operation], times: int, seconds: np.ndarray, done: n
     and ``done`` says how many replays there were.
     """
     count = len(operations)
+    if seconds.dtype != np.float64 or seconds.size < count or not 0 <= times < 2**63:
+        raise ScheduleError(f"a replay of {count} operations, {times} times, with {seconds.size} clocks")
     addresses = (ctypes.c_void_p * count)(*(o.address for o in operations))
     pointers = (ctypes.c_void_p * count)(*(ctypes.addressof(o.pointers) for o in operations))
     sizes = (ctypes.c_void_p * count)(*(ctypes.addressof(o.sizes) for o in operations))
-    limits = ctypes.c_int64(times), ctypes.c_double(PATIENCE), ctypes.c_void_p(done.ctypes.data)
-    tables = ctypes.c_int64(count), addresses, pointers, sizes, ctypes.c_void_p(seconds.ctypes.data)
+    if done.dtype != np.int64 or done.size != 1:
+        raise ScheduleError("a replay counts in one number of 64 bits")
+    limits = ctypes.c_int64(times), ctypes.c_double(PATIENCE), ctypes.c_void_p(address(done))
+    tables = ctypes.c_int64(count), addresses, pointers, sizes, ctypes.c_void_p(address(seconds))
     native = library().ml_replay
     while done[0] < times:
         native(*limits, *tables)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.native.ffi import as_indices, as_order, call, suffix
+from meshloom.errors import MeshError
+from meshloom.native.ffi import as_indices, as_offsets, as_order, call, suffix
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,11 @@ class BlockTargets:
 
 def tiles(offsets: np.ndarray, entries: np.ndarray, arity: int, elements: int, block: int) -> Tiles:
     """Overlapped tiles of ``block`` targets each, from the incidence (offsets, entries) of a map."""
+    if block < 1 or arity < 1 or entries.dtype not in (np.int32, np.int64):
+        raise MeshError(f"tiles: block {block} and arity {arity} must be at least 1, entries int32 or int64")
+    offsets = as_offsets(offsets, len(entries))
+    if entries.size and not 0 <= entries.min() <= entries.max() < elements * arity:
+        raise MeshError(f"tiles: entries must lie between 0 and {elements * arity - 1}")
     targets = len(offsets) - 1
     stamp, number = np.full(elements, -1, np.int64), np.empty(elements, entries.dtype)
     tile_offsets, local = np.zeros(-(-targets // block) + 1, np.int64), np.empty_like(entries)
@@ -41,6 +47,7 @@ def tiles(offsets: np.ndarray, entries: np.ndarray, arity: int, elements: int, b
 def shared_targets(block_offsets: np.ndarray, visit: np.ndarray, indices: np.ndarray, targets: int) -> np.ndarray:
     """(targets,) uint8: 1 where elements of two or more blocks lead to the target."""
     rows, order = as_indices(indices, targets), as_order(visit, len(indices))
+    block_offsets = as_offsets(block_offsets, len(order))
     shared, block_of = np.zeros(targets, np.uint8), np.full(targets, -1, np.int64)
     blocks = len(block_offsets) - 1
     call("tiles", f"shared_{suffix(rows)}", block_offsets, blocks, order, rows, rows.shape[1], block_of, shared)
@@ -50,6 +57,7 @@ def shared_targets(block_offsets: np.ndarray, visit: np.ndarray, indices: np.nda
 def block_targets(block_offsets: np.ndarray, visit: np.ndarray, indices: np.ndarray, targets: int) -> BlockTargets:
     """The distinct targets of each block; position k of the visit has its slots' places in ``local[k]``."""
     rows, order = as_indices(indices, targets), as_order(visit, len(indices))
+    block_offsets = as_offsets(block_offsets, len(order))
     stamp, number = np.full(targets, -1, np.int64), np.empty(targets, rows.dtype)
     offsets, listed = np.zeros(len(block_offsets), np.int64), np.empty(rows.size, rows.dtype)
     local = np.empty_like(rows)

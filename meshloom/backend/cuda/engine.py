@@ -15,7 +15,7 @@ from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.unit import Unit
 from meshloom.errors import ScheduleError
 from meshloom.native import compiler
-from meshloom.native.runtime import copy_bandwidth
+from meshloom.native.runtime import address, copy_bandwidth
 
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 SHARED_CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, in percent
@@ -192,7 +192,7 @@ class Emulator(Engine):
         function.restype = None
 
         def launch(grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
-            values = [number(a) if isinstance(a, int) else ctypes.c_void_p(a.ctypes.data) for a in arguments]
+            values = [number(a) if isinstance(a, int) else ctypes.c_void_p(address(a)) for a in arguments]
             table = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
             function(ctypes.c_int64(grid), ctypes.c_int64(threads), ctypes.c_int64(shared), table)
 

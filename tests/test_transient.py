@@ -1,0 +1,140 @@
+"""A transient field has no values after a program has run: reading it is refused alike on every back end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.errors import KernelError, ProgramError
+from meshloom.io.checkpoint import Checkpoint
+
+BACK_ENDS = ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@ml.kernel
+def double(u: ml.Read, flux: ml.Write):
+    flux[...] = 2.0 * u
+
+
+@ml.kernel
+def add(flux: ml.Read, out: ml.ReadWrite):
+    out[...] = out + flux
+
+
+@ml.kernel
+def accumulate(u: ml.Read, flux: ml.Inc):
+    flux += u
+
+
+class Steps:
+    def __init__(self) -> None:
+        self.cells = ml.Set(5, "cells")
+        self.u, self.out = self.cells.field("u", data=np.arange(5.0)), self.cells.field("out")
+        self.flux = self.cells.field("flux", transient=True)
+
+        @ml.program
+        def step() -> None:
+            double(self.cells, self.u, self.flux)
+            add(self.cells, self.flux, self.out)
+
+        self.step = step
+
+
+READS: dict[str, Callable[[Steps], Any]] = {
+    "numpy": lambda s: s.flux.numpy(),
+    "saved": lambda s: s.flux.saved(),
+    "rows": lambda s: s.flux.rows(),
+    "dlpack": lambda s: np.from_dlpack(s.flux),
+    "a loop": lambda s: add(s.cells, s.flux, s.out),
+    "a loop that adds to it": lambda s: accumulate(s.cells, s.u, s.flux),
+    "kernel.python": lambda s: add.python(s.cells, s.flux, s.out),
+    "a checkpoint": lambda s: Checkpoint("", 0, "double", "", "", {"flux": s.flux.saved()}, (), np.zeros((0, 0))),
+}
+WRITES: dict[str, Callable[[Steps], Any]] = {
+    "assign": lambda s: s.flux.assign(2.0 * np.arange(5.0)),
+    "a loop": lambda s: double(s.cells, s.u, s.flux),
+    "kernel.python": lambda s: double.python(s.cells, s.u, s.flux),
+    "fill": lambda s: (s.flux.fill(0.0), s.u.fill(0.0)),
+    "a loop of the program": lambda s: s.step.loops[0](),
+}
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+@pytest.mark.parametrize("read", READS)
+def test_reading_it_after_a_run_is_refused(read: str, back_end: str) -> None:
+    ml.use(back_end)
+    steps = Steps()
+    READS[read](steps)  # before, it is a field like any other
+    steps.out.fill(0.0)
+    steps.step.run(2)
+    np.testing.assert_array_equal(steps.out.numpy(), 4.0 * np.arange(5.0))
+    with pytest.raises(ProgramError, match="flux is transient and has no values after program step ran") as caught:
+        READS[read](steps)
+    assert "\n" not in str(caught.value)
+    np.testing.assert_array_equal(steps.out.numpy(), 4.0 * np.arange(5.0))
+    steps.step.run()  # the program itself writes it first
+    np.testing.assert_array_equal(steps.out.numpy(), 6.0 * np.arange(5.0))
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+@pytest.mark.parametrize("write", WRITES)
+def test_writing_all_of_it_makes_it_readable(write: str, back_end: str) -> None:
+    ml.use(back_end)
+    steps = Steps()
+    steps.step.run()
+    WRITES[write](steps)
+    np.testing.assert_array_equal(steps.flux.numpy(), 2.0 * steps.u.numpy())
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+def test_writing_a_part_of_it_does_not(back_end: str) -> None:
+    ml.use(back_end)
+    grid = ml.Grid((4, 6), ghosts=1, periodic=True)
+    u, flux = grid.field("u", data=np.ones((4, 6))), grid.field("flux", transient=True)
+    step = ml.program(lambda: double(grid, u, flux))
+    step.run()
+    double(grid.box((0, 0), (2, 6)), u, flux)
+    with pytest.raises(ProgramError, match="transient"):
+        flux.numpy()
+    double(grid, u, flux)  # all but ghosts
+    np.testing.assert_array_equal(grid.shaped(flux), np.full((4, 6), 2.0))
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+@pytest.mark.parametrize("fuse", [True, False])
+def test_a_program_that_reads_it_first_is_refused_everywhere(back_end: str, fuse: bool) -> None:
+    ml.use(back_end)
+    steps = Steps()
+
+    @ml.program(fuse=fuse)
+    def wrong() -> None:
+        add(steps.cells, steps.flux, steps.out)
+        double(steps.cells, steps.u, steps.flux)
+
+    with pytest.raises(KernelError, match="field flux is transient, but a program reads it before it is written"):
+        wrong.run()
+
+
+def test_nothing_is_lost_where_nothing_ran() -> None:
+    ml.use("numpy")
+    steps = Steps()
+    steps.flux.fill(7.0)
+    steps.step.run(0)
+    assert steps.step.loops
+    np.testing.assert_array_equal(steps.flux.numpy(), np.full(5, 7.0))
+
+
+def test_another_layout_needs_no_values() -> None:
+    ml.use("cpu")
+    cells = ml.Set(5, "cells")
+    u, flux = cells.field("u", 2, data=np.ones((5, 2))), cells.field("flux", 2, transient=True)
+    step = ml.program(lambda: double(cells, u, flux))
+    step.run()
+    flux.relayout("soa")
+    step.run()
+    with pytest.raises(ProgramError):
+        flux.numpy()
