@@ -235,13 +235,19 @@ class Loop(Runnable):
         return Counts(self.spec, self.elements, self.storages, self.maps, self.schedule.block or 1, self.box)
 
     @cached_property
+    def _uncut(self) -> Counts:
+        """Counts that no schedule has a say in."""
+        return Counts(self.spec, self.elements, self.storages, self.maps, TYPICAL_BLOCK, self.box)
+
+    @cached_property
     def _work(self) -> Work:
         """What there is to do, whatever the schedule."""
-        return Counts(self.spec, self.elements, self.storages, self.maps, TYPICAL_BLOCK, self.box).work
+        return self._uncut.work(simt=self.backend.simt)
 
     @cached_property
     def _chosen(self) -> tuple[Schedule, str]:
-        return choose(self.spec, self._work, self.wish, simt=self.backend.simt)
+        flops = float(self._uncut.flops * self.elements)
+        return choose(self.spec, self.elements, flops, lambda: self._work, self.wish, simt=self.backend.simt)
 
     @property
     def estimate(self) -> float:
@@ -322,7 +328,7 @@ class Loop(Runnable):
     def invalidate(self) -> None:
         """A field moved: everything that depends on layouts is made again at the next call."""
         self._executable = None
-        for name in ("spec", "counts", "_work", "_chosen", "plan"):
+        for name in ("spec", "counts", "_uncut", "_work", "_chosen", "plan"):
             self.__dict__.pop(name, None)
 
     def explain(self) -> str:
