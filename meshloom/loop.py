@@ -263,13 +263,19 @@ class Loop(Runnable):
         return Counts(self.spec, self.elements, self.storages, self.maps, self.schedule.block or 1, self.box)
 
     @derived
+    def _uncut(self) -> Counts:
+        """Counts that no schedule has a say in."""
+        return Counts(self.spec, self.elements, self.storages, self.maps, TYPICAL_BLOCK, self.box)
+
+    @derived
     def _work(self) -> Work:
         """What there is to do, whatever the schedule."""
-        return Counts(self.spec, self.elements, self.storages, self.maps, TYPICAL_BLOCK, self.box).work
+        return self._uncut.work(simt=self.backend.simt)
 
     @derived
     def _chosen(self) -> tuple[Schedule, str]:
-        return choose(self.spec, self._work, self.wish, simt=self.backend.simt)
+        flops = float(self._uncut.flops * self.elements)
+        return choose(self.spec, self.elements, flops, lambda: self._work, self.wish, simt=self.backend.simt)
 
     @property
     def estimate(self) -> float:

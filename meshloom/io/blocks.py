@@ -24,14 +24,18 @@ ELEMENTS = {
     "pyramid": (3, 5),
 }
 
+#: In files where every cell must have a group: the one of a mesh without groups, and the one of cells that have none.
+ALL_CELLS, NO_GROUP = "cells", "cells in no group"
+
 
 @dataclass(frozen=True)
 class Block:
-    """Elements of one kind: nodes (n, k), and a tag for each (n,), 0 where it has none."""
+    """Elements of one kind: nodes (n, k), and a tag for each (n,), 0 where it has none; ``also``: more tags of all."""
 
     kind: str
     nodes: np.ndarray
     tags: np.ndarray
+    also: tuple[int, ...] = ()
 
     @property
     def dimension(self) -> int:
@@ -40,15 +44,20 @@ class Block:
 
 @dataclass(frozen=True)
 class Listing:
-    """The content of a mesh file; ``names`` gives the name of a tag of elements of a dimension."""
+    """The content of a mesh file; ``names`` gives the name of a tag of elements of a dimension, carried or not.
+
+    ``sets``: named groups of cells by number, the cells of all blocks counted from 0, beside those that tags make.
+    """
 
     points: np.ndarray
     blocks: list[Block]
     names: dict[tuple[int, int], str] = field(default_factory=dict)
+    sets: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def assemble(listing: Listing) -> Mesh:
-    """The mesh of the elements of highest dimension; tagged elements one dimension lower name its boundary."""
+    """The mesh of the elements of highest dimension; their tags are its cell groups, those of elements one dimension
+    lower its boundary groups. Names that no element carries are groups without elements."""
     blocks = [block for block in listing.blocks if len(block.nodes)]
     dimension = max((block.dimension for block in blocks), default=0)
     if dimension < 2:
@@ -60,19 +69,21 @@ def assemble(listing: Listing) -> Mesh:
         raise MeshError(f"mixed cells ({counts}); a mesh has cells of one kind")
     if kinds[0] not in KINDS:
         raise MeshError(f"{kinds[0]} cells are not supported; allowed: {', '.join(KINDS)}")
-    boundary, numbers = _named_boundary([block for block in blocks if block.dimension == dimension - 1], listing.names)
+    faces = [block for block in blocks if block.dimension == dimension - 1]
+    boundary, numbers = _named_boundary(faces, listing.names, dimension - 1)
     points = _plane(listing.points) if dimension == 2 else listing.points
     nodes = np.concatenate([block.nodes for block in cells])
-    return Mesh.from_cells(points, nodes, kinds[0], boundary, groups=numbers, order="given")
+    members = _cell_groups(cells, listing.names, dimension) | listing.sets
+    return Mesh.from_cells(points, nodes, kinds[0], boundary, groups=numbers, cell_groups=members, order="given")
 
 
 def dissolve(mesh: Mesh) -> Listing:
-    """The reverse: a block of cells (tag 0) and one of boundary faces tagged by group."""
+    """The reverse: a block of cells (tag 0) and one of boundary faces tagged by group; groups of cells as sets."""
     face_kind = {2: "line", 3: "triangle", 4: "quad"}[mesh.boundary_nodes.arity]
     cells = Block(mesh.kind, mesh.cell_nodes.indices, np.zeros(mesh.cells.total, dtype=np.int32))
     faces = Block(face_kind, mesh.boundary_nodes.indices, mesh.boundary_group.numpy())
     names = {(mesh.dim - 1, number): name for name, number in mesh.groups.items()}
-    return Listing(mesh.coordinates.numpy(), [cells, faces], names)
+    return Listing(mesh.coordinates.numpy(), [cells, faces], names, dict(mesh.cell_groups))
 
 
 def field_arrays(fields: Mapping[str, Field | np.ndarray] | None, count: int, where: str) -> dict[str, np.ndarray]:
@@ -100,10 +111,28 @@ def with_boundary(values: np.ndarray, mesh: Mesh) -> np.ndarray:
     return np.concatenate((values, values[mesh.boundary_cells.indices[:, 0]]))
 
 
+def _cell_groups(cells: list[Block], names: Mapping[tuple[int, int], str], dimension: int) -> dict[str, np.ndarray]:
+    """The numbers of the cells of each group, those that no cell is in included; untagged cells are in none."""
+    groups: dict[str, list[np.ndarray]] = {name: [] for (of, _), name in names.items() if of == dimension}
+    first = 0
+    for block in cells:
+        numbers = np.arange(first, first + len(block.nodes))
+        for tag in np.unique(block.tags[block.tags != 0]).tolist():
+            members = numbers[block.tags == tag]
+            groups.setdefault(names.get((dimension, tag), f"group{tag}"), []).append(members)
+        for tag in block.also:
+            groups.setdefault(names.get((dimension, tag), f"group{tag}"), []).append(numbers)
+        first += len(block.nodes)
+    found = {name: np.concatenate([np.zeros(0, np.int64), *parts]) for name, parts in groups.items()}
+    if list(found) == [ALL_CELLS] and len(found[ALL_CELLS]) == first:
+        return {}
+    return {name: members for name, members in found.items() if name != NO_GROUP}
+
+
 def _named_boundary(
-    blocks: list[Block], names: Mapping[tuple[int, int], str]
+    blocks: list[Block], names: Mapping[tuple[int, int], str], dimension: int
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """Node lists and number of each named group; untagged elements name nothing."""
+    """Node lists and number of each named group, with or without faces; untagged elements name nothing."""
     parts: dict[str, list[np.ndarray]] = {}
     numbers: dict[str, int] = {}
     for block in blocks:
@@ -114,7 +143,13 @@ def _named_boundary(
     widths = {nodes.shape[1] for group in parts.values() for nodes in group}
     if len(widths) > 1:
         raise MeshError("mixed boundary elements (triangles and quadrilaterals); a mesh has cells of one kind")
-    return {name: np.concatenate(group) for name, group in parts.items()}, numbers
+    found = {name: np.concatenate(group) for name, group in parts.items()}
+    for (of, tag), name in names.items():
+        if of == dimension and name not in found:
+            found[name] = np.zeros((0, next(iter(widths), 0)), np.int64)
+            if tag > 0 and tag not in numbers.values():
+                numbers[name] = tag
+    return found, numbers
 
 
 def _plane(points: np.ndarray) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""Gmsh meshes (.msh), formats 2.2 and 4.1, text and binary. Physical groups of faces are boundary groups.
+"""Gmsh meshes (.msh), formats 2.2 and 4.1, text and binary. Physical groups of faces are boundary groups, those of
+cells are cell groups.
 
 The file is cut into its ``$Section ... $EndSection`` parts; a ``_Numbers`` hands out the numbers of a part in turn,
 so that text and binary are read by the same code. Writing uses binary 2.2, which every Gmsh reads.
@@ -8,11 +9,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from meshloom.errors import MeshError
-from meshloom.io.blocks import ELEMENTS, Block, Listing, dissolve, with_boundary
+from meshloom.io.blocks import ALL_CELLS, ELEMENTS, NO_GROUP, Block, Listing, dissolve, with_boundary
 from meshloom.io.text import as_integers, parse_numbers, rows_of_changing_length
 from meshloom.mesh.mesh import Mesh
 
@@ -145,8 +147,8 @@ def _physical_names(body: bytes) -> dict[tuple[int, int], str]:
     return names
 
 
-def _entities_41(numbers: _Numbers) -> dict[tuple[int, int], int]:
-    """The first physical group of each entity (dimension, tag) that has one."""
+def _entities_41(numbers: _Numbers) -> dict[tuple[int, int], list[int]]:
+    """The physical groups of each entity (dimension, tag) that has some."""
     physical = {}
     for dimension, count in enumerate(numbers.sizes(4).tolist()):
         for _ in range(count):
@@ -154,7 +156,7 @@ def _entities_41(numbers: _Numbers) -> dict[tuple[int, int], int]:
             numbers.doubles(3 if dimension == 0 else 6)
             groups = numbers.integers(int(numbers.sizes(1)[0]))
             if len(groups):
-                physical[dimension, tag] = abs(int(groups[0]))
+                physical[dimension, tag] = np.abs(groups).tolist()
             if dimension > 0:
                 numbers.integers(int(numbers.sizes(1)[0]))
     return physical
@@ -174,7 +176,7 @@ def _nodes_41(numbers: _Numbers) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(tags), np.concatenate(points)
 
 
-def _elements_41(numbers: _Numbers, physical: Mapping[tuple[int, int], int]) -> list[Block]:
+def _elements_41(numbers: _Numbers, physical: Mapping[tuple[int, int], list[int]]) -> list[Block]:
     entity_blocks, total, _, _ = numbers.sizes(4).tolist()
     blocks = []
     for _ in range(entity_blocks):
@@ -182,7 +184,8 @@ def _elements_41(numbers: _Numbers, physical: Mapping[tuple[int, int], int]) -> 
         kind, width = _element(code)
         count = int(numbers.sizes(1)[0])
         rows = numbers.sizes(count * (1 + width)).reshape(count, 1 + width)
-        blocks.append(Block(kind, rows[:, 1:], np.full(count, physical.get((dimension, tag), 0))))
+        group, *more = physical.get((dimension, tag), [0])
+        blocks.append(Block(kind, rows[:, 1:], np.full(count, group), tuple(more)))
     if sum(len(block.nodes) for block in blocks) != total:
         raise MeshError(f"$Elements announces {total} elements and holds {sum(len(b.nodes) for b in blocks)}")
     return blocks
@@ -251,7 +254,7 @@ def _renumbered(blocks: list[Block], tags: np.ndarray) -> list[Block]:
         found = np.append(ordered, -1)[at] == block.nodes
         if not found.all():
             raise MeshError(f"$Elements names node {block.nodes[~found][0]}, which $Nodes does not list")
-        renumbered.append(Block(block.kind, order[at], block.tags))
+        renumbered.append(replace(block, nodes=order[at]))
     return renumbered
 
 
@@ -260,21 +263,22 @@ def write_gmsh(
 ) -> Iterator[bytes]:
     """The mesh as pieces of a binary 2.2 file; boundary faces have the field values of their cells."""
     listing = dissolve(mesh)
+    cells, faces = listing.blocks
+    cell_names, cell_tags = _cell_tags(mesh)
     codes = {kind: code for code, kind in CODES.items()}
     if max(mesh.nodes.total, mesh.cells.total + mesh.boundary_faces.total) >= 2**31:
         raise MeshError("too many elements for a Gmsh 2.2 file (2147483647)")
     yield b"$MeshFormat\n2.2 1 8\n" + np.array(1, dtype=np.int32).tobytes() + b"\n$EndMeshFormat\n"
-    yield from _write_names(mesh)
+    yield from _write_names(mesh, cell_names)
     points = np.zeros((mesh.nodes.total, 3))
     points[:, : mesh.dim] = listing.points
     yield f"$Nodes\n{len(points)}\n".encode()
     yield _numbered(points)
     yield f"\n$EndNodes\n$Elements\n{sum(len(block.nodes) for block in listing.blocks)}\n".encode()
     first = 1
-    for block in listing.blocks:
-        count = len(block.nodes)
+    for block in (replace(cells, tags=cell_tags), faces):
+        count, tags = len(block.nodes), block.tags
         if count:
-            tags = np.where(block.tags == 0, 1, block.tags)
             numbers = np.arange(first, first + count)
             yield np.array((codes[block.kind], count, 2), dtype=np.int32).tobytes()
             yield np.column_stack((numbers, tags, tags, block.nodes + 1)).astype(np.int32).tobytes()
@@ -286,13 +290,32 @@ def write_gmsh(
         yield from _write_field("ElementData", name, with_boundary(values, mesh))
 
 
-def _write_names(mesh: Mesh) -> Iterator[bytes]:
-    """The names of the boundary groups, and "cells" for the cells: Gmsh drops what is in no group."""
-    for name in mesh.groups:
-        if set(name) & set('"\\\n\r') or not name:
-            raise MeshError(f"boundary group {name!r}: a Gmsh name has no quotes and no backslashes")
+def _cell_tags(mesh: Mesh) -> tuple[dict[str, int], np.ndarray]:
+    """Numbers of the cell groups, and the tag of each cell. Gmsh drops what is in no group, so every cell gets one."""
+    names = {name: number for number, name in enumerate(mesh.cell_groups, start=1)}
+    tags = np.zeros(mesh.cells.total, dtype=np.int32)
+    for name, number in names.items():
+        cells = mesh.cell_groups[name]
+        taken = cells[tags[cells] > 0]
+        if len(taken):
+            other = list(names)[tags[taken[0]] - 1]
+            raise MeshError(f"cell {taken[0]} is in the groups {other!r} and {name!r}; in a Gmsh file a cell has one"
+                            " (.vtu files hold several)")  # fmt: skip
+        tags[cells] = number
+    if not names or (tags == 0).any():
+        names[NO_GROUP if names else ALL_CELLS] = len(names) + 1
+        tags[tags == 0] = len(names)
+    return names, tags
+
+
+def _write_names(mesh: Mesh, cell_names: Mapping[str, int]) -> Iterator[bytes]:
+    """The names of the groups of boundary faces and cells."""
+    for what, names in (("boundary", mesh.groups), ("cell", cell_names)):
+        for name in names:
+            if set(name) & set('"\\\n\r') or not name:
+                raise MeshError(f"{what} group {name!r}: a Gmsh name has no quotes and no backslashes")
     lines = [f'{mesh.dim - 1} {number} "{name}"\n' for name, number in mesh.groups.items()]
-    lines.append(f'{mesh.dim} 1 "cells"\n')
+    lines += [f'{mesh.dim} {number} "{name}"\n' for name, number in cell_names.items()]
     yield (f"$PhysicalNames\n{len(lines)}\n" + "".join(lines) + "$EndPhysicalNames\n").encode()
 
 

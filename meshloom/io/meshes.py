@@ -45,7 +45,8 @@ class Format:
 def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
     """The mesh of a file; faces are derived from the cells (those of a ``.dat`` file are given in it).
 
-    Physical groups, markers and the like on boundary faces become boundary groups of the same name. A 2-D mesh with a
+    Physical groups, markers and the like on boundary faces become boundary groups of the same name, those on cells cell
+    groups (``mesh.cell_groups``); names that no element carries become groups without elements. A 2-D mesh with a
     constant z column loses it. All numbers are those of the file; ``order`` says how the mesh lies in memory, see
     ``Mesh.arranged``: "auto" arranges it once if the file's order is bad, "given" never.
     """
@@ -72,7 +73,8 @@ def write(
 ) -> None:
     """Write a mesh, with fields where the format holds them; an existing file is replaced if ``overwrite``.
 
-    Formats other than ``.dat`` hold cells, not faces: a wake cut that joins cells by given faces is not kept. A Grid
+    Formats other than ``.dat`` hold cells, not faces: a wake cut that joins cells by given faces is not kept. Groups of
+    cells are kept by ``.msh``, where a cell has one group, and ``.vtu``; the others cannot hold them. A Grid
     goes to ``.vti`` or ``.vtr`` files; it has points alone, so its fields are ``node_fields``.
     """
     path = Path(path)

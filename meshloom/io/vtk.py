@@ -28,6 +28,8 @@ _BYTE_ORDER = {"little": "LittleEndian", "big": "BigEndian"}[sys.byteorder]
 
 #: Cell array that holds the group of each boundary face (0 on cells), and the prefix of the names of groups.
 GROUP_ARRAY, GROUP_PREFIX = "group", "group:"
+#: Prefix of the cell arrays that are 1 on the cells of a group.
+CELL_GROUP_PREFIX = "cell_group:"
 
 
 def write_vtu(
@@ -44,7 +46,8 @@ def write_vtu(
     ``points`` (nodes, dim): where the nodes of a mesh that moves are now; else the mesh's own coordinates.
 
     With ``boundary`` the boundary faces follow as cells of their own, with the field values of the cells they bound;
-    the array "group" holds their group and field data "group:<name>" the number of each, so nothing is lost.
+    the array "group" holds their group and field data "group:<name>" the number of each, and arrays "cell_group:<name>"
+    are 1 on the cells of a group, so nothing is lost.
     """
     on_cells = field_arrays(cell_fields, mesh.cells.total, "cells")
     on_nodes = field_arrays(node_fields, mesh.nodes.total, "nodes")
@@ -69,6 +72,7 @@ def vtu_pieces(
             raise MeshError(f"field {GROUP_ARRAY}: the name is taken by the groups of boundary faces; choose another")
         blocks.append((_FACE_KINDS[mesh.boundary_nodes.arity], mesh.boundary_nodes.indices))
         cell_fields = {name: with_boundary(values, mesh) for name, values in cell_fields.items()}
+        cell_fields |= _cell_group_arrays(mesh)
         none = np.zeros(mesh.cells.total, dtype=np.int32)
         cell_fields[GROUP_ARRAY] = np.concatenate((none, mesh.boundary_group.numpy()))
         groups = {GROUP_PREFIX + name: np.array([number], np.int32) for name, number in mesh.groups.items()}
@@ -87,6 +91,16 @@ def vtu_pieces(
     yield from section("PointData", node_fields)
     yield from section("CellData", cell_fields)
     yield b"</Piece>\n</UnstructuredGrid>\n</VTKFile>\n"
+
+
+def _cell_group_arrays(mesh: Mesh) -> dict[str, np.ndarray]:
+    """For every group of cells an array of cells and boundary faces, 1 on the cells of the group."""
+    arrays = {}
+    for name, cells in mesh.cell_groups.items():
+        inside = np.zeros(mesh.cells.total + mesh.boundary_faces.total, np.uint8)
+        inside[cells] = 1
+        arrays[CELL_GROUP_PREFIX + name] = inside
+    return arrays
 
 
 def head(kind: str) -> bytes:

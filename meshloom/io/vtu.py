@@ -12,7 +12,7 @@ import numpy as np
 
 from meshloom.errors import MeshError, UserError
 from meshloom.io.blocks import ELEMENTS, Block, Listing
-from meshloom.io.vtk import GROUP_ARRAY, GROUP_PREFIX
+from meshloom.io.vtk import CELL_GROUP_PREFIX, GROUP_ARRAY, GROUP_PREFIX
 
 #: The arrays in which programs keep the tags of elements, ours first.
 _TAG_ARRAYS = (GROUP_ARRAY, "gmsh:physical", "su2:tag", "medit:ref", "CellEntityIds")
@@ -74,13 +74,8 @@ def _raw_array(raw: bytes, offset: int, size: np.dtype, compressed: bool) -> tup
 
 
 def _listing(found: Any) -> Listing:
-    """The content of a meshio mesh; tags are named by field data such as "group:wall" = 1."""
-    names = {
-        (dimension, int(np.ravel(value)[0])): name.removeprefix(GROUP_PREFIX)
-        for name, value in found.field_data.items()
-        if name.startswith(GROUP_PREFIX)
-        for dimension in (1, 2)
-    }
+    """The content of a meshio mesh; tags of faces are named by field data such as "group:wall" = 1, cells of the group
+    "air" are those where the array "cell_group:air" is not zero."""
     tag_array = next((name for name in _TAG_ARRAYS if name in found.cell_data), None)
     blocks = []
     for number, block in enumerate(found.cells):
@@ -89,4 +84,16 @@ def _listing(found: Any) -> Listing:
             raise MeshError(f"elements of type {kind} are not supported; allowed: {', '.join(ELEMENTS)}")
         tags = np.zeros(len(block.data)) if tag_array is None else np.ravel(found.cell_data[tag_array][number])
         blocks.append(Block(kind, np.asarray(block.data), tags.astype(np.int64)))
-    return Listing(np.asarray(found.points, dtype=np.float64), blocks, names)
+    dimension = max((block.dimension for block in blocks), default=0)
+    names = {
+        (dimension - 1, int(np.ravel(value)[0])): name.removeprefix(GROUP_PREFIX)
+        for name, value in found.field_data.items()
+        if name.startswith(GROUP_PREFIX)
+    }
+    cells = [number for number, block in enumerate(blocks) if block.dimension == dimension]
+    sets = {
+        name.removeprefix(CELL_GROUP_PREFIX): np.flatnonzero(np.concatenate([np.ravel(parts[k]) for k in cells]))
+        for name, parts in found.cell_data.items()
+        if name.startswith(CELL_GROUP_PREFIX)
+    }
+    return Listing(np.asarray(found.points, dtype=np.float64), blocks, names, sets)

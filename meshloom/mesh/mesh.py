@@ -38,7 +38,8 @@ class Mesh:
     Sets: ``nodes``, ``cells``, ``faces`` (interior: two cells each), ``boundary_faces`` (one cell each). In 2-D faces
     are edges. Maps: ``cell_nodes``, ``face_nodes``, ``face_cells``, ``boundary_nodes``, ``boundary_cells``, and
     ``cell_cells`` when asked for. Fields: ``coordinates`` on nodes and ``boundary_group`` on boundary faces, whose
-    numbers ``groups`` names.
+    numbers ``groups`` names. ``cell_groups``: the numbers of the cells of named groups; groups may overlap, and those
+    of cells and faces may be empty.
 
     The normal of a face points from its first cell to its second, and out of the domain on the boundary: in 2-D,
     with (dx, dy) = first minus second node, it is (dy, -dx); in 3-D it follows the right-hand rule of the nodes.
@@ -58,6 +59,7 @@ class Mesh:
         boundary_cells: ArrayLike,
         boundary_group: ArrayLike | None = None,
         groups: Mapping[str, int] | None = None,
+        cell_groups: Mapping[str, ArrayLike] | None = None,
         halo: Mapping[str, int] | None = None,
         permutation: Permutation | None = None,
         arrangement: Arrangement | None = None,
@@ -88,6 +90,7 @@ class Mesh:
         self.coordinates = self.nodes.field("coordinates", shape.dimension, data=x, dtype=np.float64)
         self.groups, numbers = _checked_groups(groups, boundary_group, sizes["boundary_faces"])
         self.boundary_group = self.boundary_faces.field("boundary_group", data=numbers, dtype=np.int32)
+        self.cell_groups = _checked_cell_groups(cell_groups, sizes["cells"])
         for elements, nodes in ((self.cells, "cell_nodes"), (self.faces, "face_nodes"),
                                 (self.boundary_faces, "boundary_nodes")):  # fmt: skip
             elements.points = geometry.mean_points(x, arrays[nodes])
@@ -103,13 +106,14 @@ class Mesh:
         boundary: Mapping[str, ArrayLike] | None = None,
         *,
         groups: Mapping[str, int] | None = None,
+        cell_groups: Mapping[str, ArrayLike] | None = None,
         order: str = AUTO,
     ) -> Mesh:
         """A mesh from coordinates (n, d) and the nodes of each cell; faces are derived, owner < neighbor.
 
         ``boundary`` lists for each group the nodes (m, k) of its faces, in any order; boundary faces in no list
-        form the group "boundary". ``groups`` may give the numbers of the groups; others count up from 1. ``order`` is
-        that of ``arranged``.
+        form the group "boundary". ``groups`` may give the numbers of the groups; others count up from 1.
+        ``cell_groups`` lists for each group the numbers of its cells. ``order`` is that of ``arranged``.
         """
         shape = cell_kind(kind)
         x = _checked_coordinates(coordinates, shape)
@@ -130,6 +134,7 @@ class Mesh:
             boundary_cells=faces.boundary_cells,
             boundary_group=values[member],
             groups=numbers,
+            cell_groups=cell_groups,
         ).arranged(order)
 
     @classmethod
@@ -145,12 +150,14 @@ class Mesh:
         *,
         kind: str,
         groups: Mapping[str, int] | None = None,
+        cell_groups: Mapping[str, ArrayLike] | None = None,
         halo: Mapping[str, int] | None = None,
     ) -> Mesh:
         """A mesh with given connectivity, taken as it is: nothing is derived, reoriented or renumbered. If it comes in
         a bad order, say ``.arranged()``.
 
-        ``boundary_group`` (b,) holds a number of ``groups`` for each boundary face (all "boundary" unless given).
+        ``boundary_group`` (b,) holds a number of ``groups`` for each boundary face (all "boundary" unless given);
+        ``cell_groups`` lists for each group the numbers of its cells.
         ``halo`` says how many of the last rows of a set are copies owned elsewhere, such as ``{"cells": 12}``.
         """
         return cls(
@@ -163,6 +170,7 @@ class Mesh:
             boundary_cells=boundary_cells,
             boundary_group=boundary_group,
             groups=groups,
+            cell_groups=cell_groups,
             halo=halo,
         )
 
@@ -194,12 +202,14 @@ class Mesh:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of connectivity, coordinates and boundary groups by number, however they are arranged in memory."""
+        """SHA-256 of connectivity, coordinates and groups by number, however they are arranged in memory."""
         state = hashlib.sha256(f"{self.kind} {sorted(self.groups.items())}".encode())
         for map_ in (self.cell_nodes, self.face_nodes, self.face_cells, self.boundary_nodes, self.boundary_cells):
             state.update(map_.indices_digest.encode())
         for field in (self.coordinates, self.boundary_group):
             state.update(np.ascontiguousarray(field.numpy()).data)
+        for name, cells in sorted(self.cell_groups.items()):  # nothing where there are none: old checkpoints stay good
+            state.update(f"{len(name)} {name} {len(cells)}".encode() + cells.astype("<i8").tobytes())
         return state.hexdigest()
 
     def arranged(self, order: str = AUTO, *, block: int = 256, seed: int = 0) -> Mesh:
@@ -223,6 +233,7 @@ class Mesh:
             boundary_cells=self.boundary_cells.indices,
             boundary_group=self.boundary_group.numpy(),
             groups=self.groups,
+            cell_groups=self.cell_groups,
             halo=self._halo,
             permutation=self._permutation,
             arrangement=how,
@@ -245,13 +256,23 @@ class Mesh:
             step = ordering(self, name, block=block, seed=seed)
         total = step if self._permutation is None else self._permutation.then(step)
         arrays: dict[str, Any] = renumbered(self, step)
-        return Mesh(kind=self.kind, groups=self.groups, halo=self._halo, permutation=total, **arrays)
+        moved = step.inverse("cells")
+        members = {name: moved[cells] for name, cells in self.cell_groups.items()}
+        return Mesh(kind=self.kind, groups=self.groups, cell_groups=members, halo=self._halo, permutation=total,
+                    **arrays)  # fmt: skip
 
     def group(self, name: str) -> np.ndarray:
         """The numbers of the boundary faces of a group."""
         if name not in self.groups:
             raise MeshError(f"unknown boundary group {name!r}{nearest(name, self.groups)}")
         return np.flatnonzero(self.boundary_group.numpy() == self.groups[name])
+
+    def cell_group(self, name: str) -> np.ndarray:
+        """The numbers of the cells of a group, ascending."""
+        if name not in self.cell_groups:
+            known = nearest(name, self.cell_groups) if self.cell_groups else "; the mesh has none"
+            raise MeshError(f"unknown cell group {name!r}{known}")
+        return self.cell_groups[name].copy()
 
     def cell_volumes(self) -> np.ndarray:
         """Volume (area in 2-D) of each cell, (cells,)."""
@@ -272,8 +293,12 @@ class Mesh:
     def __repr__(self) -> str:
         return (
             f"Mesh({len(self.cells)} {self.kind} cells, {len(self.faces)} faces, {len(self.boundary_faces)} boundary"
-            f" faces, {len(self.nodes)} nodes; groups: {', '.join(self.groups) or 'none'})"
+            f" faces, {len(self.nodes)} nodes; groups: {', '.join(self.groups) or 'none'}{self._cell_group_names})"
         )
+
+    @property
+    def _cell_group_names(self) -> str:
+        return f"; cell groups: {', '.join(self.cell_groups)}" if self.cell_groups else ""
 
 
 def _checked_coordinates(coordinates: ArrayLike, kind: CellKind) -> np.ndarray:
@@ -313,6 +338,22 @@ def _numbered(names: list[str], given: Mapping[str, int]) -> dict[str, int]:
     """A number for each group name: the given one, else the next free from 1."""
     free = (number for number in range(1, len(names) + len(given) + 1) if number not in given.values())
     return {name: int(given[name]) if name in given else next(free) for name in names}
+
+
+def _checked_cell_groups(groups: Mapping[str, ArrayLike] | None, count: int) -> dict[str, np.ndarray]:
+    """The cells of each group, ascending, each once; arrays that nobody changes by mistake."""
+    checked = {}
+    for name, cells in (groups or {}).items():
+        numbers = np.asarray(cells)
+        if numbers.ndim != 1 or not (numbers.size == 0 or np.issubdtype(numbers.dtype, np.integer)):
+            raise MeshError(f"cell group {name!r}: expected a list of cell numbers, got {numbers.dtype} of shape"
+                            f" {numbers.shape}")  # fmt: skip
+        wrong = numbers[(numbers < 0) | (numbers >= count)]
+        if wrong.size:
+            raise MeshError(f"cell group {name!r}: cell {wrong[0]} does not exist; there are {count}, counted from 0")
+        checked[str(name)] = np.unique(numbers).astype(np.int64)
+        checked[str(name)].flags.writeable = False
+    return checked
 
 
 def _checked_groups(

@@ -15,13 +15,26 @@ from meshloom.errors import ScheduleError, whole
 from meshloom.native.ffi import MOST_TARGETS, as_indices
 from meshloom.order import orderings as _orderings  # noqa: F401 - importing registers them
 from meshloom.order.following import follow
-from meshloom.order.quality import BAD_EXCESS, TYPICAL_BLOCK, excess, lines_per_block, reuse_factor, sampled_blocks
+from meshloom.order.quality import (
+    BAD_EXCESS,
+    TYPICAL_BLOCK,
+    Loads,
+    excess,
+    lines_per_block,
+    loads_by_elements,
+    loads_by_targets,
+    meeting_blocks,
+    reuse_factor,
+    sampled_blocks,
+    shared_beside,
+)
 from meshloom.order.registry import ORDERINGS, find, names
 from meshloom.order.task import Elements, Targets, Task
 
 __all__ = [
-    "BAD_EXCESS", "ORDERINGS", "TYPICAL_BLOCK", "excess", "follow", "lines_per_block", "names", "order_elements",
-    "order_targets", "reuse_factor", "sampled_blocks",
+    "BAD_EXCESS", "ORDERINGS", "TYPICAL_BLOCK", "Loads", "excess", "follow", "lines_per_block", "loads_by_elements",
+    "loads_by_targets", "meeting_blocks", "names", "order_elements", "order_targets", "reuse_factor", "sampled_blocks",
+    "shared_beside",
 ]  # fmt: skip
 
 

@@ -1,6 +1,13 @@
-"""How good an order is: data reused within a block, and cache lines a block touches."""
+"""How good an order is: what blocks of consecutive elements, or targets, load, as a multiple of what they need.
+
+There is one measure, ``Loads``, taken from both sides of a map. The arrangement of meshes asks it whether an order is
+bad (``excess``), the cost model how many bytes a strategy moves; it is an average over blocks, so it grows with the
+part of a mesh that lies in a bad order and never jumps.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,6 +16,7 @@ from meshloom.native.algorithms import lines_touched
 
 TYPICAL_BLOCK = 1024  # elements; what such blocks load tells about the order
 SAMPLED_BLOCKS = 64
+SAMPLED_TARGETS = 16  # blocks of targets: fewer, as finding their elements takes a look at all
 _TARGETS_PER_LINE = 8  # one double each
 
 #: An order whose ``excess`` is above this is bad: as if a whole line were loaded for every double. Every ordering but
@@ -17,25 +25,115 @@ _TARGETS_PER_LINE = 8  # one double each
 BAD_EXCESS = 8.0
 
 
-def sampled_blocks(elements: int, block: int) -> list[tuple[int, int]]:
-    """Ranges of at most ``SAMPLED_BLOCKS`` evenly chosen blocks of consecutive elements."""
+def sampled_blocks(elements: int, block: int, most: int = SAMPLED_BLOCKS) -> list[tuple[int, int]]:
+    """Ranges of at most ``most`` evenly chosen blocks of consecutive elements."""
     blocks = -(-elements // block)
-    chosen = np.unique(np.linspace(0, blocks - 1, min(blocks, SAMPLED_BLOCKS)).astype(int))
+    chosen = np.unique(np.linspace(0, blocks - 1, min(blocks, most)).astype(int))
     return [(b * block, min((b + 1) * block, elements)) for b in chosen.tolist()]
 
 
-def excess(rows: np.ndarray, n_targets: int) -> float:
-    """How many times the memory they need do blocks of consecutive elements load? At least about 1.
+@dataclass(frozen=True)
+class Loads:
+    """What blocks load, as multiples of what they need; both are about 1 where everything lies side by side.
 
-    ``rows`` (n, arity) name the targets of the elements in the order of their visit. What a block of ``TYPICAL_BLOCK``
-    elements loads are the cache lines under its targets, one double each; what it needs is its share of all targets. So
-    both weigh: lines of which little is used, and targets that several blocks load. Loops that fit into a cache cannot
+    ``rows``: rows loaded, each once per block. ``lines``: cache lines loaded, if a row is one double, so it is at most
+    ``rows`` times the doubles of a line.
+    """
+
+    rows: float = 1.0
+    lines: float = 1.0
+
+
+def loads_by_elements(rows: np.ndarray, n_targets: int, block: int = TYPICAL_BLOCK) -> Loads:
+    """What blocks of consecutive elements load of their targets; they need their share of all targets.
+
+    ``rows`` (n, arity) name the targets of the elements in the order of their visit. Loops that fit into a cache cannot
     come out badly. Blocks are sampled: the time does not grow with n.
     """
-    chosen = sampled_blocks(len(rows), TYPICAL_BLOCK)
-    lines = sum(len(np.unique(rows[first:last] // _TARGETS_PER_LINE)) for first, last in chosen)
+    chosen = sampled_blocks(len(rows), block)
     share = sum(last - first for first, last in chosen) * n_targets / max(len(rows), 1)
-    return lines * _TARGETS_PER_LINE / share if share else 1.0
+    if not share:
+        return Loads()
+    found = [np.unique(rows[first:last]) for first, last in chosen]
+    return Loads(sum(map(len, found)) / share, sum(map(_lines_under, found)) * _TARGETS_PER_LINE / share)
+
+
+def loads_by_targets(rows: np.ndarray, n_targets: int, block: int = TYPICAL_BLOCK) -> tuple[Loads, Loads]:
+    """What blocks of consecutive targets load when each target visits its elements: other targets, and elements.
+
+    The targets need themselves, and each element once. One pass over ``rows`` finds the elements of sampled blocks.
+    """
+    chosen, arity = sampled_blocks(n_targets, block, SAMPLED_TARGETS), rows.shape[1]
+    numbers = np.zeros(n_targets, np.uint8)
+    for k, (first, last) in enumerate(chosen, start=1):
+        numbers[first:last] = k
+    flat = np.ascontiguousarray(rows).reshape(-1)
+    block_of = numbers[flat]
+    slots = np.flatnonzero(block_of)
+    block_of, own = block_of[slots], np.count_nonzero(np.bincount(flat[slots])) if len(slots) else 0
+    targets, elements = _Distinct(n_targets), _Distinct(len(rows))
+    for k in range(1, len(chosen) + 1):
+        reached = slots[block_of == k] // arity
+        targets.count(rows[reached].reshape(-1))
+        elements.count(reached)
+    return targets.loads(float(own)), elements.loads(len(slots) / arity)
+
+
+class _Distinct:
+    """Counts the different rows, and the different lines under them, of one block after the other."""
+
+    def __init__(self, size: int):
+        self.seen = np.zeros(size, bool), np.zeros(size // _TARGETS_PER_LINE + 1, bool)
+        self.found = [0, 0]
+
+    def count(self, rows: np.ndarray) -> None:
+        for which, numbers in enumerate((rows, rows // _TARGETS_PER_LINE)):
+            seen = self.seen[which]
+            seen[numbers] = True
+            self.found[which] += int(np.count_nonzero(seen))
+            seen[numbers] = False
+
+    def loads(self, needed: float) -> Loads:
+        rows, lines = self.found
+        return Loads(rows / needed, lines * _TARGETS_PER_LINE / needed) if needed else Loads()
+
+
+def _lines_under(ascending: np.ndarray) -> int:
+    lines = ascending // _TARGETS_PER_LINE
+    return int(np.count_nonzero(np.diff(lines))) + 1 if len(lines) else 0
+
+
+def excess(rows: np.ndarray, n_targets: int) -> float:
+    """How many times the memory they need do blocks load? At least about 1.
+
+    What blocks of ``TYPICAL_BLOCK`` consecutive elements load are the cache lines under their targets, one double each;
+    what blocks of targets load are those under the other targets of their elements. The worse of the two counts. Both
+    weigh: lines of which little is used, and targets that several blocks load.
+    """
+    return max(loads_by_elements(rows, n_targets).lines, loads_by_targets(rows, n_targets)[0].lines)
+
+
+def shared_beside(rows: np.ndarray) -> float:
+    """The share of the slots whose target the next element has, too, in sampled blocks: 0 in a random order."""
+    found = total = 0
+    for first, last in sampled_blocks(len(rows), TYPICAL_BLOCK):
+        here, after = rows[first : last - 1], rows[first + 1 : last]
+        found += int(np.count_nonzero((here[:, :, None] == after[:, None, :]).any(axis=2)))
+        total += here.size
+    return found / total if total else 0.0
+
+
+def meeting_blocks(rows: np.ndarray, n_targets: int, block: int) -> float:
+    """With how many others does a block of consecutive elements share targets? The most of a few sampled blocks."""
+    chosen = sampled_blocks(len(rows), block, 8)
+    masks = np.zeros(n_targets, np.uint8)  # one bit for each sampled block
+    for k, (first, last) in enumerate(chosen):
+        masks[rows[first:last].reshape(-1)] |= np.uint8(1 << k)
+    touched = masks[np.ascontiguousarray(rows).reshape(-1)]
+    if not len(touched):
+        return 0.0
+    met = np.bitwise_or.reduceat(touched, np.arange(0, len(touched), block * rows.shape[1]))
+    return float(max(int(np.count_nonzero(met & np.uint8(1 << k))) - 1 for k in range(len(chosen))))
 
 
 def reuse_factor(indices: ArrayLike, element_order: ArrayLike, block_offsets: ArrayLike) -> float:

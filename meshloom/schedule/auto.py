@@ -9,6 +9,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from meshloom.schedule.cost import CPU_CORE, GPU, Machine, Work
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
@@ -26,34 +29,40 @@ def estimates(spec: LoopSpec, work: Work, machine: Machine) -> dict[str, float]:
 
 
 def estimated(spec: LoopSpec, work: Work, name: str, *, simt: bool) -> float:
-    """Estimated seconds of one strategy."""
-    return (GPU if simt else CPU_CORE).seconds(strategy(name).cost(spec, work))
+    """Estimated seconds of one strategy in the layout that it likes best: loops vote with that (``layouts.py``)."""
+    return (GPU if simt else CPU_CORE).seconds(strategy(name).cost(spec, replace(work, crowded=0.0)))
 
 
-def choose(spec: LoopSpec, work: Work, wish: Schedule, *, simt: bool = False) -> tuple[Schedule, str]:
-    """The schedule in force and the reason for it. A wish that names a strategy is kept."""
+def choose(
+    spec: LoopSpec, elements: int, flops: float, work: Callable[[], Work], wish: Schedule, *, simt: bool = False
+) -> tuple[Schedule, str]:
+    """The schedule in force and the reason for it. A wish that names a strategy is kept.
+
+    ``flops`` are those of the whole loop. ``work`` is asked for only where strategies have to be weighed: it looks at
+    the maps, and a direct loop, a small one or one with a wish has no need of that.
+    """
     if wish.strategy not in AUTOMATIC:
         strategy(wish.strategy)  # a name that nobody knows is an error, needed or not
     if not spec.racy_outputs:
         if spec.box is not None:
             check_variant("box", wish.variant)
-            return _with_block(wish, "box", simt, work.elements), "points of a grid: no two elements meet"
+            return _with_block(wish, "box", simt, elements), "points of a grid: no two elements meet"
         plain = wish.having(variant="plain")
-        return _with_block(plain, "direct", simt, work.elements), "no two elements meet, so there is nothing to protect"
+        return _with_block(plain, "direct", simt, elements), "no two elements meet, so there is nothing to protect"
     check_variant(wish.strategy, wish.variant)
     if wish.strategy not in AUTOMATIC:
-        return _with_block(wish, wish.strategy, simt, work.elements), "asked for"
-    if work.elements <= SMALL and work.flops <= SMALL_FLOPS and not simt:
-        reason = f"only {work.elements:,} elements: a serial loop beats starting threads"
-        return wish.having(strategy="block_color", block=wish.block or max(work.elements, 1)), reason
-    seconds = estimates(spec, work, GPU if simt else CPU_CORE)
+        return _with_block(wish, wish.strategy, simt, elements), "asked for"
+    if elements <= SMALL and flops <= SMALL_FLOPS and not simt:
+        reason = f"only {elements:,} elements: a serial loop beats starting threads"
+        return wish.having(strategy="block_color", block=wish.block or max(elements, 1)), reason
+    seconds = estimates(spec, work(), GPU if simt else CPU_CORE)
     any_will_do = wish.strategy == "fastest"
     allowed = {n: s for n, s in seconds.items() if any_will_do or strategy(n).deterministic}
     best = min(allowed, key=allowed.__getitem__)
     ranked = sorted(seconds.items(), key=lambda item: item[1])
     others = ", ".join(f"{n} {s / allowed[best]:.2f}" for n, s in ranked if n != best)
     which = "" if any_will_do else " among deterministic ones"
-    return _with_block(wish, best, simt, work.elements), f"least estimated time{which} (relative: {others})"
+    return _with_block(wish, best, simt, elements), f"least estimated time{which} (relative: {others})"
 
 
 def _with_block(wish: Schedule, name: str, simt: bool, elements: int) -> Schedule:

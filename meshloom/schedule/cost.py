@@ -1,11 +1,35 @@
 """The cost model: bytes, flops, atomics and launches of a strategy, and the seconds a machine needs for them.
 
-It is meant to rank strategies, not to predict times: measured figures stand beside it in ``loop.explain()``.
+It is meant to rank strategies, not to predict times: measured figures stand beside it in ``loop.explain()``. What the
+order of a mesh costs enters through ``order.Loads``, the measure by which meshes are arranged, and through the colors
+that blocks need. Nothing here jumps: an order that is a little worse costs a little more.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from meshloom.order import Loads
+
+#: Blocks that run one after the other load again what they share, and find it in a cache: so many loads of a row, and
+#: so much of lines that a block does not use itself, count as one. Orders of grids by rows or planes stay below.
+HELD_ROWS, HELD_LINES = 3.5, 3.0
+
+
+def loaded_again(loads: Loads, row_bytes: float) -> float:
+    """Bytes that come from memory again, as a multiple of those needed, where a row has so many; grows steadily with
+    both figures of the loads. The wider the rows, the less of a line is lost."""
+    lost = max(loads.lines - loads.rows - HELD_LINES, 0.0) * min(1.0, 8.0 / row_bytes)
+    return max(loads.rows - HELD_ROWS, 0.0) + lost
+
+
+def greedy_colors(meetings: float, blocks: int) -> float:
+    """About how many colors do blocks need, each of which meets so many others? (Greedy coloring of a random graph.)"""
+    if blocks <= 1:
+        return 1.0
+    share = min(meetings / (blocks - 1), 1.0)
+    return min(blocks, 1.0 + blocks * -math.log1p(-min(share, 1.0 - 1e-12)) / math.log(math.e + meetings))
 
 
 @dataclass(frozen=True)
@@ -21,8 +45,16 @@ class Work:
     staged: float  # bytes of one copy of all increments, shared up to sign
     requested: float = 0.0  # bytes that all elements ask to read, each for itself
     gathered: float = 0.0  # bytes that targets ask to read when each visits its elements and their other ends
-    locality: float = 1.0  # how often a block uses a target per load, as a share of what is possible
     tiles: float = 1.0  # blocks of consecutive targets that an element touches: so often ``tile`` evaluates it
+    loads: float = 1.0  # how many times the targets that they need do blocks of consecutive elements load?
+    again: float = 0.0  # bytes that elements read again from memory, as neighbours in number are none in space
+    added_again: float = 0.0  # the same of what they add to, read and written
+    gathered_again: float = 0.0  # bytes that targets read again when each visits its elements and their other ends
+    staged_again: float = 0.0  # bytes of increments, one copy, that targets read again
+    beside: float = 0.5  # share of the slots whose target the next element has, too
+    crowded: float = 0.0  # share of the updates whose neighbours in a warp hit the same lines: rows that lie together
+    colors: float = 4.0  # of blocks of elements
+    blocks: int = 1024
 
 
 @dataclass(frozen=True)
@@ -32,8 +64,10 @@ class Cost:
     bytes: float
     flops: float
     atomics: float = 0.0
+    crowded: float = 0.0  # of these, so many that wait for each other at a line
     updates: float = 0.0  # read-modify-write of targets in memory order of the elements
     launches: int = 1
+    rounds: float = 0.0  # groups of blocks that wait for each other
     shared: float = 0.0  # bytes of shared memory that a block of a GPU needs
     visits: float = 0.0  # targets that are looked at, whether anything leads to them or not
     requests: float = 0.0  # bytes that threads ask caches for
@@ -50,21 +84,25 @@ class Machine:
     per_launch: float = 3e-6
     per_visit: float = 0.0
     per_request: float = 0.0
+    per_round: float = 0.0
+    per_crowded: float = 0.0
 
     def seconds(self, cost: Cost) -> float:
-        """Traffic, arithmetic and requests overlap; atomics, dependent updates, launches and visits do not."""
+        """Traffic, arithmetic and requests overlap; atomics, dependent updates, launches, visits, rounds do not."""
         return (
             max(cost.bytes * self.per_byte, cost.flops * self.per_flop, cost.requests * self.per_request)
             + cost.atomics * self.per_atomic
+            + cost.crowded * self.per_crowded
             + cost.updates * self.per_update
             + cost.launches * self.per_launch
             + cost.visits * self.per_visit
+            + cost.rounds * self.per_round
         )
 
 
-CPU_CORE = Machine()
+CPU_CORE = Machine(per_round=3e-6)
 #: A current data-centre GPU as a whole: arithmetic is nearly free, launches and atomics are what costs besides bytes.
 GPU = Machine(
     per_byte=1 / 4e12, per_flop=1 / 20e12, per_atomic=2e-12, per_update=5e-12, per_launch=3e-6, per_visit=5e-12,
-    per_request=1 / 12e12,
+    per_request=1 / 12e12, per_round=12e-6, per_crowded=5e-12,
 )  # fmt: skip

@@ -21,6 +21,7 @@ from meshloom.mesh.core import Field, Global, Map
 from meshloom.order import sampled_blocks
 from meshloom.schedule.cost import Work
 from meshloom.schedule.gather import columns_of
+from meshloom.schedule.loads import OrderOfLoop, distinct_targets
 from meshloom.schedule.spec import LoopSpec
 
 LINE = 64  # bytes
@@ -94,10 +95,10 @@ class Counts:
         for (p, _, comp), times in self.accesses.items():
             weight[p, comp] = max(weight.get((p, comp), 0), times)
         for (p, comp), times in weight.items():
-            total += times * self._distinct_rows(p, comp) * self.spec.params[p].dtype.itemsize
+            total += times * self.distinct_rows(p, comp) * self.spec.params[p].dtype.itemsize
         return total
 
-    def _distinct_rows(self, param: int, comp: int) -> int:
+    def distinct_rows(self, param: int, comp: int) -> int:
         """How many different rows of a field the loop accesses for a component."""
         described = self.spec.params[param]
         if described.map is not None:
@@ -167,13 +168,14 @@ class Counts:
         distinct = sum(len(np.unique(indices[first:last])) for first, last in chosen)
         return sum(indices[first:last].size for first, last in chosen) / distinct
 
-    @cached_property
-    def work(self) -> Work:
-        """The input of the cost model."""
-        racy = self.spec.racy_maps
+    def work(self, *, simt: bool) -> Work:
+        """The input of the cost model, on a GPU or a CPU; most of it asks the maps for their order."""
+        racy, order = self.spec.racy_maps, OrderOfLoop(self)
         staged = sum(
             len(c.nodes) * self.spec.params[c.param].dtype.itemsize for m in racy for c in columns_of(self.spec, m)
         )
+        colors, blocks = order.colors(simt)
+        again, added_again = order.again_by_elements()
         return Work(
             elements=self.elements,
             targets=sum(self.maps[m].target.total for m in racy),
@@ -184,8 +186,16 @@ class Counts:
             staged=float(staged * self.elements),
             requested=float(self.elements * self._read(self._roots)),
             gathered=float(self.elements * self._read_in_visits()),
-            locality=self._locality(),
-            tiles=self._tiles(),
+            tiles=order.tiles(),
+            loads=order.loads(),
+            again=again,
+            added_again=added_again,
+            gathered_again=order.again_by_targets(),
+            staged_again=order.again_of_elements(staged) * self.elements,
+            beside=order.beside(),
+            crowded=order.crowded(),
+            colors=colors,
+            blocks=blocks,
         )
 
     def _read(self, roots: Sequence[Node], known: tuple[int, int] | None = None) -> int:
@@ -200,24 +210,6 @@ class Counts:
             given.setdefault((self.spec.params[o.param].map or 0, o.slot), []).append(o.value)
         return sum(self._read(roots, known=place) for place, roots in given.items())
 
-    def _locality(self) -> float:
-        """``reuse`` as a share of what one block of everything would have."""
-        numbers = self.spec.racy_maps
-        if not numbers or not self.elements:
-            return 1.0
-        most = self.elements * self.spec.maps[numbers[0]].arity / distinct_targets(self.maps[numbers[0]])
-        return min(1.0, self.reuse / most)
-
-    def _tiles(self) -> float:
-        """Blocks of consecutive targets that an element touches on average, summed over the racy maps."""
-        chosen, total = sampled_blocks(self.elements, self.block), 0.0
-        for m in self.spec.racy_maps:
-            rows = [np.sort(self.maps[m].positions[first:last] // self.block, axis=1) for first, last in chosen]
-            if rows:
-                blocks = np.concatenate(rows)
-                total += 1.0 + float(np.count_nonzero(np.diff(blocks, axis=1))) / len(blocks)
-        return total
-
     def __str__(self) -> str:
         kinds = ", ".join(f"{n} {k}" for k, n in self.flops_by_kind.items())
         return (
@@ -225,13 +217,3 @@ class Counts:
             f" {self.bytes.compulsory:,}, lines {self.bytes.lines:,}; V/S {self.vector_scalar_ratio:.2f},"
             f" B/F {self.bytes_per_flop:.2f}"
         )
-
-
-def distinct_targets(one: Map) -> int:
-    """How many targets a map reaches from the owned elements."""
-    count = one.__dict__.get("_distinct")
-    if count is None:
-        hit = np.zeros(one.target.total, bool)
-        hit[one.positions[: one.source.owned]] = True
-        count = one.__dict__["_distinct"] = int(np.count_nonzero(hit))
-    return count

@@ -78,20 +78,21 @@ def _in_roles(
     (targets, degree, arity), or ``ring<m>_<k>`` (targets, degree) where the elements stand in a ring; ``marked<m>``:
     the targets that are not in the tables, if any."""
     table, fits = _padded(offsets, entries, degree)
-    seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in _rows_of_maps(topology).items()}
+    others = {k: rows for k, rows in _rows_of_maps(topology).items() if k != m}
+    seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in others.items()}
     rings: dict[int, np.ndarray] = {}
     for k in sorted(topology.swapped[m] - {m}):
         found = find_rings(seen[k][:, :, 0], seen[k][:, :, 1], table >= 0)
         if not rings and (fits & ~found.closed).sum() <= MOST_LOST * len(table):
             fits &= found.closed
             table = np.where(found.place < 0, -1, np.take_along_axis(table, np.maximum(found.place, 0), axis=1))
-            seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in _rows_of_maps(topology).items()}
+            seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in others.items()}
             rings[k] = found.nodes
     table[~fits] = -1
-    other = np.where(table < 0, GAP, seen[m][:, :, 1])
+    other = np.where(table < 0, GAP, _flat(topology.maps[m][0])[np.maximum(table, 0) ^ 1])
     other[~fits] = MARKED
     arrays = {f"near{m}": other, f"entry{m}": table} | {f"ring{m}_{k}": nodes for k, nodes in rings.items()}
-    arrays |= {f"rows{m}_{k}": rows for k, rows in seen.items() if k != m and k not in rings}
+    arrays |= {f"rows{m}_{k}": rows for k, rows in seen.items() if k not in rings}
     if not fits.all():
         arrays[f"marked{m}"] = np.flatnonzero(~fits)
     return {name: np.ascontiguousarray(a, topology.index_type).reshape(-1) for name, a in arrays.items()}
@@ -100,15 +101,23 @@ def _in_roles(
 def _padded(offsets: np.ndarray, entries: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
     """(targets, degree): up to ``degree`` entries of each target, then -1; and which targets have no more than that."""
     counts = np.diff(offsets)
-    position = np.arange(degree)
-    inside = position < counts[:, None]
-    last = max(len(entries) - 1, 0)
-    table = entries[np.minimum(offsets[:-1][:, None] + position, last)] if len(entries) else 0
-    return np.where(inside, table, -1).astype(np.int64), counts <= degree
+    fits = counts <= degree
+    if not fits.all():  # of others keep as many as there is room for
+        entries = entries[np.arange(len(entries)) - np.repeat(offsets[:-1], counts) < degree]
+    table = np.full((len(counts), degree), -1, entries.dtype)
+    table[np.arange(degree) < counts[:, None]] = entries  # both go target by target
+    return table, fits
 
 
 def _seen(rows: np.ndarray, table: np.ndarray, turns: bool) -> np.ndarray:
     """(targets, degree, arity): rows of a map at the elements of a table, as seen from the target's side."""
     known = np.maximum(table, 0)
+    if turns and rows.shape[1] == 2:  # an entry and the one beside it
+        return np.stack([_flat(rows)[known], _flat(rows)[known ^ 1]], axis=2)
     seen = rows[known // 2]
     return np.where((known % 2 == 1)[:, :, None], seen[:, :, ::-1], seen) if turns else seen
+
+
+def _flat(rows: np.ndarray) -> np.ndarray:
+    """The entries of a map: element * arity + slot is the place of each."""
+    return np.ascontiguousarray(rows).reshape(-1)

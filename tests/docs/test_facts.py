@@ -23,7 +23,7 @@ from meshloom.kernel import expr, passes
 from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK
 from meshloom.schedule import auto, vectors
-from meshloom.schedule.cost import CPU_CORE, GPU, Work
+from meshloom.schedule.cost import CPU_CORE, GPU, HELD_LINES, HELD_ROWS, Work
 from meshloom.schedule.layouts import PREFERENCE
 from meshloom.schedule.strategies import strategy
 from tests.docs.test_docs import program
@@ -106,10 +106,12 @@ def value_of(formula: str, known: dict[str, float]) -> float:
 
 def test_costs_of_the_strategies() -> None:
     work = Work(elements=1000, targets=400, incidences=2000, components=8, flops=6e4, compulsory=9e4, staged=3.2e4,
-                requested=1.2e5, gathered=2.1e5, locality=0.8, tiles=1.3)  # fmt: skip
+                requested=1.2e5, gathered=2.1e5, tiles=1.3, loads=1.4, again=1.1e4,
+                added_again=2.3e4, gathered_again=3.1e4, staged_again=4.7e3, beside=0.3, colors=6.0)  # fmt: skip
     known = {"B": work.compulsory, "F": work.flops, "S": work.staged, "E": work.elements, "T": work.targets,
              "I": work.incidences, "U": work.elements * work.components, "C": round(2000 / 400) + 2,
-             "L": work.locality, "K": work.tiles, "Q": work.requested, "G": work.gathered,
+             "J": work.beside, "D": work.loads, "N": work.colors, "R": work.again, "A": work.added_again,
+             "V": work.gathered_again, "W": work.staged_again, "K": work.tiles, "Q": work.requested, "G": work.gathered,
              "P": 2.1e5 / 2000 / 80}  # fmt: skip
     spec = smooth_loop().spec
     rows = table("docs/schedules.md", "strategy | bytes")
@@ -118,12 +120,17 @@ def test_costs_of_the_strategies() -> None:
         cost = strategy(name.strip("`")).cost(spec, work)
         extra = {what: value_of(amount, known) for amount, what in re.findall(r"([^,]+) (\w+)(?:,|$)", besides)}
         written = [value_of(moved, known), value_of(flops, known), extra.get("atomics", 0), extra.get("updates", 0),
-                   extra.get("launches", 1), extra.get("visits", 0), extra.get("requests", 0)]  # fmt: skip
-        real = [cost.bytes, cost.flops, cost.atomics, cost.updates, cost.launches, cost.visits, cost.requests]
+                   extra.get("launches", 1), extra.get("visits", 0), extra.get("requests", 0),
+                   extra.get("rounds", 0)]  # fmt: skip
+        real = [cost.bytes, cost.flops, cost.atomics, cost.updates, cost.launches, cost.visits, cost.requests,
+                cost.rounds]  # fmt: skip
         assert written == pytest.approx(real), name
-    lost = strategy("block_color").cost(spec, replace(work, locality=0.34))
-    assert (lost.bytes, lost.flops, lost.launches) == (8 * work.compulsory, 4 * work.flops, 64)
-    assert "Below 0.35" in page("docs/schedules.md")
+    crowded = strategy("atomic").cost(spec, replace(work, crowded=0.5))
+    assert crowded.crowded == 0.5 * crowded.atomics
+    idle = strategy("block_color").cost(spec, replace(work, colors=16.0, blocks=32))
+    assert idle.flops == 4 * work.flops and "fewer than eight blocks" in page("docs/schedules.md")
+    assert f"so {HELD_ROWS:g} loads of a row\ncount as one, and lines of which {HELD_LINES:g} parts" in page(
+        "docs/schedules.md")  # fmt: skip
 
 
 def test_what_a_bad_order_is() -> None:

@@ -103,9 +103,12 @@ def test_fastest_asks_nothing_but_the_estimated_time() -> None:
 
     spec = push.loop(mesh.cells, stress, force[mesh.cell_nodes]).spec
     dear = Work(elements=5_000_000, targets=5_000_000, incidences=40_000_000, components=24, flops=1e9, compulsory=6e8,
-                staged=1e9, requested=2e9, gathered=2e10, locality=0.3, tiles=6.0)  # fmt: skip
+                staged=1e9, requested=2e9, gathered=2e10, tiles=6.0)  # fmt: skip
     seconds = estimates(spec, dear, GPU)
-    chosen = {name: choose(spec, dear, ml.Schedule(name), simt=True) for name in ("auto", "fastest")}
+    chosen = {
+        name: choose(spec, dear.elements, dear.flops, lambda: dear, ml.Schedule(name), simt=True)
+        for name in ("auto", "fastest")
+    }
     assert chosen["fastest"][0].strategy == min(seconds, key=seconds.__getitem__)
     assert not strategy(chosen["fastest"][0].strategy).deterministic
     assert strategy(chosen["auto"][0].strategy).deterministic

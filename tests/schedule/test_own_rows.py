@@ -76,7 +76,7 @@ def test_the_cost_of_tiles_knows_how_often_elements_are_evaluated(back_end: str)
                                  box.mesh.nodes.total, box.mesh.cell_nodes.digest)}, None), 64)  # fmt: skip
     counts = Counts(loop.spec, loop.set.size, loop.storages, loop.maps, 64)
     again = len(plan.arrays["tile_elements0"]) / loop.set.size
-    assert again > 1.5 and counts.work.tiles == pytest.approx(again)
+    assert again > 1.5 and counts.work(simt=True).tiles == pytest.approx(again)
 
 
 @pytest.mark.parametrize("n, fits", [(8, True), (40, False)])
@@ -91,7 +91,7 @@ def test_the_automatic_choice_leaves_out_tiles_that_do_not_fit(n: int, fits: boo
             force[k] += x[k] * (1.0 + k)
 
     loop = spread.loop(cells, mesh.coordinates[to], nodes.field("force", 3)[to])
-    work = Counts(loop.spec, loop.set.size, loop.storages, loop.maps, 1024).work
+    work = Counts(loop.spec, loop.set.size, loop.storages, loop.maps, 1024).work(simt=True)
     assert ("tile" in estimates(loop.spec, work, GPU)) is fits and "tile" in estimates(loop.spec, work, CPU_CORE)
     described = topology(loop.spec, loop.set.size, {0: (to.indices, nodes.total, to.digest)}, None)
     needed = strategy("tile").plan(described, 256).sizes["largest0"] * 24 * 8

@@ -15,6 +15,7 @@ import meshloom as ml
 from meshloom.errors import PlanError
 from meshloom.native import cache
 from meshloom.schedule import plan as plans
+from meshloom.schedule.neighbours import _padded
 from meshloom.schedule.plan import Plan, Topology, cached_plan
 from meshloom.schedule.strategies import names, strategy, variants, verify
 
@@ -161,6 +162,38 @@ def test_the_verifier_rejects_lost_and_doubled_neighbours(by: str) -> None:
         verify(replace(plan, arrays=plan.arrays | {"marked0": np.array([3])}), topology)
     with pytest.raises(PlanError, match="another entry"):
         verify(spoilt(plan, "entry0", lambda a: a.__setitem__(inner, a[inner + 1])), topology)
+
+
+@pytest.mark.parametrize("by", ["slots", "rows", "ring"])
+def test_the_verifier_sorts_nothing(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking for equal numbers by sorting or hashing took 90 % of the time of a plan with 21 million neighbours."""
+    topology = neighbourly(by)
+    plan = strategy("owner").plan(topology, 16, simt=True)
+
+    def sorts(*arguments: object, **options: object) -> None:
+        raise AssertionError("sorted")
+
+    for name in ("unique", "sort", "argsort", "lexsort", "isin", "setdiff1d"):
+        monkeypatch.setattr(np, name, sorts)
+    verify(plan, topology)
+
+
+def test_an_entry_beyond_the_map_is_rejected_not_followed() -> None:
+    topology = neighbourly("rows")
+    plan = strategy("owner").plan(topology, 16, simt=True)
+    inner = 4 * (20 * 10 + 10)
+    with pytest.raises(PlanError, match="another entry"):
+        verify(spoilt(plan, "entry0", lambda a: a.__setitem__(inner, 2 * topology.elements)), topology)
+
+
+def test_tables_keep_as_many_entries_as_there_is_room_for() -> None:
+    """Targets with more elements than usual are marked, and keep none; the others keep theirs in order."""
+    offsets, entries = np.array([0, 3, 3, 8, 10]), np.arange(10, dtype=np.int32)
+    table, fits = _padded(offsets, entries, 3)
+    assert table.tolist() == [[0, 1, 2], [-1, -1, -1], [3, 4, 5], [8, 9, -1]]
+    assert fits.tolist() == [True, True, False, True] and table.dtype == np.int32
+    empty, all_fit = _padded(np.zeros(3, np.int64), np.zeros(0, np.int32), 2)
+    assert (empty == -1).all() and empty.shape == (2, 2) and all_fit.all()
 
 
 def test_rings_go_round_every_cell_and_leave_gaps_at_the_boundary() -> None:

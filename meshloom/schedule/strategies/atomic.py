@@ -28,4 +28,6 @@ class Atomic(Strategy):
         return [Pass("elements", "n", (Phase("", "", body),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
-        return Cost(work.compulsory, work.flops, atomics=work.elements * work.components, requests=work.requested)
+        moved = work.compulsory + work.again + work.added_again
+        added = work.elements * work.components
+        return Cost(moved, work.flops, atomics=added, crowded=added * work.crowded, requests=work.requested)

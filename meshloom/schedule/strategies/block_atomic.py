@@ -42,8 +42,9 @@ class BlockAtomic(Strategy):
         return [Pass("blocks", "n_blocks", phases, blocked=True, scratch=scratch, reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
-        shared = (1.05 - work.locality) * work.elements * work.components
-        return Cost(work.compulsory, work.flops, atomics=shared, updates=2 * work.elements * work.components)
+        moved = work.compulsory + work.again + work.added_again
+        shared = (1.05 - 1 / max(work.loads, 1.0)) * work.elements * work.components
+        return Cost(moved, work.flops, atomics=shared, updates=2 * work.elements * work.components)
 
 
 def _serial_phase(spec: LoopSpec, plan: Plan) -> Phase:

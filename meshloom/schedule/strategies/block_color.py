@@ -18,6 +18,8 @@ from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import visiting
 from meshloom.schedule.verify import check_block_color
 
+TOGETHER = 8  # blocks that should run at the same time: threads of a usual CPU
+
 
 class BlockColor(Strategy):
     name = "block_color"
@@ -47,9 +49,9 @@ class BlockColor(Strategy):
                      scratch=scratch, reductions=spec.reductions)]  # fmt: skip
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
-        if work.locality < 0.35:  # most targets of a block belong to others too: many colors, few blocks at a time
-            return Cost(work.compulsory * 8, work.flops * 4, launches=64)
-        return Cost(work.compulsory * 1.1, work.flops, updates=work.elements * work.components, launches=4)
+        moved = 1.1 * work.compulsory + work.again + work.added_again
+        idle = max(1.0, TOGETHER * work.colors / max(work.blocks, 1))  # too few blocks of a color to keep all busy
+        return Cost(idle * moved, idle * work.flops, updates=work.elements * work.components, rounds=work.colors)
 
 
 def block_offsets(elements: int, block: int) -> np.ndarray:

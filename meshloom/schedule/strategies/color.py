@@ -60,7 +60,8 @@ class Color(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         colors = max(2, round(work.incidences / max(work.targets, 1)) + 2)
-        return Cost(work.compulsory * colors / 3, work.flops, updates=work.elements * work.components, launches=colors)
+        moved = work.compulsory * colors / 3 + work.again + work.added_again
+        return Cost(moved, work.flops, updates=work.elements * work.components, launches=colors)
 
 
 def _in_table(number: int, slot: int) -> str:

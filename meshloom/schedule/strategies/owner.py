@@ -56,7 +56,7 @@ class Owner(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         repeated = work.incidences / max(work.elements, 1) + bool(spec.other_outputs)
-        moved = work.compulsory + 4 * work.incidences + 8 * work.targets
+        moved = work.compulsory + 4 * work.incidences + 8 * work.targets + work.gathered_again
         # Threads that ask for much at every visit need many registers, so fewer of them run at a time.
         crowding = max(1.0, work.gathered / max(work.incidences, 1) / ROOMY_VISIT)
         return Cost(moved, work.flops * repeated, visits=work.targets, requests=crowding * work.gathered)

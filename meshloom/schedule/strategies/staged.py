@@ -53,6 +53,7 @@ class Staged(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         moved = work.compulsory + 2 * work.staged + 4 * work.incidences + 8 * work.targets
+        moved += work.again + work.staged_again
         return Cost(moved, work.flops, launches=2, visits=work.targets, requests=work.requested)
 
 

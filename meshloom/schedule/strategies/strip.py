@@ -48,8 +48,9 @@ class Strip(Atomic):
         return [Pass("strips", "n_strips", (Phase("", "", tuple(body), together=True),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
-        moved, added = work.compulsory + 4 * work.elements, 0.45 * work.elements * work.components
-        return Cost(moved, work.flops, atomics=added, requests=work.requested)
+        moved = work.compulsory + 4 * work.elements + work.again + work.added_again
+        added = 0.9 * (1 - work.beside) * work.elements * work.components
+        return Cost(moved, work.flops, atomics=added, crowded=added * work.crowded, requests=work.requested)
 
 
 def meetings_of(plan: Plan, m: int) -> Meetings:

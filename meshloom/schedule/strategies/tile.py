@@ -68,8 +68,9 @@ class Tile(Strategy):
         # ``tiles`` is for larger blocks; smaller ones share more elements with others.
         shared = 1.25 * self.gpu_block * work.tiles * work.staged / max(work.targets, 1)
         waiting = 1.5  # at the barrier nobody asks for anything
-        return Cost(work.compulsory + 8 * work.incidences + 8 * work.targets, work.flops * again, shared=shared,
-                    visits=work.targets, requests=waiting * again * work.requested)  # fmt: skip
+        moved = work.compulsory + 8 * work.incidences + 8 * work.targets + again * work.gathered_again
+        return Cost(moved, work.flops * again, shared=shared, visits=work.targets,
+                    requests=waiting * again * work.requested)  # fmt: skip
 
 
 def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], degree: int, simt: bool) -> Pass:

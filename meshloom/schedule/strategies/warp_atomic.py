@@ -45,8 +45,9 @@ class WarpAtomic(Atomic):
         return [Pass("elements", "n", (Phase("", "", body, together=True),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
-        added = 0.5 * work.elements * work.components
-        return Cost(work.compulsory, work.flops, atomics=added, requests=work.requested)
+        moved = work.compulsory + work.again + work.added_again
+        added = (1 - work.beside) * work.elements * work.components
+        return Cost(moved, work.flops, atomics=added, crowded=added * work.crowded, requests=work.requested)
 
 
 def _pairs(plan: Plan, m: int | None) -> dict[int, int]:
