@@ -20,6 +20,7 @@ import numpy as np
 import meshloom as ml
 from bench.cases import make, run_to_the_end
 from bench.measure import surroundings
+from bench.record import Record
 from meshloom.solvers import exact
 from meshloom.solvers.bookleaf import Blast, Noh, Sedov, Sod
 from meshloom.solvers.bookleaf.case import BookLeaf
@@ -146,7 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.plot:
         plot(options.plot)
     if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        Record(result, options.json, options.backend).save()
     return 0 if met else 1
 
 

@@ -23,7 +23,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import meshloom as ml
-from bench import counters, report
+from bench import counters
 from bench.ahead import compile_all
 from bench.compact_report import goals, short_lines
 from bench.compact_rows import (
@@ -145,9 +145,10 @@ class Run:
     """One run: its result as it grows, and the file that holds it."""
 
     def __init__(self, begun: Started, until: float):
-        self.device, self.copy, self.file, self.until = begun.device, begun.copy, begun.file, until
+        self.device, self.copy, self.record, self.until = begun.device, begun.copy, begun.record, until
         self.device.clear()
-        self.result = begun.result | {"device": begun.device.backend, "peers": []}
+        self.result = begun.result
+        self.result |= {"device": begun.device.backend, "peers": []}
         print(f"copy {self.copy / 1e9:.1f} GB/s", flush=True)
 
     def compile(self, parts: list[str], *, quick: bool, tiny: bool) -> None:
@@ -171,7 +172,7 @@ class Run:
             print(f"stopped: {self.result['stopped']}", flush=True)
         finally:
             self.result["goals"] = [goal.as_json() for goal in goals(self.result)]
-            report.save(self.result, self.file)
+            self.record.save()
 
     def peers(self, shapes: tuple[tuple[int, ...], ...]) -> None:
         for shape in shapes:
@@ -190,12 +191,12 @@ class Run:
             row, problem = rows[number]
             points = math.prod(problem.shape) * problem.values
             row["counters"] = counters.summarise(launches, row["bytes_per_point"] * points)
-        report.save(self.result, self.file)
+        self.record.save()
 
     def add(self, part: str, row: dict[str, Any], line: str) -> None:
         self.result[part].append(row)
         print(line, flush=True)
-        report.save(self.result, self.file)
+        self.record.save()
         if time.monotonic() > self.until:
             raise Stopped("the time given by --seconds is up")
 
@@ -300,7 +301,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     print("\n".join(short_lines(run.result)))
     for goal in goals(run.result):
         print(f"{goal.text}: {goal.figure()}, {goal.aim()}: {'met' if goal.met else 'missed'}")
-    print(f"written to {run.file}")
+    print(f"written to {run.record.file}")
     wrong = [r for r in run.result["rows"] if "wrong" in r]
     if wrong:
         print(f"{len(wrong)} rows gave a wrong result", file=sys.stderr)

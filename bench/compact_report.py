@@ -13,8 +13,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bench import report
 from bench.compact_rows import BLOCKS, MANY, OWN, PLANES, PRIME
+from bench.record import load
 from bench.report import Goal
 
 DOCS = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -182,7 +182,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("files", type=Path, nargs="+", help="result files of bench.compact")
     parser.add_argument("--docs", action="store_true", help="put the tables into docs/benchmarks.md")
     options = parser.parse_args(arguments)
-    text = markdown([report.load(file) for file in options.files], [file.name for file in options.files])
+    text = markdown([load(file) for file in options.files], [file.name for file in options.files])
     if not options.docs:
         print(text, end="")
         return

@@ -199,7 +199,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     print(f"\ncopy: {run.copy / 1e9:.0f} GB/s; best of each, * the automatic choice:")
     for row in best_rows(run.result["rows"]):
         print(line(row))
-    print(f"written to {run.file}")
+    print(f"written to {run.record.file}")
     return int(any("wrong" in row for row in run.result["rows"]))
 
 

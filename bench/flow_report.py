@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import report
 from bench.flow_truth import REFLECTED_GOAL
+from bench.record import load
 from bench.report import Goal
 from bench.vortex import goals
 
@@ -23,7 +23,7 @@ _PARTS = ("right_hand_side", "boundaries", "update", "monitors")  # of a step
 
 def markdown(files: Sequence[Path]) -> str:
     """The section of docs/cases_flow.md from result files of both benchmarks."""
-    return "\n".join(line for file in files for line in (*_one(report.load(file), file.name), ""))
+    return "\n".join(line for file in files for line in (*_one(load(file), file.name), ""))
 
 
 def _one(result: dict[str, Any], name: str) -> list[str]:

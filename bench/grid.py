@@ -185,7 +185,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     print("\nbest of each:")
     for row in best_rows(rows):
         show(row)
-    print(f"written to {run.file}")
+    print(f"written to {run.record.file}")
     return int(any("wrong" in row for row in rows))
 
 

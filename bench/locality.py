@@ -19,7 +19,6 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +27,14 @@ from rich.console import Console
 from rich.table import Table
 
 import meshloom as ml
-from bench import counters, report
+from bench import counters
 from bench.airfoil import measure
 from bench.frozen import Frozen, Outcome, Ready, deterministic_outcome, reference_outcome
 from bench.locality_loops import CONTESTS, PAPERS, STREAM, Contest
 from bench.measure import surroundings
 from bench.race import BLOCKS, LAYOUTS, Stopped, block_of, line_of, stopping_cleanly
 from bench.race_loop import Choices, Cuda, Device, block_colors, measured, wish_entries
+from bench.record import Record
 from meshloom.errors import MeshloomError
 from meshloom.solvers.case import PRECISIONS, Case
 
@@ -69,8 +69,8 @@ class Cpu(Device):
 class Locality:
     """One run: its result as it grows, and the file that holds it."""
 
-    def __init__(self, result: dict[str, Any], file: Path, device: Device, until: float):
-        self.result, self.file, self.device, self.until = result, file, device, until
+    def __init__(self, record: Record, device: Device, until: float):
+        self.result, self.record, self.device, self.until = record.result, record, device, until
 
     def run(self, names: list[str], orders: list[str], choices: Choices, applications: bool) -> None:
         """All contests until the time is up; what is there is always on the disk."""
@@ -190,7 +190,7 @@ class Locality:
             raise Stopped("the time given by --seconds is up")
 
     def save(self) -> None:
-        report.save(self.result, self.file)
+        self.record.save()
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
@@ -352,17 +352,20 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)  # fmt: skip
 
 
-def begun(options: argparse.Namespace, device: Device, file: Path) -> dict[str, Any]:
+def begun(options: argparse.Namespace, device: Device) -> Record:
     """A new result, or with ``--resume`` the one in the file."""
     head = {"benchmark": "locality", "device": device.backend, "size": options.size}
-    if options.resume and file.is_file():
-        found = report.load(file)
+    if options.resume and options.json and options.json.is_file():
+        record, file = Record.resumed(options.json), options.json
+        found = record.result
         for key, value in head.items():
             if found.get(key) != value:
                 raise MeshloomError(f"{file}: holds {key} {found.get(key)}, not {value}; name another file by --json")
         found.pop("stopped", None)
-        return found | {"resumed": [*found.get("resumed", []), surroundings()["date"]]}
-    return surroundings() | head | {"paper_stream_GBps": STREAM, "loops": {}, "applications": {}}
+        found["resumed"] = [*found.get("resumed", []), surroundings()["date"]]
+        return record
+    new = surroundings() | head | {"paper_stream_GBps": STREAM, "loops": {}, "applications": {}}
+    return Record(new, options.json, device.backend)
 
 
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
@@ -373,10 +376,9 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     if reason := ml.backends()[device.backend]:
         print(f"bench.locality: back end {device.backend} cannot be used: {reason}", file=sys.stderr)
         return 2
-    file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_locality_{device.backend}.json"
     choices = Choices(PRECISION_NAMES, tuple(options.layouts), tuple(options.strategies), tuple(options.blocks), (0,))
     try:
-        run = Locality(begun(options, device, file), file, device, until)
+        run = Locality(begun(options, device), device, until)
     except MeshloomError as error:
         print(f"bench.locality: {error}", file=sys.stderr)
         return 2
@@ -385,7 +387,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     if options.counters:
         count(run, until)
     show(run.result, Console(width=130))
-    print(f"written to {file}")
+    print(f"written to {run.record.file}")
     entries = run.result["loops"].values()
     wrong = [r for e in entries for r in (*e["variants"], *({"wrong": w} for w in e.get("check", {}).get("wrong", ())))
              if "wrong" in r]  # fmt: skip

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import report
 from bench.locality import best_of_strategies
 from bench.locality_loops import CONTESTS, PAPERS
+from bench.record import load
 
 
 def loop_rows(result: dict[str, Any]) -> list[str]:
@@ -63,7 +63,7 @@ def application_rows(result: dict[str, Any]) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     (file,) = arguments or sys.argv[1:]
-    result = report.load(Path(file))
+    result = load(Path(file))
     print("\n".join([*loop_rows(result), "", *application_rows(result)]))
     return 0
 

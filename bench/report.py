@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).with_name("results")
+from bench.record import load
+
 README = Path(__file__).parents[1] / "README.md"
 SECTION = re.compile(r"(?<=<!-- benchmark -->\n).*?(?=<!-- /benchmark -->)", re.DOTALL)
 
@@ -41,19 +40,6 @@ class Goal:
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "met": self.met}
-
-
-def load(path: Path) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return result
-
-
-def save(result: dict[str, Any], path: Path) -> None:
-    """Write to a temporary name and rename: a reader, or a kill, never meets half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    os.replace(beside, path)
 
 
 def step_rows(result: dict[str, Any]) -> list[tuple[str, float]]:

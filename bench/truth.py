@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import meshloom as ml
-from bench import report
+from bench import record
 from bench.measure import surroundings
 from bench.truth_cases import Check, Row, checks
 
@@ -169,7 +169,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     if options.markdown:
-        print("\n".join(markdown([report.load(file) for file in options.markdown])))
+        print("\n".join(markdown([record.load(file) for file in options.markdown])))
         return 0
     if options.backend == "emulated":
         from meshloom.backend import register
@@ -186,14 +186,13 @@ def main(arguments: list[str] | None = None) -> int:
     ml.use(options.backend, threads=threads)
     if options.unit:
         part = run_unit(options.unit, options.truth, options.quick)
-        report.save(part, options.json)
+        record.hand_over(part, options.json)
         return 0
     options.threads = threads
     result = surroundings() | run_all(options)
     show(result)
     if options.json:
-        report.save(result, options.json)
-        print(f"written to {options.json}")
+        print(f"written to {record.Record(result, options.json, options.backend).save()}")
     return int("missed" in result["verdicts"])
 
 

@@ -10,7 +10,6 @@ and how far the original's states are, in single precision, beside how far round
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 
 import meshloom as ml
 from bench.measure import surroundings
+from bench.record import Record
 from meshloom.config import build, parse_set
 from meshloom.solvers.case import find_case
 from meshloom.solvers.exact_water import Thacker
@@ -145,7 +145,7 @@ def main(arguments: list[str] | None = None) -> int:
         result[path.stem] = against_original(path)
         print(path.stem, result[path.stem])
     if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        Record(result, options.json).save()
     if options.draw:
         draw(options.draw / "volna_exact.png")
     return 0

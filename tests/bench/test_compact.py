@@ -12,9 +12,10 @@ import pytest
 import meshloom as ml
 from bench import compact as bench
 from bench import compact_report as paper
-from bench import counted, report
+from bench import counted, record
 from bench.ahead import compile_one
 from bench.compact_rows import Host, Problem, Setup, empty_loop, numpy_flux, row
+from bench.measure import surroundings
 from bench.peers import compact_gpu as peers
 from tests.bench import cupy_stand_in
 from tests.bench.devices import Emulated
@@ -150,12 +151,13 @@ def test_tables_of_a_result(tmp_path, capsys):
     problems = [Problem((8, 9), axis, precision=p) for p in ("float64", "float32") for axis in (0, 1)]
     timed = {"part": "derivative", "ms": 0.5, "share_of_limit": 0.9, "Gpoints_per_s": 12.0, "registers": {"a": 40},
              "shared_bytes": 4096, "occupancy": 0.5}  # fmt: skip
-    result = {"device": "cuda", "copy_GBps": 4000.0, "machine": {"gpu": "some GPU", "processor": ""}, "goals": [],
+    result = {"benchmark": "compact", "device": "cuda", "copy_GBps": 4000.0, "goals": [],
+              "machine": {"gpu": "some GPU", "processor": ""},
               "rows": [p.entries() | timed for p in problems],
               "peers": [{"peer": "JAX", "shape": [8, 8], "axis": 0, "missing": "no jax"}]}  # fmt: skip
     stalls = {"long_scoreboard": 0.75}
     result["rows"][0]["counters"] = {"dram_over_useful": 1.25, "achieved_occupancy": 0.5, "stalls": stalls}
-    report.save(result, file)
+    record.Record(surroundings() | result, file).save()
     paper.main([str(file)])
     text = capsys.readouterr().out
     assert ("| 8 x 9 | single | periodic | segmented | 0.5000 / 0.5000 | 12.0 / 12.0 | 0.90 / 0.90 | 40 / 40 |"
@@ -169,10 +171,10 @@ def test_the_tables_of_the_docs_come_from_result_files():
     (section,) = paper.SECTION.findall(paper.DOCS.read_text(encoding="utf-8"))
     names = re.findall(r"`([^`]+\.json)`", section)
     if names:
-        assert section == paper.markdown([report.load(report.RESULTS / name) for name in names], names)
+        assert section == paper.markdown([record.load(record.RESULTS / name) for name in names], names)
     else:
         assert "No run on a GPU has been recorded yet" in section
-        assert not list(report.RESULTS.glob("*_compact*_h200*.json")), "put the figures into the docs: --docs"
+        assert not list(record.RESULTS.glob("*_compact*_h200*.json")), "put the figures into the docs: --docs"
 
 
 def test_peers_run_and_are_right(monkeypatch):

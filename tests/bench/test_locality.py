@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from bench import counted, locality, report
+from bench import counted, locality, record
 from bench.frozen import Frozen, reference_outcome
 from bench.locality_loops import CONTESTS, PAPERS, STREAM
 from tests.bench.devices import Emulated
@@ -21,7 +21,7 @@ FEW = ["--device", "cpu", "--size", "small", "--blocks", "64"]
 
 def run(file: Path, *more: str, code: int = 0, device: Any = None) -> dict[str, Any]:
     assert locality.main([*FEW, "--json", str(file), *more], device) == code
-    return report.load(file)
+    return record.load(file)
 
 
 def test_all_five_loops_on_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import meshloom as ml
-from bench import flow_report, flow_truth, vortex
+from bench import flow_report, flow_truth, record, vortex
 from tests.backend import streams  # noqa: F401 registers the back end silent
 
 
@@ -62,5 +62,5 @@ def test_the_comparison_with_twice_the_domain_and_with_published_curves(tmp_path
 
 def test_the_tables_of_the_docs_are_those_of_the_files_they_name():
     (found,) = flow_report.SECTION.findall(flow_report.DOCS.read_text(encoding="utf-8"))
-    files = [vortex.RESULTS / name for name in re.findall(r"`bench/results/([^`]+)`", found)]
+    files = [record.RESULTS / name for name in re.findall(r"`bench/results/([^`]+)`", found)]
     assert files and found == flow_report.markdown(files) + "\n"
