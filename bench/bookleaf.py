@@ -127,6 +127,16 @@ def exact_rows(result: dict[str, Any]) -> list[str]:
     return [text(name, row) for name, rows in result["exact"].items() for row in rows]
 
 
+def reference_table(result: dict[str, Any]) -> list[str]:
+    return ["| deck | steps | internal energy off by | kinetic energy off by |", "|---|---|---|---|",
+            *reference_rows(result)]  # fmt: skip
+
+
+def exact_table(result: dict[str, Any]) -> list[str]:
+    head = "| problem | cells | density | order | pressure | order |"
+    return [head, "|---|---|---|---|---|---|", *exact_rows(result)]
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="cpu")

@@ -151,17 +151,19 @@ class Run:
         self.result |= {"device": begun.device.backend, "peers": []}
         print(f"copy {self.copy / 1e9:.1f} GB/s", flush=True)
 
-    def compile(self, parts: list[str], *, quick: bool, tiny: bool) -> None:
+    def compile(self, parts: dict[str, bool], *, tiny: bool) -> None:
         """All that will be measured, on all cores: one after the other it takes longer than measuring."""
-        listed = [p for part in parts for p in problems(part, quick=quick, tiny=tiny)]
-        smaller = [] if quick else [p.small() for p in listed]
+        chosen = {part: problems(part, quick=quick, tiny=tiny) for part, quick in parts.items()}
+        listed = [p for part in chosen.values() for p in part]
+        smaller = [p.small() for part, quick in parts.items() if not quick for p in chosen[part]]
         wanted = [(p,) for p in dict.fromkeys([*listed, *smaller])]
         seconds = compile_all(architecture(), empty_loop, wanted)
         print(f"{len(wanted)} loops compiled in {seconds:.1f} s", flush=True)
 
-    def parts(self, parts: list[str], *, quick: bool, tiny: bool = False) -> None:
+    def parts(self, parts: dict[str, bool], *, tiny: bool = False) -> None:
+        """Parts by name, and whether each is quick."""
         try:
-            for part in parts:
+            for part, quick in parts.items():
                 for row in rows(problems(part, quick=quick, tiny=tiny), self.device, self.copy, twice=not quick):
                     self.add("rows", row | {"part": part}, line_of(row))
                 fields.cache_clear()
@@ -277,6 +279,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="the figures of the goals only")
     parser.add_argument("--tiny", action="store_true", help="grids of some hundred points, to try the program itself")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS[:-1]))
+    parser.add_argument("--short", nargs="+", choices=PARTS, default=[], help="parts to measure as --quick does")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long, with what is there")
     parser.add_argument("--counters", action="store_true", help="then count what limits them, by Nsight Compute")
     return parser.parse_args(arguments)
@@ -289,10 +292,12 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     if begun is None:
         return 2
     run = Run(begun, begin + options.seconds)
+    run.result["quick"] = options.quick or options.tiny
+    parts = {part: options.quick or part in options.short for part in options.parts}
     with stopping_cleanly():
         if begun.device.backend == "cuda":
-            run.compile(options.parts, quick=options.quick, tiny=options.tiny)
-        run.parts(options.parts, quick=options.quick, tiny=options.tiny)
+            run.compile(parts, tiny=options.tiny)
+        run.parts(parts, tiny=options.tiny)
     if options.counters:
         try:
             run.count(counters.required_ncu(), tiny=options.tiny)

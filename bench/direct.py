@@ -187,6 +187,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     run = started("direct", options, device, Cpu)
     if run is None:
         return 2
+    run.result["quick"] = options.small
     blocks = tuple(options.blocks or (None,))
     for precision, case in product(PRECISIONS, CASES):
         data = Data(case, precision, FEW_NUMBERS if options.small else NUMBERS)

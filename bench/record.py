@@ -72,6 +72,16 @@ class Record:
         return self.file
 
 
+def placed(result: dict[str, Any], wanted: Path) -> Path:
+    """Put a finished result that came from elsewhere under the first free name, as it is."""
+    if missing := [key for key in REQUIRED if key not in result]:
+        raise RecordError(f"{wanted.name}: a result without {', '.join(missing)} is not taken")
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    beside = wanted.with_name(f".{wanted.name}.{os.getpid()}")
+    beside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return _linked(beside, wanted)
+
+
 def hand_over(part: Any, path: Path) -> None:
     """What one process of a run tells another: no result, so it may be replaced."""
     path.write_text(json.dumps(part), encoding="utf-8")
@@ -90,12 +100,10 @@ def _linked(beside: Path, wanted: Path) -> Path:
 
 
 def names(wanted: Path) -> Iterator[Path]:
-    """``2026-11-15_race_h200.json``, ``2026-11-15_race-2_h200.json``, ...; ``x.json``, ``x-2.json``, ..."""
+    """``2026-11-15_race_h200.json``, ``2026-11-15_race_h200-2.json``, ..."""
     yield wanted
-    head, _, place = wanted.stem.rpartition("_")
     for number in count(2):
-        stem = f"{head}-{number}_{place}" if head else f"{place}-{number}"
-        yield wanted.with_name(f"{stem}{wanted.suffix}")
+        yield wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}")
 
 
 def default_path(result: dict[str, Any], backend: str) -> Path:

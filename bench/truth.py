@@ -122,6 +122,14 @@ def markdown(results: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def lines(results: Sequence[dict[str, Any]]) -> list[str]:
+    """What docs/originals.md shows of runs on several back ends."""
+    counts = [f"{result['verdicts'].get('met', 0)} of {len(result['rows'])} comparisons are met on {result['backend']}"
+              for result in results]  # fmt: skip
+    text = "each line shows, of the comparisons of one run, the one that comes nearest to its bound"
+    return [f"{', '.join(counts)}; {text}:", "", *markdown(results)]
+
+
 def told_error(row: Row) -> str:
     if row.verdict != "met":
         return f"**{row.note or row.verdict}**"

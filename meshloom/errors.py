@@ -61,3 +61,8 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     if close:
         return f"; did you mean '{close[0]}'?"
     return f"; allowed: {', '.join(names)}"
+
+
+def install(extra: str) -> str:
+    """What a person types to get an extra: Meshloom is installed from its folder, not from an index of packages."""
+    return f"pip install '.[{extra}]' in the folder of Meshloom"

@@ -70,7 +70,7 @@ def use(name: str, *, threads: int | None = None, contract: bool | None = None) 
 
 
 def automatic_backend(found: Mapping[str, str | None]) -> str:
-    """The fastest back end that can be used; ``found`` is ``backends()``."""
+    """The first of cuda, cpu and numpy that can be used; ``found`` is ``backends()``."""
     return next((name for name in ("cuda", "cpu") if found[name] is None), "numpy")
 
 
