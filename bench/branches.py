@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
         return 2
     timing: dict[str, Any] = {"rounds": 2, "target": 0.001} if options.quick else {"rounds": 7, "target": 0.2}
     run.result["quick"] = options.quick
-    cases = [("vortex_outflow", vortex, n) for n in options.points]
+    cases: list[tuple[str, Any, int]] = [("vortex_outflow", vortex, n) for n in options.points]
     cases += [("taylor_green", taylor_green, n) for n in options.box]
     for name, make, points in cases:
         for row in rows_of(name, make, points, tuple(options.shares), **timing):

@@ -216,7 +216,8 @@ def main(arguments: list[str] | None = None) -> int:
         for file in (path for archive in options.unpack for path in unpack(archive, record.RESULTS)):
             print(f"{file.name}")
         return 0
-    jobs = [job for job in JOBS if (job.name in options.only if options.only else job.group == options.group)]
+    jobs = [job for job in JOBS if (job.name in options.only if options.only else job.group == options.group)
+            and (job.tiny is not None or not options.tiny)]  # fmt: skip
     parts = slices(jobs, 60.0 * options.minutes)
     if options.plan:
         plan(parts)
@@ -226,18 +227,19 @@ def main(arguments: list[str] | None = None) -> int:
     if not 1 <= options.number <= len(parts):
         print(f"bench.everything: there is no slice {options.number}; {len(parts)} slices", file=sys.stderr)
         return 2
-    chosen = [job for job in parts[options.number - 1] if not options.tiny or job.tiny is not None]
-    until, outcomes = time.monotonic() + 60.0 * options.minutes, []
+    chosen, packed = parts[options.number - 1], options.out / f"results-{options.number}.tar.gz"
+    outcomes: list[Outcome] = []
+    until = time.monotonic() + 60.0 * options.minutes
     with tempfile.TemporaryDirectory() as scratch:
         for job in chosen:
             left = until - time.monotonic()
-            if left < 2 * RESERVE:
+            if left < 2 * RESERVE and outcomes:
                 outcomes.append(Outcome(job.name, job.tables, None, 0.0, 0.0, None, "not begun: no time left"))
                 continue
             print(f"{job.name}: begins, at most {min(job.limit, left):.0f} s", flush=True)
             outcomes.append(run_job(job, Path(scratch), tiny=options.tiny, counters=not options.no_counters, left=left))
             print(f"{job.name}: {outcomes[-1].word()} after {outcomes[-1].seconds:.0f} s", flush=True)
-            packed = pack(Path(scratch), outcomes, options.out / f"results-{options.number}.tar.gz")
+            pack(Path(scratch), outcomes, packed)  # after each: what is there is there, should this be ended
         show(outcomes)
         print(f"\npacked in {packed} ({packed.stat().st_size / 1e6:.1f} MB); python -m bench.everything --unpack FILE")
     return int(any(one.code != 0 for one in outcomes))
