@@ -178,7 +178,8 @@ def test_peers_run_and_are_right(monkeypatch):
         for axis in range(axes):
             found = list(bench.peer_rows(shape, axis, Quick()))
             assert [r.get("failed") for r in found] == [None] * len(found)
-            assert all(r["error"] < 1e-13 for r in found if "ms" in r)
+            timed = [r["error"] for r in found if "ms" in r]
+            assert len(timed) == len(found) - 1 >= 2 and max(timed) < 1e-13
             names = [r["peer"] for r in found]
             assert names[0].startswith("cuSPARSE gtsv2StridedBatch") and names[-2].startswith("CuPy")
             assert names[-1] == "JAX" and "missing" in found[-1]
