@@ -11,12 +11,10 @@ handed over, and it is arranged by itself.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +23,12 @@ import numpy as np
 import meshloom as ml
 from bench.measure import surroundings
 from bench.race_loop import Cuda
+from bench.record import Record
 from meshloom.mesh.reorder import SETS, Permutation, renumbered
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig
 from meshloom.solvers.case import PRECISIONS as CASE_PRECISIONS
 from meshloom.solvers.case import Case
 
-RESULTS = Path(__file__).parent / "results"
 SHUFFLED = "shuffled"
 PRECISIONS = ("double", "single")
 
@@ -133,9 +131,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     copy = Cuda().copy_bandwidth()
     result: dict[str, Any] = surroundings() | {"benchmark": "airfoil", "copy_GBps": copy / 1e9, "runs": []}
+    record = Record(result, options.json, "cuda")
     for order in options.orders:
         mesh = mesh_of(options.i, options.j, order)
-        result["runs"] += on_device(mesh, order, copy)
+        for one in on_device(mesh, order, copy):
+            result["runs"].append(one)
+            record.save()  # what there is, should it be stopped
         if order == options.orders[0]:
             row = {"order": order} | measure(make("cpu", mesh, "double"), 3, fuse=False)
             result["cpu"] = row
@@ -149,9 +150,7 @@ def main(arguments: list[str] | None = None) -> int:
     for row in result["small"]:
         print(f"7,200 cells, fused {row['fused']}: {row['ms'] * 1e3:.1f} microseconds per iteration,"
               f" {row['loops_per_second']:.0f} loops/s", flush=True)  # fmt: skip
-    file = options.json or RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_airfoil_gpu.json"
-    file.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written to {file}")
+    print(f"written to {record.save()}")
     return 0
 
 

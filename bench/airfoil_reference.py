@@ -17,6 +17,7 @@ from pathlib import Path
 
 import meshloom as ml
 from bench.measure import surroundings
+from bench.record import Record
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, MeshOptions
 
 TRUTH = Path(__file__).parent.parent / "tests" / "data" / "airfoil_rms.json"
@@ -55,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     met = result["error"] < TOLERANCE[options.precision]
     print(f"iteration 1000: {result['error']:.1e} relative from {published}: {'met' if met else 'MISSED'}")
     if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        Record(result, options.json, options.backend).save()
     return 0 if met else 1
 
 

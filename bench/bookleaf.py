@@ -20,6 +20,7 @@ import numpy as np
 import meshloom as ml
 from bench.cases import make, run_to_the_end
 from bench.measure import surroundings
+from bench.record import Record
 from meshloom.solvers import exact
 from meshloom.solvers.bookleaf import Blast, Noh, Sedov, Sod
 from meshloom.solvers.bookleaf.case import BookLeaf
@@ -126,6 +127,16 @@ def exact_rows(result: dict[str, Any]) -> list[str]:
     return [text(name, row) for name, rows in result["exact"].items() for row in rows]
 
 
+def reference_table(result: dict[str, Any]) -> list[str]:
+    return ["| deck | steps | internal energy off by | kinetic energy off by |", "|---|---|---|---|",
+            *reference_rows(result)]  # fmt: skip
+
+
+def exact_table(result: dict[str, Any]) -> list[str]:
+    head = "| problem | cells | density | order | pressure | order |"
+    return [head, "|---|---|---|---|---|---|", *exact_rows(result)]
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="cpu")
@@ -146,7 +157,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.plot:
         plot(options.plot)
     if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        Record(result, options.json, options.backend).save()
     return 0 if met else 1
 
 

@@ -14,16 +14,15 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import meshloom as ml
-from bench import report
 from bench.measure import surroundings
 from bench.race_loop import TOLERANCE, Cuda, Device
+from bench.record import Record
 from meshloom.errors import MeshloomError
 from meshloom.order import follow, order_elements
 
@@ -153,6 +152,13 @@ def best_forms(rows: list[dict[str, Any]], loop: str, precision: str) -> dict[st
     return best
 
 
+def line_of(row: dict[str, Any]) -> str:
+    """A row in one line."""
+    why = f"declined: {row['declined']}" if "declined" in row else f"WRONG by {row.get('wrong', 0.0):.1e}"
+    figure = f"{row['ms']:8.4f} ms {row['useful_GBps']:6.0f} GB/s" if "ms" in row else why
+    return f"{row['loop']:<14} {row['precision']:<8} {row['numbering']:<32} {row['schedule']:<40} {figure}"
+
+
 def show(rows: list[dict[str, Any]]) -> None:
     """The best block of every form, and its time over that of plain coloring."""
     for precision in PRECISIONS:
@@ -177,13 +183,15 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     result: dict[str, Any] = surroundings() | {
         "benchmark": "coloring", "mesh": {"n": options.n, "cells": options.n**3, "faces": len(pairs)},
         "copy_GBps": device.copy_bandwidth() / 1e9, "rows": []}  # fmt: skip
+    record = Record(result, options.json, device.backend)
     for numbering in numberings(pairs, options.n**3):
         for precision in PRECISIONS:
-            result["rows"] += list(rows_of(numbering, precision, options.blocks, device))
+            for row in rows_of(numbering, precision, options.blocks, device):
+                result["rows"].append(row)
+                print(line_of(row), flush=True)
+            record.save()  # what there is, should it be stopped
     show(result["rows"])
-    file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_coloring_gpu.json"
-    report.save(result, file)
-    print(f"written to {file}")
+    print(f"written to {record.file}")
     return int(any("wrong" in row for row in result["rows"]))
 
 

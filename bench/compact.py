@@ -23,7 +23,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import meshloom as ml
-from bench import counters, report
+from bench import counters
 from bench.ahead import compile_all
 from bench.compact_report import goals, short_lines
 from bench.compact_rows import (
@@ -145,22 +145,25 @@ class Run:
     """One run: its result as it grows, and the file that holds it."""
 
     def __init__(self, begun: Started, until: float):
-        self.device, self.copy, self.file, self.until = begun.device, begun.copy, begun.file, until
+        self.device, self.copy, self.record, self.until = begun.device, begun.copy, begun.record, until
         self.device.clear()
-        self.result = begun.result | {"device": begun.device.backend, "peers": []}
+        self.result = begun.result
+        self.result |= {"device": begun.device.backend, "peers": []}
         print(f"copy {self.copy / 1e9:.1f} GB/s", flush=True)
 
-    def compile(self, parts: list[str], *, quick: bool, tiny: bool) -> None:
+    def compile(self, parts: dict[str, bool], *, tiny: bool) -> None:
         """All that will be measured, on all cores: one after the other it takes longer than measuring."""
-        listed = [p for part in parts for p in problems(part, quick=quick, tiny=tiny)]
-        smaller = [] if quick else [p.small() for p in listed]
+        chosen = {part: problems(part, quick=quick, tiny=tiny) for part, quick in parts.items()}
+        listed = [p for part in chosen.values() for p in part]
+        smaller = [p.small() for part, quick in parts.items() if not quick for p in chosen[part]]
         wanted = [(p,) for p in dict.fromkeys([*listed, *smaller])]
         seconds = compile_all(architecture(), empty_loop, wanted)
         print(f"{len(wanted)} loops compiled in {seconds:.1f} s", flush=True)
 
-    def parts(self, parts: list[str], *, quick: bool, tiny: bool = False) -> None:
+    def parts(self, parts: dict[str, bool], *, tiny: bool = False) -> None:
+        """Parts by name, and whether each is quick."""
         try:
-            for part in parts:
+            for part, quick in parts.items():
                 for row in rows(problems(part, quick=quick, tiny=tiny), self.device, self.copy, twice=not quick):
                     self.add("rows", row | {"part": part}, line_of(row))
                 fields.cache_clear()
@@ -171,7 +174,7 @@ class Run:
             print(f"stopped: {self.result['stopped']}", flush=True)
         finally:
             self.result["goals"] = [goal.as_json() for goal in goals(self.result)]
-            report.save(self.result, self.file)
+            self.record.save()
 
     def peers(self, shapes: tuple[tuple[int, ...], ...]) -> None:
         for shape in shapes:
@@ -190,12 +193,12 @@ class Run:
             row, problem = rows[number]
             points = math.prod(problem.shape) * problem.values
             row["counters"] = counters.summarise(launches, row["bytes_per_point"] * points)
-        report.save(self.result, self.file)
+        self.record.save()
 
     def add(self, part: str, row: dict[str, Any], line: str) -> None:
         self.result[part].append(row)
         print(line, flush=True)
-        report.save(self.result, self.file)
+        self.record.save()
         if time.monotonic() > self.until:
             raise Stopped("the time given by --seconds is up")
 
@@ -276,6 +279,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="the figures of the goals only")
     parser.add_argument("--tiny", action="store_true", help="grids of some hundred points, to try the program itself")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS[:-1]))
+    parser.add_argument("--short", nargs="+", choices=PARTS, default=[], help="parts to measure as --quick does")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long, with what is there")
     parser.add_argument("--counters", action="store_true", help="then count what limits them, by Nsight Compute")
     return parser.parse_args(arguments)
@@ -288,10 +292,12 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     if begun is None:
         return 2
     run = Run(begun, begin + options.seconds)
+    run.result["quick"] = options.quick or options.tiny
+    parts = {part: options.quick or part in options.short for part in options.parts}
     with stopping_cleanly():
         if begun.device.backend == "cuda":
-            run.compile(options.parts, quick=options.quick, tiny=options.tiny)
-        run.parts(options.parts, quick=options.quick, tiny=options.tiny)
+            run.compile(parts, tiny=options.tiny)
+        run.parts(parts, tiny=options.tiny)
     if options.counters:
         try:
             run.count(counters.required_ncu(), tiny=options.tiny)
@@ -300,7 +306,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     print("\n".join(short_lines(run.result)))
     for goal in goals(run.result):
         print(f"{goal.text}: {goal.figure()}, {goal.aim()}: {'met' if goal.met else 'missed'}")
-    print(f"written to {run.file}")
+    print(f"written to {run.record.file}")
     wrong = [r for r in run.result["rows"] if "wrong" in r]
     if wrong:
         print(f"{len(wrong)} rows gave a wrong result", file=sys.stderr)

@@ -1,24 +1,17 @@
-"""Results of ``bench.compact`` on paper: ``python -m bench.compact_report FILE... [--docs]``.
+"""Results of ``bench.compact`` on paper, for ``bench.tables`` and the end of a run.
 
-Rows that differ in the axis alone become one line. Several files of one machine and one day may be given: parts that
-were measured in separate runs. With ``--docs`` the tables go into docs/benchmarks.md.
+Rows that differ in the axis alone become one line. A goal about the worst axis wants all axes measured in that run.
 """
 
 from __future__ import annotations
 
-import argparse
-import re
 from collections.abc import Iterator, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
-from bench import report
 from bench.compact_rows import BLOCKS, MANY, OWN, PLANES, PRIME
-from bench.report import Goal
+from bench.report import Goal, goal_table
 
-DOCS = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-SECTION = re.compile(r"(?<=<!-- compact -->\n).*?(?=<!-- /compact -->)", re.DOTALL)
 _KEY = ("part", "what", "shape", "values", "precision", "ends", "method")
 _WORDS = {"float64": "double", "float32": "single"}
 _TITLES = {
@@ -66,13 +59,14 @@ def short_lines(result: dict[str, Any]) -> Iterator[str]:
         yield f"{row['peer']} {size_of(row)} d/d{'xyz'[row['axis']]}: {figure}"
 
 
-def goals(result: dict[str, Any]) -> list[Goal]:
-    """What was asked of a GPU, from the rows that are there."""
+def goals(result: dict[str, Any], *, speedups: bool = True) -> list[Goal]:
+    """What was asked of a GPU, from the rows that are there; the worst axis is known when all were measured."""
     timed = [r for r in result["rows"] if "ms" in r]
 
     def least(text: str, limit: float, key: str, **wanted: Any) -> list[Goal]:
-        chosen = [r[key] for r in timed if all(r[k] == v for k, v in wanted.items())]
-        return [Goal(text, min(chosen), "at least", limit)] if chosen else []
+        chosen = [r for r in timed if all(r[k] == v for k, v in wanted.items())]
+        whole = chosen and {r["axis"] for r in chosen} == set(range(len(chosen[0]["shape"])))
+        return [Goal(text, min(r[key] for r in chosen), "at least", limit)] if whole else []
 
     own: dict[str, Any] = {"what": "derivative", "method": OWN, "part": "derivative"}
     double: dict[str, Any] = own | {"precision": "float64"}
@@ -88,7 +82,8 @@ def goals(result: dict[str, Any]) -> list[Goal]:
     for block, ends in product(BLOCKS, ("periodic", "closed")):
         text = f"fused right-hand side, {block[0]}^3 {ends}, double, worst axis"
         found += least(text, 0.80, share, part="fused", shape=list(block), ends=ends)
-    return [*found, *_speedups(result)] if result["device"] == "cuda" else []
+    found += _speedups(result) if speedups else []
+    return found if result["device"] == "cuda" else []
 
 
 def _speedups(result: dict[str, Any]) -> list[Goal]:
@@ -106,29 +101,37 @@ def _speedups(result: dict[str, Any]) -> list[Goal]:
                  5.0 if name == "cuSPARSE" else 3.0) for name, ratios in others.items()]  # fmt: skip
 
 
-def markdown(results: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
-    """The section of docs/benchmarks.md from one or several result files."""
-    rows = [row for result in results for row in result["rows"]]
-    peers = [row for result in results for row in result["peers"]]
-    copies = ", ".join(f"{result['copy_GBps']:.0f}" for result in results)
-    machine, files = results[0]["machine"], ", ".join(f"`{name}`" for name in names)
-    where = machine["gpu"] or machine["processor"]
-    lines = [
-        f"From {files}",
-        f"in `bench/results/`: {where}, copy {copies} GB/s. Figures with slashes are for",
-        "the axes x, y, z; z is contiguous in space, y in a plane. Fields that fit into the cache may beat the limit.",
-        "",
-    ]
-    lines += _goal_table(goals({"device": results[0]["device"], "rows": rows, "peers": peers}))
-    for part, title in _TITLES.items():
-        lines += _part_table(title, [row for row in rows if row["part"] == part])
-    return "\n".join([*lines, *_counter_table(rows), *_peer_table(peers), ""])
+def lines(result: dict[str, Any]) -> list[str]:
+    """The one-pass solver: goals, all sizes, fluxes, counters."""
+    text = "Figures with slashes are for the axes x, y, z; z is contiguous in space, y in a plane. Fields that fit into"
+    shown = [f"{text} the cache may beat the limit.", "", *_goal_table(goals(result | {"peers": []}, speedups=False))]
+    for part in ("derivative", "fused", "forms"):
+        shown += _part_table(_TITLES[part], [row for row in result["rows"] if row["part"] == part])
+    return [*shown, *_counter_table(result["rows"])]
+
+
+def solver_lines(result: dict[str, Any]) -> list[str]:
+    """The tridiagonal systems by all our solvers, and what others offer."""
+    shown = _goal_table(_speedups(result))
+    for part in ("methods", "seed"):
+        shown += _part_table(_TITLES[part], [row for row in result["rows"] if row["part"] == part])
+    return [*shown, *_peer_table(result["peers"])]
+
+
+def readme_lines(result: dict[str, Any]) -> list[str]:
+    """One sentence for the README."""
+    wanted = {"part": "derivative", "shape": list(BLOCKS[-1]), "precision": "float64", "ends": "periodic",
+              "method": OWN}  # fmt: skip
+    for group in grouped([r for r in result["rows"] if "ms" in r and all(r[k] == v for k, v in wanted.items())]):
+        x, y, z = (f"{row['share_of_limit']:.2f}" for row in group)
+        return [f"Sixth-order compact derivatives on {size_of(group[0])} points, double, along x, y and z:"
+                f" {x}, {y} and {z} of the speed of a copy, one read and one write per point and no"
+                " transpose."]  # fmt: skip
+    return []
 
 
 def _goal_table(goals: list[Goal]) -> list[str]:
-    head = ["| goal | aim | measured | |", "|---|---|---|---|"]
-    rows = [f"| {g.text} | {g.aim()} | {g.figure()} | {'met' if g.met else '**missed**'} |" for g in goals]
-    return [*head, *rows, ""] if goals else []
+    return [*goal_table(goals), ""] if goals else []
 
 
 def _part_table(title: str, rows: list[dict[str, Any]]) -> list[str]:
@@ -175,20 +178,3 @@ def _peer_table(peers: list[dict[str, Any]]) -> list[str]:
     head = ["**Peers** (cuSPARSE solves only: its right-hand side is not timed)", "",
             "| field | | peer | ms | Gpoint/s |", "|---|---|---|---|---|"]  # fmt: skip
     return ([*head, *rows, ""] if rows else []) + [f"Not measured: {one}." for one in missing]
-
-
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.compact_report", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="+", help="result files of bench.compact")
-    parser.add_argument("--docs", action="store_true", help="put the tables into docs/benchmarks.md")
-    options = parser.parse_args(arguments)
-    text = markdown([report.load(file) for file in options.files], [file.name for file in options.files])
-    if not options.docs:
-        print(text, end="")
-        return
-    page = DOCS.read_text(encoding="utf-8")
-    DOCS.write_text(SECTION.sub(lambda _: text, page), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -26,7 +26,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from bench import report
+from bench.record import Record, RecordError
 from meshloom.schedule.strategies import AUTOMATIC
 
 ROOT = Path(__file__).parents[1]
@@ -267,16 +267,21 @@ def main(arguments: list[str] | None = None) -> int:
     except CountersError as missing:
         print(f"bench.counters: {missing}", file=sys.stderr)
         return 2
-    result = report.load(options.file)
+    try:
+        record = Record.resumed(options.file)
+    except RecordError as refusal:
+        print(f"bench.counters: {refusal}", file=sys.stderr)
+        return 2
+    result = record.result
     result["counters"] = {"program": ncu, "command": " ".join(command("ncu", Path("JOB"), Path("DONE"))[:-5])}
     try:
         until = begin + options.seconds
         for row in add_counters(result, ncu, options.orders, options.precisions, until, options.raw):
             print(line_of(row), flush=True)
-            report.save(result, options.file)
+            record.save()
     except CountersError as error:
         result["counters"]["incomplete"] = str(error)
-        report.save(result, options.file)
+        record.save()
         print(f"bench.counters: {error}", file=sys.stderr)
         return 1
     print(f"counters added to {options.file}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from bench import cpu_parts, report
 from bench.measure import fastest, surroundings
 from bench.peers import case as peer_case
 from bench.peers import cpp, numpy_airfoil
+from bench.record import Record
 from bench.report import Goal
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, MeshOptions
 
@@ -146,19 +146,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def default_path(result: dict[str, Any]) -> Path:
-    day = datetime.now(UTC).strftime("%Y-%m-%d")
-    return report.RESULTS / f"{day}_cpu_airfoil_{result['machine']['architecture']}.json"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     result = measure(options)
     report.print_tables(result)
-    path = options.json or (None if options.quick else default_path(result))
-    if path is not None:
-        report.save(result, path)
-        print(f"written to {path}")
+    if options.json or not options.quick:
+        print(f"written to {Record(result, options.json).save()}")
     return 0
 
 

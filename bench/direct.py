@@ -187,6 +187,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     run = started("direct", options, device, Cpu)
     if run is None:
         return 2
+    run.result["quick"] = options.small
     blocks = tuple(options.blocks or (None,))
     for precision, case in product(PRECISIONS, CASES):
         data = Data(case, precision, FEW_NUMBERS if options.small else NUMBERS)
@@ -199,7 +200,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     print(f"\ncopy: {run.copy / 1e9:.0f} GB/s; best of each, * the automatic choice:")
     for row in best_rows(run.result["rows"]):
         print(line(row))
-    print(f"written to {run.file}")
+    print(f"written to {run.record.file}")
     return int(any("wrong" in row for row in run.result["rows"]))
 
 

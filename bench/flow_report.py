@@ -1,43 +1,22 @@
-"""Results of ``bench.vortex`` and ``bench.flow_truth`` on paper: ``python -m bench.flow_report FILE... [--docs]``.
-
-With ``--docs`` the tables go into docs/cases_flow.md.
-"""
+"""Results of ``bench.vortex`` and ``bench.flow_truth`` on paper, for ``bench.tables``."""
 
 from __future__ import annotations
 
-import argparse
-import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from bench import report
 from bench.flow_truth import REFLECTED_GOAL
-from bench.report import Goal
+from bench.report import Goal, goal_table
 from bench.vortex import goals
 
-DOCS = Path(__file__).parents[1] / "docs" / "cases_flow.md"
-SECTION = re.compile(r"(?<=<!-- flow -->\n).*?(?=<!-- /flow -->)", re.DOTALL)
 _PARTS = ("right_hand_side", "boundaries", "update", "monitors")  # of a step
-
-
-def markdown(files: Sequence[Path]) -> str:
-    """The section of docs/cases_flow.md from result files of both benchmarks."""
-    return "\n".join(line for file in files for line in (*_one(report.load(file), file.name), ""))
-
-
-def _one(result: dict[str, Any], name: str) -> list[str]:
-    machine = result["machine"]
-    devices = {result["device"]} if "device" in result else {run["device"] for run in result["runs"]}
-    where = f"{machine['gpu']} and {machine['processor']}" if "cuda" in devices else machine["processor"]
-    head = f"From `bench/results/{name}`: {where}, {machine['cores']} cores, double."
-    return [head, "", *(_measured(result) if result["benchmark"] == "vortex" else _compared(result))]
 
 
 # --- bench.vortex -----------------------------------------------------------------------------------------
 
 
-def _measured(result: dict[str, Any]) -> list[str]:
+def vortex_lines(result: dict[str, Any]) -> list[str]:
+    """Goals, and a line for each case and device."""
     lines = _goal_table(goals(result["runs"][0])) if result["runs"][0]["device"] == "cuda" else []
     columns = ("case", "on", "ms per step", *(part.replace("_", " ") for part in _PARTS),
                "share of compulsory bytes (other passes)", "ns per cell, equation and rate", "launches")  # fmt: skip
@@ -48,6 +27,14 @@ def _measured(result: dict[str, Any]) -> list[str]:
     if ratio := result.get("cpu_over_gpu"):
         lines += ["", f"The CPU takes {ratio:.3g} times as long per step of the vortex as the GPU."]
     return lines
+
+
+def readme_lines(result: dict[str, Any]) -> list[str]:
+    """One sentence for the README."""
+    rows = result["runs"][0].get("taylor_green", [])
+    return [f"The Taylor-Green vortex on {row['points'][0]}^3 points takes"
+            f" {row['ns_per_cell_equation_right_hand_side']:.2g} ns per cell, equation and right-hand side."
+            for row in rows]  # fmt: skip
 
 
 def _row(case: str, device: str, row: dict[str, Any]) -> str:
@@ -63,7 +50,8 @@ def _row(case: str, device: str, row: dict[str, Any]) -> str:
 # --- bench.flow_truth -------------------------------------------------------------------------------------
 
 
-def _compared(result: dict[str, Any]) -> list[str]:
+def truth_lines(result: dict[str, Any]) -> list[str]:
+    """The vortex against twice the domain, the boxes against the published curves."""
     vortex = result["vortex_outflow"]
     size = f"{vortex['points']} x {vortex['points']}"
     text = f"vorticity that comes back, {size} points against twice the domain, share of the vortex"
@@ -81,22 +69,4 @@ def _compared(result: dict[str, Any]) -> list[str]:
 
 
 def _goal_table(found: Sequence[Goal]) -> list[str]:
-    rows = [f"| {g.text} | {g.aim()} | {g.figure()} | {'met' if g.met else '**missed**'} |" for g in found]
-    return ["| goal | aim | measured | |", "|---|---|---|---|", *rows, ""]
-
-
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.flow_report", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="+", help="result files of bench.vortex and bench.flow_truth")
-    parser.add_argument("--docs", action="store_true", help="put the tables into docs/cases_flow.md")
-    options = parser.parse_args(arguments)
-    text = markdown(options.files)
-    if not options.docs:
-        print(text)
-        return
-    page = DOCS.read_text(encoding="utf-8")
-    DOCS.write_text(SECTION.sub(lambda _: f"{text}\n", page), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    return [*goal_table(found), ""]

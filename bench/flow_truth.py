@@ -13,11 +13,9 @@ workshops on high-order CFD methods publish (tests/data/taylor_green_re1600.csv)
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,8 @@ import numpy as np
 
 import meshloom as ml
 from bench.measure import surroundings
-from bench.vortex import RESULTS, taylor_green
+from bench.record import Record
+from bench.vortex import taylor_green
 from meshloom.solvers.navier_stokes import VortexOutflow
 from meshloom.solvers.navier_stokes.case import FlowCase
 
@@ -128,11 +127,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     ml.use(options.device)
     result: dict[str, Any] = surroundings() | {"benchmark": "flow_truth", "device": options.device}
+    record = Record(result, options.json, options.device)
     row = result["vortex_outflow"] = vortex_against_twice_the_domain(options.vortex, 2.0)
     print(f"vortex outflow, {row['points']} x {row['points']}: differs from twice the domain by"
           f" {row['worst_difference']:.2e} of the vortex at most, {row['left_in_the_end']:.2e} left at the end"
           f" ({row['seconds']:.1f} s)", flush=True)  # fmt: skip
-    file = options.json or RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_flow_truth_{options.device}.json"
     result["taylor_green"] = []
     for points in options.boxes:
         row = taylor_green_curves(points, options.end)
@@ -141,11 +140,11 @@ def main(arguments: list[str] | None = None) -> int:
               f" (until t = 4 {row['off_by_until_4']});"
               f" peak {row['peak']}; -dE/dt and 2 mu enstrophy differ by {row['balance']:.1e} of the peak"
               f" ({row['steps']} steps, {row['seconds']:.1f} s)", flush=True)  # fmt: skip
-        file.write_text(json.dumps(result, indent=1) + "\n")
-    file.write_text(json.dumps(result, indent=1) + "\n")
+        record.save()
+    record.save()
     if options.plots:
         draw(result, options.plots)
-    print(f"written to {file}")
+    print(f"written to {record.file}")
     return 0
 
 

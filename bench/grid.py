@@ -170,6 +170,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     run = started("grid", options, device, Cpu)
     if run is None:
         return 2
+    run.result["quick"] = options.small
     rows = run.result["rows"]
     for shape in SMALL_SHAPES if options.small else SHAPES:
         for precision in PRECISIONS:
@@ -185,7 +186,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     print("\nbest of each:")
     for row in best_rows(rows):
         show(row)
-    print(f"written to {run.file}")
+    print(f"written to {run.record.file}")
     return int(any("wrong" in row for row in rows))
 
 

@@ -19,7 +19,6 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +27,25 @@ from rich.console import Console
 from rich.table import Table
 
 import meshloom as ml
-from bench import counters, report
+from bench import counters
 from bench.airfoil import measure
 from bench.frozen import Frozen, Outcome, Ready, deterministic_outcome, reference_outcome
 from bench.locality_loops import CONTESTS, PAPERS, STREAM, Contest
 from bench.measure import surroundings
 from bench.race import BLOCKS, LAYOUTS, Stopped, block_of, line_of, stopping_cleanly
 from bench.race_loop import Choices, Cuda, Device, block_colors, measured, wish_entries
+from bench.record import Record
 from meshloom.errors import MeshloomError
 from meshloom.solvers.case import PRECISIONS, Case
 
-ORDERS = ("given", "hilbert", "gps", "greedy")  # as it comes, ours, and stand-ins for the paper's GPS and partition
+#: As it comes, ours, the paper's GPS, and two partitions: by coordinates, and of the graph where that is installed. The
+#: latter cuts up faces by the cells they join, also for loops over cells that meet at nodes; cells and nodes follow.
+ORDERS = ("given", "hilbert", "gps", "rcb", "kaminpar")
 TOLERANCE = {"float64": 1e-9, "float32": 1e-3}  # sums of what nearly cancels, as a share of the largest
 PRECISION_NAMES = tuple(map(str, PRECISIONS.values()))
 COUNTED_ORDERS = ("given", "hilbert")
 CHECKED_BLOCK = 64  # on the small mesh, where it makes several blocks
+COUNTING = 0.2  # of the time, left for counters
 APPLICATION_STEPS = {"cuda": 20}  # in each of three batches; 3 elsewhere
 
 
@@ -69,19 +72,34 @@ class Cpu(Device):
 class Locality:
     """One run: its result as it grows, and the file that holds it."""
 
-    def __init__(self, result: dict[str, Any], file: Path, device: Device, until: float):
-        self.result, self.file, self.device, self.until = result, file, device, until
+    def __init__(self, record: Record, device: Device, until: float):
+        self.result, self.record, self.device, self.until = record.result, record, device, until
 
     def run(self, names: list[str], orders: list[str], choices: Choices, applications: bool) -> None:
         """All contests until the time is up; what is there is always on the disk."""
         try:
-            for name in names:
-                self._contest(name, orders, choices, applications)
+            for k, name in enumerate(names):
+                now = time.monotonic()
+                share = now + (self.until - now) / (len(names) - k)
+                self._contest_within(share, name, orders, choices, applications)
         except KeyboardInterrupt as stopped:
             self.result["stopped"] = str(stopped) or "by Ctrl-C"
             print(f"stopped: {self.result['stopped']}", flush=True)
         finally:
             self.save()
+
+    def _contest_within(self, share: float, name: str, orders: list[str], choices: Choices, applications: bool) -> None:
+        """One contest and its fair share of the time that is left, so that the last ones get some, too."""
+        whole, self.until = self.until, share
+        try:
+            self._contest(name, orders, choices, applications)
+        except Stopped as stopped:
+            if time.monotonic() > whole or "SIGTERM" in str(stopped):
+                raise
+            self.result["loops"][name]["stopped"] = "its share of --seconds was up"
+            print(f"{name}: {self.result['loops'][name]['stopped']}", flush=True)
+        finally:
+            self.until = whole
 
     def _contest(self, name: str, orders: list[str], choices: Choices, applications: bool) -> None:
         contest, entry = CONTESTS[name], self._entry(name)
@@ -100,10 +118,11 @@ class Locality:
             case = contest.make(self.result["size"])
             case.program.run(contest.steps)
             print(f"{name}: set up and {contest.steps} steps in {time.perf_counter() - begin:.1f} s", flush=True)
-            if left:
-                self._race(name, contest, case, left, choices)
+            frozen = Frozen(contest.loop(case), case.mesh)  # copies: the application goes on from here
             if application:
                 self._application(contest, case)
+            if left:
+                self._race(name, frozen, case, left, choices)
         except Exception as problem:  # one application that fails must not end the others
             entry["failed"] = one_line(problem)
             print(f"{name}: failed: {entry['failed']}", flush=True)
@@ -119,9 +138,8 @@ class Locality:
         entry.pop("failed", None)
         return entry
 
-    def _race(self, name: str, contest: Contest, case: Case, orders: list[str], choices: Choices) -> None:
+    def _race(self, name: str, frozen: Frozen, case: Case, orders: list[str], choices: Choices) -> None:
         entry, precision = self.result["loops"][name], precision_of(case)
-        frozen = Frozen(contest.loop(case), case.mesh)
         ready = frozen.on(case.mesh.arranged("given"), precision, "aos")
         strategy, expected = deterministic_outcome(ready)
         loop = ready.loop()
@@ -190,7 +208,7 @@ class Locality:
             raise Stopped("the time given by --seconds is up")
 
     def save(self) -> None:
-        report.save(self.result, self.file)
+        self.record.save()
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
@@ -340,7 +358,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--size", choices=("paper", "small"), default="paper", help="small: to try it, not to measure")
     parser.add_argument("--loops", nargs="+", choices=tuple(CONTESTS), default=list(PAPERS), metavar="LOOP",
                         help=f"default: {' '.join(PAPERS)}; also {' '.join(n for n in CONTESTS if n not in PAPERS)}")
-    parser.add_argument("--orders", nargs="+", default=list(ORDERS), help="also rcm, rcb, kaminpar, metis, ...")
+    parser.add_argument("--orders", nargs="+", default=list(ORDERS), help="also rcm, greedy, metis, ...")
     parser.add_argument("--layouts", nargs="+", default=list(LAYOUTS))
     parser.add_argument("--blocks", nargs="+", type=int, default=list(BLOCKS))
     parser.add_argument("--strategies", nargs="+", default=["auto", *ml.strategies()])
@@ -352,17 +370,20 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)  # fmt: skip
 
 
-def begun(options: argparse.Namespace, device: Device, file: Path) -> dict[str, Any]:
+def begun(options: argparse.Namespace, device: Device) -> Record:
     """A new result, or with ``--resume`` the one in the file."""
     head = {"benchmark": "locality", "device": device.backend, "size": options.size}
-    if options.resume and file.is_file():
-        found = report.load(file)
+    if options.resume and options.json and options.json.is_file():
+        record, file = Record.resumed(options.json), options.json
+        found = record.result
         for key, value in head.items():
             if found.get(key) != value:
                 raise MeshloomError(f"{file}: holds {key} {found.get(key)}, not {value}; name another file by --json")
         found.pop("stopped", None)
-        return found | {"resumed": [*found.get("resumed", []), surroundings()["date"]]}
-    return surroundings() | head | {"paper_stream_GBps": STREAM, "loops": {}, "applications": {}}
+        found["resumed"] = [*found.get("resumed", []), surroundings()["date"]]
+        return record
+    new = surroundings() | head | {"paper_stream_GBps": STREAM, "loops": {}, "applications": {}}
+    return Record(new, options.json, device.backend)
 
 
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
@@ -373,10 +394,10 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     if reason := ml.backends()[device.backend]:
         print(f"bench.locality: back end {device.backend} cannot be used: {reason}", file=sys.stderr)
         return 2
-    file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_locality_{device.backend}.json"
     choices = Choices(PRECISION_NAMES, tuple(options.layouts), tuple(options.strategies), tuple(options.blocks), (0,))
+    reserve = COUNTING * options.seconds if options.counters and options.seconds != float("inf") else 0.0
     try:
-        run = Locality(begun(options, device, file), file, device, until)
+        run = Locality(begun(options, device), device, until - reserve)
     except MeshloomError as error:
         print(f"bench.locality: {error}", file=sys.stderr)
         return 2
@@ -385,7 +406,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     if options.counters:
         count(run, until)
     show(run.result, Console(width=130))
-    print(f"written to {file}")
+    print(f"written to {run.record.file}")
     entries = run.result["loops"].values()
     wrong = [r for e in entries for r in (*e["variants"], *({"wrong": w} for w in e.get("check", {}).get("wrong", ())))
              if "wrong" in r]  # fmt: skip

@@ -1,72 +1,121 @@
-"""The tables of ``bench.locality`` for the documentation.
-
-    python -m bench.locality_report FILE           # Markdown: the five loops, then the applications
-"""
+"""Results of ``bench.locality`` on paper, for ``bench.tables``. What was not measured is left out, or a dash."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
-from bench import report
 from bench.locality import best_of_strategies
 from bench.locality_loops import CONTESTS, PAPERS
+from bench.report import rows_table
+
+AUTOMATIC = ("auto", "fastest")
+ORDER_NAMES = {"rcb": "rcb (bisection)", "kaminpar": "kaminpar (partition)", "metis": "metis (partition)"}
+
+
+def _measured(result: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The variants that have a time, by loop of the paper."""
+    found = {name: result["loops"].get(name, {}).get("variants", []) for name in PAPERS}
+    return {name: timed for name, rows in found.items() if (timed := [r for r in rows if "ms" in r])}
+
+
+def _ways(rows: list[dict[str, Any]]) -> str:
+    """What was run: a best is a best of these."""
+    orders = ", ".join(dict.fromkeys(r["order"] for r in rows))
+    layouts = ", ".join(dict.fromkeys(r["layout"] for r in rows))
+    return f"{len(rows)}: {orders}; {layouts}"
 
 
 def loop_rows(result: dict[str, Any]) -> list[str]:
     """The best variant of each of the paper's loops, the automatic ones, the paper's best shares, and the goal."""
-    rows = ["| loop | best | ms | of copy | `auto`, of copy | `fastest`, of copy | paper, P100 and V100 | goal | |",
-            "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
-    for name in PAPERS:
-        variants = result["loops"][name]["variants"]
+    head = ("loop", "best of those run", "ms", "of copy", "`auto`, of copy", "`fastest`, of copy",
+            "paper, P100 and V100", "goal", "", "variants run: orders; layouts")  # fmt: skip
+    rows = []
+    for name, variants in _measured(result).items():
         named = {r["strategy"]: r for r in best_of_strategies(variants)}
-        best = min((r for s, r in named.items() if s not in ("auto", "fastest")), key=lambda r: r["ms"])
+        best = min((r for s, r in named.items() if s not in AUTOMATIC), key=lambda r: r["ms"], default=None)
         paper = CONTESTS[name].paper
-        auto, fastest = (f"{named[s]['share_of_copy']:.2f} (`{_chosen(named[s])}`)" for s in ("auto", "fastest"))
+        own = [f"`{best['strategy']}`, {best['layout']}, {best['order']}", f"{best['ms']:.3f}",
+               f"{best['share_of_copy']:.2f}"] if best else ["-"] * 3  # fmt: skip
+        automatic = [_automatic(named.get(way)) for way in AUTOMATIC]
         most = max(r["share_of_copy"] for r in named.values())
-        rows.append(f"| {name} `{paper.loop}` | `{best['strategy']}`, {best['layout']}, {best['order']} |"
-                    f" {best['ms']:.3f} | {best['share_of_copy']:.2f} | {auto} | {fastest} |"
-                    f" {paper.share['P100']:.2f}, {paper.share['V100']:.2f} | {paper.goal:.2f} |"
-                    f" {'met' if most >= paper.goal else 'missed'} |")  # fmt: skip
-    return rows
+        theirs = f"{paper.share['P100']:.2f}, {paper.share['V100']:.2f}"
+        rows.append([f"{name} `{paper.loop}`", *own, *automatic, theirs,
+                     f"{paper.goal:.2f}", _verdict(most, paper.goal), _ways(variants)])  # fmt: skip
+    return rows_table(head, rows)
 
 
 def short_rows(result: dict[str, Any]) -> list[str]:
     """The best share of copy of each loop, beside the paper's."""
-    rows = ["| loop | ms | share of copy | paper's best share on a V100 | goal | |", "|---|---|---|---|---|---|"]
-    for name in PAPERS:
-        best, paper = best_of_strategies(result["loops"][name]["variants"])[0], CONTESTS[name].paper
-        rows.append(f"| {name} `{paper.loop}` | {best['ms']:.3f} | {best['share_of_copy']:.2f} |"
-                    f" {paper.share['V100']:.2f} | {paper.goal:.2f} |"
-                    f" {'met' if best['share_of_copy'] >= paper.goal else 'missed'} |")  # fmt: skip
-    return rows
+    head = ("loop", "ms", "share of copy", "paper's best share on a V100", "goal", "")
+    rows = []
+    for name, variants in _measured(result).items():
+        best, paper = best_of_strategies(variants)[0], CONTESTS[name].paper
+        rows.append([f"{name} `{paper.loop}`", f"{best['ms']:.3f}", f"{best['share_of_copy']:.2f}",
+                     f"{paper.share['V100']:.2f}", f"{paper.goal:.2f}",
+                     _verdict(best["share_of_copy"], paper.goal)])  # fmt: skip
+    return rows_table(head, rows)
 
 
-def _chosen(row: dict[str, Any]) -> str:
-    return str(row["schedule"]).split()[0]
+def order_rows(result: dict[str, Any]) -> list[str]:
+    """The fastest variant of each loop in every order; what was declined or not reached says so."""
+    orders = list(dict.fromkeys(o for name in PAPERS for o in result["loops"].get(name, {}).get("orders", {})))
+    rows = []
+    for name, variants in _measured(result).items():
+        cells = []
+        for order in orders:
+            best = min((r for r in variants if r["order"] == order), key=lambda r: r["ms"], default=None)
+            about = result["loops"][name]["orders"].get(order, {})
+            missing = "declined" if "declined" in about else "not run"
+            cells.append(f"{best['ms']:.3f} (`{best['strategy']}`, {best['layout']})" if best else missing)
+        rows.append([f"{name} `{CONTESTS[name].paper.loop}`", *cells])
+    return rows_table(("fastest, ms", *(ORDER_NAMES.get(o, o) for o in orders)), rows)
+
+
+def counter_rows(result: dict[str, Any]) -> list[str]:
+    """What Nsight Compute counted for the best counted variant of each loop."""
+    rows = []
+    for name, variants in _measured(result).items():
+        best = min((r for r in variants if "counters" in r), key=lambda r: r["ms"], default=None)
+        if best:
+            counted = best["counters"]
+            figures = [f"{counted[key]:.2f}" if key in counted else "-"
+                       for key in ("dram_over_useful", "achieved_occupancy", "l1_hit", "l2_hit")]  # fmt: skip
+            waits = ", ".join(f"{why.replace('_', ' ')} {share:.2f}" for why, share in counted["stalls"].items())
+            registers = max((v or 0) for v in best["registers"].values())
+            rows.append([name, f"`{best['strategy']}`, {best['layout']}", *figures, str(registers), waits])
+    head = ("loop", "counted", "bytes moved / useful", "occupancy", "L1 hits", "L2 hits", "registers", "warps wait for")
+    return rows_table(head, rows) if rows else ["Not counted in this run: Nsight Compute was not asked, or not there."]
+
+
+def _verdict(share: float, goal: float) -> str:
+    return "met" if share >= goal else "**missed**"
+
+
+def _automatic(row: dict[str, Any] | None) -> str:
+    return f"{row['share_of_copy']:.2f} (`{str(row['schedule']).split()[0]}`)" if row else "-"
 
 
 def application_rows(result: dict[str, Any]) -> list[str]:
     """Time per step of the whole applications, loop by loop and fused, and on all cores."""
     head = ("application", "cells", "loop by loop, ms", "of its limit", "fused, ms", "of the same limit",
-            "all cores, times as long")  # fmt: skip
-    rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+            "all cores, times as long as the faster", "million cells per second")  # fmt: skip
+    rows = []
     for name, found in result["applications"].items():
         apart, fused = sorted(found["device"], key=lambda row: row["fused"])
         cores = f"{found['cpu_by_device']:.0f}" if "cpu_by_device" in found else "-"
-        rows.append(f"| {name}, {apart['precision']} | {apart['cells']:,} | {apart['ms']:.3f} |"
-                    f" {apart['share_of_limit']:.2f} | {fused['ms']:.3f} | {fused['share_of_limit']:.2f} |"
-                    f" {cores} |")  # fmt: skip
-    return rows
+        rate = apart["cells"] / min(apart["ms"], fused["ms"]) / 1e3
+        rows.append([f"{name}, {apart['precision']}", f"{apart['cells']:,}", f"{apart['ms']:.3f}",
+                     f"{apart['share_of_limit']:.2f}", f"{fused['ms']:.3f}", f"{fused['share_of_limit']:.2f}", cores,
+                     f"{rate:.0f}"])  # fmt: skip
+    return rows_table(head, rows)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    (file,) = arguments or sys.argv[1:]
-    result = report.load(Path(file))
-    print("\n".join([*loop_rows(result), "", *application_rows(result)]))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def short_applications(result: dict[str, Any]) -> list[str]:
+    """One sentence about LULESH for the README."""
+    found = result["applications"].get("lulesh")
+    if not found:
+        return []
+    best = min(found["device"], key=lambda row: row["ms"])
+    cores = f", {found['cpu_by_device']:.0f} times as fast as on the cores beside the GPU" if "cpu" in found else ""
+    return [f"LULESH runs at {best['cells'] / best['ms'] / 1e6:.1f} billion zones per second on {best['cells']:,}"
+            f" zones{cores}."]  # fmt: skip

@@ -11,22 +11,20 @@ setting up are not in it. The original's figure of merit is the same quotient; i
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import meshloom as ml
 from bench.cases import recorded_to_the_end
 from bench.measure import surroundings
+from bench.record import Record
 from bench.truth_cases import LULESH_ENERGY, lulesh_truth
 from meshloom.solvers.lulesh import Lulesh
 from meshloom.solvers.lulesh.options import LuleshConfig, MeshOptions
 
-RESULTS = Path(__file__).parent / "results"
 CHECK = {"size": 10, **{name: lulesh_truth()["10"][key] for name, key in
                         (("cycles", "cycle"), ("origin_energy", "origin_energy"))}}  # fmt: skip
 BATCHES = 3
@@ -101,9 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
                 row = measure(size, options.cycles, precision, forces)
                 result["runs"].append(row)
                 show(row)
-    file = options.json or RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_lulesh_{options.device}.json"
-    file.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written to {file}")
+    print(f"written to {Record(result, options.json, options.device).save()}")
     return 0
 
 

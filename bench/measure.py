@@ -56,12 +56,17 @@ def processor() -> str:
 
 
 def surroundings() -> dict[str, Any]:
-    """Date, machine and versions: what a result file must say about where it comes from."""
+    """Date, machine, versions and code: what a result file must say about where it comes from."""
+    from bench.record import SCHEMA, command
+    from bench.stamp import stamp
     from meshloom.native.compiler import host_compiler
 
     packages = ("meshloom", "numpy", "scipy", "numba", "cupy-cuda13x", "torch", "jax")
     compiler = host_compiler()
     return {
+        "schema": SCHEMA,
+        "command": command(),
+        "code": stamp(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {
             "architecture": platform.machine(),

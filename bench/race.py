@@ -19,7 +19,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,11 @@ from rich.console import Console
 from rich.table import Table
 
 import meshloom as ml
-from bench import counters, report
+from bench import counters
 from bench.measure import surroundings
 from bench.race_loop import Choices, Cuda, Data, Device, block_colors, variants
 from bench.race_peers import peers
+from bench.record import Record
 from meshloom.errors import MeshloomError
 
 ORDERS = ("given", "hilbert", "random", "rcm", "gps", "rcb", "greedy", "color", "kaminpar")  # with peers first
@@ -47,8 +47,8 @@ class Stopped(KeyboardInterrupt):
 class Race:
     """One run: its result as it grows, and the file that holds it."""
 
-    def __init__(self, result: dict[str, Any], file: Path, device: Device, until: float):
-        self.result, self.file, self.device, self.until = result, file, device, until
+    def __init__(self, record: Record, device: Device, until: float):
+        self.result, self.record, self.device, self.until = record.result, record, device, until
 
     def run(self, base: ml.Mesh, orders: list[str], choices: Choices) -> None:
         """All orders that are not there yet, until the time is up; what is there is always on the disk."""
@@ -106,7 +106,7 @@ class Race:
             raise Stopped("the time given by --seconds is up")
 
     def save(self) -> None:
-        report.save(self.result, self.file)
+        self.record.save()
 
 
 def block_of(row: dict[str, Any]) -> int | None:
@@ -161,17 +161,20 @@ def show(result: dict[str, Any], console: Console) -> None:
         console.print(table)
 
 
-def begun(options: argparse.Namespace, base: ml.Mesh, file: Path) -> dict[str, Any]:
+def begun(options: argparse.Namespace, base: ml.Mesh, backend: str) -> Record:
     """A new result, or with ``--resume`` the one in the file."""
     mesh = {"i": options.i, "j": options.j, "cells": base.cells.size, "edges": base.faces.size}
-    if options.resume and file.is_file():
-        found = report.load(file)
+    if options.resume and options.json and options.json.is_file():
+        record, file = Record.resumed(options.json), options.json
+        found = record.result
         if found["mesh"] != mesh:
             raise MeshloomError(f"{file}: holds a race on {found['mesh']['cells']:,} cells, not on this mesh")
         found.pop("stopped", None)
-        return found | {"resumed": [*found.get("resumed", []), surroundings()["date"]]}
+        found["resumed"] = [*found.get("resumed", []), surroundings()["date"]]
+        return record
     about = {"benchmark": "race", "loop": "res_calc", "mesh": mesh}
-    return surroundings() | about | {"orders": {}, "variants": [], "peers": []}
+    new = surroundings() | about | {"orders": {}, "variants": [], "peers": []}
+    return Record(new, options.json, backend)
 
 
 @contextmanager
@@ -214,26 +217,25 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     if reason := ml.backends()[device.backend]:
         print(f"bench.race needs a CUDA device: {reason}", file=sys.stderr)
         return 2
-    file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_race_gpu.json"
     choices = Choices(*(tuple(v) for v in (options.precisions, options.layouts, options.strategies, options.blocks,
                                            options.registers)))  # fmt: skip
     base = ml.generate.naca0012(options.i, options.j)
     try:
-        race = Race(begun(options, base, file), file, device, until)
+        race = Race(begun(options, base, device.backend), device, until)
     except MeshloomError as error:
         print(f"bench.race: {error}", file=sys.stderr)
         return 2
     with stopping_cleanly():
         race.run(base, options.orders, choices)
     show(race.result, Console(width=110))
-    print(f"written to {file}")
+    print(f"written to {race.record.file}")
     wrong = [r for r in race.result["variants"] if "wrong" in r]
     if wrong:
         print(f"{len(wrong)} variants gave a wrong result", file=sys.stderr)
     if options.counters:
         left = until - time.monotonic()
-        return max(counters.main([str(file), *(["--seconds", str(max(left, 0.0))] if left != float("inf") else [])]),
-                   bool(wrong))  # fmt: skip
+        limit = [] if left == float("inf") else ["--seconds", str(max(left, 0.0))]
+        return max(counters.main([str(race.record.file), *limit]), bool(wrong))
     return int(bool(wrong))
 
 

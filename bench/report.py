@@ -1,22 +1,20 @@
-"""Results on paper: goals met or missed, tables for the terminal, and the same as Markdown for the README.
+"""Results on paper: goals met or missed, tables for the terminal, and all tables of README and docs.
 
-``python -m bench.report bench/results/FILE.json`` prints the README's tables; with ``--readme`` it puts them there.
+    python -m bench.report               # every table again from the file that it names
+    python -m bench.report --newest      # from the newest results that name their code (bench.tables says which fit)
+    python -m bench.report --check       # fails where a page is not what its files say
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import re
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).with_name("results")
-README = Path(__file__).parents[1] / "README.md"
-SECTION = re.compile(r"(?<=<!-- benchmark -->\n).*?(?=<!-- /benchmark -->)", re.DOTALL)
+STEP_BY_CPP, STEP_BY_NUMBA = "step: Meshloom / best hand-written C++", "step: best numba / Meshloom"
 
 
 @dataclass(frozen=True)
@@ -36,24 +34,14 @@ class Goal:
     def figure(self) -> str:
         return f"{self.value:.3g}{self.unit}"
 
+    def word(self) -> str:
+        return "met" if self.met else "**missed**"
+
     def aim(self) -> str:
         return f"{self.sense} {self.limit:g}{self.unit}"
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "met": self.met}
-
-
-def load(path: Path) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return result
-
-
-def save(result: dict[str, Any], path: Path) -> None:
-    """Write to a temporary name and rename: a reader, or a kill, never meets half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    os.replace(beside, path)
 
 
 def step_rows(result: dict[str, Any]) -> list[tuple[str, float]]:
@@ -67,31 +55,45 @@ def goals(result: dict[str, Any]) -> list[Goal]:
     return [Goal(**{k: v for k, v in g.items() if k != "met"}) for g in result["goals"]]
 
 
-def readme_section(path: Path) -> str:
-    """What stands between the README's benchmark marks: where the figures come from, and the two tables."""
-    result = load(path)
-    machine, mesh = result["machine"], result["mesh"]
-    source = (
-        f"From [{path.name}](bench/results/{path.name}): {mesh['cells']:,} cells, {mesh['edges']:,} edges, double,"
-        f" {result['threads']} threads of one {machine['architecture']} machine ({machine['processor']}),"
-        f" {result['versions']['compiler']}; `make bench` measures yours."
-    )
-    return f"{source}\n\n{markdown(result)}\n"
+def cpu_lines(result: dict[str, Any]) -> list[str]:
+    """What the README shows of a run of ``bench.cpu_airfoil``."""
+    mesh = result["mesh"]
+    about = (f"{mesh['cells']:,} cells, {mesh['edges']:,} edges, double, {result['threads']} threads,"
+             f" {result['versions']['compiler']}; `make bench` measures yours.")  # fmt: skip
+    return [about, "", *markdown(result).splitlines()]
 
 
-def update_readme(path: Path, readme: Path = README) -> None:
-    """Put the figures of a result file into the README."""
-    text = readme.read_text(encoding="utf-8")
-    readme.write_text(SECTION.sub(lambda _: readme_section(path), text), encoding="utf-8")
+def cpu_repeats(results: Sequence[dict[str, Any]]) -> list[str]:
+    """The two goals of the step, run by run."""
+    rows = []
+    for result in results:
+        by_text = {goal.text: goal for goal in goals(result)}
+        own, numba = by_text[STEP_BY_CPP], by_text.get(STEP_BY_NUMBA)
+        cells = [f"{own.value:.2f}", own.word(), *([f"{numba.value:.2f}", numba.word()] if numba else ["-", "-"])]
+        rows.append([str(result["date"])[:16].replace("T", " "), *cells])
+    head = ("run, UTC", "Meshloom / best C++", "at most 1.05", "best numba / Meshloom", "at least 1.5")
+    met = sum(goal.met for result in results for goal in goals(result) if goal.text == STEP_BY_CPP)
+    verdict = f"The goal of 1.05 is met in {met} runs of {len(results)}" + (
+        "." if met == len(results) else ", which counts as missed.")
+    return [*rows_table(head, rows), "", verdict]
 
 
 def markdown(result: dict[str, Any]) -> str:
     """The two tables of the README."""
-    lines = ["| the airfoil step, 2 stages | time, Meshloom = 1 |", "|---|---|"]
-    lines += [f"| {name} | {ratio:.2f} |" for name, ratio in step_rows(result)]
-    lines += ["", "| goal | aim | measured | |", "|---|---|---|---|"]
-    lines += [f"| {g.text} | {g.aim()} | {g.figure()} | {'met' if g.met else '**missed**'} |" for g in goals(result)]
-    return "\n".join(lines)
+    lines = rows_table(("the airfoil step, 2 stages", "time, Meshloom = 1"),
+                       [(name, f"{ratio:.2f}") for name, ratio in step_rows(result)])  # fmt: skip
+    return "\n".join([*lines, "", *goal_table(goals(result))])
+
+
+def rows_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as Markdown."""
+    return [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def goal_table(found: Sequence[Goal]) -> list[str]:
+    """Goals as Markdown, met or missed by what was measured; nothing without goals."""
+    rows = [(g.text, g.aim(), g.figure(), g.word()) for g in found]
+    return rows_table(("goal", "aim", "measured", ""), rows) if rows else []
 
 
 def print_tables(result: dict[str, Any]) -> None:
@@ -121,16 +123,30 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) ->
     return table
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.report", description="Result files as tables.")
-    parser.add_argument("file", type=Path, help="a result file of bench.cpu_airfoil")
-    parser.add_argument("--readme", action="store_true", help="put the tables into the README")
-    options = parser.parse_args()
-    if options.readme:
-        update_readme(options.file)
-    else:
-        print(readme_section(options.file), end="")
+def main(arguments: list[str] | None = None) -> int:
+    from bench import tables
+
+    parser = argparse.ArgumentParser(prog="python -m bench.report", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("pages", nargs="*", type=Path, help="pages to make (default: README.md and docs/)")
+    parser.add_argument("--newest", action="store_true", help="show the newest results that name their code")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is not what its files say")
+    parser.add_argument("--list", action="store_true", help="only list which table comes from which file")
+    options = parser.parse_args(arguments)
+    known, stale = tables.stamped() if options.newest else [], 0
+    for page in options.pages or tables.pages():
+        before = page.read_text(encoding="utf-8")
+        if options.list:
+            for kind, files, _ in tables.marks(before):
+                print(f"{page.name}: {kind}: {' '.join(files)}")
+            continue
+        after = tables.made_again(before, known)
+        if after != before:
+            stale += 1
+            print(f"{page.name}: {'not what its files say' if options.check else 'made again'}")
+            if not options.check:
+                page.write_text(after, encoding="utf-8")
+    return int(options.check and stale > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,14 +6,13 @@ import argparse
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import meshloom as ml
-from bench import report
 from bench.measure import surroundings
 from bench.race_loop import Cuda, Device
+from bench.record import Record
 
 
 @dataclass
@@ -23,10 +22,10 @@ class Started:
     device: Device
     copy: float
     result: dict[str, Any]
-    file: Path
+    record: Record
 
-    def save(self) -> None:
-        report.save(self.result, self.file)
+    def save(self) -> Path:
+        return self.record.save()
 
 
 def options_of(name: str, text: str | None) -> argparse.ArgumentParser:
@@ -46,6 +45,4 @@ def started(name: str, options: argparse.Namespace, device: Device | None, cpu: 
     ml.use(chosen.backend)
     copy = chosen.copy_bandwidth()
     result = surroundings() | {"benchmark": name, "backend": chosen.backend, "copy_GBps": copy / 1e9, "rows": []}
-    where = "gpu" if chosen.backend == "cuda" else result["machine"]["architecture"]
-    file = options.json or report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_{name}_{where}.json"
-    return Started(chosen, copy, result, file)
+    return Started(chosen, copy, result, Record(result, options.json, chosen.backend))

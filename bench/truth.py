@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import meshloom as ml
-from bench import report
+from bench import record
 from bench.measure import surroundings
 from bench.truth_cases import Check, Row, checks
 
@@ -122,6 +122,14 @@ def markdown(results: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def lines(results: Sequence[dict[str, Any]]) -> list[str]:
+    """What docs/originals.md shows of runs on several back ends."""
+    counts = [f"{result['verdicts'].get('met', 0)} of {len(result['rows'])} comparisons are met on {result['backend']}"
+              for result in results]  # fmt: skip
+    text = "each line shows, of the comparisons of one run, the one that comes nearest to its bound"
+    return [f"{', '.join(counts)}; {text}:", "", *markdown(results)]
+
+
 def told_error(row: Row) -> str:
     if row.verdict != "met":
         return f"**{row.note or row.verdict}**"
@@ -169,7 +177,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     if options.markdown:
-        print("\n".join(markdown([report.load(file) for file in options.markdown])))
+        print("\n".join(markdown([record.load(file) for file in options.markdown])))
         return 0
     if reason := ml.backends()[options.backend]:
         print(f"bench.truth: back end {options.backend} cannot be used: {reason}", file=sys.stderr)
@@ -181,14 +189,13 @@ def main(arguments: list[str] | None = None) -> int:
     ml.use(options.backend, threads=threads)
     if options.unit:
         part = run_unit(options.unit, options.truth, options.quick)
-        report.save(part, options.json)
+        record.hand_over(part, options.json)
         return 0
     options.threads = threads
     result = surroundings() | run_all(options)
     show(result)
     if options.json:
-        report.save(result, options.json)
-        print(f"written to {options.json}")
+        print(f"written to {record.Record(result, options.json, options.backend).save()}")
     return int("missed" in result["verdicts"])
 
 

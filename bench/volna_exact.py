@@ -10,7 +10,6 @@ and how far the original's states are, in single precision, beside how far round
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 
 import meshloom as ml
 from bench.measure import surroundings
+from bench.record import Record
 from meshloom.config import build, parse_set
 from meshloom.solvers.case import find_case
 from meshloom.solvers.exact_water import Thacker
@@ -129,6 +129,24 @@ def draw(path: Path) -> None:
     figure.savefig(path)
 
 
+def dam_table(result: dict[str, Any]) -> list[str]:
+    return _errors(result, "dam", "squares along the channel")
+
+
+def bowl_table(result: dict[str, Any]) -> list[str]:
+    return _errors(result, "bowl", "squares along the bowl, half a swing")
+
+
+def _errors(result: dict[str, Any], kind: str, what: str) -> list[str]:
+    """Errors on all meshes and the orders between them, in Markdown."""
+    found = [result[f"{kind}_{scheme}"] for scheme in SCHEMES]
+    columns = [(one["errors"], ["", *(f" {order:.2f}" for order in one["orders"])]) for one in found]
+    rows = [f"| {n} |" + "".join(f" {errors[k]:.4f} |{orders[k]} |" for errors, orders in columns)
+            for k, n in enumerate(result[f"{kind}_cells"])]  # fmt: skip
+    heads = " | ".join(f"{scheme} | order" for scheme in SCHEMES)
+    return [f"| {what} | {heads} |", "|---" * (1 + 2 * len(SCHEMES)) + "|", *rows]
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path)
@@ -145,7 +163,7 @@ def main(arguments: list[str] | None = None) -> int:
         result[path.stem] = against_original(path)
         print(path.stem, result[path.stem])
     if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        Record(result, options.json).save()
     if options.draw:
         draw(options.draw / "volna_exact.png")
     return 0

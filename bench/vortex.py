@@ -11,11 +11,9 @@ that a pass needs read once and each that it sets written once; the plain count 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +21,13 @@ import numpy as np
 
 import meshloom as ml
 from bench.measure import fastest, surroundings
+from bench.record import Record
 from bench.report import Goal
 from meshloom.backend import current
 from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
 from meshloom.solvers.navier_stokes.case import FlowCase
 from meshloom.solvers.navier_stokes.equations import FUSED, STORED, Equations
 
-RESULTS = Path(__file__).parent / "results"
 VORTEX_GOAL, TAYLOR_GREEN_GOAL = 0.6, 0.30  # share of the compulsory bytes; ns per cell, equation and right-hand side
 TOLERANCE = 1e-10
 _CHECK_STEPS = 2
@@ -263,11 +261,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"bench.vortex: back end {options.device} cannot be used: {reason}", file=sys.stderr)
         return 2
     result: dict[str, Any] = surroundings() | {"benchmark": "vortex", "quick": options.quick}
-    file = options.json or RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_vortex_{options.device}.json"
+    record = Record(result, options.json, options.device)
     sizes = {"cuda": [512] if options.quick else [512, 1024, 2048], "cpu": [64] if options.quick else [512]}
     box = {"cuda": 256, "cpu": 24 if options.quick else 64}[options.device] if options.box is None else options.box
     result["runs"] = [run(options.device, sizes[options.device], box, quick=options.quick, race=options.forms)]
-    file.write_text(json.dumps(result, indent=1) + "\n")
+    record.save()
     if options.device == "cuda":
         result["goals"] = [goal.as_json() for goal in goals(result["runs"][0])]
         result["runs"].append(run("cpu", [512], 0, quick=options.quick))
@@ -276,8 +274,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"vortex outflow: the CPU takes {result['cpu_over_gpu']:.4g} times as long per step")
         for goal in goals(result["runs"][0]):
             print(f"{goal.text}: {goal.figure()}, aim {goal.aim()}: {'met' if goal.met else 'missed'}")
-    file.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written to {file}")
+    print(f"written to {record.save()}")
     return 0
 
 

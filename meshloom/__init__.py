@@ -1,4 +1,4 @@
-"""Meshloom: parallel loops over meshes, written in Python, scheduled, tuned and explained.
+"""Meshloom: parallel loops over meshes, written in Python, scheduled and explained.
 
 import meshloom as ml
 """

@@ -109,3 +109,8 @@ def whole(what: str, value: object, low: int, high: int, *, error: type[UserErro
     if number is None or not low <= number <= high:
         raise error(f"{what} must be a whole number from {low} to {high}, got {shown(value)}")
     return number
+
+
+def install(extra: str) -> str:
+    """What a person types to get an extra: Meshloom is installed from its folder, not from an index of packages."""
+    return f"pip install '.[{extra}]' in the folder of Meshloom"

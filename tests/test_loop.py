@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import weakref
 
 import numpy as np
@@ -96,28 +97,39 @@ def test_wrong_schedules_are_refused_in_one_line() -> None:
 
 
 def test_explain_shows_the_figures() -> None:
+    """Every figure, computed here from the mesh: a face reads a number and two indices, and adds to two cells."""
     mesh, v, out = mesh_and_fields()
     loop = spread.loop(mesh.faces, v, out[mesh.face_cells], schedule=ml.Schedule("block_color", block=64))
-    assert "not yet" in loop.explain()
+    faces, cells, copied = 2 * 30 * 29, 900, loop.backend.copy_bandwidth()
+    pairs = mesh.face_cells.indices
+    blocks = [pairs[k : k + 64].ravel() for k in range(0, faces, 64)]
+    reuse = 2 * faces / sum(len(np.unique(block)) for block in blocks)
+    compulsory, issued = faces * (8 + 2 * 4) + 2 * 8 * cells, faces * (8 + 2 * 4 + 2 * 2 * 8)
+    expected = {
+        "schedule": "block_color block=64 (",
+        "why": "asked for",
+        "arguments": "v: Read v aos, out: Inc out[face_cells] aos",
+        "flops": "2 per element (1 sign, 2 add)",
+        "bytes": f"compulsory {compulsory / 1e3:.2f} kB, issued {issued / 1e3:.2f} kB, lines ",
+        "ratios": f"V/S 0.00, B/F {compulsory / (2 * faces):.2f}",
+        "plan": f"reuse {reuse:.2f}, ",
+        "measured": "not yet: run the loop, then ask again",
+    }
+    head, *lines = loop.explain().splitlines()
+    assert head == f"spread over faces: {faces:,} elements, back end cpu"
+    shown = {line[2:12].strip(): line[13:] for line in lines}
+    assert list(shown) == list(expected)
+    assert all(shown[label].startswith(text) for label, text in expected.items()), shown
+    assert shown["plan"].endswith("cache lines per block of 64, 2 block colors, 4 thread colors")
     loop()
-    text = loop.explain()
-    for word in (
-        "block_color",
-        "block=64",
-        "asked for",
-        "compulsory",
-        "issued",
-        "lines",
-        "V/S",
-        "B/F",
-        "reuse",
-        "block colors",
-        "thread colors",
-        "cache lines per block",
-        "ms",
-        "of copy",
-    ):
-        assert word in text, word
+    loop()
+    ms, runs, rate, share, copy = re.fullmatch(
+        r"  measured   (\S+) ms \((\d+) runs\), (\S+) GB/s of compulsory bytes, (\S+) of copy \((\S+) GB/s\)",
+        loop.explain().splitlines()[-1]).groups()  # fmt: skip
+    assert float(ms) == pytest.approx(loop.seconds * 1e3, rel=1e-3) and runs == "2"
+    assert float(rate) == pytest.approx(compulsory / loop.seconds / 1e9, rel=0.01)
+    assert float(copy) == pytest.approx(copied / 1e9, rel=0.01)
+    assert float(share) == pytest.approx(compulsory / loop.seconds / copied, abs=0.0051)
 
 
 def test_loops_are_kept_and_let_go_with_their_set() -> None:

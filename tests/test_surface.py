@@ -85,9 +85,13 @@ def test_a_loop_by_call_and_by_every_strategy() -> None:
         np.testing.assert_allclose(truss_.load.numpy(), load, rtol=1e-11, atol=1e-12)
         np.testing.assert_allclose(truss_.shortest.numpy(), shortest, rtol=1e-15)
         np.testing.assert_allclose(truss_.work.value, work, rtol=1e-12)
-    assert loop.counts.flops > 0 and loop.counts.bytes.compulsory > 0
-    assert loop.counts.vector_scalar_ratio > 0 and loop.counts.bytes_per_flop > 0
-    assert "truss over bars" in loop.explain()
+    bars, nodes = truss_.bars.size, len(np.unique(truss_.ends.indices))
+    compulsory = bars * (8 + 2 * 4) + nodes * 8 * (2 + 2 * 2 + 2 * 1)  # stiffness, ends; x, load, shortest
+    counts = loop.counts
+    assert counts.bytes.compulsory == pytest.approx(compulsory, abs=16), "and the work"
+    assert counts.bytes_per_flop == pytest.approx(counts.bytes.compulsory / (counts.flops * bars))
+    assert 15 <= counts.flops <= 30, "the kernel has about twenty operations"
+    assert loop.explain().startswith(f"truss over bars: {bars:,} elements, back end {ml.backend()}\n")
 
 
 def test_meshes_and_programs(back_end: str) -> None:

@@ -95,7 +95,7 @@ def use(name: str, *, threads: int | None = None, contract: bool | None = None, 
 
 
 def automatic_backend(found: Mapping[str, str | None]) -> str:
-    """The fastest back end that can be used, never ``emulated``; ``found`` is ``backends()``."""
+    """The first of cuda, cpu and numpy that can be used, never ``emulated``; ``found`` is ``backends()``."""
     return next((name for name in ("cuda", "cpu") if found[name] is None), "numpy")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_count
 from meshloom.backend.cuda import nvrtc
-from meshloom.errors import CompilerError
+from meshloom.errors import CompilerError, install
 from meshloom.native.cache import cache_root
 from meshloom.native.compiler import host_compiler
 from meshloom.native.runtime import copy_bandwidth
@@ -47,7 +47,7 @@ def _nvrtc_line() -> str:
     try:
         return f"{nvrtc.version()} (compiles for GPUs)"
     except CompilerError:
-        return "not installed, needed for GPUs: pip install 'meshloom[cuda]'"
+        return f"not installed, needed for GPUs: {install('cuda')}"
 
 
 def _bandwidth_line() -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import UserError
+from meshloom.errors import UserError, install
 from meshloom.io.files import write_atomically
 
 _SHARE_OF_SQUARE = 0.464  # of the figure's width, for a square map and its colour bar
@@ -94,7 +94,7 @@ def _figure(size: tuple[float, float]) -> Any:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise UserError("matplotlib is not installed; pip install 'meshloom[plot]'") from None
+        raise UserError(f"matplotlib is not installed; {install('plot')}") from None
     figure = Figure(figsize=size, dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
     return figure

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from meshloom.errors import MeshError, UserError
+from meshloom.errors import MeshError, UserError, install
 from meshloom.io.blocks import ELEMENTS, Block, Listing
 from meshloom.io.vtk import CELL_GROUP_PREFIX, GROUP_ARRAY, GROUP_PREFIX
 
@@ -23,7 +23,7 @@ def read_vtu(path: Path) -> Listing:
     try:
         import meshio
     except ModuleNotFoundError:
-        raise UserError("reading .vtu files needs meshio: pip install 'meshloom[io]'") from None
+        raise UserError(f"reading .vtu files needs meshio: {install('io')}") from None
     data = path.read_bytes()
     if data.count(b"<Piece ") > 1:  # meshio would keep the last one alone
         raise MeshError("more than one piece; expected a file with one")

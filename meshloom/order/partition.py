@@ -13,7 +13,7 @@ from types import ModuleType
 
 import numpy as np
 
-from meshloom.errors import ScheduleError
+from meshloom.errors import ScheduleError, install
 from meshloom.order.graph import Graph, inverse
 
 # ParHIP's binary format: bits of the version word; without them ids and weights are 64-bit and weights present.
@@ -124,6 +124,6 @@ def _import(ordering: str, module: str, extra: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError:
         raise ScheduleError(
-            f"ordering '{ordering}' needs the package {module}: pip install 'meshloom[{extra}]';"
-            " without it, greedy is nearly as good"
+            f"ordering '{ordering}' needs the package {module}: {install(extra)};"
+            " without it, greedy and rcb partition, too"
         ) from None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from bench import coloring, report
+from bench import coloring, record
 from meshloom.native.algorithms import color_elements
 from tests.bench.devices import Emulated
 
@@ -39,7 +39,7 @@ def test_a_whole_run(
     monkeypatch.setattr(coloring, "PRECISIONS", ("float64",))
     file = tmp_path / "coloring.json"
     assert coloring.main(["--n", "4", "--blocks", "32", "--json", str(file)], Emulated()) == 0
-    rows = report.load(file)["rows"]
+    rows = record.load(file)["rows"]
     assert all(row["ms"] > 0 for row in rows)
     forms = {"color", "color variant=indices", "color, faces by color", "color, faces by color, cells following"}
     for loop in ("flux_sum", "local_maximum"):

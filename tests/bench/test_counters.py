@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from bench import counters, report
+from bench import counters, record
+from bench.measure import surroundings
 
 SAMPLE = Path(__file__).parents[1] / "data" / "ncu_two_launches.csv"
 
@@ -86,8 +87,8 @@ def test_the_best_of_each_kind() -> None:
 def race_file(tmp_path: Path) -> Path:
     rows = [row("color", 1.0), row("color", 2.0, block=128), row("owner", 0.5), row("auto", 0.4)]
     file = tmp_path / "race.json"
-    report.save({"mesh": {"i": 8, "j": 6}, "variants": rows}, file)
-    return file
+    result = surroundings() | {"benchmark": "race", "mesh": {"i": 8, "j": 6}, "variants": rows}
+    return record.Record(result, file).save()
 
 
 def pretend(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
@@ -111,7 +112,7 @@ def test_rows_get_their_counters(race_file: Path, tmp_path: Path, monkeypatch: p
     pretend(tmp_path, monkeypatch, REPORT)
     assert counters.main([str(race_file), "--raw", str(tmp_path / "raw")]) == 0
     assert counters.parse_csv((tmp_path / "raw_given.csv").read_text()) == counters.parse_csv(SAMPLE.read_text())
-    result = report.load(race_file)
+    result = record.load(race_file)
     first, second, third, automatic = result["variants"]
     assert (first["counters"]["dram_read_sectors"], third["counters"]["dram_read_sectors"]) == (4812344, 2406172)
     assert "counters" not in second and "counters" not in automatic
@@ -123,13 +124,13 @@ def test_a_metric_that_does_not_exist_is_left_out(race_file: Path, tmp_path: Pat
     refuse = f"if {unknown!r} in metrics:\n    sys.exit(print('==ERROR== Failed to find metric {unknown}'))\n"
     pretend(tmp_path, monkeypatch, refuse + REPORT)
     assert counters.main([str(race_file)]) == 0
-    assert report.load(race_file)["variants"][0]["counters"]["stalls"]
+    assert record.load(race_file)["variants"][0]["counters"]["stalls"]
 
 
 def test_failures_are_one_line(race_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     pretend(tmp_path, monkeypatch, "print('==ERROR== ERR_NVGPUCTRPERM - no permission')")
     assert counters.main([str(race_file)]) == 1
-    assert "ERR_NVGPUCTRPERM" in report.load(race_file)["counters"]["incomplete"]
+    assert "ERR_NVGPUCTRPERM" in record.load(race_file)["counters"]["incomplete"]
     pretend(tmp_path, monkeypatch, "import time\ntime.sleep(60)")
     assert counters.main([str(race_file), "--seconds", "0.5"]) == 1
     monkeypatch.setattr(counters, "find_ncu", lambda: None)

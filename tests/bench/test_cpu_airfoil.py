@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import cpu_airfoil, report
+from bench import cpu_airfoil, record, report
 from bench.measure import fastest, repetitions
 from bench.report import Goal
 
@@ -14,7 +14,7 @@ from bench.report import Goal
 def test_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "result.json"
     assert cpu_airfoil.main(["--quick", "--json", str(path)]) == 0
-    result = report.load(path)
+    result = record.load(path)
     assert result["mesh"]["cells"] == 3 * 8 * 12
     assert result["step"]["agreement"] < 1e-10
     assert set(result["step"]["best"]) >= {"Meshloom", "C++ block coloring", "C++ gather", "NumPy"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import meshloom as ml
-from bench import direct, report
+from bench import direct, record
 from meshloom.schedule import vectors
 from tests.bench.devices import Emulated
 
@@ -22,7 +22,7 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.setattr(direct, "CASES", (*copies, *others))
     file = tmp_path / "direct.json"
     assert direct.main(["--json", str(file)], Emulated()) == 0
-    rows = report.load(file)["rows"]
+    rows = record.load(file)["rows"]
     assert [(r["loop"], r["elements_per_thread"]) for r in rows] == [
         (name, k) for name in ("copy", "add_up", "update") for k in (1, 2)
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import meshloom as ml
-from bench import grid, report
+from bench import grid, record
 from tests.bench.devices import Emulated
 
 
@@ -20,7 +20,7 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.setattr(grid.ml, "variants", lambda name: ("slab4",))
     file = tmp_path / "grid.json"
     assert grid.main(["--json", str(file)], Emulated()) == 0
-    result = report.load(file)
+    result = record.load(file)
     assert len(result["rows"]) == 2 * 2 and not any("wrong" in row for row in result["rows"])
     closed, around = (next(r for r in result["rows"] if r["stencil"] == "stencil9" and r["periodic"] is p
                            and r["schedule"].endswith("slab4")) for p in (False, True))  # fmt: skip

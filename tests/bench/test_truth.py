@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import meshloom as ml
-from bench import report, truth
+from bench import record, truth
 from bench.truth_cases import Check, Row, Rows, bookleaf_short_run, checks, miniaero_run
 
-RESULT = report.RESULTS / "2026-11-15_truth_cpu.json"
+RESULT = record.RESULTS / "2026-11-15_truth_cpu.json"
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ def test_bad_input(capsys: pytest.CaptureFixture[str], tmp_path: Path):
 
 
 def test_the_result_file_holds_every_comparison_and_all_are_met():
-    result = report.load(RESULT)
+    result = record.load(RESULT)
     rows = truth.load_rows(result)
     assert {row.verdict for row in rows} == {"met"} and not result["quick"]
     assert {(row.application, row.case) for row in rows if row.application != "lulesh"} >= {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -10,22 +9,13 @@ import pytest
 
 import meshloom as ml
 from bench import volna_exact
+from bench.record import RESULTS, load
+from bench.tables import marks
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "volna.md").read_text(encoding="utf-8")
-RESULT = json.loads(next(iter(sorted((ROOT / "bench" / "results").glob("*volna-exact*.json")))).read_text())
-
-
-@pytest.mark.parametrize(
-    ("kind", "heading"), [("dam", "| squares along the channel |"), ("bowl", "| squares along the bowl")]
-)
-def test_tables_of_errors_and_orders(kind: str, heading: str):
-    start = PAGE.index(heading)
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in PAGE[start:].split("\n\n")[0].splitlines()[2:]]
-    assert [int(row[0]) for row in rows] == RESULT[f"{kind}_cells"]
-    for column, scheme in ((1, "v17"), (3, "v18")):
-        assert [row[column] for row in rows] == [f"{e:.4f}" for e in RESULT[f"{kind}_{scheme}"]["errors"]]
-        assert [row[column + 1] for row in rows[1:]] == [f"{o:.2f}" for o in RESULT[f"{kind}_{scheme}"]["orders"]]
+(NAMED,) = {name for kind, (name,), _ in marks(PAGE) if kind.startswith("volna")}  # both tables are of one run
+RESULT = load(RESULTS / NAMED)
 
 
 def test_distances_from_the_original():

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import meshloom as ml
-from bench import flow_report, flow_truth, vortex
+from bench import flow_truth, vortex
 from tests.backend import streams  # noqa: F401 registers the back end silent
 
 
@@ -59,8 +58,3 @@ def test_the_comparison_with_twice_the_domain_and_with_published_curves(tmp_path
     flow_truth.draw(json.loads(json.dumps({"vortex_outflow": row, "taylor_green": [box]})), tmp_path)
     assert (tmp_path / "vortex_outflow.png").is_file() and (tmp_path / "taylor_green.png").is_file()
 
-
-def test_the_tables_of_the_docs_are_those_of_the_files_they_name():
-    (found,) = flow_report.SECTION.findall(flow_report.DOCS.read_text(encoding="utf-8"))
-    files = [vortex.RESULTS / name for name in re.findall(r"`bench/results/([^`]+)`", found)]
-    assert files and found == flow_report.markdown(files) + "\n"

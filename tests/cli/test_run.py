@@ -146,7 +146,7 @@ def test_without_matplotlib_the_run_succeeds(meshloom: Command, tmp_path: Path, 
     monkeypatch.setattr("builtins.__import__", without)
     result = meshloom("run", "airfoil", *SMALL, "--out", "plain")
     assert result.code == 0, result.err
-    assert "no picture: matplotlib is not installed; pip install 'meshloom[plot]'" in result.out
+    assert "no picture: matplotlib is not installed; pip install '.[plot]'" in result.out
     assert not (tmp_path / "plain" / "picture.png").exists()
 
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from bench import compact_report, report, wavenumbers
+from bench import wavenumbers
 from meshloom import compact
 from meshloom.solvers.advection.base import scheme_limit
 from tests.docs.test_facts import page, table
@@ -83,22 +83,3 @@ def test_errors_of_the_cases(case: str) -> None:
         found = monitors(case, *settings_of(case, what))
         for column, figure in zip(columns, written, strict=True):
             assert float(figure) == pytest.approx(found[column], rel=6e-3), (what, column)
-
-
-def test_the_figures_of_the_readme_are_those_of_the_result_file() -> None:
-    result = report.load(report.RESULTS / "2026-11-15_compact_h200.json")
-    (rows,) = [group for group in compact_report.grouped(result["rows"])
-               if (group[0]["what"], group[0]["shape"], group[0]["precision"], group[0]["ends"])
-               == ("derivative", [512, 512, 512], "float64", "periodic")]  # fmt: skip
-    shares = [f"{row['share_of_limit']:.2f}" for row in rows]
-    text = " ".join(page("README.md").split())
-    assert f"along x, y and z: {shares[0]}, {shares[1]} and {shares[2]} of the speed of a copy" in text
-    solvers = report.load(report.RESULTS / "2026-11-15_compact-solvers_h200.json")
-    (slower,) = [goal.value for goal in compact_report.goals(solvers) if goal.text.startswith("cuSPARSE")]
-    assert slower >= 9.0 and "cuSPARSE takes nine times as long and more" in text
-
-
-def test_the_tables_are_those_of_the_result_files() -> None:
-    (section,) = compact_report.SECTION.findall(page("docs/benchmarks.md"))
-    names = re.findall(r"`([^`]+\.json)`", section.splitlines()[0])
-    assert names and section == compact_report.markdown([report.load(report.RESULTS / n) for n in names], names)

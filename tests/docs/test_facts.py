@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from bench import truth, truth_cases
+from bench import truth_cases
 from meshloom.backend import cpu_dialect
 from meshloom.backend.cuda import dialect
 from meshloom.backend.unit import Argument, Unit, make_unit
@@ -294,21 +294,6 @@ def test_options_of_run_are_documented() -> None:
     assert set(re.findall(r"--\w+", rows)) == options - {"--help"}
 
 
-def test_the_reference_runs_are_as_close_as_the_page_says() -> None:
-    text = page("docs/benchmarks.md")
-    (claimed,) = re.findall(r"are ([\d.]+e-\d+) from it", text)
-    named = re.findall(r"`([\w.-]+airfoil-reference_[\w.-]+\.json)`", text)
-    assert len(named) == 2
-    for name in named:
-        error = json.loads(page(f"bench/results/{name}"))["error"]
-        assert f"{error:.1e}" == claimed, name
-
-
-def test_result_files_named_in_the_docs_exist() -> None:
-    named = re.findall(r"`(?:bench/results/)?(\d{4}-[\w.-]+\.json)`", page("docs/benchmarks.md"))
-    assert named and all((ROOT / "bench/results" / name).is_file() for name in named), named
-
-
 # --- benchmarks.md, on the GPU ------------------------------------------------------------------------------------
 
 
@@ -316,78 +301,21 @@ def result(name: str) -> dict:
     return json.loads(page(f"bench/results/{name}"))
 
 
-def test_the_table_of_the_race_is_that_of_the_result_file() -> None:
-    race = result("2026-11-15_race-rings_h200.json")
-    rows = table("docs/benchmarks.md", "variant, double")
-    for name, *written in rows:
-        found = {}
-        for order in ("given", "hilbert"):
-            if name[0] == "`" or name.startswith("automatic"):
-                strategy_, *variant = re.findall(r"`(\w+)[^`]*`", name)
-                wanted = {"strategy": "auto" if name.startswith("automatic") else strategy_, "precision": "float64",
-                          "layout": name.rsplit(", ", 1)[1], "variant": (variant or ["plain"])[0]}  # fmt: skip
-                alike = [r for r in race["variants"] if "ms" in r and all(r[k] == v for k, v in wanted.items())]
-            else:
-                alike = [r for r in race["peers"] if r["peer"] == name]
-            found[order] = min((r for r in alike if r["order"] == order), key=lambda r: r["ms"])
-        real = [f(found[o]) for o in found for f in (lambda r: f"{r['ms']:.3f}", lambda r: f"{r['share_of_copy']:.2f}")]
-        assert written == real, name
-
-
-def test_the_table_of_orders_is_that_of_the_result_file() -> None:
-    races = [result(f"2026-11-15_race-{name}_h200.json") for name in ("orders", "more-orders")]
-    race = {key: [row for one in races for row in one[key]] for key in ("variants", "peers")}
-    for order, ms, share, hand in table("docs/benchmarks.md", "order, double, aos"):
-        auto = next(r for r in race["variants"] if r["order"] == order and r["strategy"] == "auto")
-        assert (ms, share) == (f"{auto['ms']:.3f}", f"{auto['share_of_copy']:.2f}"), order
-        peers = [p["ms"] for p in race["peers"] if p["order"] == order and "rings" in p["peer"]]
-        assert hand == (f"{peers[0]:.3f}" if peers else "-"), order
-
-
-def test_the_iteration_on_the_gpu_is_that_of_the_result_file() -> None:
-    runs = result("2026-11-15_airfoil-fused_h200.json")["runs"]
-    for name, double, single, launches, share in table("docs/benchmarks.md", "| double, ms"):
-        how, order = name.lower().split(", ")
-        mine = {r["precision"]: r for r in runs if r["order"] == order and r["fused"] == (how == "fused")}
-        assert [double, single] == [f"{mine[p]['ms']:.3f}" for p in ("float64", "float32")], name
-        assert int(launches) == mine["float64"]["launches"], name
-        assert share == f"{mine['float64']['share_of_limit']:.2f}", name
-
-
-def test_the_gpu_table_of_the_readme_is_that_of_the_result_file() -> None:
-    race = result("2026-11-15_race-orders_h200.json")
-    auto = next(r for r in race["variants"] if r["order"] == "hilbert" and r["strategy"] == "auto")
-    peers = {p["peer"]: p for p in race["peers"] if p["order"] == "hilbert"}
-    known = {"Meshloom, from the ten lines above": auto,
-             "CUDA by hand, with the same tables": peers["hand CUDA owner by rings, AoS"],
-             "CUDA by hand, plain": peers["hand CUDA owner, AoS"]} | peers  # fmt: skip
-    rows = table("README.md", "| ms | share of copy bandwidth")
-    assert len(rows) == 6
-    for name, ms, share in rows:
-        assert (ms, share) == (f"{known[name]['ms']:.3f}", f"{known[name]['share_of_copy']:.2f}"), name
-
-
 def test_preferences_of_layouts_are_those_measured() -> None:
     race = result("2026-11-15_race-rings_h200.json")
     later = result("2026-11-15_locality_h200.json")["loops"]["airfoil"]["variants"]
     race["variants"] += [r | {"order": "hilbert"} for r in later if r["strategy"] == "strip"]  # measured as given
-    for name, written in PREFERENCE.items():
-        times = {layout: min((r["ms"] for r in race["variants"] if "ms" in r and r["order"] == "hilbert"
-                              and (r["strategy"], r["precision"], r["layout"], r["variant"])
-                              == (name, "float64", layout, "plain")), default=1.0) for layout in written}  # fmt: skip
+    measured = {name: written for name, written in PREFERENCE.items() if name != "direct"}
+    assert set(measured) == set(ml.strategies()) and set(PREFERENCE["direct"].values()) == {1.0}, "nothing is indirect"
+    for name, written in measured.items():
+        times = {layout: min(r["ms"] for r in race["variants"] if "ms" in r and r["order"] == "hilbert"
+                             and (r["strategy"], r["precision"], r["layout"], r["variant"])
+                             == (name, "float64", layout, "plain")) for layout in written}  # fmt: skip
         found = {layout: ms / min(times.values()) for layout, ms in times.items()}
         assert written == pytest.approx(found, rel=0.02), name
 
 
 # --- originals.md -------------------------------------------------------------------------------------------------
-
-
-def test_the_comparisons_with_the_originals() -> None:
-    text = page("docs/originals.md")
-    results = [json.loads(page(name)) for name in re.findall(r"`(bench/results/[\w.-]+_truth_[\w.-]+\.json)`", text)]
-    for line in truth.markdown(results):
-        assert line in text, line
-    assert f"All {len(results[0]['rows'])} comparisons" in text
 
 
 def test_bounds_of_the_comparisons() -> None:

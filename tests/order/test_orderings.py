@@ -148,7 +148,7 @@ def test_missing_partitioner_names_the_extra(monkeypatch, module, name):
     extra = {"kaminpar": "partition", "metis": "metis"}[name]
     with pytest.raises(ScheduleError) as caught:
         order.order_elements(name, faces, n, block=16)
-    assert f"pip install 'meshloom[{extra}]'" in str(caught.value) and "\n" not in str(caught.value)
+    assert f"pip install '.[{extra}]' in the folder" in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from meshloom.backend.cuda.dialect import FINISH, FINISH_THREADS, KernelText
 from meshloom.backend.cuda.engine import NO_CONTRACTION, Device, DeviceLaunch, Emulator, Engine, LaunchFunction
 from meshloom.backend.cuda.graph import GraphRecording, dealt_out
 from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
-from meshloom.errors import ScheduleError
+from meshloom.errors import ScheduleError, install
 from meshloom.mesh.core import Map
 from meshloom.schedule.code import Pass, partial_name
 from meshloom.schedule.plan import Plan
@@ -49,7 +49,7 @@ class CudaBackend(Backend):
     @cached_property
     def _reason(self) -> str | None:
         if importlib.util.find_spec("cupy") is None:
-            return "CuPy is not installed: pip install 'meshloom[cuda]'"
+            return f"CuPy is not installed: {install('cuda')}"
         import cupy
 
         try:

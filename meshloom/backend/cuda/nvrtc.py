@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from meshloom.errors import CompilerError
+from meshloom.errors import CompilerError, install
 from meshloom.native.cache import cache_dir, replacing
 from meshloom.native.names import safe_name
 
@@ -27,7 +27,7 @@ def library() -> ctypes.CDLL:
     for candidate in _candidates():
         with suppress(OSError):
             return ctypes.CDLL(candidate)
-    raise CompilerError("no NVRTC library was found, so CUDA code cannot be compiled: pip install 'meshloom[cuda]'")
+    raise CompilerError(f"no NVRTC library was found, so CUDA code cannot be compiled: {install('cuda')}")
 
 
 def _candidates() -> Iterator[str]:

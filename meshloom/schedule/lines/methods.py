@@ -55,7 +55,7 @@ class Segmented(LineMethod):
 
 
 def method(name: str) -> LineMethod:
-    """A method by name; "auto" is the fastest there is."""
+    """A method by name; "auto" is the one-pass solver."""
     found = Emitter.registry.get("segmented" if name == "auto" else name)
     if not isinstance(found, LineMethod):
         raise ScheduleError(f"unknown method '{name}' for lines{nearest(name, ('auto', *names()))}")

@@ -1,0 +1,221 @@
+"""Every table of README and docs that shows a measurement, made from result files.
+
+A page holds ``<!-- table: KIND FILE... -->``, what was made, and ``<!-- /table -->``; ``python -m bench.report`` makes
+all of them again, ``--newest`` from the newest results. One table is one run: only kinds whose every row is a run of
+its own (``several``) take more than one file. FILE ``none``: nothing has been measured yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import bookleaf, compact_report, flow_report, gpu_report, locality_report, report, truth, volna_exact
+from bench.record import RESULTS, RecordError, load
+
+ROOT = Path(__file__).parents[1]
+MARKS = re.compile(r"<!-- table: (?P<kind>\w+) (?P<files>[^>]+?) -->\n(?P<text>.*?)<!-- /table -->", re.DOTALL)
+NONE = "none"
+GPU_ONLY = ("race", "airfoil", "coloring", "branches")  # their results need not say where they ran
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """How a kind of table is made. ``benchmark``: whose results; ``fits``: does a result hold what it shows?
+    ``several``: a row for each of several files; ``key``: of those, the newest for each value counts."""
+
+    benchmark: str
+    lines: Callable[[Any], list[str]]
+    fits: Callable[[Result], bool]
+    command: str
+    several: bool = False
+    key: Callable[[Result], Any] | None = None
+
+    def text(self, names: Sequence[str]) -> str:
+        """What stands between the marks."""
+        if list(names) == [NONE]:
+            return f"Not measured yet; `python -m bench.{self.command}` does.\n"
+        if len(names) > 1 and not self.several:
+            raise RecordError(f"a table of {self.benchmark} is one run, not {len(names)}: {', '.join(names)}")
+        results = [load(RESULTS / name) for name in names]
+        for name, result in zip(names, results, strict=True):
+            if result["benchmark"].replace("-", "_") != self.benchmark:
+                raise RecordError(f"{name}: a result of {result['benchmark']}, not of {self.benchmark}")
+        item = "- " if self.several else ""
+        head = [f"{item}{source(result, name)}" for name, result in zip(names, results, strict=True)]
+        body = self.lines(results if self.several else results[0])
+        return "\n".join([*head, "", *body]).rstrip("\n") + "\n"
+
+    def newest(self, known: Sequence[tuple[str, Result]]) -> list[str]:
+        """The files to show out of stamped ones, the oldest first; none if nothing fits."""
+        fitting = [(name, r) for name, r in known
+                   if r["benchmark"] == self.benchmark and not r.get("resumed") and self.fits(r)]  # fmt: skip
+        if self.several and self.key:
+            return list({self.key(result): name for name, result in fitting}.values())
+        if self.several:  # runs of the same code on the same machine
+            return [n for n, r in fitting if _origin(r) == _origin(fitting[-1][1])]
+        return [name for name, _ in fitting[-1:]]
+
+
+def _origin(result: Result) -> tuple[Any, ...]:
+    return result["code"]["sha256"], result["machine"]["processor"]
+
+
+def source(result: Result, name: str) -> str:
+    """Which file, machine and code figures come from."""
+    machine = result["machine"]
+    backends = (result.get("device"), result.get("backend"), *(run.get("device") for run in _runs(result)))
+    gpu = machine.get("gpu") and ("cuda" in backends or result["benchmark"] in GPU_ONLY)
+    copy = f", copy {result['copy_GBps']:.0f} GB/s" if "copy_GBps" in result else ""
+    code = result.get("code")
+    made = f"commit `{code['commit'][:10]}`{', changed' if code['dirty'] else ''}" if code else "of no recorded commit"
+    where = machine["gpu"] if gpu else f"{machine['processor']}, {machine['cores']} cores"
+    pieces = f", put together from {1 + len(result['resumed'])} sittings" if result.get("resumed") else ""
+    return " ".join([f"From `bench/results/{name}`: {where}{copy}, {made}{pieces}.", *result.get("notes", ())])
+
+
+def _runs(result: Result) -> list[Result]:
+    runs = result.get("runs", [])
+    return [run for run in runs if isinstance(run, dict)]
+
+
+# --- what fits a table --------------------------------------------------------------------------------------------
+
+
+def on_gpu(result: Result) -> bool:
+    """Measured on a device, at full size."""
+    used = {result.get("device"), result.get("backend"), *(run.get("device") for run in _runs(result)),
+            *(run.get("backend") for run in _runs(result))}  # fmt: skip
+    return bool(result["machine"].get("gpu")) and "cuda" in used and not result.get("quick")
+
+
+def _race(result: Result) -> bool:
+    return bool(result["machine"].get("gpu")) and result["mesh"]["cells"] > 10**6 and bool(result["variants"])
+
+
+def _whole_race(result: Result) -> bool:
+    kinds = {(r["strategy"], r["order"]) for r in result["variants"] if "ms" in r}
+    return _race(result) and all(sum(order == o for _, order in kinds) > 5 for o in ("given", "hilbert"))
+
+
+def _race_of_orders(result: Result) -> bool:
+    return _race(result) and len({r["order"] for r in result["variants"] if r["strategy"] == "auto"}) > 3
+
+
+def _race_with_peers(result: Result) -> bool:
+    return _race(result) and any(p["order"] == "hilbert" and "ms" in p for p in result["peers"]) and any(
+        r["order"] == "hilbert" and r["strategy"] == "auto" and "ms" in r for r in result["variants"])  # fmt: skip
+
+
+def _iteration(result: Result) -> bool:
+    return bool(result["machine"].get("gpu")) and "ratios" in result and result["runs"][0]["cells"] > 10**6
+
+
+def _locality(result: Result) -> bool:
+    timed = [name for name, one in result["loops"].items() if any("ms" in r for r in one["variants"])]
+    return on_gpu(result) and result["size"] == "paper" and set(locality_report.PAPERS) <= set(timed)
+
+
+def _applications(result: Result) -> bool:
+    return on_gpu(result) and result["size"] == "paper" and len(result["applications"]) > 3
+
+
+def _compact(result: Result) -> bool:
+    parts = {r["part"] for r in result["rows"] if "ms" in r and max(r["shape"]) >= 509}
+    return on_gpu(result) and "derivative" in parts
+
+
+def _compact_with_peers(result: Result) -> bool:
+    return _compact(result) and any("ms" in p for p in result["peers"])
+
+
+def _cpu_step(result: Result) -> bool:
+    return bool(result["mesh"]["cells"] > 5 * 10**5)
+
+
+def _cpu_whole(result: Result) -> bool:
+    return _cpu_step(result) and "memory" in result
+
+
+def _coloring(result: Result) -> bool:
+    return bool(result["machine"].get("gpu")) and result["mesh"]["n"] >= 64
+
+
+def _truth(result: Result) -> bool:
+    return not result["quick"] and result["backend"] in ("cpu", "cuda")
+
+
+TABLES: dict[str, Table] = {
+    "cpu_airfoil": Table("cpu_airfoil", report.cpu_lines, _cpu_whole, "cpu_airfoil"),
+    "cpu_steps": Table("cpu_airfoil", report.cpu_repeats, _cpu_step, "cpu_airfoil --step-only", several=True),
+    "reference": Table("airfoil_reference", gpu_report.reference_rows, lambda r: True, "airfoil_reference",
+                       several=True, key=lambda r: (r["backend"], r["precision"])),
+    "race": Table("race", gpu_report.race_rows, _whole_race, "race"),
+    "race_orders": Table("race", gpu_report.order_rows, _race_of_orders, "race"),
+    "readme_race": Table("race", gpu_report.readme_race, _race_with_peers, "race"),
+    "iteration": Table("airfoil", gpu_report.iteration_rows, _iteration, "airfoil"),
+    "readme_iteration": Table("airfoil", gpu_report.readme_iteration, _iteration, "airfoil"),
+    "grid": Table("grid", gpu_report.grid_rows, on_gpu, "grid"),
+    "direct": Table("direct", gpu_report.direct_rows, on_gpu, "direct"),
+    "branches": Table("branches", gpu_report.branch_rows, lambda r: bool(r["machine"].get("gpu")), "branches"),
+    "coloring": Table("coloring", gpu_report.coloring_rows, _coloring, "coloring"),
+    "locality": Table("locality", locality_report.loop_rows, _locality, "locality"),
+    "locality_orders": Table("locality", locality_report.order_rows, _locality, "locality"),
+    "locality_counters": Table("locality", locality_report.counter_rows, _locality, "locality --counters"),
+    "readme_locality": Table("locality", locality_report.short_rows, _locality, "locality"),
+    "applications": Table("locality", locality_report.application_rows, _applications, "locality"),
+    "readme_applications": Table("locality", locality_report.short_applications, _applications, "locality"),
+    "compact": Table("compact", compact_report.lines, _compact, "compact"),
+    "compact_solvers": Table("compact", compact_report.solver_lines, _compact_with_peers, "compact"),
+    "readme_compact": Table("compact", compact_report.readme_lines, _compact, "compact"),
+    "vortex": Table("vortex", flow_report.vortex_lines, on_gpu, "vortex --device cuda"),
+    "readme_vortex": Table("vortex", flow_report.readme_lines, on_gpu, "vortex --device cuda"),
+    "flow_truth": Table("flow_truth", flow_report.truth_lines, on_gpu, "flow_truth --device cuda"),
+    "flow_truth_cpu": Table("flow_truth", flow_report.truth_lines, lambda r: r["device"] == "cpu", "flow_truth"),
+    "truth": Table("truth", truth.lines, _truth, "truth", several=True, key=lambda r: r["backend"]),
+    "bookleaf_reference": Table("bookleaf", bookleaf.reference_table, lambda r: True, "bookleaf --json FILE"),
+    "bookleaf_exact": Table("bookleaf", bookleaf.exact_table, lambda r: "exact" in r, "bookleaf --json FILE"),
+    "volna_dam": Table("volna_exact", volna_exact.dam_table, lambda r: True, "volna_exact --json FILE"),
+    "volna_bowl": Table("volna_exact", volna_exact.bowl_table, lambda r: True, "volna_exact --json FILE"),
+}  # fmt: skip
+
+
+# --- pages --------------------------------------------------------------------------------------------------------
+
+
+def pages(root: Path = ROOT) -> list[Path]:
+    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+
+
+def marks(text: str) -> Iterator[tuple[str, list[str], str]]:
+    """Kind, files and text of every table of a page."""
+    for found in MARKS.finditer(text):
+        yield found["kind"], found["files"].split(), found["text"]
+
+
+def stamped() -> list[tuple[str, Result]]:
+    """Results that name their code, the oldest first."""
+    known = [(path.name, load(path)) for path in sorted(RESULTS.glob("*.json"))]
+    return sorted(((n, r) for n, r in known if "code" in r), key=lambda one: str(one[1]["date"]))
+
+
+def made_again(text: str, known: Sequence[tuple[str, Result]] = ()) -> str:
+    """A page with all tables made again; with ``known``, from the newest of those that fit."""
+
+    def one(found: re.Match[str]) -> str:
+        kind = found["kind"]
+        if kind not in TABLES:
+            raise RecordError(f"no table is called {kind!r}: {', '.join(TABLES)}")
+        names = TABLES[kind].newest(known) or found["files"].split()
+        return f"<!-- table: {kind} {' '.join(names)} -->\n{TABLES[kind].text(names)}<!-- /table -->"
+
+    return MARKS.sub(one, text)
+
+
+def outside(text: str) -> str:
+    """A page without its tables and code."""
+    return re.sub(r"```.*?```", "", MARKS.sub("", text), flags=re.DOTALL)

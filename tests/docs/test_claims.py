@@ -1,0 +1,85 @@
+"""Words that promise: counts of things, features and packages that must exist, praise that no file carries."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import meshloom as ml
+from meshloom.errors import install
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "pyproject.toml", *sorted((ROOT / "docs").glob("*.md"))]
+SOURCES = sorted((ROOT / "meshloom").rglob("*.py"))
+NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+COUNTED = {"strategies": len(ml.strategies()), "layouts": 3}
+PRAISE = re.compile(
+    r"best of all (strategies|layouts|orders)|nearly as good|as fast as possible|fastest there is|state of the art"
+    r"|blazing|unmatched|zero[- ]cost|optimal (code|performance)|in a (tenth|fraction) of the time", re.IGNORECASE
+)  # fmt: skip
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Pages as they are; of modules every string: docstrings and messages."""
+    for page in PAGES:
+        yield page.name, page.read_text(encoding="utf-8")
+    for file in SOURCES:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield str(file.relative_to(ROOT)), node.value
+
+
+def test_there_is_something_to_read() -> None:
+    found = list(texts())
+    assert len(PAGES) > 15 and len(SOURCES) > 150 and len(found) > 2000
+
+
+def test_counts_in_words_are_those_of_the_code() -> None:
+    said = []
+    for name, text in texts():
+        for number, what in re.findall(rf"\b({'|'.join(NUMBERS)}|\d+) ({'|'.join(COUNTED)})\b", text, re.IGNORECASE):
+            value = int(number) if number.isdigit() else NUMBERS.index(number.lower())
+            if value < 5 and what == "strategies":
+                continue  # some of them
+            said.append((name, what))
+            assert value == COUNTED[what], f"{name}: {number} {what}"
+    assert len(said) >= 3, "README, index and tutorial count the strategies"
+
+
+def test_nothing_is_called_tuned_without_a_tuner() -> None:
+    has_tuner = find_spec("meshloom.tune") is not None or hasattr(ml, "tune")
+    for name, text in texts():
+        assert has_tuner or not re.search(r"\b(auto-?)?tun(ed|er|es)\b", text), name
+
+
+def test_praise_needs_a_file() -> None:
+    for name, text in texts():
+        found = PRAISE.search(text)
+        assert not found, f"{name}: {found[0] if found else ''}"
+
+
+def test_what_to_type_can_be_typed() -> None:
+    """Meshloom is in no index of packages: extras are installed from its folder, and exist."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert install("cuda") == "pip install '.[cuda]' in the folder of Meshloom"
+    asked = []
+    for name, text in texts():
+        if name != "pyproject.toml":  # extras of extras are named by the package
+            assert "meshloom[" not in text, name
+        asked += [extra for one in re.findall(r"pip install ['\"]\.\[([\w,]+)\]", text) for extra in one.split(",")]
+    for file in SOURCES:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "install":
+                asked += [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+    assert set(asked) <= set(extras) and {"cuda", "plot", "io"} <= set(asked)
+
+
+def test_modules_and_commands_in_pages_exist() -> None:
+    named = {module for page in PAGES for module in re.findall(r"python -m (bench\.\w+)", page.read_text())}
+    assert len(named) > 12
+    for module in named:
+        assert find_spec(module) is not None, module
