@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 import meshloom as ml
-from bench import report
 from bench.locality_loops import CONTESTS
 from bench.measure import surroundings
 from bench.race_loop import Data, res_calc
+from bench.record import RESULTS, Record, load
 from meshloom.mesh.core import Field
 from meshloom.schedule.auto import estimates
 from meshloom.schedule.cost import GPU, Work
@@ -55,9 +55,9 @@ class Measured:
 def measured() -> Iterator[Measured]:
     """Everything in the files that the model may be asked about, double and single precision as the loops have it."""
     for file in RACES:
-        found = report.load(report.RESULTS / file)
+        found = load(RESULTS / file)
         yield from _grouped(file, "airfoil", found["variants"], found["mesh"]["edges"], "float64")
-    for name, entry in report.load(report.RESULTS / LOCALITY)["loops"].items():
+    for name, entry in load(RESULTS / LOCALITY)["loops"].items():
         yield from _grouped(LOCALITY, name, entry["variants"], entry["mesh"]["elements"], entry["mesh"]["precision"])
 
 
@@ -147,7 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
     found = rows()
     show(found, Console(width=120))
     if options.json:
-        report.save(surroundings() | {"benchmark": "choice", "rows": found}, options.json)
+        Record(surroundings() | {"benchmark": "choice", "rows": found}, options.json).save()
     return 0
 
 

@@ -14,15 +14,14 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
 import meshloom as ml
-from bench import report
 from bench.cases import make
 from bench.measure import surroundings
+from bench.record import Record
 from meshloom.kernel.count import arithmetic, flops_by_kind
 from meshloom.linalg.lines import LineLoop
 from meshloom.loop import Runnable
@@ -147,10 +146,8 @@ def main(arguments: list[str] | None = None) -> int:
     print("\n" + table(rows))
     result = surroundings() | {"benchmark": "strict", "backend": options.backend, "quick": options.quick,
                                "rows": [asdict(row) | {"ratio": row.ratio} for row in rows]}  # fmt: skip
-    where = "gpu" if options.backend == "cuda" else result["machine"]["architecture"]
-    dated = report.RESULTS / f"{datetime.now(UTC):%Y-%m-%d}_strict_{where}.json"
     if options.json or not options.quick:
-        report.save(result, options.json or dated)
+        print(f"written to {Record(result, options.json, options.backend).save()}")
     return 0
 
 
