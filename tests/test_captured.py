@@ -265,6 +265,20 @@ def helper_of(one: Any, x: Any) -> Any:
     return one.rate * x
 
 
+def global_handed_on() -> Case:
+    factor = ml.Global(2.0)
+    return (lambda x: value_of(factor) * x), factor.assign
+
+
+def field_handed_on() -> Case:
+    factors = ml.Set(2).field("factors", data=[1.0, 2.0])
+    return (lambda x: value_of(factors)[1] * x), lambda to: factors.assign([1.0, to])
+
+
+def value_of(stored: Any) -> Any:
+    return stored.numpy()
+
+
 def wrapped() -> Case:
     gas = Gas()
 
@@ -278,7 +292,8 @@ def wrapped() -> Case:
 WAYS = [closure, module_global, global_of_a_helper, module_attribute, array, listed, nested_entries, entry, attribute,
         attribute_through_a_helper, entry_of_an_attribute, method, bound_method, property_of_an_object,
         default_argument, keyword_default, partial, nested_function, helper_replaced, class_data, alias, global_object,
-        wrapped, named_tuple, object_in_a_list, attribute_of_a_base_class]  # fmt: skip
+        wrapped, named_tuple, object_in_a_list, attribute_of_a_base_class, global_handed_on,
+        field_handed_on]  # fmt: skip
 
 
 def kernel_of(formula: Callable[[Any], Any]) -> ml.Kernel:

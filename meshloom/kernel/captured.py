@@ -33,12 +33,12 @@ _HELD = (*_ATOMS, numbers.Number, np.ndarray, np.generic, tuple, list, dict, set
          staticmethod, classmethod, property, functools.cached_property, functools.partial)  # fmt: skip
 _NOTHING: Any = object()
 
-#: How to compare objects of the package that nobody should look into: a function gives what stands for one.
+#: How to compare objects of the package that nobody should look into: a function gives an array that stands for one.
 _stand_ins: dict[type, Callable[[Any], Any]] = {}
 
 
 def compare_by(what: Callable[[Any], Any] | None, *types_: type) -> None:
-    """Objects of these types are the same if ``what(object)`` is; None: only if it is the same object."""
+    """An object of these types is the same as long as the array ``what(object)`` is; None: always."""
     for one in types_:
         _stand_ins[one] = what or _Same
 
@@ -75,7 +75,7 @@ def captured(function: Callable[..., Any]) -> Captured:
     """What a function reads, with the values of now."""
     survey = _Survey()
     key = survey.whole(function)
-    once = {(how, id(where), name): (how, where, name, value) for how, where, name, value in survey.reads}
+    once = {(how, id(where), id(name)): (how, where, name, value) for how, where, name, value in survey.reads}
     return Captured(key, tuple(once.values()), tuple(survey.arrays), survey.culprit)
 
 
@@ -111,6 +111,10 @@ class _Same:
 
 def _content(array: np.ndarray) -> tuple[str, tuple[int, ...], bytes]:
     return array.dtype.str, array.shape, array.tobytes()
+
+
+def _content_of(stand_in: Callable[[Any], np.ndarray], value: Any) -> tuple[str, tuple[int, ...], bytes]:
+    return _content(stand_in(value))
 
 
 def _entries(holder: Any, _: Any = None) -> tuple[Any, ...]:
@@ -172,8 +176,11 @@ class _Survey:
     def _mutable(self, value: Any) -> Hashable:
         stand_in = next((_stand_ins[one] for one in type(value).__mro__ if one in _stand_ins), None)
         if stand_in is not None:
-            found = stand_in(value)
-            return found if isinstance(found, _Same) else (_Same(value), self.whole(found))
+            if stand_in is _Same:
+                return _Same(value)
+            content = _content_of(stand_in, value)
+            self.read(_content_of, stand_in, value, content)
+            return _Same(value), content
         if isinstance(value, np.ndarray):
             return self._array(value)
         if isinstance(value, tuple):
