@@ -50,6 +50,7 @@ class Work:
     again: float = 0.0  # bytes that elements read again from memory, as neighbours in number are none in space
     added_again: float = 0.0  # the same of what they add to, read and written
     gathered_again: float = 0.0  # bytes that targets read again when each visits its elements and their other ends
+    mapped_again: float = 0.0  # bytes of maps that targets read again when each visits its elements
     staged_again: float = 0.0  # bytes of increments, one copy, that targets read again
     beside: float = 0.5  # share of the slots whose target the next element has, too
     crowded: float = 0.0  # share of the updates whose neighbours in a warp hit the same lines: rows that lie together

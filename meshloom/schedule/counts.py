@@ -191,6 +191,7 @@ class Counts:
             again=again,
             added_again=added_again,
             gathered_again=order.again_by_targets(),
+            mapped_again=order.again_of_maps(),
             staged_again=order.again_of_elements(staged) * self.elements,
             beside=order.beside(),
             crowded=order.crowded(),

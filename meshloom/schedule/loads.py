@@ -71,6 +71,13 @@ class OrderOfLoop:
             for p, moved in read.items()
         )
 
+    def again_of_maps(self) -> float:
+        """Bytes of maps that come from memory again when targets ask for the rows of their elements."""
+        if not self.spec.racy_maps:
+            return 0.0
+        widths = [self.spec.maps[m].arity * self.spec.maps[m].dtype.itemsize for m in self.counts.used_maps]
+        return self.counts.elements * sum(width * loaded_again(self._by_targets[1], width) for width in widths)
+
     def again_of_elements(self, row_bytes: int) -> float:
         """The same for rows of so many bytes that elements keep for their targets, in bytes per element."""
         if not self.spec.racy_maps or not row_bytes:

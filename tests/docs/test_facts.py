@@ -107,11 +107,13 @@ def value_of(formula: str, known: dict[str, float]) -> float:
 def test_costs_of_the_strategies() -> None:
     work = Work(elements=1000, targets=400, incidences=2000, components=8, flops=6e4, compulsory=9e4, staged=3.2e4,
                 requested=1.2e5, gathered=2.1e5, tiles=1.3, loads=1.4, again=1.1e4,
-                added_again=2.3e4, gathered_again=3.1e4, staged_again=4.7e3, beside=0.3, colors=6.0)  # fmt: skip
+                added_again=2.3e4, gathered_again=3.1e4, staged_again=4.7e3, mapped_again=5.3e3,
+                beside=0.3, colors=6.0)  # fmt: skip
     known = {"B": work.compulsory, "F": work.flops, "S": work.staged, "E": work.elements, "T": work.targets,
              "I": work.incidences, "U": work.elements * work.components, "C": round(2000 / 400) + 2,
              "J": work.beside, "D": work.loads, "N": work.colors, "R": work.again, "A": work.added_again,
-             "V": work.gathered_again, "W": work.staged_again, "K": work.tiles, "Q": work.requested, "G": work.gathered,
+             "V": work.gathered_again, "W": work.staged_again, "M": work.mapped_again,
+             "K": work.tiles, "Q": work.requested, "G": work.gathered,
              "P": 2.1e5 / 2000 / 80}  # fmt: skip
     spec = smooth_loop().spec
     rows = table("docs/schedules.md", "strategy | bytes")

@@ -57,24 +57,3 @@ def faces_as_sets(mesh: Mesh) -> set[tuple[frozenset[int], frozenset[int]]]:
 def group_faces(mesh: Mesh, name: str) -> list[list[int]]:
     """The boundary faces of a group as sorted node numbers, sorted."""
     return sorted(sorted(nodes) for nodes in mesh.boundary_nodes.indices[mesh.group(name)].tolist())
-
-
-def half_random(mesh: Mesh, on: str, part: float = 0.5, seed: int = 0) -> Mesh:
-    """The mesh with the last ``part`` of its cells, or faces, in a random order; everything else keeps its place."""
-    n = getattr(mesh, on).total
-    fixed = n - round(part * n)
-    order = np.concatenate([np.arange(fixed), fixed + np.random.default_rng(seed).permutation(n - fixed)])
-    new = np.argsort(order)  # old number -> new
-    cells, faces = (new, slice(None)) if on == "cells" else (np.arange(mesh.cells.total), order)
-    rows = order if on == "cells" else slice(None)
-    return Mesh.from_parts(
-        mesh.coordinates.numpy(),
-        mesh.cell_nodes.indices[rows],
-        mesh.face_nodes.indices[faces],
-        cells[mesh.face_cells.indices[faces]],
-        mesh.boundary_nodes.indices,
-        cells[mesh.boundary_cells.indices],
-        mesh.boundary_group.numpy(),
-        kind=mesh.kind,
-        groups=mesh.groups,
-    )

@@ -11,6 +11,7 @@ import pytest
 
 import meshloom as ml
 from bench import choice
+from bench.halves import partly_random, renumbered
 from bench.race_loop import Data, res_calc
 from meshloom import order
 from meshloom.mesh.mesh import Mesh
@@ -19,7 +20,6 @@ from meshloom.schedule.auto import estimates
 from meshloom.schedule.cost import CPU_CORE, GPU, Machine, Work, greedy_colors, loaded_again
 from meshloom.schedule.counts import Counts
 from meshloom.schedule.strategies import strategy
-from tests.mesh.samples import half_random
 
 SCHEDULES = Path(__file__).parents[2] / "docs" / "schedules.md"
 PARTS = np.linspace(0.0, 1.0, 9)  # of the elements that lie in a random order
@@ -34,6 +34,11 @@ def residual(mesh: Mesh, schedule: str | None = None) -> ml.Loop:
     return res_calc.loop(mesh.faces, *Data(mesh).fields("float64", "aos"), schedule=schedule)
 
 
+def half_random(mesh: Mesh, what: str, part: float) -> Mesh:
+    """The mesh with the last part of its cells, or faces, in a random order."""
+    return renumbered(mesh, **{what: partly_random(getattr(mesh, what).total, part)})
+
+
 def work_of(loop: ml.Loop, simt: bool) -> Work:
     return Counts(loop.spec, loop.elements, loop.storages, loop.maps, order.TYPICAL_BLOCK).work(simt=simt)
 
@@ -43,7 +48,7 @@ def work_of(loop: ml.Loop, simt: bool) -> Work:
 
 @pytest.mark.parametrize("machine", [GPU, CPU_CORE], ids=["gpu", "cpu"])
 @pytest.mark.parametrize(
-    "which", ["loads", "again", "added_again", "gathered_again", "staged_again", "tiles", "colors"]
+    "which", ["loads", "again", "added_again", "gathered_again", "mapped_again", "staged_again", "tiles", "colors"]
 )
 def test_costs_grow_steadily_with_what_the_order_costs(which: str, machine: Machine) -> None:
     """However bad an order is, one that is a little worse costs a little more, in every strategy."""

@@ -68,7 +68,8 @@ class Tile(Strategy):
         # ``tiles`` is for larger blocks; smaller ones share more elements with others.
         shared = 1.25 * self.gpu_block * work.tiles * work.staged / max(work.targets, 1)
         waiting = 1.5  # at the barrier nobody asks for anything
-        moved = work.compulsory + 8 * work.incidences + 8 * work.targets + again * work.gathered_again
+        moved = work.compulsory + 8 * work.incidences + 8 * work.targets
+        moved += again * work.gathered_again + work.mapped_again
         return Cost(moved, work.flops * again, shared=shared, visits=work.targets,
                     requests=waiting * again * work.requested)  # fmt: skip
 
