@@ -2,8 +2,8 @@
 
 Back ends may round otherwise than NumPy (see ``EXCEPTIONS``), and what a small difference becomes depends on the
 values: nothing at a minimum, everything behind ``floor`` at a whole number. So every value carries a bound of its
-error. A result is judged where the bound is finite, and must agree within it. With ``strict`` sums, products, quotients and
-roots have no error of their own: then most bounds are zero, and results must agree to the last bit.
+error. A result is judged where the bound is finite, and must agree within it. With ``strict`` sums, products, quotients
+and roots have no error of their own: then most bounds are zero, and results must agree to the last bit.
 """
 
 from __future__ import annotations
