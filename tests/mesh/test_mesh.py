@@ -93,7 +93,7 @@ def test_given_parts_are_taken_as_they_are() -> None:
         ({"groups": {"a": 1, "b": 2}}, "boundary_group is missing"),
         ({"kind": "triangle"}, r"cell_nodes: expected shape \(n, 3\)"),
         ({"halo": {"cell": 1}}, "halo of unknown set 'cell'; did you mean 'cells'"),
-        ({"halo": {"cells": 3}}, "cells: a halo of 3 is more than all 2 elements"),
+        ({"halo": {"cells": 3}}, "cells: halo must be a whole number from 0 to 2, got 3"),
     ],
 )
 def test_parts_that_do_not_fit_are_named(changes: dict, message: str) -> None:

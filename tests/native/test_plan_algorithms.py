@@ -216,7 +216,7 @@ def test_lines_touched_counts_distinct_lines(case, row, line):
         (lambda: color_blocks([0, 1], [0, 1], [[[0], [0]]], [1]), "rise from 0 to 2"),
         (lambda: thread_colors([0, 2, 1, 2], [0, 1], [[[0], [0]]], [1]), "rise from 0 to 2"),
         (lambda: grow_blocks([[0], [0]], 1, 2, [0, 0]), "every number from 0 to 1 once"),
-        (lambda: grow_blocks([[0]], 1, 0, [0]), "at least 1"),
+        (lambda: grow_blocks([[0]], 1, 0, [0]), "elements of a block must be a whole number from 1"),
     ],
 )
 def test_wrong_input_is_one_line(call, message):
