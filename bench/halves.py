@@ -214,7 +214,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
         run.save()
         run.device.clear()
     show(rows, Console(width=100))
-    print(f"written to {run.file}, {time.perf_counter() - begin:.0f} s")
+    print(f"written to {run.record.file}, {time.perf_counter() - begin:.0f} s")
     return int(any("wrong" in row for row in rows))
 
 

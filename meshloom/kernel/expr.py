@@ -111,7 +111,7 @@ def types_of(op: str, kinds: tuple[Kind, ...], ufunc: Any = None) -> tuple[tuple
         dtype = np.result_type(*(weak.get(k, k) for k in kinds[1:]))  # type: ignore[arg-type]
         resolved: tuple[np.dtype, ...] = (BOOL, dtype, dtype, dtype)
     else:
-        rules = ufunc or OPS[op].numpy
+        rules: Any = ufunc or OPS[op].numpy
         try:
             resolved = rules.resolve_dtypes((*kinds, None))
         except TypeError as error:
