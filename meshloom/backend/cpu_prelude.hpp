@@ -7,9 +7,10 @@
 using ml_index = int64_t;  // numbers of elements and positions in arrays
 using ml_unsigned = uint64_t;
 #define ML_FUNCTION inline
-// NaN wins, as in NumPy. Two selections: compilers fail to vectorise one whose condition joins two comparisons.
-template <class T> inline T ml_min(T a, T b) { const T m = a < b ? a : b; return a != a ? a : m; }
-template <class T> inline T ml_max(T a, T b) { const T m = a > b ? a : b; return a != a ? a : m; }
+// NaN wins, as in NumPy. Two selections: compilers fail to vectorise one whose condition joins two comparisons. The
+// second asks b, the first asks no more than once for a: otherwise the time to compile a chain of minima explodes.
+template <class T> inline T ml_min(T a, T b) { const bool first = !(a >= b); const T m = first ? a : b; return b != b ? b : m; }
+template <class T> inline T ml_max(T a, T b) { const bool first = !(a <= b); const T m = first ? a : b; return b != b ? b : m; }
 // NaN must win when the lanes of a vectorised reduction are merged, too; OpenMP's own min and max may lose it.
 #pragma omp declare reduction(ml_minimum : double, float, int32_t, int64_t : omp_out = ml_min(omp_out, omp_in)) \
     initializer(omp_priv = omp_orig)

@@ -120,8 +120,8 @@ def types_of(op: str, kinds: tuple[Kind, ...], ufunc: Any = None) -> tuple[tuple
             resolved = (FLOAT64, BOOL)  # C asks floating-point numbers only
     if strange := [t for t in resolved if t not in C_TYPES]:
         raise TypeError(
-            f"{_spelled(op, ufunc)} of {_listed(kinds)} is computed in {strange[0]} by NumPy, which kernels do not know;"
-            " convert with astype first"
+            f"{_spelled(op, ufunc)} of {_listed(kinds)} is computed in {strange[0]} by NumPy, which kernels do not"
+            " know; convert with astype first"
         )
     return resolved[:-1], resolved[-1]
 

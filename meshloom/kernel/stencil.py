@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from meshloom.kernel.symbols import fail
+from meshloom.kernel.values import fail
 
 Offset = tuple[int, ...]
 

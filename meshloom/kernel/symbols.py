@@ -7,52 +7,38 @@ broadcasting and unpacking are NumPy's own.
 from __future__ import annotations
 
 import functools
-import os
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
-from meshloom.errors import KernelError
 from meshloom.kernel import expr
 from meshloom.kernel.expr import BOOL, FLOAT32, FLOAT64, INT64, Node
 from meshloom.kernel.model import Param
-
-Where = tuple[str, int]
+from meshloom.kernel.values import (
+    Value,
+    check_kind,
+    fail,
+    in_type,
+    kind_of,
+    known_type,
+    objects,
+    plain,
+    type_of,
+    uniform,
+    user_line,
+    widened,
+)  # fmt: skip
 
 _UFUNCS: dict[Any, str] = {op.numpy: name for name, op in expr.OPS.items() if isinstance(op.numpy, np.ufunc)}
 _UFUNCS |= {np.fabs: "abs", np.float_power: "pow"}
-_HERE = os.path.dirname(os.path.abspath(__file__))
-#: Frames of these files are not the user's; ``plain.py`` calls kernels without the tracer.
-OWN_FOLDERS = (_HERE, os.path.join(os.path.dirname(_HERE), "plain.py"), os.path.dirname(os.path.abspath(np.__file__)))
 
 
-def user_line() -> Where | None:
-    """File and line of the innermost frame that is neither Meshloom's tracer nor NumPy's."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(OWN_FOLDERS):
-            return frame.f_code.co_filename, frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
-
-
-def fail(message: str) -> NoReturn:
-    """Raise a KernelError that names the user's line."""
-    where = user_line()
-    place = f"{where[0]}:{where[1]}: " if where else ""
-    raise KernelError(place + message)
-
-
-class Symbol:
+class Symbol(Value):
     """A scalar value inside a kernel while it is traced."""
 
-    __slots__ = ("node",)
+    __slots__ = ()
     __hash__ = object.__hash__
-
-    def __init__(self, node: Node):
-        self.node = node
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return apply_ufunc(ufunc, method, inputs, kwargs)
@@ -106,14 +92,6 @@ class Symbol:
     ndim = 0
 
 
-def known_type(dtype: Any) -> np.dtype:
-    """A type by any of NumPy's names for it, if kernels compute with it."""
-    found = np.dtype(dtype)
-    if found not in expr.C_TYPES:
-        fail(f"a kernel computes with {', '.join(map(str, expr.C_TYPES))}, not with {found}")
-    return found
-
-
 def _binary(ufunc: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def forward(self: Symbol, other: Any) -> Any:
         return NotImplemented if isinstance(other, np.ndarray) else apply_ufunc(ufunc, "__call__", (self, other), {})
@@ -157,7 +135,7 @@ class SymbolArray(np.ndarray):
 
     def astype(self, dtype: Any, *others: Any, **named: Any) -> Any:
         """Every element in another type."""
-        return _wrap(_in_type(_objects(self), known_type(dtype)))
+        return _wrap(in_type(objects(self), known_type(dtype)))
 
     # NumPy's own methods would add up without looking at types.
     def mean(self, *args: Any, **kwargs: Any) -> Any:
@@ -186,119 +164,24 @@ class SymbolArray(np.ndarray):
                 " annotate it Write, ReadWrite or Inc"
             )
         if isinstance(value, list | tuple):
-            value = _objects(value)
-        dtype = param.dtype if param is not None else _type_of(self)
+            value = objects(value)
+        dtype = param.dtype if param is not None else type_of(self)
         if param is not None and param.mode.combine:
-            _check_kind(value, param.dtype, f"parameter {param.name}, which is {param.mode.__name__},")
+            check_kind(value, param.dtype, f"parameter {param.name}, which is {param.mode.__name__},")
         if param is not None and param.mode.combine in ("minimum", "maximum"):
-            value = _offered(param, _plain(self)[key], value)
+            value = _offered(param, plain(self)[key], value)
         if isinstance(value, np.ndarray) and value.ndim == 0:
             value = value[()]
-        _plain(self)[key] = value if dtype is None else _in_type(value, dtype)
+        plain(self)[key] = value if dtype is None else in_type(value, dtype)
 
 
 def _offered(param: Param, before: Any, value: Any) -> Any:
-    """A value offered to a Min or Max, merged with what is there; beyond the integers of the type it is the last one."""
+    """A value offered to a Min or Max, merged with what is there; beyond the type's integers it is the last one."""
     ufunc = np.minimum if param.mode.combine == "minimum" else np.maximum
-    if param.dtype.kind == "i" and _type_of(value) not in (None, param.dtype):
+    if param.dtype.kind == "i" and type_of(value) not in (None, param.dtype):
         ends = np.iinfo(param.dtype)
-        value = _in_type(_clip(value, np.int64(ends.min), np.int64(ends.max)), param.dtype)
+        value = in_type(_clip(value, np.int64(ends.min), np.int64(ends.max)), param.dtype)
     return apply_ufunc(ufunc, "__call__", (before, value), {})
-
-
-def _check_kind(value: Any, dtype: np.dtype, what: str) -> None:
-    """What is added to something, or computed in its place, must be of its kind: NumPy does not truncate there."""
-    kind = _type_of(value) or np.result_type(*_objects(value).flat, 0)
-    if not np.can_cast(kind, dtype, "same_kind"):
-        fail(
-            f"{what} is {dtype} and cannot take {kind} in by combining: digits would be lost term by term; make it a"
-            " float, or convert with astype first"
-        )
-
-
-def _kind_of(value: Any) -> expr.Kind:
-    """The type of a number; int or float for those of Python, which are weak."""
-    if isinstance(value, Symbol):
-        return value.node.dtype
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype != object):
-        return value.dtype
-    if isinstance(value, bool):
-        return BOOL
-    if isinstance(value, int | float):
-        return int if isinstance(value, int) else float
-    fail(f"a kernel computes with numbers, not with {type(value).__name__}")
-
-
-def _type_of(value: Any) -> np.dtype | None:
-    """The type that NumPy's array of these symbols and numbers has; None where all are Python's, which are weak."""
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        return value.dtype
-    kinds = {_kind_of(v) for v in _elements(value)}
-    typed = [k for k in kinds if isinstance(k, np.dtype)]
-    return np.result_type(*typed) if typed else None
-
-
-def _elements(value: Any) -> Iterable[Any]:
-    return _plain(value).flat if isinstance(value, np.ndarray) else (value,)
-
-
-def _in_type(value: Any, dtype: np.dtype) -> Any:
-    """Symbols and numbers, or an array of them, in a type: as an array of that type would keep them."""
-    if isinstance(value, np.ndarray):
-        result = np.empty(value.shape, object)
-        for index in np.ndindex(value.shape):
-            result[index] = _in_type(_plain(value)[index], dtype)
-        return result
-    if isinstance(value, Symbol):
-        return Symbol(expr.cast(value.node, dtype))
-    _kind_of(value)
-    return dtype.type(value) if isinstance(value, int) and dtype.kind == "i" else expr.convert(value, dtype)[()]
-
-
-def _uniform(array: np.ndarray) -> np.ndarray:
-    """Symbols and typed numbers of different types in their common one, as NumPy does when it makes an array.
-
-    Python's numbers stay weak here: NumPy would take them for int64 and float64, and single precision would end
-    wherever a constant stands in a list.
-    """
-    kinds = {k for v in array.flat if isinstance(k := _kind_of(v), np.dtype)}
-    if len(kinds) < 2:
-        return array
-    result, dtype = array.copy(), np.result_type(*kinds)
-    for index in np.ndindex(array.shape):
-        if isinstance(_kind_of(array[index]), np.dtype):
-            result[index] = _in_type(array[index], dtype)
-    return result
-
-
-def _plain(value: Any) -> Any:
-    """The object array under a SymbolArray (a view), anything else as it is."""
-    return value.view(np.ndarray) if isinstance(value, SymbolArray) else value
-
-
-def _objects(value: Any) -> np.ndarray:
-    """Anything as an object array of symbols and numbers, without NumPy looking inside symbols."""
-    if isinstance(value, SymbolArray):
-        return _plain(value)
-    if isinstance(value, np.ndarray):
-        return _uniform(value) if value.dtype == object else _typed(value)
-    if isinstance(value, list | tuple):
-        rows = [_objects(v) for v in value]
-        result = np.empty((len(rows), *rows[0].shape) if rows else (0,), object)
-        for k, row in enumerate(rows):
-            result[k] = row[()] if row.ndim == 0 else row
-        return _uniform(result)
-    result = np.empty((), object)
-    result[()] = value
-    return result
-
-
-def _typed(array: np.ndarray) -> np.ndarray:
-    """An array of numbers as an object array of NumPy's numbers, which keep their type."""
-    result = np.empty(array.shape, object)
-    for index in np.ndindex(array.shape):
-        result[index] = array[index]
-    return result
 
 
 def _wrap(value: Any) -> Any:
@@ -314,7 +197,7 @@ def to_node(value: Any, dtype: np.dtype) -> Node:
     """A node for a symbol or a number, in a type."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         return to_node(value[()], dtype)
-    _kind_of(value)
+    kind_of(value)
     if isinstance(value, Symbol):
         return expr.cast(value.node, dtype)
     try:
@@ -328,7 +211,7 @@ def scalar_operation(name: str, ufunc: Any, *operands: Any) -> Any:
     if not any(isinstance(v, Symbol) for v in operands):
         result = (ufunc or expr.OPS[name].numpy)(*operands)
         return result if any(isinstance(v, np.generic) for v in operands) else result.item()
-    kinds = tuple(_kind_of(v) for v in operands)
+    kinds = tuple(kind_of(v) for v in operands)
     try:
         types, result = expr.types_of(name, kinds, ufunc)
     except TypeError as error:
@@ -369,7 +252,7 @@ def len_arguments(name: str) -> int:
 
 def elementwise(name: str, *operands: Any, ufunc: Any = None) -> Any:
     """An operation on arrays of symbols, broadcast as NumPy does."""
-    return _elementwise(name, ufunc)(*(_objects(v) for v in operands))
+    return _elementwise(name, ufunc)(*(objects(v) for v in operands))
 
 
 def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -391,16 +274,16 @@ def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
 
 def _call_ufunc(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     if ufunc is np.matmul:
-        return np.matmul(*(_objects(v) for v in inputs))
+        return np.matmul(*(objects(v) for v in inputs))
     if ufunc in _COMPOSED:
-        return _composed(ufunc)(*(_objects(v) for v in inputs))
+        return _composed(ufunc)(*(objects(v) for v in inputs))
     if ufunc not in _UFUNCS:
         fail(f"np.{ufunc.__name__} is not supported in a kernel")
     return elementwise(_UFUNCS[ufunc], *inputs, ufunc=ufunc)
 
 
 def _truth(value: Any) -> Any:
-    return value if _kind_of(value) == BOOL else scalar_operation("ne", None, value, 0)
+    return value if kind_of(value) == BOOL else scalar_operation("ne", None, value, 0)
 
 
 def _joined(name: str) -> Callable[..., Any]:
@@ -412,7 +295,7 @@ def _times(factor: float) -> Callable[..., Any]:
 
 
 def _floats(value: Any) -> bool:
-    return _kind_of(value) in (float, FLOAT32, FLOAT64)
+    return kind_of(value) in (float, FLOAT32, FLOAT64)
 
 
 #: Functions that are said by operations of the table.
@@ -439,11 +322,11 @@ def _composed(ufunc: Any) -> Any:
             return ufunc(*operands)
         result = _COMPOSED[ufunc](*operands)
         try:
-            same = ufunc.resolve_dtypes((*map(_kind_of, operands), None))[-1] == _kind_of(result)
+            same = ufunc.resolve_dtypes((*map(kind_of, operands), None))[-1] == kind_of(result)
         except TypeError:
             same = False
         if not same:
-            listed = " and ".join(map(str, map(_kind_of, operands)))
+            listed = " and ".join(map(str, map(kind_of, operands)))
             fail(f"np.{ufunc.__name__} of {listed} is not supported in a kernel; convert with astype first")
         return result
 
@@ -451,14 +334,14 @@ def _composed(ufunc: Any) -> Any:
 
 
 def _reduce(ufunc: Any, array: Any, axis: Any = 0, keepdims: bool = False, **others: Any) -> Any:
-    values = _objects(array)
+    values = objects(array)
     logical = ufunc in (np.logical_and, np.logical_or, np.logical_xor)
     usual = {"where": (True,), "dtype": (bool, np.bool_) if logical else ()}
     wanted = [k for k, v in others.items() if v is not None and v is not np._NoValue and v not in usual.get(k, ())]
     if wanted or values.size == 0:
         fail(f"np.{ufunc.__name__}.reduce with {', '.join(wanted) or 'no values'} is not supported in a kernel")
     if ufunc in (np.add, np.multiply):
-        values = _widened(values, INT64)
+        values = widened(values, INT64)
     if logical:
         values = np.asarray(np.frompyfunc(_truth, 1, 1)(values), object)
     axes = tuple(range(values.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
@@ -471,13 +354,6 @@ def _reduce(ufunc: Any, array: Any, axis: Any = 0, keepdims: bool = False, **oth
     return values
 
 
-def _widened(array: Any, dtype: np.dtype) -> np.ndarray:
-    """Integers and truth values in a wider type, floats as they are."""
-    values = _objects(array)
-    found = _type_of(values)
-    return values if found is None or found.kind == "f" else _in_type(values, dtype)
-
-
 def _store(target: Any, result: Any) -> Any:
     """``out=`` and in-place operators: write through the array so that access modes are checked."""
     if not isinstance(target, SymbolArray):
@@ -485,9 +361,9 @@ def _store(target: Any, result: Any) -> Any:
             "a value that is known only at run time cannot be stored in an array of plain numbers;"
             " build the array with a list or np.stack"
         )
-    dtype = _type_of(target)
+    dtype = type_of(target)
     if dtype is not None:
-        _check_kind(result, dtype, "what is computed in place here")
+        check_kind(result, dtype, "what is computed in place here")
     target[...] = result
     return target
 
@@ -519,25 +395,25 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if func in (np.mean, np.var, np.std):
         return _wrap({np.mean: _mean, np.var: _variance, np.std: _deviation}[func](*args, **kwargs))
     if func is np.linalg.norm and len(args) == 1 and not kwargs:
-        flat = _widened(args[0], FLOAT64).ravel()
+        flat = widened(args[0], FLOAT64).ravel()
         return _wrap(elementwise("sqrt", np.dot(flat, flat)))
     if func is np.linalg.det:
-        return _determinant(_widened(args[0], FLOAT64))
+        return _determinant(widened(args[0], FLOAT64))
     if func not in _GENERIC:
         fail(f"np.{getattr(func, '__name__', func)} is not supported in a kernel")
-    if func is np.einsum and any(_type_of(_objects(a)) == BOOL for a in args[1:]):
+    if func is np.einsum and any(type_of(objects(a)) == BOOL for a in args[1:]):
         fail("np.einsum of truth values is not supported in a kernel; convert with astype first")
     if func in _WIDENING and args:
-        args = (_widened(args[0], _WIDENING[func]), *args[1:])
+        args = (widened(args[0], _WIDENING[func]), *args[1:])
     if func in (np.zeros_like, np.ones_like) and len(args) == 1 and not kwargs:
         filled = np.full(np.shape(args[0]), int(func is np.ones_like), object)
-        return _wrap(_in_type(filled, _type_of(_objects(args[0])) or FLOAT64))
+        return _wrap(in_type(filled, type_of(objects(args[0])) or FLOAT64))
     result = _wrap(func(*_strip(args), **{k: _strip(v) for k, v in kwargs.items()}))
-    return _wrap(_uniform(_plain(result))) if isinstance(result, SymbolArray) else result
+    return _wrap(uniform(plain(result))) if isinstance(result, SymbolArray) else result
 
 
 def _mean(array: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
-    values = _widened(array, FLOAT64)
+    values = widened(array, FLOAT64)
     total = np.asarray(_reduce(np.add, values, axis, keepdims=keepdims is True), object)
     return elementwise("div", total, values.size // total.size)
 
@@ -553,10 +429,10 @@ def _deviation(array: Any, axis: Any = None) -> Any:
 
 def _strip(value: Any) -> Any:
     if isinstance(value, Symbol):
-        return _objects(value)
+        return objects(value)
     if isinstance(value, tuple | list):
         return type(value)(_strip(v) for v in value)
-    return _plain(value)
+    return plain(value)
 
 
 def _clip(value: Any, low: Any = None, high: Any = None) -> Any:

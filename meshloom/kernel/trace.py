@@ -20,7 +20,8 @@ from meshloom.kernel.define import place
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.stencil import Stencil
-from meshloom.kernel.symbols import OWN_FOLDERS, Symbol, SymbolArray, params_by_array, to_node
+from meshloom.kernel.symbols import Symbol, SymbolArray, params_by_array, to_node
+from meshloom.kernel.values import OWN_FOLDERS
 
 NODE_WARNING = 5000
 _scopes = itertools.count(1)

@@ -6,7 +6,6 @@ The table itself says what is tested: an entry that is added to ``OPS`` is compa
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -82,8 +81,8 @@ def other_cases() -> Iterator[Case]:
         yield Case(ufunc.__name__, ufunc, ufunc.nin)
     for ufunc in (np.float_power, np.deg2rad, np.rad2deg, np.degrees, np.radians, np.reciprocal):
         yield Case(ufunc.__name__, ufunc, ufunc.nin, exact=False)
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "lshift", "rshift", "and_", "or_", "xor", "lt", "le",
-                 "gt", "ge", "eq", "ne"):  # fmt: skip
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "lshift", "rshift", "and_", "or_", "xor", "lt",
+                 "le", "gt", "ge", "eq", "ne"):  # fmt: skip
         yield Case(f"operator {name}", getattr(operator, name), 2)
     for name in ("neg", "abs", "invert", "pos"):
         yield Case(f"operator {name}", getattr(operator, name), 1)
@@ -240,30 +239,33 @@ def test_every_entry_of_the_table_is_computed_for_some_type_on_every_back_end() 
 # --- functions of arrays --------------------------------------------------------------------------------------------
 ARRAYS: dict[str, Callable[[Any], Any]] = {
     "sum": np.sum, "sum of rows": lambda m: np.sum(m, axis=1), "prod": np.prod, "cumsum": np.cumsum, "mean": np.mean,
-    "mean of columns": lambda m: np.mean(m, axis=0), "var": np.var,
-    "std of rows": lambda m: np.std(m, axis=1), "method std": lambda m: m.std(), "trace": np.trace, "dot": lambda m: np.dot(m, m),
-    "matmul": lambda m: m @ m, "inner": lambda m: np.inner(m, m), "outer": lambda m: np.outer(m[0], m[1]),
-    "vdot": lambda m: np.vdot(m, m), "einsum": lambda m: np.einsum("ij,kj->ik", m, m),
-    "tensordot": lambda m: np.tensordot(m, m), "cross": lambda m: np.cross(m.ravel()[:3], m.ravel()[1:]), "diff": np.diff,
-    "max": np.max, "min": lambda m: np.min(m, axis=0), "any": np.any, "all": lambda m: np.all(m, axis=1),
-    "any of one": lambda m: np.any(m[:1, 0]), "norm": np.linalg.norm, "det": np.linalg.det, "method sum": lambda m: m.sum(),
-    "method prod": lambda m: m.prod(axis=0), "method mean": lambda m: m.mean(), "method max": lambda m: m.max(),
-    "method cumsum": lambda m: m.cumsum(), "method trace": lambda m: m.trace(), "method any": lambda m: m.any(),
-    "method clip": lambda m: m.clip(0, 1), "add.reduce": lambda m: np.add.reduce(m, axis=None),
-    "stack": lambda m: np.stack([m[0], m[1]]), "concatenate": lambda m: np.concatenate([m[0], m[1]]),
-    "hstack": lambda m: np.hstack([m, m]), "vstack": lambda m: np.vstack([m, m]), "column_stack": lambda m: np.column_stack([m, m]),
+    "mean of columns": lambda m: np.mean(m, axis=0), "var": np.var, "std of rows": lambda m: np.std(m, axis=1),
+    "method std": lambda m: m.std(), "trace": np.trace, "dot": lambda m: np.dot(m, m), "matmul": lambda m: m @ m,
+    "inner": lambda m: np.inner(m, m), "outer": lambda m: np.outer(m[0], m[1]), "vdot": lambda m: np.vdot(m, m),
+    "einsum": lambda m: np.einsum("ij,kj->ik", m, m), "tensordot": lambda m: np.tensordot(m, m),
+    "cross": lambda m: np.cross(m.ravel()[:3], m.ravel()[1:]), "diff": np.diff, "max": np.max,
+    "min": lambda m: np.min(m, axis=0), "any": np.any, "all": lambda m: np.all(m, axis=1),
+    "any of one": lambda m: np.any(m[:1, 0]), "norm": np.linalg.norm, "det": np.linalg.det,
+    "method sum": lambda m: m.sum(), "method prod": lambda m: m.prod(axis=0), "method mean": lambda m: m.mean(),
+    "method max": lambda m: m.max(), "method cumsum": lambda m: m.cumsum(), "method trace": lambda m: m.trace(),
+    "method any": lambda m: m.any(), "method clip": lambda m: m.clip(0, 1),
+    "add.reduce": lambda m: np.add.reduce(m, axis=None), "stack": lambda m: np.stack([m[0], m[1]]),
+    "concatenate": lambda m: np.concatenate([m[0], m[1]]), "hstack": lambda m: np.hstack([m, m]),
+    "vstack": lambda m: np.vstack([m, m]), "column_stack": lambda m: np.column_stack([m, m]),
     "transpose": np.transpose, "reshape": lambda m: np.reshape(m, (-1, 1)), "ravel": np.ravel,
-    "moveaxis": lambda m: np.moveaxis(m, 0, 1), "swapaxes": lambda m: np.swapaxes(m, 0, 1), "roll": lambda m: np.roll(m, 1),
-    "flip": np.flip, "squeeze": np.squeeze, "expand_dims": lambda m: np.expand_dims(m, 0),
-    "broadcast_to": lambda m: np.broadcast_to(m, (2, *m.shape)), "diagonal": np.diagonal, "diag": np.diag,
-    "take": lambda m: np.take(m, 0), "repeat": lambda m: np.repeat(m, 2), "tile": lambda m: np.tile(m, 2),
-    "split": lambda m: np.split(m.ravel(), 1)[0], "array_split": lambda m: np.array_split(m.ravel(), 2)[0],
-    "atleast_1d": np.atleast_1d, "atleast_2d": np.atleast_2d, "copy": np.copy, "append": lambda m: np.append(m, m),
-    "ones_like": np.ones_like, "zeros_like": np.zeros_like, "insert": lambda m: np.insert(m, 0, m[0, 0]),
+    "moveaxis": lambda m: np.moveaxis(m, 0, 1), "swapaxes": lambda m: np.swapaxes(m, 0, 1),
+    "roll": lambda m: np.roll(m, 1), "flip": np.flip, "squeeze": np.squeeze,
+    "expand_dims": lambda m: np.expand_dims(m, 0), "broadcast_to": lambda m: np.broadcast_to(m, (2, *m.shape)),
+    "diagonal": np.diagonal, "diag": np.diag, "take": lambda m: np.take(m, 0), "repeat": lambda m: np.repeat(m, 2),
+    "tile": lambda m: np.tile(m, 2), "split": lambda m: np.split(m.ravel(), 1)[0],
+    "array_split": lambda m: np.array_split(m.ravel(), 2)[0], "atleast_1d": np.atleast_1d,
+    "atleast_2d": np.atleast_2d, "copy": np.copy, "append": lambda m: np.append(m, m), "ones_like": np.ones_like,
+    "zeros_like": np.zeros_like, "insert": lambda m: np.insert(m, 0, m[0, 0]),
     "broadcast_arrays": lambda m: np.broadcast_arrays(m, m[0])[1], "delete": lambda m: np.delete(m, 0),
-    "shape": np.shape, "ndim": np.ndim, "size": np.size, "clip": lambda m: np.clip(m, 0, 1), "where": lambda m: np.where(m > 0, m, 1),
-    "mixed": lambda m: np.stack([m[0, 0], m[0, 0] * np.float64(0.5)]), "listed": lambda m: np.array([m[0, 0], m[0, 1] / 2]) * m[0, 0],
-    "a copy is set": lambda m: set_in_a_copy(m, 2.75), "zeros are set": lambda m: set_in_a_copy(np.zeros_like(m), 2.75),
+    "shape": np.shape, "ndim": np.ndim, "size": np.size, "clip": lambda m: np.clip(m, 0, 1),
+    "where": lambda m: np.where(m > 0, m, 1), "mixed": lambda m: np.stack([m[0, 0], m[0, 0] * np.float64(0.5)]),
+    "listed": lambda m: np.array([m[0, 0], m[0, 1] / 2]) * m[0, 0], "a copy is set": lambda m: set_in_a_copy(m, 2.75),
+    "zeros are set": lambda m: set_in_a_copy(np.zeros_like(m), 2.75),
 }  # fmt: skip
 
 

@@ -1,0 +1,156 @@
+"""Numbers inside a kernel: which type NumPy sees in a symbol, a number or an array of them, and conversions."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from meshloom.errors import KernelError
+from meshloom.kernel import expr
+from meshloom.kernel.expr import BOOL, Node
+
+Where = tuple[str, int]
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+#: Frames of these files are not the user's; ``plain.py`` calls kernels without the tracer.
+OWN_FOLDERS = (_HERE, os.path.join(os.path.dirname(_HERE), "plain.py"), os.path.dirname(os.path.abspath(np.__file__)))
+
+
+def user_line() -> Where | None:
+    """File and line of the innermost frame that is neither Meshloom's tracer nor NumPy's."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(OWN_FOLDERS):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def fail(message: str) -> NoReturn:
+    """Raise a KernelError that names the user's line."""
+    where = user_line()
+    place = f"{where[0]}:{where[1]}: " if where else ""
+    raise KernelError(place + message)
+
+
+class Value:
+    """A scalar of the graph. ``Symbol`` adds what NumPy and Python can do with it."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Node):
+        self.node = node
+
+
+def known_type(dtype: Any) -> np.dtype:
+    """A type by any of NumPy's names for it, if kernels compute with it."""
+    found = np.dtype(dtype)
+    if found not in expr.C_TYPES:
+        fail(f"a kernel computes with {', '.join(map(str, expr.C_TYPES))}, not with {found}")
+    return found
+
+
+def check_kind(value: Any, dtype: np.dtype, what: str) -> None:
+    """What is added to something, or computed in its place, must be of its kind: NumPy does not truncate there."""
+    kind = type_of(value) or np.result_type(*objects(value).flat, 0)
+    if not np.can_cast(kind, dtype, "same_kind"):
+        fail(
+            f"{what} is {dtype} and cannot take {kind} in by combining: digits would be lost term by term; make it a"
+            " float, or convert with astype first"
+        )
+
+
+def kind_of(value: Any) -> expr.Kind:
+    """The type of a number; int or float for those of Python, which are weak."""
+    if isinstance(value, Value):
+        return value.node.dtype
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype != object):
+        return value.dtype
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, int | float):
+        return int if isinstance(value, int) else float
+    fail(f"a kernel computes with numbers, not with {type(value).__name__}")
+
+
+def type_of(value: Any) -> np.dtype | None:
+    """The type that NumPy's array of these symbols and numbers has; None where all are Python's, which are weak."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return value.dtype
+    kinds = {kind_of(v) for v in _elements(value)}
+    typed = [k for k in kinds if isinstance(k, np.dtype)]
+    return np.result_type(*typed) if typed else None
+
+
+def _elements(value: Any) -> Iterable[Any]:
+    return plain(value).flat if isinstance(value, np.ndarray) else (value,)
+
+
+def in_type(value: Any, dtype: np.dtype) -> Any:
+    """Symbols and numbers, or an array of them, in a type: as an array of that type would keep them."""
+    if isinstance(value, np.ndarray):
+        result = np.empty(value.shape, object)
+        for index in np.ndindex(value.shape):
+            result[index] = in_type(plain(value)[index], dtype)
+        return result
+    if isinstance(value, Value):
+        return type(value)(expr.cast(value.node, dtype))
+    kind_of(value)
+    return dtype.type(value) if isinstance(value, int) and dtype.kind == "i" else expr.convert(value, dtype)[()]
+
+
+def uniform(array: np.ndarray) -> np.ndarray:
+    """Symbols and typed numbers of different types in their common one, as NumPy does when it makes an array.
+
+    Python's numbers stay weak here: NumPy would take them for int64 and float64, and single precision would end
+    wherever a constant stands in a list.
+    """
+    kinds = {k for v in array.flat if isinstance(k := kind_of(v), np.dtype)}
+    if len(kinds) < 2:
+        return array
+    result, dtype = array.copy(), np.result_type(*kinds)
+    for index in np.ndindex(array.shape):
+        if isinstance(kind_of(array[index]), np.dtype):
+            result[index] = in_type(array[index], dtype)
+    return result
+
+
+def widened(array: Any, dtype: np.dtype) -> np.ndarray:
+    """Integers and truth values in a wider type, floats as they are."""
+    values = objects(array)
+    found = type_of(values)
+    return values if found is None or found.kind == "f" else in_type(values, dtype)
+
+
+def plain(value: Any) -> Any:
+    """The plain array under a subclass (a view), anything else as it is."""
+    return value.view(np.ndarray) if isinstance(value, np.ndarray) and type(value) is not np.ndarray else value
+
+
+def objects(value: Any) -> np.ndarray:
+    """Anything as an object array of symbols and numbers, without NumPy looking inside symbols."""
+    if isinstance(value, np.ndarray) and type(value) is not np.ndarray and value.dtype == object:
+        return plain(value)  # an array of symbols, which has one type
+    if isinstance(value, np.ndarray):
+        return uniform(value) if value.dtype == object else _typed(value)
+    if isinstance(value, list | tuple):
+        rows = [objects(v) for v in value]
+        result = np.empty((len(rows), *rows[0].shape) if rows else (0,), object)
+        for k, row in enumerate(rows):
+            result[k] = row[()] if row.ndim == 0 else row
+        return uniform(result)
+    result = np.empty((), object)
+    result[()] = value
+    return result
+
+
+def _typed(array: np.ndarray) -> np.ndarray:
+    """An array of numbers as an object array of NumPy's numbers, which keep their type."""
+    result = np.empty(array.shape, object)
+    for index in np.ndindex(array.shape):
+        result[index] = array[index]
+    return result
