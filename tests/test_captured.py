@@ -6,6 +6,7 @@ import abc
 import enum
 import functools
 import gc
+import sys
 import threading
 import timeit
 import types
@@ -275,6 +276,20 @@ def field_handed_on() -> Case:
     return (lambda x: value_of(factors)[1] * x), lambda to: factors.assign([1.0, to])
 
 
+def imported_inside() -> Case:
+    sys.modules["meshloom_test_settings"] = module = types.ModuleType("meshloom_test_settings")
+    module.alpha = module.one = 1.0  # type: ignore[attr-defined]
+    module.alpha = 2.0  # type: ignore[attr-defined]
+
+    def read(x: Any) -> Any:
+        import meshloom_test_settings  # type: ignore[import-not-found]
+        from meshloom_test_settings import alpha, one
+
+        return alpha * x * one * meshloom_test_settings.one
+
+    return read, lambda to: setattr(module, "alpha", to)
+
+
 def value_of(stored: Any) -> Any:
     return stored.numpy()
 
@@ -293,7 +308,7 @@ WAYS = [closure, module_global, global_of_a_helper, module_attribute, array, lis
         attribute_through_a_helper, entry_of_an_attribute, method, bound_method, property_of_an_object,
         default_argument, keyword_default, partial, nested_function, helper_replaced, class_data, alias, global_object,
         wrapped, named_tuple, object_in_a_list, attribute_of_a_base_class, global_handed_on,
-        field_handed_on]  # fmt: skip
+        field_handed_on, imported_inside]  # fmt: skip
 
 
 def kernel_of(formula: Callable[[Any], Any]) -> ml.Kernel:

@@ -162,7 +162,7 @@ def flux_graph(folder: Path) -> tuple[list[expr.Node], int]:
     at = mesh.face_cells
     loop = kernel.loop(mesh.faces, mesh.coordinates[mesh.face_nodes], q[at], adt[at], res[at])
     merged = arithmetic(combining_flops(loop.spec.params, loop.spec.outputs))
-    (traced,) = kernel._traces.values()
+    (traced,) = kernel.state.traces.values()
     return [o.value for o in traced.outputs], merged
 
 
