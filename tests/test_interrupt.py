@@ -8,12 +8,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.backend.cuda.graph import Ahead
 
 BACKENDS = ("cpu", "numpy", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 FOR_EVER = 10**8
@@ -108,6 +110,44 @@ def test_a_program_in_another_thread_is_left_alone(backend: str) -> None:
         time.sleep(5.0)
     worker.join()
     assert a.numpy()[0] == b.numpy()[0] == times + 1
+
+
+class Stream:
+    """Work that takes its time, one portion after the other, as a device does it."""
+
+    def __init__(self, each: float):
+        self.each, self.launched, self.clock, self.free_at = each, 0, 0.0, 0.0
+
+    def launch(self, count: int) -> None:
+        self.launched += count
+        self.free_at = max(self.free_at, self.clock) + count * self.each
+
+
+class Event:
+    def __init__(self, stream: Stream):
+        self.stream, self.at = stream, 0.0
+
+    def record(self, stream: Stream) -> None:
+        self.at = stream.free_at
+
+    def synchronize(self) -> None:
+        self.stream.clock = max(self.stream.clock, self.at)
+
+
+@pytest.mark.parametrize("each", [1e-5, 1e-3, 0.3])
+def test_the_host_does_not_run_far_ahead_of_a_device(monkeypatch: pytest.MonkeyPatch, each: float) -> None:
+    stream = Stream(each)
+    cupy: Any = SimpleNamespace(cuda=SimpleNamespace(Event=lambda disable_timing: Event(stream)))
+    monkeypatch.setattr("time.perf_counter", lambda: stream.clock)
+    ahead = Ahead(cupy, stream)
+    behind = []
+    for _ in range(60):
+        stream.launch(ahead.count)
+        ahead.wait()
+        assert stream.free_at > stream.clock, "the device has something to do"
+        behind.append(stream.free_at - stream.clock)
+    assert max(behind[-30:]) < max(0.5, 3 * each), "Ctrl-C is seen by then"
+    assert each > 1e-3 or ahead.count * each > 0.01, "and it does not look all the time"
 
 
 def test_an_error_leaves_the_handler_as_it_was() -> None:

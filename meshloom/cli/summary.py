@@ -22,7 +22,7 @@ def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
     rows = [
         ("iterations", f"{outcome.iteration:,}"),
         *((name, f"{value:.10g}") for name, value in outcome.monitors.items()),
-        ("time", _time_text(outcome)),
+        ("wall time", _time_text(outcome)),
         ("rate", f"{each * 1e3:.3g} ms per iteration, {rate:.3g} M {case.element_name}/s"),
         ("numbering", case.numbering()),
         *((path.name, f"{path}{_what_for(path.name, case, folder)}") for path in _listed(folder)),

@@ -21,6 +21,7 @@ import meshloom as ml
 from meshloom.config import option, table
 from meshloom.errors import ConfigError, ScheduleError, UserError, nearest
 
+MOST_ITERATIONS = 10**9
 DEFAULT = "default"  # the entry of a [schedule] table for all loops that it does not name
 _WHOLE_NUMBERS = ("block", "registers", "vector", "shared")  # the keys of a schedule that are no words
 PRECISIONS: dict[str, np.dtype[Any]] = {"double": np.dtype(np.float64), "single": np.dtype(np.float32)}
@@ -33,7 +34,7 @@ PRECISIONS: dict[str, np.dtype[Any]] = {"double": np.dtype(np.float64), "single"
 class RunOptions:
     """How long and on what to run."""
 
-    iterations: int = option(1000, "iterations in all, those before a restart included", low=1, high=10**9)
+    iterations: int = option(1000, "iterations in all, those before a restart included", low=1, high=MOST_ITERATIONS)
     backend: str = option(
         "auto",
         "what executes the loops; auto takes cuda with a GPU, else cpu with a C++ compiler, else numpy",
@@ -289,7 +290,7 @@ class Case(ABC):
         now = self.recorded_now()
         span = self.time_span(now)
         if self.steps_left(now) != 0 or span is None:
-            return f"--iterations {2 * self.config.run.iterations}"
+            return f"--iterations {min(2 * self.config.run.iterations, MOST_ITERATIONS)}"
         return f"--set {self.end_setting}={2.0 * span[1]!r}"
 
     def recorded_now(self) -> np.ndarray:
