@@ -131,7 +131,7 @@ def test_every_table_finds_results_that_fit() -> None:
         else:
             assert names and table.text(names).count("\n") >= 3, kind
     assert tables.TABLES["reference"].newest(known) == ["2026-11-15_airfoil-reference_x86_64.json",
-                                                        "2026-11-15_airfoil-reference_h200.json"]  # fmt: skip
+                                                        "2026-11-15_airfoil-reference-fused_h200.json"]  # fmt: skip
     assert len(tables.TABLES["cpu_steps"].newest(known)) == 4
 
 
