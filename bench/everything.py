@@ -218,7 +218,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     jobs = [job for job in JOBS if (job.name in options.only if options.only else job.group == options.group)
             and (job.tiny is not None or not options.tiny)]  # fmt: skip
-    parts = slices(jobs, 60.0 * options.minutes)
+    parts = [jobs] if options.only else slices(jobs, 60.0 * options.minutes)
     if options.plan:
         plan(parts)
         return 0

@@ -130,7 +130,7 @@ def _compact(result: Result) -> bool:
 
 
 def _compact_with_peers(result: Result) -> bool:
-    return _compact(result) and any("ms" in p for p in result["peers"])
+    return on_gpu(result) and any("ms" in p and max(p["shape"]) >= 256 for p in result["peers"])
 
 
 def _cpu_step(result: Result) -> bool:

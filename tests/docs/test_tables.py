@@ -118,6 +118,23 @@ def test_newest_results_take_the_place_of_old_ones(tmp_path: Path, monkeypatch: 
     assert "| copy, 1 component |" in page
 
 
+def test_every_table_finds_results_that_fit() -> None:
+    """The files of today, as if they named their code: each kind of table takes one, and shows it."""
+    code = {"commit": "0" * 40, "dirty": False, "sha256": "1" * 64, "version": "1", "files": 200}
+    known = [(name, one | {"code": code, "quick": False, "resumed": None}) for name, one in results().items()
+             if name in OLD]  # fmt: skip
+    known.sort(key=lambda one: one[1]["date"])
+    for kind, table in tables.TABLES.items():
+        names = table.newest(known)
+        if kind == "coloring":  # none was kept
+            assert names == []
+        else:
+            assert names and table.text(names).count("\n") >= 3, kind
+    assert tables.TABLES["reference"].newest(known) == ["2026-11-15_airfoil-reference_x86_64.json",
+                                                        "2026-11-15_airfoil-reference-fused_h200.json"]  # fmt: skip
+    assert len(tables.TABLES["cpu_steps"].newest(known)) == 4
+
+
 def test_met_is_computed_from_the_run() -> None:
     result = record.load(record.RESULTS / "2026-11-15_airfoil-fused_h200.json")
     table = "\n".join(tables.TABLES["iteration"].lines(result))
