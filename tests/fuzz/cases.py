@@ -354,6 +354,8 @@ class _Drawing:
     def _float(self, depth: int) -> Node | None:
         r = self.random
         op = r.choices(FLOAT_OPS, FLOAT_WEIGHTS)[0]
+        if (op == "floordiv" and "float floordiv" in self.known) or (op == "cbrt" and "cbrt" in self.known):
+            op = "sub"
         if op == "where":
             return self._try("where", self._bool(depth), *self._pair("any", depth))
         if op == "pow":
