@@ -383,7 +383,10 @@ class _Drawing:
         if op in ("neg", "abs", "sign", "invert"):
             return self._try(op, self._scalar("int", depth))
         if op == "count":  # truth values as numbers
-            return self._try("add", self._bool(depth), self._scalar("int", depth))
+            truth = self._bool(depth)
+            if r.random() < 0.5 and "bool arithmetic" not in self.known:
+                truth = self._try(r.choice(("add", "mul", "maximum")), truth, self._bool(depth)) or truth
+            return self._try("add", truth, self._scalar("int", depth))
         return self._try(op, *self._pair("int", depth))
 
     def _bool(self, depth: int) -> Node:
