@@ -295,10 +295,11 @@ class _Drawing:
             if "mixed stacks" in self.known:
                 parts = [p for p in parts if not p.weak] or parts
                 parts = [parts[0]] * shape[0]
-            if all(p.weak for p in parts):
-                number = np.float64(1.5) if want != "int" else np.int32(3)
-                parts = [literal(number)] * (shape[0] if "mixed stacks" in self.known else 1) + parts[1:]
-                parts = parts[: shape[0]]
+            if all(p.weak for p in parts):  # a number that is known only at run time
+                choice = (1.5, 0.5) if want != "int" else (3, 5)
+                sure = operate("gt", self._some_load(), literal(0))
+                number = operate("where", sure, *map(literal, choice))
+                parts = [number] * shape[0] if "mixed stacks" in self.known else [number, *parts[1:]]
             return operate("stack", *parts)
         if not found or (not shape and r.random() < 0.2):
             return self._literal(want)
@@ -403,11 +404,12 @@ class _Drawing:
                 made = self._try(op, *self._pair(r.choice(("float", "int", "any")), depth - 1))
             if made is not None and made.kind == "bool" and not made.shape:
                 return made
-        return operate("gt", self._typed_leaf(), literal(0))
+        return operate("gt", self._some_load(), literal(0))
 
-    def _typed_leaf(self) -> Node:
-        leaf = self._leaf("any", ())
-        return leaf if not leaf.weak else literal(np.float64(0.5))
+    def _some_load(self) -> Node:
+        reading = [(k, p) for k, p in enumerate(self.params) if p.mode == "Read"]
+        number, param = self.random.choice(reading)
+        return self.random.choice(self._loads(number, param, "any", ()))
 
     def _reduced(self, op: str, want: str, depth: int) -> Node | None:
         dim = self.random.choice((2, 3, 4))
