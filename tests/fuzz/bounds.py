@@ -196,7 +196,10 @@ class Bounds:
         return self._rounded_value(v, dtype, made, self._roundings(made))
 
     def _exact(self, op: str, v: Any, dtype: np.dtype, args: list[Value]) -> Value:
-        return fresh(v, self._corners(op, v, args))
+        error = self._corners(op, v, args)
+        if self.strict and op in ("minimum", "maximum", "clip"):  # which of two zeros is smaller, nobody knows
+            error = np.where(np.asarray(v) == 0, np.maximum(error, floor_of(dtype)), error)
+        return fresh(v, error)
 
     def _compare(self, op: str, v: Any, dtype: np.dtype, args: list[Value]) -> Value:
         """Sure, or anything."""

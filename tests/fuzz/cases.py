@@ -295,10 +295,11 @@ class _Drawing:
             if "mixed stacks" in self.known:
                 parts = [p for p in parts if not p.weak] or parts
                 parts = [parts[0]] * shape[0]
-            if all(p.weak for p in parts):
-                number = np.float64(1.5) if want != "int" else np.int32(3)
-                parts = [literal(number)] * (shape[0] if "mixed stacks" in self.known else 1) + parts[1:]
-                parts = parts[: shape[0]]
+            if all(p.weak for p in parts):  # a number that is known only at run time
+                choice = (1.5, 0.5) if want != "int" else (3, 5)
+                sure = operate("gt", self._some_load(), literal(0))
+                number = operate("where", sure, *map(literal, choice))
+                parts = [number] * shape[0] if "mixed stacks" in self.known else [number, *parts[1:]]
             return operate("stack", *parts)
         if not found or (not shape and r.random() < 0.2):
             return self._literal(want)
@@ -354,6 +355,8 @@ class _Drawing:
     def _float(self, depth: int) -> Node | None:
         r = self.random
         op = r.choices(FLOAT_OPS, FLOAT_WEIGHTS)[0]
+        if (op == "floordiv" and "float floordiv" in self.known) or (op == "cbrt" and "cbrt" in self.known):
+            op = "sub"
         if op == "where":
             return self._try("where", self._bool(depth), *self._pair("any", depth))
         if op == "pow":
@@ -381,7 +384,10 @@ class _Drawing:
         if op in ("neg", "abs", "sign", "invert"):
             return self._try(op, self._scalar("int", depth))
         if op == "count":  # truth values as numbers
-            return self._try("add", self._bool(depth), self._scalar("int", depth))
+            truth = self._bool(depth)
+            if r.random() < 0.5 and "bool arithmetic" not in self.known:
+                truth = self._try(r.choice(("add", "mul", "maximum")), truth, self._bool(depth)) or truth
+            return self._try("add", truth, self._scalar("int", depth))
         return self._try(op, *self._pair("int", depth))
 
     def _bool(self, depth: int) -> Node:
@@ -398,11 +404,12 @@ class _Drawing:
                 made = self._try(op, *self._pair(r.choice(("float", "int", "any")), depth - 1))
             if made is not None and made.kind == "bool" and not made.shape:
                 return made
-        return operate("gt", self._typed_leaf(), literal(0))
+        return operate("gt", self._some_load(), literal(0))
 
-    def _typed_leaf(self) -> Node:
-        leaf = self._leaf("any", ())
-        return leaf if not leaf.weak else literal(np.float64(0.5))
+    def _some_load(self) -> Node:
+        reading = [(k, p) for k, p in enumerate(self.params) if p.mode == "Read"]
+        number, param = self.random.choice(reading)
+        return self.random.choice(self._loads(number, param, "any", ()))
 
     def _reduced(self, op: str, want: str, depth: int) -> Node | None:
         dim = self.random.choice((2, 3, 4))

@@ -38,8 +38,8 @@ def work(number: int, options: dict[str, Any], answers: Any) -> None:
         from tests.fuzz.check import KNOWN, Found, check
 
         known = KNOWN if options["known"] is None else frozenset(options["known"])
-        end, seed = time.monotonic() + options["seconds"], options["seed"] + number
-        while time.monotonic() < end and seed < options["seed"] + options["cases"]:
+        end, seed, parent = time.monotonic() + options["seconds"], options["seed"] + number, os.getppid()
+        while time.monotonic() < end and seed < options["seed"] + options["cases"] and os.getppid() == parent:
             try:
                 tally = check(seed, options["backends"], known=known)
                 answers.put((seed, vars(tally), ""))
