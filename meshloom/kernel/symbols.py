@@ -167,7 +167,7 @@ class SymbolArray(np.ndarray):
             value = objects(value)
         dtype = param.dtype if param is not None else type_of(self)
         if param is not None and param.mode.combine:
-            check_kind(value, param.dtype, f"parameter {param.name}, which is {param.mode.__name__},")
+            check_kind(value, param.dtype, _described(param))
         if param is not None and param.mode.combine in ("minimum", "maximum"):
             value = _offered(param, plain(self)[key], value)
         if isinstance(value, np.ndarray) and value.ndim == 0:
@@ -354,6 +354,10 @@ def _reduce(ufunc: Any, array: Any, axis: Any = 0, keepdims: bool = False, **oth
     return values
 
 
+def _described(param: Param | None) -> str:
+    return f"parameter {param.name}, which is {param.mode.__name__}," if param else "what is computed in place here"
+
+
 def _store(target: Any, result: Any) -> Any:
     """``out=`` and in-place operators: write through the array so that access modes are checked."""
     if not isinstance(target, SymbolArray):
@@ -363,7 +367,7 @@ def _store(target: Any, result: Any) -> Any:
         )
     dtype = type_of(target)
     if dtype is not None:
-        check_kind(result, dtype, "what is computed in place here")
+        check_kind(result, dtype, _described(owner_of(target)))
     target[...] = result
     return target
 

@@ -211,7 +211,16 @@ def sorts(x: ml.Read, y: ml.Write) -> None:
     y[...] = np.sort(x)
 
 
-WRONG = (branches, writes_a_read, sets_an_increment, reads_an_increment, forgets_an_entry, sorts)
+def mixes_kinds(x: ml.Read, n: ml.Inc) -> None:
+    n += x
+
+
+def knows_no_name(x: ml.Read, y: ml.Write) -> None:
+    y[...] = x * a  # noqa: F821
+
+
+WRONG = (branches, writes_a_read, sets_an_increment, reads_an_increment, forgets_an_entry, mixes_kinds, knows_no_name,
+         sorts)  # fmt: skip
 
 
 @pytest.mark.parametrize(("row", "function"), list(enumerate(WRONG)), ids=lambda v: getattr(v, "__name__", ""))
@@ -220,7 +229,8 @@ def test_messages_are_those_of_the_code(row: int, function: Callable[..., None])
     assert len(shown) == len(WRONG)
     points, dim = ml.Set(3, "points"), 2 if function in (forgets_an_entry, sorts) else 1
     with pytest.raises(KernelError) as caught:
-        ml.kernel(function)(points, *(points.field(name, dim) for name in "ab"))
+        second = points.field("b", dim, dtype=np.int64 if function is mixes_kinds else None)
+        ml.kernel(function)(points, points.field("a", dim), second)
     text = str(caught.value).replace(f"kernel {function.__name__}", "kernel k")
     assert shown[row][0].strip("`") in text
     assert f"{Path(__file__).name}:" in text or function is forgets_an_entry, "names the user's line"

@@ -19,6 +19,7 @@ import meshloom as ml
 from meshloom.errors import KernelError
 from meshloom.kernel.expr import C_TYPES, OPS, load
 from meshloom.kernel.symbols import Symbol, SymbolArray
+from tests.backend.test_cuda import CompileBackend, needs_nvrtc
 
 BACK_ENDS = ("python", "numpy", "cpu", "emulated")
 TYPES = ("bool", "int32", "int64", "float32", "float64")
@@ -182,19 +183,37 @@ def kernel_of(name: str, cases: list[tuple[Case, np.ndarray]]) -> tuple[ml.Kerne
     return ml.kernel(everything), kinds
 
 
+def everything_of(
+    name: str, cases: list[tuple[Case, np.ndarray]]
+) -> tuple[ml.Kernel, dict[str, list[Case]], ml.Set, list[ml.Field]]:
+    """The kernel of all cases with the fields that it takes: all pairs of special values, and room for results."""
+    kernel, kinds = kernel_of(name, cases)
+    stored = "int32" if name == "bool" else name
+    values = [v.astype(stored) for v in pairs(name)]
+    on = ml.Set(len(values[0]))
+    fields = [on.field(n, data=v, dtype=stored) for n, v in zip("ab", values, strict=True)]
+    types = {"b": "int32", "i": "int64", "f": "float64"}
+    return kernel, kinds, on, fields + [on.field(kind, len(kinds[kind]), dtype=t) for kind, t in types.items()]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", TYPES)
+def test_operations_compile_for_a_device(name: str) -> None:
+    ml.use("numpy")
+    kernel, _, on, fields = everything_of(name, supported(name))
+    loop, backend = kernel.loop(on, *fields), CompileBackend(("sm_90",))
+    loop.backend = backend
+    loop.prepare()
+    assert len(backend.engine.resources) == 1
+
+
 @pytest.mark.parametrize("back_end", BACK_ENDS)
 @pytest.mark.parametrize("name", TYPES)
 def test_values_are_numpys(name: str, back_end: str) -> None:
-    cases = supported(name)
-    kernel, kinds = kernel_of(name, cases)
-    a, b = pairs(name)
+    cases, (a, b) = supported(name), pairs(name)
     if back_end != "python":
         ml.use(back_end)
-    on = ml.Set(len(a))
-    stored = "int32" if name == "bool" else name
-    fields = [on.field("a", data=a.astype(stored), dtype=stored), on.field("b", data=b.astype(stored), dtype=stored)]
-    types = {"b": "int32", "i": "int64", "f": "float64"}
-    fields += [on.field(kind, len(kinds[kind]), dtype=t) for kind, t in types.items()]
+    kernel, kinds, on, fields = everything_of(name, cases)
     with np.errstate(all="ignore"):
         (kernel.python if back_end == "python" else kernel)(on, *fields)
     results = {id(c): f.numpy().reshape(len(a), -1)[:, k]
