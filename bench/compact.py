@@ -291,7 +291,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     begun = started("compact", options, device, Host)
     if begun is None:
         return 2
-    run = Run(begun, begin + options.seconds)
+    run = Run(begun, begin + options.seconds - counters.reserve(options.seconds, options.counters))
     run.result["quick"] = options.quick or options.tiny
     parts = {part: options.quick or part in options.short for part in options.parts}
     with stopping_cleanly():
@@ -299,6 +299,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
             run.compile(parts, tiny=options.tiny)
         run.parts(parts, tiny=options.tiny)
     if options.counters:
+        run.until = begin + options.seconds
         try:
             run.count(counters.required_ncu(), tiny=options.tiny)
         except counters.CountersError as missing:

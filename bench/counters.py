@@ -29,6 +29,7 @@ from typing import Any
 from bench.record import Record, RecordError
 from meshloom.schedule.strategies import AUTOMATIC
 
+COUNTING = 0.2  # of the time of a run that is to be counted, too
 ROOT = Path(__file__).parents[1]
 SECTOR = 32  # bytes
 PLACES = ("/usr/local/cuda/bin/ncu", "/usr/local/cuda-*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
@@ -236,6 +237,11 @@ def add_counters(result: dict[str, Any], ncu: str, orders: Sequence[str], precis
             row = rows[number]
             row["counters"] = summarise(launches, row["useful_GBps"] * row["ms"] * 1e6)
             yield row
+
+
+def reserve(seconds: float, wanted: bool) -> float:
+    """How much of a limit a run leaves for counting afterwards."""
+    return COUNTING * seconds if wanted and seconds != float("inf") else 0.0
 
 
 def line_of(row: dict[str, Any]) -> str:

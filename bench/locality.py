@@ -45,7 +45,6 @@ TOLERANCE = {"float64": 1e-9, "float32": 1e-3}  # sums of what nearly cancels, a
 PRECISION_NAMES = tuple(map(str, PRECISIONS.values()))
 COUNTED_ORDERS = ("given", "hilbert")
 CHECKED_BLOCK = 64  # on the small mesh, where it makes several blocks
-COUNTING = 0.2  # of the time, left for counters
 APPLICATION_STEPS = {"cuda": 20}  # in each of three batches; 3 elsewhere
 
 
@@ -395,9 +394,8 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
         print(f"bench.locality: back end {device.backend} cannot be used: {reason}", file=sys.stderr)
         return 2
     choices = Choices(PRECISION_NAMES, tuple(options.layouts), tuple(options.strategies), tuple(options.blocks), (0,))
-    reserve = COUNTING * options.seconds if options.counters and options.seconds != float("inf") else 0.0
     try:
-        run = Locality(begun(options, device), device, until - reserve)
+        run = Locality(begun(options, device), device, until - counters.reserve(options.seconds, options.counters))
     except MeshloomError as error:
         print(f"bench.locality: {error}", file=sys.stderr)
         return 2

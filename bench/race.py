@@ -221,7 +221,8 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
                                            options.registers)))  # fmt: skip
     base = ml.generate.naca0012(options.i, options.j)
     try:
-        race = Race(begun(options, base, device.backend), device, until)
+        race = Race(begun(options, base, device.backend), device,
+                    until - counters.reserve(options.seconds, options.counters))  # fmt: skip
     except MeshloomError as error:
         print(f"bench.race: {error}", file=sys.stderr)
         return 2

@@ -370,7 +370,7 @@ def test_missing_unknown_and_unreadable_files(tmp_path: Path) -> None:
 def test_vtu_without_meshio_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "m.vtu", box((2, 2)))
     monkeypatch.setitem(__import__("sys").modules, "meshio", None)
-    with pytest.raises(UserError, match=r"needs meshio: pip install 'meshloom\[io\]'"):
+    with pytest.raises(UserError, match=r"needs meshio: pip install '\.\[io\]' in the folder"):
         read(tmp_path / "m.vtu")
 
 
