@@ -349,6 +349,7 @@ class Loop(Runnable):
                       self.form.compiled)  # fmt: skip
         return self.backend.prepare(bound)
 
+    @not_in_program("another schedule for loop {}", "give it before")
     def reschedule(self, wish: Wish) -> None:
         """Run otherwise from now on; programs that have recorded it and have not run yet follow."""
         self.wish = parse_schedule(wish)

@@ -109,6 +109,7 @@ def test_explain_shows_the_figures() -> None:
         "schedule": "block_color block=64 (",
         "why": "asked for",
         "arguments": "v: Read v aos, out: Inc out[face_cells] aos",
+        "algebra": "fast (",
         "flops": "2 per element (1 sign, 2 add)",
         "bytes": f"compulsory {compulsory / 1e3:.2f} kB, issued {issued / 1e3:.2f} kB, lines ",
         "ratios": f"V/S 0.00, B/F {compulsory / (2 * faces):.2f}",

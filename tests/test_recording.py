@@ -249,7 +249,7 @@ HARMLESS: dict[str, Action] = {
     "Box.touched": lambda w: w.grid.inside.touched([(0, 0)]),
     "Kernel.counts": lambda w: scale.counts(w.cells, w.u, w.factor, w.total).flops,
     "Kernel.state": lambda w: scale.state, "Kernel.trace": lambda w: scale.trace(w.loop.params),
-    "Kernel.outputs": lambda w: scale.outputs(w.loop.params),
+    "Kernel.outputs": lambda w: scale.outputs(w.loop.params, strict=False),
     **{f"Loop.{name}": (lambda w, name=name: getattr(w.loop, name)) for name in (
         "applies", "compulsory", "counts", "elements", "estimate", "form", "known", "maps", "over", "params", "parts",
         "plan", "reads", "reason", "schedule", "seconds", "spec", "storages", "transients", "writes")},
@@ -281,6 +281,29 @@ HARMLESS: dict[str, Action] = {
     "__repr__": lambda w: [*map(repr, (w.cells, w.ends, w.u, w.total, w.mesh, w.grid, w.kernel, w.inner, w.lines))],
 }  # fmt: skip
 
+#: Operators read values, compare or change what cannot be changed so: whatever they do, not inside a program.
+BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+REFUSED |= {
+    f"{kind}.{method}": (lambda w, kind=kind, method=method: getattr(w.u if kind == "Field" else w.total, method)(1.0))
+    for kind in ("Field", "Global")
+    for method in [*(f"__{side}{op}__" for op in BINARY for side in ("", "r", "i")), "__lt__", "__le__", "__gt__", "__ge__"]
+} | {
+    f"{kind}.{method}": (lambda w, kind=kind, method=method: getattr(w.u if kind == "Field" else w.total, method)())
+    for kind in ("Field", "Global")
+    for method in ("__abs__", "__neg__", "__pos__", "__bool__", "__iter__", "__array__")
+}  # fmt: skip
+REFUSED |= {
+    "Field.memory": lambda w: w.u.memory(),
+    "Loop.reschedule": lambda w: w.loop.reschedule("color"),
+}
+HARMLESS |= {
+    "Field.__len__": lambda w: len(w.u),
+    "Field.check_visible": lambda w: w.u.check_visible(),
+    "Global.check_visible": lambda w: w.total.check_visible(),
+    "Mesh.cell_group": lambda w: list(w.mesh.cell_groups),
+    "Loop.as_written": lambda w: w.loop.as_written(),
+    "LineLoop.as_written": lambda w: w.lines.as_written(),
+}
 #: Names that are no calls: modes, modules, errors.
 NOT_CALLED = {"Inc", "Max", "Min", "Read", "ReadWrite", "Sum", "Write", "compact", "errors", "generate", "linalg"}
 #: Defined by Python or by dataclasses for every object; repr is tested for all at once.
@@ -289,7 +312,7 @@ USUAL = {"__init__", "__repr__", "__eq__", "__hash__", "__str__", "__setattr__",
 CLASSES = (ml.Set, ml.Map, ml.Field, ml.Global, ml.Mesh, ml.Grid, Box, ml.Kernel, ml.Loop, ml.Program,
            ml.linalg.LineLoop, Fill)  # fmt: skip
 #: What others may add to make fields arrays: it reads values, so it is refused wherever it exists.
-ARRAYS = {f"{kind}.{name}" for kind in ("Field", "Global") for name in ("__array__", "__array_ufunc__",
+ARRAYS = {f"{kind}.{name}" for kind in ("Field", "Global") for name in ("__array_ufunc__",
           "__array_function__", "__array_priority__", "__complex__", "__index__")}  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from bench import halves, report
+from bench import halves, record
 from tests.bench.devices import Emulated
 
 
@@ -42,7 +42,7 @@ def test_a_whole_run(
         monkeypatch.setattr(halves, "wishes", lambda: ("auto", "fastest", "staged", "owner", "block_color"))
     file = tmp_path / "halves.json"
     assert halves.main(["--quick", "--orders", "cells", "hands", "--json", str(file)], device) == 0
-    rows = report.load(file)["rows"]
+    rows = record.load(file)["rows"]
     expected = [(o, name, w) for o in ("cells", "hands") for name in halves.LOOPS for w in halves.wishes()]
     assert [(r["order"], r["loop"], r["strategy"]) for r in rows] == expected
     for order, name in dict.fromkeys((o, name) for o, name, _ in expected):

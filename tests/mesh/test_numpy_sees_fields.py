@@ -183,6 +183,7 @@ class Interface:
     """A buffer on a device that does not exist here."""
 
     __cuda_array_interface__: dict[str, Any] = {"shape": (5,)}  # noqa: RUF012
+    dtype, ndim, size, shape, flags = np.dtype(float), 1, 5, (5,), np.zeros(5).flags
 
     def __getitem__(self, key: object) -> Interface:
         return self
