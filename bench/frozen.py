@@ -63,7 +63,7 @@ class Frozen:
         self.kernel, self.arguments = loop.kernel, loop.arguments
         self._names = {id(getattr(mesh, name)): name for name in SETS}
         self._set = loop.set
-        self._values = {one: one.numpy() for one in loop.storages}
+        self._values = {one: one.numpy() if loop.needs(one) else np.zeros(one.shape) for one in loop.storages}
         self._indices = {one: one.indices for one in loop.maps}
 
     @property

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from bench.measure import fastest, surroundings
 from bench.record import Record
 from bench.report import Goal
 from meshloom.backend import current
+from meshloom.mesh.recording import recorder
 from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
 from meshloom.solvers.navier_stokes.case import FlowCase
 from meshloom.solvers.navier_stokes.equations import FUSED, STORED, Equations
@@ -74,7 +76,26 @@ def check_box(case: FlowCase) -> float:
 # --- measuring --------------------------------------------------------------------------------------------
 
 
-def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program]:
+class Piece:
+    """Operations of a step by themselves. They read what the step has written before, which a program may not."""
+
+    def __init__(self, case: FlowCase, function: Callable[[], None]):
+        self.name = function.__name__
+        recorded: list[Any] = []
+        token = recorder.set(recorded.append)
+        try:
+            function()
+        finally:
+            recorder.reset(token)
+        names = {o.name for o in recorded}
+        assert names <= {o.name for o in case.program.loops}, names
+        self._replay = current().recording([o.prepare() for o in recorded])
+
+    def run(self, times: int = 1) -> None:
+        self._replay.run(times, ())
+
+
+def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program | Piece]:
     """The programs that a step is made of; ``TIMES`` says how often a step needs each. The step first: parts by
     themselves, over and over, lead to states that mean nothing. On a GPU the step also without branches. ``both``: also
     with fluxes stored, if they are not."""
@@ -107,9 +128,9 @@ def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program]:
             stage.advance()
 
     whole = [right_hand_side, slopes, fluxes, monitors, *([other_right_hand_side] if both else [])]
-    pieces = [update, *([boundaries] if flow.boundaries else [])]  # they read what a step sets before: not fused
-    programs = [ml.program(one) for one in whole] + [ml.program(fuse=False)(one) for one in pieces]
-    steps = {"step": case.program}
+    programs: list[ml.Program | Piece] = [ml.program(one) for one in whole]
+    programs += [Piece(case, one) for one in (update, boundaries) if one is update or flow.boundaries]
+    steps: dict[str, ml.Program | Piece] = {"step": case.program}
     if current().simt:
         steps["step_in_one_branch"] = ml.Program(case.program.function, branches=False)
     return steps | {one.name: one for one in programs}
@@ -186,7 +207,9 @@ def alone(loop: ml.linalg.LineLoop) -> ml.Program:
 def forms(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> dict[str, list[dict[str, Any]]]:
     """How fast every pass of a right-hand side is when lines are cut up in other ways; the fastest first."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for loop in parts(case, both=False)["right_hand_side"].loops:
+    whole = parts(case, both=False)["right_hand_side"]
+    assert isinstance(whole, ml.Program)
+    for loop in whole.loops:
         if not isinstance(loop, ml.linalg.LineLoop):
             continue
         rows = []

@@ -17,6 +17,7 @@ from meshloom.backend.base import Backend, Bound
 from meshloom.errors import KernelError, ScheduleError, nearest
 from meshloom.kernel import define, passes
 from meshloom.kernel.captured import compare_by
+from meshloom.kernel.count import loads
 from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.recent import Recent
 from meshloom.kernel.state import State, States
@@ -186,8 +187,9 @@ class Loop(Runnable):
         return tuple(s for s, m in zip(self.storages, self.kernel.modes.values(), strict=True) if m.writes)
 
     def needs(self, one: Field | Global) -> bool:
-        modes = self.kernel.modes.values()
-        return any(s is one and bool(m.reads or m.combine) for s, m in zip(self.storages, modes, strict=True))
+        read = {param for param, _, _ in loads(o.value for o in self.spec.outputs)}
+        modes = enumerate(zip(self.storages, self.kernel.modes.values(), strict=True))
+        return any(s is one and bool(m.combine or (m.reads and (m.writes or k in read))) for k, (s, m) in modes)
 
     def defines(self, one: Field) -> bool:
         direct = [a for a in self.arguments if isinstance(a, Arg) and a.field is one and a.map is None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any, overload
@@ -15,6 +14,7 @@ from meshloom.fusion import FusedLoop, FusedProgram, Step, fuse
 from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill, Global
 from meshloom.mesh.recording import outside_program, recorder
+from meshloom.native import machine
 from meshloom.schedule.layouts import best_layout
 
 MOST_REPLAYS = 2**48
@@ -268,18 +268,13 @@ def checked_record(name: str, record: Any, times: int) -> tuple[Global, ...]:
                 f"program {name}: record takes Globals, got {what}; what a field tells is reduced to a Global by Sum,"
                 " Min or Max"
             )
-    needed, memory = 8 * times * sum(one.dim for one in kept), _memory()
+    needed, memory = 8 * times * sum(one.dim for one in kept), machine.memory()
     if needed > MOST_MEMORY * memory:
         raise ProgramError(
             f"program {name}: {times:,} replays with {len(kept)} recorded globals need {needed / 2**30:.3g} GiB of"
             f" {memory / 2**30:.3g}; run fewer at a time"
         )
     return kept
-
-
-def _memory() -> int:
-    """Bytes of memory that this machine has."""
-    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def check_written_first(operations: Sequence[Runnable | Fill]) -> None:

@@ -12,7 +12,8 @@ import pytest
 HERE = Path(__file__).parent
 FILES = sorted(HERE.rglob("*.py"))
 #: Calls that judge by themselves: they raise.
-JUDGES = ("assert", "check", "compare", "agree", "refused", "raises", "warns", "verify", "fails", "sanitized")
+JUDGES = ("assert", "check", "compare", "agree", "refused", "raises", "warns", "verify", "fails", "sanitized",
+          "one_line_from")  # fmt: skip
 #: Test functions that judge by running at all: what they call raises where something is wrong.
 RUNS = {"test_every_kernel_of_the_matrix_compiles", "test_planted_kernels_compile"}
 

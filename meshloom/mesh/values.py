@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError, shown
+from meshloom.native import machine
 
 FIELD_DTYPES = tuple(np.dtype(t) for t in ("float32", "float64", "int32", "int64"))
 #: In the order of preference: the first that holds every value of a type.
@@ -120,8 +121,10 @@ def _example(array: np.ndarray) -> str:
 
 @contextmanager
 def enough_memory(what: str, values: int, itemsize: int) -> Iterator[None]:
-    """Turns what Python says when memory cannot be had into one line."""
+    """MeshError, in one line, where so many values do not fit into memory: systems promise more than they have."""
     try:
+        if values * itemsize > machine.memory():
+            raise MemoryError
         yield
     except MemoryError:
         size = f"{values * itemsize / 1e9:,.1f} GB"

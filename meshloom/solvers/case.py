@@ -110,7 +110,7 @@ def _schedule(value: str | dict[str, Any]) -> ml.Schedule:
 
 def _check_name(key: str, name: str, allowed: tuple[str, ...]) -> None:
     if name not in allowed:
-        raise ValueError(f"has {key} '{name}'; allowed: {', '.join(allowed)}")
+        raise ValueError(f"has {key} '{name}'{nearest(name, allowed)}")
 
 
 class UnknownLoop(ConfigError):

@@ -33,7 +33,8 @@ assert ml.backend() == "emulated" and v.numpy().tolist() == [0.0, 2.0, 4.0, 6.0,
 def test_a_program_can_choose_it_without_registering_anything(tmp_path) -> None:
     script = tmp_path / "alone.py"
     script.write_text(ALONE)
-    subprocess.run([sys.executable, str(script)], check=True, timeout=120)
+    done = subprocess.run([sys.executable, str(script)], timeout=120, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(("missing", "chosen"), [((), "cuda"), (("cuda",), "cpu"), (("cuda", "cpu"), "numpy")])

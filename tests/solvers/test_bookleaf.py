@@ -362,7 +362,7 @@ def test_a_tangled_start_is_refused():
         (["time.ned=1"], "did you mean 'time.end'"),
         (["time.initial=1e-9"], "time.initial must be longer than time.shortest"),
         (["gas.gamma=1"], "gas.gamma must be"),
-        (["schedule.forces=color"], "is no loop of this case"),
+        (["schedule.forces=clor"], "did you mean 'color'"),  # which loops there are, the program will tell
     ],
 )
 def test_bad_settings(settings: list[str], words: str):
