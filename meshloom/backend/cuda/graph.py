@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -26,15 +27,19 @@ class Ahead:
     """Keeps the host from running far ahead of the device, which would not see Ctrl-C for as long as there is work.
 
     Replays are launched ``count`` at a time, and while the device is at one such portion, the next one is launched: it
-    never waits. ``count`` is chosen so that a portion takes about ``PATIENCE`` seconds.
+    never waits. ``count`` is chosen so that a portion takes about ``PATIENCE`` seconds, and kept for the next run.
     """
 
-    FIRST = 64  # launches before anything is known; a run of no more than that waits for nothing
+    FIRST = 4  # launches before anything is known
 
     def __init__(self, cupy: Any, stream: Any):
         self._cupy, self._stream = cupy, stream
         self.count = self.FIRST
         self._portions: list[tuple[Any, float, int]] = []  # event at its end, when it was launched, launches
+
+    def begin(self) -> None:
+        """A run begins: of the one before nothing is left to wait for."""
+        self._portions.clear()
 
     def wait(self) -> None:
         """A portion has been launched: wait for the one before it."""
@@ -62,6 +67,7 @@ class GraphRecording(Recording):
                 self._cupy.empty(1, operation.target.dtype).fill(operation.value)
         self._graph: Any = captured(operations, dealt, self._cupy, self._stream)
         self._graph.upload(self._stream)
+        self._ahead = Ahead(self._cupy, self._stream)
         self._recorders: dict[str, Any] = {}  # kernels that keep a row of history, by their source
 
     def run(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, np.ndarray]:
@@ -69,8 +75,11 @@ class GraphRecording(Recording):
         keep = self._recorder(record) if record else None
         # a global that no loop has used is still on the host
         values = [self._cupy.asarray(one.storage) for one in record]
-        done, ahead = 0, Ahead(self._cupy, self._stream)
-        with held_back() as interrupted, self._stream:
+        done, ahead = 0, self._ahead
+        ahead.begin()
+        # A few launches are over before anybody could wait for them: holding signals back would cost more.
+        few = times <= ahead.count
+        with nullcontext(lambda: False) if few else held_back() as interrupted, self._stream:
             while done < times and not interrupted():
                 for _ in range(min(ahead.count, times - done)):
                     self._graph.launch(self._stream)
@@ -80,7 +89,7 @@ class GraphRecording(Recording):
                 if done < times:
                     ahead.wait()
             self._stream.synchronize()
-        return rows[:done].get(), np.full(len(self.operations), np.nan)
+        return (rows if done == times else rows[:done]).get(), np.full(len(self.operations), np.nan)
 
     def _recorder(self, record: Sequence[Global]) -> Any:
         """The kernel that keeps these globals."""
