@@ -286,7 +286,8 @@ BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
 REFUSED |= {
     f"{kind}.{method}": (lambda w, kind=kind, method=method: getattr(w.u if kind == "Field" else w.total, method)(1.0))
     for kind in ("Field", "Global")
-    for method in [*(f"__{side}{op}__" for op in BINARY for side in ("", "r", "i")), "__lt__", "__le__", "__gt__", "__ge__"]
+    for method in (*(f"__{side}{op}__" for op in BINARY for side in ("", "r", "i")), "__lt__", "__le__", "__gt__",
+                   "__ge__")
 } | {
     f"{kind}.{method}": (lambda w, kind=kind, method=method: getattr(w.u if kind == "Field" else w.total, method)())
     for kind in ("Field", "Global")

@@ -18,18 +18,7 @@ from tests.fuzz.judge import Difference, Tally, bounds_of, compare
 from tests.fuzz.shrink import shrink
 
 #: Parts of the language that are known to differ and are left out until they are mended: names that ``cases`` asks for.
-KNOWN: frozenset[str] = frozenset(
-    {
-        "shifts and inverts",  # ~ of an integer is a logical not; << and >> are refused
-        "mixed stacks",  # np.stack of several types: NumPy gives all the common one, a kernel leaves each its own
-        "typed literals",  # np.float64(1.7) beside float32: NumPy goes on in double, a kernel in single
-        "integer sums",  # np.sum of int32: NumPy adds in 64 bits
-        "bool arithmetic",  # True + True is True in NumPy, 2 in a kernel
-        "integer overflow",  # the smallest and largest integers, where C says nothing
-        "float floordiv",  # inf // 1.0, 1.0 // 0.1
-        "cbrt",  # of numbers beyond 1e300
-    }
-)
+KNOWN: frozenset[str] = frozenset()
 
 #: Refusals that are right: what the message says.
 REFUSED = (re.compile("no refusal is expected"),)
