@@ -233,3 +233,29 @@ def coloring_rows(result: Row) -> list[str]:
                for found in best.values())] for form in forms]  # fmt: skip
     head = ("form", *(f"`{loop}`, {_WORDS[p]}, ms (of plain `color`)" for loop, p in kinds))
     return rows_table(head, rows)
+
+
+# --- bench.strict, bench.halves -------------------------------------------------------------------------------------
+
+
+def strict_rows(result: Row) -> list[str]:
+    """What formulas as written cost, application by application."""
+    rows = [[f"`{r['application']}`", f"{r['operations_fast']:,}", f"{r['operations_strict']:,}",
+             f"{1e3 * r['seconds_fast']:.3f}", f"{1e3 * r['seconds_strict']:.3f}", f"{r['ratio']:.2f}"]
+            for r in result["rows"]]  # fmt: skip
+    head = ("application", "operations of a step, fast", "strict", "ms of a step, fast", "strict", "strict / fast")
+    return rows_table(head, rows)
+
+
+def halves_rows(result: Row) -> list[str]:
+    """What was chosen for meshes that lie half in order, and what it takes of the best."""
+    rows = []
+    for order, loop in dict.fromkeys((r["order"], r["loop"]) for r in result["rows"]):
+        mine = {r["strategy"]: r for r in result["rows"] if (r["order"], r["loop"]) == (order, loop) and "ms" in r}
+        named = sorted((r["ms"], name) for name, r in mine.items() if name not in ("auto", "fastest"))
+        shown = [f"{mine[w]['ms']:.3f} (`{mine[w]['schedule'].split()[0]}`, {mine[w]['ratio']:.2f})"
+                 for w in ("auto", "fastest")]  # fmt: skip
+        rows.append([order, f"`{loop}`", *shown, f"{named[0][0]:.3f} (`{named[0][1]}`)"])
+    head = ("order", "loop", "`auto`, ms (chosen, of the best deterministic)", "`fastest`, ms (chosen, of the best)",
+            "best of all, ms")  # fmt: skip
+    return rows_table(head, rows)

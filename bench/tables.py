@@ -161,6 +161,8 @@ TABLES: dict[str, Table] = {
     "readme_iteration": Table("airfoil", gpu_report.readme_iteration, _iteration, "airfoil"),
     "grid": Table("grid", gpu_report.grid_rows, on_gpu, "grid"),
     "direct": Table("direct", gpu_report.direct_rows, on_gpu, "direct"),
+    "strict": Table("strict", gpu_report.strict_rows, on_gpu, "strict --backend cuda"),
+    "halves": Table("halves", gpu_report.halves_rows, on_gpu, "halves"),
     "branches": Table("branches", gpu_report.branch_rows, lambda r: bool(r["machine"].get("gpu")), "branches"),
     "coloring": Table("coloring", gpu_report.coloring_rows, _coloring, "coloring"),
     "locality": Table("locality", locality_report.loop_rows, _locality, "locality"),
