@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import record
-from bench.stamp import VARIABLE, stamp
+from bench.stamp import VARIABLE, stamp, with_commit
 
 GRACE = 20.0  # seconds between being asked to end and being ended
 RESERVE = 15.0  # seconds of a limit that a job which watches the clock itself leaves for its end
@@ -171,7 +171,7 @@ def unpack(file: Path, results: Path) -> list[Path]:
                 continue
             result = json.loads(io.TextIOWrapper(content, "utf-8").read())
             name = f"{result['date'][:10]}_{Path(member.name).stem}_{record.place(result['machine'], _backend(result))}"
-            placed.append(record.placed(result, results / f"{name}.json"))
+            placed.append(record.placed(with_commit(result), results / f"{name}.json"))
     return placed
 
 

@@ -6,8 +6,9 @@
                                                    # is the code of these results that of a commit, and of which?
 
 The hash is SHA-256 over paths and contents of the source files of ``meshloom/`` and ``bench/``, so that the same code
-has the same hash in a checkout, in a copy and in ``git archive``. The commit comes from git; where there is none, from
-``bench/.commit`` or from the variable ``MESHLOOM_COMMIT``; else it is "unknown", and ``verify`` finds it by the hash.
+has the same hash in a checkout, in a copy and in ``git archive``. The commit comes from ``bench/.commit`` where that has
+the hash of the code (a copy may have a git of its own, which knows nothing of it), else from git, else from the
+variable ``MESHLOOM_COMMIT``; else it is "unknown", and ``verify`` finds it by the hash.
 """
 
 from __future__ import annotations
@@ -72,7 +73,11 @@ def stamp(root: Path = ROOT) -> dict[str, Any]:
     version, and the hash."""
     files = sources(root)
     code = digest(files)
-    commit, dirty, source = _from_git(root) or _from_note(root, code) or _from_variable() or (UNKNOWN, None, "nowhere")
+    noted = _from_note(root, code)
+    if noted and noted[1]:  # of other code: only where nothing else is known
+        commit, dirty, source = _from_git(root) or noted
+    else:
+        commit, dirty, source = noted or _from_git(root) or _from_variable() or (UNKNOWN, None, "nowhere")
     return {"commit": commit, "dirty": dirty, "commit_from": source, "version": ml.__version__, "sha256": code,
             "files": len(files)}  # fmt: skip
 
@@ -123,6 +128,21 @@ def note(root: Path = ROOT) -> Path:
 def commit_with(code: str, commits: Iterable[str], root: Path = ROOT) -> str | None:
     """The first of some commits whose code has a hash."""
     return next((c for c in commits if digest(sources_of_commit(c, root)) == code), None)
+
+
+def with_commit(result: dict[str, Any], root: Path = ROOT) -> dict[str, Any]:
+    """A result that names no clean commit, with the one whose files have its hash added as ``code.found``."""
+    code = result["code"]
+    if code["commit"] != UNKNOWN and not code["dirty"]:
+        return result
+    latest = (_git(root, "rev-list", "--max-count=200", "HEAD") or "").split()
+    found = commit_with(code["sha256"], latest, root)
+    return result | {"code": code | {"found": found}} if found else result
+
+
+def commit_of(code: Mapping[str, Any]) -> tuple[str, bool]:
+    """The commit that a result was made from, and was anything changed since?"""
+    return (code["found"], False) if code.get("found") else (code["commit"], bool(code["dirty"]))
 
 
 def verified(result: dict[str, Any], commits: Iterable[str], root: Path = ROOT) -> str:

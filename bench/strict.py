@@ -140,14 +140,15 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     steps, rounds = (3, 1) if options.quick else (20, 5)
     rows = []
+    result = surroundings() | {"benchmark": "strict", "backend": options.backend, "quick": options.quick, "rows": []}
+    record = Record(result, options.json, options.backend) if options.json or not options.quick else None
     for name in options.only:
         rows.append(measured(name, APPLICATIONS[name][options.quick], options.backend, steps, rounds))
         print("  ".join(rows[-1].cells()), flush=True)
-    print("\n" + table(rows))
-    result = surroundings() | {"benchmark": "strict", "backend": options.backend, "quick": options.quick,
-                               "rows": [asdict(row) | {"ratio": row.ratio} for row in rows]}  # fmt: skip
-    if options.json or not options.quick:
-        print(f"written to {Record(result, options.json, options.backend).save()}")
+        result["rows"].append(asdict(rows[-1]) | {"ratio": rows[-1].ratio})
+        if record:
+            record.save()
+    print("\n" + table(rows) + (f"\nwritten to {record.file}" if record else ""))
     return 0
 
 

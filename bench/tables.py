@@ -15,6 +15,7 @@ from typing import Any
 
 from bench import bookleaf, compact_report, flow_report, gpu_report, locality_report, report, truth, volna_exact
 from bench.record import RESULTS, RecordError, load
+from bench.stamp import commit_of
 
 ROOT = Path(__file__).parents[1]
 MARKS = re.compile(r"<!-- table: (?P<kind>\w+) (?P<files>[^>]+?) -->\n(?P<text>.*?)<!-- /table -->", re.DOTALL)
@@ -72,7 +73,8 @@ def source(result: Result, name: str) -> str:
     gpu = machine.get("gpu") and ("cuda" in backends or result["benchmark"] in GPU_ONLY)
     copy = f", copy {result['copy_GBps']:.0f} GB/s" if "copy_GBps" in result else ""
     code = result.get("code")
-    made = f"commit `{code['commit'][:10]}`{', changed' if code['dirty'] else ''}" if code else "of no recorded commit"
+    commit, changed = commit_of(code) if code else ("", False)
+    made = f"commit `{commit[:10]}`{', changed' if changed else ''}" if code else "of no recorded commit"
     where = machine["gpu"] if gpu else f"{machine['processor']}, {machine['cores']} cores"
     pieces = f", put together from {1 + len(result['resumed'])} sittings" if result.get("resumed") else ""
     return " ".join([f"From `bench/results/{name}`: {where}{copy}, {made}{pieces}.", *result.get("notes", ())])

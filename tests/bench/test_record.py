@@ -85,6 +85,29 @@ def test_a_commit_has_the_hash_of_its_files(repository: Path) -> None:
     assert stamp.stamp(repository)["dirty"] is True
 
 
+def test_a_copy_with_another_git_goes_by_its_note(repository: Path) -> None:
+    """As a machine that got the files, and has a repository of its own that knows nothing of them."""
+    commit = git(repository, "rev-parse", "HEAD").strip()
+    stamp.note(repository)
+    git(repository, "checkout", "--quiet", "--orphan", "other")
+    git(repository, "rm", "--quiet", "--cached", "meshloom/a.py")
+    git(repository, "commit", "--quiet", "--allow-empty", "-m", "something else")
+    found = stamp.stamp(repository)
+    assert (found["commit"], found["dirty"], found["commit_from"]) == (commit, False, "bench/.commit")
+    (repository / "meshloom" / "a.py").write_text("changed since")
+    assert stamp.stamp(repository)["commit_from"] == "git" and stamp.stamp(repository)["dirty"] is True
+
+
+def test_a_result_that_names_no_clean_commit_gets_the_one_with_its_hash(repository: Path) -> None:
+    first = git(repository, "rev-parse", "HEAD").strip()
+    code = stamp.stamp(repository)
+    assert stamp.with_commit({"code": code}, repository) == {"code": code}
+    changed = stamp.with_commit({"code": code | {"commit": "0" * 40, "dirty": True}}, repository)["code"]
+    assert changed["commit"] == "0" * 40 and stamp.commit_of(changed) == (first, False)
+    other = code | {"dirty": True, "sha256": "1" * 64}
+    assert stamp.commit_of(stamp.with_commit({"code": other}, repository)["code"]) == (first, True)
+
+
 def test_without_git_the_commit_is_noted_or_given(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(stamp.VARIABLE, raising=False)
     commit = git(repository, "rev-parse", "HEAD").strip()
