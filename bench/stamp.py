@@ -6,8 +6,8 @@
                                                    # is the code of these results that of a commit, and of which?
 
 The hash is SHA-256 over paths and contents of the source files of ``meshloom/`` and ``bench/``, so that the same code
-has the same hash in a checkout, in a copy and in ``git archive``. The commit comes from ``bench/.commit`` where that has
-the hash of the code (a copy may have a git of its own, which knows nothing of it), else from git, else from the
+has the same hash in a checkout, in a copy and in ``git archive``. The commit comes from ``bench/.commit`` where that
+has the hash of the code (a copy may have a git of its own, which knows nothing of it), else from git, else from the
 variable ``MESHLOOM_COMMIT``; else it is "unknown", and ``verify`` finds it by the hash.
 """
 
