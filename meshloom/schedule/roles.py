@@ -54,8 +54,8 @@ class RoleGather:
         """
         code, roots = ElementCode(self.spec, ()), [o.value for o in self.outputs]
         own = self._known_to_target(roots)
-        edge = sorted({a for n in topological(roots) if n not in own for a in n.args if a in own}, key=own.index)
-        edge = [n for n in edge if n.op != "const"]
+        needed = {a for n in topological(roots) if n not in own for a in n.args} | set(roots)
+        edge = [n for n in own if n in needed and n.op != "const"]
         known = {} if known is None else known
         before = [f"const ml_index {row_name(self.m, 0)} = t;", *code.whole_rows(edge), *code.values(edge, known)[0]]
         fetch = self.fetched

@@ -9,7 +9,7 @@ evaluated at random points of the numbers modulo a prime, with the places as the
 an operation are used there:
 
 - *real*: sums, products and quotients are those of the finite field, so two rational functions that agree at random
-  points are the same (a chance of about 2^-60 against it for each of two points). Any other operation is a random
+  points are the same (a chance of about 2^-120 against it for each of two points). Any other operation is a random
   function that has the symmetries of the operation itself and no more: even for ``abs`` and ``cos``, odd for ``sin``,
   and minima and maxima by their absolute value of the difference.
 - *exact*: what holds to the last bit in floating-point numbers. Sums and products are random functions too, which only
@@ -34,7 +34,9 @@ from meshloom.kernel.expr import Node, topological
 from meshloom.kernel.model import Output
 from meshloom.schedule.spec import LoopSpec
 
-PRIME = 2**61 - 1
+#: Of no special form: in it no integer of 64 bits is 0, and no power of two that a number can hold is 1 (nor is any
+#: other small number's: half of it is prime, too).
+PRIME = 31415926535897932384626433832795045243
 HALF = (PRIME + 1) // 2
 POINTS = 2
 ODD = frozenset(("sin", "tan", "arcsin", "arctan", "sinh", "tanh", "cbrt", "sign", "trunc", "rint"))
@@ -42,7 +44,7 @@ EVEN = frozenset(("abs", "cos", "cosh", "isnan", "isinf", "isfinite"))
 COMMUTING = frozenset(("and", "or", "xor"))
 #: Operations that jump: there a rounding error decides between two results.
 JUMPS = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "sign", "copysign", "floor", "ceil", "trunc", "rint",
-                   "floordiv", "mod", "arctan2", "isnan", "isinf", "isfinite"))  # fmt: skip
+                   "floordiv", "mod", "arctan2", "signbit", "isnan", "isinf", "isfinite"))  # fmt: skip
 Value = tuple[int, int]  # of a node: real, exact
 Place = tuple[int, int, int]  # parameter, slot, component
 
@@ -121,7 +123,7 @@ def _real(node: Node, args: tuple[int, ...]) -> int:
             return a * b % PRIME
         case "div", (a, b) if b:
             return a * pow(b, -1, PRIME) % PRIME
-        case "cast", (a,) if node.dtype.kind == "f":
+        case "cast", (a,) if node.dtype.kind == "f" and node.args[0].dtype.kind == "f":
             return a
     return _exact(node, args)
 
@@ -129,9 +131,8 @@ def _real(node: Node, args: tuple[int, ...]) -> int:
 def _exact(node: Node, args: tuple[int, ...]) -> int:
     """A random function of the operation's own, with the symmetries that it has to the last bit."""
     op = node.op
-    whole = node.dtype.kind == "i" and all(a.dtype.kind == "i" for a in node.args)
-    if whole and op in ("add", "sub", "mul"):  # sums of integers do not round
-        return _real(node, args)
+    if all(a.dtype.kind == "i" for a in node.args) and op in ("add", "sub", "mul", *_OF_INTEGERS):
+        return _whole(node, args)
     match op, args:
         case "neg", (a,):
             return -a % PRIME
@@ -151,13 +152,14 @@ def _exact(node: Node, args: tuple[int, ...]) -> int:
         case "hypot", (a, b):
             return _random(op, *sorted((a * a % PRIME, b * b % PRIME)))
         case "copysign", (a, b) if b:  # zeros have signs
-            return _even("abs", a) * _odd("sign", b) % PRIME
+            return _even("abs", a) * _odd("sign with zeros", b) % PRIME
         case ("lt" | "gt" | "le" | "ge"), (a, b):  # a < b, b > a and -b < -a are one question
-            return _random(op[1:] if op[1:] == "e" else "t", (b - a if op[0] == "l" else a - b) % PRIME)
+            a, b = (a, b) if op[0] == "l" else (b, a)
+            return _random(op[1:], *min((a, b), (-b % PRIME, -a % PRIME)))
         case "eq", (a, b):
-            return _even("eq", a - b)
+            return _equal(a, b)
         case "ne", (a, b):
-            return (1 - _even("eq", a - b)) % PRIME
+            return (1 - _equal(a, b)) % PRIME
         case "cast", (a,):
             return _cast(node, a)
         case _, (a,) if op in ODD:
@@ -171,6 +173,24 @@ def _exact(node: Node, args: tuple[int, ...]) -> int:
     return _random(op, *args)
 
 
+_OF_INTEGERS = ("minimum", "maximum", "lt", "gt", "le", "ge", "sign")
+
+
+def _whole(node: Node, args: tuple[int, ...]) -> int:
+    """Integers do not round, but go on at the other end: there sums are exact, and order and sign are not kept."""
+    op = node.op
+    if op in ("minimum", "maximum"):
+        return _random(op, *sorted(args))
+    if op in ("gt", "ge"):
+        return _random("l" + op[1:], *reversed(args))
+    return _random(op, *args) if op in _OF_INTEGERS else _real(node, args)
+
+
+def _equal(a: int, b: int) -> int:
+    """Is a == b, or b == a, or -a == -b? Something that is no number does not even equal itself."""
+    return _random("eq", *min(sorted((a, b)), sorted((-a % PRIME, -b % PRIME))))
+
+
 def _sum(node: Node, a: int, b: int) -> int:
     """Commutes, and turns round when both do."""
     total = (a + b) % PRIME
@@ -180,12 +200,15 @@ def _sum(node: Node, a: int, b: int) -> int:
 
 
 def _cast(node: Node, a: int) -> int:
-    """Widening changes nothing; anything else is a function of its own."""
-    if np.can_cast(node.args[0].dtype, node.dtype, "safe"):
+    """Widening changes nothing, but where integers are computed: before and after it they end at different places."""
+    inner = node.args[0]
+    if np.can_cast(inner.dtype, node.dtype, "safe") and (inner.dtype.kind != "i" or inner.op == "load"):
         return a
     if node.dtype.kind == "b":
-        return (1 - _even("eq", a)) % PRIME
-    return _odd(f"cast {node.dtype}", a)
+        return (1 - _even("is nothing", a)) % PRIME
+    if inner.dtype.kind == "i" and node.dtype.itemsize >= inner.dtype.itemsize:
+        return _random(f"cast {inner.dtype} to {node.dtype}", a)
+    return _odd(f"cast {inner.dtype} to {node.dtype}", a)
 
 
 def _odd(op: str, a: int) -> int:
@@ -198,4 +221,4 @@ def _even(op: str, a: int) -> int:
 
 def _random(*what: object) -> int:
     """A number that depends on nothing but these words and numbers, the same in every process."""
-    return int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=8).digest(), "little") % PRIME
+    return int.from_bytes(hashlib.blake2b(repr(what).encode(), digest_size=16).digest(), "little") % PRIME

@@ -111,9 +111,65 @@ def floors(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
     res[1] += np.floor(q[0] + q[1])
 
 
+@ml.kernel
+def of_its_own(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
+    """What a target gets depends on the target alone."""
+    res[0] += [q[0, 0], 1.5 * q[0, 1]]
+    res[1] += [q[1, 0], 1.5 * q[1, 1]]
+
+
+@ml.kernel
+def far_larger(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
+    """2**61 is 1 modulo 2**61 - 1."""
+    res[0] += q[1] - q[0]
+    res[1] += 2.0**61 * (q[0] - q[1])
+
+
+@ml.kernel
+def sign_of_nothing(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
+    """The sign of 0 is 0 here and 1 there."""
+    res[0] += np.copysign(q[0], np.trunc(0.05 * q[1]))
+    res[1] += np.abs(q[1]) * np.sign(np.trunc(0.05 * q[0]))
+
+
+@ml.kernel
+def asks_the_first(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
+    """A number equals itself: what is no number does not."""
+    f = np.where(np.sqrt(q[0]) == np.sqrt(q[0]), 1.0, 0.0)
+    res[0] += f
+    res[1] += f
+
+
+@ml.kernel
+def sign_by_rounding(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
+    res[0] += np.where(np.signbit((q[0] + 1e20 * w) - (q[1] + 1e20 * w)), 1.0, 0.0)
+    res[1] += np.where(np.signbit(q[1] - q[0]), 1.0, 0.0)
+
+
+@ml.kernel
+def beyond_the_end(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
+    """Integers go on at the other end: adding to both sides may change which is less."""
+    i, j = (30_000_000.0 * q).astype(np.int32)
+    res[0] += np.where(i + 1_500_000_000 < j + 1_500_000_000, 1.0, 0.0)
+    res[1] += np.where(j < i, 1.0, 0.0)
+
+
+@ml.kernel
+def wider(x: ml.Read, q: ml.Read, w: ml.Read, res: ml.Inc):
+    """Added before they are made wide, and after."""
+    i, j = (30_000_000.0 * q).astype(np.int32)
+    res[0] += i + j
+    res[1] += i.astype(np.int64) + j
+
+
+CAREFUL = [far_larger, sign_of_nothing, asks_the_first, sign_by_rounding, beyond_the_end, wider]
+
+
 @pytest.mark.parametrize(
     ("kernel", "expected"),
     [
+        *((kernel, None) for kernel in CAREFUL),
+        (of_its_own, {0, 1}),
         (upwind_by_sign, {0, 1}),
         (decides_by_rounding, None),
         (asks_the_same, {0, 1}),
@@ -199,7 +255,19 @@ def test_claimed_symmetries_of_operations_hold_to_the_last_bit() -> None:
 
 @pytest.mark.parametrize(
     "kernel",
-    [diffusion, flux, upwind, one_sided, rarely_upwind, hidden_sign, dissipation, upwind_by_sign, asks_the_same],
+    [
+        diffusion,
+        flux,
+        upwind,
+        one_sided,
+        rarely_upwind,
+        hidden_sign,
+        dissipation,
+        upwind_by_sign,
+        asks_the_same,
+        of_its_own,
+        *CAREFUL,
+    ],
 )
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_owner_by_roles_gives_the_same_on_a_regular_mesh(kernel: ml.Kernel, dtype: type) -> None:
