@@ -10,7 +10,7 @@ from meshloom.backend.base import Backend, Bound
 from meshloom.backend.cpu import CpuBackend
 from meshloom.backend.cuda.backend import CudaBackend, EmulatedCuda
 from meshloom.backend.numpy import NumpyBackend
-from meshloom.errors import ScheduleError, nearest, shown, whole
+from meshloom.errors import ScheduleError, shown, whole
 from meshloom.mesh.recording import not_in_program
 
 __all__ = [
@@ -79,7 +79,7 @@ def use(name: str, *, threads: int | None = None, contract: bool | None = None, 
     """
     global _current
     if not isinstance(name, str) or name not in _BACKENDS:
-        raise ScheduleError(f"unknown back end '{name}'{nearest(str(name), _BACKENDS)}")
+        raise ScheduleError(f"unknown back end '{name}'; allowed: {', '.join(_BACKENDS)}")
     reason = _BACKENDS[name].unavailable()
     if reason:
         raise ScheduleError(f"back end '{name}' cannot be used here: {reason}")

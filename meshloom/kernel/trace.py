@@ -104,8 +104,8 @@ def _outputs(kernel: str, number: int, param: Param, array: np.ndarray, scope: i
             if param.mode.reads:
                 continue
             raise KernelError(
-                f"{defined}kernel {kernel}: parameter {param.name} is Write, but entry {list(index)} is never set;"
-                " set it, or annotate it ReadWrite"
+                f"{defined}kernel {kernel}: parameter {param.name} is Write, but"
+                f" {f'entry {list(index)}' if index else 'it'} is never set; set it, or annotate it ReadWrite"
             )
         else:
             value = node
