@@ -327,12 +327,18 @@ def test_messages_name_what_stands_there() -> None:
         out[...] = np.linalg.solve(np.eye(2), a)[0]
 
     @ml.kernel
+    def chosen(a: Read, out: Write):
+        out[...] = a[(a[0] > 0.0).astype(np.int32)]
+
+    @ml.kernel
     def captured(a: Read, out: Write):
         out[...] = a[0] + out_of_place
 
     out_of_place = ml.Global(1.0)
     with pytest.raises(KernelError, match=r"np\.linalg\.solve is not supported in a kernel"):
         solved(on, u, out)
+    with pytest.raises(KernelError, match="a value that is known only at run time is none: use a map"):
+        chosen(on, u, out)
     with pytest.raises(KernelError, match="not with Global; pass it as an argument of the loop"):
         captured(on, u, out)
     with pytest.raises(MeshError, match=r"got float; a number goes in as ml\.Global\(2\.5\)"):
