@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from meshloom.errors import KernelError, MeshError
 from meshloom.kernel.access import Mode
 from meshloom.kernel.model import Param
@@ -44,6 +46,13 @@ def as_arguments(
     return tuple(result)
 
 
+def _wrap(argument: object) -> str:
+    """How plain values become arguments."""
+    if isinstance(argument, int | float | np.generic):
+        return f"; a number goes in as ml.Global({argument})"
+    return "; an array goes in as set.field(name, data=array)" if isinstance(argument, np.ndarray) else ""
+
+
 def _checked(where: str, mode: type[Mode], on: Set, argument: Argument) -> Arg | Global:
     if isinstance(argument, Global):
         if mode.control and on.total != 1:
@@ -56,7 +65,8 @@ def _checked(where: str, mode: type[Mode], on: Set, argument: Argument) -> Arg |
         return argument
     arg = argument.direct if isinstance(argument, Field) else argument
     if not isinstance(arg, Arg):
-        raise MeshError(f"{where}: expected a Field, field[map] or Global, got {type(argument).__name__}")
+        got = type(argument).__name__ + _wrap(argument)
+        raise MeshError(f"{where}: expected a Field, field[map] or Global, got {got}")
     if not mode.fields:
         raise KernelError(f"{where}: a Field cannot be {mode.__name__}; use Inc")
     if arg.map is None and arg.field.set is not on:

@@ -90,7 +90,7 @@ def test_wrong_schedules_are_refused_in_one_line() -> None:
         spread(*arguments, schedule=ml.Schedule("color", order="hilbrt"))
     with pytest.raises(ScheduleError, match="strategy 'direct' does not apply: elements meet"):
         spread(*arguments, schedule="direct")
-    with pytest.raises(ScheduleError, match="unknown back end 'gpu'"):
+    with pytest.raises(ScheduleError, match="unknown back end 'gpu'; allowed: numpy, cpu, cuda, emulated"):
         ml.use("gpu")
     with pytest.raises(ScheduleError, match="threads must be"):
         ml.use("cpu", threads=0)
@@ -114,7 +114,7 @@ def test_explain_shows_the_figures() -> None:
         "bytes": f"compulsory {compulsory / 1e3:.2f} kB, issued {issued / 1e3:.2f} kB, lines ",
         "ratios": f"V/S 0.00, B/F {compulsory / (2 * faces):.2f}",
         "plan": f"reuse {reuse:.2f}, ",
-        "measured": "not yet: run the loop, then ask again",
+        "measured": "not yet: call the loop by itself, then ask again",
     }
     head, *lines = loop.explain().splitlines()
     assert head == f"spread over faces: {faces:,} elements, back end cpu"
@@ -131,6 +131,27 @@ def test_explain_shows_the_figures() -> None:
     assert float(rate) == pytest.approx(compulsory / loop.seconds / 1e9, rel=0.01)
     assert float(copy) == pytest.approx(copied / 1e9, rel=0.01)
     assert float(share) == pytest.approx(compulsory / loop.seconds / copied, abs=0.0051)
+
+
+def test_explain_claims_no_more_than_the_back_end_does() -> None:
+    """NumPy rounds every product, and chooses no schedule; a CPU contracts unless told otherwise."""
+    mesh, v, out = mesh_and_fields()
+    before, contracted = ml.backend(), ", a*b + c contracted"
+
+    def shown() -> str:
+        return spread.loop(mesh.faces, v, out[mesh.face_cells]).explain()
+
+    try:
+        ml.use("numpy")
+        assert contracted not in shown() and "  why  " not in shown()
+        ml.use("cpu", contract=False)
+        assert contracted not in shown() and "  why  " in shown()
+        ml.use("cpu", contract=True)
+        assert contracted in shown()
+        with pytest.raises(ScheduleError, match="contract must be True or False, got 'no'"):
+            ml.use("cpu", contract="no")  # type: ignore[arg-type]
+    finally:
+        ml.use(before, contract=True)
 
 
 def test_loops_are_kept_and_let_go_with_their_set() -> None:

@@ -10,7 +10,7 @@ from meshloom.backend.base import Backend, Bound
 from meshloom.backend.cpu import CpuBackend
 from meshloom.backend.cuda.backend import CudaBackend, EmulatedCuda
 from meshloom.backend.numpy import NumpyBackend
-from meshloom.errors import ScheduleError, nearest, shown, whole
+from meshloom.errors import ScheduleError, shown, whole
 from meshloom.mesh.recording import not_in_program
 
 __all__ = [
@@ -79,17 +79,18 @@ def use(name: str, *, threads: int | None = None, contract: bool | None = None, 
     """
     global _current
     if not isinstance(name, str) or name not in _BACKENDS:
-        raise ScheduleError(f"unknown back end '{name}'{nearest(str(name), _BACKENDS)}")
+        raise ScheduleError(f"unknown back end '{name}'; allowed: {', '.join(_BACKENDS)}")
     reason = _BACKENDS[name].unavailable()
     if reason:
         raise ScheduleError(f"back end '{name}' cannot be used here: {reason}")
+    for option, given in (("contract", contract), ("strict", strict)):
+        if given is not None and not isinstance(given, bool):
+            raise ScheduleError(f"{option} must be True or False, got {given!r}")
     if threads is not None:
         cpu().threads[0] = whole("threads", threads, 1, MOST_THREADS, error=ScheduleError)
     if contract is not None:
         cpu().contract = contract
     if strict is not None:
-        if not isinstance(strict, bool):
-            raise ScheduleError(f"strict must be True or False, got {strict!r}")
         Backend.strict = strict
     _current = _BACKENDS[name]
 

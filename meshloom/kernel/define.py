@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from meshloom.errors import KernelError, nearest
@@ -41,7 +41,8 @@ def _mode(function: Callable[..., Any], name: str, annotation: Any) -> type[Mode
 
 
 def check_text(function: Callable[..., Any], modes: dict[str, type[Mode]]) -> None:
-    """Errors that the source shows by itself: a Read that is assigned, a Write or Inc that is never touched.
+    """Errors that the source shows by itself: a Read that is assigned, a Write or Inc that is never touched, an output
+    whose name is given to something else (``b = b + a``), so that what was meant for it would be lost.
 
     The exact check is made when the kernel is traced; this one speaks up earlier, at the definition.
     """
@@ -49,7 +50,8 @@ def check_text(function: Callable[..., Any], modes: dict[str, type[Mode]]) -> No
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError, IndentationError):
         return  # no source (a notebook cell gone, a lambda): tracing will tell
-    if not any(isinstance(n, ast.FunctionDef) and n.name == function.__name__ for n in tree.body):
+    defined = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function.__name__), None)
+    if defined is None:
         return  # the file changed since it was imported, so these are other lines
     first = function.__code__.co_firstlineno
     mentioned: set[str] = set()
@@ -64,6 +66,14 @@ def check_text(function: Callable[..., Any], modes: dict[str, type[Mode]]) -> No
                     f"{line}: kernel {function.__name__}: parameter {target.id} is {mode.__name__} but is written"
                     " here; annotate it Write, ReadWrite or Inc"
                 )
+    for name, number in _rebound(defined.body):
+        if name in modes and modes[name].writes:
+            set_by = f"{name} += ..." if modes[name].__name__ in ("Inc", "Sum") else f"{name}[...] = ..."
+            raise KernelError(
+                f"{function.__code__.co_filename}:{first + number - 1}: kernel {function.__name__}: parameter {name} is"
+                f" {modes[name].__name__}, and '{name} = ...' sets nothing, it only gives the name another meaning;"
+                f" write {set_by}, or use another name"
+            )
     for name, mode in modes.items():
         if mode.writes and name not in mentioned:
             raise KernelError(
@@ -80,6 +90,19 @@ def _assigned(node: ast.AST) -> list[ast.Name]:
     if isinstance(node, ast.AugAssign):
         return [n] if (n := _root(node.target)) else []
     return []
+
+
+def _rebound(body: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
+    """Names, with lines, that statements bind anew; functions and comprehensions inside have names of their own."""
+    for node in body:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name, node.lineno
+        elif isinstance(node, ast.AugAssign):
+            yield from _rebound([node.value])
+        elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            yield from _rebound(list(ast.iter_child_nodes(node)))
 
 
 def _root(node: ast.AST) -> ast.Name | None:

@@ -404,7 +404,8 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if func is np.linalg.det:
         return _determinant(widened(args[0], FLOAT64))
     if func not in _GENERIC:
-        fail(f"np.{getattr(func, '__name__', func)} is not supported in a kernel")
+        module = getattr(func, "__module__", "numpy").replace("numpy", "np", 1)
+        fail(f"{module}.{getattr(func, '__name__', func)} is not supported in a kernel")
     if func is np.einsum and any(type_of(objects(a)) == BOOL for a in args[1:]):
         fail("np.einsum of truth values is not supported in a kernel; convert with astype first")
     if func in _WIDENING and args:

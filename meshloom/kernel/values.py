@@ -74,7 +74,8 @@ def kind_of(value: Any) -> expr.Kind:
         return BOOL
     if isinstance(value, int | float):
         return int if isinstance(value, int) else float
-    fail(f"a kernel computes with numbers, not with {type(value).__name__}")
+    remedy = "; pass it as an argument of the loop" if hasattr(value, "check_visible") else ""
+    fail(f"a kernel computes with numbers, not with {type(value).__name__}{remedy}")
 
 
 def type_of(value: Any) -> np.dtype | None:

@@ -235,7 +235,7 @@ class LineLoop(Runnable):
             f" {self.grid.name}, {self.values} operand{'s' if self.values > 1 else ''}, back end {self.backend.name}"
         )
         rows = [("method", f"{self.method.name} ({self.method.summary})"), ("form", str(self.spec.form)),
-                *algebra_of(self.spec),
+                *algebra_of(self.spec, self.backend),
                 ("bytes", f"compulsory {self.compulsory / 1e6:.4g} MB")]  # fmt: skip
         if self.seconds:
             rate = self.compulsory / self.seconds

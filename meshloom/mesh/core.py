@@ -228,6 +228,8 @@ def _index_dtype(target_size: int, dtype: DTypeLike | None, name: str) -> np.dty
 class Field(Stored, SharedMemory):
     """``dim`` values per element of a set, in a layout that nobody but the engine sees."""
 
+    __slots__ = ("_through", "dim", "direct", "layout", "layout_is_free", "set", "transient")
+
     def __init__(
         self,
         on: Set,
@@ -360,6 +362,7 @@ class Field(Stored, SharedMemory):
 class Global(Stored, SeenByNumPy):
     """A scalar or a short vector that belongs to no set: a constant that is read, or a reduction."""
 
+    __slots__ = ("shape",)
     _kind, _change = "global", "value = ..."
 
     def __init__(self, value: ArrayLike, name: str = "global", *, dtype: DTypeLike | None = None):

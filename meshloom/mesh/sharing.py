@@ -35,6 +35,7 @@ class SeenByNumPy:
     """What Field and Global are to NumPy: NumPy's functions and operators take a copy of their values and give plain
     arrays. They have no truth and no order of their own, and change by ``assign``, ``value`` and loops alone."""
 
+    __slots__ = ()  # no other attributes: a misspelt dt.val = 0.1 must not pass for a new one
     name: str
     _kind = "field"
     _change = "assign(array)"
@@ -77,6 +78,9 @@ class SeenByNumPy:
     def __bool__(self) -> bool:
         self._refuse("is neither true nor false; ask its values, as in numpy().any()")
 
+    def __setitem__(self, index: object, value: object) -> None:
+        self._refuse(f"cannot be changed by an index; use a loop, or {self.name}.{self._change}")
+
     def __iter__(self) -> Iterator[Any]:
         self._refuse("cannot be iterated over; iterate over its numpy()")
 
@@ -118,6 +122,7 @@ for _name in ("lt", "le", "gt", "ge"):
 class SharedMemory(SeenByNumPy):
     """A field as others see it: rows that are taken for elements are those of its elements, by number."""
 
+    __slots__ = ()
     set: Set
     dim: int
     layout: Layout

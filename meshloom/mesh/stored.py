@@ -18,6 +18,8 @@ class Owner:
     """What loops are made of. A loop belongs to the youngest of its parts, which keeps it alive, and dies with it: so
     calls with ever new fields, globals or maps leave nothing behind, while those with the same ones find their loop."""
 
+    __slots__ = ("__weakref__", "age", "owned")
+
     def __init__(self) -> None:
         self.age = next(_ages)  # the larger the younger
         self.owned: list[Any] = []
@@ -26,6 +28,7 @@ class Owner:
 class Stored(Owner):
     """Values in a flat buffer that may move: to another layout, to a device and back."""
 
+    __slots__ = ("_storage", "_watchers", "dtype", "name", "undefined_after")
     name: str
     dtype: np.dtype
 

@@ -50,8 +50,9 @@ class Explained(Protocol):
 
 def explain(loop: Explained) -> str:
     """Lines of ``label  text`` under a headline."""
-    rows = [("schedule", _schedule(loop)), ("why", loop.reason), ("arguments", _arguments(loop))]
-    rows += [*algebra_of(loop.spec), *_figures(loop)]
+    why = [] if loop.backend.name == "numpy" else [("why", loop.reason)]
+    rows = [("schedule", _schedule(loop)), *why, ("arguments", _arguments(loop))]
+    rows += [*algebra_of(loop.spec, loop.backend), *_figures(loop)]
     rows += [*_plan_figures(loop), *_bad_order(loop), ("measured", _measured(loop))]
     head = f"{loop.name} over {loop.over}: {loop.elements:,} elements, back end {loop.backend.name}"
     return "\n".join(map(one_line, (head, *(f"  {label:<10} {text}" for label, text in rows))))
@@ -82,9 +83,10 @@ def _arguments(loop: Explained) -> str:
     return ", ".join(parts)
 
 
-def algebra_of(spec: LoopSpec) -> list[tuple[str, str]]:
+def algebra_of(spec: LoopSpec, backend: Any) -> list[tuple[str, str]]:
     """What was done to the formulas."""
-    fast = "fast (terms collected, reciprocals shared, a*b + c contracted; strict=True turns it off)"
+    contracted = ", a*b + c contracted" if getattr(backend, "contract", backend.name != "numpy") else ""
+    fast = f"fast (terms collected, reciprocals shared{contracted}; strict=True turns it off)"
     return [("algebra", "as written, operation by operation (strict)" if spec.strict else fast)]
 
 
@@ -147,7 +149,7 @@ def colors_of(arrays: list[np.ndarray], targets: list[int], elements: int, block
 
 def _measured(loop: Explained) -> str:
     if loop.seconds is None:
-        return "not yet: run the loop, then ask again"
+        return "not yet: call the loop by itself, then ask again"
     rate = loop.counts.bytes.compulsory / loop.seconds
     runs = f"{loop.calls} run{'s' if loop.calls > 1 else ''}"
     text = f"{loop.seconds * 1e3:.4g} ms ({runs}), {rate / 1e9:.3g} GB/s of compulsory bytes"

@@ -264,6 +264,89 @@ def test_errors_at_definition() -> None:
             pass
 
 
+def _whole(a: Read, out: Write):
+    out = a  # noqa: F841
+
+
+def _again(a: Read, out: ReadWrite):
+    out[...] = a
+    out = 2.0 * out
+
+
+def _unpacked(a: Read, out: ReadWrite):
+    b, out = a, a
+    out[...] = b
+
+
+def _summed(a: Read, out: Sum):
+    out = out + a
+
+
+def _looped(a: Read, out: Inc):
+    for out in range(3):
+        out += a
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (_whole, "out is Write, and 'out = ...' sets nothing"),
+        (_again, "out is ReadWrite, and 'out = ...' sets nothing"),
+        (_unpacked, "write out[...] = ..., or use another name"),
+        (_summed, "write out += ..., or use another name"),
+        (_looped, "out is Inc, and 'out = ...' sets nothing"),
+    ],
+)
+def test_an_output_whose_name_is_given_away_is_not_lost_without_a_word(function, words: str) -> None:
+    with pytest.raises(KernelError, match=re.escape(words)):
+        ml.kernel(function)
+
+
+def test_names_inside_of_a_kernel_are_its_own() -> None:
+    @ml.kernel
+    def k(a: Read, out: ReadWrite):
+        def twice(out):
+            out = 2.0 * out
+            return out
+
+        a = twice(a) + sum(out for out in (1.0, 2.0)) + (lambda out: out)(0.5)
+        out += a
+
+    on = ml.Set(3, "points")
+    out = on.field("out", data=[1.0, 1.0, 1.0])
+    k(on, on.field("a", data=[0.0, 1.0, 2.0]), out)
+    assert out.numpy().tolist() == [4.5, 6.5, 8.5]
+
+
+def test_messages_name_what_stands_there() -> None:
+    on = ml.Set(3, "points")
+    u, out = on.field("u", 2), on.field("out")
+
+    @ml.kernel
+    def solved(a: Read, out: Write):
+        out[...] = np.linalg.solve(np.eye(2), a)[0]
+
+    @ml.kernel
+    def chosen(a: Read, out: Write):
+        out[...] = a[(a[0] > 0.0).astype(np.int32)]
+
+    @ml.kernel
+    def captured(a: Read, out: Write):
+        out[...] = a[0] + out_of_place
+
+    out_of_place = ml.Global(1.0)
+    with pytest.raises(KernelError, match=r"np\.linalg\.solve is not supported in a kernel"):
+        solved(on, u, out)
+    with pytest.raises(KernelError, match="a value that is known only at run time is none: use a map"):
+        chosen(on, u, out)
+    with pytest.raises(KernelError, match="not with Global; pass it as an argument of the loop"):
+        captured(on, u, out)
+    with pytest.raises(MeshError, match=r"got float; a number goes in as ml\.Global\(2\.5\)"):
+        solved(on, 2.5, out)
+    with pytest.raises(MeshError, match=r"got ndarray; an array goes in as set\.field\(name, data=array\)"):
+        solved(on, np.zeros((3, 2)), out)
+
+
 def test_a_kernel_that_returns_a_value() -> None:
     @ml.kernel
     def k(a: Read, out: Write):

@@ -196,3 +196,21 @@ def test_the_cuda_interface_follows_the_same_rule() -> None:
     assert plain.__cuda_array_interface__ == {"shape": (5,)}
     with one_line_from(MeshError, "arranged"):
         _ = other.__cuda_array_interface__
+
+
+@pytest.mark.parametrize("name", ["values", "value", "data", "numpy"])
+def test_a_misspelt_attribute_of_a_field_does_not_swallow_values(name: str) -> None:
+    u = ml.Set(3, "points").field("u")
+    with pytest.raises(AttributeError, match=name):
+        setattr(u, name, np.ones(3))
+    with pytest.raises(AttributeError, match="val"):
+        ml.Global(0.0, "dt").val = 0.1  # type: ignore[attr-defined]
+
+
+def test_an_index_that_is_set_is_refused_in_one_line() -> None:
+    on = ml.Set(3, "points")
+    u, dt = on.field("u"), ml.Global([0.0, 0.0], "dt")
+    with pytest.raises(MeshError, match=r"^field u cannot be changed by an index; use a loop, or u\.assign\(array\)$"):
+        u[0] = 1.0
+    with pytest.raises(MeshError, match=r"^global dt cannot be changed by an index; use a loop, or dt\.value = "):
+        dt[0] = 1.0
