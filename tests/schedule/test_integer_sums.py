@@ -62,7 +62,8 @@ for dtype in sys.argv[2].split():
             loop = kernel.loop(faces, x, y[to], z[to], everything, schedule=strategy)
             if loop.applies:
                 loop()
-                assert [*y.numpy().tolist(), *z.numpy().tolist(), everything.value] == expected, (dtype, kernel.name, strategy)
+                found = [*y.numpy().tolist(), *z.numpy().tolist(), everything.value]
+                assert found == expected, (dtype, kernel.name, strategy)
                 ran += 1
 print(ran)
 """
