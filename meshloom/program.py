@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any, overload
@@ -119,9 +120,13 @@ class Program:
             into(operation)
         return np.zeros((times, 0))
 
-    @property
+    @cached_property
     def _runnables(self) -> list[Runnable]:
         return [o for o in self.loops if isinstance(o, Runnable)]
+
+    @cached_property
+    def _fills(self) -> list[Fill]:
+        return [o for o in self.loops if isinstance(o, Fill)]
 
     @cached_property
     def _transients(self) -> tuple[Field, ...]:
@@ -142,9 +147,9 @@ class Program:
 
     def _run_loops(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, bool]:
         history, seconds, stopped = self._recording().run(times, record)
-        for operation, took in zip(self.loops, seconds, strict=True):
-            if isinstance(operation, Runnable) and np.isfinite(took):
-                operation.total_seconds += float(took)
+        for operation, took in zip(self.loops, seconds.tolist(), strict=True):
+            if not isinstance(operation, Fill) and math.isfinite(took):
+                operation.total_seconds += took
                 operation.calls += len(history)
         return history, stopped
 
@@ -152,11 +157,11 @@ class Program:
         """What the back end made of the operations; made again when a loop has been invalidated."""
         used = self._backends()
         one = used.pop() if len(used) == 1 else None
-        fills = [o.target for o in self.loops if isinstance(o, Fill)]
+        fills = [o.target for o in self._fills]
         if one is not None:  # what is set need not be used by a loop, which would bring it there
             for target in fills:
                 target.move(one.place(target.storage))
-        executables = [o.prepare() if isinstance(o, Runnable) else o for o in self.loops]
+        executables = [o if isinstance(o, Fill) else o.prepare() for o in self.loops]
         signature = (self.branches, *map(id, executables), *(id(target.storage) for target in fills))
         if self._ready is None or self._ready[0] != signature:
             made = one.recording(executables, branches=self.branches) if one else Recording(executables)
