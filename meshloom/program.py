@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any, overload
@@ -76,7 +77,8 @@ class Program:
         """Replay ``times`` times. Returns the values of the recorded globals after every replay, (times, values).
 
         Ctrl-C is seen within about a second and raises KeyboardInterrupt after a whole replay, with the attributes
-        ``replays``, how many there were, and ``history`` (replays, values), what was recorded of them.
+        ``replays``, how many there were, and ``history`` (replays, values), what was recorded of them; where there are
+        only a few replays on a GPU, which are over at once, Python raises its own, without these.
         Inside another program its operations are recorded, ``times`` times, as if its function had been called.
         """
         times = checked_times(self.name, times)
@@ -93,13 +95,13 @@ class Program:
         for target in kept if len(used) == 1 else ():
             target.move(next(iter(used)).place(target.storage))
         try:
-            history = self._replayed(times, kept)
+            history, stopped = self._replayed(times, kept)
         except MemoryError as error:
             raise ProgramError(f"program {self.name}: not enough memory to run {times:,} times: {error}") from error
         finally:
             for one in self._transients if times else ():
                 one.undefined_after = self.name
-        if len(history) < times:
+        if stopped:
             where = f"after {len(history)} of {times} replays; fields are as the last one left them"
             raise interrupted(f"program {self.name}: stopped {where}", replays=len(history), history=history)
         return history
@@ -118,41 +120,48 @@ class Program:
             into(operation)
         return np.zeros((times, 0))
 
-    @property
+    @cached_property
     def _runnables(self) -> list[Runnable]:
         return [o for o in self.loops if isinstance(o, Runnable)]
+
+    @cached_property
+    def _fills(self) -> list[Fill]:
+        return [o for o in self.loops if isinstance(o, Fill)]
 
     @cached_property
     def _transients(self) -> tuple[Field, ...]:
         written = dict.fromkeys(w for o in self.loops for w in o.writes)
         return tuple(w for w in written if isinstance(w, Field) and w.transient)
 
-    def _replayed(self, times: int, record: Sequence[Global]) -> np.ndarray:
-        """The recorded values, (replays, values); there are fewer than ``times`` after Ctrl-C."""
+    def _replayed(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, bool]:
+        """The recorded values, (replays, values), and whether Ctrl-C came: there may be fewer than ``times`` then."""
         if not self._fuses():
             return self._run_loops(times, record)
         fused = self._fused_recording()
         alone = 0 if fused.may_start() else min(times, 1)  # one replay loop by loop makes the constants true
-        first = self._run_loops(alone, record)
-        return np.concatenate([first, fused.run(times - alone, record)]) if times > alone == len(first) else first
+        first, stopped = self._run_loops(alone, record)
+        if stopped or times == alone:
+            return first, stopped
+        rest, stopped = fused.run(times - alone, record)
+        return np.concatenate([first, rest]), stopped
 
-    def _run_loops(self, times: int, record: Sequence[Global]) -> np.ndarray:
-        history, seconds = self._recording().run(times, record)
-        for operation, took in zip(self.loops, seconds, strict=True):
-            if isinstance(operation, Runnable) and np.isfinite(took):
-                operation.total_seconds += float(took)
+    def _run_loops(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, bool]:
+        history, seconds, stopped = self._recording().run(times, record)
+        for operation, took in zip(self.loops, seconds.tolist(), strict=True):
+            if not isinstance(operation, Fill) and math.isfinite(took):
+                operation.total_seconds += took
                 operation.calls += len(history)
-        return history
+        return history, stopped
 
     def _recording(self) -> Recording:
         """What the back end made of the operations; made again when a loop has been invalidated."""
         used = self._backends()
         one = used.pop() if len(used) == 1 else None
-        fills = [o.target for o in self.loops if isinstance(o, Fill)]
+        fills = [o.target for o in self._fills]
         if one is not None:  # what is set need not be used by a loop, which would bring it there
             for target in fills:
                 target.move(one.place(target.storage))
-        executables = [o.prepare() if isinstance(o, Runnable) else o for o in self.loops]
+        executables = [o if isinstance(o, Fill) else o.prepare() for o in self.loops]
         signature = (self.branches, *map(id, executables), *(id(target.storage) for target in fills))
         if self._ready is None or self._ready[0] != signature:
             made = one.recording(executables, branches=self.branches) if one else Recording(executables)
@@ -227,10 +236,12 @@ class FusedRecording:
         """Do the fields that the program takes for constant hold that constant now?"""
         return all(bool((one.storage == value).all()) for one, value in self.program.constants.items())
 
-    def run(self, times: int, record: Sequence[Global]) -> np.ndarray:
+    def run(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, bool]:
+        """The recorded values, and whether Ctrl-C came."""
         for operation in self.prologue:
             operation()
-        return self._replay.run(times, record)[0]
+        done = self._replay.run(times, record)
+        return done.history, done.stopped
 
 
 def _executable(step: Step, backend: Backend) -> Callable[[], None]:

@@ -197,3 +197,32 @@ def test_ctrl_c_in_a_script(backend: str) -> None:
     last = process.stderr.read().strip().splitlines()[-1]
     assert "program step: stopped after" in last and "of 1000000000 replays" in last
     assert process.returncode in (-signal.SIGINT, 130)
+
+
+@pytest.mark.parametrize(("backend", "loops"), [("cpu", 60), ("numpy", 20), ("emulated", 1)])
+def test_ctrl_c_during_the_only_replay_is_not_lost(backend: str, loops: int) -> None:
+    """Who runs a program once in every turn of a loop of their own must be able to stop it."""
+    ml.use(backend)
+    cells = ml.Set(10_000 if backend == "emulated" else 300_000, "cells")
+    a, largest = cells.field("a"), ml.Global(0.0, "largest")
+
+    @ml.kernel
+    def turn(a: ml.ReadWrite, largest: ml.Max):
+        a[...] = np.sin(a) + np.cos(a) + 1.0
+        largest[...] = a
+
+    @ml.program
+    def step() -> None:
+        for _ in range(loops):
+            turn(cells, a, largest)
+
+    step.run()
+    start = time.monotonic()
+    step.run()
+    timer = after((time.monotonic() - start) / 2, ctrl_c)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        step.run(record=(largest,))
+    timer.join()
+    stopped: Any = caught.value
+    assert stopped.replays == 1 and stopped.history.shape == (1, 1)
+    assert "program step: stopped after 1 of 1 replays" in str(stopped)

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,6 +67,17 @@ class Backend(ABC):
         return Recording(operations)
 
 
+class Replayed(NamedTuple):
+    """What replays gave: the values of the globals after each (replays, values), and seconds per operation.
+
+    ``stopped``: Ctrl-C came, perhaps during the last of them, so the number of rows does not tell.
+    """
+
+    history: np.ndarray
+    seconds: np.ndarray
+    stopped: bool = False
+
+
 class Recording:
     """Operations replayed one by one from Python; back ends have faster ones."""
 
@@ -75,20 +86,17 @@ class Recording:
     def __init__(self, operations: Sequence[Callable[[], None]]):
         self.operations = tuple(operations)
 
-    def run(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, np.ndarray]:
-        """Replay; returns the values of the globals after every replay (times, values), and seconds per operation.
-
-        There are fewer rows than ``times`` where Ctrl-C has stopped it after so many.
-        """
+    def run(self, times: int, record: Sequence[Global]) -> Replayed:
+        """Replay ``times`` times, or fewer where Ctrl-C comes."""
         history = np.zeros((times, sum(g.dim for g in record)))
         seconds = np.zeros(len(self.operations))
         with held_back() as interrupted:
-            for done, row in enumerate(history):
-                if interrupted():
-                    return history[:done], seconds
+            for done, row in enumerate(history, 1):
                 for k, operation in enumerate(self.operations):
                     before = time.perf_counter()
                     operation()
                     seconds[k] += time.perf_counter() - before
                 row[:] = np.concatenate([on_host(g.storage) for g in record]) if record else ()
-        return history, seconds
+                if interrupted():
+                    return Replayed(history[:done], seconds, stopped=True)
+        return Replayed(history, seconds)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.base import Backend, Bound, Recording
+from meshloom.backend.base import Backend, Bound, Recording, Replayed
 from meshloom.backend.cpu_dialect import render
 from meshloom.backend.unit import Argument, Unit, check_arrays, make_unit, sizes_of, temporaries
 from meshloom.errors import CompilerError
@@ -88,19 +88,19 @@ class NativeRecording(Recording):
         super().__init__(operations)
         self._native = [_native(o) for o in operations]
 
-    def run(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, np.ndarray]:
+    def run(self, times: int, record: Sequence[Global]) -> Replayed:
         history = np.zeros((times, sum(g.dim for g in record)))
         operations, start = list(self._native), 0
         for g in record:
             cursor = np.array([start], np.int64)
             operations.append(runtime.record_operation(g.storage, history, cursor, history.shape[1]))
             start += g.dim
-        seconds, done = np.zeros(len(operations)), np.zeros(1, np.int64)
+        seconds, done, stopped = np.zeros(len(operations)), np.zeros(1, np.int64), False
         try:
             runtime.replay(operations, times, seconds, done)
         except KeyboardInterrupt:  # it comes between native calls, and these end with a whole replay
-            history = history[: done[0]]
-        return history, seconds[: len(self._native)]
+            stopped = True
+        return Replayed(history[: done[0]], seconds[: len(self._native)], stopped)
 
 
 def _native(operation: Callable[[], None]) -> Operation:

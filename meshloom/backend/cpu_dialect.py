@@ -6,6 +6,7 @@ captured by an OpenMP region, and keep it for parameters.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from meshloom.backend.unit import Unit, block_text, global_values, indent, parameters, prelude
@@ -72,8 +73,9 @@ def _clauses(spec: LoopSpec, one: Pass) -> list[str]:
     """``reduction(...)`` for every way in which a pass merges values into globals."""
     names: dict[str, list[str]] = {}
     for o in one.reductions:
-        names.setdefault(spec.params[o.param].mode.combine, []).append(partial_name(o))
-    return [f"reduction({'+' if c == 'add' else f'ml_{c}'} : {', '.join(merged)})" for c, merged in names.items()]
+        combine, kind = spec.params[o.param].mode.combine, spec.params[o.param].dtype.kind
+        names.setdefault("+" if combine == "add" and kind == "f" else f"ml_{combine}", []).append(partial_name(o))
+    return [f"reduction({operator} : {', '.join(merged)})" for operator, merged in names.items()]
 
 
 def _launch(unit: Unit, number: int, one: Pass) -> list[str]:
@@ -113,11 +115,11 @@ def _finish(unit: Unit) -> list[str]:
     """Merge the blocks' shares of the globals, in the order of the blocks: the same bits for any number of threads."""
     lines = []
     for o in unit.spec.reductions:
-        param, name = unit.spec.params[o.param], partial_name(o)
+        param, place = unit.spec.params[o.param], f"{unit.spec.access(o.param).pointer}[{o.comp}]"
+        merge = partial(combined, param.mode.combine, dtype=param.dtype)
         lines += [
             f"{{ {param.ctype} total = {neutral(unit.spec, o)};",
-            f"for (int64_t j = 0; j < parts; ++j) total = {combined(param.mode.combine, 'total', f'{name}_parts[j]')};",
-            f"{unit.spec.access(o.param).pointer}[{o.comp}] = "
-            f"{combined(param.mode.combine, f'{unit.spec.access(o.param).pointer}[{o.comp}]', 'total')}; }}",
+            f"for (int64_t j = 0; j < parts; ++j) total = {merge('total', f'{partial_name(o)}_parts[j]')};",
+            f"{place} = {merge(place, 'total')}; }}",
         ]
     return lines

@@ -17,6 +17,8 @@ template <class T> inline T ml_max(T a, T b) { const bool first = !(a <= b); con
 #pragma omp declare reduction(ml_maximum : double, float, int32_t, int64_t : omp_out = ml_max(omp_out, omp_in)) \
     initializer(omp_priv = omp_orig)
 //@ operations.hpp
+// OpenMP's own + would merge the lanes of integers with a sign, which must not overflow.
+#pragma omp declare reduction(ml_add : int32_t, int64_t : omp_out = ml_wrapped_add(omp_out, omp_in)) initializer(omp_priv = 0)
 // The library's cbrt is a call that keeps loops from being vectorised. Here: the exponent divided by three, two steps
 // that triple the digits and one that cleans up the last of them; numbers too small or too large are scaled first.
 inline double ml_cbrt(double a) {
@@ -41,7 +43,7 @@ template <class T, class F> inline void ml_atomic_apply(T* p, T v, F f) {
     if (fresh == old) return;
   } while (!__atomic_compare_exchange_n((U*)p, &old, fresh, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
-template <class T> inline void ml_atomic_add(T* p, T v) { ml_atomic_apply(p, v, [](T a, T b) { return (T)(a + b); }); }
+template <class T> inline void ml_atomic_add(T* p, T v) { ml_atomic_apply(p, v, [](T a, T b) { return ml_sum(a, b); }); }
 template <class T> inline void ml_atomic_minimum(T* p, T v) { ml_atomic_apply(p, v, [](T a, T b) { return ml_min(a, b); }); }
 template <class T> inline void ml_atomic_maximum(T* p, T v) { ml_atomic_apply(p, v, [](T a, T b) { return ml_max(a, b); }); }
 template <class T, int K> inline T* ml_scratch(int64_t size) {  // one buffer per thread, kept between calls

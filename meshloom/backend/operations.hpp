@@ -8,6 +8,9 @@ template <class I> ML_FUNCTION I ml_wrapped_add(I a, I b) {
   typedef typename ml_without_sign<I>::type U;
   return (I)((U)a + (U)b);
 }
+template <class I> ML_FUNCTION I ml_sum(I a, I b) { return ml_wrapped_add(a, b); }  // of any type
+ML_FUNCTION double ml_sum(double a, double b) { return a + b; }
+ML_FUNCTION float ml_sum(float a, float b) { return a + b; }
 template <class I> ML_FUNCTION I ml_wrapped_sub(I a, I b) {
   typedef typename ml_without_sign<I>::type U;
   return (I)((U)a - (U)b);

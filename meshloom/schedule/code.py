@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from meshloom.kernel import emit
 from meshloom.kernel.access import identity
 from meshloom.kernel.count import loads
@@ -167,7 +169,7 @@ class ElementCode:
         """Store, add or offer, with nobody else around; globals go to the block's partial result."""
         param = self.spec.params[output.param]
         target = partial_name(output) if param.is_global else self.place(output.param, output.slot, output.comp)
-        return [f"{target} = {combined(param.mode.combine, target, value)};"]
+        return [f"{target} = {combined(param.mode.combine, target, value, param.dtype)};"]
 
     def atomic(self, output: Output, value: str) -> list[str]:
         """As ``plain``, but hardware makes the update of a racy output indivisible."""
@@ -196,8 +198,15 @@ def neutral(spec: LoopSpec, output: Output) -> str:
     return literal(identity(param.mode.combine, param.dtype), param.dtype)
 
 
-def combined(combine: str, old: str, new: str) -> str:
+def combined(combine: str, old: str, new: str, dtype: np.dtype) -> str:
     """C expression that merges a new value into an old one; just the new one without a combining mode."""
     if not combine:
         return new
-    return f"{old} + {new}" if combine == "add" else f"ml_{combine[:3]}({old}, {new})"
+    if combine != "add":
+        return f"ml_{combine[:3]}({old}, {new})"
+    return f"ml_wrapped_add<{C_TYPES[dtype]}>({old}, {new})" if dtype.kind == "i" else f"{old} + {new}"
+
+
+def negated(value: str, dtype: np.dtype) -> str:
+    """C expression of the value with the other sign; the smallest integer has none, and wraps round."""
+    return f"ml_wrapped_neg<{C_TYPES[dtype]}>({value})" if dtype.kind == "i" else f"-{value}"

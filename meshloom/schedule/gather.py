@@ -16,7 +16,7 @@ from meshloom.kernel.access import identity
 from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
-from meshloom.schedule.code import ElementCode, combined
+from meshloom.schedule.code import ElementCode, combined, negated
 from meshloom.schedule.spec import LoopSpec, is_negation
 
 ColumnName = Callable[[int, int], str]
@@ -91,17 +91,19 @@ def accumulate(
 
 def _uniform(spec: LoopSpec, group: Columns, name: ColumnName) -> list[str]:
     param = spec.params[group.param]
-    signs = group.signs
-    weight = ""
+    signs, weight = group.signs, f"w{group.param}"
     lines = []
     if len(set(signs)) == 2:
-        weight = f"w{group.param} * "
-        lines.append(f"const {param.ctype} w{group.param} = {_sign_of_slot(signs, param.dtype)};")
-    elif set(signs) == {-1}:
-        weight = "-"
+        lines.append(f"const {param.ctype} {weight} = {_sign_of_slot(signs, param.dtype)};")
     for comp, used in enumerate(group.use[0]):
         if used:
-            lines.append(_merge(spec, group.param, comp, weight + name(group.param, used[0])))
+            value = name(group.param, used[0])
+            if len(set(signs)) == 2:
+                whole = param.dtype.kind == "i"
+                value = f"ml_wrapped_mul<{param.ctype}>({weight}, {value})" if whole else f"{weight} * {value}"
+            elif set(signs) == {-1}:
+                value = negated(value, param.dtype)
+            lines.append(_merge(spec, group.param, comp, value))
     return lines
 
 
@@ -115,16 +117,17 @@ def _sign_of_slot(signs: tuple[int, ...], dtype: np.dtype) -> str:
 
 
 def _slot(spec: LoopSpec, group: Columns, slot: int, name: ColumnName) -> list[str]:
-    return [
-        _merge(spec, group.param, comp, ("-" if used[1] < 0 else "") + name(group.param, used[0]))
-        for comp, used in enumerate(group.use[slot])
-        if used
-    ]
+    lines, dtype = [], spec.params[group.param].dtype
+    for comp, used in enumerate(group.use[slot]):
+        if used:
+            value = name(group.param, used[0])
+            lines.append(_merge(spec, group.param, comp, negated(value, dtype) if used[1] < 0 else value))
+    return lines
 
 
 def _merge(spec: LoopSpec, param: int, comp: int, value: str) -> str:
-    target = accumulator(param, comp)
-    return f"{target} = {combined(spec.params[param].mode.combine, target, value)};"
+    target, described = accumulator(param, comp), spec.params[param]
+    return f"{target} = {combined(described.mode.combine, target, value, described.dtype)};"
 
 
 def accumulator(param: int, comp: int) -> str:

@@ -76,7 +76,7 @@ class RoleGather:
 
     def _add(self, output: Output, value: str) -> str:
         param, total = self.spec.params[output.param], accumulator(output.param, output.comp)
-        return f"{total} = {combined(param.mode.combine, total, value)};"
+        return f"{total} = {combined(param.mode.combine, total, value, param.dtype)};"
 
     def _table(self, name: str, array: str, width: int) -> list[str]:
         """The target's row of a table with ``width`` entries for each."""

@@ -16,7 +16,7 @@ from meshloom.kernel.access import identity
 from meshloom.kernel.emit import literal
 from meshloom.native.algorithms import thread_colors
 from meshloom.native.tiles import block_targets
-from meshloom.schedule.code import ElementCode, Phase, Scratch, combined
+from meshloom.schedule.code import ElementCode, Phase, Scratch, combined, negated
 from meshloom.schedule.gather import Columns, columns_of, staging
 from meshloom.schedule.plan import Topology
 from meshloom.schedule.spec import LoopSpec
@@ -118,8 +118,9 @@ def _accumulate(spec: LoopSpec, columns: list[Columns]) -> Phase:
             for comp, use in enumerate(uses):
                 if use:
                     target = _sum_at(spec, c, place, comp)
-                    value = ("-" if use[1] < 0 else "") + _stage(spec).at(c, "l", use[0])
-                    body.append(f"{target} = {combined(param.mode.combine, target, value)};")
+                    value = _stage(spec).at(c, "l", use[0])
+                    value = negated(value, param.dtype) if use[1] < 0 else value
+                    body.append(f"{target} = {combined(param.mode.combine, target, value, param.dtype)};")
     return Phase("color_positions[color_starts[b] + c]", "color_positions[color_starts[b] + c + 1]", tuple(body),
                  repeat="color_starts[b + 1] - color_starts[b] - 1")  # fmt: skip
 

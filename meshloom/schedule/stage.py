@@ -80,10 +80,10 @@ class Stage:
         own, shared = [g for g in groups if has_own_rows(g)], [g for g in groups if not has_own_rows(g)]
         lines = []
         for columns in own:
-            combine = self.spec.params[columns.param].mode.combine
+            described = self.spec.params[columns.param]
             for comp in range(len(columns.use[0])):
                 target, value = accumulator(columns.param, comp), self._own(columns, element, "(ml_index)s", comp)
-                lines.append(f"{target} = {combined(combine, target, value)};")
+                lines.append(f"{target} = {combined(described.mode.combine, target, value, described.dtype)};")
         if not shared:
             return lines
         by_param = {g.param: g for g in shared}

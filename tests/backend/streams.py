@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.backend import register
-from meshloom.backend.base import Recording
+from meshloom.backend.base import Recording, Replayed
 from meshloom.backend.branches import Turn
 from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.backend.cuda.dialect import KernelText
@@ -109,12 +109,12 @@ class ShuffledRecording(Recording):
         self.graph = captured(calls, dealt, streams, streams.cuda.Stream())
         self.order = random.Random(1)
 
-    def run(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, np.ndarray]:
+    def run(self, times: int, record: Sequence[Global]) -> Replayed:
         rows = np.zeros((times, sum(one.dim for one in record)))
         for row in rows:
             self.graph.replay(self.order)
             row[:] = np.concatenate([one.storage for one in record]) if record else ()
-        return rows, np.full(len(self.operations), np.nan)
+        return Replayed(rows, np.full(len(self.operations), np.nan))
 
 
 class ShuffledCuda(EmulatedCuda):

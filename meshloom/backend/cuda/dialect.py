@@ -145,7 +145,7 @@ def _tree(unit: Unit, output: Output, threads: int, value: str, store: str) -> l
     param, name = unit.spec.params[output.param], f"tree_{partial_name(output)}"
 
     def merge(a: str, b: str) -> str:
-        return combined(param.mode.combine, a, b)
+        return combined(param.mode.combine, a, b, param.dtype)
 
     return [
         f"__shared__ {param.ctype} {name}[{threads // 32}];",
@@ -169,11 +169,13 @@ def _finish(unit: Unit) -> KernelText:
             wanted.append((f"{param.ctype}* __restrict__ {pointer}", pointer))
         place, fresh = f"{pointer}[{o.comp}]", dict(unit.spec.fresh)
         before = literal(fresh[o.param], param.dtype) if o.param in fresh else place
+        block, whole = (combined(param.mode.combine, *both, param.dtype) for both in
+                        ((name, f"{name}_parts[j]"), (before, name)))  # fmt: skip
         body += ["{", f"{param.ctype} {name} = {neutral(unit.spec, o)};",
                  "#pragma unroll 16",
                  f"for (ml_index j = (ml_index)threadIdx.x; j < parts; j += {FINISH_THREADS})",
-                 f"  {name} = {combined(param.mode.combine, name, f'{name}_parts[j]')};",
-                 *_tree(unit, o, FINISH_THREADS, name, f"{place} = {combined(param.mode.combine, before, name)};"),
+                 f"  {name} = {block};",
+                 *_tree(unit, o, FINISH_THREADS, name, f"{place} = {whole};"),
                  "}"]  # fmt: skip
     wanted.append(("const ml_index parts", "parts"))
     head = f'extern "C" __global__ void {FINISH}({", ".join(d for d, _ in wanted)}) {{'

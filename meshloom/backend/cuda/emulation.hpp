@@ -49,6 +49,7 @@ inline void ml_prefetch(const void* p, int bytes) {  // reads, so that tools see
   for (int k = 0; k < bytes; ++k) (void)((const volatile char*)p)[k];
 }
 template <class T> inline T atomicAdd(T* p, T v) { const T old = *p; *p = old + v; return old; }
+inline int atomicAdd(int* p, int v) { const int old = *p; *p = (int)((unsigned)old + (unsigned)v); return old; }
 template <class T> inline T atomicCAS(T* p, T expected, T fresh) { const T old = *p; if (old == expected) *p = fresh; return old; }
 inline void ml_emulate(int64_t grid, int64_t threads, int64_t shared, const std::function<void()>& thread) {
   if ((int64_t)ml_shared_bytes.size() < shared + 16) ml_shared_bytes.resize(shared + 16);

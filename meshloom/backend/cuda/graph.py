@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.base import Recording
+from meshloom.backend.base import Recording, Replayed
 from meshloom.backend.branches import Footprint, Part, Turn, dependencies, footprint_of_whole, turns
 from meshloom.backend.cuda import history
 from meshloom.backend.cuda.engine import Device
@@ -70,17 +70,17 @@ class GraphRecording(Recording):
         self._ahead = Ahead(self._cupy, self._stream)
         self._recorders: dict[str, Any] = {}  # kernels that keep a row of history, by their source
 
-    def run(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, np.ndarray]:
+    def run(self, times: int, record: Sequence[Global]) -> Replayed:
         rows = self._cupy.empty((times, history.width(record)))
         keep = self._recorder(record) if record else None
         # a global that no loop has used is still on the host
         values = [self._cupy.asarray(one.storage) for one in record]
-        done, ahead = 0, self._ahead
+        done, stopped, ahead = 0, False, self._ahead
         ahead.begin()
         # A few launches are over before anybody could wait for them: holding signals back would cost more.
         few = times <= ahead.count
         with nullcontext(lambda: False) if few else held_back() as interrupted, self._stream:
-            while done < times and not interrupted():
+            while done < times and not stopped:
                 for _ in range(min(ahead.count, times - done)):
                     self._graph.launch(self._stream)
                     if keep is not None:
@@ -88,8 +88,10 @@ class GraphRecording(Recording):
                     done += 1
                 if done < times:
                     ahead.wait()
+                stopped = interrupted()
             self._stream.synchronize()
-        return (rows if done == times else rows[:done]).get(), np.full(len(self.operations), np.nan)
+            stopped = interrupted() or stopped
+        return Replayed((rows if done == times else rows[:done]).get(), np.full(len(self.operations), np.nan), stopped)
 
     def _recorder(self, record: Sequence[Global]) -> Any:
         """The kernel that keeps these globals."""

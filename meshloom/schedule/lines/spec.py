@@ -241,8 +241,8 @@ class LinePointCode(ElementCode):
         text, names = self.values(roots)
         lines = [f"const ml_index e = {element};", *self.whole_rows(roots), *text]
         for k, name in zip(chosen, names, strict=True):
-            place = self._target(k)
-            lines.append(f"{place} = {combined(self.spec.combines[k], (old or {}).get(k, place), name)};")
+            place, dtype = self._target(k), self.spec.params[self.spec.results[k].param].dtype
+            lines.append(f"{place} = {combined(self.spec.combines[k], (old or {}).get(k, place), name, dtype)};")
         return lines
 
     def merged(self, only: Group | None = None) -> dict[int, str]:

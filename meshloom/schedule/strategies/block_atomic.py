@@ -66,7 +66,7 @@ def _merge(spec: LoopSpec) -> Merge:
     def merge(param: int, place: str, value: str, target: str) -> list[str]:
         described = spec.params[param]
         assert described.map is not None
-        plain = f"{place} = {combined(described.mode.combine, place, value)};"
+        plain = f"{place} = {combined(described.mode.combine, place, value, described.dtype)};"
         flag = f"shared{spec.maps[described.map].target}[{target}]"
         return [f"if ({flag}) ml_atomic_{described.mode.combine}(&{place}, {value}); else {plain}"]
 

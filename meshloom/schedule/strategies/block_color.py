@@ -68,4 +68,9 @@ def serial_phase(spec: LoopSpec, plan: Plan) -> Phase:
 
 def _merge(spec: LoopSpec) -> Merge:
     """Blocks of one color share no target: plain updates."""
-    return lambda param, place, value, target: [f"{place} = {combined(spec.params[param].mode.combine, place, value)};"]
+
+    def merge(param: int, place: str, value: str, target: str) -> list[str]:
+        described = spec.params[param]
+        return [f"{place} = {combined(described.mode.combine, place, value, described.dtype)};"]
+
+    return merge

@@ -190,7 +190,7 @@ class StripCode:
         for address, target in pairs:
             param, new = self.spec.params[target[0]], f"j{target[0]}_{taker}_{target[2]}"
             offer = f"ml_from(({param.ctype}){self.values[address]}, own_lane {towards} 1)"
-            merged = combined(param.mode.combine, self.values[target], f"{new}_other")
+            merged = combined(param.mode.combine, self.values[target], f"{new}_other", param.dtype)
             lines += [f"const {param.ctype} {new}_other = {offer};",
                       f"const {param.ctype} {new} = {took} ? {merged} : {self.values[target]};"]  # fmt: skip
             self.values[target] = new
@@ -219,7 +219,8 @@ class StripCode:
         return param.racy and param.map == m
 
     def _merged(self, output: Output, mine: str, other: str) -> str:
-        return combined(self.spec.params[output.param].mode.combine, mine, other)
+        param = self.spec.params[output.param]
+        return combined(param.mode.combine, mine, other, param.dtype)
 
     def _type(self, output: Output) -> str:
         return self.spec.params[output.param].ctype

@@ -77,7 +77,7 @@ def _joined(spec: LoopSpec, plan: Plan, names: list[str]) -> tuple[list[str], li
             continue
         new = f"j{param}_{slot}_{comp}"
         lines.append(f"const {described.ctype} {new}_next = ml_from(({described.ctype}){offered}, own_lane + 1);")
-        merged = combined(described.mode.combine, name, f"{new}_next")
+        merged = combined(described.mode.combine, name, f"{new}_next", described.dtype)
         lines.append(f"const {described.ctype} {new} = take{described.map}_{slot} ? {merged} : {name};")
         named[param, slot, comp] = new
     return lines, [named[o.param, o.slot, o.comp] for o in spec.outputs]
