@@ -52,6 +52,9 @@ def _roots(step: dis.Instruction, free: frozenset[str], first: str, module: str)
     """(kind, name, is it not followed by its attributes) of what an instruction loads from outside."""
     if step.opname in _GLOBALS:
         yield "global", str(step.argval), False
+        if step.argval == "super" and "__class__" in free:  # finds them by itself
+            yield "free", "__class__", True
+            yield "first", first, True
     elif step.opname in _CELLS and step.argval in free:
         yield "free", str(step.argval), False
     elif step.opname in (*_CELLS, *_LOCALS) and first:

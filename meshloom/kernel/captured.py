@@ -12,11 +12,13 @@ it is traced every time.
 
 from __future__ import annotations
 
+import contextvars
 import enum
 import functools
 import numbers
 import sys
 import types
+import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +33,11 @@ _ATOMS = (type(None), type(Ellipsis), bool, int, str, bytes)
 #: What a class may hold that a kernel can use; the rest is Python's own machinery.
 _HELD = (*_ATOMS, numbers.Number, np.ndarray, np.generic, tuple, list, dict, set, frozenset, types.FunctionType, type,
          staticmethod, classmethod, property, functools.cached_property, functools.partial)  # fmt: skip
+#: Methods of a class that say nothing about values.
+_SILENT = ("__repr__", "__str__", "__format__", "__hash__", "__del__", "__reduce__", "__reduce_ex__", "__getstate__",
+           "__setstate__", "__set_name__", "__setattr__", "__delattr__", "__post_init__")  # fmt: skip
+#: Functions of Python that reach any variable by its name.
+_ANYTHING = ("globals", "eval", "exec")
 _NOTHING: Any = object()
 
 #: How to compare objects of the package that nobody should look into: a function gives an array that stands for one.
@@ -167,8 +174,10 @@ class _Survey:
             return "number", value.dtype.str, value.tobytes()
         if isinstance(value, numbers.Number):
             return kind, repr(value)
-        if isinstance(value, enum.Enum) or kind in (range, slice, np.dtype, np.ufunc, types.BuiltinFunctionType):
-            return _Same(value) if kind is not slice else (kind, repr(value))
+        if kind in (range, slice):
+            return kind, repr(value)
+        if isinstance(value, np.dtype | np.ufunc):
+            return _Same(value)
         if self.culprit:
             return None
         return self._again(value) or self._mutable(value)
@@ -183,15 +192,34 @@ class _Survey:
             return _Same(value), content
         if isinstance(value, np.ndarray):
             return self._array(value)
-        if isinstance(value, tuple):
-            return type(value), *map(self.whole, value)
-        if isinstance(value, list | dict | set | frozenset):
-            entries = _entries(value)
+        if isinstance(value, tuple | list | dict | set | frozenset):
+            return self._container(value)
+        if isinstance(value, enum.Enum):
+            return _Same(value), self.whole(value._value_)
+        if isinstance(value, weakref.ref):
+            return "reference", self.whole(value())
+        if isinstance(value, contextvars.ContextVar):
+            self.read(_in_context, value, None, _in_context(value))
+            return "variable", self.whole(_in_context(value))
+        return self._callable(value)
+
+    def _container(self, value: Any) -> Hashable:
+        """Its entries, and what a class of its own adds."""
+        entries = _entries(value)
+        if not isinstance(value, tuple):
             self.read(_entries, value, None, entries)
-            found = tuple(map(self.whole, entries))
-            return type(value), frozenset(found) if isinstance(value, set | frozenset) else found
+        found = tuple(map(self.whole, entries))
+        added = self.whole(value.__dict__) if hasattr(value, "__dict__") else None
+        return self.whole(type(value)), frozenset(found) if isinstance(value, set | frozenset) else found, added
+
+    def _callable(self, value: Any) -> Hashable:
         if isinstance(value, functools.partial):
             return "partial", self.whole(value.func), self.whole(value.args), self.whole(value.keywords)
+        if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):  # such as entries.get
+            owner = value.__self__
+            if owner is None or isinstance(owner, types.ModuleType):
+                return _Same(value)
+            return "method", value.__name__, self.whole(owner)
         if isinstance(value, types.MethodType):
             inner: Any = value.__func__
             return "method", self.function(inner, value.__self__)
@@ -210,14 +238,14 @@ class _Survey:
         return array.shape, *map(self.whole, entries)
 
     def _module(self, module: types.ModuleType) -> Hashable:
-        """A module that is passed on: its plain values."""
+        """A module that is passed on: all that it holds but other modules."""
         if not _followed(module.__name__):
             return _Same(module)
-        plain = {n: v for n, v in vars(module).items() if isinstance(v, numbers.Number | str | np.ndarray | tuple)
-                 and not n.startswith("__")}  # fmt: skip
-        for name, value in plain.items():
+        held = {n: v for n, v in vars(module).items() if not n.startswith("__") and _is_held(v)}
+        self.read(_names, module, None, tuple(vars(module)))
+        for name, value in held.items():
             self.read(getattr, module, name, value)
-        return module.__name__, tuple((name, self.whole(value)) for name, value in plain.items())
+        return module.__name__, tuple((name, self.whole(value)) for name, value in held.items())
 
     def _object(self, value: Any) -> Hashable:
         """Any other object: its attributes, and what its class holds."""
@@ -247,12 +275,12 @@ class _Survey:
         """What methods of a class read, and its own data."""
         if not _followed(value.__module__) or issubclass(value, enum.Enum):
             return _Same(value)
-        held = {n: v for n, v in vars(value).items() if not (n.startswith("__") and n.endswith("__")) or n in
-                ("__call__", "__init__", "__getattr__", "__getitem__")}  # fmt: skip
-        held = {n: v for n, v in held.items() if isinstance(v, _HELD) or _followed(type(v).__module__)}
+        held = {n: v for n, v in vars(value).items() if not (n.startswith("__") and n.endswith("__")) or
+                (n not in _SILENT and isinstance(v, types.FunctionType))}  # fmt: skip
+        held = {n: v for n, v in held.items() if _is_held(v)}
+        self.read(_names, value, None, tuple(vars(value)))
         for name, one in held.items():
-            if not isinstance(one, types.FunctionType):
-                self.read(_class_entry, value, name, one)
+            self.read(_class_entry, value, name, one)
         bases = tuple(self.whole(base) for base in value.__bases__)
         return _Same(value), tuple((name, self.whole(one)) for name, one in held.items()), bases
 
@@ -298,6 +326,8 @@ class _Survey:
         how: Callable[[Any, Any], Any]
         if one.kind == "global":
             if one.name not in function.__globals__:
+                if one.name in _ANYTHING:
+                    self.fail(f"variables by {one.name}()")
                 return None  # of Python itself, or an error when the kernel is traced
             how, where, name = dict.get, function.__globals__, one.name
         elif one.kind == "free":
@@ -317,6 +347,14 @@ class _Survey:
             return None
         self.read(how, where, name, value)
         return self.walk(value, one.chain)
+
+
+def _in_context(variable: contextvars.ContextVar[Any], _: Any = None) -> Any:
+    return variable.get(None)
+
+
+def _is_held(value: Any) -> bool:
+    return isinstance(value, _HELD) or _followed(type(value).__module__)
 
 
 def _class_entry(one: type, name: str) -> Any:

@@ -59,3 +59,27 @@ def test_values_come_back_from_a_device_to_be_emulated() -> None:
             return np.arange(3.0)
 
     assert isinstance(EmulatedCuda().place(OnDevice()), np.ndarray)
+
+
+def test_threads_of_python_may_run_programs_at_the_same_time() -> None:
+    """In a process of its own: fibres of two launches in each other's way end it."""
+    script = """
+import threading
+import meshloom as ml
+ml.use("emulated")
+cells = ml.Set(500, "cells")
+@ml.kernel
+def count(x: ml.Read, r: ml.ReadWrite):
+    r[...] = r + x
+def work(results):
+    x, r = cells.field("x", data=[1.0] * 500), cells.field("r")
+    ml.program(lambda: count(cells, x, r)).run(200)
+    results.append(r.numpy().tolist())
+results = []
+threads = [threading.Thread(target=work, args=(results,)) for _ in range(4)]
+for one in threads: one.start()
+for one in threads: one.join()
+assert results == [[200.0] * 500] * 4
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
@@ -22,6 +23,7 @@ SHARED_CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, in pe
 NO_CONTRACTION = "--fmad=false"  # as NVRTC is told to round every product by itself
 #: launch(grid, threads, shared bytes, arguments): arguments are arrays of the engine and whole numbers
 LaunchFunction = Callable[[int, int, int, list[Any]], None]
+_one_at_a_time = threading.Lock()  # emulated launches: a library has one set of fibres
 
 
 class Engine(ABC):
@@ -194,6 +196,7 @@ class Emulator(Engine):
         def launch(grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
             values = [number(a) if isinstance(a, int) else ctypes.c_void_p(address(a)) for a in arguments]
             table = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-            function(ctypes.c_int64(grid), ctypes.c_int64(threads), ctypes.c_int64(shared), table)
+            with _one_at_a_time:  # other threads of Python run during the call
+                function(ctypes.c_int64(grid), ctypes.c_int64(threads), ctypes.c_int64(shared), table)
 
         return launch
