@@ -75,7 +75,8 @@ def interrupted(message: str, **known: Any) -> KeyboardInterrupt:
 def nearest(name: str, allowed: Iterable[str]) -> str:
     """A hint for a misspelt name: ``"; did you mean 'mach'?"`` or the list of allowed names."""
     names = [str(a) for a in allowed]
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    # Two letters of three are no likeness: gpu is not a misspelt cpu.
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.67)
     if close:
         return f"; did you mean '{close[0]}'?"
     return f"; allowed: {', '.join(names)}"

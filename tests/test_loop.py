@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.errors import ScheduleError
+from meshloom.errors import ScheduleError, nearest
 from meshloom.schedule.schedule import parse_schedule
 
 
@@ -131,6 +131,11 @@ def test_explain_shows_the_figures() -> None:
     assert float(rate) == pytest.approx(compulsory / loop.seconds / 1e9, rel=0.01)
     assert float(copy) == pytest.approx(copied / 1e9, rel=0.01)
     assert float(share) == pytest.approx(compulsory / loop.seconds / copied, abs=0.0051)
+
+
+def test_a_gpu_is_no_misspelt_cpu() -> None:
+    assert nearest("gpu", ("auto", "numpy", "cpu", "cuda")) == "; allowed: auto, numpy, cpu, cuda"
+    assert nearest("cdua", ("auto", "numpy", "cpu", "cuda")) == "; did you mean 'cuda'?"
 
 
 def test_explain_claims_no_more_than_the_back_end_does() -> None:

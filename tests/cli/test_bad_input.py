@@ -28,7 +28,7 @@ SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--set"
         (["airfoil", "--set", "flow.mach=-1"], ["flow.mach must be a number above 0.0 up to 10.0, got -1"]),
         (["airfoil", "--set", "flow.mach"], ["expected key=value"]),
         (["airfoil", "--set", "mesh.order=hilber"], ["one of auto, given", "did you mean 'hilbert'?"]),
-        (["airfoil", "--set", "schedule.res_calc=owned"], ["schedule.res_calc has strategy 'owned'; allowed: auto, "]),
+        (["airfoil", "--set", "schedule.res_calc=owned"], ["has strategy 'owned'; did you mean 'owner'?"]),
         (["airfoil", "--set", "schedule.res_clac=owner"], ["is no loop of this case; did you mean 'res_calc'?"]),
         (["airfoil", "--set", "schedule.res_calc={blok = 3}"], ["did you mean 'block'?"]),
         (["airfoil", "--set", "schedule.res_calc={block = 0}"], ["block must be a whole number from 1 to 16777216"]),

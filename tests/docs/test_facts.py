@@ -203,6 +203,10 @@ def reads_an_increment(y: ml.Write, x: ml.Inc) -> None:
     y[...] = 2.0 * x
 
 
+def renames_an_output(y: ml.Read, x: ml.Write) -> None:
+    x = 2.0 * y  # noqa: F841
+
+
 def forgets_an_entry(y: ml.Read, x: ml.Write) -> None:
     x[0] = y[0]
 
@@ -219,8 +223,8 @@ def knows_no_name(x: ml.Read, y: ml.Write) -> None:
     y[...] = x * a  # noqa: F821
 
 
-WRONG = (branches, writes_a_read, sets_an_increment, reads_an_increment, forgets_an_entry, mixes_kinds, knows_no_name,
-         sorts)  # fmt: skip
+WRONG = (branches, writes_a_read, sets_an_increment, reads_an_increment, renames_an_output, forgets_an_entry,
+         mixes_kinds, knows_no_name, sorts)  # fmt: skip
 
 
 @pytest.mark.parametrize(("row", "function"), list(enumerate(WRONG)), ids=lambda v: getattr(v, "__name__", ""))
