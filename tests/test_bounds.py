@@ -42,6 +42,15 @@ def test_others_are_refused() -> None:
             whole("it", value, 0, 3)
 
 
+def test_a_wrong_option_of_use_changes_nothing() -> None:
+    ml.use("cpu")
+    before = ml.threads()
+    for wrong in ({"strict": 1}, {"contract": "no"}):
+        with one_line_from(ScheduleError, f"{next(iter(wrong))} must be True or False, got"):
+            ml.use("numpy", threads=before + 1, **wrong)
+        assert ml.backend() == "cpu" and ml.threads() == before
+
+
 def test_messages_name_the_bounds() -> None:
     with one_line_from(ScheduleError, f"schedule: block must be a whole number from 1 to {2**24}, got {2**63 - 1}"):
         ml.Schedule(block=2**63 - 1)

@@ -83,9 +83,9 @@ def use(name: str, *, threads: int | None = None, contract: bool | None = None, 
     reason = _BACKENDS[name].unavailable()
     if reason:
         raise ScheduleError(f"back end '{name}' cannot be used here: {reason}")
-    for option, given in (("contract", contract), ("strict", strict)):
-        if given is not None and not isinstance(given, bool):
-            raise ScheduleError(f"{option} must be True or False, got {given!r}")
+    for option, value in (("contract", contract), ("strict", strict)):
+        if value is not None and not isinstance(value, bool):
+            raise ScheduleError(f"{option} must be True or False, got {shown(value)}")
     if threads is not None:
         cpu().threads[0] = whole("threads", threads, 1, MOST_THREADS, error=ScheduleError)
     if contract is not None:

@@ -7,7 +7,7 @@ with the value that it has now. Asking whether all of them are ``unchanged`` tak
 An attribute that is named, ``self.gamma`` or ``settings.alpha``, is compared by itself. An object that is passed on as
 a whole is compared with all that it holds, an array by its bytes. NumPy, SciPy and the standard library are not
 followed. What cannot be compared, or holds more than ``MOST`` values, makes ``comparable`` False: a kernel that reads
-it is traced every time.
+it is traced every time. Arrays may hold more; beyond ``MOST_BYTES`` in all a warning says what comparing them costs.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import numpy as np
 from meshloom.kernel.bytecode import Read, reads_of
 
 MOST = 10_000  # values that are compared at every call
+MOST_BYTES = 2**20  # of arrays that are compared at every call without a word
 _UNFOLLOWED = frozenset({*sys.stdlib_module_names, "numpy", "scipy", "cupy"} - {"__main__"})
 _ATOMS = (type(None), type(Ellipsis), bool, int, str, bytes)
 #: What a class may hold that a kernel can use; the rest is Python's own machinery.
@@ -62,6 +63,11 @@ class Captured:
     @property
     def comparable(self) -> bool:
         return not self.culprit
+
+    @property
+    def array_bytes(self) -> int:
+        """What comparing arrays has to look at."""
+        return sum(len(content) for *_, content in self.arrays)
 
     def unchanged(self) -> bool:
         """Is every value what it was? False also where that takes a closer look."""

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from meshloom.kernel.captured import Captured, captured
+from meshloom.kernel.captured import MOST_BYTES, Captured, captured
 from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.recent import Recent
 
@@ -38,9 +38,18 @@ class States:
             self._captured = captured(self._function)
             key = self._captured.key
             if not self._captured.comparable:
-                self._warn(self._captured.culprit)
+                self._warn(
+                    f"kernel {self._name} reads {self._captured.culprit}, which cannot be compared at every call, so it"
+                    " is traced every time; name what it needs (settings.alpha), or pass it as an ml.Global"
+                )
                 self._now = State()
             else:
+                if self._captured.array_bytes > MOST_BYTES:
+                    self._warn(
+                        f"kernel {self._name} reads arrays of {self._captured.array_bytes / 1e6:,.0f} MB besides its"
+                        " parameters, which are compared at every call; take what it needs out of them before"
+                        " (first = table[0]), or pass it as an ml.Global or a field"
+                    )
                 self._now = self._known.find(key) or self._known.keep(key, State())
         return self._now
 
@@ -50,11 +59,7 @@ class States:
             self._captured = captured(self._function)
             self._now = self._known.keep(self._captured.key, state)
 
-    def _warn(self, culprit: str) -> None:
+    def _warn(self, why: str) -> None:
         if not self._warned:
             self._warned = True
-            warnings.warn(
-                f"kernel {self._name} reads {culprit}, which cannot be compared at every call, so it is traced every"
-                " time; name what it needs (settings.alpha), or pass it as an ml.Global",
-                stacklevel=2,
-            )
+            warnings.warn(why, stacklevel=2)

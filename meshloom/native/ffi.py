@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError, RunError, shown, whole
+from meshloom.errors import MeshError, RunError, ScheduleError, shown, whole
 from meshloom.native.compiler import load
 
 MOST_TARGETS = 2**40  # as many as a set may have
@@ -39,17 +39,23 @@ def _to_c(argument: object) -> object:
     if argument is None:
         return ctypes.c_void_p(None)
     if isinstance(argument, np.ndarray):
-        return ctypes.c_void_p(_address(argument))
+        return ctypes.c_void_p(address(argument))
     if isinstance(argument, list):
-        return (ctypes.c_void_p * len(argument))(*map(_address, argument))
+        return (ctypes.c_void_p * len(argument))(*map(address, argument))
     if isinstance(argument, float):
         return ctypes.c_double(argument)
     return ctypes.c_int64(whole("a number for native code", argument, -(2**63), 2**63 - 1, error=MeshError))
 
 
-def _address(array: np.ndarray) -> int:
-    if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative):
-        raise MeshError(f"compiled code takes arrays in one piece, got {array.dtype.str} with strides {array.strides}")
+def address(array: np.ndarray) -> int:
+    """Where the values of an array begin: ScheduleError unless compiled code can walk through it."""
+    if not isinstance(array, np.ndarray):
+        raise ScheduleError(f"compiled code takes NumPy arrays in host memory, got {type(array).__name__}")
+    if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative and not array.dtype.hasobject):
+        raise ScheduleError(
+            f"compiled code takes arrays of numbers in one piece, aligned, in the byte order of the machine; got"
+            f" {array.dtype.str} of shape {array.shape} with strides {array.strides}"
+        )
     return int(array.ctypes.data)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from meshloom.errors import ScheduleError, whole
 from meshloom.native.compiler import load
+from meshloom.native.ffi import address
 
 PATIENCE = 0.1  # seconds between looks at what else there is to do
 TYPES = ("float64", "float32", "int64", "int32")  # of fields and globals
@@ -24,18 +25,6 @@ def library() -> ctypes.CDLL:
     found.ml_copy.restype = ctypes.c_double
     found.ml_replay.restype = None
     return found
-
-
-def address(array: np.ndarray) -> int:
-    """Where the values of an array begin: ScheduleError unless compiled code can walk through it."""
-    if not isinstance(array, np.ndarray):
-        raise ScheduleError(f"compiled code takes NumPy arrays in host memory, got {type(array).__name__}")
-    if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative and not array.dtype.hasobject):
-        raise ScheduleError(
-            f"compiled code takes arrays of numbers in one piece, aligned, in the byte order of the machine; got"
-            f" {array.dtype.str} of shape {array.shape} with strides {array.strides}"
-        )
-    return int(array.ctypes.data)
 
 
 def _sizes(values: list[int]) -> list[int]:

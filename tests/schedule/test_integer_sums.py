@@ -5,7 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+import meshloom as ml
+from meshloom.schedule.strategies import names
+from tests.backend.test_cuda import CompileBackend, needs_nvrtc
 
 #: Every strategy, with every sign that a target can see, in code that ends the process where C leaves a result open.
 SCRIPT = """
@@ -74,3 +79,27 @@ def test_no_sum_of_integers_is_left_open(backend: str, dtypes: str, loops: int) 
     done = subprocess.run([sys.executable, "-c", SCRIPT, backend, dtypes], capture_output=True, text=True)
     assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
     assert int(done.stdout) >= loops, "loops that ran"
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_sums_of_integers_compile_for_a_gpu(dtype: str) -> None:
+    @ml.kernel
+    def both(x: ml.Read, y: ml.Inc, z: ml.Inc, everything: ml.Sum):
+        y[0] += x
+        y[1] -= x
+        z[0] -= x + 1
+        z[1] -= x
+        everything += x
+
+    faces, cells = ml.Set(600, "faces"), ml.Set(40, "cells")
+    to = ml.Map(faces, cells, np.random.default_rng(1).integers([0, 20], [20, 40], (600, 2)))
+    x, compiler, compiled = faces.field("x", dtype=dtype), CompileBackend(("sm_90",)), 0
+    for strategy in names():
+        y, z, everything = *(cells.field(name, dtype=dtype) for name in "yz"), ml.Global(0, dtype=dtype)
+        loop = both.loop(faces, x, y[to], z[to], everything, schedule=strategy)
+        loop.backend = compiler
+        if loop.applies:
+            loop.prepare()
+            compiled += 1
+    assert compiled >= 8

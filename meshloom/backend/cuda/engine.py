@@ -16,7 +16,8 @@ from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.unit import Unit
 from meshloom.errors import ScheduleError
 from meshloom.native import compiler
-from meshloom.native.runtime import address, copy_bandwidth
+from meshloom.native.ffi import address
+from meshloom.native.runtime import copy_bandwidth
 
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 SHARED_CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, in percent
