@@ -206,8 +206,14 @@ def base(param: int, slot: int, comp: int, dtype: np.dtype, scope: int = 0) -> N
     return _intern("base", (), dtype, (param, slot, comp), None, scope)
 
 
+#: Conversions that keep every value.
+_EXACT = {(BOOL, t) for t in C_TYPES} | {(INT32, INT64), (INT32, FLOAT64), (FLOAT32, FLOAT64)}
+
+
 def cast(node: Node, dtype: np.dtype) -> Node:
-    """``node`` in another type; itself when it has it."""
+    """``node`` in another type; itself when it has it. What was only made wider before is converted at once."""
+    while node.op == "cast" and (node.args[0].dtype, node.dtype) in _EXACT:
+        node = node.args[0]
     if node.dtype == dtype:
         return node
     if node.op == "const":

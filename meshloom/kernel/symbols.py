@@ -15,6 +15,7 @@ import numpy as np
 from meshloom.kernel import expr
 from meshloom.kernel.expr import BOOL, FLOAT32, FLOAT64, INT64, Node
 from meshloom.kernel.model import Param
+from meshloom.kernel.operands import OF_SEQUENCES, named, positional
 from meshloom.kernel.values import (
     Value,
     check_kind,
@@ -49,13 +50,19 @@ class Symbol(Value):
     def __bool__(self) -> bool:
         fail(
             "a kernel cannot branch on a value known only at run time (`if`, `while`, `and`, `or`, min(), max());"
-            " use np.where, np.minimum, np.maximum or & and | (np.maximum of np.array([...]): build it with np.stack)"
+            " use np.where, np.minimum, np.maximum or & and |"
         )
 
     def _number(self) -> NoReturn:
         fail(
             "a value that is known only at run time cannot become a Python number here; use NumPy functions (np.sqrt,"
             " not math.sqrt) and build arrays with lists or np.stack instead of filling np.zeros"
+        )
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        fail(
+            "NumPy cannot make an array of a list of values that are known only at run time by itself here; hand it"
+            " np.stack([...]) or np.array([...])"
         )
 
     def __float__(self) -> float:
@@ -90,6 +97,10 @@ class Symbol(Value):
     # ndarray's look, for helper functions that take scalars and arrays alike
     shape = ()
     ndim = 0
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.node.dtype
 
 
 def _binary(ufunc: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -133,6 +144,11 @@ class SymbolArray(np.ndarray):
     def __index__(self) -> int:
         return self[()].__index__() if self.ndim == 0 else super().__index__()
 
+    @property
+    def dtype(self) -> np.dtype:
+        """That of the values; NumPy itself sees objects."""
+        return type_of(self) or np.dtype(object)
+
     def astype(self, dtype: Any, *others: Any, **named: Any) -> Any:
         """Every element in another type."""
         return _wrap(in_type(objects(self), known_type(dtype)))
@@ -170,9 +186,12 @@ class SymbolArray(np.ndarray):
             check_kind(value, param.dtype, _described(param))
         if param is not None and param.mode.combine in ("minimum", "maximum"):
             value = _offered(param, plain(self)[key], value)
-        if isinstance(value, np.ndarray) and value.ndim == 0:
-            value = value[()]
-        plain(self)[key] = value if dtype is None else in_type(value, dtype)
+        value = objects(value)
+        into, made = plain(self), value if dtype is None else in_type(value, dtype)
+        if isinstance(into[key], np.ndarray):
+            into[key] = made
+        else:
+            into[key] = made[()] if made.ndim == 0 else made
 
 
 def _offered(param: Param, before: Any, value: Any) -> Any:
@@ -186,7 +205,7 @@ def _offered(param: Param, before: Any, value: Any) -> Any:
 
 def _wrap(value: Any) -> Any:
     """Results as NumPy gives them: a scalar for zero dimensions, else an array of symbols."""
-    if isinstance(value, np.ndarray) and value.dtype == object:
+    if isinstance(value, np.ndarray) and plain(value).dtype == object:
         return value[()] if value.ndim == 0 else value.view(SymbolArray)
     if isinstance(value, tuple | list):
         return type(value)(_wrap(v) for v in value)
@@ -343,12 +362,10 @@ def _reduce(ufunc: Any, array: Any, axis: Any = 0, keepdims: bool = False, **oth
     if ufunc in (np.add, np.multiply):
         values = widened(values, INT64)
     if logical:
-        values = np.asarray(np.frompyfunc(_truth, 1, 1)(values), object)
+        values = objects(np.frompyfunc(_truth, 1, 1)(values))
     axes = tuple(range(values.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     for one in sorted((a % values.ndim for a in axes), reverse=True):
-        values = np.asarray(
-            functools.reduce(lambda a, b: _call_ufunc(ufunc, (a, b)), np.moveaxis(values, one, 0)), object
-        )
+        values = objects(functools.reduce(lambda a, b: _call_ufunc(ufunc, (a, b)), np.moveaxis(values, one, 0)))
         if keepdims:
             values = np.expand_dims(values, one)
     return values
@@ -413,13 +430,17 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if func in (np.zeros_like, np.ones_like) and len(args) == 1 and not kwargs:
         filled = np.full(np.shape(args[0]), int(func is np.ones_like), object)
         return _wrap(in_type(filled, type_of(objects(args[0])) or FLOAT64))
-    result = _wrap(func(*_strip(args), **{k: _strip(v) for k, v in kwargs.items()}))
+    dtype = known_type(kwargs.pop("dtype")) if func in OF_SEQUENCES and "dtype" in kwargs else None
+    result = _wrap(func(*positional(func, args), **{k: named(k, v) for k, v in kwargs.items()}))
+    if dtype is not None:
+        check_kind(result, dtype, f"what np.{func.__name__} makes")
+        return _wrap(in_type(plain(result), dtype))
     return _wrap(uniform(plain(result))) if isinstance(result, SymbolArray) else result
 
 
 def _mean(array: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     values = widened(array, FLOAT64)
-    total = np.asarray(_reduce(np.add, values, axis, keepdims=keepdims is True), object)
+    total = _reduce(np.add, values, axis, keepdims=keepdims is True)
     return elementwise("div", total, values.size // total.size)
 
 
@@ -432,19 +453,11 @@ def _deviation(array: Any, axis: Any = None) -> Any:
     return elementwise("sqrt", _variance(array, axis))
 
 
-def _strip(value: Any) -> Any:
-    if isinstance(value, Symbol):
-        return objects(value)
-    if isinstance(value, tuple | list):
-        return type(value)(_strip(v) for v in value)
-    return plain(value)
-
-
 def _clip(value: Any, low: Any = None, high: Any = None) -> Any:
     for bound, name in ((low, "maximum"), (high, "minimum")):
         if bound is not None:
             value = elementwise(name, value, bound)
-    return _wrap(np.asarray(value, object))
+    return _wrap(objects(value))
 
 
 def _determinant(matrix: np.ndarray) -> Any:

@@ -18,6 +18,7 @@ from meshloom.errors import KernelError
 from meshloom.kernel import expr
 from meshloom.kernel.define import place
 from meshloom.kernel.expr import Node
+from meshloom.kernel.listed import arrays_of_symbols
 from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.stencil import Stencil
 from meshloom.kernel.symbols import Symbol, SymbolArray, params_by_array, to_node
@@ -35,7 +36,8 @@ def trace(function: Callable[..., Any], name: str, params: Sequence[Param]) -> T
     for array, param in zip(arrays, params, strict=True):
         params_by_array[id(array)] = param
     try:
-        returned = function(*(_handed_over(p, a) for p, a in zip(params, arrays, strict=True)))
+        with arrays_of_symbols():
+            returned = function(*(_handed_over(p, a) for p, a in zip(params, arrays, strict=True)))
     except KernelError:
         raise
     except Exception as error:

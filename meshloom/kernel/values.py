@@ -11,7 +11,7 @@ import numpy as np
 
 from meshloom.errors import KernelError
 from meshloom.kernel import expr
-from meshloom.kernel.expr import BOOL, Node
+from meshloom.kernel.expr import BOOL, FLOAT64, INT64, Node
 
 Where = tuple[str, int]
 
@@ -68,7 +68,9 @@ def kind_of(value: Any) -> expr.Kind:
     """The type of a number; int or float for those of Python, which are weak."""
     if isinstance(value, Value):
         return value.node.dtype
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype != object):
+    if isinstance(value, np.generic):
+        return value.dtype
+    if isinstance(value, np.ndarray) and value.ndim == 0 and plain(value).dtype != object:
         return value.dtype
     if isinstance(value, bool):
         return BOOL
@@ -80,7 +82,7 @@ def kind_of(value: Any) -> expr.Kind:
 
 def type_of(value: Any) -> np.dtype | None:
     """The type that NumPy's array of these symbols and numbers has; None where all are Python's, which are weak."""
-    if isinstance(value, np.ndarray) and value.dtype != object:
+    if isinstance(value, np.ndarray) and plain(value).dtype != object:
         return value.dtype
     kinds = {kind_of(v) for v in _elements(value)}
     typed = [k for k in kinds if isinstance(k, np.dtype)]
@@ -104,20 +106,26 @@ def in_type(value: Any, dtype: np.dtype) -> Any:
     return dtype.type(value) if isinstance(value, int) and dtype.kind == "i" else expr.convert(value, dtype)[()]
 
 
-def uniform(array: np.ndarray) -> np.ndarray:
-    """Symbols and typed numbers of different types in their common one, as NumPy does when it makes an array.
+#: What NumPy takes Python's numbers for when it makes an array of them.
+_IN_ARRAYS: dict[expr.Kind, np.dtype] = {int: INT64, float: FLOAT64}
 
-    Python's numbers stay weak here: NumPy would take them for int64 and float64, and single precision would end
-    wherever a constant stands in a list.
+
+def uniform(array: np.ndarray) -> np.ndarray:
+    """Symbols and numbers of different types in their common one, as NumPy does when it makes an array of them.
+
+    Python's numbers count as int64 and float64 there: weak are only those that stand by themselves.
     """
-    kinds = {k for v in array.flat if isinstance(k := kind_of(v), np.dtype)}
-    if len(kinds) < 2:
+    kinds = {kind_of(v) for v in array.flat}
+    types = {_IN_ARRAYS.get(k, k) for k in kinds}
+    if not kinds or (kinds == types and len(kinds) == 1):
         return array
-    result, dtype = array.copy(), np.result_type(*kinds)
-    for index in np.ndindex(array.shape):
-        if isinstance(kind_of(array[index]), np.dtype):
-            result[index] = in_type(array[index], dtype)
-    return result
+    made: np.ndarray = in_type(array, np.result_type(*types))
+    return made
+
+
+def typed(value: Any) -> np.ndarray:
+    """Anything as an array of symbols and numbers of one type, as NumPy does for the arguments of its functions."""
+    return uniform(objects(value))
 
 
 def widened(array: Any, dtype: np.dtype) -> np.ndarray:
@@ -134,7 +142,7 @@ def plain(value: Any) -> Any:
 
 def objects(value: Any) -> np.ndarray:
     """Anything as an object array of symbols and numbers, without NumPy looking inside symbols."""
-    if isinstance(value, np.ndarray) and type(value) is not np.ndarray and value.dtype == object:
+    if isinstance(value, np.ndarray) and type(value) is not np.ndarray and plain(value).dtype == object:
         return plain(value)  # an array of symbols, which has one type
     if isinstance(value, np.ndarray):
         return uniform(value) if value.dtype == object else _typed(value)

@@ -164,8 +164,9 @@ def kernels(gas: Gas) -> Kernels:
         """A wall takes the pressure alone; elsewhere the other side is the free stream."""
         nx, ny = normal(x)
         p = gas.pressure(q[0])
+        at_far = np.array(q_far, dtype=q.dtype)
         wall = np.stack([0.0 * p, p * nx, p * ny, 0.0 * p])
-        far = 0.5 * (flux(q[0], p, nx, ny) + flux(q_far, p_far, nx, ny)) + dissipation * adt[0] * (q[0] - q_far)
+        far = 0.5 * (flux(q[0], p, nx, ny) + flux(q_far, p_far, nx, ny)) + dissipation * adt[0] * (q[0] - at_far)
         res[0] += np.where(kind == WALL, wall, far)
 
     @ml.kernel

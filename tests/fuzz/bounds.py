@@ -124,7 +124,7 @@ class Bounds:
         """A result of sums, products and quotients with a rounding of its own; judged where nothing special is met."""
         shape = np.shape(v)
         steps = self._roundings(np.broadcast_to(error, shape))
-        total = error + steps * (unit(dtype) * size + floor_of(dtype))
+        total = error + np.where(steps > 0, steps * (unit(dtype) * size + floor_of(dtype)), 0.0)
         total = np.broadcast_to(total, shape).copy()
         if not self.strict:
             info = np.finfo(dtype)

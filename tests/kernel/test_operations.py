@@ -285,6 +285,32 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
     "where": lambda m: np.where(m > 0, m, 1), "mixed": lambda m: np.stack([m[0, 0], m[0, 0] * np.float64(0.5)]),
     "listed": lambda m: np.array([m[0, 0], m[0, 1] / 2]) * m[0, 0], "a copy is set": lambda m: set_in_a_copy(m, 2.75),
     "zeros are set": lambda m: set_in_a_copy(np.zeros_like(m), 2.75),
+    # Numbers of Python by themselves are weak; in lists, or as arrays of a function, they are int64 and float64.
+    "stack, integer": lambda m: np.stack([m[0, 0], 2]), "stack, float": lambda m: np.stack([m[0, 0], 0.1]),
+    "stack, truth": lambda m: np.stack([m[0, 0], True]), "stack, typed": lambda m: np.stack([m[0, 0], np.float64(1.7)]),
+    "stack, single": lambda m: np.stack([m[0, 0], np.float32(1.7)]) * 0.1,
+    "stack in a type": lambda m: np.stack([m[0, 0], 0.1], dtype=np.float64),
+    "stacks": lambda m: np.stack([m[0], (1, 0.5)]) / 3, "concatenated": lambda m: np.concatenate([m[0], [0.1]]) / 3,
+    "hstacked": lambda m: np.hstack([m[0, 0], 0.1, m[0]]), "by name": lambda m: np.stack(arrays=[m[0, 0], 2]),
+    "array, integer": lambda m: np.array([m[0, 0], 2]) / 3, "array, float": lambda m: np.array([m[0, 0], 0.1]) / 3,
+    "array in a type": lambda m: np.array([m[0, 0], 1.7], dtype=np.float32),
+    "array of one": lambda m: np.array(m[0, 0]) / 3, "array of an array": lambda m: np.array(m) / 3,
+    "asarray": lambda m: np.asarray([[m[0, 0], 1], m[1]]) / 3,
+    "largest of an array": lambda m: np.max(np.array([m[0, 0], m[0, 1], 3])),
+    "smallest of a stack": lambda m: np.min(np.stack([m[0, 0], 2, np.float64(1.7)])),
+    "in its type": lambda m: np.stack([m[0, 0] / 3, 0.1], dtype=(m / 3).dtype),
+    "constants": lambda m: np.eye(2).astype(m.dtype) * m,
+    "of a number": lambda m: np.array([2, 3], m[0, 0].dtype) * m[0],
+    "plus a list": lambda m: np.add(m[0], [1, 2]), "times a list": lambda m: [0.1, 2] * m[0],
+    "at a list": lambda m: m[0] @ [1, 0.1],
+    "dot with a number": lambda m: np.dot(m[0], 0.1), "outer with numbers": lambda m: np.outer(m[0], (1, 2.5)),
+    "einsum of three": lambda m: np.einsum("i,i,i", m[0], m[1], np.array([0.1, 0.2])),
+    "where of lists": lambda m: np.where(m[0] > 1, m[0], [1, 0.1]),
+    "where of numbers": lambda m: np.where(m > 1, m, 0.1),
+    "append a number": lambda m: np.append(m[0], 0.1), "insert a number": lambda m: np.insert(m[0], 1, 2.5),
+    "diff with a number": lambda m: np.diff(m[0], prepend=0.5), "clip by lists": lambda m: np.clip(m[0], [0, 1], 2),
+    "cross with numbers": lambda m: np.cross(m.ravel()[:3], [0.1, 0.2, 1]),
+    "numbers beside": lambda m: np.broadcast_arrays(m, 0.1)[1],
 }  # fmt: skip
 
 
@@ -297,7 +323,9 @@ def set_in_a_copy(m: Any, value: float) -> Any:
 @pytest.mark.parametrize("name", TYPES)
 def test_functions_of_arrays_have_numpys_types_and_values(name: str) -> None:
     from meshloom.kernel.evaluate import evaluate
+    from meshloom.kernel.listed import arrays_of_symbols
     from meshloom.kernel.symbols import _GENERIC
+    from meshloom.kernel.values import objects
 
     assert {f.__name__ for f in _GENERIC} <= set(ARRAYS), "a function of arrays without a test"
     i = np.iinfo(np.int32 if name == "bool" else name) if "f" not in name else None
@@ -314,12 +342,13 @@ def test_functions_of_arrays_have_numpys_types_and_values(name: str) -> None:
         except TypeError:
             expected = None
         try:
-            result = function(symbols.view(SymbolArray))
+            with arrays_of_symbols():
+                result = function(symbols.view(SymbolArray))
         except KernelError as error:
             assert "\n" not in str(error) and (expected is None or name == "bool"), (label, error)
             continue
         assert expected is not None, f"{label} of {name} is not refused"
-        flat = np.asarray(result, object).reshape(-1)
+        flat = objects(result).reshape(-1)
         assert np.shape(result) == expected.shape, label
         with np.errstate(all="ignore"):
             leaf = lambda node: (values.astype("int32") if name == "bool" else values).flat[node.value[0]]  # noqa: E731

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,20 +115,60 @@ def test_integers_divide_and_compare_as_in_numpy() -> None:
         np.testing.assert_array_equal(traced, plain)
 
 
-def test_single_precision_stays_single() -> None:
-    """Numbers of Python take the type of what they meet, also in lists: no arithmetic in double sneaks in."""
-
-    def k(v: ml.Read, out: ml.Write):
-        out[...] = 0.1 * v + [1.0, 2, 3.0] - np.stack([v[0], 0.5, 1]) * np.array([v[1], 0.25, v[2]])
-
+def types_in(kernel: Any) -> set[np.dtype]:
     params = (
         tracing.Param("v", Read, (3,), np.dtype(np.float32), 0, 3),
         tracing.Param("out", Write, (3,), np.dtype(np.float32), 0, 3),
     )
     from meshloom.kernel.expr import topological
 
-    traced = tracing.trace(k, "k", params)
-    assert {n.dtype for n in topological(o.value for o in traced.outputs)} == {np.dtype(np.float32)}
+    return {n.dtype for n in topological(o.value for o in tracing.trace(kernel, "k", params).outputs)}
+
+
+def test_single_precision_stays_single() -> None:
+    """Numbers of Python take the type of what they meet; a list that is stored at once is never double."""
+
+    def k(v: ml.Read, out: ml.Write):
+        zero = np.zeros_like(v[0])
+        w = 0.1 * v + np.stack([zero, v[0], np.float32(0.1)]) * np.array([v[1], 0.25, v[2]], dtype=np.float32)
+        out[...] = [w[0], 0.5, np.where(w[1] > 0.1, w[1], 0)]
+
+    assert types_in(k) == {np.dtype(np.float32), np.dtype(bool)}
+
+
+def test_python_numbers_in_lists_make_arrays_double() -> None:
+    """As in NumPy."""
+    lists = [lambda v: v * [1.0, 2, 3.0], lambda v: np.stack([v[0], 0.5, 1]) * v, lambda v: np.array([v[0], 1, 2]) / 3]
+    for made in lists:
+
+        def k(v: ml.Read, out: ml.Write, made: Any = made):
+            out[...] = made(v)
+
+        assert np.dtype(np.float64) in types_in(k)
+
+
+def test_a_list_that_numpy_would_convert_unseen_is_refused() -> None:
+    """Its entries would keep types of their own."""
+    for function in (np.sum, np.mean, np.linalg.norm, lambda v: np.maximum(v, 0.0), lambda v: np.dot(v, v)):
+
+        def k(v: Read, out: Write, function: Any = function):
+            out[...] = function([v[0], 0.5])
+
+        with pytest.raises(KernelError, match=r"np\.stack\(\[\.\.\.\]\)"):
+            types_in(k)
+
+
+def test_numpy_is_as_before_after_tracing() -> None:
+    array = np.array
+
+    def k(v: Read, out: Write):
+        assert np.array is not array and np.array([1, 2]).dtype == np.int64 and np.asarray(2.5).dtype == np.float64
+        out[...] = np.array([v[0], v[1], v[2]])
+        raise ZeroDivisionError
+
+    with pytest.raises(KernelError, match="ZeroDivisionError"):
+        types_in(k)
+    assert np.array is array and np.array([1]).dtype == np.int64
 
 
 def line_of(function, text: str) -> int:

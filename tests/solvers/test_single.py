@@ -13,8 +13,10 @@ from meshloom.kernel.model import Trace
 
 CASES = {
     "airfoil": ("airfoil", "mesh.i=8", "mesh.j=10"),
+    "bookleaf": ("bookleaf_sod", "mesh.cells=[10,2]"),
     "lulesh": ("lulesh", "mesh.size=4"),
     "miniaero": ("miniaero_ramp", "mesh.cells=[5,4,3]", "mesh.angle=10.0", "time.dt=1e-5"),
+    "taylor_green": ("taylor_green",),
     "volna": ("volna_thacker", "mesh.nx=8", "mesh.ny=7"),
 }
 

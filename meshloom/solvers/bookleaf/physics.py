@@ -85,7 +85,7 @@ def smoothness(gas: Gas, du: np.ndarray, dx: np.ndarray, beyond: list[tuple[np.n
         np.where(
             here != OUTER,
             (far_du @ du) / at_least(gas.zero, far_dx @ dx) * way_per_change,
-            np.where(other != OUTER, 1.0, 0.0),
+            np.where(other != OUTER, np.ones_like(way_per_change), 0.0),
         )
         for far_du, far_dx, here, other in beyond
     )
@@ -104,7 +104,8 @@ def viscous_force(gas: Gas, viscosity: Any, du: np.ndarray, dx: np.ndarray, to_c
     """Force (2,) that the first end of an edge gets and the second gives, through the line from the edge's middle to
     the centre of the cell; only where the two ends approach each other."""
     normal = turned(to_centre)
-    approach = np.where(normal @ dx < 0.0, 1.0, -1.0) * (normal @ du)
+    across = normal @ du
+    approach = np.where(normal @ dx < 0.0, across, -across)
     speed = length(du)
     is_line = (to_centre @ to_centre > gas.zero**2) & (dx @ dx > gas.zero**2)
     acts = (approach > gas.zero) & (speed > gas.zero) & is_line

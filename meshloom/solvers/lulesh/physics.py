@@ -40,9 +40,9 @@ def stress_force(x: np.ndarray, p: Any, q: Any) -> np.ndarray:
 
 def hourglass_force(x: np.ndarray, velocity: np.ndarray, volume_now: Any, sound: Any, mass: Any, strength: float):
     """The viscous filter of Flanagan and Belytschko against the modes that the stress does not see, (8, 3)."""
-    modes = MODES.tolist()  # numbers of Python take the precision of what they meet
+    modes = MODES.astype(x.dtype)
     gradient, amplitude = volume_gradient(x), modes @ x
-    shape = MODES.T.tolist() - (gradient @ amplitude.T) / volume_now  # (8, 4): the modes, orthogonal to linear fields
+    shape = modes.T - (gradient @ amplitude.T) / volume_now  # (8, 4): the modes, orthogonal to linear fields
     damping = -0.01 * strength * sound * mass / np.cbrt(volume_now)
     return damping * (shape @ (shape.T @ velocity))
 

@@ -78,10 +78,11 @@ def roe_flux(gas: Gas, left: Any, right: Any, area: Any, entropy_fix: float) -> 
     velocity_part = c * (normal @ jump[1:4] - un * jump[0])
     forward = (downwind - stream) * (pressure_part + velocity_part) / (2.0 * c**2)
     backward = (upwind - stream) * (pressure_part - velocity_part) / (2.0 * c**2)
+    one = np.ones_like(h)  # in the precision of the others
     dissipation = (
         stream * jump
-        + forward * np.stack([1.0, *(u + c * normal), h + k + c * un])
-        + backward * np.stack([1.0, *(u - c * normal), h + k - c * un])
+        + forward * np.stack([one, *(u + c * normal), h + k + c * un])
+        + backward * np.stack([one, *(u - c * normal), h + k - c * un])
     )
     return 0.5 * (_convected(gas, left, area) + _convected(gas, right, area)) - 0.5 * dissipation
 
@@ -132,6 +133,6 @@ def viscous_flux(gas: Gas, V: Any, gradient: Any, area: Any) -> Any:
     viscosity = gas.viscosity(V[4])
     conductivity = gas.cp_conduction / gas.prandtl * viscosity
     strain = 0.5 * (gradient[1:4] + gradient[1:4].T)
-    stress = 2.0 * viscosity * (strain - np.multiply(np.trace(strain) / 3.0, np.eye(3).tolist()))
+    stress = 2.0 * viscosity * (strain - np.trace(strain) / 3.0 * np.eye(3, dtype=strain.dtype))
     force = stress @ area
-    return np.stack([0.0, *force, force @ V[1:4] + conductivity * (gradient[4] @ area)])
+    return np.stack([np.zeros_like(force[0]), *force, force @ V[1:4] + conductivity * (gradient[4] @ area)])

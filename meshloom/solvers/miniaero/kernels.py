@@ -198,17 +198,16 @@ def flux_with_gradients(gas: Gas, scheme: Scheme) -> ml.Kernel:
 
 
 def flux_at_boundary(gas: Gas, scheme: Scheme, inflow_state: list[float]) -> ml.Kernel:
-    """``inflow_state`` (5,) as numbers of Python: they take the precision of what they meet."""
 
     @ml.kernel
     def boundary_flux(v: ml.Read, area: ml.Read, kind: ml.Read, centre: ml.Read, middle: ml.Read, inflow: ml.Inc):
         """Roe's flux to a state outside that makes the boundary what it is; always first order."""
         inside, normal = v[0], area / np.sqrt(area @ area)
-        is_wall = (kind == TANGENT) | (kind == NO_SLIP)
-        outside = np.where(is_wall, mirrored(inside, normal), np.where(kind == INFLOW, inflow_state, inside))
+        is_wall, coming_in = (kind == TANGENT) | (kind == NO_SLIP), np.array(inflow_state, dtype=v.dtype)
+        outside = np.where(is_wall, mirrored(inside, normal), np.where(kind == INFLOW, coming_in, inside))
         f = roe_flux(gas, inside, outside, area, scheme.entropy_fix)
         if scheme.viscous:
-            at_wall = np.stack([inside[0], 0.0, 0.0, 0.0, inside[4]])
+            at_wall = np.stack([inside[0], 0.0, 0.0, 0.0, inside[4]], dtype=v.dtype)
             to_face = middle - centre[0]
             slope = np.outer(at_wall - inside, normal) / np.sqrt(to_face @ to_face)
             f = f - np.where(kind == NO_SLIP, viscous_flux(gas, at_wall, slope, area), 0.0)
