@@ -79,7 +79,7 @@ def _agree(spec: LoopSpec, pairs: list[dict[int, Output]], swapped: frozenset[in
         param, slot, comp = place
         return held((param, 1 - slot, comp) if spec.params[param].map in swapped else place, point)
 
-    which = 1 if getattr(spec, "strict", False) else 0
+    which = 1 if spec.strict else 0
     for point in range(POINTS):
         first = values([pair[0].value for pair in pairs], partial(held, point=point))
         second = values([pair[1].value for pair in pairs], partial(exchanged, point=point))
