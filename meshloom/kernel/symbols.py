@@ -414,10 +414,15 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if func is np.clip:
         return _clip(*args, **kwargs)
     if func in (np.mean, np.var, np.std):
+        others = sorted({*kwargs} - ({"axis", "keepdims"} if func is np.mean else {"axis"}))
+        if others or len(args) > 2:
+            fail(f"np.{func.__name__} with {', '.join(others) or 'these arguments'} is not supported in a kernel")
         return _wrap({np.mean: _mean, np.var: _variance, np.std: _deviation}[func](*args, **kwargs))
     if func is np.linalg.norm and len(args) == 1 and not kwargs:
         flat = widened(args[0], FLOAT64).ravel()
         return _wrap(elementwise("sqrt", np.dot(flat, flat)))
+    if func is np.cross and any(np.shape(a)[-1:] == (2,) for a in args):
+        return _plane_cross(*args, **kwargs)
     if func is np.linalg.det:
         return _determinant(widened(args[0], FLOAT64))
     if func not in _GENERIC:
@@ -436,6 +441,15 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         check_kind(result, dtype, f"what np.{func.__name__} makes")
         return _wrap(in_type(plain(result), dtype))
     return _wrap(uniform(plain(result))) if isinstance(result, SymbolArray) else result
+
+
+def _plane_cross(a: Any, b: Any, **others: Any) -> Any:
+    """Of vectors in the plane: the number that the third component would be."""
+    a, b = objects(a), objects(b)
+    if others or a.shape[-1] != b.shape[-1]:
+        what = ", ".join(others) or "a vector of two and one of three components"
+        fail(f"np.cross with {what} is not supported in a kernel")
+    return _wrap(elementwise("sub", elementwise("mul", a[..., 0], b[..., 1]), elementwise("mul", a[..., 1], b[..., 0])))
 
 
 def _mean(array: Any, axis: Any = None, *, keepdims: Any = False) -> Any:

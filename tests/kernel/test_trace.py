@@ -479,3 +479,31 @@ def test_a_large_kernel_warns() -> None:
     params = (tracing.Param("v", Read, (3,), F8, 0, 3), tracing.Param("out", Write, (), F8, 0, 1))
     with pytest.warns(UserWarning, match="operations after unrolling"):
         tracing.trace(k, "k", params)
+
+
+@pytest.mark.filterwarnings("ignore:Arrays of 2-dimensional vectors:DeprecationWarning")
+def test_the_cross_product_in_the_plane_is_a_number() -> None:
+    def crossed(v: Read, w: Read, out: Write):
+        out[...] = np.cross(v, w)
+
+    plain, traced = run_both(crossed, *np.random.default_rng(0).normal(size=(2, 5, 2)))
+    np.testing.assert_allclose(traced, plain, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda v: np.cross(v[:2], v), "np.cross with a vector of two and one of three components is not supported"),
+        (lambda v: np.std(v, ddof=1), "np.std with ddof is not supported in a kernel"),
+        (lambda v: np.mean(v, 0, np.float32), "np.mean with these arguments is not supported in a kernel"),
+    ],
+)
+def test_arguments_that_are_not_known_are_named(function, said: str) -> None:
+    on = ml.Set(2, "points")
+
+    @ml.kernel
+    def k(v: Read, out: Write):
+        out[...] = function(v)
+
+    with pytest.raises(KernelError, match=said):
+        k(on, on.field("v", 3), on.field("out", 3))
