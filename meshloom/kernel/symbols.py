@@ -382,6 +382,13 @@ _GENERIC = {
 }  # fmt: skip
 
 
+#: Functions whose first argument is a list of arrays, and others with the positions of arguments that are values.
+_JOINING = (np.stack, np.concatenate, np.hstack, np.vstack, np.column_stack)
+_OPERANDS = {
+    np.dot: slice(0, 2), np.inner: slice(0, 2), np.outer: slice(0, 2), np.vdot: slice(0, 2), np.cross: slice(0, 2),
+    np.tensordot: slice(0, 2), np.append: slice(0, 2), np.einsum: slice(1, None),
+}  # fmt: skip
+
 #: Functions that add up or multiply in a wider type than that of integers and truth values.
 _WIDENING = {np.sum: INT64, np.prod: INT64, np.cumsum: INT64, np.trace: INT64}
 
@@ -413,8 +420,18 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if func in (np.zeros_like, np.ones_like) and len(args) == 1 and not kwargs:
         filled = np.full(np.shape(args[0]), int(func is np.ones_like), object)
         return _wrap(in_type(filled, type_of(objects(args[0])) or FLOAT64))
-    result = _wrap(func(*_strip(args), **{k: _strip(v) for k, v in kwargs.items()}))
+    result = _wrap(func(*_strip(_typed_operands(func, args)), **{k: _strip(v) for k, v in kwargs.items()}))
     return _wrap(uniform(plain(result))) if isinstance(result, SymbolArray) else result
+
+
+def _typed_operands(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments in which NumPy's numbers keep their type: among objects NumPy would make weak numbers of them."""
+    if func in _JOINING and args and isinstance(args[0], list | tuple):
+        return ([objects(a) for a in args[0]], *args[1:])
+    if func is np.insert and len(args) > 2 and (dtype := type_of(objects(args[0]))) is not None:
+        return (*args[:2], in_type(objects(args[2]), dtype), *args[3:])  # what is inserted takes the type of the rest
+    chosen = range(len(args))[_OPERANDS.get(func, slice(0, 0))]
+    return tuple(objects(a) if k in chosen else a for k, a in enumerate(args))
 
 
 def _mean(array: Any, axis: Any = None, *, keepdims: Any = False) -> Any:

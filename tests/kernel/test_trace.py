@@ -438,3 +438,42 @@ def test_a_large_kernel_warns() -> None:
     params = (tracing.Param("v", Read, (3,), F8, 0, 3), tracing.Param("out", Write, (), F8, 0, 1))
     with pytest.warns(UserWarning, match="operations after unrolling"):
         tracing.trace(k, "k", params)
+
+
+DOUBLES, MATRIX = np.array([0.1, 0.2]), np.array([[0.1, 0.2], [0.3, 0.4]])
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda p: np.min(np.stack([p[0], p[1], 2, np.float64(1.7)])),
+        lambda p: np.sum(np.stack([p, DOUBLES])),
+        lambda p: np.sum(np.stack([[p[0], np.float64(0.1)], [p[1], 0.5]])),
+        lambda p: np.sum(np.concatenate([p, DOUBLES])),
+        lambda p: np.sum(np.hstack([p, DOUBLES])),
+        lambda p: np.sum(np.append(p, DOUBLES)),
+        lambda p: np.sum(np.insert(p, 0, np.float64(0.1))),
+        lambda p: np.dot(p, DOUBLES),
+        lambda p: np.inner(DOUBLES, p),
+        lambda p: np.vdot(p, DOUBLES),
+        lambda p: np.outer(p, DOUBLES)[0, 1],
+        lambda p: np.einsum("i,i", p, DOUBLES),
+        lambda p: np.tensordot(MATRIX, p, 1)[1],
+        lambda p: (MATRIX @ p)[0],
+        lambda p: np.cross(np.stack([p[0], p[1], p[0]]), np.array([0.1, 0.2, 0.4]))[0],
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numbers_of_numpy_keep_their_type_in_every_function(formula, dtype) -> None:
+    """An array of doubles makes single precision double wherever NumPy does, to the last digits."""
+
+    @ml.kernel(strict=True)
+    def k(p: Read, out: Write):
+        out[...] = formula(p)
+
+    on = ml.Set(1, "points")
+    p = on.field("p", 2, dtype=dtype, data=np.array([[6.0, 7.0]]))
+    out, plain = on.field("out"), on.field("plain")
+    k(on, p, out)
+    k.python(on, p, plain)
+    assert out.numpy()[0] == pytest.approx(plain.numpy()[0], rel=1e-15)
