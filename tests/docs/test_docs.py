@@ -148,13 +148,3 @@ def test_every_access_mode_is_documented_with_its_contract() -> None:
     for name in ("Read", "Write", "ReadWrite", "Inc"):
         contract = " ".join((MODES[name].__doc__ or "").split()).replace("``", "`")
         assert contract in page, f"the contract of {name} in kernels.md is not that of the code"
-
-
-def test_benchmark_table_comes_from_a_result_file() -> None:
-    from bench.report import SECTION, readme_section
-
-    found = SECTION.search((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert found, "the README has lost its benchmark marks"
-    named = re.findall(r"\(bench/results/([\w.-]+\.json)\)", found[0])
-    assert len(named) == 1, "the README must name the one result file its tables come from"
-    assert found[0] == readme_section(ROOT / "bench" / "results" / named[0])
