@@ -15,7 +15,7 @@ import numpy as np
 from meshloom.kernel import expr
 from meshloom.kernel.expr import BOOL, FLOAT32, FLOAT64, INT64, Node
 from meshloom.kernel.model import Param
-from meshloom.kernel.operands import OF_SEQUENCES, named, positional
+from meshloom.kernel.operands import OF_SEQUENCES, determinant, named, positional
 from meshloom.kernel.values import (
     Value,
     check_kind,
@@ -143,6 +143,12 @@ class SymbolArray(np.ndarray):
 
     def __index__(self) -> int:
         return self[()].__index__() if self.ndim == 0 else super().__index__()
+
+    def __getitem__(self, key: Any) -> Any:
+        for one in key if isinstance(key, tuple) else (key,):
+            if isinstance(one, Symbol):
+                one.__index__()  # says what to do instead
+        return super().__getitem__(key)
 
     @property
     def dtype(self) -> np.dtype:
@@ -399,6 +405,13 @@ _GENERIC = {
 }  # fmt: skip
 
 
+#: Functions whose first argument is a list of arrays, and others with the positions of arguments that are values.
+_JOINING = (np.stack, np.concatenate, np.hstack, np.vstack, np.column_stack)
+_OPERANDS = {
+    np.dot: slice(0, 2), np.inner: slice(0, 2), np.outer: slice(0, 2), np.vdot: slice(0, 2), np.cross: slice(0, 2),
+    np.tensordot: slice(0, 2), np.append: slice(0, 2), np.einsum: slice(1, None),
+}  # fmt: skip
+
 #: Functions that add up or multiply in a wider type than that of integers and truth values.
 _WIDENING = {np.sum: INT64, np.prod: INT64, np.cumsum: INT64, np.trace: INT64}
 
@@ -424,7 +437,7 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if func is np.cross and any(np.shape(a)[-1:] == (2,) for a in args):
         return _plane_cross(*args, **kwargs)
     if func is np.linalg.det:
-        return _determinant(widened(args[0], FLOAT64))
+        return determinant(widened(args[0], FLOAT64))
     if func not in _GENERIC:
         module = getattr(func, "__module__", "numpy").replace("numpy", "np", 1)
         fail(f"{module}.{getattr(func, '__name__', func)} is not supported in a kernel")
@@ -472,16 +485,6 @@ def _clip(value: Any, low: Any = None, high: Any = None) -> Any:
         if bound is not None:
             value = elementwise(name, value, bound)
     return _wrap(objects(value))
-
-
-def _determinant(matrix: np.ndarray) -> Any:
-    """By expansion along the first row; meant for the small matrices of geometry."""
-    n = matrix.shape[0]
-    if matrix.shape != (n, n):
-        fail(f"np.linalg.det wants a square matrix, got {matrix.shape}")
-    if n == 1:
-        return matrix[0, 0]
-    return sum((-1) ** k * matrix[0, k] * _determinant(np.delete(matrix[1:], k, axis=1)) for k in range(n))
 
 
 # --- which parameter an array shows --------------------------------------------------------------------------------

@@ -70,8 +70,6 @@ def explained(error: Exception, kernel: str, shapes: Mapping[str, tuple[int, ...
     where = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
     text, listed = " ".join(str(error).split()), ""
     if isinstance(error, IndexError | ValueError | TypeError | AttributeError):
-        if "are valid indices" in text:
-            text += "; a value that is known only at run time is none: use a map, or np.where"
         listed = f"; shapes of the parameters: {', '.join(f'{n} {s}' for n, s in shapes.items())}"
     else:
         text = f"{type(error).__name__}{': ' if text else ''}{text}"

@@ -378,7 +378,7 @@ def test_messages_name_what_stands_there() -> None:
     out_of_place = ml.Global(1.0)
     with pytest.raises(KernelError, match=r"np\.linalg\.solve is not supported in a kernel"):
         solved(on, u, out)
-    with pytest.raises(KernelError, match="a value that is known only at run time is none: use a map"):
+    with pytest.raises(KernelError, match="a value that is known only at run time cannot be an index or a loop count; use a map"):
         chosen(on, u, out)
     with pytest.raises(KernelError, match="not with Global; pass it as an argument of the loop"):
         captured(on, u, out)
@@ -507,3 +507,41 @@ def test_arguments_that_are_not_known_are_named(function, said: str) -> None:
 
     with pytest.raises(KernelError, match=said):
         k(on, on.field("v", 3), on.field("out", 3))
+
+
+DOUBLES, MATRIX = np.array([0.1, 0.2]), np.array([[0.1, 0.2], [0.3, 0.4]])
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda p: np.min(np.stack([p[0], p[1], 2, np.float64(1.7)])),
+        lambda p: np.sum(np.stack([p, DOUBLES])),
+        lambda p: np.sum(np.concatenate([p, DOUBLES])),
+        lambda p: np.sum(np.hstack([p, DOUBLES])),
+        lambda p: np.sum(np.append(p, DOUBLES)),
+        lambda p: np.sum(np.insert(p, 0, np.float64(0.1))),
+        lambda p: np.dot(p, DOUBLES),
+        lambda p: np.inner(DOUBLES, p),
+        lambda p: np.vdot(p, DOUBLES),
+        lambda p: np.outer(p, DOUBLES)[0, 1],
+        lambda p: np.einsum("i,i", p, DOUBLES),
+        lambda p: np.tensordot(MATRIX, p, 1)[1],
+        lambda p: (MATRIX @ p)[0],
+        lambda p: np.cross(np.stack([p[0], p[1], p[0]]), np.array([0.1, 0.2, 0.4]))[0],
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numbers_of_numpy_keep_their_type_in_every_function(formula, dtype) -> None:
+    """An array of doubles makes single precision double wherever NumPy does, to the last digits."""
+
+    @ml.kernel(strict=True)
+    def k(p: Read, out: Write):
+        out[...] = formula(p)
+
+    on = ml.Set(1, "points")
+    p = on.field("p", 2, dtype=dtype, data=np.array([[6.0, 7.0]]))
+    out, plain = on.field("out"), on.field("plain")
+    k(on, p, out)
+    k.python(on, p, plain)
+    assert out.numpy()[0] == pytest.approx(plain.numpy()[0], rel=1e-15)
