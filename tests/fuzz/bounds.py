@@ -79,7 +79,7 @@ class Bounds:
             if id(node) in known:
                 continue
             if node.op == "lit":
-                known[id(node)] = exactly(node.value)
+                known[id(node)] = exactly(np.array(node.value)[:, None] if isinstance(node.value, list) else node.value)
             elif node.op == "load":
                 known[id(node)] = loads(node)
             else:
@@ -94,6 +94,8 @@ class Bounds:
             a = args[0]
             return Value(a.v[node.value], *(np.broadcast_to(x, np.shape(a.v))[node.value]
                                             for x in (a.error, a.size, a.high, a.low)))  # fmt: skip
+        if family == "stored":
+            return stored(args[0], node.value)
         if family == "reduction":
             return self._reduction(node, args)
         v = OPS[node.op].call(*(a.v for a in args))
@@ -284,6 +286,24 @@ class Bounds:
 
 SIGNED = ("copysign", "arctan2")
 WAVES = ("sin", "cos", "tan", "mod", "floordiv", "arctan2")
+
+
+def stored(part: Value, dtype: np.dtype) -> Value:
+    """In another type: rounded once more, truncated, or wrapped."""
+    given = np.asarray(part.v)
+    v = given.astype(dtype)
+    if given.dtype == dtype:
+        return part
+    if dtype.kind != "f":
+        moved = [np.trunc(given + s * part.error) for s in (-1, 1)] if given.dtype.kind == "f" else []
+        sure = np.logical_and.reduce([m == np.trunc(given) for m in moved]) if moved else False
+        return fresh(v, np.where((part.error > 0) & ~np.asarray(sure), np.inf, 0.0))
+    wide = np.asarray(part.v, np.float64)
+    ends = [(wide + s * part.error).astype(dtype).astype(np.float64) for s in (-1, 1)]
+    here = v.astype(np.float64)
+    moved = [np.where((e == here) | np.isnan(e) & np.isnan(here), 0.0, np.abs(e - here)) for e in ends]
+    worst = np.where(part.error > 0, np.maximum(*moved) + unit(dtype) * np.abs(here), 0.0)
+    return Value(v, np.where(np.isnan(worst), np.inf, worst), np.maximum(part.size, np.abs(here)), part.high, part.low)
 
 
 def _times(a: Array, b: Array) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from tests.fuzz.cases import Case, LoopOf, Param, Statement
+from tests.fuzz.model import Case, LoopOf, Param, Statement
 from tests.fuzz.tree import evaluate, source, text_of_index
 
 HAS_STRICT = "strict" in inspect.signature(ml.kernel).parameters
@@ -46,6 +46,10 @@ def kernel_of(loop: LoopOf, *, strict: bool = False) -> ml.Kernel:
     """The kernel of a loop: one interpreter, called with plain arrays or with symbols."""
 
     def interpret(*params: Any) -> None:
+        if loop.ordered:
+            for statement in loop.statements:
+                _store(params[statement.param], statement, evaluate(statement.value, params, {}))
+            return
         known: dict[int, Any] = {}
         made = [evaluate(s.value, params, known) for s in loop.statements]  # all is read before anything is written
         for statement, value in zip(loop.statements, made, strict=True):
@@ -66,12 +70,16 @@ def _store(param: Any, statement: Statement, value: Any) -> None:
     elif statement.index:
         if statement.op == "+=":
             param[index] += value
-        else:
+        elif statement.op == "-=":
             param[index] -= value
+        else:
+            param[index] *= value
     elif statement.op == "+=":
         param += value
-    else:
+    elif statement.op == "-=":
         param -= value
+    else:
+        param *= value
 
 
 class Built:
@@ -91,14 +99,20 @@ class Built:
     def _set(self, k: int) -> Any:
         s = self.case.sets[k]
         if s.grid is not None:
-            return ml.Grid(s.grid[0], periodic=s.grid[1], name=f"s{k}")
+            return s.grid.make(f"s{k}")
         return ml.Set(s.size, f"s{k}", halo=s.halo, numbering=s.numbering)
 
     def _storage(self, k: int) -> Any:
         s = self.case.storages[k]
         if s.on is None:
             return ml.Global(s.data, f"g{k}", dtype=s.data.dtype)
-        return self.sets[s.on].field(f"f{k}", s.dim, dtype=s.data.dtype, data=s.data, layout=s.layout)
+        field = self.sets[s.on].field(f"f{k}", s.dim, dtype=s.data.dtype, layout=s.layout)
+        field.assign(s.data)  # in the places of ghosts and beside rows, too
+        return field
+
+    def over(self, loop: LoopOf) -> Any:
+        """What a loop runs over: a set, or a box of a grid."""
+        return self.sets[loop.over] if loop.box is None else self.sets[loop.over].box(*loop.box)
 
     def argument(self, param: Param) -> Any:
         storage = self.storages[param.which]
@@ -124,7 +138,7 @@ def run(case: Case, way: Way) -> list[np.ndarray]:
         if way.plain:
             for _ in range(way.times):
                 for kernel, loop in zip(built.kernels, case.loops, strict=True):
-                    kernel.python(built.sets[loop.over], *built.arguments(loop))
+                    kernel.python(built.over(loop), *built.arguments(loop))
         elif way.program:
             _program(built, way).run(way.times)
         else:
@@ -138,14 +152,14 @@ def _program(built: Built, way: Way) -> Any:
     @ml.program(fuse=way.fuse)
     def step() -> None:
         for kernel, loop in zip(built.kernels, built.case.loops, strict=True):
-            kernel(built.sets[loop.over], *built.arguments(loop))
+            kernel(built.over(loop), *built.arguments(loop))
 
     return step
 
 
 def _loop(built: Built, kernel: ml.Kernel, loop: LoopOf, way: Way) -> Callable[[], None]:
     """The loop with the wished schedule, or the automatic one where the strategy declines."""
-    on, arguments = built.sets[loop.over], built.arguments(loop)
+    on, arguments = built.over(loop), built.arguments(loop)
     wished = ml.Schedule(way.strategy, block=way.block, order=way.order, variant=way.variant)
     made = kernel.loop(on, *arguments, schedule=wished)
     return made if made.applies else kernel.loop(on, *arguments)
@@ -161,17 +175,19 @@ def script(case: Case, way: Way) -> str:
         names = [f"p{n}" for n in range(len(loop.params))]
         head = ", ".join(f"{n}: ml.{p.mode}" for n, p in zip(names, loop.params, strict=True))
         lines += [f"@ml.kernel{'(strict=True)' if way.strict else ''}", f"def kernel{k}({head}):"]
-        shared, texts = source([s.value for s in loop.statements], names)
-        lines += [f"    {line}" for line in shared]
-        for s, text in zip(loop.statements, texts, strict=True):
-            index = text_of_index(s.index) or ("[...]" if s.op == "=" else "")
-            lines.append(f"    p{s.param}{index} {s.op} {text}")
+        for together in [[s] for s in loop.statements] if loop.ordered else [loop.statements]:
+            shared, texts = source([s.value for s in together], names)
+            lines += [f"    {line}" for line in shared]
+            for s, text in zip(together, texts, strict=True):
+                index = text_of_index(s.index) or ("[...]" if s.op == "=" else "")
+                lines.append(f"    p{s.param}{index} {s.op} {text}")
         lines.append("")
     lines += ["def run(way):"]
     lines += [f"    {line}" for line in _objects_text(case)]
     lines += [f"    for _ in range({way.times}):"]
     for k, loop in enumerate(case.loops):
-        given = ", ".join([f"s{loop.over}", *(_argument_text(p) for p in loop.params)])
+        box = f".box{loop.box}" if loop.box else ""
+        given = ", ".join([f"s{loop.over}{box}", *(_argument_text(p) for p in loop.params)])
         lines += [f'        kernel{k}.python({given}) if way == "plain" else kernel{k}({given})']
     names = ", ".join(f"f{k}.numpy()" for k in range(len(case.storages)))
     lines += [f"    return [{names}]", "", f'ml.use("{way.backend}")  # {way}']
@@ -184,7 +200,7 @@ def _objects_text(case: Case) -> list[str]:
         more = f", halo={s.halo}" if s.halo else ""
         more += f", numbering={s.numbering}" if s.numbering is not None else ""
         lines.append(f"s{k} = ml.Set({s.size}{more})" if s.grid is None
-                     else f"s{k} = ml.Grid({s.grid[0]}, periodic={s.grid[1]})")  # fmt: skip
+                     else f"s{k} = {s.grid}")  # fmt: skip
     for k, m in enumerate(case.maps):
         lines.append(f"m{k} = ml.Map(s{m.source}, s{m.target}, np.array({m.rows.tolist()}, int)"
                      f".reshape({m.rows.shape}){', dtype=np.int64' if m.wide else ''})")  # fmt: skip
@@ -194,7 +210,8 @@ def _objects_text(case: Case) -> list[str]:
             lines.append(f"f{k} = ml.Global({data}, dtype=np.{s.data.dtype.name})")
         else:
             layout = f", layout={s.layout!r}" if s.layout else ""
-            lines.append(f"f{k} = s{s.on}.field('f{k}', {s.dim}, dtype=np.{s.data.dtype.name}, data={data}{layout})")
+            lines.append(f"f{k} = s{s.on}.field('f{k}', {s.dim}, dtype=np.{s.data.dtype.name}{layout})")
+            lines.append(f"f{k}.assign({data})")
     return lines
 
 
@@ -213,7 +230,17 @@ def rows_seen(built: Built, loop: LoopOf, param: Param) -> Sequence[np.ndarray]:
     if param.through is not None:
         rows = case.maps[param.through].rows[:size]
         return [rows[:, k] for k in range(rows.shape[1])]
-    if param.offsets:
-        grid = built.sets[loop.over]
-        return [grid.inside.rows(o) for o in param.offsets]
+    if case.sets[loop.over].grid is not None:
+        points = _points(built, loop)
+        return [points.rows(o) for o in param.offsets or (None,)]
     return [np.arange(size)]
+
+
+def elements(built: Built, loop: LoopOf) -> int:
+    """How many elements a loop runs over."""
+    own = built.case.sets[loop.over]
+    return own.size if own.grid is None else len(_points(built, loop).rows(None))
+
+
+def _points(built: Built, loop: LoopOf) -> Any:
+    return built.sets[loop.over].inside if loop.box is None else built.over(loop)

@@ -1,135 +1,23 @@
-"""Random cases: sets, maps, fields and programs of random kernels, drawn from a ``random.Random``.
-
-A case is plain data: it is built on each back end, printed as a program, and made smaller when it shows a difference.
-"""
+"""Random cases: sets, maps, fields and programs of random kernels, drawn from a ``random.Random``."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 import numpy as np
 
+from tests.fuzz.model import Case, GridOf, Index, LoopOf, MapOf, Param, SetOf, Statement, Storage
+from tests.fuzz.numbers import values
 from tests.fuzz.tree import BadExpression, Node, literal, load, operate
 
 FLOATS, INTS = (np.dtype("float64"), np.dtype("float32")), (np.dtype("int32"), np.dtype("int64"))
 LAYOUTS = ("aos", "soa", "aosoa4", "aosoa3")
-Index = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class SetOf:
-    """``grid``: shape and periodicity of a structured grid instead of a size."""
-
-    size: int
-    halo: int = 0
-    numbering: tuple[int, ...] | None = None
-    grid: tuple[Index, tuple[bool, ...]] | None = None
-
-    @property
-    def total(self) -> int:
-        return self.size + self.halo
-
-
-@dataclass(frozen=True)
-class MapOf:
-    source: int
-    target: int
-    rows: np.ndarray  # (source.total, arity)
-    wide: bool = False  # 64-bit indices
-
-    @property
-    def distinct(self) -> bool:
-        return len(np.unique(self.rows)) == self.rows.size
-
-
-@dataclass(frozen=True)
-class Storage:
-    """A field (``on`` a set) or a Global (``on`` is None); ``data`` has shape (n,), (n, dim), () or (dim,)."""
-
-    data: np.ndarray
-    dim: int
-    on: int | None = None
-    layout: str | None = None
-
-
-@dataclass(frozen=True)
-class Param:
-    """An argument: storage ``which``, through ``through`` (a map, or offsets), in a mode."""
-
-    which: int
-    mode: str
-    through: int | None = None
-    offsets: tuple[Index, ...] = ()
-
-
-@dataclass(frozen=True)
-class Statement:
-    """``param[index] op value``; ``op``: "=", "+=" or "-="."""
-
-    param: int
-    index: tuple[Any, ...]
-    op: str
-    value: Node
-
-
-@dataclass(frozen=True)
-class LoopOf:
-    over: int
-    params: tuple[Param, ...]
-    statements: tuple[Statement, ...]
-
-
-@dataclass(frozen=True)
-class Case:
-    sets: tuple[SetOf, ...]
-    maps: tuple[MapOf, ...]
-    storages: tuple[Storage, ...]
-    loops: tuple[LoopOf, ...]
-    seed: int = 0
-    known: frozenset[str] = field(default_factory=frozenset)
 
 
 def draw(seed: int, known: frozenset[str] = frozenset()) -> Case:
     """The case of a number. ``known``: what is left out because it is known to differ."""
     return _Drawing(Random(seed), known).case(seed)
-
-
-# --- numbers -------------------------------------------------------------------------------------------------------
-
-
-def values(random: Random, dtype: np.dtype, shape: tuple[int, ...], known: frozenset[str]) -> np.ndarray:
-    """Ordinary values, of some scale, with ties or with special values among them."""
-    rng = np.random.default_rng(random.randrange(2**32))
-    flavour = random.choices(("plain", "scaled", "whole", "special"), (6, 2, 2, 3))[0]
-    if dtype.kind == "i":
-        return _integers(rng, dtype, shape, flavour, known)
-    if flavour == "whole":
-        return rng.integers(-4, 5, shape).astype(dtype)
-    made = (rng.uniform(0.5, 2.0, shape) * 2.0 ** rng.integers(-2, 3, shape)) * rng.choice([-1.0, 1.0], shape)
-    if random.random() < 0.5:
-        made = np.abs(made)
-    if flavour == "scaled":
-        made = made * 2.0 ** random.randint(-30, 30)
-    made = made.astype(dtype)
-    if flavour == "special":
-        info = np.finfo(dtype)
-        odd = [np.nan, np.inf, -np.inf, 0.0, -0.0, info.tiny, -info.tiny, info.smallest_subnormal, info.tiny / 8,
-               info.max, info.min, 1.0, -1.0, 0.5, 2.0**31, -(2.0**63), 1e-3]  # fmt: skip
-        where = rng.random(shape) < 0.25
-        made = np.where(where, rng.choice(np.array(odd, dtype), shape), made)
-    return np.asarray(made, dtype)
-
-
-def _integers(rng: Any, dtype: np.dtype, shape: tuple[int, ...], flavour: str, known: frozenset[str]) -> np.ndarray:
-    info = np.iinfo(dtype)
-    if flavour == "special" and "integer overflow" not in known:
-        odd = np.array([info.min, info.max, 0, 1, -1, 2, 31, 63, 64, info.min + 1, info.max // 2], dtype)
-        where = rng.random(shape) < 0.3
-        return np.where(where, rng.choice(odd, shape), rng.integers(-9, 10, shape)).astype(dtype)
-    most = 1000 if flavour == "scaled" else 6
-    return rng.integers(-most, most + 1, shape).astype(dtype)
 
 
 # --- everything else ------------------------------------------------------------------------------------------------
@@ -152,7 +40,18 @@ class _Drawing:
     def _grids(self) -> list[SetOf]:
         r, rank = self.random, self.random.choice((1, 2, 2, 3))
         shape = tuple(r.randint(3, (40, 9, 6)[rank - 1]) for _ in range(rank))
-        return [SetOf(int(np.prod(shape)), grid=(shape, tuple(r.random() < 0.5 for _ in range(rank))))]
+        ghosts = tuple(r.choice((0, 1, 2)) for _ in range(rank)) if r.random() < 0.3 else (0,) * rank
+        periodic = tuple(r.random() < 0.5 for _ in range(rank))
+        return [GridOf(shape, periodic, ghosts, r.random() < 0.3).as_set()]
+
+    def _box(self, grid: GridOf) -> tuple[Index, Index] | None:
+        """Part of the grid to loop over, ghosts included, or nothing."""
+        r = self.random
+        if r.random() < 0.4:
+            return None
+        low = [r.randint(-g, n // 2 - 1) for n, g in zip(grid.shape, grid.ghosts, strict=True)]
+        high = [r.randint(max(a + 1, n // 2), n + g) for n, g, a in zip(grid.shape, grid.ghosts, low, strict=True)]
+        return tuple(low), tuple(high)
 
     def _sets(self) -> list[SetOf]:
         r = self.random
@@ -192,17 +91,23 @@ class _Drawing:
         r = self.random
         starts = [m.source for m in self.maps]
         over = r.choice(starts) if starts and r.random() < 0.85 else r.randrange(len(self.sets))
+        grid = self.sets[over].grid
+        self.box = self._box(grid) if grid is not None else None
         params: list[Param] = []
         for _ in range(r.randint(2, 4)):
             params.append(self._reading(over, params, again=not first))
         for _ in range(r.randint(1, 3)):
             params.append(self._writing(over, params, again=not first))
         self.params, self.over, self.pool = params, over, []
+        self.ordered, self.set_already = r.random() < 0.4, set()
         statements: list[Statement] = []
         for number, param in enumerate(params):
             if param.mode != "Read":
                 statements += self._statements(number, param)
-        return LoopOf(over, tuple(params), tuple(statements))
+        for number, param in enumerate(params) if self.ordered else ():
+            if param.mode in ("Write", "ReadWrite") and r.random() < 0.7:
+                statements += self._statements(number, param)
+        return LoopOf(over, tuple(params), tuple(statements), self.ordered, self.box)
 
     def _reading(self, over: int, params: list[Param], *, again: bool) -> Param:
         r = self.random
@@ -212,6 +117,9 @@ class _Drawing:
 
     def _writing(self, over: int, params: list[Param], *, again: bool) -> Param:
         r = self.random
+        if self.sets[over] == SetOf(1) and r.random() < 0.5:  # a control loop
+            mode = r.choice(("Write", "ReadWrite"))
+            return Param(self._storage(None, mode, params, again), mode)
         if r.random() < 0.2:
             mode = r.choice(("Sum", "Sum", "Min", "Max"))
             return Param(self._storage(None, mode, params, again=False), mode)
@@ -230,7 +138,9 @@ class _Drawing:
         which = self._storage(over, mode, params, again)
         offsets: tuple[Index, ...] = ()
         if grid is not None and mode == "Read" and r.random() < 0.8:
-            steps = [tuple(r.randint(-1, 1) if p else 0 for p in grid[1]) for _ in range(r.randint(1, 4))]
+            low, high = self.box or ((0,) * len(grid.shape), grid.shape)
+            ends = [grid.steps(axis, *at) for axis, at in enumerate(zip(low, high, strict=True))]
+            steps = [tuple(r.randint(-down, up) for down, up in ends) for _ in range(r.randint(1, 4))]
             offsets = tuple(dict.fromkeys(steps))
         return Param(which, mode, None, offsets)
 
@@ -266,14 +176,29 @@ class _Drawing:
         for index in entries:
             if not must and made and r.random() < 0.25:
                 continue
-            want = "int" if dtype.kind == "i" else "any"
-            depth = r.choice((1, 2, 2, 3, 4))
-            value = self._vector(want, depth, shape[-1]) if whole else self._scalar(want, depth)
-            if dtype.kind == "i" and not _fits(value, dtype):
-                value = literal(r.choice((1, -2, 5)))
-            op = r.choice(("+=", "+=", "-=")) if param.mode in ("Inc", "Sum") else "="
+            op = "="
+            if param.mode in ("Inc", "Sum") or (param.mode == "ReadWrite" and r.random() < 0.3):
+                op = r.choice(("+=", "+=", "-=", *(("*=",) if param.mode == "ReadWrite" else ())))
+            value = self._value(dtype, shape[-1] if whole else 0, assigned=op == "=" and param.mode[-5:] == "Write")
             made.append(Statement(number, tuple(map(int, index)), op, value))
+            parts: list[tuple[int, ...]] = [(k,) for k in range(shape[-1])] if whole else [()]
+            self.set_already |= {(number, *index, *part) for part in parts if self.ordered}
         return made
+
+    def _value(self, dtype: np.dtype, dim: int, *, assigned: bool) -> Node:
+        """Something for a field of a type. What is ``assigned`` to integers may be of any type, if it fits."""
+        r = self.random
+        free = dtype.kind == "f" or (assigned and r.random() < 0.4)
+        want, depth = "any" if free else "int", r.choice((1, 2, 2, 3, 4))
+        value = self._vector(want, depth, dim) if dim else self._scalar(want, depth)
+        if dtype.kind == "f" or _fits(value, dtype):
+            return value
+        if not free:
+            return literal(r.choice((1, -2, 5)))
+        if value.weak:
+            return literal(3)
+        small = operate("lt", operate("abs", value), literal(2.0**30 if value.kind == "float" else 2**30))
+        return operate("where", small, value, literal(7))
 
     # ----- expressions ------------------------------------------------------------------------------------------------
     def _try(self, op: str, *args: Node, value: Any = None) -> Node | None:
@@ -288,7 +213,7 @@ class _Drawing:
         r = self.random
         found = []
         for number, param in enumerate(self.params):
-            if param.mode in ("Read", "ReadWrite"):
+            if param.mode in ("Read", "ReadWrite", "Write"):
                 found += self._loads(number, param, want, shape)
         if shape and not found:
             parts = [self._leaf(want, ()) for _ in range(shape[0])]
@@ -310,7 +235,7 @@ class _Drawing:
         kind = "int" if storage.data.dtype.kind == "i" else "float"
         if want not in (kind, "any"):
             return []
-        changes = param.mode == "ReadWrite"
+        changes = param.mode != "Read"
         heads: list[tuple[Any, ...]] = [()]
         if param.offsets:
             heads = [(o,) for o in param.offsets]
@@ -318,9 +243,15 @@ class _Drawing:
             heads = [(k,) for k in range(self.maps[param.through].rows.shape[1])]
         if shape:
             whole = storage.dim > 1 and shape == (storage.dim,)
+            heads = [h for h in heads if all(self._readable(number, (*h, k)) for k in range(storage.dim))]
             return [load(number, h, storage.data.dtype, shape, changes=changes) for h in heads] if whole else []
         tails: list[tuple[int, ...]] = [(k,) for k in range(storage.dim)] if storage.dim > 1 else [()]
-        return [load(number, (*h, *t), storage.data.dtype, (), changes=changes) for h in heads for t in tails]
+        places = [(*h, *t) for h in heads for t in tails if self._readable(number, (*h, *t))]
+        return [load(number, place, storage.data.dtype, (), changes=changes) for place in places]
+
+    def _readable(self, number: int, place: tuple[Any, ...]) -> bool:
+        """What is only written can be read where it has been set before."""
+        return self.params[number].mode != "Write" or (number, *place) in self.set_already
 
     def _literal(self, want: str) -> Node:
         r = self.random
@@ -362,6 +293,8 @@ class _Drawing:
         if op == "pow":
             exponent = literal(r.choice((2, 3, 2, 4, -1, -2, 0.5, 1.5, 2.0, 0, 5, np.float32(2.5))))
             return self._try("pow", self._scalar("float", depth), exponent)
+        if op == "astype":
+            return self._try("astype", self._scalar("any", depth), value=r.choice(FLOATS))
         if op == "clip":
             return self._try("clip", self._scalar("float", depth), literal(r.choice((-1.0, 0.0))), literal(2.0))
         if op in REDUCTIONS:
@@ -379,6 +312,8 @@ class _Drawing:
             return self._try("where", self._bool(depth), *self._pair("int", depth))
         if op == "pow":
             return self._try("pow", self._scalar("int", depth), literal(r.choice((0, 1, 2, 3))))
+        if op == "astype":
+            return self._try("astype", self._scalar("int", depth), value=r.choice(INTS))
         if op in ("sum", "max", "min", "prod", "dot"):
             return self._reduced(op, "int", depth)
         if op in ("neg", "abs", "sign", "invert"):
@@ -394,9 +329,9 @@ class _Drawing:
         r = self.random
         for _ in range(8):
             op = r.choice(BOOL_OPS)
-            if op in ("and", "or", "xor", "logical_and", "logical_or"):
+            if op in ("and", "or", "xor", "logical_and", "logical_or", "logical_xor"):
                 made = self._try(op, self._bool(depth - 1), self._bool(depth - 1)) if depth > 0 else None
-            elif op == "invert":
+            elif op in ("invert", "logical_not"):
                 made = self._try(op, self._bool(depth - 1)) if depth > 0 else None
             elif op in ("isnan", "isinf", "isfinite"):
                 made = self._try(op, self._scalar("float", depth - 1))
@@ -423,8 +358,12 @@ class _Drawing:
         for _ in range(6):
             roll = r.random()
             if roll < 0.2 and "mixed stacks" not in self.known:
-                made = self._try("stack", *(self._scalar(want, depth - 1) for _ in range(dim)))
-            elif roll < 0.3:
+                made = self._try(r.choice(("stack", "array")), *(self._scalar(want, depth - 1) for _ in range(dim)))
+            elif roll < 0.25 and "lists" not in self.known:
+                numbers = [self._literal(want).value for _ in range(dim)]
+                made = self._try(r.choice(("add", "mul", "maximum")), self._vector(want, depth - 1, dim),
+                                 literal([getattr(n, "item", lambda n=n: n)() for n in numbers]))  # fmt: skip
+            elif roll < 0.35:
                 made = self._try("where", self._bool(depth - 1), self._vector(want, depth - 1, dim),
                                  self._vector(want, depth - 1, dim))  # fmt: skip
             else:
@@ -443,24 +382,18 @@ UNARY = ("neg", "abs", "fabs", "sqrt", "square", "cbrt", "exp", "exp2", "expm1",
          "rint")  # fmt: skip
 FLOAT_WEIGHTS_BY_OP = {
     "add": 8, "sub": 8, "mul": 8, "div": 5, "where": 4, "minimum": 3, "maximum": 3, "pow": 4, "clip": 1, "mod": 1.5,
+    "fmin": 0.7, "fmax": 0.7, "astype": 2,
     "floordiv": 1.5, "hypot": 0.7, "arctan2": 0.7, "copysign": 1, "neg": 2, "abs": 2, "fabs": 0.5, "sqrt": 3,
     "square": 1, "sign": 1, "floor": 1, "ceil": 0.7, "trunc": 0.7, "rint": 0.7,
 } | dict.fromkeys(REDUCTIONS, 0.7) | dict.fromkeys(UNARY[5:22], 0.4)  # fmt: skip
 FLOAT_OPS, FLOAT_WEIGHTS = tuple(FLOAT_WEIGHTS_BY_OP), tuple(FLOAT_WEIGHTS_BY_OP.values())
 INTEGER_OPS = ("add", "sub", "mul", "add", "sub", "mul", "floordiv", "mod", "abs", "neg", "sign", "and", "or", "xor",
                "invert", "lshift", "rshift", "minimum", "maximum", "where", "pow", "sum", "max", "min", "dot",
-               "count")  # fmt: skip
+               "count", "astype", "astype")  # fmt: skip
 BOOL_OPS = ("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "xor", "invert", "isnan", "isinf", "isfinite",
-            "logical_and", "logical_or")  # fmt: skip
+            "logical_and", "logical_or", "logical_xor", "logical_not")  # fmt: skip
 
 
 def _fits(value: Node, dtype: np.dtype) -> bool:
     """May NumPy assign it? It refuses values of 64 bits that do not fit into 32, and truncates floats."""
     return value.kind != "float" and (value.dtype.itemsize <= dtype.itemsize or value.weak)
-
-
-def with_storage(case: Case, which: int, data: np.ndarray) -> Case:
-    """The case with other values in a field or Global."""
-    storages = list(case.storages)
-    storages[which] = replace(storages[which], data=data)
-    return replace(case, storages=tuple(storages))

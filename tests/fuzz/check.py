@@ -13,8 +13,9 @@ import numpy as np
 import meshloom as ml
 from meshloom.errors import UserError
 from tests.fuzz.build import HAS_STRICT, Way, run, script
-from tests.fuzz.cases import Case, draw
+from tests.fuzz.cases import draw
 from tests.fuzz.judge import Difference, Tally, bounds_of, compare
+from tests.fuzz.model import Case
 from tests.fuzz.shrink import shrink
 
 #: Parts of the language that are known to differ and are left out until they are mended: names that ``cases`` asks for.

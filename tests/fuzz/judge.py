@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.bounds import Bounds, Value, exactly, floor_of, fresh, unit
-from tests.fuzz.build import Built, rows_seen
-from tests.fuzz.cases import Case, LoopOf, Param, Statement
-from tests.fuzz.tree import Node
+from tests.fuzz.bounds import Bounds, Value, exactly, floor_of, fresh, stored, unit
+from tests.fuzz.build import Built, elements, rows_seen
+from tests.fuzz.model import Case, LoopOf, Param, Statement
+from tests.fuzz.tree import Node, load, operate
 
 PARTS = ("v", "error", "size", "high", "low")
 
@@ -56,8 +56,9 @@ def _as_rows(data: np.ndarray, dim: int) -> np.ndarray:
 
 
 def _advance(case: Case, built: Built, loop: LoopOf, state: list[Value], bounds: Bounds) -> None:
-    """What a loop does to values and bounds: everything is read before anything is written."""
-    size = case.sets[loop.over].size
+    """What a loop does to values and bounds: everything is read before anything is written, unless it is ``ordered``:
+    then statements follow each other, for all elements at once, since no element sees what another one sets."""
+    size = elements(built, loop)
     known: dict[int, Value] = {}
 
     def loads(node: Node) -> Value:
@@ -66,12 +67,28 @@ def _advance(case: Case, built: Built, loop: LoopOf, state: list[Value], bounds:
 
     offers: dict[int, list[tuple[np.ndarray, int, str, Value]]] = {}
     for statement in loop.statements:
-        value = bounds.of(statement.value, loads, known)
-        for rows, comp, part in _targets(case, built, loop, statement, value, size):
-            offers.setdefault(statement.param, []).append((rows, comp, statement.op, part))
+        param = loop.params[statement.param]
+        value = bounds.of(_assigned(case, param, statement), loads, {} if loop.ordered else known)
+        given = [(rows, comp, statement.op, part)
+                 for rows, comp, part in _targets(case, built, loop, statement, value, size)]  # fmt: skip
+        if loop.ordered and param.mode in ("Write", "ReadWrite"):
+            state[param.which] = _merged(state[param.which], param, given, bounds)
+        else:
+            offers.setdefault(statement.param, []).extend(given)
     for number, given in offers.items():
         param = loop.params[number]
         state[param.which] = _merged(state[param.which], param, given, bounds)
+
+
+def _assigned(case: Case, param: Param, statement: Statement) -> Node:
+    """What ``=`` would assign: in-place operators read what is there."""
+    if param.mode != "ReadWrite" or statement.op == "=":
+        return statement.value
+    storage = case.storages[param.which]
+    slots = 1 if param.through is not None else 0
+    whole = storage.dim > 1 and len(statement.index) == slots
+    before = load(statement.param, statement.index, storage.data.dtype, (storage.dim,) if whole else (), changes=False)
+    return operate({"+=": "add", "-=": "sub", "*=": "mul"}[statement.op], before, statement.value)
 
 
 def _loaded(case: Case, built: Built, loop: LoopOf, param: Param, index: tuple[Any, ...], state: Sequence[Value],
@@ -117,7 +134,7 @@ def _merged(before: Value, param: Param, given: list[Any], bounds: Bounds) -> Va
     if param.mode in ("Inc", "Sum"):
         return _summed(before, given, bounds)
     for rows, comp, _, part in given:
-        cast = _cast(part, dtype)
+        cast = stored(part, dtype)
         if param.mode in ("Min", "Max"):
             keep = np.minimum if param.mode == "Min" else np.maximum
             keep.at(v[:, comp], rows, cast.v)
@@ -129,21 +146,6 @@ def _merged(before: Value, param: Param, given: list[Any], bounds: Bounds) -> Va
         made = fresh(v, error)
         return made
     return Value(v, error, size, high, low)
-
-
-def _cast(part: Value, dtype: np.dtype) -> Value:
-    """Stored in another type: rounded once more, or wrapped."""
-    v = np.asarray(part.v).astype(dtype)
-    if dtype.kind != "f":
-        return fresh(v, np.where(part.error > 0, np.inf, 0.0))
-    if np.asarray(part.v).dtype == dtype:
-        return part
-    wide = np.asarray(part.v, np.float64)
-    ends = [(wide + s * part.error).astype(dtype).astype(np.float64) for s in (-1, 1)]
-    here = v.astype(np.float64)
-    moved = [np.where((e == here) | np.isnan(e) & np.isnan(here), 0.0, np.abs(e - here)) for e in ends]
-    worst = np.where(part.error > 0, np.maximum(*moved) + unit(dtype) * np.abs(here), 0.0)
-    return Value(v, np.where(np.isnan(worst), np.inf, worst), np.maximum(part.size, np.abs(here)), part.high, part.low)
 
 
 def _summed(before: Value, given: list[Any], bounds: Bounds) -> Value:

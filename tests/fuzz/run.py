@@ -26,6 +26,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--backends", nargs="+", default=["numpy", "cpu", "emulated"])
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--known", nargs="*", default=None, help="leave these parts out, instead of the usual ones")
+    parser.add_argument("--few", action="store_true", help="one way for each case and back end, for more cases")
     parser.add_argument("--go-on", action="store_true", help="print differences and go on, instead of stopping")
     parser.add_argument("--json", type=Path, default=Path("fuzz.json"), help="the summary")
     return parser.parse_args(arguments)
@@ -41,7 +42,7 @@ def work(number: int, options: dict[str, Any], answers: Any) -> None:
         end, seed, parent = time.monotonic() + options["seconds"], options["seed"] + number, os.getppid()
         while time.monotonic() < end and seed < options["seed"] + options["cases"] and os.getppid() == parent:
             try:
-                tally = check(seed, options["backends"], known=known)
+                tally = check(seed, options["backends"], known=known, few=options["few"])
                 answers.put((seed, vars(tally), ""))
             except Found as found:
                 answers.put((seed, None, str(found)))
@@ -62,7 +63,7 @@ def _clear(folder: Path) -> None:
 def main(arguments: list[str] | None = None) -> int:
     chosen = parse(arguments)
     options = {"seconds": 60 * chosen.minutes, "seed": chosen.seed, "cases": chosen.cases, "jobs": chosen.jobs,
-               "backends": chosen.backends, "known": chosen.known}  # fmt: skip
+               "backends": chosen.backends, "known": chosen.known, "few": chosen.few}  # fmt: skip
     context = get_context("spawn")
     answers = context.Queue()
     workers = [context.Process(target=work, args=(k, options, answers)) for k in range(chosen.jobs)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.fuzz.cases import Case, LoopOf, Param, SetOf, Statement
+from tests.fuzz.model import Case, LoopOf, Param, SetOf, Statement
 from tests.fuzz.tree import BadExpression, Node, literal, nodes_of, operate
 
 
@@ -66,7 +66,7 @@ def _without_unused(loop: LoopOf) -> LoopOf:
 
     made = _rewritten([s.value for s in loop.statements], renumbered)
     statements = tuple(Statement(number[s.param], s.index, s.op, v) for s, v in zip(loop.statements, made, strict=True))
-    return LoopOf(loop.over, params, statements)
+    return replace(loop, params=params, statements=statements)
 
 
 def _rewritten(roots: Sequence[Node], rule: Callable[[Node, Sequence[Node]], Node]) -> list[Node]:
@@ -107,11 +107,12 @@ def _with(root: Node, target: Node, other: Node) -> Node | None:
 def _smaller_sets(case: Case) -> Iterator[Case]:
     for k, s in enumerate(case.sets):
         if s.grid is not None:
-            shape, periodic = s.grid
+            shape = s.grid.shape
             for a, n in enumerate(shape):
-                if n > 3:
-                    less = (*shape[:a], max(3, n // 2), *shape[a + 1 :])
-                    yield _cut(case, k, SetOf(int(np.prod(less)), grid=(less, periodic)))
+                if n > 3 and all(loop.box is None for loop in case.loops):
+                    yield _cut(case, k, replace(s.grid, shape=(*shape[:a], max(3, n // 2), *shape[a + 1 :])).as_set())
+            if s.grid.aligned:
+                yield _cut(case, k, replace(s.grid, aligned=False).as_set())
             continue
         for size in dict.fromkeys((1, s.size // 2, s.size - 1)):
             if 0 < size < s.size:
@@ -126,7 +127,8 @@ def _cut(case: Case, which: int, smaller: SetOf) -> Case:
     for m in case.maps:
         rows = m.rows[: smaller.total] if m.source == which else m.rows
         maps.append(replace(m, rows=rows % smaller.total if m.target == which else rows))
-    storages = [replace(s, data=s.data[: smaller.total]) if s.on == which else s for s in case.storages]
+    storages = [replace(s, data=np.resize(s.data, (smaller.total, *s.data.shape[1:]))) if s.on == which else s
+                for s in case.storages]  # fmt: skip
     return replace(case, sets=sets, maps=tuple(maps), storages=tuple(storages))
 
 

@@ -19,9 +19,10 @@ from tests.fuzz import run
 from tests.fuzz.bounds import EXCEPTIONS
 from tests.fuzz.build import HAS_STRICT, Way, script
 from tests.fuzz.build import run as run_case
-from tests.fuzz.cases import Case, LoopOf, Param, SetOf, Statement, Storage, draw
+from tests.fuzz.cases import draw
 from tests.fuzz.check import KNOWN, Found, check, examine
 from tests.fuzz.judge import Difference, Tally
+from tests.fuzz.model import Case, LoopOf, Param, SetOf, Statement, Storage
 from tests.fuzz.tree import Node, literal, load, operate
 
 MOST = 0.8  # of all results must have a bound, otherwise nothing is tested

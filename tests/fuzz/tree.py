@@ -58,6 +58,8 @@ OPS: dict[str, Fn] = {
     "clip": Fn(np.clip, "np.clip({}, {}, {})", "exact", 3),
     "square": Fn(np.square, "np.square({})", "product", 1),
     "stack": Fn(lambda *parts: np.stack(parts), "np.stack([{}])", "stack", 0),
+    "array": Fn(lambda *parts: np.array(list(parts)), "np.array([{}])", "stack", 0),
+    "astype": Fn(lambda a: a, "{}.astype({})", "stored", 1),
     "part": Fn(operator.getitem, "{}[{}]", "part"),
     "sum": Fn(np.sum, "np.sum({})", "reduction", 1),
     "prod": Fn(np.prod, "np.prod({})", "reduction", 1),
@@ -68,11 +70,12 @@ OPS: dict[str, Fn] = {
     "dot": Fn(np.dot, "np.dot({}, {})", "reduction"),
     "matmul": Fn(operator.matmul, "({} @ {})", "reduction"),
 }
-OPS |= _ufuncs("minimum maximum copysign", "exact", 2)
+OPS |= _ufuncs("minimum maximum fmin fmax copysign", "exact", 2)
 OPS |= _ufuncs("fabs sign floor ceil trunc rint", "exact", 1)
 OPS |= _ufuncs("sqrt", "root", 1)
 OPS |= _ufuncs("isnan isinf isfinite", "compare", 1)
-OPS |= _ufuncs("logical_and logical_or", "bits", 2)
+OPS |= _ufuncs("logical_and logical_or logical_xor", "bits", 2)
+OPS |= _ufuncs("logical_not", "bits", 1)
 OPS |= _ufuncs("cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh", "special", 1)
 OPS |= _ufuncs("hypot arctan2 float_power", "special", 2)
 
@@ -100,7 +103,7 @@ class Node:
 
     @property
     def weak(self) -> bool:
-        """A Python number, which takes the type of what it meets."""
+        """A Python number, which takes the type of what it meets; or a list, which knows no arithmetic by itself."""
         return not isinstance(self.sample, np.generic | np.ndarray)
 
     @property
@@ -135,7 +138,9 @@ def operate(op: str, *args: Node, value: Any = None) -> Node:
 
 
 def apply(op: str, operands: Sequence[Any], value: Any = None) -> Any:
-    return operands[0][value] if op == "part" else OPS[op].call(*operands)
+    if op == "part":
+        return operands[0][value]
+    return operands[0].astype(value) if op == "astype" else OPS[op].call(*operands)
 
 
 def nodes_of(roots: Sequence[Node]) -> Iterator[Node]:
@@ -190,6 +195,8 @@ def text_of_index(index: tuple[Any, ...]) -> str:
 
 
 def text_of_literal(value: Any) -> str:
+    if isinstance(value, list):
+        return repr(value)
     if isinstance(value, np.generic):
         inner = value.item()
         shown = repr(inner) if np.isfinite(inner) else f'"{inner}"'
@@ -213,8 +220,10 @@ def source(roots: Sequence[Node], names: Sequence[str]) -> tuple[list[str], list
         elif node.op == "load":
             text = names[node.value[0]] + text_of_index(node.value[1])
             text = (f"np.copy({text})" if node.shape else f"{text}[()]") if node.value[2] else text
-        elif node.op == "stack":
-            text = f"np.stack([{', '.join(texts[id(a)] for a in node.args)}])"
+        elif node.op in ("stack", "array"):
+            text = f"np.{node.op}([{', '.join(texts[id(a)] for a in node.args)}])"
+        elif node.op == "astype":
+            text = f"{texts[id(node.args[0])]}.astype(np.{node.value.name})"
         elif node.op == "part":
             text = f"{texts[id(node.args[0])]}[{node.value}]"
         else:
