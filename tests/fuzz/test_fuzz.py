@@ -116,7 +116,7 @@ def test_a_planted_mistake_is_found_and_made_small(name: str, monkeypatch: pytes
     with pytest.raises(Found) as caught:
         for seed in range(400):
             check(seed, ("numpy",), minimise=150)
-    assert sum(len(loop.statements) for loop in caught.value.case.loops) <= 2
+    assert sum(len(loop.statements) for loop in caught.value.case.loops) <= 3  # a Write of three components needs three
     assert "def kernel0(" in str(caught.value)
 
 
