@@ -12,7 +12,9 @@ from meshloom.kernel.model import Param
 from meshloom.mesh.box import Box, Index, index_text
 from meshloom.mesh.core import Arg, Field, Global, Set
 from meshloom.mesh.grid import AXES, Grid
+from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import SpecBox
+from meshloom.schedule.strategies import AUTOMATIC
 
 Argument = Field | Arg | Global
 Modes = Mapping[str, type[Mode]]
@@ -143,9 +145,10 @@ def param_of(name: str, mode: type[Mode], argument: Arg | Global) -> Param:
     return Param(name, mode, shape, argument.field.dtype, arity, argument.field.dim, offsets)
 
 
-def spec_box(box: Box, arguments: Sequence[Arg | Global], variant: str) -> SpecBox:
+def spec_box(box: Box, arguments: Sequence[Arg | Global], wish: Schedule) -> SpecBox:
     """What generated code depends on: where offsets lead round the end of the grid, and how lines lie in memory."""
     offsets: list[Index] = [o for a in arguments if isinstance(a, Arg) and a.offsets for o in a.offsets.offsets]
     wraps = tuple(any(box.reaches_out(a, o[a]) for o in offsets) for a in range(box.grid.rank))
     grain = next(g for g in (4, 2, 1) if box.grid.places[-1] % g == 0)
+    variant = wish.variant if wish.strategy in (*AUTOMATIC, "box") else "plain"  # another strategy's means nothing here
     return SpecBox(wraps, box.shape, grain, variant)

@@ -203,7 +203,7 @@ class Loop(Runnable):
         targets = list(dict.fromkeys(m.target for m in self.maps))
         maps = tuple(SpecMap(m.arity, m.positions.dtype, targets.index(m.target)) for m in self.maps)
         described = tuple(self._spec_param(p, a) for p, a in zip(params, self.arguments, strict=True))
-        box = None if self.box is None else spec_box(self.box, self.arguments, self.wish.variant)
+        box = None if self.box is None else spec_box(self.box, self.arguments, self.wish)
         outputs = self.kernel.outputs(params, strict=self.strict)
         return LoopSpec(self.name, described, maps, outputs, box=box, strict=self.strict)
 

@@ -260,6 +260,30 @@ def test_fills_go_with_what_needs_them_and_loops_over_one_map_share_a_visit(tran
     assert stored == [["u"], [*lasting, "u"]], "what is replaced before anybody asks is not stored"
 
 
+@pytest.mark.parametrize("backend", DEVICES)
+def test_a_field_that_may_be_written_and_stays_what_it_is(backend: str) -> None:
+    ml.use(backend)
+
+    @ml.kernel
+    def keep(a: ml.ReadWrite):
+        a[...] = np.copy(a)
+
+    @ml.kernel
+    def twice(b: ml.ReadWrite):
+        b += b
+
+    points = ml.Set(4, "points")
+    a, b = (points.field(name, data=np.arange(4.0)) for name in "ab")
+
+    @ml.program
+    def step():
+        keep(points, a)
+        twice(points, b)
+
+    step.run(2)
+    assert a.numpy().tolist() == [0.0, 1.0, 2.0, 3.0] and b.numpy().tolist() == [0.0, 4.0, 8.0, 12.0]
+
+
 def test_a_global_that_was_reset_is_not_read_and_summed_up_in_one_loop() -> None:
     def run(backend: str) -> tuple[np.ndarray, ml.Program]:
         ml.use(backend)

@@ -353,3 +353,21 @@ def test_a_box_of_all_that_is_stored_is_a_plain_loop() -> None:
             loop()
             assert loop.schedule.strategy == expected and loop.elements == len(box)
         assert grid.shaped(v).min() == 4.0 and grid.shaped(v, ghosts=True).sum() == grid.total * 2.0 + 12 * 2.0
+
+
+def test_a_form_of_another_strategy_means_nothing_to_a_box() -> None:
+    """As a strategy does not; one that it never had is an error."""
+    ml.use("numpy")
+    grid = ml.Grid((4, 5))
+    u, v = grid.field("u", data=np.ones((4, 5))), grid.field("v")
+
+    @ml.kernel
+    def moved(u: ml.Read, v: ml.Write):
+        v[...] = 2.0 * u[0, 1]
+
+    box = grid.box((0, 0), (4, 4))
+    for wish in (ml.Schedule("color", variant="indices"), ml.Schedule("color"), ml.Schedule("box", variant="row")):
+        moved.loop(box, u[grid.offsets((0, 1))], v, schedule=wish)()
+        assert grid.shaped(v)[:, :4].tolist() == [[2.0] * 4] * 4
+    with pytest.raises(ml.errors.ScheduleError, match="strategy 'color' has no variant 'row'"):
+        moved.loop(box, u[grid.offsets((0, 1))], v, schedule=ml.Schedule("color", variant="row"))()

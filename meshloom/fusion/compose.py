@@ -211,7 +211,8 @@ def fused(group: Group, memory: Memory) -> list[FusedLoop | Fill]:
 def _settle(composer: _Composer) -> None:
     """Decide for every field that was written where its values stay, and add the outputs that bring them there."""
     memory = composer.memory
-    written = list(dict.fromkeys(w for o in composer.group.parts for w in o.writes if isinstance(w, Field)))
+    given = dict.fromkeys(w for o in composer.group.parts for w in o.writes if isinstance(w, Field))
+    written = [w for w in given if w in composer.values]  # not those that may be written, and keep what they are
     moved: dict[Field, Field | None] = {}
     for one in written:
         source = composer.unchanged(one)

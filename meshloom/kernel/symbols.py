@@ -234,7 +234,7 @@ def to_node(value: Any, dtype: np.dtype) -> Node:
 def scalar_operation(name: str, ufunc: Any, *operands: Any) -> Any:
     """One operation on scalars, by the rules of a ufunc. Plain numbers among themselves are computed at once."""
     if not any(isinstance(v, Symbol) for v in operands):
-        result = (ufunc or expr.OPS[name].numpy)(*operands)
+        result = (ufunc or expr.OPS[name].numpy)(*operands)[()]  # np.where gives an array of no dimensions
         return result if any(isinstance(v, np.generic) for v in operands) else result.item()
     kinds = tuple(kind_of(v) for v in operands)
     try:

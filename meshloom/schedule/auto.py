@@ -45,8 +45,10 @@ def choose(
         strategy(wish.strategy)  # a name that nobody knows is an error, needed or not
     if not spec.racy_outputs:
         if spec.box is not None:
-            check_variant("box", wish.variant)
-            return _with_block(wish, "box", simt, elements), "points of a grid: no two elements meet"
+            own = wish.strategy in (*AUTOMATIC, "box")
+            check_variant("box" if own else wish.strategy, wish.variant)
+            kept = wish if own else wish.having(variant="plain")
+            return _with_block(kept, "box", simt, elements), "points of a grid: no two elements meet"
         plain = wish.having(variant="plain")
         return _with_block(plain, "direct", simt, elements), "no two elements meet, so there is nothing to protect"
     check_variant(wish.strategy, wish.variant)

@@ -79,7 +79,9 @@ def accumulate(
     ``name(param, column)`` is the C expression of a column's value. ``prepare(slot)`` gives statements that make
     the values of one slot available (slot None: those of all slots, when columns are uniform).
     """
-    if arity == 1 or all(g.uniform for g in groups):
+    if arity == 1:
+        return [*prepare(None), *(line for g in groups for line in _slot(spec, g, 0, name))]
+    if all(g.uniform for g in groups):
         return [*prepare(None), *(line for g in groups for line in _uniform(spec, g, name))]
     lines = ["switch (s) {"]
     for slot in range(arity):

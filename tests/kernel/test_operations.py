@@ -306,6 +306,7 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
     "dot with a number": lambda m: np.dot(m[0], 0.1), "outer with numbers": lambda m: np.outer(m[0], (1, 2.5)),
     "einsum of three": lambda m: np.einsum("i,i,i", m[0], m[1], np.array([0.1, 0.2])),
     "where of lists": lambda m: np.where(m[0] > 1, m[0], [1, 0.1]),
+    "where, known": lambda m: np.sum(np.where(np.float64(1.7), np.stack([m[0, 0], 0]), [0, 5])),
     "where of numbers": lambda m: np.where(m > 1, m, 0.1),
     "append a number": lambda m: np.append(m[0], 0.1), "insert a number": lambda m: np.insert(m[0], 1, 2.5),
     "diff with a number": lambda m: np.diff(m[0], prepend=0.5), "clip by lists": lambda m: np.clip(m[0], [0, 1], 2),

@@ -238,6 +238,26 @@ def test_deterministic_strategies_give_the_same_bits(form: ml.Schedule) -> None:
 
 
 @every_form
+def test_signs_of_one_slot_are_its_own(form: ml.Schedule) -> None:
+    """A negated value beside a negative number, through a map of one slot."""
+
+    @ml.kernel
+    def take(v: ml.Read, a: ml.Inc):
+        a[0, 0] -= v
+        a[0, 1] -= 1.0
+        a[0, 2] += v
+
+    elements, targets = Set(5, "elements"), Set(3, "targets")
+    there = ml.Map(elements, targets, [[0], [1], [0], [2], [2]], "there")
+    v = elements.field("v", data=np.arange(1.0, 6.0))
+    for backend in ("numpy", "cpu", "emulated"):
+        ml.use(backend)
+        a = targets.field("a", 3)
+        take.loop(elements, v, a[there], schedule=form.having(block=16))()
+        assert a.numpy().tolist() == [[-4.0, -2.0, 4.0], [-2.0, -1.0, 2.0], [-9.0, -2.0, 9.0]]
+
+
+@every_form
 def test_two_racy_maps_and_an_empty_loop(form: ml.Schedule) -> None:
     """Increments through two maps into one set and into another one; then the same with no element at all."""
 
