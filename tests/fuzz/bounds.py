@@ -27,6 +27,7 @@ EXCEPTIONS = {
     " special value, or none where factors cancel.",
     "reciprocals": "`a / d` may be `a * (1 / d)`, which is infinite or 0 where `d` is denormal or beyond 1 / denormal.",
     "order of sums": "Terms of several elements are added in the order of the schedule.",
+    "square roots": "`x**0.5` is `sqrt(x)`, as for NumPy's arrays: NaN for `-inf`, and `-0.0` for `-0.0`.",
     "signed zero": "The sign of a zero that comes out of sums, products, minima and maxima, and the sign of a NaN.",
 }
 FAST, STRICT = 8.0, 1.0  # roundings that one operation may stand for
@@ -172,6 +173,9 @@ class Bounds:
         """Whole powers are products; others special functions, or a root. Both are known by their values only."""
         made = self._special(op, v, dtype, args)
         base, exponent = args[0], np.abs(np.asarray(args[1].v, np.float64))
+        odd = (np.asarray(args[1].v) == 0.5) & (np.isneginf(base.v) | ((np.asarray(base.v) == 0) & np.signbit(base.v)))
+        self._count("square roots", odd)
+        made.error = np.where(odd, np.inf, made.error)
         if self.strict:
             return made
         high, low = exponent * (base.high - base.low), -exponent * (base.high - base.low)

@@ -258,6 +258,24 @@ def test_signs_of_one_slot_are_its_own(form: ml.Schedule) -> None:
 
 
 @every_form
+def test_slots_that_get_nothing(form: ml.Schedule) -> None:
+    """Neighbours share targets through slots that the kernel does not change."""
+
+    @ml.kernel
+    def last(v: ml.Read, a: ml.Inc):
+        a[3] += v
+
+    elements, targets = Set(40, "elements"), Set(45, "targets")
+    there = ml.Map(elements, targets, [[k, k + 1, k + 2, k + 3] for k in range(40)], "there")
+    v = elements.field("v", data=np.arange(40.0))
+    for backend in ("numpy", "cpu", "emulated"):
+        ml.use(backend)
+        a = targets.field("a")
+        last.loop(elements, v, a[there], schedule=form.having(block=16))()
+        assert a.numpy().tolist() == [0.0] * 3 + list(np.arange(40.0)) + [0.0] * 2
+
+
+@every_form
 def test_two_racy_maps_and_an_empty_loop(form: ml.Schedule) -> None:
     """Increments through two maps into one set and into another one; then the same with no element at all."""
 

@@ -61,7 +61,10 @@ def _joined(spec: LoopSpec, plan: Plan, names: list[str]) -> tuple[list[str], li
     named = {(o.param, o.slot, o.comp): name for o, name in zip(spec.outputs, names, strict=True)}
     lines = []
     for m in spec.racy_maps:
+        changed = {(param, slot, comp) for param, slot, comp in named if spec.params[param].map == m}
         for taker, giver in _pairs(plan, m).items():
+            if not any((param, giver, comp) in changed for param, slot, comp in changed if slot == taker):
+                continue
             mine, other = row_name(m, taker), row_name(m, giver)
             lines += [  # everybody asks, also those who will not use the answer
                 f"const ml_index next{m}_{taker} = ml_from({other}, own_lane + 1);",
