@@ -41,7 +41,7 @@ template <class T> inline T atomicAdd(T* p, T v) {
   while (!__atomic_compare_exchange_n((U*)p, &old.bits, fresh.bits, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
   return old.value;
 }
-inline void ml_emulate(int64_t grid, int64_t threads, int64_t shared, const std::function<void()>& body) {
+inline void ml_emulate(int64_t grid, int64_t threads, int64_t shared, const ml_job& body) {
   ml_shared_bytes.resize(shared + 16);
   blockDim.x = (unsigned)threads;
   gridDim.x = (unsigned)grid;

@@ -171,7 +171,8 @@ def test_what_a_finished_run_says_about_going_on_works(
 
 
 @pytest.mark.parametrize(("case", "settings"), [
-    ("volna_hump", ["mesh.nx=20", "mesh.ny=20", "time.end=1e6"]), ("airfoil", ["mesh.i=12", "mesh.j=9"]),
+    pytest.param("volna_hump", ["mesh.nx=20", "mesh.ny=20", "time.end=1e6"], marks=pytest.mark.slow),
+    ("airfoil", ["mesh.i=12", "mesh.j=9"]),
 ])  # fmt: skip
 def test_what_a_stopped_run_says_about_going_on_works(tmp_path: Path, case: str, settings: list[str]):
     """A real Ctrl-C; the command is taken from the output and run as printed, and goes on until it is stopped, too."""

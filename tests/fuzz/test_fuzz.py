@@ -42,7 +42,7 @@ def test_the_reference_is_plain_python(start: int) -> None:
     assert tally.judged > MOST * (tally.judged + tally.skipped) and tally.exact > 1000
 
 
-@pytest.mark.parametrize("start", range(1000, 1012, 4))
+@pytest.mark.parametrize("start", range(1000, 1008, 4))
 @pytest.mark.parametrize("backend", ["cpu", "emulated"])
 def test_compiled_kernels_are_plain_python(backend: str, start: int) -> None:
     tally = together(range(start, start + 4), (backend,), few=True)

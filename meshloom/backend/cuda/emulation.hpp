@@ -1,14 +1,13 @@
 // Generated CUDA C++ on a CPU, for tests: the threads of a block are fibres, a barrier switches to the next one, shared
 // memory is static, atomics are plain. Blocks run one after the other.
 #include <ucontext.h>
-#include <memory>
 
 namespace ml_fibres {
 constexpr size_t STACK = 64 * 1024;
 static std::vector<ucontext_t> contexts;
 static std::vector<char> alive;
 static ucontext_t home;
-static const std::function<void()>* job;
+static const ml_job* job;
 static size_t running;
 static void enter() {
   (*job)();
@@ -16,13 +15,13 @@ static void enter() {
   swapcontext(&contexts[running], &home);
 }
 inline void block(unsigned threads) {
-  static std::vector<std::unique_ptr<char[]>> stacks;
-  while (stacks.size() < threads) stacks.emplace_back(new char[STACK]);
+  static std::vector<char*> stacks;  // kept for the next launch
+  while (stacks.size() < threads) stacks.push_back(new char[STACK]);
   contexts.resize(threads);
   alive.assign(threads, 1);
   for (unsigned t = 0; t < threads; ++t) {
     getcontext(&contexts[t]);
-    contexts[t].uc_stack.ss_sp = stacks[t].get();
+    contexts[t].uc_stack.ss_sp = stacks[t];
     contexts[t].uc_stack.ss_size = STACK;
     contexts[t].uc_link = nullptr;
     makecontext(&contexts[t], enter, 0);
@@ -51,7 +50,7 @@ inline void ml_prefetch(const void* p, int bytes) {  // reads, so that tools see
 template <class T> inline T atomicAdd(T* p, T v) { const T old = *p; *p = old + v; return old; }
 inline int atomicAdd(int* p, int v) { const int old = *p; *p = (int)((unsigned)old + (unsigned)v); return old; }
 template <class T> inline T atomicCAS(T* p, T expected, T fresh) { const T old = *p; if (old == expected) *p = fresh; return old; }
-inline void ml_emulate(int64_t grid, int64_t threads, int64_t shared, const std::function<void()>& thread) {
+inline void ml_emulate(int64_t grid, int64_t threads, int64_t shared, const ml_job& thread) {
   if ((int64_t)ml_shared_bytes.size() < shared + 16) ml_shared_bytes.resize(shared + 16);
   ml_fibres::job = &thread;
   blockDim.x = (unsigned)threads;

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <vector>
 #define __global__
 #define __device__
@@ -13,6 +12,13 @@
 #define __align__(n) alignas(n)
 #define ML_FUNCTION inline
 
+// What a thread does, by reference (std::function's header would take most of the time of compiling a kernel).
+struct ml_job {
+  void (*call)(const void*);
+  const void* what;
+  template <class F> ml_job(const F& f) : call([](const void* p) { (*(const F*)p)(); }), what(&f) {}
+  void operator()() const { call(what); }
+};
 struct ml_dim { unsigned x; };
 static thread_local ml_dim threadIdx;
 static ml_dim blockIdx, blockDim, gridDim;
