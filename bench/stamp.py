@@ -132,8 +132,8 @@ def commit_with(code: str, commits: Iterable[str], root: Path = ROOT) -> str | N
 
 def with_commit(result: dict[str, Any], root: Path = ROOT) -> dict[str, Any]:
     """A result that names no clean commit, with the one whose files have its hash added as ``code.found``."""
-    code = result["code"]
-    if code["commit"] != UNKNOWN and not code["dirty"]:
+    code = result.get("code")
+    if not code or (code["commit"] != UNKNOWN and not code["dirty"]):
         return result
     latest = (_git(root, "rev-list", "--max-count=200", "HEAD") or "").split()
     found = commit_with(code["sha256"], latest, root)

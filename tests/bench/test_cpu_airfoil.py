@@ -11,6 +11,7 @@ from bench.measure import fastest, repetitions
 from bench.report import Goal
 
 
+@pytest.mark.slow
 def test_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "result.json"
     assert cpu_airfoil.main(["--quick", "--json", str(path)]) == 0

@@ -46,6 +46,7 @@ def test_commands_are_understood(job: Job, tmp_path: Path) -> None:
         assert ended.value.code == 0, words
 
 
+@pytest.mark.slow
 def test_a_tiny_run_comes_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     out, results = tmp_path / "out", tmp_path / "results"
     broken = Job("broken", "no_such_benchmark", (), 60, "grid", tiny=())

@@ -25,6 +25,7 @@ def run(file: Path, *more: str, code: int = 0, device: Any = None) -> dict[str, 
     return record.load(file)
 
 
+@pytest.mark.slow
 def test_all_five_loops_on_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = run(tmp_path / "five.json", "--orders", "given", "hilbert", "--layouts", "soa", "--strategies", "auto",
                  "staged")  # fmt: skip

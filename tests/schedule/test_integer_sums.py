@@ -74,7 +74,9 @@ print(ran)
 """
 
 
-@pytest.mark.parametrize(("backend", "dtypes", "loops"), [("cpu", "int32 int64", 24), ("emulated", "int32", 16)])
+@pytest.mark.parametrize(("backend", "dtypes", "loops"), [
+    ("cpu", "int32 int64", 24), pytest.param("emulated", "int32", 16, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_no_sum_of_integers_is_left_open(backend: str, dtypes: str, loops: int) -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT, backend, dtypes], capture_output=True, text=True)
     assert done.returncode == 0, f"{done.returncode}: {done.stderr}"

@@ -73,7 +73,9 @@ def missed(deck: str) -> list[Row]:
     return [row for row in bookleaf_run(deck) if row.verdict == "missed"]
 
 
-@pytest.mark.parametrize("deck", ["sod_sm_lag_small", "sedov_lag_small", "noh_small"])
+@pytest.mark.parametrize(
+    "deck", ["sod_sm_lag_small", "sedov_lag_small", pytest.param("noh_small", marks=pytest.mark.slow)]
+)
 def test_full_runs(deck: str):
     assert not missed(deck)
 
