@@ -19,7 +19,7 @@ from meshloom.kernel.count import loads
 from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import C_TYPES, Node
 from meshloom.kernel.model import Output
-from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.spec import LoopSpec, SpecParam
 
 Sink = Callable[[Output, str], list[str]]
 
@@ -169,7 +169,7 @@ class ElementCode:
         """Store, add or offer, with nobody else around; globals go to the block's partial result."""
         param = self.spec.params[output.param]
         target = partial_name(output) if param.is_global else self.place(output.param, output.slot, output.comp)
-        return [f"{target} = {combined(param.mode.combine, target, value, param.dtype)};"]
+        return [f"{target} = {merged(param, target, value)};"]
 
     def atomic(self, output: Output, value: str) -> list[str]:
         """As ``plain``, but hardware makes the update of a racy output indivisible."""
@@ -205,6 +205,11 @@ def combined(combine: str, old: str, new: str, dtype: np.dtype) -> str:
     if combine != "add":
         return f"ml_{combine[:3]}({old}, {new})"
     return f"ml_wrapped_add<{C_TYPES[dtype]}>({old}, {new})" if dtype.kind == "i" else f"{old} + {new}"
+
+
+def merged(param: SpecParam, old: str, new: str) -> str:
+    """The same for a parameter, in its mode and type."""
+    return combined(param.mode.combine, old, new, param.dtype)
 
 
 def negated(value: str, dtype: np.dtype) -> str:

@@ -16,7 +16,7 @@ from meshloom.kernel.access import identity
 from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
-from meshloom.schedule.code import ElementCode, combined, negated
+from meshloom.schedule.code import ElementCode, merged, negated
 from meshloom.schedule.spec import LoopSpec, is_negation
 
 ColumnName = Callable[[int, int], str]
@@ -129,7 +129,7 @@ def _slot(spec: LoopSpec, group: Columns, slot: int, name: ColumnName) -> list[s
 
 def _merge(spec: LoopSpec, param: int, comp: int, value: str) -> str:
     target, described = accumulator(param, comp), spec.params[param]
-    return f"{target} = {combined(described.mode.combine, target, value, described.dtype)};"
+    return f"{target} = {merged(described, target, value)};"
 
 
 def accumulator(param: int, comp: int) -> str:

@@ -15,7 +15,7 @@ from meshloom.kernel import emit
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import C_TYPES, Node, topological
 from meshloom.kernel.model import Output
-from meshloom.schedule.code import ElementCode, combined, row_name
+from meshloom.schedule.code import ElementCode, merged, row_name
 from meshloom.schedule.gather import accumulator
 from meshloom.schedule.neighbours import GAP, MARKED
 from meshloom.schedule.plan import Plan
@@ -76,7 +76,7 @@ class RoleGather:
 
     def _add(self, output: Output, value: str) -> str:
         param, total = self.spec.params[output.param], accumulator(output.param, output.comp)
-        return f"{total} = {combined(param.mode.combine, total, value, param.dtype)};"
+        return f"{total} = {merged(param, total, value)};"
 
     def _table(self, name: str, array: str, width: int) -> list[str]:
         """The target's row of a table with ``width`` entries for each."""

@@ -16,7 +16,7 @@ from meshloom.kernel.access import identity
 from meshloom.kernel.emit import literal
 from meshloom.native.algorithms import thread_colors
 from meshloom.native.tiles import block_targets
-from meshloom.schedule.code import ElementCode, Phase, Scratch, combined, negated
+from meshloom.schedule.code import ElementCode, Phase, Scratch, merged, negated
 from meshloom.schedule.gather import Columns, columns_of, staging
 from meshloom.schedule.plan import Topology
 from meshloom.schedule.spec import LoopSpec
@@ -120,7 +120,7 @@ def _accumulate(spec: LoopSpec, columns: list[Columns]) -> Phase:
                     target = _sum_at(spec, c, place, comp)
                     value = _stage(spec).at(c, "l", use[0])
                     value = negated(value, param.dtype) if use[1] < 0 else value
-                    body.append(f"{target} = {combined(param.mode.combine, target, value, param.dtype)};")
+                    body.append(f"{target} = {merged(param, target, value)};")
     return Phase("color_positions[color_starts[b] + c]", "color_positions[color_starts[b] + c + 1]", tuple(body),
                  repeat="color_starts[b + 1] - color_starts[b] - 1")  # fmt: skip
 

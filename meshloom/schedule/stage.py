@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from meshloom.schedule.code import combined
+from meshloom.schedule.code import merged
 from meshloom.schedule.gather import Columns, accumulate, accumulator, columns_of, stage_at
 from meshloom.schedule.spec import LoopSpec
 
@@ -83,7 +83,7 @@ class Stage:
             described = self.spec.params[columns.param]
             for comp in range(len(columns.use[0])):
                 target, value = accumulator(columns.param, comp), self._own(columns, element, "(ml_index)s", comp)
-                lines.append(f"{target} = {combined(described.mode.combine, target, value, described.dtype)};")
+                lines.append(f"{target} = {merged(described, target, value)};")
         if not shared:
             return lines
         by_param = {g.param: g for g in shared}

@@ -14,7 +14,7 @@ from meshloom.backend.unit import Unit, block_text, global_values, indent, param
 from meshloom.kernel.emit import literal
 from meshloom.kernel.model import Output
 from meshloom.native.names import safe_name
-from meshloom.schedule.code import Pass, Phase, combined, neutral, partial_name
+from meshloom.schedule.code import Pass, Phase, merged, neutral, partial_name
 
 PRELUDE = prelude(Path(__file__).with_name("prelude.cuh"))
 #: The words of CUDA for a CPU's compiler, and threads as fibres on top of them.
@@ -145,7 +145,7 @@ def _tree(unit: Unit, output: Output, threads: int, value: str, store: str) -> l
     param, name = unit.spec.params[output.param], f"tree_{partial_name(output)}"
 
     def merge(a: str, b: str) -> str:
-        return combined(param.mode.combine, a, b, param.dtype)
+        return merged(param, a, b)
 
     return [
         f"__shared__ {param.ctype} {name}[{threads // 32}];",
@@ -169,8 +169,7 @@ def _finish(unit: Unit) -> KernelText:
             wanted.append((f"{param.ctype}* __restrict__ {pointer}", pointer))
         place, fresh = f"{pointer}[{o.comp}]", dict(unit.spec.fresh)
         before = literal(fresh[o.param], param.dtype) if o.param in fresh else place
-        block, whole = (combined(param.mode.combine, *both, param.dtype) for both in
-                        ((name, f"{name}_parts[j]"), (before, name)))  # fmt: skip
+        block, whole = merged(param, name, f"{name}_parts[j]"), merged(param, before, name)
         body += ["{", f"{param.ctype} {name} = {neutral(unit.spec, o)};",
                  "#pragma unroll 16",
                  f"for (ml_index j = (ml_index)threadIdx.x; j < parts; j += {FINISH_THREADS})",

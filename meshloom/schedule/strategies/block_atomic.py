@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from meshloom.kernel.model import Output
 from meshloom.native.tiles import shared_targets
-from meshloom.schedule.code import ElementCode, Pass, Phase, combined, row_name
+from meshloom.schedule.code import ElementCode, Pass, Phase, merged, row_name
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.shared_blocks import Merge, simt_arrays, simt_phases
@@ -66,7 +66,7 @@ def _merge(spec: LoopSpec) -> Merge:
     def merge(param: int, place: str, value: str, target: str) -> list[str]:
         described = spec.params[param]
         assert described.map is not None
-        plain = f"{place} = {combined(described.mode.combine, place, value, described.dtype)};"
+        plain = f"{place} = {merged(described, place, value)};"
         flag = f"shared{spec.maps[described.map].target}[{target}]"
         return [f"if ({flag}) ml_atomic_{described.mode.combine}(&{place}, {value}); else {plain}"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from meshloom.kernel.model import Output
 from meshloom.schedule.chains import Meetings, best_strips
-from meshloom.schedule.code import ElementCode, Pass, Phase, combined, row_name
+from meshloom.schedule.code import ElementCode, Pass, Phase, merged, row_name
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
@@ -190,9 +190,9 @@ class StripCode:
         for address, target in pairs:
             param, new = self.spec.params[target[0]], f"j{target[0]}_{taker}_{target[2]}"
             offer = f"ml_from(({param.ctype}){self.values[address]}, own_lane {towards} 1)"
-            merged = combined(param.mode.combine, self.values[target], f"{new}_other", param.dtype)
+            both = merged(param, self.values[target], f"{new}_other")
             lines += [f"const {param.ctype} {new}_other = {offer};",
-                      f"const {param.ctype} {new} = {took} ? {merged} : {self.values[target]};"]  # fmt: skip
+                      f"const {param.ctype} {new} = {took} ? {both} : {self.values[target]};"]  # fmt: skip
             self.values[target] = new
             self.given[address] = gave
         return lines
@@ -220,7 +220,7 @@ class StripCode:
 
     def _merged(self, output: Output, mine: str, other: str) -> str:
         param = self.spec.params[output.param]
-        return combined(param.mode.combine, mine, other, param.dtype)
+        return merged(param, mine, other)
 
     def _type(self, output: Output) -> str:
         return self.spec.params[output.param].ctype

@@ -9,7 +9,7 @@ elements are visited decides how often it pays. On a CPU there are no warps, and
 from __future__ import annotations
 
 from meshloom.schedule.chains import pairs_beside
-from meshloom.schedule.code import ElementCode, Pass, Phase, combined, row_name
+from meshloom.schedule.code import ElementCode, Pass, Phase, merged, row_name
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
@@ -80,8 +80,8 @@ def _joined(spec: LoopSpec, plan: Plan, names: list[str]) -> tuple[list[str], li
             continue
         new = f"j{param}_{slot}_{comp}"
         lines.append(f"const {described.ctype} {new}_next = ml_from(({described.ctype}){offered}, own_lane + 1);")
-        merged = combined(described.mode.combine, name, f"{new}_next", described.dtype)
-        lines.append(f"const {described.ctype} {new} = take{described.map}_{slot} ? {merged} : {name};")
+        both = merged(described, name, f"{new}_next")
+        lines.append(f"const {described.ctype} {new} = take{described.map}_{slot} ? {both} : {name};")
         named[param, slot, comp] = new
     return lines, [named[o.param, o.slot, o.comp] for o in spec.outputs]
 
