@@ -72,6 +72,7 @@ class Cost:
     shared: float = 0.0  # bytes of shared memory that a block of a GPU needs
     visits: float = 0.0  # targets that are looked at, whether anything leads to them or not
     requests: float = 0.0  # bytes that threads ask caches for
+    at_once: float = math.inf  # blocks that may run at the same time
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,13 @@ class Machine:
     per_request: float = 0.0
     per_round: float = 0.0
     per_crowded: float = 0.0
+    together: float = 8.0  # blocks that have to run at the same time to keep it busy
 
     def seconds(self, cost: Cost) -> float:
         """Traffic, arithmetic and requests overlap; atomics, dependent updates, launches, visits, rounds do not."""
+        idle = max(1.0, self.together / cost.at_once)
         return (
-            max(cost.bytes * self.per_byte, cost.flops * self.per_flop, cost.requests * self.per_request)
+            idle * max(cost.bytes * self.per_byte, cost.flops * self.per_flop, cost.requests * self.per_request)
             + cost.atomics * self.per_atomic
             + cost.crowded * self.per_crowded
             + cost.updates * self.per_update

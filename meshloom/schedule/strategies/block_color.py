@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from meshloom.native.algorithms import color_blocks
-from meshloom.schedule.code import ElementCode, Pass, Phase, combined
+from meshloom.schedule.code import ElementCode, Pass, Phase, merged
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.shared_blocks import Merge, simt_arrays, simt_phases
@@ -17,8 +17,6 @@ from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import visiting
 from meshloom.schedule.verify import check_block_color
-
-TOGETHER = 8  # blocks that should run at the same time: threads of a usual CPU
 
 
 class BlockColor(Strategy):
@@ -50,8 +48,8 @@ class BlockColor(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         moved = 1.1 * work.compulsory + work.again + work.added_again
-        idle = max(1.0, TOGETHER * work.colors / max(work.blocks, 1))  # too few blocks of a color to keep all busy
-        return Cost(idle * moved, idle * work.flops, updates=work.elements * work.components, rounds=work.colors)
+        return Cost(moved, work.flops, updates=work.elements * work.components, rounds=work.colors,
+                    at_once=max(work.blocks, 1) / work.colors)  # fmt: skip
 
 
 def block_offsets(elements: int, block: int) -> np.ndarray:
@@ -71,6 +69,6 @@ def _merge(spec: LoopSpec) -> Merge:
 
     def merge(param: int, place: str, value: str, target: str) -> list[str]:
         described = spec.params[param]
-        return [f"{place} = {combined(described.mode.combine, place, value, described.dtype)};"]
+        return [f"{place} = {merged(described, place, value)};"]
 
     return merge
