@@ -16,6 +16,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend.cuda.graph import Ahead
+from meshloom.native.signals import held_back
 
 BACKENDS = ("cpu", "numpy", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 FOR_EVER = 10**8
@@ -158,6 +159,27 @@ def test_an_error_leaves_the_handler_as_it_was() -> None:
     with pytest.raises(ZeroDivisionError):
         step.run(3)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_waited_is_not_lost_with_an_error(number: signal.Signals) -> None:
+    seen: list[int] = []
+    before = signal.signal(number, lambda found, frame: seen.append(found))
+    try:
+        with pytest.raises(ZeroDivisionError), held_back():
+            signal.raise_signal(number)
+            assert seen == [], "it waits"
+            raise ZeroDivisionError
+        assert seen == [number]
+    finally:
+        signal.signal(number, before)
+
+
+def test_ctrl_c_that_waited_comes_after_an_error() -> None:
+    with pytest.raises(KeyboardInterrupt) as caught, held_back():
+        signal.raise_signal(signal.SIGINT)
+        raise ZeroDivisionError
+    assert isinstance(caught.value.__context__, ZeroDivisionError)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "numpy"])

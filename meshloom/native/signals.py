@@ -42,8 +42,8 @@ def held_back() -> Iterator[Callable[[], bool]]:
         signal.signal(number, note)
     try:
         yield handle
-    finally:
+    finally:  # also after an error: a signal that waited is not lost with it
         for number, handler in before.items():
             signal.signal(number, handler)
-    if handle():
-        raise KeyboardInterrupt
+        if handle():
+            raise KeyboardInterrupt
