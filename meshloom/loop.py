@@ -276,8 +276,15 @@ class Loop(Runnable):
 
     @derived
     def _chosen(self) -> tuple[Schedule, str]:
+        return self._choice(self.wish)
+
+    def _choice(self, wish: Schedule) -> tuple[Schedule, str]:
         flops = float(self._uncut.flops * self.elements)
-        return choose(self.spec, self.elements, flops, lambda: self._work, self.wish, simt=self.backend.simt)
+        return choose(self.spec, self.elements, flops, lambda: self._work, wish, simt=self.backend.simt)
+
+    def can_run(self, wish: Wish) -> bool:
+        """Could the loop be executed so?"""
+        return strategy(self._choice(parse_schedule(wish))[0].strategy).declines(self.spec) is None
 
     @property
     def estimate(self) -> float:

@@ -16,68 +16,13 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.errors import KernelError, MeshloomError, ProgramError
+from meshloom.errors import MeshloomError
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Fill
 from meshloom.mesh.recording import recorder
+from tests.recorded_world import World, add, halve, scale, spread
 
 BACK_ENDS = ["numpy", "cpu"]
-
-
-@ml.kernel
-def spread(u: ml.Read, out: ml.Inc):
-    out[0] += 0.5 * u[1]
-    out[1] += 0.25 * u[0]
-
-
-@ml.kernel
-def scale(u: ml.ReadWrite, factor: ml.Read, total: ml.Sum):
-    u[...] = factor * u + 1.0
-    total += u
-
-
-@ml.kernel
-def halve(f: ml.Read, out: ml.Write):
-    out[...] = 0.5 * f + out_of_nowhere
-
-
-@ml.kernel
-def add(df: ml.Read, out: ml.ReadWrite):
-    out[...] = out + df
-
-
-out_of_nowhere = 0.125
-
-
-class World:
-    """One of each kind."""
-
-    def __init__(self) -> None:
-        self.cells, self.edges = ml.Set(6, "cells"), ml.Set(5, "edges")
-        self.ends = ml.Map(self.edges, self.cells, [[k, k + 1] for k in range(5)], "ends")
-        self.u, self.v = self.cells.field("u", data=np.arange(1.0, 7.0)), self.cells.field("v")
-        self.pair = self.cells.field("pair", 2, data=np.arange(12.0).reshape(6, 2))
-        self.total, self.factor = ml.Global(0.0, "total"), ml.Global(1.5, "factor")
-        self.vector, self.where = ml.Global(np.arange(3.0), "vector"), ml.Global(0, "where", dtype=np.int64)
-        self.grid = ml.Grid((12, 10), periodic=True, ghosts=(1, 0))
-        self.stretched = ml.Grid((12,), coordinates=[np.linspace(0.0, 1.0, 12) ** 2], name="stretched")
-        self.f = self.grid.field("f", data=np.random.default_rng(0).random((12, 10)))
-        self.g, self.h = self.grid.field("g"), self.stretched.field("h", data=np.arange(12.0) ** 2)
-        self.mesh = ml.generate.box((3, 2))
-        self.kernel = scale
-        self.loop = scale.loop(self.cells, self.u, self.factor, self.total)
-        self.line = ml.linalg.LineOperator(ml.linalg.Tridiagonal(0.25, 1.0, 0.25, periodic=True))
-        self.lines = ml.linalg.LineLoop(self.grid, 1, self.line, self.f, self.f, before=halve, values=1)
-        self.inner = ml.program(self.step)
-
-    def step(self) -> None:
-        scale(self.cells, self.u, self.factor, self.total)
-        self.v.fill(2.0)
-        spread(self.edges, self.u[self.ends], self.v[self.ends])
-
-    def values(self) -> list[np.ndarray]:
-        held = (self.u, self.v, self.pair, self.total, self.factor, self.vector, self.where, self.f, self.g, self.h)
-        return [*(one.numpy() for one in held), self.mesh.coordinates.numpy()]
 
 
 class Into:
@@ -306,7 +251,7 @@ HARMLESS |= {
     "Field.check_visible": lambda w: w.u.check_visible(),
     "Global.check_visible": lambda w: w.total.check_visible(),
     "Mesh.cell_group": lambda w: list(w.mesh.cell_groups),
-    "Loop.as_written": lambda w: w.loop.as_written(),
+    "Loop.as_written": lambda w: w.loop.as_written(), "Loop.can_run": lambda w: w.loop.can_run("color"),
     "LineLoop.as_written": lambda w: w.lines.as_written(),
 }
 #: Names that are no calls: modes, modules, errors.
@@ -421,82 +366,3 @@ def test_harmless_things_leave_no_trace(name: str) -> None:
     assert [o.name for o in ml.program(body).loops] == ["v = 1"]
     for a, b in zip(world.values(), before, strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-# ----- programs inside programs -----------------------------------------------------------------------------------
-@pytest.mark.parametrize("ran_before", [False, True])
-def test_an_inner_program_is_inlined(ran_before: bool, back_end: None) -> None:
-    called, recorded = World(), World()
-    if ran_before:
-        recorded.inner.run(2)
-        called.step()
-        called.step()
-
-    @ml.program
-    def outer() -> None:
-        recorded.inner()
-        assert recorded.inner.run(2).shape == (2, 0)
-        scale(recorded.cells, recorded.v, recorded.factor, recorded.total)
-
-    assert [o.name for o in outer.loops] == 3 * ["scale", "v = 2", "spread"] + ["scale"]
-    outer()
-    for _ in range(3):
-        called.step()
-    scale(called.cells, called.v, called.factor, called.total)
-    for a, b in zip(called.values(), recorded.values(), strict=True):
-        np.testing.assert_array_equal(b, a)
-
-
-def test_a_program_that_calls_itself_is_refused() -> None:
-    world = World()
-    programs: list[ml.Program] = []
-
-    def first() -> None:
-        world.step()
-        programs[1]()
-
-    programs += [ml.program(first), ml.program(lambda: programs[0]())]
-    with pytest.raises(ProgramError, match="program first calls itself"):
-        programs[0].run()
-    programs[1] = ml.program(world.step)
-    programs[0].run()  # it records anew
-    assert len(programs[0].loops) == 6
-
-
-def test_too_much_of_an_inner_program_is_refused() -> None:
-    world = World()
-    with pytest.raises(ProgramError, match="would become 3,000,000 operations, at most 100,000"):
-        ml.program(lambda: world.inner.run(10**6)).run()
-
-
-def test_a_recording_that_failed_is_made_anew() -> None:
-    ml.use("numpy")
-    world = World()
-    fails = [True]
-
-    def body() -> None:
-        world.step()
-        if fails[0]:
-            raise RuntimeError("not yet")
-
-    program = ml.program(body)
-    with pytest.raises(RuntimeError):
-        program.run()
-    assert recorder.get() is None
-    fails[0] = False
-    program.run()
-    assert len(program.loops) == 3
-    other = World()
-    other.step()
-    np.testing.assert_array_equal(world.u.numpy(), other.u.numpy())
-
-
-def test_a_global_is_no_truth_value() -> None:
-    with pytest.raises(MeshloomError, match="neither true nor false"):
-        bool(ml.Global(0.0))
-    assert float(ml.Global(2.5)) == 2.5 and int(ml.Global(3)) == 3
-
-
-def test_nothing_to_record_is_an_error_of_its_own() -> None:
-    with pytest.raises(KernelError, match="calls no kernel"):
-        ml.program(lambda: None)()

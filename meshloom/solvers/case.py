@@ -124,15 +124,6 @@ class UnknownLoop(ConfigError):
         self.key = f"schedule.{name}"
 
 
-def _can_run(loop: ml.Loop, schedule: ml.Schedule) -> bool:
-    """Does the strategy apply to the loop? It is left as it was."""
-    before = loop.wish
-    loop.reschedule(schedule.having(layout=None))
-    applies = loop.applies
-    loop.reschedule(before)
-    return applies
-
-
 # --- the case ---------------------------------------------------------------------------------------------
 
 
@@ -341,7 +332,7 @@ class Case(ABC):
                 continue
             if loop.name in wishes:
                 loop.reschedule(_schedule(wishes[loop.name]))
-            elif default is not None and _can_run(loop, default):
+            elif default is not None and loop.can_run(default):
                 loop.reschedule(default)
 
     def __init_subclass__(cls) -> None:
