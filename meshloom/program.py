@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 from meshloom.backend.base import Backend, Bound, Recording
-from meshloom.errors import KernelError, ProgramError, ScheduleError, interrupted
+from meshloom.errors import KernelError, ProgramError, interrupted, whole
 from meshloom.fusion import FusedLoop, FusedProgram, Step, fuse
 from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill, Global
@@ -81,7 +81,7 @@ class Program:
         only a few replays on a GPU, which are over at once, Python raises its own, without these.
         Inside another program its operations are recorded, ``times`` times, as if its function had been called.
         """
-        times = checked_times(self.name, times)
+        times = whole(f"program {self.name}: replays", times, 0, MOST_REPLAYS, error=ProgramError)
         into = recorder.get()
         if into is not None:
             return self._inlined(times, record, into)
@@ -256,17 +256,6 @@ def _executable(step: Step, backend: Backend) -> Callable[[], None]:
 
 
 # ----- what a person gives ------------------------------------------------------------------------------------------
-def checked_times(name: str, times: Any) -> int:
-    """How often to replay, as an int."""
-    if isinstance(times, bool | np.bool_) or not isinstance(times, int | np.integer):
-        raise ProgramError(f"program {name}: a whole number of replays, got {times!r}")
-    if times < 0:
-        raise ScheduleError(f"program {name}: cannot replay {times} times")
-    if times > MOST_REPLAYS:
-        raise ProgramError(f"program {name}: at most {MOST_REPLAYS:,} replays at a time, got {times:,}")
-    return int(times)
-
-
 def checked_record(name: str, record: Any, times: int) -> tuple[Global, ...]:
     """The globals to keep after every replay: ProgramError for anything else, and where memory cannot hold them."""
     if isinstance(record, Global) or not isinstance(record, Iterable):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -41,8 +42,9 @@ class SeenByNumPy:
     _change = "assign(array)"
     __hash__ = object.__hash__
 
+    @abstractmethod
     def numpy(self) -> np.ndarray:
-        raise NotImplementedError
+        """A copy of the values by number."""
 
     def _refuse(self, why: str) -> NoReturn:
         raise MeshError(f"{self._kind} {self.name} {why}")
@@ -128,8 +130,9 @@ class SharedMemory(SeenByNumPy):
     layout: Layout
     storage: Any
 
+    @abstractmethod
     def check_readable(self, who: str = "") -> None:
-        raise NotImplementedError
+        """An error where there are no values to be read."""
 
     def __len__(self) -> int:
         self._check_numbered()
