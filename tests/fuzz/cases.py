@@ -188,8 +188,9 @@ class _Drawing:
     def _value(self, dtype: np.dtype, dim: int, *, assigned: bool) -> Node:
         """Something for a field of a type. What is ``assigned`` to integers may be of any type, if it fits."""
         r = self.random
-        free = dtype.kind == "f" or (assigned and r.random() < 0.4)
-        want, depth = "any" if free else "int", r.choice((1, 2, 2, 3, 4))
+        free = dtype.kind == "f" or (assigned and r.random() < 0.6)
+        want = "any" if dtype.kind == "f" else r.choice(("float", "int")) if free else "int"
+        depth = r.choice((1, 2, 2, 3, 4))
         value = self._vector(want, depth, dim) if dim else self._scalar(want, depth)
         if dtype.kind == "f" or _fits(value, dtype):
             return value
@@ -382,7 +383,7 @@ UNARY = ("neg", "abs", "fabs", "sqrt", "square", "cbrt", "exp", "exp2", "expm1",
          "rint")  # fmt: skip
 FLOAT_WEIGHTS_BY_OP = {
     "add": 8, "sub": 8, "mul": 8, "div": 5, "where": 4, "minimum": 3, "maximum": 3, "pow": 4, "clip": 1, "mod": 1.5,
-    "fmin": 0.7, "fmax": 0.7, "astype": 2,
+    "fmin": 0.7, "fmax": 0.7, "astype": 2, "float_power": 0.4,
     "floordiv": 1.5, "hypot": 0.7, "arctan2": 0.7, "copysign": 1, "neg": 2, "abs": 2, "fabs": 0.5, "sqrt": 3,
     "square": 1, "sign": 1, "floor": 1, "ceil": 0.7, "trunc": 0.7, "rint": 0.7,
 } | dict.fromkeys(REDUCTIONS, 0.7) | dict.fromkeys(UNARY[5:22], 0.4)  # fmt: skip

@@ -46,6 +46,13 @@ def _smaller_loops(loop: LoopOf) -> Iterator[LoopOf]:
         kept = loop.statements[:k] + loop.statements[k + 1 :]
         if kept:
             yield _without_unused(replace(loop, statements=kept))
+    if loop.ordered:
+        yield replace(loop, ordered=False)
+    if loop.box is not None:
+        low, high = loop.box
+        for a, (first, end) in enumerate(zip(low, high, strict=True)):
+            if end - first > 1:
+                yield replace(loop, box=(low, (*high[:a], first + 1, *high[a + 1 :])))
     for k, statement in enumerate(loop.statements):
         for value in _smaller_values(statement.value):
             changed = replace(statement, value=value)
