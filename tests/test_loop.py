@@ -96,6 +96,25 @@ def test_wrong_schedules_are_refused_in_one_line() -> None:
         ml.use("cpu", threads=0)
 
 
+def test_explain_names_the_line_that_makes_single_precision_double() -> None:
+    ml.use("numpy")
+
+    @ml.kernel
+    def listed(a: ml.Read, b: ml.Write):
+        b[...] = np.sum(np.stack([a, 0.5]))
+
+    @ml.kernel
+    def single(a: ml.Read, b: ml.Write):
+        b[...] = [np.sum(np.stack([a, 0.5], dtype=a.dtype))][0]
+
+    points = ml.Set(3, "points")
+    a, b = (points.field(name, dtype=np.float32) for name in "ab")
+    assert re.search(r"precision +double, though .*test_loop\.py:\d+\)", listed.loop(points, a, b).explain())
+    assert "precision" not in single.loop(points, a, b).explain()
+    wide = points.field("wide")
+    assert "precision" not in listed.loop(points, wide, b).explain()
+
+
 def test_explain_shows_the_figures() -> None:
     """Every figure, computed here from the mesh: a face reads a number and two indices, and adds to two cells."""
     mesh, v, out = mesh_and_fields()

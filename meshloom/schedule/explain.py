@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from meshloom.errors import CompilerError, one_line
+from meshloom.kernel.expr import FLOAT32, FLOAT64, topological
 from meshloom.mesh.core import Arg, Global, Map, Set
 from meshloom.native.algorithms import color_blocks, thread_colors
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK, excess
@@ -87,7 +88,14 @@ def algebra_of(spec: LoopSpec, backend: Any) -> list[tuple[str, str]]:
     """What was done to the formulas."""
     contracted = ", a*b + c contracted" if getattr(backend, "contract", backend.name != "numpy") else ""
     fast = f"fast (terms collected, reciprocals shared{contracted}; strict=True turns it off)"
-    return [("algebra", "as written, operation by operation (strict)" if spec.strict else fast)]
+    rows = [("algebra", "as written, operation by operation (strict)" if spec.strict else fast)]
+    floats = {p.dtype for p in spec.params if p.dtype.kind == "f"}
+    double = [n for n in topological(o.value for o in spec.outputs) if n.dtype == FLOAT64 and n.args]
+    if floats == {FLOAT32} and double:
+        place = next((f" ({n.where[0]}:{n.where[1]})" for n in double if n.where), "")
+        why = "all its fields and Globals are single: numbers in a list, or of NumPy"
+        rows.append(("precision", f"double, though {why}{place}"))
+    return rows
 
 
 def _figures(loop: Explained) -> list[tuple[str, str]]:
