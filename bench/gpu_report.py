@@ -219,7 +219,13 @@ def branch_rows(result: Row) -> list[str]:
         rows.append([case, *(f"{mine[s]:.3f}" if s in mine else "-" for s in (*shares, None))])
     lines = rows_table(("ms of a step, by the share of the device that is large", *names, "one branch"), rows)
     missing = f"The shipped threshold, {LARGE:g}, was not measured in this run."
-    return lines if LARGE in shares else [*lines, "", missing]
+    return _with_gaps(lines if LARGE in shares else [*lines, "", missing])
+
+
+def _with_gaps(lines: list[str]) -> list[str]:
+    """A table, with a word about cells that are empty: a run may have been cut off."""
+    gaps = any("| - |" in line for line in lines)
+    return [*lines, "", "A dash: not reached before the time of this run was up, or does not apply."] if gaps else lines
 
 
 def coloring_rows(result: Row) -> list[str]:
@@ -232,7 +238,7 @@ def coloring_rows(result: Row) -> list[str]:
              *(f"{found[form]:.3f} ({found[form] / found['color']:.2f})" if form in found else "-"
                for found in best.values())] for form in forms]  # fmt: skip
     head = ("form", *(f"`{loop}`, {_WORDS[p]}, ms (of plain `color`)" for loop, p in kinds))
-    return rows_table(head, rows)
+    return _with_gaps(rows_table(head, rows))
 
 
 # --- bench.strict, bench.halves -------------------------------------------------------------------------------------
