@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import bookleaf, compact_report, flow_report, gpu_report, locality_report, report, truth, volna_exact
+from bench import (
+    attack_report,
+    bookleaf,
+    compact_report,
+    flow_report,
+    gpu_report,
+    locality_report,
+    report,
+    truth,
+    volna_exact,
+)
 from bench.record import RESULTS, RecordError, load
 from bench.stamp import commit_of
 
@@ -36,10 +46,14 @@ class Table:
     several: bool = False
     key: Callable[[Result], Any] | None = None
 
+    @property
+    def module(self) -> str:
+        return self.command if self.command.startswith("tests.") else f"bench.{self.command}"
+
     def text(self, names: Sequence[str]) -> str:
         """What stands between the marks."""
         if list(names) == [NONE]:
-            return f"Not measured yet; `python -m bench.{self.command}` does.\n"
+            return f"Not measured yet; `python -m {self.module}` does.\n"
         if len(names) > 1 and not self.several:
             raise RecordError(f"a table of {self.benchmark} is one run, not {len(names)}: {', '.join(names)}")
         results = [load(RESULTS / name) for name in names]
@@ -184,6 +198,7 @@ TABLES: dict[str, Table] = {
     "bookleaf_reference": Table("bookleaf", bookleaf.reference_table, lambda r: True, "bookleaf --json FILE"),
     "bookleaf_exact": Table("bookleaf", bookleaf.exact_table, lambda r: "exact" in r, "bookleaf --json FILE"),
     "volna_dam": Table("volna_exact", volna_exact.dam_table, lambda r: True, "volna_exact --json FILE"),
+    "attacks": Table("attacks", attack_report.lines, lambda r: True, "tests.attacks.run"),
     "volna_bowl": Table("volna_exact", volna_exact.bowl_table, lambda r: True, "volna_exact --json FILE"),
 }  # fmt: skip
 

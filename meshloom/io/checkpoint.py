@@ -3,6 +3,9 @@
 Layout of the file: attributes ``format``, ``case``, ``iteration``, ``precision``, ``mesh`` (digest),
 ``config`` (TOML) and ``sha256``; the group ``state`` with one dataset (n, dim) per field, in the numbering the
 user gave the mesh; the dataset ``monitors`` (iteration, names) with attribute ``names``.
+
+A damaged file can keep HDF5's library busy for ever, or crash it, so it is not asked before the file is known to be
+whole: in front stands a seal, the SHA-256 of what follows it, in the block that HDF5 leaves to users.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ from meshloom.io.files import write_atomically
 FORMAT = 1
 _KEPT = " !\"#$&'()*+,:;<=>?@[\\]^`{|}"  # as it is in the name of a dataset, with letters, digits and "_.-~"
 _EMPTY = "%"
+_SEAL = b"meshloom checkpoint, sha256 "
+_BLOCK = 512  # bytes of HDF5's user block, in which the seal stands
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     import h5py
 
     buffer = io.BytesIO()
-    with h5py.File(buffer, "w") as file:
+    with h5py.File(buffer, "w", userblock_size=_BLOCK) as file:
         file.attrs.update(
             format=FORMAT,
             case=checkpoint.case,
@@ -80,7 +86,24 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
             file.create_dataset(f"state/{_stored(name)}", data=values)
         monitors = file.create_dataset("monitors", data=checkpoint.monitors)
         monitors.attrs["names"] = [_stored(name) for name in checkpoint.monitor_names]
-    write_atomically(path, buffer.getbuffer())
+    content = buffer.getbuffer()
+    content[:_BLOCK] = _seal(content[_BLOCK:])
+    write_atomically(path, content)
+
+
+def _seal(body: bytes | memoryview) -> bytes:
+    """The first block of a file whose other blocks are ``body``."""
+    return (_SEAL + hashlib.sha256(body).hexdigest().encode() + b"\n").ljust(_BLOCK, b"\0")
+
+
+def _check_seal(path: Path) -> None:
+    """UserError unless the file is whole; files of before there were seals begin with HDF5's signature."""
+    content = memoryview(path.read_bytes())
+    if bytes(content[:_BLOCK]) == _seal(content[_BLOCK:]) or bytes(content[: len(_SIGNATURE)]) == _SIGNATURE:
+        return
+    if bytes(content[: len(_SEAL)]) == _SEAL:
+        raise UserError(f"{path}: damaged or truncated checkpoint; use an earlier one")
+    raise UserError(f"{path}: not a checkpoint, or damaged from its first byte on; take checkpoint.h5 of a run")
 
 
 def load(path: Path) -> Checkpoint:
@@ -90,8 +113,7 @@ def load(path: Path) -> Checkpoint:
     if not path.is_file():
         raise UserError(f"{path}: no such checkpoint file")
     try:
-        if not h5py.is_hdf5(path):
-            raise UserError(f"{path}: not a checkpoint: not an HDF5 file")
+        _check_seal(path)
         with h5py.File(path, "r") as file:
             checkpoint = _read(path, file)
             written = str(file.attrs["sha256"])

@@ -131,7 +131,7 @@ def test_costs_of_the_strategies() -> None:
     assert crowded.crowded == 0.5 * crowded.atomics
     idle = strategy("block_color").cost(spec, replace(work, colors=16.0, blocks=32))
     busy = replace(idle, at_once=CPU_CORE.together)
-    waiting = idle.launches * CPU_CORE.per_launch + idle.updates * CPU_CORE.per_update + idle.rounds * CPU_CORE.per_round
+    waiting = CPU_CORE.seconds(replace(idle, bytes=0.0, flops=0.0, requests=0.0))
     assert CPU_CORE.seconds(idle) - waiting == pytest.approx(4 * (CPU_CORE.seconds(busy) - waiting))
     assert CPU_CORE.together == GPU.together
     assert f"busy with {CPU_CORE.together:g} blocks at a time (`together`)" in page("docs/schedules.md")

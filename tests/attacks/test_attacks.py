@@ -1,0 +1,46 @@
+"""A few attempts of every campaign, and many as slow tests; that a broken promise is seen at all."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.campaign import Broken, Campaign, campaigns, many
+
+
+@pytest.mark.parametrize("name", campaigns())
+def test_few(name: str) -> None:
+    score = many(campaigns()[name], campaigns()[name].few, seed=1)
+    assert not score.broken, "\n".join(score.broken)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", campaigns())
+def test_many(name: str) -> None:
+    one = campaigns()[name]
+    score = many(one, one.many, seed=2, seconds=one.seconds)
+    assert not score.broken, "\n".join(score.broken)
+
+
+def test_attempts_are_counted_repeated_and_cleaned_up() -> None:
+    folders, drawn = [], []
+
+    def attempt(dice: random.Random, folder: Path) -> str:
+        assert not [*folder.iterdir()]
+        folders.append(folder)
+        drawn.append(dice.random())
+        if len(drawn) % 5 == 2:
+            raise Broken("lost\na file")
+        if len(drawn) % 5 == 3:
+            raise ValueError("odd")
+        return "held"
+
+    one = Campaign("tried", "", "", attempt, few=1, many=1)
+    score = many(one, 5, seed=7)
+    assert (score.attempts, score.endings) == (5, {"held": 3})
+    assert score.broken == ["tried 7:1: lost a file", "tried 7:2: ValueError: odd"]
+    assert not any(folder.exists() for folder in folders) and len({*folders}) == 5
+    many(one, 5, seed=7)
+    assert drawn[5:] == drawn[:5] and len({*drawn}) == 5
