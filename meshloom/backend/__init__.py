@@ -12,6 +12,8 @@ from meshloom.backend.cuda.backend import CudaBackend, EmulatedCuda
 from meshloom.backend.numpy import NumpyBackend
 from meshloom.errors import ScheduleError, shown, whole
 from meshloom.mesh.recording import not_in_program
+from meshloom.native import threads as native_threads
+from meshloom.native.cache import tell
 
 __all__ = [
     "Backend",
@@ -65,7 +67,7 @@ def _threads_at_first(wanted: str | None) -> int:
     return cpu_count()
 
 
-cpu().threads[0] = _threads_at_first(os.environ.get("OMP_NUM_THREADS"))
+native_threads.choose(_threads_at_first(os.environ.get("OMP_NUM_THREADS")))
 
 
 @not_in_program("choosing a back end", "choose it before")
@@ -87,7 +89,10 @@ def use(name: str, *, threads: int | None = None, contract: bool | None = None, 
         if value is not None and not isinstance(value, bool):
             raise ScheduleError(f"{option} must be True or False, got {shown(value)}")
     if threads is not None:
-        cpu().threads[0] = whole("threads", threads, 1, MOST_THREADS, error=ScheduleError)
+        wanted = whole("threads", threads, 1, MOST_THREADS, error=ScheduleError)
+        if native_threads.choose(wanted) < wanted:
+            tell("this process was made by fork, which leaves OpenMP's threads behind: loops run serially here;"
+                 " start processes by multiprocessing's spawn for more threads")  # fmt: skip
     if contract is not None:
         cpu().contract = contract
     if strict is not None:

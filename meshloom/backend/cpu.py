@@ -13,7 +13,7 @@ from meshloom.backend.cpu_dialect import render
 from meshloom.backend.unit import Argument, Unit, check_arrays, make_unit, sizes_of, temporaries
 from meshloom.errors import CompilerError
 from meshloom.mesh.core import Fill, Global
-from meshloom.native import runtime
+from meshloom.native import runtime, threads
 from meshloom.native.compiler import host_compiler, load
 from meshloom.native.runtime import Operation
 from meshloom.schedule.code import partial_name
@@ -30,7 +30,7 @@ class CpuBackend(Backend):
     name = "cpu"
 
     def __init__(self) -> None:
-        self.threads = np.ones(1, np.int64)
+        self.threads = threads.in_use
         self.contract = True
 
     @property

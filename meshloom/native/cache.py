@@ -1,40 +1,160 @@
 """The cache on disk: where it is, and how files and arrays get into it without ever being seen half-written.
 
 Everything in the cache can be made again, so nothing here is an error: what cannot be read is absent, what cannot be
-written is not cached. Files are written under a unique temporary name beside their place and renamed; a reader sees
-the old file, the new file or none.
+written is not cached, with a word about why. Files are written under a unique temporary name beside their place and
+renamed; a reader sees the old file, the new file or none.
+
+What lies there is run and followed, so it must be our own (``trust.py``): where others may write, where there is no
+home folder, or where a pipe or a link stands in place of a file, nothing is believed, and a folder of this process
+alone takes the place of the cache.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
+import tempfile
 import uuid
+import warnings
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
-_DAMAGED = (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, MemoryError)
+from meshloom.native import tidy
+from meshloom.native.trust import distrust, own_file
+
+_NOWHERE = Path(os.devnull, "meshloom")  # nothing is there, nothing can be put there
+_private: list[Path] = []  # the last one is in use
+_told: set[str] = set()
+
+
+def tell(message: str) -> None:
+    """A warning, once per process."""
+    if message not in _told:
+        _told.add(message)
+        warnings.warn(message, stacklevel=3)
+
+
+# ---- places -----------------------------------------------------------------------------------------------------
+
+
+def wanted_root() -> Path | None:
+    """``$MESHLOOM_CACHE``, else ``$XDG_CACHE_HOME/meshloom``, else ``~/.cache/meshloom``; None without a home."""
+    if own := os.environ.get("MESHLOOM_CACHE"):
+        return _expanded(own)
+    if os.path.isabs(xdg := os.environ.get("XDG_CACHE_HOME", "")):
+        return Path(xdg, "meshloom")
+    return _expanded("~/.cache/meshloom")
+
+
+def _expanded(path: str) -> Path | None:
+    """With ~ replaced; None where nobody knows what it stands for."""
+    full = os.path.expanduser(path)
+    return None if full.startswith("~") else Path(os.path.abspath(full))
+
+
+def refusal() -> str | None:
+    """Why the wanted cache is not used; None where it is."""
+    root = wanted_root()
+    if root is None:
+        return "there is no home folder to keep compiled code in; set MESHLOOM_CACHE to a folder that is yours"
+    if reason := distrust(root):
+        return f"the cache {root} is not used: {reason}; correct that or set MESHLOOM_CACHE to a folder that is yours"
+    return None
 
 
 def cache_root() -> Path:
-    """``$MESHLOOM_CACHE``, else ``$XDG_CACHE_HOME/meshloom``, else ``~/.cache/meshloom``. Not created."""
-    if own := os.environ.get("MESHLOOM_CACHE"):
-        return Path(own).expanduser().absolute()
-    xdg = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(xdg) if os.path.isabs(xdg) else Path(os.path.expanduser("~/.cache")).absolute()) / "meshloom"
+    """The folder of the cache, or one of this process alone where that is not to be believed. Not made."""
+    if reason := refusal():
+        tell(f"{reason}; until then everything is made again in each process")
+        return private_root()
+    found = wanted_root()
+    assert found is not None
+    return found
 
 
 def cache_dir(kind: str) -> Path:
-    """The directory for one kind of cached things (``"code"``, ``"plans"``), created where that is possible."""
-    path = cache_root() / kind
+    """The folder for one kind of cached things (``"code"``, ``"plans"``), made where that is possible."""
+    folder = cache_root() / kind
+    _make(folder)
+    if reason := distrust(folder):
+        tell(f"the cache {folder} is not used: {reason}")
+        folder = private_root() / kind
+        _make(folder)
+    return folder
+
+
+def _make(folder: Path) -> None:
+    """A folder for this user alone, with all above it that are missing."""
     with suppress(OSError):
-        path.mkdir(parents=True, exist_ok=True)
-    return path
+        missing = [one for one in (folder, *folder.parents) if not os.path.lexists(one)]
+        for one in reversed(missing):
+            with suppress(FileExistsError):
+                one.mkdir(0o700)
+
+
+def private_root() -> Path:
+    """A folder of this process alone, gone when it ends; another one where somebody has removed it."""
+    if not _private or not _private[-1].is_dir():
+        _private.append(_made_private())
+    return _private[-1]
+
+
+def _made_private() -> Path:
+    """Where code may be run from, if there is such a place; nowhere at all where nothing can be written."""
+    made = []
+    for parent in dict.fromkeys((_temporary(), "/var/tmp", "/dev/shm")):
+        with suppress(OSError):
+            folder = Path(tempfile.mkdtemp(prefix="meshloom-cache-", dir=parent))
+            atexit.register(_remove, folder, os.getpid())
+            made.append(folder)
+            if unusable(folder) is None and distrust(folder) is None:
+                return folder
+    return made[0] if made else _NOWHERE
+
+
+def _temporary() -> str:
+    try:
+        return tempfile.gettempdir()
+    except OSError:
+        return "/tmp"
+
+
+def _remove(folder: Path, owner: int) -> None:
+    """At exit of the process that made it (not of its forks), unless a log was left for the user to read."""
+    if os.getpid() == owner and not any(folder.rglob("*.log")):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def unusable(folder: Path) -> str | None:
+    """Why compiled code cannot be put into a folder and run there; None where it can."""
+    if not runs_code(folder):
+        return "its file system forbids to run code from it (noexec)"
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(1 << 16))
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def runs_code(folder: Path) -> bool:
+    """May libraries in this folder be loaded? Some file systems are mounted so that they may not."""
+    if not hasattr(os, "statvfs"):
+        return True
+    try:
+        return not os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0)
+    except OSError:
+        return True
+
+
+# ---- files ------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -50,31 +170,95 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
-def load_arrays(kind: str, key: str) -> dict[str, np.ndarray] | None:
-    """The arrays stored under ``key``, or None where there are none or the file is damaged."""
-    path = _array_file(kind, key)
+@contextmanager
+def storing(path: Path) -> Iterator[Path]:
+    """``replacing`` for a file of the cache: nobody else may write it, and what is too much then goes (``tidy.py``)."""
+    with replacing(path) as temporary:
+        yield temporary
+        os.chmod(temporary, 0o600)
+        with suppress(OSError):
+            path.rmdir()  # an empty folder in its place; anything else but a folder is replaced
+    tidy.once(path.parent.parent)
+
+
+@contextmanager
+def kept_if_possible(path: Path) -> Iterator[Path]:
+    """``storing`` where a failure costs nothing but time: one word about it."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            return {name.removesuffix(".npy"): _read(archive, name) for name in archive.namelist()}
+        with storing(path) as temporary:
+            yield temporary
+    except OSError as error:
+        tell(f"the cache {path.parent} cannot be written ({error.strerror or error}); what is made is not kept")
+
+
+def opened(path: Path) -> BinaryIO | None:
+    """A file of the cache to read, noted as used now; None where there is none, or one that is not ours to believe.
+
+    Never waits: a pipe, a device, a link or a folder in its place is none.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        number = os.open(path, flags)
     except OSError:
         return None
-    except _DAMAGED:
-        with suppress(OSError):
-            path.unlink()
+    if not own_file(os.fstat(number)):
+        os.close(number)
         return None
+    with suppress(OSError, NotImplementedError):
+        os.utime(number if os.utime in os.supports_fd else path)
+    return open(number, "rb")
+
+
+def content(path: Path) -> bytes | None:
+    """What a file of the cache holds, as ``opened``."""
+    file = opened(path)
+    if file is None:
+        return None
+    with file, suppress(OSError):
+        return file.read()
+    return None
+
+
+# ---- arrays -----------------------------------------------------------------------------------------------------
+
+
+def load_arrays(kind: str, key: str) -> dict[str, np.ndarray] | None:
+    """The arrays stored under ``key``, or None where there are none or the file is damaged.
+
+    They are what somebody wrote there, no more: the caller checks that they mean what they should.
+    """
+    path = _array_file(kind, key)
+    file = opened(path)
+    if file is None:
+        return None
+    with file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                return {name.removesuffix(".npy"): _read(archive, name) for name in archive.namelist()}
+        except OSError:
+            return None
+        except Exception:  # a file may hold anything, and the readers of zip and numpy fail in many ways
+            remove(path)
+            return None
 
 
 def store_arrays(kind: str, key: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Keep ``arrays`` (any names, no object arrays) under ``key``; silently not kept where that is impossible."""
+    """Keep ``arrays`` (any names, no object arrays) under ``key``; not kept where that is impossible."""
     path = _array_file(kind, key)
     plain = {name: np.asanyarray(array) for name, array in arrays.items()}
     for name, array in plain.items():
         if array.dtype.hasobject:
             raise TypeError(f"array {name!r} of {kind}/{key} holds Python objects; only plain numbers can be cached")
-    with suppress(OSError), replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+    with kept_if_possible(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for name, array in plain.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
                 np.lib.format.write_array(stream, array, allow_pickle=False)
+
+
+def remove(path: Path) -> None:
+    """A file of the cache that is of no use, gone where that is possible."""
+    with suppress(OSError):
+        path.unlink()
 
 
 def _array_file(kind: str, key: str) -> Path:
@@ -84,6 +268,8 @@ def _array_file(kind: str, key: str) -> Path:
 
 
 def _read(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
+        raise ValueError("nothing is compressed here")  # and so nothing unpacks to more than the file is long
     with archive.open(name) as stream:
         array = np.lib.format.read_array(stream, allow_pickle=False)
         stream.read()  # to the end, where the checksum is compared

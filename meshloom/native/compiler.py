@@ -2,38 +2,47 @@
 
 A shared library lives in the cache as ``<name>-<key>.so`` beside its source ``<name>-<key>.cpp``; the key is the
 SHA-256 of source, flags, compiler version and processor. Loading a truncated library can kill the process before
-``dlopen`` reports anything, so every library ends in a seal, the SHA-256 of what precedes it (the loader ignores
-trailing bytes), and one whose seal is broken is built again.
+``dlopen`` reports anything, so every library ends in a seal, the SHA-256 of its name and of what precedes the seal (the
+loader ignores trailing bytes), and one whose seal is broken is built again. Where the cache cannot be written, is full
+or forbids to run code, a folder of this process alone takes its place, with a word about why.
 """
 
 from __future__ import annotations
 
-import atexit
 import ctypes
+import errno
 import hashlib
 import json
 import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache as remembered
 from pathlib import Path
+from typing import TypeVar
 
-from meshloom.errors import CompilerError
-from meshloom.native.cache import cache_dir, replacing
+from meshloom.errors import CompilerError, shown
+from meshloom.native import cache, threads
+from meshloom.native.elf import is_whole
 from meshloom.native.names import safe_name
+
+T = TypeVar("T")
 
 BASE_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared")
 CANDIDATES = ("c++", "g++", "clang++")
+_OPENMP, _NO_OPENMP = "-fopenmp", "-Wno-unknown-pragmas"
 _SEAL = b"meshloom-seal:"
 _SEAL_BYTES = len(_SEAL) + hashlib.sha256().digest_size
 _LOCK_SECONDS = 300.0  # a builder that takes longer is taken for dead; waiting is an economy, not a need
+SECONDS = 600.0  # that a compiler may take, unless MESHLOOM_COMPILER_SECONDS says otherwise
+_NO_ROOM = ("No space left on device", "Disk quota exceeded")
 
 _PLAIN_PROBE = """
 #include <algorithm>
@@ -84,14 +93,18 @@ def build(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> Path:
     """The shared library made from C++ ``source``; compiled only if it is not in the cache, intact."""
     compiler = host_compiler()
     stem = f"{safe_name(name)}-{_key(source, compiler, extra_flags)[:32]}"
-    library = cache_dir("code") / f"{stem}.so"
-    if _sealed(library):
+    known = cache.cache_dir("code") / f"{stem}.so"
+    if cache.runs_code(known.parent) and _sealed(known):
+        return known
+
+    def made(folder: Path) -> Path:
+        library = folder / f"{stem}.so"
+        with _building(library):
+            if not _sealed(library):  # nobody else made it while we waited
+                _compile(compiler, source, name, library, extra_flags)
         return library
-    library = _writable_code_dir() / f"{stem}.so"
-    with _building(library):
-        if not _sealed(library):  # nobody else made it while we waited
-            _compile(compiler, source, name, library, extra_flags)
-    return library
+
+    return _somewhere(made)
 
 
 def load(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> ctypes.CDLL:
@@ -100,7 +113,7 @@ def load(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> ctypes
     try:
         return _open(library)
     except OSError:
-        library.unlink(missing_ok=True)
+        cache.remove(library)
     library = build(source, name, extra_flags=extra_flags)
     try:
         return _open(library)
@@ -108,18 +121,19 @@ def load(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> ctypes
         raise CompilerError(f"{name}: the compiled library does not load: {_one_line(str(error))}") from None
 
 
-@cache
+@remembered
 def _open(library: Path) -> ctypes.CDLL:
     # Threads that wait for work should spin for microseconds, not milliseconds: on a busy machine the spinning ones
     # take the time of those that work. GNU's OpenMP reads this when it is first loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    threads.may_start()
     return ctypes.CDLL(str(library))
 
 
 # ---- finding ----------------------------------------------------------------------------------------------------
 
 
-@cache
+@remembered
 def _find(cxx: tuple[str, ...], search: str) -> Compiler:
     if cxx:
         command = _resolve(cxx, search)
@@ -156,15 +170,17 @@ def _resolve(words: tuple[str, ...], search: str) -> tuple[str, ...] | None:
 
 def _probe_remembered(command: tuple[str, ...]) -> Compiler | None:
     """``_probe``, its answer kept on disk until the compiler's file or the processor changes."""
-    memo = cache_dir("compiler") / f"{_probe_key(command)}.json"
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        known = json.loads(memo.read_text())
-        return Compiler(command[0], str(known["version"]), tuple(str(flag) for flag in known["flags"]))
-    compiler = _probe(command)
-    if compiler is not None:
-        with suppress(OSError), replacing(memo) as temporary:
-            temporary.write_text(json.dumps({"version": compiler.version, "flags": compiler.flags}))
-    return compiler
+    memo = cache.cache_dir("compiler") / f"{_probe_key(command)}.json"
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        known = json.loads(cache.content(memo) or b"")
+        compiler = Compiler(command[0], known["version"], tuple(known["flags"]))
+        if isinstance(compiler.version, str) and compiler.flags in _possible_flags(command):
+            return compiler
+    found = _probe(command)
+    if found is not None:
+        with cache.kept_if_possible(memo) as temporary:
+            temporary.write_text(json.dumps({"version": found.version, "flags": found.flags}))
+    return found
 
 
 def _probe_key(command: tuple[str, ...]) -> str:
@@ -181,25 +197,41 @@ def _probe(command: tuple[str, ...]) -> Compiler | None:
     path, flags = command[0], (*command[1:], *BASE_FLAGS)
     if not _works(path, flags, _PLAIN_PROBE):
         return None
-    native = ("-march=native",) if platform.machine() in ("x86_64", "AMD64") else ("-mcpu=native", "-march=native")
-    tuned = next((flag for flag in native if _works(path, (*flags, flag), _PLAIN_PROBE)), None)
+    tuned = next((flag for flag in _tuning() if _works(path, (*flags, flag), _PLAIN_PROBE)), None)
     flags += (tuned,) if tuned else ()
-    flags += ("-fopenmp",) if _works(path, (*flags, "-fopenmp"), _OPENMP_PROBE) else ("-Wno-unknown-pragmas",)
+    flags += (_OPENMP,) if _works(path, (*flags, _OPENMP), _OPENMP_PROBE) else (_NO_OPENMP,)
     return Compiler(path, _version(command), flags)
+
+
+def _tuning() -> tuple[str, ...]:
+    """Flags that make code for this processor, in the order in which they are tried."""
+    return ("-march=native",) if platform.machine() in ("x86_64", "AMD64") else ("-mcpu=native", "-march=native")
+
+
+def _possible_flags(command: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """All that a probe can find: others in the cache are not ours."""
+    given = (*command[1:], *BASE_FLAGS)
+    return [(*given, *tuned, last) for tuned in ((), *((t,) for t in _tuning())) for last in (_OPENMP, _NO_OPENMP)]
 
 
 def _works(path: str, flags: tuple[str, ...], source: str) -> bool:
     """Whether the compiler makes a library that loads, tried where libraries will be (/tmp may forbid loading)."""
-    try:
-        with tempfile.TemporaryDirectory(prefix="probe-", dir=_writable_code_dir()) as folder:
+
+    def tried(code: Path) -> bool:
+        with tempfile.TemporaryDirectory(prefix="probe-", dir=code) as folder:
             text, library = Path(folder, "probe.cpp"), Path(folder, "probe.so")
             text.write_text(source)
-            if _run([path, *flags, str(text), "-o", str(library)]).returncode:
+            result = _run([path, *flags, str(text), "-o", str(library)])
+            _check_room(result, code)
+            if result.returncode or not library.is_file() or not is_whole(library.read_bytes()):
                 return False
-            ctypes.CDLL(str(library))
-    except OSError:
-        return False
-    return True
+            try:
+                ctypes.CDLL(str(library))
+            except OSError:
+                return False
+            return True
+
+    return _somewhere(tried)
 
 
 def _version(command: tuple[str, ...]) -> str:
@@ -207,7 +239,7 @@ def _version(command: tuple[str, ...]) -> str:
     return lines[0].strip() if lines else "unknown version"
 
 
-@cache
+@remembered
 def _processor() -> str:
     """What native code depends on: architecture and the first processor's model and features.
 
@@ -233,20 +265,36 @@ def _key(source: str, compiler: Compiler, extra_flags: tuple[str, ...]) -> str:
 
 
 def _compile(compiler: Compiler, source: str, name: str, library: Path, extra_flags: tuple[str, ...]) -> None:
+    """OSError where the folder is to blame."""
     text = library.with_suffix(".cpp")
-    try:
-        with replacing(text) as temporary:
-            temporary.write_text(source, encoding="utf-8")
-        with replacing(library) as temporary:
-            command = [compiler.path, *compiler.flags, str(text), "-o", str(temporary), *extra_flags]
-            result = _run(command)
-            if result.returncode:
-                raise CompilerError(_failure(name, command, result, library.with_suffix(".log")))
-            body = temporary.read_bytes()
-            with open(temporary, "ab") as end:
-                end.write(_seal(body))
-    except OSError as error:
-        raise CompilerError(f"{name}: could not be compiled in {library.parent}: {error.strerror or error}") from None
+    with cache.storing(text) as temporary:
+        temporary.write_text(source, encoding="utf-8")
+    with cache.storing(library) as temporary:
+        command = [compiler.path, *compiler.flags, str(text), "-o", str(temporary), *extra_flags]
+        result = _run(command)
+        _check_room(result, library.parent)
+        if result.returncode:
+            raise CompilerError(_failure(name, command, result, library.with_suffix(".log")))
+        body = temporary.read_bytes() if temporary.is_file() else b""
+        if not is_whole(body):
+            _look_again(library.parent)
+            left = f"{len(body):,} bytes that are no whole library" if body else "no library"
+            raise CompilerError(f"{name}: {compiler.path} reported success, but left {left}")
+        with open(temporary, "ab") as end:
+            end.write(_seal(body, library.stem))
+
+
+def _check_room(result: subprocess.CompletedProcess[str], folder: Path) -> None:
+    """OSError where the compiler failed for want of room, or of its folder, which is not its fault."""
+    if result.returncode:
+        if any(words in result.stderr + result.stdout for words in _NO_ROOM):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+        _look_again(folder)
+
+
+def _look_again(folder: Path) -> None:
+    """OSError where the folder has gone meanwhile."""
+    os.stat(folder)
 
 
 def _failure(name: str, command: list[str], result: subprocess.CompletedProcess[str], log: Path) -> str:
@@ -255,7 +303,7 @@ def _failure(name: str, command: list[str], result: subprocess.CompletedProcess[
     lines = [line for line in output.splitlines() if "error" in line.lower()] or output.splitlines()[-1:]
     first = _one_line(lines[0]) if lines else f"exit status {result.returncode}"
     try:
-        with replacing(log) as temporary:
+        with cache.storing(log) as temporary:
             temporary.write_text(f"{shlex.join(command)}\nexit status {result.returncode}\n\n{output}\n", "utf-8")
     except OSError:
         return f"{name}: the C++ code did not compile: {first} (and no log could be written to {log.parent})"
@@ -263,22 +311,59 @@ def _failure(name: str, command: list[str], result: subprocess.CompletedProcess[
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-    )
+    """Run a compiler in a session of its own; it ends with all it has started when it takes too long, or when we do."""
+    limit = _seconds()
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    try:
+        process = subprocess.Popen(command, text=True, errors="replace", start_new_session=True, **pipes)  # type: ignore[call-overload]
+    except OSError as error:
+        return subprocess.CompletedProcess(command, 126, "", f"error: {error.strerror or error}")
+    try:
+        out, err = process.communicate(timeout=limit)
+    except BaseException as reason:
+        _end(process)
+        if isinstance(reason, subprocess.TimeoutExpired):
+            raise CompilerError(
+                f"the compiler {command[0]} did not end within {limit:g} seconds and was stopped;"
+                " set MESHLOOM_COMPILER_SECONDS to allow more"
+            ) from None
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-def _seal(body: bytes) -> bytes:
-    return _SEAL + hashlib.sha256(body).digest()
+def _end(process: subprocess.Popen[str]) -> None:
+    """Kill a process with everything in its session, and leave nothing open."""
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+def _seconds() -> float:
+    """How long a compiler may take."""
+    wanted = os.environ.get("MESHLOOM_COMPILER_SECONDS", "").strip()
+    if not wanted:
+        return SECONDS
+    with suppress(ValueError):
+        if 0 < float(wanted) <= 1e6:
+            return float(wanted)
+    raise CompilerError(f"MESHLOOM_COMPILER_SECONDS is {shown(wanted)}, not a number of seconds; correct or unset it")
+
+
+def _seal(body: bytes, stem: str) -> bytes:
+    return _SEAL + hashlib.sha256(stem.encode() + b"\0" + body).digest()
 
 
 def _sealed(library: Path) -> bool:
-    """Whether the library is there and whole."""
-    try:
-        content = library.read_bytes()
-    except OSError:
+    """Whether the library is there, whole, and the one that its name says."""
+    content = cache.content(library)
+    if content is None:
         return False
-    return content[-_SEAL_BYTES:] == _seal(content[:-_SEAL_BYTES])
+    body = content[:-_SEAL_BYTES]
+    return content[-_SEAL_BYTES:] == _seal(body, library.stem) and is_whole(body)
 
 
 @contextmanager
@@ -290,7 +375,8 @@ def _building(library: Path) -> Iterator[None]:
     try:
         import fcntl
 
-        lock = open(library.with_suffix(".lock"), "ab")  # noqa: SIM115 - held over the yield
+        flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW  # a pipe in its place must not make us wait
+        lock = open(os.open(library.with_suffix(".lock"), flags, 0o600), "wb")  # noqa: SIM115 - held over the yield
     except (ImportError, OSError):
         yield
         return
@@ -307,30 +393,28 @@ def _building(library: Path) -> Iterator[None]:
         yield
 
 
-def _writable_code_dir() -> Path:
-    """The cache directory for code, or one of this process alone where that one cannot be written."""
-    folder = cache_dir("code")
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError:
-        return _private_dir()
-
-
-@cache
-def _private_dir() -> Path:
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="meshloom-code-"))
-    except OSError as error:
-        raise CompilerError(f"compiled code has no place to go: {_one_line(str(error))}; set MESHLOOM_CACHE") from None
-    atexit.register(_clear, folder, os.getpid())
-    return folder
-
-
-def _clear(folder: Path, owner: int) -> None:
-    """At exit of the process that made it (not of its forks), unless a log was left for the user to read."""
-    if os.getpid() == owner and not any(folder.glob("*.log")):
-        shutil.rmtree(folder, ignore_errors=True)
+def _somewhere(job: Callable[[Path], T]) -> T:
+    """What a job gives that writes libraries to a folder: the cache's, or where that fails a private one."""
+    folder = cache.cache_dir("code")
+    reason = cache.unusable(folder)
+    if reason is None:
+        try:
+            return job(folder)
+        except OSError as error:
+            reason = _one_line(error.strerror or str(error))
+    private = cache.private_root() / "code"
+    if private != folder:
+        cache.tell(f"the cache {folder} takes no compiled code: {reason}; this process compiles in {private.parent}")
+        again = None
+        try:
+            private.mkdir(mode=0o700, exist_ok=True)
+            again = cache.unusable(private)
+            if again is None:
+                return job(private)
+        except OSError as error:
+            again = _one_line(error.strerror or str(error))
+        reason = f"{reason}; neither does {private.parent}: {again}"
+    raise CompilerError(f"compiled code has no place to go: {folder}: {reason}; set MESHLOOM_CACHE to a folder for it")
 
 
 def _one_line(text: str) -> str:

@@ -128,7 +128,7 @@ uint64_t hilbert_key(uint32_t x[D], int bits) {
 
 // Keys of points (n, D) in the cube that has the longest extent of the cloud as its side: cells are squares.
 template <int D>
-void hilbert_keys(const double* points, int64_t n, uint64_t* keys) {
+void hilbert_keys(const double* points, int64_t n, uint64_t* keys, int64_t threads) {
   constexpr int BITS = D == 2 ? 31 : 21;
   double low[D], extent = 0;
   for (int d = 0; d < D; ++d) {
@@ -141,7 +141,7 @@ void hilbert_keys(const double* points, int64_t n, uint64_t* keys) {
   }
   const double largest = double((uint64_t(1) << BITS) - 1);
   const double scale = extent > 0 && std::isfinite(largest / extent) ? largest / extent : 0.0;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) num_threads((int)threads)
   for (int64_t i = 0; i < n; ++i) {
     uint32_t cell[D];
     for (int d = 0; d < D; ++d) cell[d] = uint32_t(std::min(largest, (points[i * D + d] - low[d]) * scale));
@@ -194,13 +194,13 @@ struct Bisection {
 };
 
 template <int D>
-void bisect(const double* points, int64_t n, int64_t block, int64_t* order) {
+void bisect(const double* points, int64_t n, int64_t block, int64_t* order, int64_t threads) {
   std::vector<typename Bisection<D>::Point> cloud(n);
   for (int64_t i = 0; i < n; ++i) {
     std::copy_n(points + i * D, D, cloud[i].at);
     cloud[i].number = i;
   }
-#pragma omp parallel
+#pragma omp parallel num_threads((int)threads)
 #pragma omp single
   Bisection<D>{block}.split(cloud.data(), cloud.data() + n);
   for (int64_t i = 0; i < n; ++i) order[i] = cloud[i].number;
@@ -229,16 +229,16 @@ extern "C" {
   }
 FOR_INDEX_TYPES(ROW_ORDERS)
 
-#define HILBERT_KEYS(D)                                                     \
-  int hilbert_keys_##D(const double* points, int64_t n, uint64_t* keys) {   \
-    return guarded([&] { hilbert_keys<D>(points, n, keys); });              \
+#define HILBERT_KEYS(D)                                                                      \
+  int hilbert_keys_##D(const double* points, int64_t n, uint64_t* keys, int64_t threads) {   \
+    return guarded([&] { hilbert_keys<D>(points, n, keys, threads); });                      \
   }
 HILBERT_KEYS(2)
 HILBERT_KEYS(3)
 
-#define BISECT(D)                                                                      \
-  int bisect_##D(const double* points, int64_t n, int64_t block, int64_t* order) {     \
-    return guarded([&] { bisect<D>(points, n, block, order); });                       \
+#define BISECT(D)                                                                                      \
+  int bisect_##D(const double* points, int64_t n, int64_t block, int64_t* order, int64_t threads) {    \
+    return guarded([&] { bisect<D>(points, n, block, order, threads); });                              \
   }
 BISECT(1)
 BISECT(2)

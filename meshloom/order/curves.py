@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from meshloom.native import threads
 from meshloom.native.ffi import call
 
 
@@ -14,7 +15,7 @@ def hilbert_keys(points: np.ndarray) -> np.ndarray:
     """
     cloud = np.ascontiguousarray(points, np.float64)
     keys = np.empty(len(cloud), np.uint64)
-    call("sorting", f"hilbert_keys_{cloud.shape[1]}", cloud, len(cloud), keys)
+    call("sorting", f"hilbert_keys_{cloud.shape[1]}", cloud, len(cloud), keys, int(threads.in_use[0]))
     return keys
 
 
@@ -31,5 +32,5 @@ def bisect(points: np.ndarray, block: int) -> np.ndarray:
     """
     cloud = np.ascontiguousarray(points, np.float64)
     order = np.empty(len(cloud), np.int64)
-    call("sorting", f"bisect_{cloud.shape[1]}", cloud, len(cloud), block, order)
+    call("sorting", f"bisect_{cloud.shape[1]}", cloud, len(cloud), block, order, int(threads.in_use[0]))
     return order

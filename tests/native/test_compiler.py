@@ -130,7 +130,7 @@ def damage_flip(path):
 
 
 def damage_garbage_with_valid_seal(path):
-    path.write_bytes(b"junk" + compiler._seal(b"junk"))
+    path.write_bytes(b"junk" + compiler._seal(b"junk", path.stem))
 
 
 @pytest.mark.parametrize(
