@@ -327,7 +327,7 @@ class Loop(Runnable):
             chosen.name,
             topo,
             block,
-            verify,
+            partial(verify, simt=simt, variant=variant),
             f"{'simt ' if simt else ''}{variant}",
             chosen.plan_has_blocks,
         )

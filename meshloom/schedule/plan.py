@@ -122,15 +122,16 @@ Verifier = Callable[[Plan, "Topology"], None]
 def cached_plan(
     build: Builder, name: str, topo: Topology, block: int, verify: Verifier, variant: str = "", by_block: bool = True
 ) -> Plan:
-    """The plan from the disk, or built, verified and stored. A damaged entry is rebuilt.
+    """The plan from the disk or built, and verified in either case: what is read may be anything.
 
-    ``by_block``: the arrays depend on the block size; else one entry serves all.
+    An entry that is damaged, or not right for these maps, is built again and replaced. ``by_block``: the arrays depend
+    on the block size; else one entry serves all.
     """
     if topo.elements < SMALLEST_CACHED or topo.box is not None:
         return _built(build, topo, block, verify)
     key = hashlib.sha256(f"{VERSION}|{name}|{variant}|{block if by_block else 0}|{topo.digest}".encode()).hexdigest()
     found = _restored(name, block, cache.load_arrays("plans", key))
-    if found is not None:
+    if found is not None and _right(found, topo, verify):
         return found
     plan = _built(build, topo, block, verify)
     labels = np.frombuffer(" ".join(plan.sizes).encode(), np.uint8)
@@ -149,5 +150,20 @@ def _restored(name: str, block: int, stored: dict[str, np.ndarray] | None) -> Pl
     """A plan from the arrays of a cache entry; None when there is none, or it is not one that we wrote."""
     if stored is None or not {"sizes", "size_names"} <= stored.keys():
         return None
-    labels, values = bytes(stored.pop("size_names")).decode().split(), stored.pop("sizes").tolist()
-    return Plan(name, block, stored, dict(zip(labels, values, strict=True)))
+    named, sizes = stored.pop("size_names"), stored.pop("sizes")
+    try:
+        labels = bytes(named).decode("ascii").split()
+    except UnicodeDecodeError:
+        return None
+    if named.dtype != np.uint8 or sizes.dtype != np.int64 or sizes.shape != (len(labels),):
+        return None
+    return Plan(name, block, stored, dict(zip(labels, sizes.tolist(), strict=True)))
+
+
+def _right(plan: Plan, topo: Topology, verify: Verifier) -> bool:
+    """Whether a plan that was read is right for these maps."""
+    try:
+        verify(plan, topo)
+    except Exception:  # PlanError, or whatever else wrong arrays lead to
+        return False
+    return True

@@ -14,6 +14,7 @@ import numpy as np
 
 from meshloom.errors import KernelError, PlanError
 from meshloom.mesh.core import Map
+from meshloom.schedule.gather import usual_degree
 from meshloom.schedule.plan import Plan, Topology
 
 
@@ -39,7 +40,7 @@ def _distinct(numbers: np.ndarray, size: int) -> int:
 
 
 def _check_offsets(plan: Plan, name: str, end: int) -> None:
-    array = plan.arrays[name]
+    array = plan.arrays[name].astype(np.int64, copy=False)
     _demand(len(array) > 0 and array[0] == 0 and array[-1] == end, plan, f"{name} does not run from 0 to {end}")
     _demand(bool((np.diff(array) >= 0).all()), plan, f"{name} is not ascending")
 
@@ -91,6 +92,7 @@ def _check_blocks(plan: Plan, topology: Topology) -> np.ndarray:
 
 def check_block_color(plan: Plan, topology: Topology) -> None:
     visit, block_of = _visit(plan, topology), _check_blocks(plan, topology)
+    _check_inside(plan, topology, visit, block_of)
     blocks = plan.sizes["n_blocks"]
     _check_permutation(plan, "block_list", blocks)
     _check_offsets(plan, "color_offsets", blocks)
@@ -106,8 +108,48 @@ def check_block_color(plan: Plan, topology: Topology) -> None:
             _demand(not lost.any(), plan, f"two blocks of color {c} share a target")
 
 
+def _check_inside(plan: Plan, topology: Topology, visit: np.ndarray, block_of: np.ndarray) -> None:
+    """What threads of a block share (``shared_blocks.py``): its targets, once each, the places of its slots among them,
+    and colors of elements that may be added at the same time."""
+    if "color_starts" not in plan.arrays:
+        return
+    starts, positions = plan.arrays["color_starts"], plan.arrays["color_positions"]
+    blocks, ends = plan.arrays["block_offsets"], plan.arrays["color_starts"][1:] - 1
+    _check_offsets(plan, "color_starts", len(positions))
+    _demand(bool((np.diff(starts) > 1).all()), plan, "a block has no colors")
+    fits = (positions[starts[:-1]] == blocks[:-1]).all() and (positions[ends] == blocks[1:]).all()
+    rising = np.diff(positions) >= 0  # from the end of one block to the beginning of the next, too
+    _demand(bool(fits and rising.all()), plan, "the colors of a block are not its elements")
+    lengths = np.diff(positions)
+    lengths = np.delete(lengths, ends[:-1]) if len(ends) else lengths
+    color_of = np.repeat(_counted(np.diff(starts) - 1), lengths)
+    spaces = sorted(set(topology.spaces.values()))
+    for space, rows, targets in zip(spaces, *topology.conflicts(), strict=True):
+        own, place = plan.arrays[f"own{space}"], plan.arrays[f"place{space}"]
+        first = plan.arrays[f"own_offsets{space}"]
+        _check_offsets(plan, f"own_offsets{space}", len(own))
+        sizes = np.diff(first)
+        _demand(plan.sizes[f"most{space}"] == sizes.max(initial=0), plan, f"most{space} is not the most targets")
+        _demand(not len(own) or (own.min() >= 0 and own.max() < targets), plan, "a block has a target out of bounds")
+        rising = (np.diff(own) > 0) | (np.diff(np.repeat(np.arange(len(sizes)), sizes)) > 0)
+        _demand(bool(rising.all()), plan, "a block does not list its targets once, ascending")
+        _demand(bool((place >= 0).all() and (place < sizes[block_of][:, None]).all()), plan, "a place is out of bounds")
+        slots = first[block_of][:, None] + place
+        _demand(np.array_equal(own[slots], rows[visit]), plan, f"place{space} leads to another target than the map")
+        for color in range(int(color_of.max(initial=-1)) + 1):
+            members = np.flatnonzero(color_of == color)
+            lost = _lost_stamps(members, slots[members], len(own))
+            _demand(not lost.any(), plan, f"two elements of color {color} of a block share a target")
+
+
+def _counted(lengths: np.ndarray) -> np.ndarray:
+    """0, 1, 2, ... for each of some lengths, one after the other."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
 def check_block_atomic(plan: Plan, topology: Topology) -> None:
     visit, block_of = _visit(plan, topology), _check_blocks(plan, topology)
+    _check_inside(plan, topology, visit, block_of)
     spaces = sorted(set(topology.spaces.values()))
     for space, rows, targets in zip(spaces, *topology.conflicts(), strict=True):
         flags = plan.arrays[f"shared{space}"]
@@ -177,10 +219,17 @@ def check_strips(plan: Plan, topology: Topology) -> None:
     _demand(not given & set(kept), plan, "what is kept is given away")
 
 
+def _check_degree(plan: Plan, number: int) -> None:
+    """The number of incidences for which code is unrolled is the usual one."""
+    usual = usual_degree(plan.arrays[f"offsets{number}"])
+    _demand(plan.sizes[f"degree{number}"] == usual, plan, f"degree{number} is not the usual number of incidences")
+
+
 def check_gather(plan: Plan, topology: Topology) -> None:
     _visit(plan, topology)
     for number in topology.maps:
         _check_incidence(plan, topology, number, plan.arrays[f"entries{number}"])
+        _check_degree(plan, number)
 
 
 def check_owner(plan: Plan, topology: Topology) -> None:
@@ -239,7 +288,8 @@ def _check_roles(plan: Plan, topology: Topology, m: int) -> None:
         else:
             found = plan.arrays[f"rows{m}_{k}"].reshape(targets, degree, -1)
         _demand(bool((found[there] == expected).all()), plan, f"a neighbour table has wrong rows of map {k}")
-        _demand(bool(found.min(initial=0) >= 0), plan, f"a gap has no row of map {k} to load")
+        inside = found.min(initial=0) >= 0 and found.max(initial=0) <= rows.max(initial=0)
+        _demand(bool(inside), plan, f"a gap has no row of map {k} to load")
 
 
 def check_tile(plan: Plan, topology: Topology) -> None:
@@ -264,6 +314,7 @@ def check_tile(plan: Plan, topology: Topology) -> None:
         rising = (np.diff(elements.astype(np.int64)) > 0) | (np.diff(tile_of_element) > 0)
         _demand(bool(rising.all()), plan, "a tile does not list its elements once, ascending")
         _check_offsets(plan, f"offsets{number}", len(local))
+        _check_degree(plan, number)
         tile_of_entry = np.repeat(np.arange(targets) // plan.block, np.diff(plan.arrays[f"offsets{number}"]))
         _demand(
             bool(((local >= 0) & (local // arity < lengths[tile_of_entry])).all()),

@@ -10,6 +10,7 @@ import numpy as np
 from meshloom.errors import ScheduleError, nearest
 from meshloom.schedule.code import Pass
 from meshloom.schedule.cost import Cost, Work
+from meshloom.schedule.form import check_form
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 
@@ -103,8 +104,10 @@ def check_variant(name: str, variant: str) -> None:
         raise ScheduleError(f"strategy '{name}' has no variant '{variant}'; allowed: {', '.join(variants(name))}")
 
 
-def verify(plan: Plan, topology: Topology) -> None:
-    """Raise PlanError unless the plan is right for these maps."""
+def verify(plan: Plan, topology: Topology, *, simt: bool | None = None, variant: str = "plain") -> None:
+    """Raise PlanError unless the plan is right for these maps; where ``simt`` is known, for such threads too."""
+    if topology.box is None:
+        check_form(plan, topology, simt=simt, variant=variant)
     strategy(plan.strategy).check(plan, topology)
 
 
