@@ -38,7 +38,7 @@ T = TypeVar("T")
 BASE_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared")
 CANDIDATES = ("c++", "g++", "clang++")
 _OPENMP, _NO_OPENMP = "-fopenmp", "-Wno-unknown-pragmas"
-_SEAL = b"meshloom-seal:"
+_SEAL = b"meshloom-seal-2:"  # part of the key: what another version has sealed is another library
 _SEAL_BYTES = len(_SEAL) + hashlib.sha256().digest_size
 _LOCK_SECONDS = 300.0  # a builder that takes longer is taken for dead; waiting is an economy, not a need
 SECONDS = 600.0  # that a compiler may take, unless MESHLOOM_COMPILER_SECONDS says otherwise
@@ -260,7 +260,7 @@ def _processor() -> str:
 
 
 def _key(source: str, compiler: Compiler, extra_flags: tuple[str, ...]) -> str:
-    facts = (compiler.path, compiler.version, compiler.flags, extra_flags, _processor(), source)
+    facts = (_SEAL, compiler.path, compiler.version, compiler.flags, extra_flags, _processor(), source)
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 

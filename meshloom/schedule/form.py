@@ -103,7 +103,8 @@ def _strip(plan: Plan, topology: Topology, simt: bool, variant: str) -> Form:
 
 
 def _color(plan: Plan, topology: Topology, simt: bool, variant: str) -> Form:
-    tables: Arrays = {f"by_color{m}": (NUMBERS, (rows.shape[1], topology.elements)) for m, rows in topology.rows().items()}
+    rows, n = topology.rows(), topology.elements
+    tables: Arrays = {f"by_color{m}": (NUMBERS, (one.shape[1], n)) for m, one in rows.items()}
     return Form({"color_offsets": _offsets(None)}, _visit(topology), [(variant == "indices", tables)], {"n_colors"})
 
 
