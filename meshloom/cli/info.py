@@ -12,7 +12,7 @@ import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_count
 from meshloom.backend.cuda import nvrtc
 from meshloom.errors import CompilerError, install
-from meshloom.native.cache import cache_root
+from meshloom.native.cache import refusal, wanted_root
 from meshloom.native.compiler import host_compiler
 from meshloom.native.runtime import copy_bandwidth
 
@@ -31,7 +31,7 @@ def lines() -> Iterator[str]:
         chosen = " (run takes this one)" if name == automatic_backend(found) else ""
         yield f"back end   {name}: {'available' if reason is None else f'not available: {reason}'}{chosen}"
     yield f"strategies {', '.join(ml.strategies())}"
-    yield f"cache      {cache_root()}"
+    yield f"cache      {refusal() or wanted_root()}"
     yield f"bandwidth  {_bandwidth_line()}"
 
 

@@ -1,4 +1,4 @@
-"""The command ``meshloom``: run, cases, show, info.
+"""The command ``meshloom``: run, cases, show, info, cache.
 
 Start-up is quick because every command imports what it needs and no more. An error made on purpose ends in one line
 on stderr and its exit code: 2 when what was asked for is wrong, 1 when the run failed. A run that has finished but
@@ -10,13 +10,15 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from meshloom.errors import MeshloomError
+from meshloom.errors import MeshloomError, one_line
 
 if TYPE_CHECKING:
     from meshloom.config import Setting
@@ -77,7 +79,9 @@ class Interrupted(MeshloomError):
 def main() -> None:
     """Entry point: no tracebacks for errors that Meshloom raises on purpose."""
     try:
-        app(prog_name="meshloom")
+        with warnings.catch_warnings():
+            warnings.showwarning = partial(_warn, warnings.showwarning)
+            app(prog_name="meshloom")
     except MeshloomError as error:
         _quit(str(error), error.exit_code)
     except MemoryError:
@@ -87,6 +91,14 @@ def main() -> None:
 def _quit(message: str, code: int) -> None:
     print(f"meshloom: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
+
+
+def _warn(otherwise: Any, message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+    """What Meshloom has to say by the way is one line as well; other warnings are shown as Python does."""
+    if category is UserWarning:
+        print(f"meshloom: {one_line(str(message))}", file=sys.stderr)
+    else:
+        otherwise(message, category, *rest, **more)
 
 
 def _flag(*names: str, **more: Any) -> Any:
@@ -224,4 +236,13 @@ def info() -> None:
     from meshloom.cli.info import lines
 
     for line in lines():
+        print(line)
+
+
+@app.command(cls=_Command)
+def cache(clear: Annotated[bool, _flag("--clear", help="Remove all that it holds; it is made again.")] = False) -> None:
+    """Tell where compiled code and plans are kept, and how much that is."""
+    from meshloom.cli.cache import cleared, lines
+
+    for line in cleared() if clear else lines():
         print(line)

@@ -10,6 +10,7 @@ import numpy as np
 
 from meshloom.errors import MeshError
 from meshloom.mesh.recording import not_in_program, recorder, refuse_in_program
+from meshloom.native.threads import check_device
 
 _ages = itertools.count()
 
@@ -83,7 +84,10 @@ def _check_buffer(name: str, storage: Any, dtype: np.dtype, size: int) -> None:
 
 def on_host(storage: Any) -> np.ndarray:
     """The values of a buffer in host memory, itself if it is there."""
-    return storage if isinstance(storage, np.ndarray) else storage.get()
+    if isinstance(storage, np.ndarray):
+        return storage
+    check_device()
+    return storage.get()
 
 
 def overwrite(storage: Any, values: np.ndarray) -> None:

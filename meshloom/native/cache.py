@@ -90,13 +90,15 @@ def cache_dir(kind: str) -> Path:
     return folder
 
 
-def _make(folder: Path) -> None:
-    """A folder for this user alone, with all above it that are missing."""
-    with suppress(OSError):
-        missing = [one for one in (folder, *folder.parents) if not os.path.lexists(one)]
-        for one in reversed(missing):
+def _make(folder: Path) -> str | None:
+    """A folder for this user alone, with all above it that are missing; why that is impossible."""
+    try:
+        for one in reversed([one for one in (folder, *folder.parents) if not os.path.lexists(one)]):
             with suppress(FileExistsError):
                 one.mkdir(0o700)
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 def private_root() -> Path:
@@ -134,6 +136,8 @@ def _remove(folder: Path, owner: int) -> None:
 
 def unusable(folder: Path) -> str | None:
     """Why compiled code cannot be put into a folder and run there; None where it can."""
+    if reason := _make(folder):
+        return reason
     if not runs_code(folder):
         return "its file system forbids to run code from it (noexec)"
     try:
@@ -188,7 +192,8 @@ def kept_if_possible(path: Path) -> Iterator[Path]:
         with storing(path) as temporary:
             yield temporary
     except OSError as error:
-        tell(f"the cache {path.parent} cannot be written ({error.strerror or error}); what is made is not kept")
+        reason = _make(path.parent) or error.strerror or error
+        tell(f"the cache {path.parent.parent} cannot be written ({reason}); what is made is not kept")
 
 
 def opened(path: Path) -> BinaryIO | None:

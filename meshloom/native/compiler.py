@@ -405,10 +405,8 @@ def _somewhere(job: Callable[[Path], T]) -> T:
     private = cache.private_root() / "code"
     if private != folder:
         cache.tell(f"the cache {folder} takes no compiled code: {reason}; this process compiles in {private.parent}")
-        again = None
+        again = cache.unusable(private)
         try:
-            private.mkdir(mode=0o700, exist_ok=True)
-            again = cache.unusable(private)
             if again is None:
                 return job(private)
         except OSError as error:

@@ -2,6 +2,7 @@
 
 OpenMP's threads stay behind when a process forks, and a parallel loop in the child would wait for them for ever. So a
 child of a process that has loaded compiled code computes serially, with the same answers: one thread starts no others.
+A GPU stays behind as well, with all that lies in its memory; there is nothing to go on with, and one line says so.
 """
 
 from __future__ import annotations
@@ -10,10 +11,17 @@ import os
 
 import numpy as np
 
+from meshloom.errors import RunError
+
 #: (1,) int64, read by compiled code at every call, so that a change needs no new code
 in_use = np.ones(1, np.int64)
 _may_have_started = False
 _left_behind = False
+_device_process: int | None = None  # the process that has begun to use a GPU
+DEVICE_LEFT_BEHIND = (
+    "this process was made by fork from one that uses a GPU, which does not survive that;"
+    " start processes by multiprocessing's spawn instead"
+)
 
 
 def may_start() -> None:
@@ -31,6 +39,24 @@ def choose(number: int) -> int:
     """Use so many threads, or one where this process must be serial; how many they are."""
     in_use[0] = 1 if _left_behind else number
     return int(in_use[0])
+
+
+def device_begins() -> None:
+    """From now on a GPU is used by this process."""
+    global _device_process
+    if _device_process is None:
+        _device_process = os.getpid()
+
+
+def device_left_behind() -> bool:
+    """Was this process made by a fork that left a GPU behind?"""
+    return _device_process is not None and _device_process != os.getpid()
+
+
+def check_device() -> None:
+    """RunError where a GPU was left behind: its library would fail in many ways, or hang."""
+    if device_left_behind():
+        raise RunError(DEVICE_LEFT_BEHIND)
 
 
 def _after_fork() -> None:

@@ -32,6 +32,7 @@ class Form:
     sizes: set[str] = field(default_factory=set)
     more_sizes: set[str] = field(default_factory=set)  # that may be there
     pairs: bool = False  # of slots, among the sizes
+    given: bool = False  # elements are visited in the order that was asked for
 
 
 def check_form(plan: Plan, topology: Topology, *, simt: bool | None = None, variant: str = "plain") -> None:
@@ -51,6 +52,9 @@ def check_form(plan: Plan, topology: Topology, *, simt: bool | None = None, vari
     for name, array in plan.arrays.items():
         _demand(name in known, plan, f"array {name!r} is none of this strategy")
         _check_array(plan, name, array, *known[name])
+    if form.given and topology.order is not None:
+        same = np.array_equal(plan.arrays["visit"], topology.order)
+        _demand(same, plan, "visit is not the order that was asked for")
     for name in form.sizes:
         _demand(name in plan.sizes, plan, f"size {name} is missing")
     for name in plan.sizes:
@@ -83,29 +87,36 @@ def _offsets(n: int | None) -> tuple[tuple[str, ...], Shape]:
     return OFFSETS, (n,)
 
 
-def _visit(topology: Topology) -> Arrays:
+def _own_visit(topology: Topology) -> Arrays:
+    """The order of visit where the strategy finds one of its own."""
     return {"visit": _line(topology.elements)}
 
 
+def _given_visit(topology: Topology) -> Arrays:
+    """The order of visit where it is the one that was asked for, if any was."""
+    return {} if topology.order is None else _own_visit(topology)
+
+
 def _plain(plan: Plan, topology: Topology, simt: bool, variant: str) -> Form:
-    return Form(may=_visit(topology))
+    return Form(_given_visit(topology), given=True)
 
 
 def _pairs(plan: Plan, topology: Topology, simt: bool, variant: str) -> Form:
-    return Form(may=_visit(topology), pairs=True)
+    return Form(_given_visit(topology), given=True, pairs=True)
 
 
 def _strip(plan: Plan, topology: Topology, simt: bool, variant: str) -> Form:
     strips = {"strips": _line(topology.elements), "steps": _offsets(None)}
     there = simt or "strips" in plan.arrays
-    sizes = {"n_strips", "n_steps"} if there else set()
-    return Form(may=_visit(topology), groups=[(simt, strips)], sizes=sizes, pairs=there)
+    if not there:
+        return _plain(plan, topology, simt, variant)
+    return Form(strips, sizes={"n_strips", "n_steps"}, pairs=True)
 
 
 def _color(plan: Plan, topology: Topology, simt: bool, variant: str) -> Form:
     rows, n = topology.rows(), topology.elements
     tables: Arrays = {f"by_color{m}": (NUMBERS, (one.shape[1], n)) for m, one in rows.items()}
-    return Form({"color_offsets": _offsets(None)}, _visit(topology), [(variant == "indices", tables)], {"n_colors"})
+    return Form({"color_offsets": _offsets(None)}, _own_visit(topology), [(variant == "indices", tables)], {"n_colors"})
 
 
 def _blocks(plan: Plan, topology: Topology, simt: bool, variant: str) -> Form:
@@ -123,7 +134,8 @@ def _blocks(plan: Plan, topology: Topology, simt: bool, variant: str) -> Form:
         sizes |= {"n_colors"}
     else:
         must |= {f"shared{s}": (FLAGS, (n,)) for s, n in zip(spaces, targets, strict=True)}
-    return Form(must, _visit(topology), [(there, inside | _visit(topology))] if there else [], sizes)
+    must |= inside | _own_visit(topology) if there else _given_visit(topology)
+    return Form(must, sizes=sizes, given=not there)
 
 
 def _incidence(topology: Topology, entries: str) -> Arrays:
@@ -134,7 +146,8 @@ def _incidence(topology: Topology, entries: str) -> Arrays:
 
 
 def _staged(plan: Plan, topology: Topology, simt: bool, variant: str) -> Form:
-    return Form(_incidence(topology, "entries"), _visit(topology), sizes={f"degree{m}" for m in topology.maps})
+    sizes = {f"degree{m}" for m in topology.maps}
+    return Form(_incidence(topology, "entries") | _given_visit(topology), sizes=sizes, given=True)
 
 
 def _owner(plan: Plan, topology: Topology, simt: bool, variant: str) -> Form:
@@ -158,11 +171,11 @@ def _owner(plan: Plan, topology: Topology, simt: bool, variant: str) -> Form:
 
 
 def _tile(plan: Plan, topology: Topology, simt: bool, variant: str) -> Form:
-    must = _incidence(topology, "local")
+    must = _incidence(topology, "local") | _given_visit(topology)
     for m in topology.maps:
         must |= {f"tile_offsets{m}": _offsets(plan.sizes.get(f"tiles{m}", 0) + 1), f"tile_elements{m}": _line(None)}
     sizes = {f"{name}{m}" for m in topology.maps for name in ("tiles", "largest", "tile", "degree")}
-    return Form(must, _visit(topology), sizes=sizes)
+    return Form(must, sizes=sizes, given=True)
 
 
 _FORMS = {

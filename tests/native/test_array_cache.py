@@ -70,11 +70,12 @@ def test_keys_are_file_names():
         load_arrays("plans", "../escape")
 
 
-def test_unwritable_cache_is_silently_not_used(tmp_path, monkeypatch):
+def test_unwritable_cache_is_not_used_and_a_word_says_so(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path / "file" / "cache"))
-    store_arrays("plans", "k", ARRAYS)
-    assert load_arrays("plans", "k") is None
+    with pytest.warns(UserWarning, match="file is not a folder; correct that or set MESHLOOM_CACHE"):
+        store_arrays("plans", "k", ARRAYS)
+    assert (tmp_path / "file").read_text() == "in the way" and len(list(tmp_path.iterdir())) == 1
 
 
 def test_failed_write_leaves_the_old_file_and_no_litter(tmp_path):

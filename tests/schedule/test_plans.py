@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -268,6 +269,44 @@ def test_plans_are_kept_on_disk_and_rebuilt_when_damaged(own_cache: Path) -> Non
         assert built()[1] == 0
     cache.store_arrays("plans", file.stem, {"sizes": np.zeros(1, np.int64)})  # a valid file with the wrong content
     assert built()[1] == 1
+
+
+@pytest.mark.parametrize("simt", [False, True])
+@pytest.mark.parametrize("name, variant", [(name, variant) for name in names() for variant in variants(name)])
+def test_every_array_of_a_plan_on_disk_is_checked(own_cache: Path, name: str, variant: str, simt: bool) -> None:
+    """An entry of each array and each size is changed in turn: the plan is built again, and replaced."""
+    topology = replace(grid(8), order=np.arange(112)[::-1].copy(), digest="turned")
+    built_anew: list[int] = []
+
+    def build(topology: Topology, block: int) -> Plan:
+        built_anew.append(1)
+        return strategy(name).build(topology, block, simt=simt, variant=variant)
+
+    def plan() -> Plan:
+        built_anew.clear()
+        return cached_plan(build, name, topology, 16, partial(verify, simt=simt, variant=variant))
+
+    first = plan()
+    (file,) = (own_cache / "plans").iterdir()
+    stored = cache.load_arrays("plans", file.stem)
+    assert stored is not None and plan() is not first and not built_anew
+    harmless = {"block_atomic": ["shared0"]}.get(name, [])  # more than is needed may be marked
+    for key, array in stored.items():
+        if key in ("size_names", *harmless) or not array.size:
+            continue
+        wrong = array.copy()
+        wrong.reshape(-1)[array.size // 2] += 10**6
+        cache.store_arrays("plans", file.stem, stored | {key: wrong})
+        again = plan()
+        assert built_anew, key
+        assert all(np.array_equal(again.arrays[k], v) for k, v in first.arrays.items()) and again.sizes == first.sizes
+        plan()
+        assert not built_anew, f"{key}: not replaced"
+    lost = {k: v for k, v in stored.items() if k != next(iter(stored))}
+    for changed in (lost, {}, stored | {"more": np.ones(3, int)}):
+        cache.store_arrays("plans", file.stem, changed)
+        plan()
+        assert built_anew
 
 
 def _build_in_a_process(_: int) -> dict[str, int]:

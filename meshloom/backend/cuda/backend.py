@@ -22,6 +22,7 @@ from meshloom.backend.cuda.graph import GraphRecording, dealt_out
 from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
 from meshloom.errors import ScheduleError, install
 from meshloom.mesh.core import Map
+from meshloom.native.threads import DEVICE_LEFT_BEHIND, check_device, device_begins, device_left_behind
 from meshloom.schedule.code import Pass, partial_name
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.vectors import share_of
@@ -44,7 +45,7 @@ class CudaBackend(Backend):
         self._maps: weakref.WeakKeyDictionary[Map, Any] = weakref.WeakKeyDictionary()
 
     def unavailable(self) -> str | None:
-        return self._reason
+        return DEVICE_LEFT_BEHIND if device_left_behind() else self._reason
 
     @cached_property
     def _reason(self) -> str | None:
@@ -52,6 +53,7 @@ class CudaBackend(Backend):
             return f"CuPy is not installed: {install('cuda')}"
         import cupy
 
+        device_begins()
         try:
             count = cupy.cuda.runtime.getDeviceCount()
         except (cupy.cuda.runtime.CUDARuntimeError, ImportError, RuntimeError) as error:
@@ -204,6 +206,7 @@ class Executable:
         """The launches between two events, so that somebody may ask later how long they took."""
         if self._events is None:
             return self.launch()
+        check_device()
         start, end = self._events
         start.record()
         self.launch()

@@ -15,7 +15,7 @@ from meshloom.backend.cuda import dialect, nvrtc
 from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.unit import Unit
 from meshloom.errors import ScheduleError
-from meshloom.native import compiler
+from meshloom.native import compiler, threads
 from meshloom.native.ffi import address
 from meshloom.native.runtime import copy_bandwidth
 
@@ -83,6 +83,7 @@ class Device(Engine):
     def cupy(self) -> Any:
         import cupy
 
+        threads.device_begins()
         return cupy
 
     @property
@@ -95,6 +96,7 @@ class Device(Engine):
         return f"sm_{self.cupy.cuda.Device().compute_capability}"
 
     def upload(self, array: np.ndarray) -> Any:
+        threads.check_device()
         return self.cupy.asarray(array)
 
     def copy_bandwidth(self) -> float:

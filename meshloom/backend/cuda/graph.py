@@ -17,6 +17,7 @@ from meshloom.backend.cuda.engine import Device
 from meshloom.mesh.core import Fill, Global
 from meshloom.native.runtime import PATIENCE
 from meshloom.native.signals import held_back
+from meshloom.native.threads import check_device
 
 MOST_BRANCHES = 16  # one that is used again adds an edge, mostly one that others imply; a fresh one adds none
 LARGE = 0.2  # of the threads that a device runs at once: from there on, edges between branches cost more than they gain
@@ -71,6 +72,7 @@ class GraphRecording(Recording):
         self._recorders: dict[str, Any] = {}  # kernels that keep a row of history, by their source
 
     def run(self, times: int, record: Sequence[Global]) -> Replayed:
+        check_device()
         rows = self._cupy.empty((times, history.width(record)))
         keep = self._recorder(record) if record else None
         # a global that no loop has used is still on the host

@@ -17,8 +17,10 @@ from functools import cache
 from pathlib import Path
 
 from meshloom.errors import CompilerError, install
-from meshloom.native.cache import cache_dir, replacing
+from meshloom.native import cache as kept
 from meshloom.native.names import safe_name
+
+_FORM = "checksum of key, length, code and log"  # of cached files; part of their key
 
 
 @cache
@@ -51,18 +53,22 @@ def version() -> str:
 def build(source: str, name: str, architecture: str, *, flags: tuple[str, ...] = ()) -> tuple[bytes, str]:
     """(cubin, log) for an architecture such as "sm_90", cached by content. The log tells registers and spills."""
     options = (f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", "--ptxas-options=-v", *flags)
-    key = hashlib.sha256("\0".join([source, *options, version()]).encode()).hexdigest()
-    file = cache_dir("cuda") / f"{safe_name(name)}-{key[:32]}.cubin"
-    with suppress(OSError, ValueError):
-        stored = file.read_bytes()
-        checksum, length, rest = stored[:32], int.from_bytes(stored[32:40], "little"), stored[40:]
-        if hashlib.sha256(rest).digest() == checksum:
-            return rest[:length], rest[length:].decode()
+    key = hashlib.sha256("\0".join([_FORM, source, *options, version()]).encode()).hexdigest()
+    file = kept.cache_dir("cuda") / f"{safe_name(name)}-{key[:32]}.cubin"
+    stored = kept.content(file) or b""
+    checksum, length, rest = stored[:32], int.from_bytes(stored[32:40], "little"), stored[40:]
+    if checksum == _checksum(key, stored[32:]):
+        return rest[:length], rest[length:].decode(errors="replace")
     cubin, _, log = _compile(source, name, options)
-    rest = cubin + log.encode()
-    with suppress(OSError), replacing(file) as temporary:
-        temporary.write_bytes(hashlib.sha256(rest).digest() + len(cubin).to_bytes(8, "little") + rest)
+    content = len(cubin).to_bytes(8, "little") + cubin + log.encode()
+    with kept.kept_if_possible(file) as temporary:
+        temporary.write_bytes(_checksum(key, content) + content)
     return cubin, log
+
+
+def _checksum(key: str, content: bytes) -> bytes:
+    """Of what is kept and of what it was made from: what lies under another's name is not taken for it."""
+    return hashlib.sha256(key.encode() + content).digest()
 
 
 def assembly(source: str, name: str, architecture: str) -> str:
@@ -84,9 +90,10 @@ def _compile(source: str, name: str, options: tuple[str, ...]) -> tuple[bytes, b
             .decode(errors="replace")
         )
         if status != 0:
-            file = cache_dir("cuda") / f"{safe_name(name)}.log"
-            with suppress(OSError):
-                file.write_text(f"{log}\n\n{source}", encoding="utf-8", errors="replace")
+            number = hashlib.sha256(source.encode()).hexdigest()[:32]
+            file = kept.cache_dir("cuda") / f"{safe_name(name)}-{number}.log"
+            with kept.kept_if_possible(file) as temporary:
+                temporary.write_text(f"{log}\n\n{source}", encoding="utf-8", errors="replace")
             first = next(
                 (line for line in log.splitlines() if "error" in line), log.strip() or f"NVRTC status {status}"
             )
