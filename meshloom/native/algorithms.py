@@ -33,6 +33,26 @@ def incidence(indices: ArrayLike, n_targets: int) -> tuple[np.ndarray, np.ndarra
     return offsets, entries
 
 
+WRONG_INCIDENCE = ("", "out of bounds", "under the wrong target", "missing or doubled, or not ascending")
+
+
+def wrong_incidence(indices: np.ndarray, n_targets: int, offsets: np.ndarray, entries: np.ndarray) -> str:
+    """What is wrong with some entries as the ``incidence`` of (n, arity) indices, in a few words; "" if nothing is.
+
+    ``offsets`` (n_targets+1,) int64 must rise from 0 to the number of slots, which is that of the entries, int32 or
+    int64.
+    """
+    rows = as_indices(indices, n_targets)
+    as_offsets(offsets, rows.size)
+    if entries.shape != (rows.size,) or len(offsets) != n_targets + 1:
+        raise MeshError(f"an incidence of {rows.size} slots and {n_targets} targets has as many entries and rows")
+    verdict, bits = np.zeros(1, np.int64), 32 if entries.dtype == np.int32 else 64
+    numbers = np.ascontiguousarray(entries, np.int32 if bits == 32 else np.int64)
+    function = f"wrong_incidence{bits}_{suffix(rows)}"
+    call("algorithms", function, rows, rows.size, n_targets, np.ascontiguousarray(offsets, np.int64), numbers, verdict)
+    return WRONG_INCIDENCE[int(verdict[0])]
+
+
 def color_elements(maps: Sequence[ArrayLike], n_targets: Sequence[int]) -> np.ndarray:
     """Colors (n,) int32: each element in turn gets the smallest color no earlier conflicting element has."""
     rows, sizes = _maps(maps, n_targets)
