@@ -15,6 +15,7 @@ import atexit
 import os
 import re
 import shutil
+import sys
 import tempfile
 import uuid
 import warnings
@@ -115,6 +116,8 @@ def _made_private() -> Path:
         with suppress(OSError):
             folder = Path(tempfile.mkdtemp(prefix="meshloom-cache-", dir=parent))
             atexit.register(_remove, folder, os.getpid())
+            if workers := sys.modules.get("multiprocessing.util"):  # whose forked children end without atexit
+                workers.Finalize(None, _remove, (folder, os.getpid()), exitpriority=0)
             made.append(folder)
             if unusable(folder) is None and distrust(folder) is None:
                 return folder

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -79,8 +80,9 @@ def _own_plans(folder: Path) -> Path:
 
 
 def _with_cache(folder: Path) -> None:
-    """Only in a child: use this cache, also for small plans, and compile quickly."""
+    """Only in a child: use this cache, also for small plans, and compile quickly; what is private goes beside it."""
     warnings.simplefilter("ignore")
+    tempfile.tempdir = str(folder.parent if folder.name == "cache" else folder)
     os.environ |= {"MESHLOOM_CACHE": str(folder), "MESHLOOM_CXXFLAGS": "-O0"}
     plans.SMALLEST_CACHED = 1
 
@@ -278,12 +280,13 @@ def _spoil(dice: random.Random, file: Path, whole: bytes, other: bytes) -> str:
 def library_attempt(dice: random.Random, folder: Path) -> str:
     """A library that is not what it should be is made again, or one line says why not."""
     name, whole, other = _libraries()
-    (folder / "compiler").symlink_to(cache.cache_dir("compiler").resolve())
-    (folder / "code").mkdir()
-    way = _spoil(dice, folder / "code" / name, whole, other)
+    root = folder / "cache"
+    (root / "code").mkdir(parents=True)
+    (root / "compiler").symlink_to(cache.cache_dir("compiler").resolve())
+    way = _spoil(dice, root / "code" / name, whole, other)
 
     def work() -> str:
-        _with_cache(folder)
+        _with_cache(root)
         try:
             found = compiler.load(SOURCE, "victim").answer()
         except CompilerError as refusal:
@@ -291,7 +294,7 @@ def library_attempt(dice: random.Random, folder: Path) -> str:
         return "right" if found == 42 else f"wrong: {found}"
 
     answer = in_child(work, 120)
-    for path in (folder / "code", folder):
+    for path in (root / "code", root):
         with suppress(OSError):
             path.chmod(0o700)  # so that it can be removed
     if answer == "right":
