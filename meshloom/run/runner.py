@@ -83,7 +83,7 @@ class Runner:
         self.began = time.perf_counter() if began is None else began
         self.until_first = 0.0
         self.recorded = case.recorded_now()
-        self.before = start.config if start and folder.goes_on else None  # of the run that is there, and continued
+        self.before = start if folder.goes_on else None  # the run that is there, and continued
         self.series = Series.resume(folder.series) if folder.goes_on else Series(folder.series)
         self.pace, self.guard = Pace(), Guard(case, report)
         self.good = _Good(self.iteration, time.monotonic(), take_snapshot(case))
@@ -209,12 +209,13 @@ class Runner:
         """
         if self.before is None:
             return
-        self.series.drop_after(self._series_time())
+        now, is_last = self._series_time(), self._left() == 0
+        self.series.drop_after(now)
         self.folder.remove_fields_after(self.iteration)
-        lacks = self._were_due(self.before) and not self.series.has(
-            self._series_time(), self.folder.fields(self.iteration)
-        )
-        if lacks or (self.options.vtu and self._left() == 0):
+        if is_last and self._config_text(comments=False) != self.before.checkpoint.config:
+            self._write_checkpoint()  # no other will come that says with which settings this is the end
+        has_fields = self.series.has(now, self.folder.fields(self.iteration))
+        if (self._were_due(self.before.config) and not has_fields) or (is_last and self.options.vtu):
             self._write_fields()
 
     def _were_due(self, config: Any) -> bool:

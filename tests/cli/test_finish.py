@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from meshloom.io import checkpoint as checkpoints
+from meshloom.run.stop import StopRequest
 from tests.cli.harness import Command, files_below
 
 MESH = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--set", "output.plot=false", "--quiet")
@@ -67,8 +68,6 @@ def test_a_run_that_is_not_at_its_end(meshloom: Command, tmp_path: Path, monkeyp
 
 def test_a_run_stopped_before_its_first_iteration(meshloom: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Nothing has happened yet, which is no reason to fail."""
-    from meshloom.run.stop import StopRequest
-
     with monkeypatch.context() as patched:
         patched.setattr(StopRequest, "__bool__", lambda self: True)
         assert meshloom("run", "advection1d", "--set", "mesh.points=16", "--out", "a", "--quiet").code == 130
@@ -92,6 +91,17 @@ def test_a_restart_elsewhere_takes_no_list_of_another_run(meshloom: Command, tmp
     going_on = ("--restart", "a/checkpoint.h5", "--iterations", "14", "--out", "b", "--overwrite", "--quiet")
     assert meshloom("run", *going_on).code == 0
     assert "fields_0000003" not in (tmp_path / "b" / "fields.pvd").read_text()
+
+
+def test_a_run_ended_early_is_at_its_end(meshloom: Command, done: dict[str, bytes]):
+    """What was the middle of a run is the end of one with fewer iterations, and the checkpoint says so."""
+    going_on = ("run", "--restart", "a/checkpoint.h5", "--quiet", "--iterations")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(StopRequest, "__bool__", lambda self: True)
+        assert meshloom(*going_on, "40").code == 130
+    assert meshloom("finish", "a", "--json", "--quiet").json["finished"] is False
+    assert meshloom(*going_on, "12").code == 0
+    assert meshloom("finish", "a", "--json", "--quiet").json["finished"] is True
 
 
 @pytest.mark.parametrize(
