@@ -177,14 +177,21 @@ def main_code(arguments: Sequence[str]) -> int:
     return 0
 
 
-@cache
-def warmed_up() -> None:
-    """Everything that a command imports is imported here, so that no child has to."""
+def done_here(arguments: Sequence[str]) -> None:
+    """The command in this process, which must work; the back end is put back."""
     import meshloom as ml
 
     used = ml.backend(), ml.threads()
-    with TemporaryDirectory() as folder, pot_is_known():
-        code = main_code(("run", "pot", "--quiet", "--set", "output.plot=false", "--out", f"{folder}/run"))
+    try:
+        code = main_code(arguments)
         assert code == 0, code
-        assert main_code(("finish", f"{folder}/run", "--quiet")) == 0
-    ml.use(used[0], threads=used[1])
+    finally:
+        ml.use(used[0], threads=used[1])
+
+
+@cache
+def warmed_up() -> None:
+    """Everything that a command imports is imported here, so that no child has to."""
+    with TemporaryDirectory() as folder, pot_is_known():
+        done_here(("run", "pot", "--quiet", "--set", "output.plot=false", "--out", f"{folder}/run"))
+        done_here(("finish", f"{folder}/run", "--quiet"))

@@ -154,7 +154,7 @@ def attack_overwriting(dice: random.Random, folder: Path) -> str:
 
 CAMPAIGNS = (
     Campaign("operations", "chains of kills and full disks, each at one file operation of a run",
-             "restarted, every file is that of an uninterrupted run", attack_fresh, few=6, many=200, seconds=60.0),
+             "restarted, every file is that of an uninterrupted run", attack_fresh, few=5, many=200, seconds=60.0),
     Campaign("overwriting", "kills and full disks at one file operation of a run that overwrites another",
-             "the old run is whole, or the new one goes on", attack_overwriting, few=4, many=150, seconds=60.0),
+             "the old run is whole, or the new one goes on", attack_overwriting, few=3, many=150, seconds=60.0),
 )  # fmt: skip
