@@ -1,4 +1,4 @@
-"""The command ``meshloom``: run, cases, show, info, cache.
+"""The command ``meshloom``: run, finish, cases, show, info, cache.
 
 Start-up is quick because every command imports what it needs and no more. An error made on purpose ends in one line
 on stderr and its exit code: 2 when what was asked for is wrong, 1 when the run failed. A run that has finished but
@@ -190,19 +190,33 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
         case, outcome = launch(job, folder, report, _STARTED)
     except KeyboardInterrupt:
         raise Interrupted("stopped before the first iteration") from None
-    if outcome.finished:
+    if outcome.finished or job.finish:
         report.message(summary.table(case, folder, outcome))
-    else:
-        print(f"meshloom: stopped at iteration {outcome.iteration}; go on with:"
+    if not outcome.finished:
+        how = "not at its end:" if job.finish else "stopped at"
+        print(f"meshloom: {how} iteration {outcome.iteration}; go on with:"
               f" meshloom run --restart {shlex.quote(str(folder.checkpoint))}", file=sys.stderr)  # fmt: skip
     if json:
         print(summary.as_json(case, folder, outcome))
     for failure in outcome.failures:
         print(f"meshloom: {failure}; everything else is there", file=sys.stderr)
-    if not outcome.finished:
+    if not outcome.finished and not job.finish:
         raise typer.Exit(EXIT_CODE)
     if outcome.failures:
         raise typer.Exit(INCOMPLETE)
+
+
+@app.command(cls=_Command, epilog="Example:  meshloom finish runs/airfoil-001")
+def finish(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, or its checkpoint.")],
+    json: Annotated[bool, _flag("--json", help="End stdout with one line of JSON.")] = False,
+    quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors and JSON.")] = False,
+) -> None:
+    """Make fields, charts, pictures and summary again from a run's last checkpoint, without iterating."""
+    from meshloom.run.launch import Request, check, checkpoint_of
+
+    request = Request(None, restart=checkpoint_of(run), finish=True)
+    _carry_out(request, check(request), json=json, quiet=quiet)
 
 
 @app.command(cls=_Command)

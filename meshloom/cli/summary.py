@@ -17,13 +17,11 @@ from meshloom.solvers.case import Case
 
 def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
     """Final monitors, time and rate, and where the files are."""
-    each = outcome.seconds_per_iteration
-    rate = case.elements / each / 1e6
     rows = [
         ("iterations", f"{outcome.iteration:,}"),
         *((name, f"{value:.10g}") for name, value in outcome.monitors.items()),
         ("wall time", _time_text(outcome)),
-        ("rate", f"{each * 1e3:.3g} ms per iteration, {rate:.3g} M {case.element_name}/s"),
+        *_rate_row(case, outcome.seconds_per_iteration),
         ("numbering", case.numbering()),
         *((path.name, f"{path}{_what_for(path.name, case, folder)}") for path in _listed(folder)),
     ]
@@ -31,8 +29,17 @@ def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
     return "\n".join(f"  {name:{width}}  {text}" for name, text in rows)
 
 
+def _rate_row(case: Case, each: float) -> list[tuple[str, str]]:
+    """``each``: seconds per iteration; nothing where there was none."""
+    if each == 0.0:
+        return []
+    return [("rate", f"{each * 1e3:.3g} ms per iteration, {case.elements / each / 1e6:.3g} M {case.element_name}/s")]
+
+
 def _time_text(outcome: Outcome) -> str:
     """The whole wall time and its parts, which add up to it."""
+    if outcome.seconds_per_iteration == 0.0:
+        return f"{duration(outcome.seconds)}, without an iteration"
     rest = outcome.seconds - outcome.seconds_to_first_iteration - outcome.seconds_iterating
     parts = [
         f"{duration(outcome.seconds_to_first_iteration)} until the first iteration (setting up, compiling)",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from meshloom.errors import one_line
+from meshloom.errors import RunError, one_line
 from meshloom.io.files import write_atomically, writing
 
 
@@ -33,13 +33,18 @@ class MonitorLog:
             self._file.flush()
         self._written += len(values)
 
+    def close(self) -> None:
+        """No more rows."""
+        with writing(self.path):
+            self._file.close()
+
     def __enter__(self) -> MonitorLog:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         # After a write that failed, closing tries once more and fails again: the first error is the one to tell.
-        with suppress(OSError) if error is not None else writing(self.path):
-            self._file.close()
+        with suppress(RunError) if error is not None else nullcontext():
+            self.close()
 
 
 def write_table(path: Path, names: tuple[str, ...], values: np.ndarray) -> None:

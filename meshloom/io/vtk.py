@@ -18,7 +18,7 @@ import numpy as np
 
 from meshloom.errors import MeshError, UserError, one_line
 from meshloom.io.blocks import field_arrays, with_boundary
-from meshloom.io.files import write_atomically
+from meshloom.io.files import write_atomically, writing
 from meshloom.mesh.core import Field
 from meshloom.mesh.mesh import Mesh
 
@@ -136,12 +136,29 @@ class Series:
         self.entries: list[tuple[float, str]] = []  # time, file relative to the list
 
     @classmethod
-    def resume(cls, path: str | os.PathLike[str], time: float = np.inf) -> Series:
-        """Go on with an existing list, without its entries after ``time``; with an empty one if there is none."""
+    def resume(cls, path: str | os.PathLike[str]) -> Series:
+        """Go on with an existing list; with an empty one if there is none."""
         series = cls(path)
         if series.path.exists():
-            series.entries = [entry for entry in _read_entries(series.path) if entry[0] <= time]
+            series.entries = _read_entries(series.path)
         return series
+
+    def drop_after(self, time: float) -> None:
+        """Without the entries after ``time``, on the disk too; a list of nothing is removed."""
+        kept = [entry for entry in self.entries if entry[0] <= time]
+        if len(kept) == len(self.entries):
+            return
+        self.entries = kept
+        if kept:
+            self.write()
+        else:
+            with writing(self.path):
+                self.path.unlink(missing_ok=True)
+
+    def has(self, time: float, stem: str | os.PathLike[str]) -> bool:
+        """Whether a file that is ``stem`` with an ending is listed at ``time``, and there."""
+        found = [self.path.parent / file for listed, file in self.entries if listed == float(time)]
+        return any(file.with_suffix("") == Path(stem) and file.is_file() for file in found)
 
     def add(self, time: float, file: str | os.PathLike[str]) -> None:
         """List ``file`` at ``time``, in place of what was listed at that time, and write the list."""

@@ -15,10 +15,9 @@ except ImportError:  # not a POSIX system
 
 from meshloom.errors import UserError
 from meshloom.io.files import writing
+from meshloom.run import names, takeover
+from meshloom.run.names import CHECKPOINT, CONFIG, MONITORS, PICTURE, SERIES
 
-CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE = "run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"
-_OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE)
-_PATTERNS = ("chart_*.csv", "chart_*.png", "map_*.png", "fields_[0-9]*.vt[iru]")
 DEFAULT_PARENT = Path("runs")
 
 
@@ -29,7 +28,8 @@ class RunFolder:
     path: Path
     created: bool = False  # made for this run
     marked: bool = False  # the marker was put down for this run
-    replaces: bool = False  # an earlier run's files go when this one begins
+    replaces: bool = False  # an earlier run's files go when this one has its first checkpoint
+    goes_on: bool = False  # the run that is there is continued
     lock: int | None = None  # handle that keeps other runs out
 
     @property
@@ -60,19 +60,28 @@ class RunFolder:
 
     def fields(self, iteration: int) -> Path:
         """Where the fields go; the ending depends on what they live on."""
-        return self.path / f"fields_{iteration:07d}"
+        return self.path / names.fields_name(iteration)
 
     def files(self) -> list[Path]:
         """The files of a run that are there now."""
-        known = [self.path / name for name in _OWN_FILES]
-        return [path for path in known if path.exists()] + [p for one in _PATTERNS for p in sorted(self.path.glob(one))]
+        return names.own_files(self.path)
 
     def begin(self) -> None:
-        """The run starts: the files of the run it replaces go, and nothing else."""
+        """The run starts: the files of the run it replaces are set aside, and nothing else."""
         if self.replaces:
-            for path in self.files():
-                with writing(path):
-                    path.unlink()
+            with writing(self.path):
+                takeover.set_aside(self.path)
+
+    def keep(self) -> None:
+        """The run has a checkpoint: the files of the run it replaces go."""
+        with writing(self.path):
+            takeover.keep_new(self.path)
+
+    def remove_fields_after(self, iteration: int) -> None:
+        """Fields of iterations that are still to come, which a run that was killed had got to."""
+        for path in names.fields_after(self.path, iteration):
+            with writing(path):
+                path.unlink()
 
     def release(self) -> None:
         """Let other runs in again."""
@@ -84,34 +93,47 @@ class RunFolder:
         """Undo the claim of a run that did not begin."""
         with suppress(OSError):
             if self.marked:
-                self.config.unlink(missing_ok=True)
+                takeover.unmark(self.path)
             if self.created:
                 self.path.rmdir()
 
+    def give_back(self) -> None:
+        """The run failed: the one that it was to replace is put back, unless there is a checkpoint to go on from.
+
+        What a run that replaces nothing has left stays for a person to look at; the next run takes its place.
+        """
+        if self.replaces:
+            with suppress(OSError):  # the next one to open the folder tries again
+                takeover.settle(self.path)
+
 
 def is_run(path: Path) -> bool:
-    """Whether a folder holds a run."""
-    return RunFolder(path).files() != []
+    """Whether a folder holds a run, or one has begun there."""
+    return names.own_files(path) != [] or takeover.is_open(path)
 
 
 def claim(case: str, out: Path | None, *, overwrite: bool = False, goes_on: bool = False) -> RunFolder:
     """The folder ``out``, or the next free ``runs/<case>-001``, created and writable.
 
-    A folder that holds a run is refused, unless ``overwrite`` (its files are removed) or ``goes_on`` (this run
-    continues that one). Two runs that start at the same time never get the same folder.
+    A folder that holds a run is refused, unless ``overwrite`` (this run takes its place as soon as it could go on) or
+    ``goes_on`` (this run continues that one). What a run left that was killed before its first checkpoint is no run: it
+    is removed. Two runs that start at the same time never get the same folder.
     """
     if out is None:
         return _next_free(case)
     with _clear_refusal(out):
-        created = _make(out)
-        if is_run(out) and not (overwrite or goes_on):
-            raise UserError(
-                f"{out} already holds a run; give --overwrite, another --out, or --restart {out / CHECKPOINT} to go on"
-            )
-        if is_run(out) or goes_on:
-            _probe(out)
-            return RunFolder(out, created, replaces=not goes_on, lock=_lock(out))
-        return _marked(out, created)
+        return _claimed(out, _make(out), overwrite=overwrite, goes_on=goes_on)
+
+
+def settled(path: Path) -> None:
+    """Bring a folder in order that a run may have been killed in, before anything is read from it."""
+    if takeover.is_open(path):
+        with _clear_refusal(path):
+            lock = _lock(path)
+            try:
+                _settle(path, lock)
+            finally:
+                RunFolder(path, lock=lock).release()
 
 
 def _next_free(case: str) -> RunFolder:
@@ -126,7 +148,30 @@ def _next_free(case: str) -> RunFolder:
             except FileExistsError:
                 number += 1
                 continue
-            return _marked(path, created=True)
+            return _claimed(path, created=True)
+
+
+def _claimed(path: Path, created: bool, *, overwrite: bool = False, goes_on: bool = False) -> RunFolder:
+    """The folder locked, in order, and ready for this run."""
+    lock = _lock(path)
+    try:
+        _settle(path, lock)
+        if goes_on or is_run(path):
+            if not (overwrite or goes_on):
+                raise UserError(_refusal(path))
+            _probe(path)
+            return RunFolder(path, created, replaces=not goes_on, goes_on=goes_on, lock=lock)
+        takeover.mark(path)
+        return RunFolder(path, created, marked=True, lock=lock)
+    except BaseException:
+        RunFolder(path, created, lock=lock).release()
+        raise
+
+
+def _refusal(path: Path) -> str:
+    checkpoint = path / CHECKPOINT
+    going_on = f", another --out, or --restart {checkpoint} to go on" if checkpoint.exists() else " or another --out"
+    return f"{path} already holds a run; give --overwrite{going_on}"
 
 
 def _make(path: Path) -> bool:
@@ -159,15 +204,20 @@ def _lock(path: Path) -> int | None:
     return handle
 
 
-def _marked(path: Path, created: bool) -> RunFolder:
-    """Put the marker down; of two runs that try, one fails."""
-    os.close(os.open(path / CONFIG, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-    return RunFolder(path, created, marked=True, lock=_lock(path))
+def _settle(path: Path, lock: int | None) -> None:
+    """Whoever holds the folder puts in order what a kill has left; without a lock nobody knows what still lives."""
+    if lock is not None:
+        takeover.settle(path)
+    elif takeover.is_open(path):
+        raise UserError(
+            f"{path} holds a run without a checkpoint, which may still go on: folders cannot be locked here;"
+            " choose another --out"
+        )
 
 
 def _probe(path: Path) -> None:
     """Raise OSError unless files can be made here."""
-    probe = path / f".probe.{os.getpid()}"
+    probe = path / names.probe_name(os.getpid())
     os.close(os.open(probe, os.O_CREAT | os.O_WRONLY, 0o666))
     probe.unlink()
 

@@ -12,7 +12,9 @@ from meshloom.backend import automatic_backend, cpu_count
 from meshloom.config import Setting, build, flatten, parse_settings, read_settings, toml_value
 from meshloom.errors import ConfigError, MeshloomError, UserError, nearest
 from meshloom.io import checkpoint as checkpoints
-from meshloom.run.folder import CHECKPOINT, CONFIG, RunFolder, claim
+from meshloom.io.checkpoint import Checkpoint
+from meshloom.run.folder import RunFolder, claim, settled
+from meshloom.run.names import CHECKPOINT, CONFIG
 from meshloom.run.report import Report
 from meshloom.run.runner import Outcome, Runner, Start
 from meshloom.solvers.case import Case, RunOptions, UnknownLoop, cases, find_case, loops_text
@@ -29,6 +31,7 @@ class Request:
     out: Path | None = None
     restart: Path | None = None
     overwrite: bool = False
+    finish: bool = False  # what a run leaves at its end, from the checkpoint ``restart``, without iterating
 
 
 @dataclass(frozen=True)
@@ -40,33 +43,53 @@ class Job:
     start: Start | None
     changed: tuple[str, ...] = ()  # "run.iterations 20 -> 40": what a restart does differently
     settings: tuple[Setting, ...] = ()  # what was asked for, the last word on each key last
+    finish: bool = False
 
 
 def check(request: Request) -> Job:
     """The case and its whole configuration, from defaults or checkpoint, then the file, then the changes."""
-    start = Start(request.restart, checkpoints.load(request.restart)) if request.restart else None
-    case, settings = _target(request.target, start)
+    path = request.restart
+    saved = _load(path) if path else None
+    case, settings = _target(request.target, path, saved)
     settings = [*settings, *request.changes]
-    if start is None:
+    if path is None or saved is None:
         return Job(case, build(case.Config, settings), None, settings=tuple(settings))
-    saved: Any = build(case.Config, _without_case(parse_settings(start.checkpoint.config, str(start.path))))
-    config = build(case.Config, settings, saved)
+    before: Any = build(case.Config, _without_case(parse_settings(saved.config, str(path))))
+    config, start = build(case.Config, settings, before), Start(path, saved, before)
     _check_restart(start, case, config)
-    return Job(case, config, start, _differences(saved, config), tuple(settings))
+    return Job(case, config, start, _differences(before, config), tuple(settings), request.finish)
 
 
-def _target(target: str | None, start: Start | None) -> tuple[type[Case], list[Setting]]:
-    """The case that a name, a file or a checkpoint stands for, and the settings of the file."""
+def checkpoint_of(run: Path) -> Path:
+    """The checkpoint of a run, which is named by its folder or by its checkpoint."""
+    if run.is_dir():
+        return run / CHECKPOINT
+    if run.exists() and run.name != CHECKPOINT:
+        raise UserError(f"{run}: not a run; give its folder or its {CHECKPOINT}")
+    if not run.exists() and run.suffix != ".h5":
+        raise UserError(f"{run}: no such folder; give the folder of a run or its {CHECKPOINT}")
+    return run
+
+
+def _load(path: Path) -> Checkpoint:
+    """A checkpoint. The last one of a run is not there before the run, which may have been killed, is in order."""
+    if path.name == CHECKPOINT:
+        settled(path.parent)
+    return checkpoints.load(path)
+
+
+def _target(target: str | None, path: Path | None, saved: Checkpoint | None) -> tuple[type[Case], list[Setting]]:
+    """The case that a name, a file or a checkpoint (at ``path``) stands for, and the settings of the file."""
     if target is None:
-        if start is None:
+        if saved is None:
             raise UserError(f"which case? give a name or a TOML file: meshloom run {FIRST_CASE}")
-        return find_case(start.checkpoint.case, f"{start.path}: "), []
+        return find_case(saved.case, f"{path}: "), []
     if target in cases():
         return find_case(target), []
-    path = Path(target)
-    if path.suffix != ".toml" and not path.is_file():
+    file = Path(target)
+    if file.suffix != ".toml" and not file.is_file():
         raise UserError(f"unknown case '{target}'{nearest(target, cases())}")
-    return load_case_file(path)
+    return load_case_file(file)
 
 
 def load_case_file(path: Path) -> tuple[type[Case], list[Setting]]:
@@ -91,7 +114,7 @@ def _check_restart(start: Start, case: type[Case], config: Any) -> None:
         raise UserError(f"{start.path}: checkpoint of case '{saved.case}', not of '{case.name}'")
     if saved.precision != config.run.precision:
         raise UserError(f"{start.path}: checkpoint in {saved.precision} precision; give --precision {saved.precision}")
-    if saved.iteration >= config.run.iterations:
+    if saved.iteration > config.run.iterations:
         raise UserError(f"{start.path}: already at iteration {saved.iteration} of {config.run.iterations};"
                         " give more with --iterations")  # fmt: skip
 
@@ -107,7 +130,7 @@ def folder_for(request: Request, job: Job) -> RunFolder:
     # Only the run's own last checkpoint: going on from an older copy would drop what came after it.
     if job.start is not None and job.start.path.name == CHECKPOINT:
         home = job.start.path.parent
-        if out is None and (home / CONFIG).is_file():
+        if out is None and (request.finish or (home / CONFIG).is_file()):
             out = home
         if out is not None and out.resolve() == home.resolve():
             return claim(job.case.name, out, goes_on=True)
@@ -177,8 +200,19 @@ def _continue_from(case: Case, start: Start) -> None:
             raise UserError(f"{start.path}: the checkpoint does not fit: field {field.name} {shape} {field.dtype}"
                             f" is {'missing' if values is None else f'{values.shape} {values.dtype}'}")  # fmt: skip
         field.assign(values)
-    if case.steps_left(case.recorded_now()) == 0:
-        raise UserError(f"{start.path}: this run has reached its end (iteration {saved.iteration}); give a later one,"
+
+
+def _is_at_end(job: Job, case: Case) -> bool:
+    """Whether the checkpoint leaves nothing to iterate."""
+    reached = job.start.checkpoint.iteration if job.start else 0
+    return reached >= job.config.run.iterations or case.steps_left(case.recorded_now()) == 0
+
+
+def _check_end(job: Job, case: Case, folder: RunFolder) -> None:
+    """A run that has reached its end can be finished again where it is, but not continued elsewhere."""
+    if job.start is not None and not folder.goes_on and _is_at_end(job, case):
+        reached = job.start.checkpoint.iteration
+        raise UserError(f"{job.start.path}: this run has reached its end (iteration {reached}); give a later one,"
                         f" such as {case.longer()}")  # fmt: skip
 
 
@@ -187,12 +221,13 @@ def launch(job: Job, folder: RunFolder, report: Report, began: float) -> tuple[C
     try:
         try:
             case = set_up(job, report)
+            _check_end(job, case, folder)
             _announce(job, case, folder, report)
             runner = Runner(case, folder, report, job.start, began)
         except BaseException:
             folder.abandon()
             raise
-        return case, runner.run()
+        return case, runner.finish() if job.finish else runner.run()
     finally:
         folder.release()
 
@@ -205,7 +240,11 @@ def _announce(job: Job, case: Case, folder: RunFolder, report: Report) -> None:
     )
     if job.start is not None:
         changed = f"; changed: {', '.join(job.changed)}" if job.changed else ""
-        report.message(f"going on from {job.start.path}, iteration {job.start.checkpoint.iteration}{changed}")
+        place = f"{job.start.path}, iteration {job.start.checkpoint.iteration}{changed}"
+        if job.finish or _is_at_end(job, case):
+            report.message(f"nothing to iterate, files are made again from {place}")
+        else:
+            report.message(f"going on from {place}")
 
 
 def _backend_text() -> str:

@@ -8,13 +8,16 @@ might end. How a run is cut into chunks changes nothing in its numbers.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from meshloom.config import to_toml
+from meshloom.config import flatten, to_toml
 from meshloom.errors import RunError, UserError
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
@@ -36,10 +39,11 @@ _SNAPSHOT_SECONDS = 1.0  # a copy of the state costs some milliseconds on large 
 
 @dataclass(frozen=True)
 class Start:
-    """A checkpoint to go on from, and its file."""
+    """A checkpoint to go on from, its file, and the configuration of the run that wrote it."""
 
     path: Path
     checkpoint: Checkpoint
+    config: Any
 
 
 @dataclass(frozen=True)
@@ -79,33 +83,59 @@ class Runner:
         self.began = time.perf_counter() if began is None else began
         self.until_first = 0.0
         self.recorded = case.recorded_now()
-        # A restart keeps the entries up to its checkpoint.
-        self.series = Series.resume(folder.series, self._series_time()) if start else Series(folder.series)
+        self.before = start if folder.goes_on else None  # the run that is there, and continued
+        self.series = Series.resume(folder.series) if folder.goes_on else Series(folder.series)
         self.pace, self.guard = Pace(), Guard(case, report)
         self.good = _Good(self.iteration, time.monotonic(), take_snapshot(case))
         self.checkpoint_time = time.monotonic()
 
     def run(self) -> Outcome:
         """From where the case stands to the last iteration, or until a signal asks to stop."""
-        try:
+        with self._until_the_end():
             self.folder.begin()
             write_atomically(self.folder.config, self._config_text().encode())
             with StopRequest() as stop:
                 with MonitorLog(self.folder.monitors, self.case.monitors, self.history[0]) as log:
+                    self._catch_up()
                     while self._left() > 0 and not stop:
                         self._advance(log)
                         self._write_what_is_due()
                 if self._left() > 0:
                     self._write_checkpoint()
                 else:
-                    self._write_charts()
-                    if self.options.plot:
-                        self._draw()
-        except RunError as error:
-            raise RunError(f"{error}; {self._kept_text()}") from error
+                    self._show()
+        return self._outcome()
+
+    def finish(self) -> Outcome:
+        """What a run leaves at its end, made again from where the case stands, without an iteration.
+
+        Of a run that has not reached its end nothing is removed: rows and fields that it wrote after the checkpoint
+        stay until it goes on.
+        """
+        if self._left() == 0:
+            return self.run()
+        with self._until_the_end():
+            if not self.folder.config.exists():
+                write_atomically(self.folder.config, self._config_text().encode())
+            if not self.folder.monitors.exists():
+                MonitorLog(self.folder.monitors, self.case.monitors, self.history[0]).close()
+            if self.options.vtu:
+                self._write_fields()
+            self._show()
+        return self._outcome()
+
+    @contextmanager
+    def _until_the_end(self) -> Iterator[None]:
+        """Whatever ends the run: what it leaves is a run that can go on, or the one of before."""
+        try:
+            yield
+        except BaseException as error:
+            self.folder.give_back()
+            if isinstance(error, RunError):
+                raise RunError(f"{error}; {self._kept_text()}") from error
+            raise
         finally:
             self.report.close()
-        return self._outcome()
 
     # --- computing
 
@@ -173,6 +203,27 @@ class Runner:
 
     # --- writing
 
+    def _catch_up(self) -> None:
+        """The run that is continued may have been killed: it leaves what it wrote after its checkpoint, which goes, and
+        lacks the fields that were due with it.
+        """
+        if self.before is None:
+            return
+        now, is_last = self._series_time(), self._left() == 0
+        self.series.drop_after(now)
+        self.folder.remove_fields_after(self.iteration)
+        if is_last and self._config_text(comments=False) != self.before.checkpoint.config:
+            self._write_checkpoint()  # no other will come that says with which settings this is the end
+        has_fields = self.series.has(now, self.folder.fields(self.iteration))
+        if (self._were_due(self.before.config) and not has_fields) or (is_last and self.options.vtu):
+            self._write_fields()
+
+    def _were_due(self, config: Any) -> bool:
+        """Whether a run with that configuration writes fields after this iteration."""
+        span, end = self.case.time_span(self.recorded), flatten(config).get(self.case.end_setting)
+        was_last = self.iteration >= config.run.iterations or (span is not None and end is not None and span[0] >= end)
+        return config.output.vtu and (was_last or _is_due(self.iteration, config.output.every))
+
     def _write_what_is_due(self) -> None:
         """The checkpoint first: whatever happens to the other files, the run can go on."""
         options, last = self.options, self._left() == 0
@@ -198,10 +249,17 @@ class Runner:
             ),
         )
         self.kept, self.checkpoint_time = (self.folder.checkpoint, self.iteration), time.monotonic()
+        self.folder.keep()
 
     def _write_fields(self) -> None:
         with self.guard.trying("grid_fields" if isinstance(self.case, GridCase) else "cell_fields"):
             self.series.add(self._series_time(), write_fields(self.case, self.folder.fields(self.iteration)))
+
+    def _show(self) -> None:
+        """Charts and pictures of the run as far as it is."""
+        self._write_charts()
+        if self.options.plot:
+            self._draw()
 
     def _write_charts(self) -> None:
         """Curves of the whole run, as text; the monitors have them too, but not under their own axis."""
@@ -244,7 +302,8 @@ class Runner:
 
     def _kept_text(self) -> str:
         if self.kept is None:
-            return "no checkpoint had been written yet"
+            before = f", {self.folder.path} holds the run of before" if self.folder.replaces else ""
+            return f"no checkpoint had been written yet{before}"
         return f"the last good checkpoint is {self.kept[0]} (iteration {self.kept[1]})"
 
     def _outcome(self) -> Outcome:

@@ -88,7 +88,8 @@ def test_an_older_copy_goes_on_elsewhere(meshloom: Command, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--iterations", "5"], ["already at iteration 5 of 5; give more with --iterations"]),
+        (["--iterations", "4"], ["already at iteration 5 of 4; give more with --iterations"]),
+        (["--out", "b"], ["has reached its end (iteration 5); give a later one, such as --iterations 10"]),
         (["--iterations", "9", "--precision", "single"], ["double precision; give --precision double"]),
         (["--iterations", "9", "--set", "mesh.i=7"], ["checkpoint of another mesh"]),
         (["--iterations", "9", "--set", "mesh.j=x"], ["--set mesh.j=x"]),

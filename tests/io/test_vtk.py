@@ -113,10 +113,14 @@ def test_resumed_series_drops_what_came_later(tmp_path: Path) -> None:
     for time in (0.0, 0.1, 0.30000000000000004):
         first.add(time, tmp_path / f"{time}.vtu")
     assert Series.resume(tmp_path / "run.pvd").entries == first.entries
-    again = Series.resume(tmp_path / "run.pvd", 0.1)
+    again = Series.resume(tmp_path / "run.pvd")
+    again.drop_after(0.1)
+    assert Series.resume(tmp_path / "run.pvd").entries == again.entries == first.entries[:2]
     again.add(0.2, tmp_path / "new.vtu")
     assert listed(tmp_path / "run.pvd") == [(0.0, "0.0.vtu"), (0.1, "0.1.vtu"), (0.2, "new.vtu")]
-    assert Series.resume(tmp_path / "none.pvd", 0.1).entries == []
+    again.drop_after(-1.0)
+    assert not (tmp_path / "run.pvd").exists(), "a list of nothing is none"
+    assert Series.resume(tmp_path / "none.pvd").entries == []
 
 
 @pytest.mark.parametrize(

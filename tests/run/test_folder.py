@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from meshloom.errors import UserError
-from meshloom.run.folder import claim, is_run
+from meshloom.run.folder import RunFolder, claim, is_run, settled
+from tests.cli.harness import files_below
 
 
 def test_many_at_once_get_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -63,7 +64,85 @@ def test_overwriting_removes_nothing_before_the_run_begins(tmp_path: Path):
     folder.abandon()
     assert len(list(tmp_path.iterdir())) == 4
     folder.begin()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".replaced", "fields_mine.vtu"]
+    folder.keep()
     assert [path.name for path in tmp_path.iterdir()] == ["fields_mine.vtu"]
+
+
+def begun(folder: RunFolder) -> RunFolder:
+    """A run that writes files, but no checkpoint, until it is killed."""
+    folder.begin()
+    for name in ("run.toml", "monitors.csv", "fields_0000001.vtu", f".monitors.csv.1.{'0' * 32}.tmp", ".probe.1"):
+        (folder.path / name).write_text("new")
+    folder.release()  # as the system does
+    return folder
+
+
+def test_a_run_killed_before_its_first_checkpoint_is_none(tmp_path: Path):
+    """The same command works again, and takes nothing but what that run left."""
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / ".heat.vtu.1.tmp").write_text("somebody else's")
+    begun(claim("airfoil", tmp_path))
+    again = claim("airfoil", tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {".replaced", "notes.txt", ".heat.vtu.1.tmp"}
+    again.release()
+    claim("airfoil", tmp_path).abandon()
+    assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", ".heat.vtu.1.tmp"}
+
+
+def test_the_marker_of_earlier_versions_is_no_run(tmp_path: Path):
+    (tmp_path / "run.toml").touch()
+    claim("airfoil", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".replaced"]
+
+
+@pytest.mark.parametrize("wish", [{}, {"overwrite": True}, {"goes_on": True}])
+def test_what_a_killed_run_was_to_replace_is_put_back(tmp_path: Path, wish: dict[str, bool]):
+    old = dict.fromkeys(("run.toml", "monitors.csv", "checkpoint.h5", "fields_0000003.vtu"), b"old")
+    for name, data in old.items():
+        (tmp_path / name).write_bytes(data)
+    begun(claim("airfoil", tmp_path, overwrite=True))
+    if wish:
+        claim("airfoil", tmp_path, **wish)
+    else:
+        with pytest.raises(UserError, match=r"already holds a run; .*--restart .*checkpoint\.h5"):
+            claim("airfoil", tmp_path)
+    assert files_below(tmp_path) == old
+
+
+def test_a_run_with_a_checkpoint_has_taken_the_place(tmp_path: Path):
+    for name in ("run.toml", "monitors.csv", "checkpoint.h5", "picture.png"):
+        (tmp_path / name).write_text("old")
+    begun(claim("airfoil", tmp_path, overwrite=True))
+    (tmp_path / "checkpoint.h5").write_text("new")
+    settled(tmp_path)
+    assert {*files_below(tmp_path).values()} == {b"new"} and not (tmp_path / ".replaced").exists()
+
+
+def test_a_living_run_without_a_checkpoint_is_not_undone(tmp_path: Path):
+    folder = claim("airfoil", tmp_path)
+    (tmp_path / "monitors.csv").write_text("new")
+    for attempt in (lambda: settled(tmp_path), lambda: claim("airfoil", tmp_path, overwrite=True)):
+        with pytest.raises(UserError, match="is being written by another run"):
+            attempt()
+    assert (tmp_path / "monitors.csv").exists()
+    folder.release()
+
+
+def test_without_locks_nobody_undoes_what_may_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("meshloom.run.folder.fcntl", None)
+    claim("airfoil", tmp_path)
+    (tmp_path / "monitors.csv").write_text("new")
+    for attempt in (lambda: settled(tmp_path), lambda: claim("airfoil", tmp_path, overwrite=True)):
+        with pytest.raises(UserError, match="may still go on"):
+            attempt()
+    assert (tmp_path / "monitors.csv").exists()
+
+
+def test_a_refusal_names_a_checkpoint_only_if_there_is_one(tmp_path: Path):
+    (tmp_path / "picture.png").write_text("all that was kept")
+    with pytest.raises(UserError, match=r"already holds a run; give --overwrite or another --out$"):
+        claim("airfoil", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"])

@@ -24,6 +24,7 @@ from meshloom.run.report import Advance, PlainReport, Report
 from meshloom.run.runner import Outcome, Runner
 from meshloom.solvers import case as cases
 from meshloom.solvers.case import Case, Limit, OutputOptions, RunOptions, schedule_table
+from tests.cli.harness import files_below
 
 GROWTH = 1.1
 
@@ -186,7 +187,30 @@ def test_a_restart_goes_on_with_the_globals_and_ends_the_same(tmp_path: Path):
     assert whole.iteration == part.iteration and whole.monitors.tobytes() == part.monitors.tobytes()
     assert {k: v.tobytes() for k, v in whole.state.items()} == {k: v.tobytes() for k, v in part.state.items()}
     with pytest.raises(UserError, match=r"has reached its end \(iteration \d+\)"):
-        launch(check(request), claim("cooling", tmp_path / "part", goes_on=True), Report(), 0.0)
+        launch(check(request), claim("cooling", tmp_path / "elsewhere"), Report(), 0.0)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_restart_at_the_end_makes_what_is_missing(tmp_path: Path):
+    run(tmp_path / "a", "run.backend=numpy")
+    before = files_below(tmp_path / "a")
+    for name in (name for name in before if name.startswith("fields")):
+        (tmp_path / "a" / name).unlink()
+    request = Request(None, restart=tmp_path / "a" / "checkpoint.h5")
+    _, outcome = launch(check(request), claim("cooling", tmp_path / "a", goes_on=True), Report(), 0.0)
+    assert outcome.finished and files_below(tmp_path / "a") == before
+
+
+@pytest.mark.parametrize("longer", ["run.iterations=25", "pot.end=2"])
+def test_fields_that_were_due_at_an_earlier_end_are_made_when_the_run_is_taken_further(tmp_path: Path, longer: str):
+    """Killed between its last checkpoint and the fields, then continued beyond its first end."""
+    run(tmp_path / "a", "run.backend=numpy", *(["run.iterations=20"] if "iterations" in longer else []))
+    last = next((tmp_path / "a").glob("fields_*"))
+    kept = last.read_bytes()
+    last.unlink()
+    request = Request(None, (parse_set(longer),), restart=tmp_path / "a" / "checkpoint.h5")
+    launch(check(request), claim("cooling", tmp_path / "a", goes_on=True), Report(), 0.0)
+    assert last.read_bytes() == kept and len(Series.resume(tmp_path / "a" / "fields.pvd").entries) == 2
 
 
 def test_a_value_beyond_its_limit_is_named(tmp_path: Path):

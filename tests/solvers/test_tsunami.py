@@ -145,7 +145,9 @@ def test_the_files_of_a_run(tmp_path: Path):
     np.testing.assert_array_equal(gauges["front"], monitors["front"])
     for name in ("picture.png", "map_runup.png", "map_highest.png", "chart_gauges.png"):
         assert (tmp_path / "a" / name).read_bytes().startswith(b"\x89PNG"), name
-    claim("tsunami", tmp_path / "a", overwrite=True).begin()
+    again = claim("tsunami", tmp_path / "a", overwrite=True)
+    again.begin()
+    again.keep()
     assert [path.name for path in (tmp_path / "a").iterdir()] == [], "an overwritten run leaves nothing behind"
 
 

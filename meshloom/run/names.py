@@ -1,0 +1,48 @@
+"""The files of a run by name: which of those in a folder are its own, and which a kill left half-written."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE = "run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"
+_OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE)
+_PATTERNS = ("chart_*.csv", "chart_*.png", "map_*.png", "fields_[0-9]*.vt[iru]")
+_FIELDS = re.compile(r"fields_(\d+)\.vt[iru]")
+_PROBE = re.compile(r"\.probe\.\d+")
+_BESIDE = re.compile(r"\.(?P<name>.+)\.\d+\.[0-9a-f]{32}\.tmp")  # see ``replacing``
+
+
+def own_files(folder: Path) -> list[Path]:
+    """The files of a run that are there now."""
+    known = [folder / name for name in _OWN_FILES]
+    return [path for path in known if path.exists()] + [p for one in _PATTERNS for p in sorted(folder.glob(one))]
+
+
+def half_written(folder: Path) -> list[Path]:
+    """What writers of a run's files leave beside them when they are killed; nobody else's."""
+    return [path for path in sorted(folder.glob(".*")) if _is_half_written(path.name)]
+
+
+def _is_half_written(name: str) -> bool:
+    beside = _BESIDE.fullmatch(name)
+    if beside is None:
+        return _PROBE.fullmatch(name) is not None
+    return beside["name"] in _OWN_FILES or any(fnmatchcase(beside["name"], one) for one in _PATTERNS)
+
+
+def probe_name(process: int) -> str:
+    """A file that is made to see whether files can be made."""
+    return f".probe.{process}"
+
+
+def fields_name(iteration: int) -> str:
+    """The fields after so many iterations; the ending depends on what they live on."""
+    return f"fields_{iteration:07d}"
+
+
+def fields_after(folder: Path, iteration: int) -> list[Path]:
+    """The files of fields of later iterations."""
+    found = [(_FIELDS.fullmatch(path.name), path) for path in sorted(folder.glob("fields_*"))]
+    return [path for match, path in found if match and int(match[1]) > iteration]

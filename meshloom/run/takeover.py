@@ -1,0 +1,74 @@
+"""How a run takes a folder, so that a kill at any moment leaves the run of before whole or a new one that can go on.
+
+A run that begins sets the files of the one that it replaces aside, into the hidden folder ``.replaced``, and removes
+them when its own first checkpoint is on the disk. Where there is nothing to replace, ``.replaced`` is empty, and says
+the same: what lies here cannot go on yet. Whoever opens a folder, and has locked it, settles first what a kill left:
+
+| found | meaning | what settling does |
+|---|---|---|
+| ``.replacing`` | files of before are on their way there or back; of the new run there is nothing | puts them back |
+| ``.replaced`` and a checkpoint | the new run can go on | removes what it replaced |
+| ``.replaced`` alone | the new run was cut off too early | removes its files, then as with ``.replacing`` |
+
+Every step is one rename or one removal, and leaves one of these states.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from meshloom.run.names import CHECKPOINT, CONFIG, half_written, own_files
+
+_ASIDE, _MOVING = ".replaced", ".replacing"
+
+
+def mark(folder: Path) -> None:
+    """A run begins where there is none; FileExistsError where another has done so."""
+    (folder / _ASIDE).mkdir()
+
+
+def unmark(folder: Path) -> None:
+    """It did not begin after all."""
+    (folder / _ASIDE).rmdir()
+
+
+def set_aside(folder: Path) -> None:
+    """A run begins where there is another, whose files are kept for now."""
+    moving = folder / _MOVING
+    moving.mkdir()
+    for path in own_files(folder):
+        path.rename(moving / path.name)
+    moving.rename(folder / _ASIDE)
+
+
+def keep_new(folder: Path) -> None:
+    """The run can go on: what it replaced is not needed any more."""
+    aside = folder / _ASIDE
+    if aside.is_dir():
+        for path in sorted(aside.iterdir()):
+            path.unlink()
+        aside.rmdir()
+
+
+def is_open(folder: Path) -> bool:
+    """Whether a run has begun here, and cannot go on yet."""
+    return (folder / _ASIDE).is_dir() or (folder / _MOVING).is_dir()
+
+
+def settle(folder: Path) -> None:
+    """Make one run, or none, of what a kill has left. The folder must be locked: a living run is not to be undone."""
+    for path in half_written(folder):
+        path.unlink()
+    if (folder / _ASIDE).is_dir():
+        if (folder / CHECKPOINT).exists():
+            return keep_new(folder)
+        for path in own_files(folder):
+            path.unlink()
+        (folder / _ASIDE).rename(folder / _MOVING)
+    if (folder / _MOVING).is_dir():
+        for path in sorted((folder / _MOVING).iterdir()):
+            path.rename(folder / path.name)
+        (folder / _MOVING).rmdir()
+    own = own_files(folder)
+    if [path.name for path in own] == [CONFIG] and own[0].stat().st_size == 0:  # how earlier versions marked a folder
+        own[0].unlink()
