@@ -18,6 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from meshloom.native.signals import undone_if_stopped
+
 _DAMAGED = (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, MemoryError)
 
 
@@ -41,13 +43,14 @@ def cache_dir(kind: str) -> Path:
 def replacing(path: Path) -> Iterator[Path]:
     """A unique temporary path beside ``path`` to write to; renamed to ``path`` at the end, removed on any error."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
+    with undone_if_stopped(temporary.unlink):
+        try:
+            yield temporary
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
 
 
 def load_arrays(kind: str, key: str) -> dict[str, np.ndarray] | None:

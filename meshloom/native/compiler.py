@@ -22,12 +22,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from meshloom.errors import CompilerError
 from meshloom.native.cache import cache_dir, replacing
 from meshloom.native.names import safe_name
+from meshloom.native.processes import run_apart
+from meshloom.native.signals import undo_if_stopped, undone_if_stopped
 
 BASE_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared")
 CANDIDATES = ("c++", "g++", "clang++")
@@ -191,10 +193,11 @@ def _probe(command: tuple[str, ...]) -> Compiler | None:
 def _works(path: str, flags: tuple[str, ...], source: str) -> bool:
     """Whether the compiler makes a library that loads, tried where libraries will be (/tmp may forbid loading)."""
     try:
-        with tempfile.TemporaryDirectory(prefix="probe-", dir=_writable_code_dir()) as folder:
+        place = tempfile.TemporaryDirectory(prefix="probe-", dir=_writable_code_dir())
+        with place as folder, undone_if_stopped(place.cleanup):
             text, library = Path(folder, "probe.cpp"), Path(folder, "probe.so")
             text.write_text(source)
-            if _run([path, *flags, str(text), "-o", str(library)]).returncode:
+            if run_apart([path, *flags, str(text), "-o", str(library)]).returncode:
                 return False
             ctypes.CDLL(str(library))
     except OSError:
@@ -203,7 +206,7 @@ def _works(path: str, flags: tuple[str, ...], source: str) -> bool:
 
 
 def _version(command: tuple[str, ...]) -> str:
-    lines = _run([*command, "--version"]).stdout.splitlines()
+    lines = run_apart([*command, "--version"]).stdout.splitlines()
     return lines[0].strip() if lines else "unknown version"
 
 
@@ -239,7 +242,7 @@ def _compile(compiler: Compiler, source: str, name: str, library: Path, extra_fl
             temporary.write_text(source, encoding="utf-8")
         with replacing(library) as temporary:
             command = [compiler.path, *compiler.flags, str(text), "-o", str(temporary), *extra_flags]
-            result = _run(command)
+            result = run_apart(command)
             if result.returncode:
                 raise CompilerError(_failure(name, command, result, library.with_suffix(".log")))
             body = temporary.read_bytes()
@@ -260,12 +263,6 @@ def _failure(name: str, command: list[str], result: subprocess.CompletedProcess[
     except OSError:
         return f"{name}: the C++ code did not compile: {first} (and no log could be written to {log.parent})"
     return f"{name}: the C++ code did not compile: {first} (log: {log})"
-
-
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-    )
 
 
 def _seal(body: bytes) -> bytes:
@@ -324,6 +321,7 @@ def _private_dir() -> Path:
     except OSError as error:
         raise CompilerError(f"compiled code has no place to go: {_one_line(str(error))}; set MESHLOOM_CACHE") from None
     atexit.register(_clear, folder, os.getpid())
+    undo_if_stopped(folder, partial(_clear, folder, os.getpid()))
     return folder
 
 

@@ -15,6 +15,7 @@ except ImportError:  # not a POSIX system
 
 from meshloom.errors import UserError
 from meshloom.io.files import writing
+from meshloom.native.signals import forget, held_back, undo_if_stopped
 
 CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE = "run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"
 _OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE)
@@ -68,7 +69,8 @@ class RunFolder:
         return [path for path in known if path.exists()] + [p for one in _PATTERNS for p in sorted(self.path.glob(one))]
 
     def begin(self) -> None:
-        """The run starts: the files of the run it replaces go, and nothing else."""
+        """The run starts: the files of the run it replaces go, and nothing else. From here on its folder stays."""
+        forget(self)
         if self.replaces:
             for path in self.files():
                 with writing(path):
@@ -76,6 +78,7 @@ class RunFolder:
 
     def release(self) -> None:
         """Let other runs in again."""
+        forget(self)
         if self.lock is not None:
             with suppress(OSError):
                 os.close(self.lock)
@@ -98,8 +101,16 @@ def claim(case: str, out: Path | None, *, overwrite: bool = False, goes_on: bool
     """The folder ``out``, or the next free ``runs/<case>-001``, created and writable.
 
     A folder that holds a run is refused, unless ``overwrite`` (its files are removed) or ``goes_on`` (this run
-    continues that one). Two runs that start at the same time never get the same folder.
+    continues that one). Two runs that start at the same time never get the same folder. A signal that ends the process
+    before the run begins gives it back.
     """
+    with held_back():
+        folder = _claimed(case, out, overwrite, goes_on)
+        undo_if_stopped(folder, folder.abandon)
+    return folder
+
+
+def _claimed(case: str, out: Path | None, overwrite: bool, goes_on: bool) -> RunFolder:
     if out is None:
         return _next_free(case)
     with _clear_refusal(out):

@@ -188,6 +188,7 @@ def launch(job: Job, folder: RunFolder, report: Report, began: float) -> tuple[C
         try:
             case = set_up(job, report)
             _announce(job, case, folder, report)
+            case.program.run(0, record=case.recorded)  # compiled here, where it can still be stopped without a trace
             runner = Runner(case, folder, report, job.start, began)
         except BaseException:
             folder.abandon()

@@ -54,6 +54,7 @@ class Outcome:
     seconds_iterating: float  # all iterations after that, without writing
     seconds_per_iteration: float
     failures: tuple[str, ...] = ()  # what the case could not show, a line each
+    stopped_by: int = 0  # the signal that asked for it
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Runner:
         self.history = [start.checkpoint.monitors if start else np.empty((0, len(case.monitors)))]
         self.kept = (start.path, self.iteration) if start else None  # the last good checkpoint
         self.began = time.perf_counter() if began is None else began
-        self.until_first = 0.0
+        self.until_first, self.stopped_by = 0.0, 0
         self.recorded = case.recorded_now()
         # A restart keeps the entries up to its checkpoint.
         self.series = Series.resume(folder.series, self._series_time()) if start else Series(folder.series)
@@ -88,13 +89,14 @@ class Runner:
     def run(self) -> Outcome:
         """From where the case stands to the last iteration, or until a signal asks to stop."""
         try:
-            self.folder.begin()
-            write_atomically(self.folder.config, self._config_text().encode())
             with StopRequest() as stop:
+                self.folder.begin()
+                write_atomically(self.folder.config, self._config_text().encode())
                 with MonitorLog(self.folder.monitors, self.case.monitors, self.history[0]) as log:
                     while self._left() > 0 and not stop:
                         self._advance(log)
-                        self._write_what_is_due()
+                        self._write_what_is_due(now=stop.checkpoint_wanted())
+                self.stopped_by = stop.number
                 if self._left() > 0:
                     self._write_checkpoint()
                 else:
@@ -173,12 +175,14 @@ class Runner:
 
     # --- writing
 
-    def _write_what_is_due(self) -> None:
-        """The checkpoint first: whatever happens to the other files, the run can go on."""
+    def _write_what_is_due(self, *, now: bool) -> None:
+        """The checkpoint first: whatever happens to the other files, the run can go on. ``now``: it was asked for."""
         options, last = self.options, self._left() == 0
         by_clock = 0.0 < options.checkpoint_seconds <= time.monotonic() - self.checkpoint_time
-        if last or by_clock or _is_due(self.iteration, options.checkpoint_every):
+        if last or now or by_clock or _is_due(self.iteration, options.checkpoint_every):
             self._write_checkpoint()
+        if now:
+            self.report.message(f"checkpoint of iteration {self.iteration}: {self.folder.checkpoint}")
         if options.vtu and (last or _is_due(self.iteration, options.every)):
             self._write_fields()
 
@@ -257,6 +261,7 @@ class Runner:
             seconds_iterating=self.pace.seconds,
             seconds_per_iteration=self.pace.seconds_per_iteration,
             failures=self.guard.failures,
+            stopped_by=self.stopped_by,
         )
 
 
