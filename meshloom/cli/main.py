@@ -8,7 +8,7 @@ could not show all that it should, because the case is wrong there, ends with 3.
 from __future__ import annotations
 
 import errno
-import shlex
+import io
 import sys
 import time
 from pathlib import Path
@@ -209,8 +209,8 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
     if outcome.finished:
         report.message(summary.table(case, folder, outcome))
     else:
-        print(f"meshloom: stopped at iteration {outcome.iteration}; go on with:"
-              f" meshloom run --restart {shlex.quote(str(folder.checkpoint))}", file=sys.stderr)  # fmt: skip
+        print(f"meshloom: stopped at iteration {outcome.iteration}; go on with: {summary.going_on(folder)}",
+              file=sys.stderr)  # fmt: skip
     if json:
         print(summary.as_json(case, folder, outcome))
     for failure in outcome.failures:
@@ -250,6 +250,8 @@ def show(
     from meshloom.run.launch import Request, check, schedule_remark
 
     job = check(Request(target, tuple(_settings(changes or []))))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # what TOML is written in, everywhere
     print(to_toml(job.config, {"case": job.case.name}, remarks={"schedule": schedule_remark(job)}), end="")
 
 
