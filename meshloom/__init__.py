@@ -3,7 +3,7 @@
 import meshloom as ml
 """
 
-import meshloom.cli.start  # noqa: F401  first: a signal may come while the rest is imported
+from meshloom.process import start as _start  # noqa: F401  first: a signal may come while the rest is imported
 
 # isort: split
 from meshloom import compact, errors, linalg

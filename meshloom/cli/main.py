@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from meshloom.cli import outlet, start
 from meshloom.errors import MeshloomError, RunError
-from meshloom.native.signals import exit_code
+from meshloom.process import start, streams
+from meshloom.process.signals import exit_code
 
 if TYPE_CHECKING:
     from meshloom.config import Setting
@@ -103,7 +103,7 @@ def _carried_out() -> int:
         code = 0
     except SystemExit as end:
         code = int(end.code or 0)
-    loss = outlet.loss_of(sys.stdout)
+    loss = streams.loss_of(sys.stdout)
     if loss is None or loss.errno == errno.EPIPE or code or not start.command.prints_only:
         return code
     return _failed(f"cannot write to stdout: {loss.strerror}", 1)
@@ -200,7 +200,7 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
     folder = folder_for(request, job)
     report = make_report(sys.stderr if json else sys.stdout, quiet=quiet)
     if not json:
-        outlet.tell_when_lost(sys.stdout, _tell_that_stdout_is_lost)
+        streams.tell_when_lost(sys.stdout, _tell_that_stdout_is_lost)
     try:
         case, outcome = launch(job, folder, report, _STARTED)
     except KeyboardInterrupt:
@@ -217,7 +217,7 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
         print(f"meshloom: {failure}; everything else is there", file=sys.stderr)
     if not outcome.finished:
         raise typer.Exit(exit_code(outcome.stopped_by))
-    loss = outlet.loss_of(sys.stdout)
+    loss = streams.loss_of(sys.stdout)
     if json and loss is not None:
         raise RunError(f"the JSON could not be written to stdout: {loss.strerror}; the run is complete, {folder.path}")
     if outcome.failures:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from meshloom.native.signals import undone_if_stopped
+from meshloom.process.signals import undone_if_stopped
 
 _DAMAGED = (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, MemoryError)
 

@@ -28,8 +28,8 @@ from pathlib import Path
 from meshloom.errors import CompilerError
 from meshloom.native.cache import cache_dir, replacing
 from meshloom.native.names import safe_name
-from meshloom.native.processes import run_apart
-from meshloom.native.signals import undo_if_stopped, undone_if_stopped
+from meshloom.process.children import run_apart
+from meshloom.process.signals import undo_if_stopped, undone_if_stopped
 
 BASE_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared")
 CANDIDATES = ("c++", "g++", "clang++")

@@ -15,7 +15,7 @@ except ImportError:  # not a POSIX system
 
 from meshloom.errors import UserError
 from meshloom.io.files import writing
-from meshloom.native.signals import forget, held_back, undo_if_stopped
+from meshloom.process.signals import forget, held_back, undo_if_stopped
 
 CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE = "run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"
 _OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE)

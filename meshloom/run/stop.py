@@ -9,15 +9,18 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from meshloom.native.signals import CHECKPOINT, STOPPING, exit_code, put_back, replaced, undo_all
+from meshloom.process.signals import (
+    CHECKPOINT,
+    STOPPING,
+    exit_code,
+    put_back,
+    replaced,
+    take_wish,
+    undo_all,
+    want_checkpoint,
+)  # fmt: skip
 
 _SHOW_CURSOR = "\x1b[?25h"
-_checkpoint_wanted = [False]  # kept here: SIGUSR1 may come while the case is still being set up
-
-
-def want_checkpoint(number: int, frame: FrameType | None) -> None:
-    """Handler of SIGUSR1."""
-    _checkpoint_wanted[0] = True
 
 
 class StopRequest:
@@ -32,8 +35,7 @@ class StopRequest:
 
     def checkpoint_wanted(self) -> bool:
         """Whether SIGUSR1 has come since this was asked last."""
-        wanted, _checkpoint_wanted[0] = _checkpoint_wanted[0], False
-        return wanted
+        return take_wish()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.number:

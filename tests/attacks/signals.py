@@ -254,9 +254,7 @@ def _answer_lost(dice: random.Random, folder: Path, command: tuple[str, ...]) ->
     return "failed in a line" if code else "ended quietly"
 
 
-def _without_reader(
-    dice: random.Random, folder: Path, command: tuple[str, ...], lost: int
-) -> tuple[Process, bool]:
+def _without_reader(dice: random.Random, folder: Path, command: tuple[str, ...], lost: int) -> tuple[Process, bool]:
     """A process whose stdout (1) or stderr (2) goes away, and whether it cannot have written anything there."""
     name, ascii_only = "stdout" if lost == 1 else "stderr", dice.random() < 0.3
     match dice.choice(("full", "closed", "closes", "closes")):

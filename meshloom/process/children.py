@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from functools import partial
 
-from meshloom.native.signals import forget, held_back, undo_if_stopped
+from meshloom.process.signals import forget, held_back, undo_if_stopped
 
 _GRACE = 2.0  # seconds to remove temporary files in
 

@@ -15,6 +15,7 @@ from typing import Any
 STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 CHECKPOINT = tuple(getattr(signal, name) for name in ("SIGUSR1",) if hasattr(signal, name))
 
+_wishes = [False]  # for a checkpoint: SIGUSR1 may come while the case is still being set up
 _undo: dict[Hashable, Callable[[], object]] = {}  # the latest last
 
 
@@ -42,6 +43,17 @@ def put_back(before: dict[int, Any]) -> None:
 def exit_code(number: int) -> int:
     """What shells call a process that a signal has ended: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
     return 128 + number
+
+
+def want_checkpoint(number: int, frame: FrameType | None) -> None:
+    """Handler of SIGUSR1."""
+    _wishes[0] = True
+
+
+def take_wish() -> bool:
+    """Whether a checkpoint has been wanted since this was asked last."""
+    wished, _wishes[0] = _wishes[0], False
+    return wished
 
 
 # ---- undoing ----------------------------------------------------------------------------------------------------

@@ -16,9 +16,17 @@ from itertools import pairwise
 from types import FrameType
 from typing import Any
 
-from meshloom.cli.outlet import secure
-from meshloom.native.signals import CHECKPOINT, STOPPING, exit_code, in_charge, put_back, replaced, undo_all
-from meshloom.run.stop import want_checkpoint
+from meshloom.process.signals import (
+    CHECKPOINT,
+    STOPPING,
+    exit_code,
+    in_charge,
+    put_back,
+    replaced,
+    undo_all,
+    want_checkpoint,
+)  # fmt: skip
+from meshloom.process.streams import secure
 
 
 @dataclass
