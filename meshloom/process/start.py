@@ -76,12 +76,12 @@ def begin() -> dict[int, Any]:
 @contextmanager
 def as_command() -> Iterator[None]:
     """The block is the command. Called by a program (or a test), signals and streams are as before at the end."""
-    streams = sys.stdout, sys.stderr
+    streams, begun = (sys.stdout, sys.stderr), command.watching
     before = begin()
     try:
         yield
     finally:
-        if before:
+        if not begun:
             put_back(before)
             sys.stdout, sys.stderr = streams
             vars(command).update(vars(Command()))

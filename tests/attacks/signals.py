@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
 import random
+import select
 import shlex
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -40,13 +44,17 @@ class Process:
     stdout: int | IO[bytes] | None = None  # a file of the folder if None; likewise stderr
     stderr: int | IO[bytes] | None = None
     closed: tuple[int, ...] = ()  # descriptors that it starts without
+    terminal: int | None = None  # stdin, stdout and stderr, and what controls it
     process: subprocess.Popen[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
+        stdin = subprocess.DEVNULL if self.terminal is None else self.terminal
+        if self.terminal is not None:
+            self.stdout = self.stderr = self.terminal
         with open(self.folder / "out.txt", "wb") as out, open(self.folder / "err.txt", "wb") as err:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "meshloom", *self.arguments],
-                cwd=self.folder, env=self._environment(), stdin=subprocess.DEVNULL, preexec_fn=self._prepare,
+                cwd=self.folder, env=self._environment(), stdin=stdin, preexec_fn=self._prepare,
                 stdout=out if self.stdout is None else self.stdout, stderr=err if self.stderr is None else self.stderr,
             )  # fmt: skip
 
@@ -65,6 +73,9 @@ class Process:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for number in self.closed:
             os.close(number)
+        if self.terminal is not None:
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     def wait_until_it_listens(self) -> None:
         """Before that, Python is not even there: a signal ends it as it ends any process."""
@@ -168,9 +179,12 @@ def check_and_finish(run: Process, number: signal.Signals) -> str:
     elif line.startswith(_STOPPED):
         ending = "went on"
         _follow(run.folder, line.partition("go on with: meshloom ")[2])
+    elif run.terminal is not None and (run.folder / "a run" / "checkpoint.h5").exists():
+        ending = "went on without a word"
+        _follow(run.folder, "run --restart 'a run/checkpoint.h5'")
     elif (run.folder / "a run").exists():
         raise Broken(f"something is left of a run that had not begun: {line}")
-    elif not line.startswith("meshloom: stopped"):
+    elif not line.startswith("meshloom: stopped") and run.terminal is None:
         raise Broken(f"no line that says so: '{line}'")
     else:
         ending = "begun again"
@@ -194,8 +208,10 @@ def _follow(folder: Path, hint: str) -> None:
 
 
 def hangup(dice: random.Random, folder: Path) -> str:
-    """The terminal is closed, which may be said more than once."""
+    """The terminal is closed, which may be said more than once; or there is one, and it really is."""
     undisturbed()
+    if dice.random() < 0.4:
+        return _terminal_closed(dice, folder)
     run = Process(folder, (*RUN, "--quiet"))
     run.wait_until_it_listens()
     if dice.random() < 0.7:
@@ -204,6 +220,20 @@ def hangup(dice: random.Random, folder: Path) -> str:
     for _ in range(dice.choice((1, 1, 2, 3))):
         run.send(signal.SIGHUP)
         time.sleep(dice.random() * 0.02)
+    return check_and_finish(run, signal.SIGHUP)
+
+
+def _terminal_closed(dice: random.Random, folder: Path) -> str:
+    ours, theirs = pty.openpty()
+    run = Process(folder, terminal=theirs)
+    os.close(theirs)
+    run.wait_until_it_listens()
+    end = time.monotonic() + 0.3 + dice.random() * 2.0
+    while run.process.poll() is None and time.monotonic() < end:
+        if select.select([ours], [], [], 0.01)[0]:
+            with suppress(OSError):
+                os.read(ours, 10_000)
+    os.close(ours)
     return check_and_finish(run, signal.SIGHUP)
 
 
@@ -296,7 +326,7 @@ def checkpoint_now(dice: random.Random, folder: Path) -> str:
 
 
 CAMPAIGNS = (
-    Campaign("hangups", "SIGHUP, once or more, at any moment of a run",
+    Campaign("hangups", "SIGHUP, once or more, or a terminal that is closed, at any moment of a run",
              "a checkpoint, exit code 129; going on as printed gives what an undisturbed run gives",
              hangup, few=2, many=20),
     Campaign("pipes", "readers of stdout or stderr that go away, full disks, closed streams, ASCII terminals",
