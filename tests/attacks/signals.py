@@ -228,11 +228,12 @@ def _terminal_closed(dice: random.Random, folder: Path) -> str:
     run = Process(folder, terminal=theirs)
     os.close(theirs)
     run.wait_until_it_listens()
-    end = time.monotonic() + 0.3 + dice.random() * 2.0
-    while run.process.poll() is None and time.monotonic() < end:
-        if select.select([ours], [], [], 0.01)[0]:
+    running, left = dice.random() < 0.7, dice.random() * 0.4
+    while run.process.poll() is None and left > 0.0:
+        if select.select([ours], [], [], 0.01)[0]:  # somebody looks at it
             with suppress(OSError):
                 os.read(ours, 10_000)
+        left -= 0.0 if running and run.iterations() < 1 else 0.01
     os.close(ours)
     return check_and_finish(run, signal.SIGHUP)
 
