@@ -58,8 +58,9 @@ def test_a_signal_that_is_ignored_stays_ignored(number: int):
     assert signal.getsignal(number) == signal.SIG_IGN
 
 
-def test_hanging_up_twice_is_one_request():
+def test_hanging_up_twice_is_one_request(monkeypatch: pytest.MonkeyPatch):
     """The system and the shell both tell that a terminal is closed; the checkpoint is not given up for that."""
+    monkeypatch.setattr(os, "_exit", lambda code: pytest.fail(f"ended at once, {code}"))
     with StopRequest() as stop:
         for _ in range(3):
             signal.raise_signal(signal.SIGHUP)

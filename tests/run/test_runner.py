@@ -127,10 +127,11 @@ def test_a_checkpoint_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.Monk
 
         def message(self, text: str) -> None:
             said.append(text)
+            assert f"iteration {checkpoint.load(place).iteration}:" in text
 
+    place = tmp_path / "a" / "checkpoint.h5"
     monkeypatch.setattr(Pace, "chunk", lambda self: 1)
     assert run(tmp_path / "a", "output.checkpoint_seconds=0.0", report=Asking()).finished
-    place = tmp_path / "a" / "checkpoint.h5"
     assert said == [f"checkpoint of iteration {n}: {place}" for n in (7, 9)]
 
 
