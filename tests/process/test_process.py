@@ -219,7 +219,10 @@ def test_a_program_ends_with_all_it_has_started_when_we_are_stopped(tmp_path: Pa
         run_apart(["bash", "-c", f"cd {tmp_path}; {script}"])
     assert time.monotonic() - start < 30.0
     for name in names:
-        assert not _alive(int(name.read_text())), name.name
+        deadline = time.monotonic() + 10.0  # what is killed takes a moment to go where the machine is busy
+        while _alive(int(name.read_text())):
+            assert time.monotonic() < deadline, name.name
+            time.sleep(0.01)
 
 
 def _alive(process: int) -> bool:
