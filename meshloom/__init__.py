@@ -3,6 +3,9 @@
 import meshloom as ml
 """
 
+from meshloom.process import start as _start  # noqa: F401  first: a signal may come while the rest is imported
+
+# isort: split
 from meshloom import compact, errors, linalg
 from meshloom.backend import backend, backends, threads, use
 from meshloom.control import locate

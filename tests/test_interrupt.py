@@ -16,7 +16,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend.cuda.graph import Ahead
-from meshloom.native.signals import held_back
+from meshloom.process.signals import held_back
 
 BACKENDS = ("cpu", "numpy", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 FOR_EVER = 10**8

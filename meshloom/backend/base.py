@@ -13,7 +13,7 @@ import numpy as np
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Map, on_host
 from meshloom.native.runtime import copy_bandwidth
-from meshloom.native.signals import held_back
+from meshloom.process.signals import held_back
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec

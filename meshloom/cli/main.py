@@ -7,7 +7,8 @@ could not show all that it should, because the case is wrong there, ends with 3.
 
 from __future__ import annotations
 
-import shlex
+import errno
+import io
 import sys
 import time
 import warnings
@@ -18,7 +19,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from meshloom.errors import MeshloomError, one_line
+from meshloom.errors import MeshloomError, RunError, one_line
+from meshloom.process import start, streams
+from meshloom.process.signals import exit_code
 
 if TYPE_CHECKING:
     from meshloom.config import Setting
@@ -67,7 +70,13 @@ _RUN_EXAMPLES = """Examples:
   meshloom show airfoil > mine.toml   (change it, then)   meshloom run mine.toml --out results
 
   meshloom run --restart runs/airfoil-001/checkpoint.h5 --iterations 10000
+
+Signals: Ctrl-C, SIGTERM and SIGHUP stop with a checkpoint, a second Ctrl-C at once; SIGUSR1 writes a checkpoint now.
 """
+
+
+_NOT_BEGUN = "stopped before the first iteration"
+_ALL_DONE = "stopped when all files had been written"
 
 
 class Interrupted(MeshloomError):
@@ -78,19 +87,35 @@ class Interrupted(MeshloomError):
 
 def main() -> None:
     """Entry point: no tracebacks for errors that Meshloom raises on purpose."""
+    with start.as_command():
+        try:
+            code = _carried_out()
+        except MeshloomError as error:
+            code = _failed(str(error), error.exit_code)
+        except MemoryError:
+            code = _failed("out of memory; take a smaller mesh or --precision single", 1)
+        start.command.code = code
+        sys.exit(code)
+
+
+def _carried_out() -> int:
+    """The exit code of a command. One that only prints has failed if it could not, but a reader may leave early."""
     try:
         with warnings.catch_warnings():
             warnings.showwarning = partial(_warn, warnings.showwarning)
             app(prog_name="meshloom")
-    except MeshloomError as error:
-        _quit(str(error), error.exit_code)
-    except MemoryError:
-        _quit("out of memory; take a smaller mesh or --precision single", 1)
+        code = 0
+    except SystemExit as end:
+        code = int(end.code or 0)
+    loss = streams.loss_of(sys.stdout)
+    if loss is None or loss.errno == errno.EPIPE or code or not start.command.prints_only:
+        return code
+    return _failed(f"cannot write to stdout: {loss.strerror}", 1)
 
 
-def _quit(message: str, code: int) -> None:
+def _failed(message: str, code: int) -> int:
     print(f"meshloom: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(code)
+    return code
 
 
 def _warn(otherwise: Any, message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
@@ -153,6 +178,7 @@ def run(
     """Run a case: progress, monitors, fields for ParaView, checkpoints and a picture."""
     from meshloom.run.launch import Request, check
 
+    start.command.prints_only, start.command.if_stopped = False, _NOT_BEGUN
     flags = {"backend": backend, "precision": precision, "iterations": iterations, "threads": threads}
     request = Request(target, (*_settings(changes or []), *_flags(flags)), out, restart, overwrite)
     _carry_out(request, check(request), json=json, quiet=quiet)
@@ -182,26 +208,30 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
     from meshloom.cli import summary
     from meshloom.run.launch import folder_for, launch
     from meshloom.run.report import make_report
-    from meshloom.run.stop import EXIT_CODE
 
     folder = folder_for(request, job)
     report = make_report(sys.stderr if json else sys.stdout, quiet=quiet)
+    if not json:
+        streams.tell_when_lost(sys.stdout, _tell_that_stdout_is_lost)
     try:
         case, outcome = launch(job, folder, report, _STARTED)
     except KeyboardInterrupt:
-        raise Interrupted("stopped before the first iteration") from None
+        raise Interrupted(_NOT_BEGUN) from None
+    start.command.if_stopped = _ALL_DONE
     if outcome.finished or job.finish:
         report.message(summary.table(case, folder, outcome))
     if not outcome.finished:
         how = "not at its end:" if job.finish else "stopped at"
-        print(f"meshloom: {how} iteration {outcome.iteration}; go on with:"
-              f" meshloom run --restart {shlex.quote(str(folder.checkpoint))}", file=sys.stderr)  # fmt: skip
+        print(f"meshloom: {how} iteration {outcome.iteration}; go on with: {summary.going_on(folder)}", file=sys.stderr)
     if json:
         print(summary.as_json(case, folder, outcome))
     for failure in outcome.failures:
         print(f"meshloom: {failure}; everything else is there", file=sys.stderr)
     if not outcome.finished and not job.finish:
-        raise typer.Exit(EXIT_CODE)
+        raise typer.Exit(exit_code(outcome.stopped_by))
+    loss = streams.loss_of(sys.stdout)
+    if json and loss is not None:
+        raise RunError(f"the JSON could not be written to stdout: {loss.strerror}; the run is complete, {folder.path}")
     if outcome.failures:
         raise typer.Exit(INCOMPLETE)
 
@@ -217,6 +247,8 @@ def finish(
 
     request = Request(None, restart=checkpoint_of(run), finish=True)
     _carry_out(request, check(request), json=json, quiet=quiet)
+def _tell_that_stdout_is_lost(loss: OSError) -> None:
+    print(f"meshloom: stdout is gone ({loss.strerror}); the run goes on without it", file=sys.stderr)
 
 
 @app.command(cls=_Command)
@@ -241,6 +273,8 @@ def show(
     from meshloom.run.launch import Request, check, schedule_remark
 
     job = check(Request(target, tuple(_settings(changes or []))))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # what TOML is written in, everywhere
     print(to_toml(job.config, {"case": job.case.name}, remarks={"schedule": schedule_remark(job)}), end="")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import sys
 from math import isfinite
 from pathlib import Path
 
@@ -55,9 +57,26 @@ def _listed(folder: RunFolder) -> list[Path]:
 
 
 def _what_for(name: str, case: Case, folder: RunFolder) -> str:
-    go_on = f"go on: meshloom run --restart {shlex.quote(str(folder.checkpoint))} {case.longer()}"
+    go_on = f"go on: {going_on(folder)} {case.longer()}"
     purpose = {"fields.pvd": "open in ParaView", "checkpoint.h5": go_on}
     return f"  ({purpose[name]})" if name in purpose else ""
+
+
+def going_on(folder: RunFolder) -> str:
+    """What a person types to go on from the checkpoint of a run."""
+    return f"meshloom run --restart {as_typed(str(folder.checkpoint), sys.stderr.encoding)}"
+
+
+def as_typed(path: str, encoding: str | None) -> str:
+    """A path for a command line, in one line. What the terminal cannot show is spelled out, as shells read it."""
+    try:
+        path.encode(encoding or "ascii")
+        if path.isprintable():
+            return shlex.quote(path)
+    except UnicodeError:
+        pass
+    letters = (chr(b) if 32 <= b < 127 and b not in b"'\\" else f"\\x{b:02x}" for b in os.fsencode(path))
+    return f"$'{''.join(letters)}'"
 
 
 def as_json(case: Case, folder: RunFolder, outcome: Outcome) -> str:

@@ -22,6 +22,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,6 +30,7 @@ import numpy as np
 
 from meshloom.native import tidy
 from meshloom.native.trust import distrust, own_file
+from meshloom.process.signals import undo_if_stopped, undone_if_stopped
 
 _NOWHERE = Path(os.devnull, "meshloom")  # nothing is there, nothing can be put there
 _private: list[Path] = []  # the last one is in use
@@ -116,6 +118,7 @@ def _made_private() -> Path:
         with suppress(OSError):
             folder = Path(tempfile.mkdtemp(prefix="meshloom-cache-", dir=parent))
             atexit.register(_remove, folder, os.getpid())
+            undo_if_stopped(folder, partial(_remove, folder, os.getpid()))
             if workers := sys.modules.get("multiprocessing.util"):  # whose forked children end without atexit
                 workers.Finalize(None, _remove, (folder, os.getpid()), exitpriority=0)
             made.append(folder)
@@ -168,13 +171,14 @@ def runs_code(folder: Path) -> bool:
 def replacing(path: Path) -> Iterator[Path]:
     """A unique temporary path beside ``path`` to write to; renamed to ``path`` at the end, removed on any error."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
+    with undone_if_stopped(temporary.unlink):
+        try:
+            yield temporary
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
 
 
 @contextmanager

@@ -17,7 +17,6 @@ import os
 import platform
 import shlex
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -32,6 +31,8 @@ from meshloom.errors import CompilerError, shown
 from meshloom.native import cache, threads
 from meshloom.native.elf import is_whole
 from meshloom.native.names import safe_name
+from meshloom.process.children import run_apart
+from meshloom.process.signals import undone_if_stopped
 
 T = TypeVar("T")
 
@@ -218,7 +219,8 @@ def _works(path: str, flags: tuple[str, ...], source: str) -> bool:
     """Whether the compiler makes a library that loads, tried where libraries will be (/tmp may forbid loading)."""
 
     def tried(code: Path) -> bool:
-        with tempfile.TemporaryDirectory(prefix="probe-", dir=code) as folder:
+        place = tempfile.TemporaryDirectory(prefix="probe-", dir=code)
+        with place as folder, undone_if_stopped(place.cleanup):
             text, library = Path(folder, "probe.cpp"), Path(folder, "probe.so")
             text.write_text(source)
             result = _run([path, *flags, str(text), "-o", str(library)])
@@ -235,7 +237,7 @@ def _works(path: str, flags: tuple[str, ...], source: str) -> bool:
 
 
 def _version(command: tuple[str, ...]) -> str:
-    lines = _run([*command, "--version"]).stdout.splitlines()
+    lines = run_apart([*command, "--version"]).stdout.splitlines()
     return lines[0].strip() if lines else "unknown version"
 
 
@@ -311,35 +313,17 @@ def _failure(name: str, command: list[str], result: subprocess.CompletedProcess[
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run a compiler in a session of its own; it ends with all it has started when it takes too long, or when we do."""
+    """Run a compiler, for as long as one may take."""
     limit = _seconds()
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
-        process = subprocess.Popen(command, text=True, errors="replace", start_new_session=True, **pipes)  # type: ignore[call-overload]
+        return run_apart(command, limit)
+    except subprocess.TimeoutExpired:
+        raise CompilerError(
+            f"the compiler {command[0]} did not end within {limit:g} seconds and was stopped;"
+            " set MESHLOOM_COMPILER_SECONDS to allow more"
+        ) from None
     except OSError as error:
         return subprocess.CompletedProcess(command, 126, "", f"error: {error.strerror or error}")
-    try:
-        out, err = process.communicate(timeout=limit)
-    except BaseException as reason:
-        _end(process)
-        if isinstance(reason, subprocess.TimeoutExpired):
-            raise CompilerError(
-                f"the compiler {command[0]} did not end within {limit:g} seconds and was stopped;"
-                " set MESHLOOM_COMPILER_SECONDS to allow more"
-            ) from None
-        raise
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Kill a process with everything in its session, and leave nothing open."""
-    with suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
-    process.wait()
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
 
 
 def _seconds() -> float:

@@ -15,6 +15,7 @@ except ImportError:  # not a POSIX system
 
 from meshloom.errors import UserError
 from meshloom.io.files import writing
+from meshloom.process.signals import forget, held_back, undo_if_stopped
 from meshloom.run import names, takeover
 from meshloom.run.names import CHECKPOINT, CONFIG, MONITORS, PICTURE, SERIES
 
@@ -67,7 +68,8 @@ class RunFolder:
         return names.own_files(self.path)
 
     def begin(self) -> None:
-        """The run starts: the files of the run it replaces are set aside, and nothing else."""
+        """The run starts: the files of the run it replaces are set aside, and nothing else. Now its folder stays."""
+        forget(self)
         if self.replaces:
             with writing(self.path):
                 takeover.set_aside(self.path)
@@ -85,6 +87,7 @@ class RunFolder:
 
     def release(self) -> None:
         """Let other runs in again."""
+        forget(self)
         if self.lock is not None:
             with suppress(OSError):
                 os.close(self.lock)
@@ -117,8 +120,16 @@ def claim(case: str, out: Path | None, *, overwrite: bool = False, goes_on: bool
 
     A folder that holds a run is refused, unless ``overwrite`` (this run takes its place as soon as it could go on) or
     ``goes_on`` (this run continues that one). What a run left that was killed before its first checkpoint is no run: it
-    is removed. Two runs that start at the same time never get the same folder.
+    is removed. Two runs that start at the same time never get the same folder. A signal that ends the process before
+    the run begins gives it back.
     """
+    with held_back():
+        folder = _found(case, out, overwrite=overwrite, goes_on=goes_on)
+        undo_if_stopped(folder, folder.abandon)
+    return folder
+
+
+def _found(case: str, out: Path | None, *, overwrite: bool, goes_on: bool) -> RunFolder:
     if out is None:
         return _next_free(case)
     with _clear_refusal(out):

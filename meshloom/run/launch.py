@@ -223,6 +223,7 @@ def launch(job: Job, folder: RunFolder, report: Report, began: float) -> tuple[C
             case = set_up(job, report)
             _check_end(job, case, folder)
             _announce(job, case, folder, report)
+            case.program.run(0, record=case.recorded)  # compiled here, where it can still be stopped without a trace
             runner = Runner(case, folder, report, job.start, began)
         except BaseException:
             folder.abandon()

@@ -58,6 +58,7 @@ class Outcome:
     seconds_iterating: float  # all iterations after that, without writing
     seconds_per_iteration: float
     failures: tuple[str, ...] = ()  # what the case could not show, a line each
+    stopped_by: int = 0  # the signal that asked for it
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Runner:
         self.history = [start.checkpoint.monitors if start else np.empty((0, len(case.monitors)))]
         self.kept = (start.path, self.iteration) if start else None  # the last good checkpoint
         self.began = time.perf_counter() if began is None else began
-        self.until_first = 0.0
+        self.until_first, self.stopped_by = 0.0, 0
         self.recorded = case.recorded_now()
         self.before = start if folder.goes_on else None  # the run that is there, and continued
         self.series = Series.resume(folder.series) if folder.goes_on else Series(folder.series)
@@ -91,19 +92,19 @@ class Runner:
 
     def run(self) -> Outcome:
         """From where the case stands to the last iteration, or until a signal asks to stop."""
-        with self._until_the_end():
+        with self._until_the_end(), StopRequest() as stop:
             self.folder.begin()
             write_atomically(self.folder.config, self._config_text().encode())
-            with StopRequest() as stop:
-                with MonitorLog(self.folder.monitors, self.case.monitors, self.history[0]) as log:
-                    self._catch_up()
-                    while self._left() > 0 and not stop:
-                        self._advance(log)
-                        self._write_what_is_due()
-                if self._left() > 0:
-                    self._write_checkpoint()
-                else:
-                    self._show()
+            with MonitorLog(self.folder.monitors, self.case.monitors, self.history[0]) as log:
+                self._catch_up()
+                while self._left() > 0 and not stop:
+                    self._advance(log)
+                    self._write_what_is_due(now=stop.checkpoint_wanted())
+            self.stopped_by = stop.number
+            if self._left() > 0:
+                self._write_checkpoint()
+            else:
+                self._show()
         return self._outcome()
 
     def finish(self) -> Outcome:
@@ -224,12 +225,14 @@ class Runner:
         was_last = self.iteration >= config.run.iterations or (span is not None and end is not None and span[0] >= end)
         return config.output.vtu and (was_last or _is_due(self.iteration, config.output.every))
 
-    def _write_what_is_due(self) -> None:
-        """The checkpoint first: whatever happens to the other files, the run can go on."""
+    def _write_what_is_due(self, *, now: bool) -> None:
+        """The checkpoint first: whatever happens to the other files, the run can go on. ``now``: it was asked for."""
         options, last = self.options, self._left() == 0
         by_clock = 0.0 < options.checkpoint_seconds <= time.monotonic() - self.checkpoint_time
-        if last or by_clock or _is_due(self.iteration, options.checkpoint_every):
+        if last or now or by_clock or _is_due(self.iteration, options.checkpoint_every):
             self._write_checkpoint()
+        if now:
+            self.report.message(f"checkpoint of iteration {self.iteration}: {self.folder.checkpoint}")
         if options.vtu and (last or _is_due(self.iteration, options.every)):
             self._write_fields()
 
@@ -316,6 +319,7 @@ class Runner:
             seconds_iterating=self.pace.seconds,
             seconds_per_iteration=self.pace.seconds_per_iteration,
             failures=self.guard.failures,
+            stopped_by=self.stopped_by,
         )
 
 

@@ -1,42 +1,61 @@
-"""Ctrl-C and SIGTERM ask a run to stop; a second one stops it at once."""
+"""Ctrl-C, SIGTERM and SIGHUP ask a run to stop, a second Ctrl-C or SIGTERM ends it; SIGUSR1 asks for a checkpoint."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-import threading
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-EXIT_CODE = 130
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from meshloom.process.signals import (
+    CHECKPOINT,
+    STOPPING,
+    exit_code,
+    put_back,
+    replaced,
+    take_wish,
+    undo_all,
+    want_checkpoint,
+)  # fmt: skip
+
 _SHOW_CURSOR = "\x1b[?25h"
 
 
 class StopRequest:
-    """While open, true after the first signal. The run looks at it between chunks."""
+    """While open, true after the first signal that asks to stop. The run looks at it between chunks."""
 
     def __init__(self) -> None:
-        self._asked = False
+        self.number = 0  # of the signal
         self._before: dict[int, Any] = {}
 
     def __bool__(self) -> bool:
-        return self._asked
+        return self.number != 0
+
+    def checkpoint_wanted(self) -> bool:
+        """Whether SIGUSR1 has come since this was asked last."""
+        return take_wish()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._asked:
-            if sys.stderr.isatty():  # a progress bar hides the cursor
-                os.write(sys.stderr.fileno(), _SHOW_CURSOR.encode())
-            os._exit(EXIT_CODE)
-        self._asked = True
+        if not self.number:
+            self.number = number
+        # A terminal that is closed tells its processes more than once: by the system and by the shell.
+        elif number in (signal.SIGINT, signal.SIGTERM):
+            undo_all()
+            _show_cursor()
+            os._exit(exit_code(number))
 
     def __enter__(self) -> StopRequest:
-        if threading.current_thread() is threading.main_thread():  # Python gives signals to no other
-            for number in _SIGNALS:
-                self._before[number] = signal.signal(number, self._on_signal)
+        self._before = replaced(STOPPING, self._on_signal) | replaced(CHECKPOINT, want_checkpoint)
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        put_back(self._before)
+
+
+def _show_cursor() -> None:
+    """A progress bar hides it."""
+    with suppress(OSError, ValueError, AttributeError):
+        if sys.stderr.isatty():
+            os.write(sys.stderr.fileno(), _SHOW_CURSOR.encode())

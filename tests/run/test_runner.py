@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +18,8 @@ from meshloom.config import build, parse_set
 from meshloom.errors import RunError
 from meshloom.io import checkpoint
 from meshloom.run.diagnose import breakdown, take_snapshot
-from meshloom.run.folder import claim
+from meshloom.run.folder import RunFolder, claim
+from meshloom.run.launch import Request, check, folder_for, launch
 from meshloom.run.pace import Pace
 from meshloom.run.report import Advance, Report
 from meshloom.run.runner import Outcome, Runner
@@ -91,6 +94,62 @@ def test_a_signal_stops_after_the_chunk_with_a_checkpoint(tmp_path: Path):
     assert not outcome.finished and signal.getsignal(signal.SIGINT) is before
     saved = checkpoint.load(tmp_path / "a" / "checkpoint.h5")
     assert saved.iteration == outcome.iteration == len(saved.monitors)
+
+
+def test_a_signal_before_the_first_iteration_of_a_run_that_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It has its files already: then it also has a checkpoint, and the command that is printed works."""
+    begin = RunFolder.begin
+
+    def signalled(self: RunFolder) -> None:
+        begin(self)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "begin", signalled)
+        folder = claim("airfoil", tmp_path / "a")
+        outcome = Runner(small(), folder, Report()).run()
+        folder.release()
+    assert not outcome.finished and outcome.stopped_by == signal.SIGTERM
+    restart = Request(None, restart=tmp_path / "a" / "checkpoint.h5")
+    job = check(restart)
+    assert launch(job, folder_for(restart, job), Report(), 0.0)[1].finished
+    run(tmp_path / "b")
+    assert (tmp_path / "a" / "monitors.csv").read_bytes() == (tmp_path / "b" / "monitors.csv").read_bytes()
+
+
+def test_a_checkpoint_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    said: list[str] = []
+
+    class Asking(Report):
+        def advance(self, now: Advance) -> None:
+            if now.iteration in (7, 9):
+                os.kill(os.getpid(), signal.SIGUSR1)
+
+        def message(self, text: str) -> None:
+            said.append(text)
+            assert f"iteration {checkpoint.load(place).iteration}:" in text
+
+    place = tmp_path / "a" / "checkpoint.h5"
+    monkeypatch.setattr(Pace, "chunk", lambda self: 1)
+    assert run(tmp_path / "a", "output.checkpoint_seconds=0.0", report=Asking()).finished
+    assert said == [f"checkpoint of iteration {n}: {place}" for n in (7, 9)]
+
+
+@pytest.mark.parametrize("where", ["set_up", "_announce"])
+def test_a_folder_is_given_back_when_a_signal_ends_the_process(tmp_path: Path, where: str):
+    """Out of the middle of setting up: the process ends at once, without unwinding."""
+    script = (
+        "import os, signal, sys\n"
+        "sys.argv = ['meshloom', 'run', 'airfoil', '--out', 'a', '--backend', 'numpy', '--set', 'mesh.i=6',"
+        " '--set', 'mesh.j=4']\n"
+        "import meshloom.run.launch as launch\n"
+        f"launch.{where} = lambda *_: (print(*os.listdir('a')), os.kill(os.getpid(), signal.SIGTERM), print('here'))\n"
+        "from meshloom.cli.main import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 143 and done.stderr == "meshloom: stopped before the first iteration\n"
+    assert "here" not in done.stdout and not (tmp_path / "a").exists()
 
 
 def test_a_full_disk_under_the_monitors_keeps_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

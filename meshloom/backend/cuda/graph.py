@@ -16,8 +16,8 @@ from meshloom.backend.cuda import history
 from meshloom.backend.cuda.engine import Device
 from meshloom.mesh.core import Fill, Global
 from meshloom.native.runtime import PATIENCE
-from meshloom.native.signals import held_back
 from meshloom.native.threads import check_device
+from meshloom.process.signals import held_back
 
 MOST_BRANCHES = 16  # one that is used again adds an edge, mostly one that others imply; a fresh one adds none
 LARGE = 0.2  # of the threads that a device runs at once: from there on, edges between branches cost more than they gain

@@ -1,0 +1,249 @@
+"""Signals, streams that go away, programs that are started: what holds whatever the moment."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshloom.cli.summary import as_typed
+from meshloom.process import signals
+from meshloom.process.children import run_apart
+from meshloom.process.signals import CHECKPOINT, STOPPING
+from meshloom.process.start import is_command
+from meshloom.process.streams import loss_of, outlet, tell_when_lost
+from meshloom.run.stop import StopRequest
+
+
+@pytest.fixture(autouse=True)
+def plain_handlers() -> Iterator[None]:
+    """Whoever has started the tests may ignore some signals."""
+    numbers = (*STOPPING, *CHECKPOINT)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+# --- signals
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_every_signal_that_stops_is_known_by_its_number(number: int):
+    with StopRequest() as stop:
+        assert not stop
+        signal.raise_signal(number)
+        assert stop and stop.number == number
+    assert signals.exit_code(number) == {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}[signal.Signals(number).name]
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_a_signal_that_is_ignored_stays_ignored(number: int):
+    signal.signal(number, signal.SIG_IGN)
+    with StopRequest() as stop:
+        signal.raise_signal(number)
+        assert not stop
+    assert signal.getsignal(number) == signal.SIG_IGN
+
+
+def test_hanging_up_twice_is_one_request(monkeypatch: pytest.MonkeyPatch):
+    """The system and the shell both tell that a terminal is closed; the checkpoint is not given up for that."""
+    monkeypatch.setattr(os, "_exit", lambda code: pytest.fail(f"ended at once, {code}"))
+    with StopRequest() as stop:
+        for _ in range(3):
+            signal.raise_signal(signal.SIGHUP)
+        assert stop.number == signal.SIGHUP
+
+
+def test_a_checkpoint_is_wanted_once_for_each_time_it_is_asked_for():
+    with StopRequest() as stop:
+        assert not stop.checkpoint_wanted()
+        signal.raise_signal(signal.SIGUSR1)
+        assert stop.checkpoint_wanted() and not stop.checkpoint_wanted() and not stop
+    assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_all_of_them_are_held_back(number: int):
+    seen: list[int] = []
+    signal.signal(number, lambda number, frame: seen.append(number))
+    with signals.held_back():
+        signal.raise_signal(number)
+        assert seen == []
+    assert seen == [number]
+
+
+def test_what_is_to_be_undone_is_the_latest_first_and_not_what_is_over():
+    done: list[str] = []
+    signals.undo_if_stopped("first", lambda: done.append("first"))
+    with signals.undone_if_stopped(lambda: done.append("over")):
+        pass
+    signals.undo_if_stopped("failing", lambda: os.unlink("/nowhere/at all"))
+    signals.undo_if_stopped("last", lambda: done.append("last"))
+    signals.undo_if_stopped("forgotten", lambda: done.append("forgotten"))
+    signals.forget("forgotten")
+    signals.undo_all()
+    assert done == ["last", "first"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "original", "answer"),
+    [
+        (["/usr/bin/meshloom", "cases"], ["python", "/usr/bin/meshloom", "cases"], True),
+        (["-m", "run"], ["python", "-m", "meshloom", "run"], True),
+        (["-m"], ["python", "-X", "dev", "-mmeshloom"], True),
+        (["-m"], ["python", "-m", "pytest"], False),
+        (["-m", "meshloom"], ["python", "-m", "tests.attacks.run", "meshloom"], False),
+        (["mine.py", "meshloom"], ["python", "mine.py", "meshloom"], False),
+        (["-c"], ["python", "-c", "import meshloom"], False),
+        ([""], ["python"], False),
+        ([], [], False),
+    ],
+)
+def test_the_command_knows_itself(arguments: list[str], original: list[str], answer: bool):
+    assert is_command(arguments, original) == answer
+
+
+def test_a_library_changes_no_handler_and_no_stream():
+    script = (
+        "import signal, sys\n"
+        "numbers = [n for n in signal.valid_signals() if n not in (signal.SIGKILL, signal.SIGSTOP)]\n"
+        "before = [signal.getsignal(n) for n in numbers], sys.stdout, sys.stderr\n"
+        "import meshloom, meshloom.cli.main\n"
+        "assert before == ([signal.getsignal(n) for n in numbers], sys.stdout, sys.stderr)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+# --- streams
+
+
+def written(stream: io.TextIOWrapper, text: str = "line\n") -> OSError | None:
+    print(text, end="", file=stream, flush=True)
+    return loss_of(stream)
+
+
+def test_a_reader_that_goes_away_is_told_once_and_nothing_is_raised():
+    reader, writer = os.pipe()
+    stream, told = outlet(writer, None, closed=False), []
+    tell_when_lost(stream, told.append)
+    assert written(stream) is None and os.read(reader, 9) == b"line\n"
+    os.close(reader)
+    for _ in range(3):
+        lost = written(stream, "x" * 100_000)
+        assert lost is not None and lost.errno == errno.EPIPE
+    assert told == [lost]
+    os.close(writer)
+
+
+def test_a_full_disk_and_a_closed_stream():
+    with open("/dev/full", "wb") as full:
+        lost = written(outlet(full.fileno(), None, closed=False))
+        assert lost is not None and lost.errno == errno.ENOSPC
+        lost = written(outlet(full.fileno(), None, closed=True), "")
+        assert lost is not None and lost.errno == errno.EBADF, "before anything was written"
+
+
+def test_a_pipe_that_does_not_wait_gets_everything():
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    got = bytearray()
+
+    def read() -> None:
+        while piece := os.read(reader, 5000):
+            got.extend(piece)
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    stream = outlet(writer, None, closed=False)
+    lost = written(stream, "x" * 300_000)
+    os.close(writer)
+    thread.join(timeout=30)
+    os.close(reader)
+    assert lost is None and got == b"x" * 300_000
+
+
+def test_characters_that_a_stream_has_not_are_escaped():
+    reader, writer = os.pipe()
+    like = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    assert written(outlet(writer, like, closed=False), "é ━ \udcff") is None
+    assert os.read(reader, 99) == b"\\xe9 \\u2501 \\udcff"
+    os.close(reader)
+    os.close(writer)
+
+
+def meshloom(command: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """``meshloom`` in a shell, where {m} stands for it."""
+    line = command.format(m=f"{sys.executable} -m meshloom")
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, **more)
+
+
+def test_a_closed_stdout_is_not_given_to_the_next_file(tmp_path: Path):
+    """Whatever was printed would go into the first file that is opened; and JSON that is lost is not a success."""
+    small = "--backend numpy --set mesh.i=6 --set mesh.j=4 --iterations 2 --set output.plot=false"
+    done = meshloom(f"{{m}} run airfoil {small} --quiet --json --out a >&-", cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert "the JSON could not be written to stdout: it is closed; the run is complete, a" in done.stderr
+    assert "airfoil" in (tmp_path / "a" / "run.toml").read_text() and (tmp_path / "a" / "checkpoint.h5").stat().st_size
+
+
+# --- programs that are started
+
+
+def test_a_program_ends_with_all_it_has_started_when_we_are_stopped(tmp_path: Path):
+    """As a compiler: one process that waits for another. The second ignores what asks it to end."""
+    script = "trap '' TERM; (trap '' TERM; echo $BASHPID > inner; exec sleep 60) & echo $$ > outer; wait"
+    names = [tmp_path / name for name in ("inner", "outer")]
+
+    def stop() -> None:
+        while not all(name.exists() and name.read_text().strip() for name in names):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=stop, daemon=True).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run_apart(["bash", "-c", f"cd {tmp_path}; {script}"])
+    assert time.monotonic() - start < 30.0
+    for name in names:
+        deadline = time.monotonic() + 10.0  # what is killed takes a moment to go where the machine is busy
+        while _alive(int(name.read_text())):
+            assert time.monotonic() < deadline, name.name
+            time.sleep(0.01)
+
+
+def _alive(process: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+
+
+def test_a_program_has_a_session_of_its_own_and_its_answer_comes_back():
+    done = run_apart([sys.executable, "-c", "import os, sys; print(os.getsid(0)); sys.exit(f'{os.getpid()}')"])
+    assert done.returncode == 1 and done.stdout == done.stderr and int(done.stdout) != os.getsid(0)
+
+
+# --- what is printed to be typed
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8", None])
+@pytest.mark.parametrize("path", ["a/b", "my run/x", "it's", "é ━", "a\nb", "back\\slash '", "\udcff\x1b[2J", "$HOME"])
+def test_paths_are_printed_as_they_can_be_typed(path: str, encoding: str | None):
+    typed = as_typed(path, encoding)
+    assert typed.isprintable() and typed.encode(encoding or "ascii")
+    done = subprocess.run(["bash", "-c", f"printf %s {typed}"], capture_output=True, check=True)
+    assert os.fsdecode(done.stdout) == path
