@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,7 @@ def test_a_run_that_is_not_at_its_end(meshloom: Command, tmp_path: Path, monkeyp
 def test_a_run_stopped_before_its_first_iteration(meshloom: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Nothing has happened yet, which is no reason to fail."""
     with monkeypatch.context() as patched:
-        patched.setattr(StopRequest, "__bool__", lambda self: True)
+        patched.setattr(StopRequest, "__enter__", lambda self: self._on_signal(signal.SIGINT, None) or self)
         assert meshloom("run", "advection1d", "--set", "mesh.points=16", "--out", "a", "--quiet").code == 130
     result = meshloom("finish", "a", "--quiet")
     assert result.code == 0 and "not at its end: iteration 0" in result.err, result.err
@@ -97,7 +98,7 @@ def test_a_run_ended_early_is_at_its_end(meshloom: Command, done: dict[str, byte
     """What was the middle of a run is the end of one with fewer iterations, and the checkpoint says so."""
     going_on = ("run", "--restart", "a/checkpoint.h5", "--quiet", "--iterations")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(StopRequest, "__bool__", lambda self: True)
+        patched.setattr(StopRequest, "__enter__", lambda self: self._on_signal(signal.SIGINT, None) or self)
         assert meshloom(*going_on, "40").code == 130
     assert meshloom("finish", "a", "--json", "--quiet").json["finished"] is False
     assert meshloom(*going_on, "12").code == 0
