@@ -76,7 +76,7 @@ def assemble(listing: Listing) -> Mesh:
         raise MeshError(f"{kinds[0]} cells are not supported; allowed: {', '.join(KINDS)}")
     faces = [block for block in blocks if block.dimension == dimension - 1]
     boundary, numbers = _named_boundary(faces, listing.names, dimension - 1)
-    points = _plane(listing.points) if dimension == 2 else listing.points
+    points = _plane(_finite(listing)) if dimension == 2 else _finite(listing)
     nodes = np.concatenate([block.nodes for block in cells])
     members = _cell_groups(cells, listing.names, dimension) | listing.sets
     try:
@@ -166,6 +166,16 @@ def _named_boundary(
             if tag > 0 and tag not in numbers.values():
                 numbers[name] = tag
     return found, numbers
+
+
+def _finite(listing: Listing) -> np.ndarray:
+    """The points, all of their coordinates finite."""
+    good = np.isfinite(listing.points).all(axis=1)
+    if not good.all():
+        node = int(np.argmin(good))
+        where = f"node {{node}} has the coordinates {listing.points[node].tolist()}: they must be finite numbers"
+        raise Fault(where, nodes=[node]).renumbered(None, listing.numbers)
+    return listing.points
 
 
 def _plane(points: np.ndarray) -> np.ndarray:

@@ -27,6 +27,8 @@ def read_vtu(path: Path) -> Listing:
     data = path.read_bytes()
     if data.count(b"<Piece ") > 1:  # meshio would keep the last one alone
         raise MeshError("more than one piece; expected a file with one")
+    if b"<!" in data.partition(b"<VTKFile")[0].replace(b"<!--", b""):  # entities can make much out of little
+        raise MeshError("it declares a document type; VTU files have none")
     try:
         with tempfile.TemporaryDirectory() as folder:
             if b'encoding="raw"' in data:

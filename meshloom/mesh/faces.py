@@ -105,10 +105,11 @@ def oriented_cells(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> np.ndarr
         cells = cells.copy()
         cells[inverted] = cells[inverted][:, kind.mirrored]
     measure = "area" if kind.dimension == 2 else "volume"
-    flat = ~(np.abs(volumes) > 0)
-    if flat.any():
-        cell = int(np.argmax(flat))
-        raise Fault(f"cell {{cells[0]}} has no {measure}: nodes {{nodes}}", cells=[cell], nodes=cells[cell])
+    wrong = ~(np.abs(volumes) > 0) | np.isinf(volumes)
+    if wrong.any():
+        cell = int(np.argmax(wrong))
+        problem = f"no {measure}" if volumes[cell] == 0 else f"coordinates too large for its {measure} to be computed"
+        raise Fault(f"cell {{cells[0]}} has {problem}: nodes {{nodes}}", cells=[cell], nodes=cells[cell])
     check_folds(x, cells, kind)
     return cells
 

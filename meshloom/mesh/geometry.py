@@ -74,7 +74,8 @@ _CHUNK = 16384  # cells whose intermediate arrays stay in the cache
 def _in_chunks(measure: Callable[[np.ndarray], np.ndarray], nodes: np.ndarray) -> np.ndarray:
     """``measure(nodes)`` piece by piece."""
     starts = range(0, max(len(nodes), 1), _CHUNK)
-    return np.concatenate([measure(nodes[start : start + _CHUNK]) for start in starts])
+    with np.errstate(over="ignore", invalid="ignore"):  # whoever needs finite values checks them
+        return np.concatenate([measure(nodes[start : start + _CHUNK]) for start in starts])
 
 
 def _volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:

@@ -28,7 +28,7 @@ _SLACK = 1e-6  # of a full turn
 def check_shapes(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> None:
     """Positive volumes, nothing folded over."""
     volumes = geometry.cell_volumes(x, cells, kind.name)
-    wrong = ~(volumes > 0)
+    wrong = ~((volumes > 0) & (volumes < np.inf))
     if wrong.any():
         cell = int(np.argmax(wrong))
         measure = "area" if kind.dimension == 2 else "volume"
@@ -40,7 +40,7 @@ def check_shapes(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> None:
 
 def _amount(volume: float, measure: str) -> str:
     if not np.isfinite(volume):
-        return f"{'an' if measure == 'area' else 'a'} {measure} that is not finite"
+        return f"coordinates too large for its {measure} to be computed"
     return f"a negative {measure}, {volume:.3g}" if volume < 0 else f"no {measure}"
 
 
