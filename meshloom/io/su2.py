@@ -119,8 +119,12 @@ def _elements(count: str, rows: list[str], what: str, tag: int) -> list[Block]:
     if extra not in (0, 1):
         raise MeshError(f"{what}: {rows[0][:40]!r}; expected a code, its nodes and perhaps the number of the row")
     runs = rows_of_changing_length(numbers, n, slice(0, 1), lambda head: _width(head, extra, what), what)
-    kinds = [(CODES[int(run[0, 0])], run) for run in runs]
-    return [Block(kind, run[:, 1 : 1 + ELEMENTS[kind][1]], np.full(len(run), tag)) for kind, run in kinds]
+    blocks, first = [], 0
+    for run in runs:
+        kind, own = CODES[int(run[0, 0])], np.arange(first, first + len(run))
+        blocks.append(Block(kind, run[:, 1 : 1 + ELEMENTS[kind][1]], np.full(len(run), tag), numbers=own))
+        first += len(run)
+    return blocks
 
 
 def _width(head: np.ndarray, extra: int, what: str) -> int:

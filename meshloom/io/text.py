@@ -26,8 +26,9 @@ def parse_numbers(text: bytes | str, what: str) -> np.ndarray:
 
 def as_integers(values: np.ndarray, what: str) -> np.ndarray:
     """Float values that must be whole numbers, as int64."""
-    if values.size and not ((values == np.trunc(values)) & (np.abs(values) < 2.0**53)).all():
-        raise MeshError(f"{what}: whole numbers expected")
+    good = (values == np.trunc(values)) & (np.abs(values) < 2.0**53)
+    if not good.all():
+        raise MeshError(f"{what}: whole numbers expected, found {values[~good][0]:.17g}")
     return values.astype(np.int64)
 
 

@@ -274,13 +274,13 @@ class Mesh:
         ``faces=False`` leaves out what holds in any case where faces were derived (``from_cells``).
         """
         x, cells, kind = self.coordinates.numpy(), self.cell_nodes.indices, cell_kind(self.kind)
+        interior = self.face_nodes.indices, self.face_cells.indices
+        boundary = self.boundary_nodes.indices, self.boundary_cells.indices
         try:
             if faces:
                 soundness.check_shapes(x, checked_cells(cells, kind, len(x)), kind)
-                interior = self.face_nodes.indices, self.face_cells.indices
-                boundary = self.boundary_nodes.indices, self.boundary_cells.indices
                 soundness.check_sides(x, cells, kind, interior, boundary, len(self.cells))
-            soundness.check_corners(x, cells, kind)
+            soundness.check_corners(x, cells, kind, boundary)
         except Fault as fault:
             raise fault.placed(x) from None
 

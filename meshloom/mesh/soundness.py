@@ -155,12 +155,41 @@ def _sides_by_place(
 # ---- angles ---------------------------------------------------------------------------------------------------------
 
 
-def check_corners(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> None:
-    """The cells round each node fill a full turn at most."""
+def check_corners(
+    x: np.ndarray, cells: np.ndarray, kind: CellKind, boundary: tuple[np.ndarray, np.ndarray]
+) -> None:
+    """The cells round each node fill a full turn at most.
+
+    They hang together in fans that end at boundary faces. In one fan of at most a full turn nothing overlaps; where
+    several meet at a node, they are laid out side by side (in 2-D).
+    """
     angles = geometry.corner_angles(x, cells, kind.name)
     turns = np.bincount(cells.reshape(-1), angles.reshape(-1), minlength=len(x)) / _FULL_TURN[kind.dimension]
     node = int(np.argmax(turns))
     if turns[node] > 1.0 + _SLACK:
-        around = np.flatnonzero((cells == node).any(axis=1))
+        ends, single = boundary  # cells without a neighbour first: who does not belong here has none
+        alone = np.unique(single[(ends == node).any(axis=1)])
+        around = np.append(alone, np.setdiff1d(np.flatnonzero((cells == node).any(axis=1)), alone))
         raise Fault(f"cells {{cells}} overlap: round their node {{node}} they fill {turns[node]:.3g} full turns",
                     cells=around, nodes=[node])  # fmt: skip
+    if kind.dimension == 2:
+        _check_fans(x, cells, angles, np.bincount(boundary[0].reshape(-1), minlength=len(x)) > 2)
+
+
+def _check_fans(x: np.ndarray, cells: np.ndarray, angles: np.ndarray, meeting: np.ndarray) -> None:
+    """Corners (m, k) with these angles do not overlap round the nodes of which ``meeting`` (n,) is true."""
+    cell, slot = np.nonzero(meeting[cells] & (angles > _SLACK))
+    node = cells[cell, slot]
+    ahead = x[cells[cell, (slot + 1) % cells.shape[1]]] - x[node]
+    begin = np.arctan2(ahead[:, 1], ahead[:, 0])  # corners go counter-clockwise from here
+    order = np.lexsort((begin, node))
+    cell, node, begin, end = cell[order], node[order], begin[order], (begin + angles[cell, slot])[order]
+    last = np.append(node[1:] != node[:-1], True)[: len(node)]
+    first = np.flatnonzero(np.append(True, last[:-1])) if len(node) else np.zeros(0, dtype=np.int64)
+    after = np.append(np.arange(1, len(node)), 0)[: len(node)]
+    after[last] = first
+    wrong = np.flatnonzero(end > begin[after] + np.where(last, _FULL_TURN[2], 0.0) + _SLACK)
+    if len(wrong):
+        at = wrong[0]
+        raise Fault("cells {cells[0]} and {cells[1]} overlap at their node {node}",
+                    cells=[cell[at], cell[after[at]]], nodes=[node[at]])  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,37 +34,85 @@ def mesh_of(kind: str) -> Mesh:
     """A small mesh; those of boxes are jittered."""
     if kind == "airfoil":
         return ml.generate.naca0012(4, 3)
-    mesh = ml.generate.box((4, 4) if kind in ("quad", "triangle") else (3, 3, 3), cells=kind)
+    mesh = ml.generate.box((4, 4) if kind in ("quad", "triangle") else (4, 3, 3), cells=kind)
     x, spread = mesh.coordinates.numpy(), 0.02 if kind == "tetrahedron" else 0.05
     x = x + np.random.default_rng(3).uniform(-spread, spread, x.shape)
     named = {name: mesh.boundary_nodes.indices[mesh.group(name)] for name in mesh.groups}
     return Mesh.from_cells(x, mesh.cell_nodes.indices, kind, named)
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What stands in a file, sound or not: points (n, d), cells (m, k), faces of each boundary group (b, f) by name; and
+    for ``.dat`` files rows of faces (nodes and cells) and of boundary faces (nodes, cell and group)."""
+
+    kind: str
+    x: np.ndarray
+    cells: np.ndarray
+    groups: dict[str, np.ndarray]
+    faces: np.ndarray
+    boundary: np.ndarray
+
+    @classmethod
+    def of(cls, mesh: Mesh) -> Parts:
+        ends, owners = mesh.boundary_nodes.indices, mesh.boundary_cells.indices
+        faces = np.column_stack((mesh.face_nodes.indices, mesh.face_cells.indices))
+        boundary = np.column_stack((ends, owners, mesh.boundary_group.numpy()))
+        groups = {name: ends[mesh.group(name)] for name in mesh.groups}
+        return cls(mesh.kind, mesh.coordinates.numpy(), mesh.cell_nodes.indices, groups, faces, boundary)
+
+
+#: The first number of cells and nodes in Gmsh files; all others count from 0.
+GMSH_CELL, GMSH_NODE = 101, 11
+
+
 @cache
 def content_of(name: str, kind: str) -> bytes:
     """A mesh as a file of that format."""
-    mesh = mesh_of(kind)
-    if name.endswith(".msh"):
-        return gmsh(mesh, version=name[:2], binary="binary" in name)
-    if name == "text.vtu":
-        return vtu_text(mesh)
+    if name != "binary.vtu":
+        return written(name, Parts.of(mesh_of(kind)))
     with TemporaryDirectory() as folder:
-        ml.write(Path(folder, f"mesh{Path(name).suffix}"), mesh)
-        return Path(folder, f"mesh{Path(name).suffix}").read_bytes()
+        ml.write(Path(folder, "mesh.vtu"), mesh_of(kind))
+        return Path(folder, "mesh.vtu").read_bytes()
 
 
-def gmsh(mesh: Mesh, version: str, binary: bool) -> bytes:
-    """As Gmsh 2.2 or 4.1, written here from its manual; nodes are numbered from 11, elements from 101."""
-    faces = FACE[mesh.boundary_nodes.arity]
-    x = np.zeros((mesh.nodes.total, 3))
-    x[:, : mesh.dim] = mesh.coordinates.numpy()
-    blocks = [(mesh.dim - 1, number, faces, mesh.boundary_nodes.indices[mesh.group(name)] + 11)
-              for name, number in mesh.groups.items()]  # fmt: skip
-    blocks.insert(0, (mesh.dim, 7, mesh.kind, mesh.cell_nodes.indices + 11))
+def written(name: str, parts: Parts) -> bytes:
+    """The file, from the manuals of the formats."""
+    if name.endswith(".msh"):
+        return gmsh(parts, version=name[:2], binary="binary" in name)
+    return {"text.vtu": vtu_text, "mesh.su2": su2, "mesh.dat": dat}[name](parts)
+
+
+def dat(parts: Parts) -> bytes:
+    rows = [[len(parts.x), len(parts.cells), len(parts.faces), len(parts.boundary)]]
+    for part in (parts.x, parts.cells, parts.faces, parts.boundary):
+        rows += part.tolist()
+    return "".join(" ".join(map(repr, row)) + "\n" for row in rows).encode()
+
+
+def su2(parts: Parts) -> bytes:
+    text = f"NDIME= {parts.x.shape[1]}\nNELEM= {len(parts.cells)}\n"
+    text += "".join(f"{VTK[parts.kind]} {' '.join(map(str, row))} {k}\n" for k, row in enumerate(parts.cells.tolist()))
+    text += f"NPOIN= {len(parts.x)}\n"
+    text += "".join(f"{' '.join(map(repr, row))} {k}\n" for k, row in enumerate(parts.x.tolist()))
+    text += f"NMARK= {len(parts.groups)}\n"
+    for name, faces in parts.groups.items():
+        text += f"MARKER_TAG= {name}\nMARKER_ELEMS= {len(faces)}\n"
+        text += "".join(f"{VTK[FACE[len(row)]]} {' '.join(map(str, row))}\n" for row in faces.tolist())
+    return text.encode()
+
+
+def gmsh(parts: Parts, version: str, binary: bool) -> bytes:
+    """As Gmsh 2.2 or 4.1."""
+    dim = parts.x.shape[1]
+    x = np.zeros((len(parts.x), 3))
+    x[:, :dim] = parts.x
+    faces = FACE[next(iter(parts.groups.values())).shape[1]]
+    blocks = [(dim, 7, parts.kind, parts.cells + GMSH_NODE)]
+    blocks += [(dim - 1, tag, faces, rows + GMSH_NODE) for tag, rows in enumerate(parts.groups.values(), start=1)]
     head = b"$MeshFormat\n" + f"{version[0]}.{version[1]} {int(binary)} 8\n".encode()
     head += struct.pack("=i", 1) + b"\n" if binary else b""
-    names = [f'{mesh.dim} 7 "air"', *(f'{mesh.dim - 1} {number} "{name}"' for name, number in mesh.groups.items())]
+    names = [f'{dim} 7 "air"', *(f'{dim - 1} {tag} "{name}"' for tag, name in enumerate(parts.groups, start=1))]
     head += f"$EndMeshFormat\n$PhysicalNames\n{len(names)}\n".encode() + "\n".join(names).encode()
     head += b"\n$EndPhysicalNames\n"
     bodies = _bodies_22(x, blocks, binary) if version == "22" else _bodies_41(x, blocks, binary)
@@ -71,10 +120,11 @@ def gmsh(mesh: Mesh, version: str, binary: bool) -> bytes:
 
 
 def _bodies_22(x: np.ndarray, blocks: list, binary: bool) -> dict[str, bytes]:
-    total, number = sum(len(nodes) for *_, nodes in blocks), 101
+    total, number = sum(len(nodes) for *_, nodes in blocks), GMSH_CELL
     nodes, elements = f"{len(x)}\n".encode(), f"{total}\n".encode()
-    for tag, point in enumerate(x.tolist(), start=11):
-        nodes += struct.pack("=iddd", tag, *point) if binary else f"{tag} {point[0]!r} {point[1]!r} {point[2]!r}\n".encode()
+    for tag, point in enumerate(x.tolist(), start=GMSH_NODE):
+        line = " ".join(map(repr, (tag, *point))) + "\n"
+        nodes += struct.pack("=iddd", tag, *point) if binary else line.encode()
     for _, tag, kind, rows in blocks:
         elements += struct.pack("=iii", GMSH[kind], len(rows), 2) if binary else b""
         for row in rows.tolist():
@@ -93,11 +143,12 @@ def _bodies_41(x: np.ndarray, blocks: list, binary: bool) -> dict[str, bytes]:
     dimension = blocks[0][0]
     counts = [sum(block[0] == d for block in blocks) for d in range(4)]
     entities = row("qqqq", *counts)
-    for of, tag, _, _ in sorted(blocks, key=lambda block: block[0]):
+    for _, tag, _, _ in sorted(blocks, key=lambda block: block[0]):
         entities += row("idddddd", tag, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0) + row("qi", 1, tag) + row("q", 0)
-    nodes = row("qqqq", 1, len(x), 11, 10 + len(x)) + row("iiiq", dimension, 7, 0, len(x))
-    nodes += b"".join(row("q", tag) for tag in range(11, 11 + len(x))) + b"".join(row("ddd", *p) for p in x.tolist())
-    total, number = sum(len(rows) for *_, rows in blocks), 101
+    nodes = row("qqqq", 1, len(x), GMSH_NODE, GMSH_NODE + len(x) - 1) + row("iiiq", dimension, 7, 0, len(x))
+    nodes += b"".join(row("q", tag) for tag in range(GMSH_NODE, GMSH_NODE + len(x)))
+    nodes += b"".join(row("ddd", *point) for point in x.tolist())
+    total, number = sum(len(rows) for *_, rows in blocks), GMSH_CELL
     elements = row("qqqq", len(blocks), total, number, number + total - 1)
     for of, tag, kind, rows in blocks:
         elements += row("iiiq", of, tag, GMSH[kind], len(rows))
@@ -108,13 +159,13 @@ def _bodies_41(x: np.ndarray, blocks: list, binary: bool) -> dict[str, bytes]:
     return {"Entities": entities + end, "Nodes": nodes + end, "Elements": elements + end}
 
 
-def vtu_text(mesh: Mesh) -> bytes:
-    """A VTU file with all arrays as text, as other programs write it."""
-    x = np.zeros((mesh.nodes.total, 3))
-    x[:, : mesh.dim] = mesh.coordinates.numpy()
-    cells = mesh.cell_nodes.indices
+def vtu_text(parts: Parts) -> bytes:
+    """A VTU file with all arrays as text, as other programs write it; without groups."""
+    x = np.zeros((len(parts.x), 3))
+    x[:, : parts.x.shape[1]] = parts.x
+    cells = parts.cells
     arrays = {"connectivity": cells.ravel(), "offsets": cells.shape[1] * np.arange(1, len(cells) + 1),
-              "types": np.full(len(cells), VTK[mesh.kind])}  # fmt: skip
+              "types": np.full(len(cells), VTK[parts.kind])}  # fmt: skip
     listed = "".join(f'<DataArray type="Int64" Name="{name}" format="ascii">\n{" ".join(map(str, values))}\n</DataArray>\n'
                      for name, values in arrays.items())  # fmt: skip
     points = "\n".join(" ".join(map(repr, point)) for point in x.tolist())
@@ -150,7 +201,7 @@ def _number(dice: random.Random, word: bytes) -> bytes:
     except ValueError:
         return word + b"9"
     near = [value + 1, value - 1, -value, 10 * value, value + dice.randint(-20, 20)]
-    if value == int(value) and b"." not in word:
+    if value.is_integer() and b"." not in word:
         return str(int(dice.choice(near))).encode()
     return repr(dice.choice([*near, value + dice.uniform(-1, 1)])).encode()
 
