@@ -17,7 +17,7 @@ import numpy as np
 
 from meshloom.errors import MeshError, nearest
 from meshloom.mesh.faults import Fault
-from meshloom.mesh.geometry import cell_volumes, corner_volumes
+from meshloom.mesh.geometry import cell_volumes, corner_volumes, inward_corners
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,8 @@ def checked_cells(cell_nodes: np.ndarray, kind: CellKind, n_nodes: int) -> np.nd
 def oriented_cells(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> np.ndarray:
     """The cells with positive volume: inside-out ones are mirrored, flat or folded ones are refused.
 
-    One corner may point inwards (a quadrilateral like an arrow head); two mean that the nodes do not go round.
+    One corner may point inwards (a quadrilateral like an arrow head); two mean that the nodes do not go round. In 3-D a
+    side may be such a quadrilateral, and sides may be warped.
     """
     volumes = cell_volumes(x, cells, kind.name)
     inverted = volumes < 0
@@ -118,11 +119,28 @@ def check_folds(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> None:
     """No oriented cell is folded over; triangles and tetrahedra cannot be."""
     if kind.name not in ("quad", "hexahedron"):
         return
-    folded = (corner_volumes(x, cells, kind.name) < 0).sum(axis=1) > 1
+    inverted = corner_volumes(x, cells, kind.name) < 0
+    folded = inverted.sum(axis=1) > 1
+    if kind.dimension == 3 and folded.any():
+        folded[folded] = _crossing(x, cells[folded], inverted[folded], kind)
     if folded.any():
         cell = int(np.argmax(folded))
         raise Fault(f"cell {{cells[0]}} is folded over: nodes {{nodes}} do not go round a {kind.name} in VTK order",
                     cells=[cell], nodes=cells[cell])  # fmt: skip
+
+
+def _crossing(x: np.ndarray, cells: np.ndarray, inverted: np.ndarray, kind: CellKind) -> np.ndarray:
+    """Of hexahedra with inverted corners (m, 8), those that cross themselves, (m,).
+
+    A side like an arrow head inverts the corner that points inwards, and is no harm: that corner is excused. A cell
+    crosses itself if one of its sides does, or if two corners are left without an excuse.
+    """
+    excused, crossed = np.zeros_like(inverted), np.zeros(len(cells), dtype=bool)
+    for local in map(list, kind.faces):
+        inwards = inward_corners(x, cells[:, local])
+        excused[:, local] |= inwards
+        crossed |= inwards.sum(axis=1) > 1
+    return crossed | ((inverted & ~excused).sum(axis=1) > 1)
 
 
 def derive_faces(cells: np.ndarray, kind: CellKind, n_nodes: int) -> Faces:

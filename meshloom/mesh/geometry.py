@@ -60,6 +60,14 @@ def corner_volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
     return _in_chunks(lambda part: _corner_volumes(x, part, kind), nodes)
 
 
+def inward_corners(x: np.ndarray, loops: np.ndarray) -> np.ndarray:
+    """Which corners of quadrilaterals in space (m, 4) point inwards, seen along their area vector, (m, 4).
+
+    None or one does in a sound one, plane or warped; two do where it crosses itself, all if its halves cancel out.
+    """
+    return _in_chunks(lambda part: _inward_corners(x, part), loops)
+
+
 def corner_angles(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
     """The angle at each corner of each cell, (m, nodes), in 3-D the solid angle between the edges that meet there.
 
@@ -127,6 +135,18 @@ def _solid_angle(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     la, lb, lc = (np.sqrt(_dot(v, v)) for v in (a, b, c))
     below = la * lb * lc + _dot(a, b) * lc + _dot(a, c) * lb + _dot(b, c) * la
     return 2.0 * np.arctan2(_triple(a, b, c), below)
+
+
+def _inward_corners(x: np.ndarray, loops: np.ndarray) -> np.ndarray:
+    p = [x[loops[:, slot]] for slot in range(4)]
+    one, other = p[2] - p[0], p[3] - p[1]
+    normal = np.cross(one, other)
+    inwards = np.stack([_triple(p[(c + 1) % 4] - p[c], p[c - 1] - p[c], normal) < 0 for c in range(4)], axis=1)
+    nothing = _dot(normal, normal) <= 1e-24 * _dot(one, one) * _dot(other, other)  # parallel diagonals
+    if nothing.any():
+        corner = np.cross(p[1] - p[0], p[3] - p[0])[nothing]
+        inwards[nothing] = (_dot(corner, corner) > 0)[:, None]  # not where all four lie on a line
+    return inwards
 
 
 def _edge(x: np.ndarray, nodes: np.ndarray, start: int, end: int) -> np.ndarray:

@@ -5,7 +5,8 @@
    two cells it names, and its normal points from the first to the second. So the outward area vectors of each cell sum
    to zero, whatever the cells look like. A face may name nodes that a cell does not have if they lie at the same
    places: so a wake cut is joined. Where faces were derived from cells, this holds by construction.
-3. ``check_corners``: the angles of the cells round each node, solid ones in 3-D, make a full turn at most: cells that
+3. ``check_crossings``: no face of a hexahedron crosses itself.
+4. ``check_corners``: the angles of the cells round each node, solid ones in 3-D, make a full turn at most: cells that
    share a node do not overlap. That is how a wrong node number or a node that lies elsewhere is seen. Parts of a mesh
    that overlap without sharing a node are not looked for.
 """
@@ -150,6 +151,18 @@ def _sides_by_place(
         here = (turn == 0) & (apart <= _SAME_PLACE * size).all(axis=1)
         slot[here], turn[here] = side, sense
     return slot, turn
+
+
+def check_crossings(x: np.ndarray, interior: tuple[np.ndarray, np.ndarray], boundary: tuple[np.ndarray, np.ndarray]) -> None:
+    """No face (nodes (m, k), cells (m, 1 or 2)) of four nodes in space crosses itself; being warped is no fault."""
+    for loops, of in (interior, boundary):
+        if loops.shape[1] != 4:
+            return
+        crossed = geometry.inward_corners(x, loops).sum(axis=1) > 1
+        if crossed.any():
+            face = int(np.argmax(crossed))
+            whose = "cell {cells}" if of.shape[1] == 1 else "cells {cells[0]} and {cells[1]}"
+            raise Fault(f"the face {{nodes}} of {whose} crosses itself", cells=of[face], nodes=loops[face])
 
 
 # ---- angles ---------------------------------------------------------------------------------------------------------

@@ -23,10 +23,15 @@ FACE = {2: "line", 3: "triangle", 4: "quad"}
 
 FORMATS = ("22.msh", "22 binary.msh", "41.msh", "41 binary.msh", "mesh.su2", "mesh.dat")
 VTU = ("text.vtu", "binary.vtu") if find_spec("meshio") else ()
-KINDS = ("quad", "triangle", "hexahedron", "tetrahedron", "airfoil")
-#: All pairs of format and kind that there are.
-FILES = tuple((name, kind) for name in (*FORMATS, *VTU) for kind in KINDS
-              if (kind == "airfoil") <= (name == "mesh.dat") and (name != "mesh.dat" or kind in ("quad", "airfoil")))  # fmt: skip
+KINDS = ("quad", "triangle", "hexahedron", "tetrahedron")
+#: The kinds in files of each format.
+FILES = {name: ("quad", "airfoil") if name == "mesh.dat" else KINDS for name in (*FORMATS, *VTU)}
+
+
+def some_file(dice: random.Random) -> tuple[str, str]:
+    """A format and a kind."""
+    name = dice.choice([*FILES])
+    return name, dice.choice(FILES[name])
 
 
 @cache
