@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,8 +21,17 @@ GMSH = {"line": 1, "triangle": 2, "quad": 3, "tetrahedron": 4, "hexahedron": 5}
 VTK = {"line": 3, "triangle": 5, "quad": 9, "tetrahedron": 10, "hexahedron": 12}
 FACE = {2: "line", 3: "triangle", 4: "quad"}
 
+
+def _there(module: str) -> bool:
+    try:
+        import_module(module)
+    except ImportError:
+        return False
+    return True
+
+
 FORMATS = ("22.msh", "22 binary.msh", "41.msh", "41 binary.msh", "mesh.su2", "mesh.dat")
-VTU = ("text.vtu", "binary.vtu") if find_spec("meshio") else ()
+VTU = ("text.vtu", "binary.vtu") if _there("meshio") else ()
 KINDS = ("quad", "triangle", "hexahedron", "tetrahedron")
 #: The kinds in files of each format.
 FILES = {name: ("quad", "airfoil") if name == "mesh.dat" else KINDS for name in (*FORMATS, *VTU)}
