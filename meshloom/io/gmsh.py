@@ -181,7 +181,8 @@ def _physical_names(body: bytes) -> dict[tuple[int, int], str]:
             raise MeshError(f"$PhysicalNames names the group {group[1]} of dimension {group[0]} twice")
         names[group] = name
     if count != [len(names)]:
-        raise MeshError(f"$PhysicalNames announces {' '.join(map(str, count)) or 'nothing'} and holds {len(names)} names")
+        announced = " ".join(map(str, count)) or "nothing"
+        raise MeshError(f"$PhysicalNames announces {announced} and holds {len(names)} names")
     return names
 
 
@@ -206,7 +207,7 @@ def _nodes_41(numbers: _Numbers) -> tuple[np.ndarray, np.ndarray]:
     for _ in range(blocks):
         dimension, _, parametric = numbers.integers(3).tolist()
         if dimension not in range(4) or parametric not in (0, 1):
-            raise MeshError(f"$Nodes: an entity of dimension {dimension}, parametric {parametric}: the file is malformed")
+            raise MeshError(f"$Nodes: an entity of dimension {dimension}, parametric {parametric}: malformed")
         count = numbers.size()
         tags.append(numbers.sizes(count))
         columns = 3 + (dimension if parametric else 0)

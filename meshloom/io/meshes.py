@@ -48,9 +48,9 @@ def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
     Physical groups, markers and the like on boundary faces become boundary groups of the same name, those on cells cell
     groups (``mesh.cell_groups``); names that no element carries become groups without elements. A 2-D mesh with a
     constant z column loses it. All numbers are those of the file; ``order`` says how the mesh lies in memory, see
-    ``Mesh.arranged``: "auto" arranges it once if the file's order is bad, "given" never. The mesh is sound, in the sense
-    of ``Mesh.check``; cells that go round the other way are turned round on the way (not in ``.dat`` files, which give
-    faces for them).
+    ``Mesh.arranged``: "auto" arranges it once if the file's order is bad, "given" never. The mesh has passed
+    ``Mesh.check``; cells that go round the other way are turned round before that (not in ``.dat`` files, which give
+    their faces).
     """
     path = Path(path)
     chosen = _format_of(path)

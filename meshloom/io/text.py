@@ -28,7 +28,9 @@ def as_integers(values: np.ndarray, what: str) -> np.ndarray:
     """Float values that must be whole numbers, as int64."""
     good = (values == np.trunc(values)) & (np.abs(values) < 2.0**53)
     if not good.all():
-        raise MeshError(f"{what}: whole numbers expected, found {values[~good][0]:.17g}")
+        wrong = values[~good][0]
+        problem = "too large a number" if np.isfinite(wrong) and wrong == np.trunc(wrong) else "whole numbers expected"
+        raise MeshError(f"{what}: {problem}, found {wrong:.17g}")
     return values.astype(np.int64)
 
 

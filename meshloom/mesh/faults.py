@@ -1,4 +1,4 @@
-"""What is wrong with certain cells and nodes of a mesh, told so that the numbers of a file can take the place of ours."""
+"""What is wrong with certain cells and nodes of a mesh; the numbers of a file can take the place of ours."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import numpy as np
 #: The eight corners of the unit cube in the node order of a hexahedron (VTK).
 _HEX_CORNERS = np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)])
 
-#: For each corner of a tetrahedron or hexahedron its three neighbours, in an order that makes their triple product positive.
+#: For each corner of a tetrahedron or hexahedron its neighbours, in an order that makes their triple product positive.
 _TET_NEIGHBORS = ((1, 2, 3), (2, 0, 3), (0, 1, 3), (0, 2, 1))
 _HEX_NEIGHBORS = ((1, 3, 4), (2, 0, 5), (3, 1, 6), (0, 2, 7), (7, 5, 0), (4, 6, 1), (5, 7, 2), (6, 4, 3))
 

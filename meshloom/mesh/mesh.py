@@ -268,9 +268,9 @@ class Mesh:
     def check(self, *, faces: bool = True) -> None:
         """Raise a MeshError that names the cell or face unless this is a mesh that can be computed on.
 
-        Cells have different nodes, positive volumes and do not cross themselves; every side of a cell belongs to exactly
-        one face, which lies between the cells it names (nodes may differ where their places agree, as at a wake cut) and
-        has its normal from the first to the second; cells round a node do not overlap. ``ml.read`` has done this.
+        Cells have different nodes, positive volumes and do not cross themselves; every side of a cell belongs to
+        exactly one face, which lies between the cells it names (nodes may differ where their places agree, as at a wake
+        cut) and has its normal from the first to the second; cells round a node do not overlap. ``ml.read`` does this.
         ``faces=False`` leaves out what holds in any case where faces were derived (``from_cells``).
         """
         x, cells, kind = self.coordinates.numpy(), self.cell_nodes.indices, cell_kind(self.kind)

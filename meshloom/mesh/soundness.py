@@ -79,10 +79,10 @@ def check_sides(
     counts[whole_cells * len(kind.faces) :][counts[whole_cells * len(kind.faces) :] == 0] = 1
     if (counts != 1).any():
         at = int(np.argmax(counts != 1))
-        cell, slot = divmod(at, len(kind.faces))
+        cell, side = divmod(at, len(kind.faces))
         problem = "belongs to no face" if counts[at] == 0 else f"belongs to {counts[at]} faces"
         raise Fault(f"the side {{nodes}} of cell {{cells[0]}} {problem}; it must belong to exactly one",
-                    cells=[cell], nodes=cells[cell][list(kind.faces[slot])])  # fmt: skip
+                    cells=[cell], nodes=cells[cell][list(kind.faces[side])])  # fmt: skip
 
 
 def _check_turns(
@@ -107,8 +107,8 @@ def _sides_of(
     """Which side (m,) of its cell ``of`` (m,) each face is, and whether its nodes go round it as the side does (1), the
     other way (-1) or are not those of any side (0).
 
-    Keys of sides (cells, sides) that do not depend on the order of nodes find the side, its nodes are then compared one by one. What is not
-    found by the numbers of nodes is looked for by their places.
+    Keys of sides (cells, sides) that do not depend on the order of nodes find the side, whose nodes are then compared
+    one by one. What is not found by the numbers of nodes is looked for by their places.
     """
     slot = np.argmax(keys[of] == _spread(loops).sum(axis=1, dtype=np.uint64)[:, None], axis=1)
     turn = _turns(np.take_along_axis(cells[of], np.array(kind.faces)[slot], axis=1), loops)
@@ -153,7 +153,9 @@ def _sides_by_place(
     return slot, turn
 
 
-def check_crossings(x: np.ndarray, interior: tuple[np.ndarray, np.ndarray], boundary: tuple[np.ndarray, np.ndarray]) -> None:
+def check_crossings(
+    x: np.ndarray, interior: tuple[np.ndarray, np.ndarray], boundary: tuple[np.ndarray, np.ndarray]
+) -> None:
     """No face (nodes (m, k), cells (m, 1 or 2)) of four nodes in space crosses itself; being warped is no fault."""
     for loops, of in (interior, boundary):
         if loops.shape[1] != 4:
@@ -168,9 +170,7 @@ def check_crossings(x: np.ndarray, interior: tuple[np.ndarray, np.ndarray], boun
 # ---- angles ---------------------------------------------------------------------------------------------------------
 
 
-def check_corners(
-    x: np.ndarray, cells: np.ndarray, kind: CellKind, boundary: tuple[np.ndarray, np.ndarray]
-) -> None:
+def check_corners(x: np.ndarray, cells: np.ndarray, kind: CellKind, boundary: tuple[np.ndarray, np.ndarray]) -> None:
     """The cells round each node fill a full turn at most.
 
     They hang together in fans that end at boundary faces. In one fan of at most a full turn nothing overlaps; where

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -38,10 +38,9 @@ def faults(mesh: Mesh) -> list[str]:
 
 def _faces(mesh: Mesh, x: np.ndarray, cells: list[list[int]], sides: list[list[int]]) -> list[str]:
     """Every side has one face; outward vectors of faces sum to zero in each cell; faces are where their cells are."""
-    owners = [(nodes, pair, (1, -1)) for nodes, pair in
-              zip(mesh.face_nodes.indices.tolist(), mesh.face_cells.indices.tolist(), strict=True)]  # fmt: skip
-    owners += [(nodes, one, (1,)) for nodes, one in
-               zip(mesh.boundary_nodes.indices.tolist(), mesh.boundary_cells.indices.tolist(), strict=True)]  # fmt: skip
+    interior, boundary = (mesh.face_nodes, mesh.face_cells), (mesh.boundary_nodes, mesh.boundary_cells)
+    owners = [(nodes, of, signs) for maps, signs in ((interior, (1, -1)), (boundary, (1,)))
+              for nodes, of in zip(*(map_.indices.tolist() for map_ in maps), strict=True)]  # fmt: skip
     total, scale, count = np.zeros((len(cells), x.shape[1])), np.zeros(len(cells)), Counter[int]()
     found = []
     for nodes, of, signs in owners:
@@ -65,7 +64,7 @@ def _vector(loop: np.ndarray) -> np.ndarray:
         (ax, ay), (bx, by) = loop
         return np.array((ay - by, bx - ax))
     loop = loop - loop[0]
-    return sum((np.cross(a, b) for a, b in zip(loop[1:-1], loop[2:], strict=True)), np.zeros(3)) / 2
+    return sum((np.cross(a, b) for a, b in pairwise(loop[1:])), np.zeros(3)) / 2
 
 
 def _volume(x: np.ndarray, nodes: list[int], sides: list[list[int]]) -> float:

@@ -41,7 +41,7 @@ def read_quietly(path: Path) -> Mesh | str:
     if isinstance(found, str):
         if "\n" in found or not found.startswith((str(path), f"cannot read {path}")):
             raise Broken(f"not one line that begins with the file: {found}")
-        if "not a readable" in found and not path.suffix == ".vtu" or "more memory" in found:
+        if ("not a readable" in found and path.suffix != ".vtu") or "more memory" in found:
             raise Broken(f"refused by accident: {found}")
     return found
 
@@ -195,8 +195,13 @@ def boundary_elsewhere(dice: random.Random, parts: Parts) -> Planted:
 _Plant = Callable[[random.Random, Parts], Planted | None]
 _ANYWHERE: tuple[_Plant, ...] = (bow_tie, twice, node_repeated, node_through_cell, wrong_node, not_a_number)
 _WITH_GROUPS: tuple[_Plant, ...] = (*_ANYWHERE, bounds_nothing)
-_WITH_FACES: tuple[_Plant, ...] = (*_ANYWHERE, face_lost, face_twice, face_backwards, neighbours_swapped, cell_backwards,
-                                   boundary_elsewhere)  # fmt: skip
+_WITH_FACES: tuple[_Plant, ...] = (*_ANYWHERE, face_lost, face_twice, face_backwards, neighbours_swapped,
+                                   cell_backwards, boundary_elsewhere)  # fmt: skip
+
+
+def _named(pattern: str, line: str, first: int) -> set[int]:
+    """The numbers in what a pattern finds, counted from 0."""
+    return {int(number) - first for some in re.findall(pattern, line) for number in re.findall(r"\d+", some)}
 
 
 def planted_faults(dice: random.Random, folder: Path) -> str:
@@ -215,18 +220,20 @@ def planted_faults(dice: random.Random, folder: Path) -> str:
         raise Broken(f"{name}, {kind}, {way.__name__}: read as if nothing were wrong")
     line = line.removeprefix(f"{path}: ")
     first_cell, first_node = (GMSH_CELL, GMSH_NODE) if name.endswith(".msh") else (0, 0)
-    cells = {int(n) - first_cell for some in re.findall(r"cells? (\d[\d, and]*)", line) for n in re.findall(r"\d+", some)}
-    nodes = {int(n) - first_node for some in re.findall(r"(?:node |\()(\d[\d, ]*)", line) for n in re.findall(r"\d+", some)}
+    cells = _named(r"cells? (\d[\d, and]*)", line, first_cell)
+    nodes = _named(r"(?:node |\()(\d[\d, ]*)", line, first_node)
     if not (cells & found.cells or (not found.cells and nodes >= found.nodes)):
-        raise Broken(f"{name}, {kind}, {way.__name__}: cells {found.cells} or nodes {found.nodes} are not named: {line}")
+        culprits = f"cells {found.cells} or nodes {found.nodes}"
+        raise Broken(f"{name}, {kind}, {way.__name__}: {culprits} are not named: {line}")
     return way.__name__.replace("_", " ")
 
 
 CAMPAIGNS = (
-    Campaign("meshes", "bits, numbers, lines, nodes and sections changed in mesh files of all formats and kinds of cells",
-             "refused in one line, or a mesh with closed cells of positive volume; no warning, no waiting", damaged_files,
-             few=250, many=5000, seconds=15.0),
-    Campaign("twisted", "sound mesh files with one fault: a cell twice, crossing itself or turned inside out, a wrong node,"
-             " faces lost, doubled or with the wrong cells", "refused, and the line names the culprit by the file's number",
+    Campaign("meshes", "bits, numbers, lines, nodes and sections changed in mesh files of every format and kind",
+             "refused in one line, or a mesh with closed cells of positive volume; no warning, no waiting",
+             damaged_files, few=250, many=5000, seconds=15.0),
+    Campaign("twisted", "sound mesh files with one fault: a cell twice, crossing itself or turned inside out, a wrong"
+             " node, faces lost, doubled or with the wrong cells",
+             "refused, and the line names the culprit by the file's own number",
              planted_faults, few=150, many=2000),
 )  # fmt: skip

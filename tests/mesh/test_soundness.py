@@ -170,7 +170,7 @@ def test_hexahedra_that_cross_themselves_are_refused(order: list[int], message: 
 def test_a_corner_pushed_through_a_hexahedron_is_refused(corner: tuple[float, float, float]) -> None:
     x = box((1, 1, 1)).coordinates.numpy()[[0, 1, 3, 2, 4, 5, 7, 6]]
     x[6] = corner
-    with pytest.raises(MeshError, match="folded over|no volume|negative"):
+    with pytest.raises(MeshError, match=r"folded over|no volume|negative"):
         Mesh.from_cells(x, [np.arange(8)], "hexahedron").check()
 
 
