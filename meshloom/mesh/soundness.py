@@ -22,6 +22,7 @@ from meshloom.mesh.faces import CellKind, check_folds
 from meshloom.mesh.faults import Fault
 
 _SAME_PLACE = 1e-6  # of the size of a face: nodes on the two sides of a cut lie no further apart
+_CHUNK = 16384  # faces whose intermediate arrays stay in the cache
 _FULL_TURN = {2: 2.0 * np.pi, 3: 4.0 * np.pi}
 _SLACK = 1e-6  # of a full turn
 
@@ -66,7 +67,7 @@ def check_sides(
         cell = pairs[both[0], 0]
         raise Fault(f"face {both[0]} {{nodes}} has the cell {{cells[0]}} on both sides", cells=[cell],
                     nodes=nodes[both[0]])  # fmt: skip
-    keys = _spread(cells)[:, np.array(kind.faces)].sum(axis=2, dtype=np.uint64)
+    keys = np.stack([_key(cells[:, list(side)]) for side in kind.faces], axis=1)
     counts = np.zeros(keys.size, dtype=np.int64)
     for label, loops, of, expected in (
         ("face", nodes, pairs[:, 0], 1),
@@ -110,18 +111,25 @@ def _sides_of(
     Keys of sides (cells, sides) that do not depend on the order of nodes find the side, whose nodes are then compared
     one by one. What is not found by the numbers of nodes is looked for by their places.
     """
-    slot = np.argmax(keys[of] == _spread(loops).sum(axis=1, dtype=np.uint64)[:, None], axis=1)
-    turn = _turns(np.take_along_axis(cells[of], np.array(kind.faces)[slot], axis=1), loops)
+    slot, turn = np.empty(len(loops), dtype=np.int64), np.empty(len(loops), dtype=np.int64)
+    for start in range(0, len(loops), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        slot[part] = np.argmax(keys[of[part]] == _key(loops[part])[:, None], axis=1)
+        sides = np.take_along_axis(cells[of[part]], np.array(kind.faces)[slot[part]], axis=1)
+        turn[part] = _turns(sides, loops[part])
     lost = np.flatnonzero(turn == 0)
     if len(lost):
         slot[lost], turn[lost] = _sides_by_place(x, cells[of[lost]], kind, loops[lost])
     return slot, turn
 
 
-def _spread(nodes: np.ndarray) -> np.ndarray:
-    """Node numbers spread over 64 bits."""
-    mixed = (nodes.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    return (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xC2B2AE3D27D4EB4F)
+def _key(loops: np.ndarray) -> np.ndarray:
+    """A number (m,) for the nodes of each loop (m, k), in whatever order: the sum of them spread over 64 bits."""
+    total = np.zeros(len(loops), dtype=np.uint64)
+    for nodes in loops.T:
+        mixed = (nodes.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        total += (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xC2B2AE3D27D4EB4F)
+    return total
 
 
 def _turns(sides: np.ndarray, loops: np.ndarray) -> np.ndarray:
