@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
+from fractions import Fraction
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -99,12 +99,15 @@ def _overlaps(mesh: Mesh, x: np.ndarray, cells: list[list[int]]) -> list[str]:
         return []
     found = []
     for (a, here), (b, there) in combinations(enumerate(cells), 2):
-        if {*here} & {*there} and (_inside(x[here].mean(axis=0), x[there]) or _inside(x[there].mean(axis=0), x[here])):
+        if {*here} & {*there} and (_within(x[here], x[there]) or _within(x[there], x[here])):
             found.append(f"cells {a} and {b} overlap")
     return found
 
 
-def _inside(point: np.ndarray, triangle: np.ndarray) -> bool:
-    angles = [math.atan2(*(corner - point)[::-1]) for corner in triangle]
-    steps = [(b - a + math.pi) % math.tau - math.pi for a, b in zip(angles, angles[1:] + angles[:1], strict=True)]
-    return abs(sum(steps)) > math.pi
+def _within(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether the middle of one triangle lies inside the other, without rounding: nodes may be far away."""
+    corners = [[Fraction(value) for value in point] for point in other.tolist()]
+    px, py = (sum(map(Fraction, values)) / 3 for values in one.T.tolist())
+    turns = [(bx - ax) * (py - ay) - (by - ay) * (px - ax)
+             for (ax, ay), (bx, by) in zip(corners, corners[1:] + corners[:1], strict=True)]  # fmt: skip
+    return all(turn > 0 for turn in turns) or all(turn < 0 for turn in turns)
