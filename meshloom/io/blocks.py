@@ -10,6 +10,7 @@ import numpy as np
 from meshloom.errors import MeshError
 from meshloom.mesh.core import Field
 from meshloom.mesh.faces import KINDS
+from meshloom.mesh.faults import Fault
 from meshloom.mesh.mesh import Mesh
 
 #: Dimension and number of nodes of every element that may stand in a file.
@@ -30,12 +31,14 @@ ALL_CELLS, NO_GROUP = "cells", "cells in no group"
 
 @dataclass(frozen=True)
 class Block:
-    """Elements of one kind: nodes (n, k), and a tag for each (n,), 0 where it has none; ``also``: more tags of all."""
+    """Elements of one kind: nodes (n, k), and a tag for each (n,), 0 where it has none; ``also``: more tags of all;
+    ``numbers``: those that the file gives them, None where it counts them from 0."""
 
     kind: str
     nodes: np.ndarray
     tags: np.ndarray
     also: tuple[int, ...] = ()
+    numbers: np.ndarray | None = None
 
     @property
     def dimension(self) -> int:
@@ -47,17 +50,19 @@ class Listing:
     """The content of a mesh file; ``names`` gives the name of a tag of elements of a dimension, carried or not.
 
     ``sets``: named groups of cells by number, the cells of all blocks counted from 0, beside those that tags make.
+    ``numbers``: those that the file gives its points, None where it counts them from 0.
     """
 
     points: np.ndarray
     blocks: list[Block]
     names: dict[tuple[int, int], str] = field(default_factory=dict)
     sets: dict[str, np.ndarray] = field(default_factory=dict)
+    numbers: np.ndarray | None = None
 
 
 def assemble(listing: Listing) -> Mesh:
     """The mesh of the elements of highest dimension; their tags are its cell groups, those of elements one dimension
-    lower its boundary groups. Names that no element carries are groups without elements."""
+    lower its boundary groups. Names that no element carries are groups without elements. The mesh is checked."""
     blocks = [block for block in listing.blocks if len(block.nodes)]
     dimension = max((block.dimension for block in blocks), default=0)
     if dimension < 2:
@@ -71,10 +76,21 @@ def assemble(listing: Listing) -> Mesh:
         raise MeshError(f"{kinds[0]} cells are not supported; allowed: {', '.join(KINDS)}")
     faces = [block for block in blocks if block.dimension == dimension - 1]
     boundary, numbers = _named_boundary(faces, listing.names, dimension - 1)
-    points = _plane(listing.points) if dimension == 2 else listing.points
+    points = _plane(_finite(listing)) if dimension == 2 else _finite(listing)
     nodes = np.concatenate([block.nodes for block in cells])
     members = _cell_groups(cells, listing.names, dimension) | listing.sets
-    return Mesh.from_cells(points, nodes, kinds[0], boundary, groups=numbers, cell_groups=members, order="given")
+    try:
+        mesh = Mesh.from_cells(points, nodes, kinds[0], boundary, groups=numbers, cell_groups=members, order="given")
+        mesh.check(faces=False)
+    except Fault as fault:
+        raise fault.renumbered(_numbers_of(cells), listing.numbers) from None
+    return mesh
+
+
+def _numbers_of(cells: list[Block]) -> np.ndarray | None:
+    """The numbers that a file gives its cells."""
+    numbers = [block.numbers for block in cells if block.numbers is not None]
+    return np.concatenate(numbers) if len(numbers) == len(cells) else None
 
 
 def dissolve(mesh: Mesh) -> Listing:
@@ -150,6 +166,16 @@ def _named_boundary(
             if tag > 0 and tag not in numbers.values():
                 numbers[name] = tag
     return found, numbers
+
+
+def _finite(listing: Listing) -> np.ndarray:
+    """The points, all of their coordinates finite."""
+    good = np.isfinite(listing.points).all(axis=1)
+    if not good.all():
+        node = int(np.argmin(good))
+        where = f"node {{node}} has the coordinates {listing.points[node].tolist()}: they must be finite numbers"
+        raise Fault(where, nodes=[node]).renumbered(None, listing.numbers)
+    return listing.points
 
 
 def _plane(points: np.ndarray) -> np.ndarray:

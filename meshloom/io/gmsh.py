@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, whole
 from meshloom.io.blocks import ALL_CELLS, ELEMENTS, NO_GROUP, Block, Listing, dissolve, with_boundary
 from meshloom.io.text import as_integers, parse_numbers, rows_of_changing_length
 from meshloom.mesh.mesh import Mesh
@@ -42,14 +42,32 @@ class _Numbers:
     def doubles(self, count: int) -> np.ndarray:
         return self._bytes(count, "f8").astype(np.float64) if self.binary else self._text(count)
 
+    def size(self) -> int:
+        """One number that counts something."""
+        count = int(self.sizes(1)[0])
+        if count < 0:
+            raise MeshError(f"${self.section}: {count} cannot be a number of things: the file is malformed")
+        return count
+
     def rest(self) -> np.ndarray:
         """All numbers that are left of a text section, as integers."""
         return self.integers(len(self.values) - self.position)
 
-    def skip_line(self) -> int:
-        """The whole number that stands as text on the first line of a binary section of format 2.2."""
+    def first_line(self) -> int:
+        """The count with which a section of format 2.2 begins, as text in binary files, too."""
+        if not self.binary:
+            return self.size()
         line, _, self.body = self.body.partition(b"\n")
-        return int(as_integers(parse_numbers(line, f"${self.section}"), f"${self.section}")[0])
+        found = as_integers(parse_numbers(line, f"${self.section}"), f"${self.section}")
+        if len(found) != 1 or found[0] < 0:
+            raise MeshError(f"${self.section}: the first line must be one whole number from 0")
+        return int(found[0])
+
+    def finish(self) -> None:
+        """Nothing may be left."""
+        rest = self.body[self.position :].strip() if self.binary else self.values[self.position :]
+        if len(rest):
+            raise MeshError(f"${self.section} holds more than it announces: the file is malformed")
 
     def records(self, count: int, dtype: np.dtype) -> np.ndarray:
         """Structured records of a binary section."""
@@ -77,7 +95,7 @@ class _Numbers:
 
 def read_gmsh(data: bytes) -> Listing:
     """The content of a Gmsh file."""
-    sections = dict(_sections(data))
+    sections = _once(_sections(data))
     if "MeshFormat" not in sections:
         raise MeshError("no $MeshFormat; a Gmsh mesh begins with it")
     version, binary, swapped = _format(sections["MeshFormat"])
@@ -89,7 +107,7 @@ def read_gmsh(data: bytes) -> Listing:
         for name in ("Entities", "Nodes", "Elements")
         if name in sections
     }
-    names = _physical_names(sections.get("PhysicalNames", b"0"))
+    names = _physical_names(sections["PhysicalNames"]) if "PhysicalNames" in sections else {}
     if version == "4.1":
         physical = _entities_41(parts["Entities"]) if "Entities" in parts else {}
         tags, points = _nodes_41(parts["Nodes"])
@@ -97,7 +115,22 @@ def read_gmsh(data: bytes) -> Listing:
     else:
         tags, points = _nodes_22(parts["Nodes"])
         blocks = _elements_22(parts["Elements"])
-    return Listing(points, _renumbered(blocks, tags), names)
+    for part in parts.values():
+        part.finish()
+    return Listing(points, _renumbered(blocks, tags), names, numbers=tags)
+
+
+#: Sections of which a file has one; others, such as those of fields, may come again.
+_SINGLE = ("MeshFormat", "PhysicalNames", "Entities", "Nodes", "Elements")
+
+
+def _once(sections: Iterator[tuple[str, bytes]]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for name, body in sections:
+        if name in found and name in _SINGLE:
+            raise MeshError(f"two ${name} sections; expected one")
+        found[name] = body
+    return found
 
 
 def _sections(data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -109,7 +142,7 @@ def _sections(data: bytes) -> Iterator[tuple[str, bytes]]:
             return
         line_end = data.find(b"\n", start)
         name = data[start + 1 : line_end if line_end >= 0 else len(data)].strip()
-        end = data.find(b"$End" + name, line_end) if line_end >= 0 else -1
+        end = data.find(b"$End" + name, line_end) if name and line_end >= 0 else -1
         if end < 0:
             label = name[:40].decode(errors="replace")
             raise MeshError(f"section ${label} is not closed by $End{label}: the file is truncated or malformed")
@@ -135,30 +168,36 @@ def _format(body: bytes) -> tuple[str, bool, bool]:
 
 
 def _physical_names(body: bytes) -> dict[tuple[int, int], str]:
-    names = {}
-    for line in body.decode(errors="replace").splitlines()[1:]:
-        if not line.strip():
-            continue
+    names: dict[tuple[int, int], str] = {}
+    head, *lines = body.decode(errors="replace").split("\n")  # a name may hold what else ends a line
+    count = as_integers(parse_numbers(head, "$PhysicalNames"), "$PhysicalNames").tolist()
+    for line in filter(str.strip, lines):
         try:
             dimension, tag, name = shlex.split(line)
-            names[int(dimension), int(tag)] = name
-        except ValueError:
+            group = whole("dimension", int(dimension), 0, 3), whole("number", int(tag), -(2**31), 2**31 - 1)
+        except ValueError:  # which a UserError is, too
             raise MeshError(f'$PhysicalNames: {line[:40]!r}; expected a line such as: 1 2 "wall"') from None
+        if group in names:
+            raise MeshError(f"$PhysicalNames names the group {group[1]} of dimension {group[0]} twice")
+        names[group] = name
+    if count != [len(names)]:
+        announced = " ".join(map(str, count)) or "nothing"
+        raise MeshError(f"$PhysicalNames announces {announced} and holds {len(names)} names")
     return names
 
 
 def _entities_41(numbers: _Numbers) -> dict[tuple[int, int], list[int]]:
     """The physical groups of each entity (dimension, tag) that has some."""
     physical = {}
-    for dimension, count in enumerate(numbers.sizes(4).tolist()):
+    for dimension, count in enumerate([numbers.size() for _ in range(4)]):
         for _ in range(count):
             tag = int(numbers.integers(1)[0])
             numbers.doubles(3 if dimension == 0 else 6)
-            groups = numbers.integers(int(numbers.sizes(1)[0]))
+            groups = numbers.integers(numbers.size())
             if len(groups):
                 physical[dimension, tag] = np.abs(groups).tolist()
             if dimension > 0:
-                numbers.integers(int(numbers.sizes(1)[0]))
+                numbers.integers(numbers.size())
     return physical
 
 
@@ -167,7 +206,9 @@ def _nodes_41(numbers: _Numbers) -> tuple[np.ndarray, np.ndarray]:
     tags, points = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 3))]
     for _ in range(blocks):
         dimension, _, parametric = numbers.integers(3).tolist()
-        count = int(numbers.sizes(1)[0])
+        if dimension not in range(4) or parametric not in (0, 1):
+            raise MeshError(f"$Nodes: an entity of dimension {dimension}, parametric {parametric}: malformed")
+        count = numbers.size()
         tags.append(numbers.sizes(count))
         columns = 3 + (dimension if parametric else 0)
         points.append(numbers.doubles(count * columns).reshape(count, columns)[:, :3])
@@ -182,45 +223,45 @@ def _elements_41(numbers: _Numbers, physical: Mapping[tuple[int, int], list[int]
     for _ in range(entity_blocks):
         dimension, tag, code = numbers.integers(3).tolist()
         kind, width = _element(code)
-        count = int(numbers.sizes(1)[0])
+        if dimension != ELEMENTS[kind][0]:
+            raise MeshError(f"$Elements: {kind} elements on an entity of dimension {dimension}: the file is malformed")
+        count = numbers.size()
         rows = numbers.sizes(count * (1 + width)).reshape(count, 1 + width)
         group, *more = physical.get((dimension, tag), [0])
-        blocks.append(Block(kind, rows[:, 1:], np.full(count, group), tuple(more)))
+        blocks.append(Block(kind, rows[:, 1:], np.full(count, group), tuple(more), numbers=rows[:, 0]))
     if sum(len(block.nodes) for block in blocks) != total:
         raise MeshError(f"$Elements announces {total} elements and holds {sum(len(b.nodes) for b in blocks)}")
     return blocks
 
 
 def _nodes_22(numbers: _Numbers) -> tuple[np.ndarray, np.ndarray]:
+    count = numbers.first_line()
     if numbers.binary:
-        count = numbers.skip_line()
         records = numbers.records(count, np.dtype([("tag", "i4"), ("x", "f8", (3,))]))
         return records["tag"].astype(np.int64), records["x"].astype(np.float64)
-    count = int(numbers.integers(1)[0])
     rows = numbers.doubles(count * 4).reshape(count, 4)
-    if numbers.position != len(numbers.values):
-        raise MeshError(f"$Nodes announces {count} nodes and holds more numbers than that")
     return as_integers(rows[:, 0], "$Nodes"), rows[:, 1:]
 
 
 def _elements_22(numbers: _Numbers) -> list[Block]:
-    blocks = []
-    if numbers.binary:
-        left = numbers.skip_line()
-        while left > 0:
-            code, count, tags = numbers.integers(3).tolist()
-            kind, width = _element(code)
-            if count < 1 or tags < 0:
-                raise MeshError("$Elements: a block without elements: the file is malformed")
-            rows = numbers.integers(count * (1 + tags + width)).reshape(count, 1 + tags + width)
-            blocks.append(Block(kind, rows[:, 1 + tags :], rows[:, 1] if tags else np.zeros(count, dtype=np.int64)))
-            left -= count
+    blocks: list[Block] = []
+    total = left = numbers.first_line()
+    if not numbers.binary:
+        for run in rows_of_changing_length(numbers.rest(), total, slice(1, 3), _length_22, "$Elements"):
+            kind, width = _element(int(run[0, 1]))
+            groups = run[:, 3] if run[0, 2] else np.zeros(len(run), dtype=np.int64)
+            blocks.append(Block(kind, run[:, -width:], groups, numbers=run[:, 0]))
         return blocks
-    count = int(numbers.integers(1)[0])
-    for run in rows_of_changing_length(numbers.rest(), count, slice(1, 3), _length_22, "$Elements"):
-        kind, width = _element(int(run[0, 1]))
-        tags = run[:, 3] if run[0, 2] else np.zeros(len(run), dtype=np.int64)
-        blocks.append(Block(kind, run[:, -width:], tags))
+    while left > 0:
+        code, count, tags = numbers.integers(3).tolist()
+        kind, width = _element(code)
+        if not 1 <= count <= left or tags < 0:
+            raise MeshError(f"$Elements: a block of {count} elements where {left} of {total} are left, each with {tags}"
+                            " tags: the file is malformed")  # fmt: skip
+        rows = numbers.integers(count * (1 + tags + width)).reshape(count, 1 + tags + width)
+        groups = rows[:, 1] if tags else np.zeros(count, dtype=np.int64)
+        blocks.append(Block(kind, rows[:, 1 + tags :], groups, numbers=rows[:, 0]))
+        left -= count
     return blocks
 
 
@@ -246,12 +287,14 @@ def _renumbered(blocks: list[Block], tags: np.ndarray) -> list[Block]:
     order = np.argsort(tags, kind="stable")
     ordered = tags[order]
     repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(ordered) and ordered[0] < 0:
+        raise MeshError(f"$Nodes numbers a node {ordered[0]}; numbers are positive")
     if len(repeated):
         raise MeshError(f"$Nodes lists node {ordered[repeated[0]]} twice")
     renumbered = []
     for block in blocks:
         at = np.searchsorted(ordered, block.nodes)
-        found = np.append(ordered, -1)[at] == block.nodes
+        found = (np.append(ordered, -1)[at] == block.nodes) & (block.nodes >= 0)
         if not found.all():
             raise MeshError(f"$Elements names node {block.nodes[~found][0]}, which $Nodes does not list")
         renumbered.append(replace(block, nodes=order[at]))

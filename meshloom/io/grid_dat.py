@@ -19,7 +19,7 @@ _NAMES = {1: "wall", 2: "farfield"}
 
 
 def read_grid(data: bytes) -> Mesh:
-    """The mesh of the file, its faces as given; groups 1 and 2 are "wall" and "farfield"."""
+    """The mesh of the file, its faces as given and checked; groups 1 and 2 are "wall" and "farfield"."""
     header, _, _ = data.partition(b"\n")
     sizes = as_integers(parse_numbers(header, "first line"), "first line")
     if len(sizes) != 4 or (sizes < 0).any():
@@ -38,7 +38,9 @@ def read_grid(data: bytes) -> Mesh:
     groups = {_NAMES.get(number, f"group{number}"): number for number in present}
     x = x + 0.0  # the original program prints "-0.000000" here and there
     ends, cell, group = boundary[:, :2], boundary[:, 2], boundary[:, 3]
-    return Mesh.from_parts(x, cells, faces[:, :2], faces[:, 2:], ends, cell, group, kind="quad", groups=groups)
+    mesh = Mesh.from_parts(x, cells, faces[:, :2], faces[:, 2:], ends, cell, group, kind="quad", groups=groups)
+    mesh.check()
+    return mesh
 
 
 def write_grid(mesh: Mesh) -> Iterator[bytes]:

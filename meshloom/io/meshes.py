@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from meshloom.errors import MeshError, nearest
+from meshloom.errors import MeshError, UserError, nearest
 from meshloom.io import grids
 from meshloom.io.blocks import assemble, field_arrays
 from meshloom.io.files import write_atomically
@@ -48,18 +48,25 @@ def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
     Physical groups, markers and the like on boundary faces become boundary groups of the same name, those on cells cell
     groups (``mesh.cell_groups``); names that no element carries become groups without elements. A 2-D mesh with a
     constant z column loses it. All numbers are those of the file; ``order`` says how the mesh lies in memory, see
-    ``Mesh.arranged``: "auto" arranges it once if the file's order is bad, "given" never.
+    ``Mesh.arranged``: "auto" arranges it once if the file's order is bad, "given" never. The mesh has passed
+    ``Mesh.check``; cells that go round the other way are turned round before that (not in ``.dat`` files, which give
+    their faces).
     """
     path = Path(path)
     chosen = _format_of(path)
     try:
-        return chosen.read(path).arranged(order)
+        with np.errstate(all="ignore"):  # what is not finite is found and named
+            return chosen.read(path).arranged(order)
     except OSError as error:
         raise MeshError(f"cannot read {path}: {error.strerror or error}") from error
     except MeshError as error:
         raise MeshError(f"{path}: {error}") from error
     except MemoryError as error:
         raise MeshError(f"{path}: it asks for more memory than there is: malformed or too large") from error
+    except UserError:
+        raise
+    except Exception as error:  # readers refuse what is wrong in words of their own; this is for what they overlook
+        raise MeshError(f"{path}: not a readable {chosen.label} mesh ({type(error).__name__}: {error})") from error
 
 
 @not_in_program("writing a file", "write it after program.run()")

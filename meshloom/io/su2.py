@@ -29,10 +29,16 @@ def read_su2(data: bytes) -> Listing:
         raise MeshError(f"NDIME= {dimension}; expected 2 or 3")
     points = _points(sections.value("NPOIN"), sections.rows("NPOIN"), dimension)
     blocks = _elements(sections.value("NELEM"), sections.rows("NELEM"), "NELEM", tag=0)
-    names = {}
+    highest = max((block.dimension for block in blocks), default=0)
+    names: dict[tuple[int, int], str] = {}
     for tag, (name, count, rows) in enumerate(sections.markers(), start=1):
+        if name in names.values():
+            raise MeshError(f"two markers {name}; each may be given once")
         names[dimension - 1, tag] = name
-        blocks += _elements(count, rows, f"marker {name}", tag)
+        faces = _elements(count, rows, f"marker {name}", tag)
+        if any(block.dimension >= highest for block in faces):
+            raise MeshError(f"marker {name} holds {faces[0].kind} elements, which are cells; markers hold faces")
+        blocks += faces
     expected = _single(sections.value("NMARK"), "NMARK")
     if expected != len(names):
         raise MeshError(f"NMARK= {expected}, but {len(names)} markers found: the file is truncated")
@@ -55,10 +61,11 @@ class _Sections:
         return self._one(key)[2]
 
     def _one(self, key: str) -> tuple[str, str, list[str]]:
-        for section in self.found:
-            if section[0] == key:
-                return section
-        raise MeshError(f"no {key}= line; an SU2 mesh has NDIME, NELEM, NPOIN and NMARK")
+        fitting = [section for section in self.found if section[0] == key]
+        if len(fitting) != 1:
+            problem = f"{len(fitting)} {key}= lines" if fitting else f"no {key}= line"
+            raise MeshError(f"{problem}; an SU2 mesh has one of NDIME, NELEM, NPOIN and NMARK each")
+        return fitting[0]
 
     def markers(self) -> Iterator[tuple[str, str, list[str]]]:
         """Name, number of elements and rows of each marker."""
@@ -108,10 +115,16 @@ def _elements(count: str, rows: list[str], what: str, tag: int) -> list[Block]:
     """Blocks of equal elements; a row is code, nodes and, if the file has it, its own number."""
     n = _single(count, what)
     numbers = as_integers(parse_numbers(" ".join(rows), what), what)
-    extra = max(len(rows[0].split()) - _width(numbers, 0, what), 0) if len(numbers) else 0
+    extra = len(rows[0].split()) - _width(numbers, 0, what) if len(numbers) else 0
+    if extra not in (0, 1):
+        raise MeshError(f"{what}: {rows[0][:40]!r}; expected a code, its nodes and perhaps the number of the row")
     runs = rows_of_changing_length(numbers, n, slice(0, 1), lambda head: _width(head, extra, what), what)
-    kinds = [(CODES[int(run[0, 0])], run) for run in runs]
-    return [Block(kind, run[:, 1 : 1 + ELEMENTS[kind][1]], np.full(len(run), tag)) for kind, run in kinds]
+    blocks, first = [], 0
+    for run in runs:
+        kind, own = CODES[int(run[0, 0])], np.arange(first, first + len(run))
+        blocks.append(Block(kind, run[:, 1 : 1 + ELEMENTS[kind][1]], np.full(len(run), tag), numbers=own))
+        first += len(run)
+    return blocks
 
 
 def _width(head: np.ndarray, extra: int, what: str) -> int:

@@ -26,8 +26,11 @@ def parse_numbers(text: bytes | str, what: str) -> np.ndarray:
 
 def as_integers(values: np.ndarray, what: str) -> np.ndarray:
     """Float values that must be whole numbers, as int64."""
-    if values.size and not ((values == np.trunc(values)) & (np.abs(values) < 2.0**53)).all():
-        raise MeshError(f"{what}: whole numbers expected")
+    good = (values == np.trunc(values)) & (np.abs(values) < 2.0**53)
+    if not good.all():
+        wrong = values[~good][0]
+        problem = "too large a number" if np.isfinite(wrong) and wrong == np.trunc(wrong) else "whole numbers expected"
+        raise MeshError(f"{what}: {problem}, found {wrong:.17g}")
     return values.astype(np.int64)
 
 

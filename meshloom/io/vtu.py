@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from base64 import b64encode
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,6 +14,7 @@ import numpy as np
 
 from meshloom.errors import MeshError, UserError, install
 from meshloom.io.blocks import ELEMENTS, Block, Listing
+from meshloom.io.text import as_integers
 from meshloom.io.vtk import CELL_GROUP_PREFIX, GROUP_ARRAY, GROUP_PREFIX
 
 #: The arrays in which programs keep the tags of elements, ours first.
@@ -25,10 +28,14 @@ def read_vtu(path: Path) -> Listing:
     except ModuleNotFoundError:
         raise UserError(f"reading .vtu files needs meshio: {install('io')}") from None
     data = path.read_bytes()
-    if data.count(b"<Piece ") > 1:  # meshio would keep the last one alone
-        raise MeshError("more than one piece; expected a file with one")
+    for tag in (b"<Piece ", b"<Points>", b"<Cells>"):  # of pieces meshio would keep the last one alone
+        if data.count(tag) > 1:
+            raise MeshError(f"more than one {tag.decode().strip('< >').lower()}; expected a file with one")
+    if b"<!" in data.partition(b"<VTKFile")[0].replace(b"<!--", b""):  # entities can make much out of little
+        raise MeshError("it declares a document type; VTU files have none")
+    said = StringIO()
     try:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, redirect_stderr(said):
             if b'encoding="raw"' in data:
                 path = Path(folder, "inline.vtu")
                 path.write_bytes(_inline(data))
@@ -38,6 +45,8 @@ def read_vtu(path: Path) -> Listing:
     except Exception as error:  # on a malformed file meshio raises a dozen kinds, its own and Python's
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise MeshError(f"not a readable VTU file ({reason}): truncated or malformed") from error
+    if said.getvalue():  # meshio leaves something out and says so
+        raise MeshError(" ".join(said.getvalue().split())[:120])
     return _listing(found)
 
 
@@ -77,16 +86,24 @@ def _listing(found: Any) -> Listing:
     """The content of a meshio mesh; tags of faces are named by field data such as "group:wall" = 1, cells of the group
     "air" are those where the array "cell_group:air" is not zero."""
     tag_array = next((name for name in _TAG_ARRAYS if name in found.cell_data), None)
-    blocks = []
+    blocks: list[Block] = []
+    first = 0
     for number, block in enumerate(found.cells):
         kind = {"tetra": "tetrahedron"}.get(block.type, block.type)
         if kind not in ELEMENTS:
             raise MeshError(f"elements of type {kind} are not supported; allowed: {', '.join(ELEMENTS)}")
-        tags = np.zeros(len(block.data)) if tag_array is None else np.ravel(found.cell_data[tag_array][number])
-        blocks.append(Block(kind, np.asarray(block.data), tags.astype(np.int64)))
+        nodes = np.asarray(block.data)
+        if nodes.ndim != 2 or nodes.shape[1] != ELEMENTS[kind][1]:
+            raise MeshError(f"{kind} elements with node numbers of shape {nodes.shape}: malformed")
+        tags = np.zeros(len(nodes)) if tag_array is None else np.ravel(found.cell_data[tag_array][number])
+        if len(tags) != len(nodes):
+            raise MeshError(f"the array {tag_array} holds {len(tags)} values for {len(nodes)} {kind} elements")
+        whole = as_integers(tags, f"the array {tag_array}")
+        blocks.append(Block(kind, nodes, whole, numbers=np.arange(first, first + len(nodes))))
+        first += len(nodes)
     dimension = max((block.dimension for block in blocks), default=0)
     names = {
-        (dimension - 1, int(np.ravel(value)[0])): name.removeprefix(GROUP_PREFIX)
+        (dimension - 1, _single(name, value)): name.removeprefix(GROUP_PREFIX)
         for name, value in found.field_data.items()
         if name.startswith(GROUP_PREFIX)
     }
@@ -96,4 +113,20 @@ def _listing(found: Any) -> Listing:
         for name, parts in found.cell_data.items()
         if name.startswith(CELL_GROUP_PREFIX)
     }
-    return Listing(np.asarray(found.points, dtype=np.float64), blocks, names, sets)
+    if names and len(names) < sum(name.startswith(GROUP_PREFIX) for name in found.field_data):
+        raise MeshError("two boundary groups have the same number")
+    for name, members in sets.items():
+        if len(members) and members[-1] >= sum(len(blocks[k].nodes) for k in cells):
+            raise MeshError(f"the array {CELL_GROUP_PREFIX}{name} holds more values than there are cells")
+    points = np.asarray(found.points, dtype=np.float64)
+    if points.ndim != 2 or points.shape[1] not in (2, 3):
+        raise MeshError(f"points of shape {points.shape}; expected three coordinates each")
+    return Listing(points, blocks, names, sets)
+
+
+def _single(name: str, value: Any) -> int:
+    """The whole number that a field of the file holds."""
+    numbers = np.ravel(value)
+    if len(numbers) != 1 or numbers.dtype.kind not in "iuf":
+        raise MeshError(f"the field {name!r} must hold one number, that of the group")
+    return int(as_integers(numbers, f"the field {name!r}")[0])

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.errors import MeshError, nearest
-from meshloom.mesh.geometry import cell_volumes, corner_volumes
+from meshloom.mesh.faults import Fault
+from meshloom.mesh.geometry import cell_volumes, corner_volumes, inward_corners
 
 
 @dataclass(frozen=True)
@@ -81,20 +82,23 @@ def checked_cells(cell_nodes: np.ndarray, kind: CellKind, n_nodes: int) -> np.nd
     outside = ((cells < 0) | (cells >= n_nodes)).any(axis=1)
     if outside.any():
         cell = int(np.argmax(outside))
-        raise MeshError(f"cell {cell} has nodes {_listed(cells[cell])}, but nodes go from 0 to {n_nodes - 1}")
+        raise Fault(f"cell {{cells[0]}} has nodes {{nodes}}, but nodes go from 0 to {n_nodes - 1}",
+                    cells=[cell], nodes=cells[cell])  # fmt: skip
     cells = cells.astype(np.int32 if n_nodes < 2**31 else np.int64)
     ordered = np.sort(cells, axis=1)
     repeated = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
     if repeated.any():
         cell = int(np.argmax(repeated))
-        raise MeshError(f"cell {cell} names a node twice: {_listed(cells[cell])}; its nodes must differ")
+        raise Fault("cell {cells[0]} names a node twice: {nodes}; its nodes must differ",
+                    cells=[cell], nodes=cells[cell])  # fmt: skip
     return cells
 
 
 def oriented_cells(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> np.ndarray:
     """The cells with positive volume: inside-out ones are mirrored, flat or folded ones are refused.
 
-    One corner may point inwards (a quadrilateral like an arrow head); two mean that the nodes do not go round.
+    One corner may point inwards (a quadrilateral like an arrow head); two mean that the nodes do not go round. In 3-D a
+    side may be such a quadrilateral, and sides may be warped.
     """
     volumes = cell_volumes(x, cells, kind.name)
     inverted = volumes < 0
@@ -102,16 +106,41 @@ def oriented_cells(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> np.ndarr
         cells = cells.copy()
         cells[inverted] = cells[inverted][:, kind.mirrored]
     measure = "area" if kind.dimension == 2 else "volume"
-    if not (volumes != 0).all():
-        cell = int(np.argmax(volumes == 0))
-        raise MeshError(f"cell {cell} has no {measure}: nodes {_listed(cells[cell])}")
-    if kind.name in ("quad", "hexahedron"):
-        folded = (corner_volumes(x, cells, kind.name) < 0).sum(axis=1) > 1
-        if folded.any():
-            cell = int(np.argmax(folded))
-            nodes = _listed(cells[cell])
-            raise MeshError(f"cell {cell} is folded over: nodes {nodes} do not go round a {kind.name} in VTK order")
+    wrong = ~(np.abs(volumes) > 0) | np.isinf(volumes)
+    if wrong.any():
+        cell = int(np.argmax(wrong))
+        problem = f"no {measure}" if volumes[cell] == 0 else f"coordinates too large for its {measure} to be computed"
+        raise Fault(f"cell {{cells[0]}} has {problem}: nodes {{nodes}}", cells=[cell], nodes=cells[cell])
+    check_folds(x, cells, kind)
     return cells
+
+
+def check_folds(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> None:
+    """No oriented cell is folded over; triangles and tetrahedra cannot be."""
+    if kind.name not in ("quad", "hexahedron"):
+        return
+    inverted = corner_volumes(x, cells, kind.name) < 0
+    folded = inverted.sum(axis=1) > 1
+    if kind.dimension == 3 and folded.any():
+        folded[folded] = _crossing(x, cells[folded], inverted[folded], kind)
+    if folded.any():
+        cell = int(np.argmax(folded))
+        raise Fault(f"cell {{cells[0]}} is folded over: nodes {{nodes}} do not go round a {kind.name} in VTK order",
+                    cells=[cell], nodes=cells[cell])  # fmt: skip
+
+
+def _crossing(x: np.ndarray, cells: np.ndarray, inverted: np.ndarray, kind: CellKind) -> np.ndarray:
+    """Of hexahedra with inverted corners (m, 8), those that cross themselves, (m,).
+
+    A side like an arrow head inverts the corner that points inwards, and is no harm: that corner is excused. A cell
+    crosses itself if one of its sides does, or if two corners are left without an excuse.
+    """
+    excused, crossed = np.zeros_like(inverted), np.zeros(len(cells), dtype=bool)
+    for local in map(list, kind.faces):
+        inwards = inward_corners(x, cells[:, local])
+        excused[:, local] |= inwards
+        crossed |= inwards.sum(axis=1) > 1
+    return crossed | ((inverted & ~excused).sum(axis=1) > 1)
 
 
 def derive_faces(cells: np.ndarray, kind: CellKind, n_nodes: int) -> Faces:
@@ -129,7 +158,7 @@ def derive_faces(cells: np.ndarray, kind: CellKind, n_nodes: int) -> Faces:
     first = np.flatnonzero(partner >= 0)
     second = partner[first]
     pairs = np.stack((first, second), axis=1) // len(kind.faces)
-    _check_not_repeated(pairs, kind)
+    _check_not_repeated(pairs, cells, kind)
     _check_opposite(halves[first], halves[second], pairs)
     boundary_cells = (alone // len(kind.faces)).astype(cells.dtype)
     return Faces(halves[first], pairs.astype(cells.dtype), halves[alone], boundary_cells)
@@ -173,13 +202,26 @@ def group_boundary(boundary_nodes: np.ndarray, named: Mapping[str, np.ndarray], 
         faces = face_of[labels[mine]]
         if (faces < 0).any():
             face = rows[mine[np.argmax(faces < 0)]]
-            raise MeshError(f"boundary group {name}: face {_listed(face)} is not on the boundary of the mesh")
+            raise _group_fault(name, "face {nodes} is not on the boundary of the mesh", face)
         taken = groups[faces] > 0
         if taken.any():
             face, holder = rows[mine[np.argmax(taken)]], names[groups[faces[taken][0]] - 1]
-            raise MeshError(f"boundary group {name}: face {_listed(face)} belongs to group {holder} already")
+            raise _group_fault(name, f"face {{nodes}} belongs to group {_unbraced(holder)} already", face)
+        if len(np.unique(faces)) < len(faces):
+            found, counts = np.unique(faces, return_counts=True)
+            again = rows[mine[faces == found[np.argmax(counts)]][0]]
+            raise _group_fault(name, "face {nodes} is listed twice", again)
         groups[faces] = group
     return groups
+
+
+def _group_fault(name: str, problem: str, nodes: np.ndarray) -> Fault:
+    return Fault(f"boundary group {_unbraced(name)}: {problem}", nodes=nodes)
+
+
+def _unbraced(name: str) -> str:
+    """A name that stands in a text with places for numbers."""
+    return name.replace("{", "{{").replace("}", "}}")
 
 
 def _checked_group(name: str, faces: np.ndarray, face_nodes: int, n_nodes: int) -> np.ndarray:
@@ -191,7 +233,7 @@ def _checked_group(name: str, faces: np.ndarray, face_nodes: int, n_nodes: int) 
         raise MeshError(f"boundary group {name}: expected node numbers of shape (n, {face_nodes}), got {shape}")
     if array.min() < 0 or array.max() >= n_nodes:
         bad = array[((array < 0) | (array >= n_nodes)).any(axis=1)][0]
-        raise MeshError(f"boundary group {name}: face {_listed(bad)}, but nodes go from 0 to {n_nodes - 1}")
+        raise _group_fault(name, f"face {{nodes}}, but nodes go from 0 to {n_nodes - 1}", bad)
     return array
 
 
@@ -236,7 +278,7 @@ def _hashed_key(rows: np.ndarray, n_nodes: int) -> np.ndarray:
     return (rows[:, 0].astype(np.uint64) << np.uint64(64 - bits)) | (mixed >> np.uint64(bits))
 
 
-def _check_not_repeated(pairs: np.ndarray, kind: CellKind) -> None:
+def _check_not_repeated(pairs: np.ndarray, cells: np.ndarray, kind: CellKind) -> None:
     """Two cells that meet in all their faces are one cell given twice."""
     together = np.flatnonzero((pairs[1:] == pairs[:-1]).all(axis=1))  # faces of one owner stand side by side
     if len(together) < len(kind.faces) - 1:
@@ -244,7 +286,7 @@ def _check_not_repeated(pairs: np.ndarray, kind: CellKind) -> None:
     pair, counts = np.unique(pairs[together], axis=0, return_counts=True)
     if counts.max() == len(kind.faces) - 1:
         owner, neighbor = pair[np.argmax(counts)]
-        raise MeshError(f"cell {neighbor} is the same as cell {owner}: every cell may be given once")
+        raise _same_cells(neighbor, owner, cells)
 
 
 def _check_opposite(first: np.ndarray, second: np.ndarray, pairs: np.ndarray) -> None:
@@ -259,21 +301,24 @@ def _check_opposite(first: np.ndarray, second: np.ndarray, pairs: np.ndarray) ->
             agree &= second[rows, (at + step) % k] == first[:, k - step]
     if not agree.all():
         face = int(np.argmin(agree))
-        owner, neighbor = pairs[face]
-        nodes = _listed(first[face])
-        raise MeshError(f"cells {owner} and {neighbor} overlap or are twisted at their common face {nodes}")
+        raise Fault("cells {cells[0]} and {cells[1]} overlap or are twisted at their common face {nodes}",
+                    cells=pairs[face], nodes=first[face])  # fmt: skip
 
 
-def _shared_by_many(halves_here: np.ndarray, halves: np.ndarray, cells: np.ndarray, kind: CellKind) -> MeshError:
+def _shared_by_many(halves_here: np.ndarray, halves: np.ndarray, cells: np.ndarray, kind: CellKind) -> Fault:
     here = halves_here // len(kind.faces)
     sets = np.sort(cells[here], axis=1)
     for position in range(1, len(here)):
         same = (sets[:position] == sets[position]).all(axis=1)
         if same.any():
-            first = here[np.argmax(same)]
-            return MeshError(f"cell {here[position]} is the same as cell {first}: every cell may be given once")
-    face = _listed(halves[halves_here[0]])
-    return MeshError(f"cells {_listed(here)[1:-1]} share the face {face}: at most two cells may share a face")
+            return _same_cells(here[position], here[np.argmax(same)], cells)
+    return Fault("cells {cells} share the face {nodes}: at most two cells may share a face",
+                 cells=here, nodes=halves[halves_here[0]])  # fmt: skip
+
+
+def _same_cells(cell: int, other: int, cells: np.ndarray) -> Fault:
+    return Fault("cell {cells[0]} is the same as cell {cells[1]}: every cell may be given once",
+                 cells=[cell, other], nodes=cells[cell])  # fmt: skip
 
 
 def _listed(numbers: np.ndarray) -> str:

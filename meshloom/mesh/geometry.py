@@ -14,7 +14,8 @@ import numpy as np
 #: The eight corners of the unit cube in the node order of a hexahedron (VTK).
 _HEX_CORNERS = np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)])
 
-#: For each corner of a hexahedron its three neighbours, in an order that makes their triple product positive.
+#: For each corner of a tetrahedron or hexahedron its neighbours, in an order that makes their triple product positive.
+_TET_NEIGHBORS = ((1, 2, 3), (2, 0, 3), (0, 1, 3), (0, 2, 1))
 _HEX_NEIGHBORS = ((1, 3, 4), (2, 0, 5), (3, 1, 6), (0, 2, 7), (7, 5, 0), (4, 6, 1), (5, 7, 2), (6, 4, 3))
 
 
@@ -59,13 +60,30 @@ def corner_volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
     return _in_chunks(lambda part: _corner_volumes(x, part, kind), nodes)
 
 
+def inward_corners(x: np.ndarray, loops: np.ndarray) -> np.ndarray:
+    """Which corners of quadrilaterals in space (m, 4) point inwards, seen along their area vector, (m, 4).
+
+    None or one does in a sound one, plane or warped; two do where it crosses itself, all if its halves cancel out.
+    """
+    return _in_chunks(lambda part: _inward_corners(x, part), loops)
+
+
+def corner_angles(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
+    """The angle at each corner of each cell, (m, nodes), in 3-D the solid angle between the edges that meet there.
+
+    A corner that points inwards has more than half a turn in 2-D. In 3-D it counts as less than it has: 0 or below.
+    """
+    return _in_chunks(lambda part: _corner_angles(x, part, kind), nodes)
+
+
 _CHUNK = 16384  # cells whose intermediate arrays stay in the cache
 
 
 def _in_chunks(measure: Callable[[np.ndarray], np.ndarray], nodes: np.ndarray) -> np.ndarray:
     """``measure(nodes)`` piece by piece."""
     starts = range(0, max(len(nodes), 1), _CHUNK)
-    return np.concatenate([measure(nodes[start : start + _CHUNK]) for start in starts])
+    with np.errstate(over="ignore", invalid="ignore"):  # whoever needs finite values checks them
+        return np.concatenate([measure(nodes[start : start + _CHUNK]) for start in starts])
 
 
 def _volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
@@ -100,12 +118,50 @@ def _corner_volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
     return np.stack(corners, axis=1)
 
 
+def _corner_angles(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
+    p = [x[nodes[:, slot]] for slot in range(nodes.shape[1])]
+    if kind in ("tetrahedron", "hexahedron"):
+        neighbors = _HEX_NEIGHBORS if kind == "hexahedron" else _TET_NEIGHBORS
+        return np.stack([_solid_angle(*(p[n] - p[c] for n in around)) for c, around in enumerate(neighbors)], axis=1)
+    edges = [p[(slot + 1) % len(p)] - p[slot] for slot in range(len(p))]
+    both = zip(edges, edges[-1:] + edges[:-1], strict=True)  # of each corner: to the next one, from the one before
+    angles = np.stack([np.arctan2(_cross2(before, after), -_dot(before, after)) for after, before in both], axis=1)
+    inwards = (angles < 0) & (angles.sum(axis=1) < np.pi)[:, None]  # else it is 0 and rounding made it negative
+    return np.where(inwards, angles + 2.0 * np.pi, angles)
+
+
+def _solid_angle(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Between three edges, signed, by the formula of Van Oosterom and Strackee; 0 where an edge has no length."""
+    la, lb, lc = (np.sqrt(_dot(v, v)) for v in (a, b, c))
+    below = la * lb * lc + _dot(a, b) * lc + _dot(a, c) * lb + _dot(b, c) * la
+    return 2.0 * np.arctan2(_triple(a, b, c), below)
+
+
+def _inward_corners(x: np.ndarray, loops: np.ndarray) -> np.ndarray:
+    p = [x[loops[:, slot]] for slot in range(4)]
+    one, other = p[2] - p[0], p[3] - p[1]
+    normal = np.cross(one, other)
+    inwards = np.stack([_triple(p[(c + 1) % 4] - p[c], p[c - 1] - p[c], normal) < 0 for c in range(4)], axis=1)
+    nothing = _dot(normal, normal) <= 1e-24 * _dot(one, one) * _dot(other, other)  # parallel diagonals
+    if nothing.any():
+        corner = np.cross(p[1] - p[0], p[3] - p[0])[nothing]
+        inwards[nothing] = (_dot(corner, corner) > 0)[:, None]  # not where all four lie on a line
+    return inwards
+
+
 def _edge(x: np.ndarray, nodes: np.ndarray, start: int, end: int) -> np.ndarray:
     return x[nodes[:, end]] - x[nodes[:, start]]
 
 
 def _cross2(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    total = a[:, 0] * b[:, 0]
+    for axis in range(1, a.shape[1]):
+        total += a[:, axis] * b[:, axis]
+    return total
 
 
 def _triple(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

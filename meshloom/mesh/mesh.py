@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError, nearest, whole
-from meshloom.mesh import geometry
+from meshloom.mesh import geometry, soundness
 from meshloom.mesh.arrange import AUTO, Arrangement, arrangement
 from meshloom.mesh.core import Map, Set
 from meshloom.mesh.faces import (
@@ -24,6 +24,7 @@ from meshloom.mesh.faces import (
     group_boundary,
     oriented_cells,
 )
+from meshloom.mesh.faults import Fault
 from meshloom.mesh.recording import MAKE_BEFORE, refuse_in_program
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
 from meshloom.mesh.values import same_kind
@@ -117,10 +118,13 @@ class Mesh:
         """
         shape = cell_kind(kind)
         x = _checked_coordinates(coordinates, shape)
-        cells = oriented_cells(x, checked_cells(np.asarray(cell_nodes), shape, len(x)), shape)
-        faces = derive_faces(cells, shape, len(x))
         named = {name: np.asarray(nodes) for name, nodes in (boundary or {}).items()}
-        member = group_boundary(faces.boundary_nodes, named, len(x))
+        try:
+            cells = oriented_cells(x, checked_cells(np.asarray(cell_nodes), shape, len(x)), shape)
+            faces = derive_faces(cells, shape, len(x))
+            member = group_boundary(faces.boundary_nodes, named, len(x))
+        except Fault as fault:
+            raise fault.placed(x) from None
         names = [*named, UNNAMED] if (member == 0).any() and UNNAMED not in named else list(named)
         numbers = _numbered(names, groups or {})
         values = np.array([numbers.get(UNNAMED, 0), *(numbers[name] for name in named)], dtype=np.int64)
@@ -261,6 +265,26 @@ class Mesh:
         return Mesh(kind=self.kind, groups=self.groups, cell_groups=members, halo=self._halo, permutation=total,
                     **arrays)  # fmt: skip
 
+    def check(self, *, faces: bool = True) -> None:
+        """Raise a MeshError that names the cell or face unless this is a mesh that can be computed on.
+
+        Cells have different nodes, positive volumes and do not cross themselves; every side of a cell belongs to
+        exactly one face, which lies between the cells it names (nodes may differ where their places agree, as at a wake
+        cut) and has its normal from the first to the second; cells round a node do not overlap. ``ml.read`` does this.
+        ``faces=False`` leaves out what holds in any case where faces were derived (``from_cells``).
+        """
+        x, cells, kind = self.coordinates.numpy(), self.cell_nodes.indices, cell_kind(self.kind)
+        interior = self.face_nodes.indices, self.face_cells.indices
+        boundary = self.boundary_nodes.indices, self.boundary_cells.indices
+        try:
+            if faces:
+                soundness.check_shapes(x, checked_cells(cells, kind, len(x)), kind)
+                soundness.check_sides(x, cells, kind, interior, boundary, len(self.cells))
+            soundness.check_crossings(x, interior, boundary)
+            soundness.check_corners(x, cells, kind, boundary)
+        except Fault as fault:
+            raise fault.placed(x) from None
+
     def group(self, name: str) -> np.ndarray:
         """The numbers of the boundary faces of a group."""
         if name not in self.groups:
@@ -307,7 +331,7 @@ def _checked_coordinates(coordinates: ArrayLike, kind: CellKind) -> np.ndarray:
         raise MeshError(f"{kind.name} cells need coordinates of shape (n, {kind.dimension}), got {x.shape}")
     if not np.isfinite(x).all():
         node = int(np.argmin(np.isfinite(x).all(axis=1)))
-        raise MeshError(f"node {node} has the coordinates {x[node].tolist()}: they must be finite numbers")
+        raise Fault(f"node {{node}} has the coordinates {x[node].tolist()}: they must be finite numbers", nodes=[node])
     return x
 
 

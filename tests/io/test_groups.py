@@ -107,6 +107,8 @@ def test_su2_markers_without_elements(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["m.msh", "m.vtu"])
 def test_all_groups_round_trip(tmp_path: Path, name: str) -> None:
+    if name.endswith(".vtu"):
+        pytest.importorskip("meshio")
     grid = ml.generate.box((6, 5))
     boundary = {"left": grid.boundary_nodes.indices[grid.group("xmin")], "hole": np.zeros((0, 2), int)}
     mesh = Mesh.from_cells(grid.coordinates.numpy(), grid.cell_nodes.indices, "quad", boundary,
@@ -123,10 +125,11 @@ def test_groups_that_share_cells_go_to_vtu_and_not_to_gmsh(tmp_path: Path) -> No
     grid = ml.generate.box((3, 2))
     mesh = Mesh.from_cells(grid.coordinates.numpy(), grid.cell_nodes.indices, "quad",
                            cell_groups={"a": [0, 1, 2], "b": [2, 3], "c": range(6)})  # fmt: skip
-    ml.write(tmp_path / "m.vtu", mesh)
-    assert in_lists(ml.read(tmp_path / "m.vtu")) == {"a": [0, 1, 2], "b": [2, 3], "c": [0, 1, 2, 3, 4, 5]}
     with pytest.raises(MeshError, match="cell 2 is in the groups 'a' and 'b'; in a Gmsh file a cell has one"):
         ml.write(tmp_path / "m.msh", mesh)
+    ml.write(tmp_path / "m.vtu", mesh)
+    pytest.importorskip("meshio")
+    assert in_lists(ml.read(tmp_path / "m.vtu")) == {"a": [0, 1, 2], "b": [2, 3], "c": [0, 1, 2, 3, 4, 5]}
 
 
 def test_a_meshio_file_with_tags_on_cells(tmp_path: Path) -> None:

@@ -300,7 +300,7 @@ def test_no_damage_escapes_as_another_error(tmp_path: Path, files: dict[str, byt
         ("text.msh", "2 1 2 4", "2 1 2 400", "\\$Elements ends too early"),
         ("text.msh", '1 9 "wall"', "1 wall", "expected a line such as"),
         ("text.msh", "$Nodes", "$Knots", "is not closed by"),
-        ("text.msh", "9 1 2 12\n10 2 3 12", "9 1 2 12\n10 1 2 12", "cell 1 is the same as cell 0"),
+        ("text.msh", "9 1 2 12\n10 2 3 12", "9 1 2 12\n10 1 2 12", "cell 10 is the same as cell 9"),
         (".su2", "NELEM= 12", "NELEM= 13", "NELEM: 1 of 13 rows are missing"),
         (".su2", "NELEM= 12", "NELEM= 11", "NELEM: more numbers than 11 rows need"),
         (".su2", "NELEM= 12", "NELEM= many", "NELEM=: numbers expected"),

@@ -109,9 +109,9 @@ def test_the_flow_is_symmetric_at_zero_incidence():
 @pytest.mark.parametrize("incidence", [0.0, 20.0])
 def test_a_free_stream_stays_a_free_stream(tmp_path: Path, cells: str, incidence: float):
     mesh = ml.generate.box((7, 5), cells=cells)
-    ml.write(tmp_path / "box.vtu", mesh)
+    ml.write(tmp_path / "box.msh", mesh)
     case = airfoil(
-        mesh_file=str(tmp_path / "box.vtu"), mesh_walls=[], mesh_farfield=list(mesh.groups), flow_incidence=incidence
+        mesh_file=str(tmp_path / "box.msh"), mesh_walls=[], mesh_farfield=list(mesh.groups), flow_incidence=incidence
     )
     rms = rms_after(case, 20)
     assert rms.max() < 1e-14

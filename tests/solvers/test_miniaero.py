@@ -280,8 +280,7 @@ TINY = ("--set", "mesh.cells=[8, 4, 2]", "--backend", "numpy", "--quiet")
 
 
 def test_fields_in_the_vtu_file(meshloom: Command, tmp_path: Path):  # noqa: F811
-    import meshio
-
+    meshio = pytest.importorskip("meshio")
     assert meshloom("run", "miniaero_ramp", *TINY, "--iterations", "3", "--out", "a").code == 0
     one = case("ramp", {"mesh.cells": [8, 4, 2]})
     one.program.run(3)

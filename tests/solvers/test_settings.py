@@ -82,7 +82,7 @@ def test_every_other_name_is_refused(name: str, changes: tuple[str, ...]) -> Non
 
 @pytest.mark.parametrize(("name", "changes"), EVERY)
 def test_show_lists_the_loops_that_there_are(name: str, changes: tuple[str, ...]) -> None:
-    remark = schedule_remark(check(Request(name, tuple(settings(*changes)))))
+    remark = schedule_remark(check(Request(name, tuple(settings("run.backend=numpy", *changes)))))
     assert remark == loops_text(small(name, *changes).loop_names)
 
 

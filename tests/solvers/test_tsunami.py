@@ -153,6 +153,7 @@ def test_the_files_of_a_run(tmp_path: Path):
 
 def test_a_restart_equals_an_uninterrupted_run(tmp_path: Path):
     """The highest water, the floor that still rises and the gauges' past go on too."""
+    ml.use("cpu", threads=1)
     settings = (*SMALL, "uplift.duration=60", "time.end=120", "output.plot=false", "run.threads=1", "run.backend=cpu")
     whole = finished("tsunami", tmp_path / "whole", *settings)
     part = finished("tsunami", tmp_path / "part", *settings, "run.iterations=12")
@@ -168,6 +169,7 @@ def test_a_restart_equals_an_uninterrupted_run(tmp_path: Path):
 
 
 def test_a_restart_to_a_later_time_goes_on_with_the_pace_before_the_trimmed_step(tmp_path: Path):
+    ml.use("cpu", threads=1)
     short = ("output.plot=false", "run.threads=1", "run.backend=cpu", "mesh.nx=8", "mesh.ny=8", "time.trim=true",
              "flow.scheme=v17")  # fmt: skip
     finished("volna_lake", tmp_path / "a", *short, "time.end=0.268")

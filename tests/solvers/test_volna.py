@@ -235,13 +235,13 @@ def test_every_numbering_gives_the_same_flow(order: str):
 
 def test_a_mesh_from_a_file(tmp_path):
     mesh = ml.generate.box((10, 10), cells="triangle", extent=(10.0, 10.0))
-    ml.write(tmp_path / "lake.vtu", mesh)
-    case = water("volna_lake", f"mesh.file={json.dumps(str(tmp_path / 'lake.vtu'))}")
+    ml.write(tmp_path / "lake.msh", mesh)
+    case = water("volna_lake", f"mesh.file={json.dumps(str(tmp_path / 'lake.msh'))}")
     generated = water("volna_lake", "mesh.nx=10", "mesh.ny=10")
     np.testing.assert_array_equal(case.flow.w.numpy(), generated.flow.w.numpy())
-    ml.write(tmp_path / "quads.vtu", ml.generate.box((4, 4)))
+    ml.write(tmp_path / "quads.msh", ml.generate.box((4, 4)))
     with pytest.raises(ml.errors.MeshError, match="quad cells; this case needs triangles"):
-        water("volna_lake", f"mesh.file={json.dumps(str(tmp_path / 'quads.vtu'))}")
+        water("volna_lake", f"mesh.file={json.dumps(str(tmp_path / 'quads.msh'))}")
 
 
 # --- geometry and clock -------------------------------------------------------------------------------------------
