@@ -10,19 +10,23 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from meshloom.errors import MeshloomError
+from meshloom.errors import MeshloomError, UserError, is_text, one_line, shown
 
 if TYPE_CHECKING:
     from meshloom.config import Setting
     from meshloom.run.launch import Job, Request
 
 INCOMPLETE = 3  # exit code of a run that has finished, without something that the case fails to show
+
+# What typer raises where a command line is wrong. It is a class of click's, which newer versions have inside them.
+_WRONG_USE: Any = typer.BadParameter.__base__
 
 # The interpreter has been loading packages for a while; that was nearly all computing.
 _STARTED = time.perf_counter() - time.process_time()
@@ -75,17 +79,36 @@ class Interrupted(MeshloomError):
 
 
 def main() -> None:
-    """Entry point: no tracebacks for errors that Meshloom raises on purpose."""
+    """Entry point: no tracebacks for errors that Meshloom raises on purpose, and for commands that are none."""
+    with suppress(AttributeError):  # streams that somebody has put in the place of Python's
+        cast(Any, sys.stdout).reconfigure(errors="backslashreplace")  # a name the terminal cannot show
     try:
-        app(prog_name="meshloom")
+        _check_arguments(sys.argv[1:])
+        code = app(prog_name="meshloom", standalone_mode=False)
     except MeshloomError as error:
         _quit(str(error), error.exit_code)
+    except _WRONG_USE as error:
+        if not sys.argv[1:]:  # no command at all: what is raised is the help
+            error.show()
+            sys.exit(error.exit_code)
+        _quit(f"{error.format_message()} See meshloom --help.", error.exit_code)
+    except typer.Abort:
+        _quit("stopped", 1)
     except MemoryError:
         _quit("out of memory; take a smaller mesh or --precision single", 1)
+    else:
+        sys.exit(code)
 
 
-def _quit(message: str, code: int) -> None:
-    print(f"meshloom: {' '.join(message.split())}", file=sys.stderr)
+def _check_arguments(arguments: list[str]) -> None:
+    """UserError where one is no text: names and paths are written to files, which are UTF-8."""
+    for number, argument in enumerate(arguments, start=1):
+        if not is_text(argument):
+            raise UserError(f"argument {number}, {shown(argument)}, is not text: a byte in it is not UTF-8, or NUL")
+
+
+def _quit(message: str, code: int) -> NoReturn:
+    print(f"meshloom: {one_line(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -128,10 +151,10 @@ def run(
     iterations: Annotated[str | None, typer.Option(metavar="N", help="Iterations in all.")] = None,
     threads: Annotated[str | None, typer.Option(metavar="N", help="Threads; 0 takes all cores.")] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to write to; otherwise the next free runs/CASE-001.")
+        str | None, typer.Option(metavar="DIR", help="Folder to write to; otherwise the next free runs/CASE-001.")
     ] = None,
     restart: Annotated[
-        Path | None,
+        str | None,
         typer.Option(metavar="FILE", help="Go on from a checkpoint, with its settings unless others are given."),
     ] = None,
     overwrite: Annotated[bool, _flag("--overwrite", help="Replace the run that --out holds.")] = False,
@@ -142,8 +165,16 @@ def run(
     from meshloom.run.launch import Request, check
 
     flags = {"backend": backend, "precision": precision, "iterations": iterations, "threads": threads}
-    request = Request(target, (*_settings(changes or []), *_flags(flags)), out, restart, overwrite)
+    request = Request(target, (*_settings(changes or []), *_flags(flags)), _path("--out", out),
+                      _path("--restart", restart), overwrite)  # fmt: skip
     _carry_out(request, check(request), json=json, quiet=quiet)
+
+
+def _path(option: str, text: str | None) -> Path | None:
+    """UserError for an empty one, which Python takes for the folder that we are in."""
+    if text == "":
+        raise UserError(f"{option} '' names nothing; give a path")
+    return None if text is None else Path(text)
 
 
 def _settings(changes: list[str]) -> list[Setting]:
@@ -159,7 +190,7 @@ def _flags(flags: dict[str, str | None]) -> list[Setting]:
     from meshloom.config import parse_set
 
     return [
-        replace(parse_set(f"run.{name}={value}"), where=f"--{name} {value}")
+        replace(parse_set(f"run.{name}={value}"), where=f"--{name} {shown(value)[1:-1]}")
         for name, value in flags.items()
         if value is not None
     ]

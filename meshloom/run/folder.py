@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,12 +14,14 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
-from meshloom.errors import UserError
+from meshloom.errors import UserError, is_text
 from meshloom.io.files import writing
 
 CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE = "run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"
 _OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE)
 _PATTERNS = ("chart_*.csv", "chart_*.png", "map_*.png", "fields_[0-9]*.vt[iru]")
+_NOT_IN_FILES = '%/\\:*?"<>|'  # of names; on one system or another
+_LONGEST_NAME = 200  # bytes of a name in the name of a file, which may have 255
 DEFAULT_PARENT = Path("runs")
 
 
@@ -53,10 +56,10 @@ class RunFolder:
         return self.path / PICTURE
 
     def map(self, name: str) -> Path:
-        return self.path / f"map_{name}.png"
+        return self.path / f"map_{file_name(name)}.png"
 
     def chart(self, name: str, suffix: str) -> Path:
-        return self.path / f"chart_{name}.{suffix}"
+        return self.path / f"chart_{file_name(name)}.{suffix}"
 
     def fields(self, iteration: int) -> Path:
         """Where the fields go; the ending depends on what they live on."""
@@ -89,6 +92,19 @@ class RunFolder:
                 self.path.rmdir()
 
 
+def file_name(name: str) -> str:
+    """Any name as part of the name of a file: an ordinary one is itself, and different ones stay different."""
+    text = "".join(c if c.isprintable() and c not in _NOT_IN_FILES else _percent(c) for c in name)
+    if len(text.encode()) <= _LONGEST_NAME:
+        return text
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
+    return f"{text.encode()[:_LONGEST_NAME].decode(errors='ignore')}-{digest}"
+
+
+def _percent(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode(errors="surrogatepass"))
+
+
 def is_run(path: Path) -> bool:
     """Whether a folder holds a run."""
     return RunFolder(path).files() != []
@@ -102,6 +118,8 @@ def claim(case: str, out: Path | None, *, overwrite: bool = False, goes_on: bool
     """
     if out is None:
         return _next_free(case)
+    if not is_text(str(out)):
+        raise UserError(f"cannot write to the output folder {out}: its name is not UTF-8 text, or has a NUL in it")
     with _clear_refusal(out):
         created = _make(out)
         if is_run(out) and not (overwrite or goes_on):

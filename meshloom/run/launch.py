@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +10,16 @@ from typing import Any
 
 import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_count
-from meshloom.config import Setting, build, flatten, parse_settings, read_settings, toml_value
-from meshloom.errors import ConfigError, MeshloomError, UserError, nearest
+from meshloom.config import Setting, build, flatten, parse_settings, read_settings
+from meshloom.errors import ConfigError, MeshloomError, UserError, nearest, shown
 from meshloom.io import checkpoint as checkpoints
 from meshloom.run.folder import CHECKPOINT, CONFIG, RunFolder, claim
 from meshloom.run.report import Report
 from meshloom.run.runner import Outcome, Runner, Start
 from meshloom.solvers.case import Case, RunOptions, UnknownLoop, cases, find_case, loops_text
+from meshloom.toml import toml_shown
 
+CASE = ("case",)  # the key that names it in a file
 FIRST_CASE = "airfoil"  # what somebody who names none is shown
 
 
@@ -49,9 +52,11 @@ def check(request: Request) -> Job:
     settings = [*settings, *request.changes]
     if start is None:
         return Job(case, build(case.Config, settings), None, settings=tuple(settings))
+    if start.checkpoint.case != case.name:
+        raise UserError(f"{start.path}: checkpoint of case '{start.checkpoint.case}', not of '{case.name}'")
     saved: Any = build(case.Config, _without_case(parse_settings(start.checkpoint.config, str(start.path))))
     config = build(case.Config, settings, saved)
-    _check_restart(start, case, config)
+    _check_restart(start, config)
     return Job(case, config, start, _differences(saved, config), tuple(settings))
 
 
@@ -64,15 +69,15 @@ def _target(target: str | None, start: Start | None) -> tuple[type[Case], list[S
     if target in cases():
         return find_case(target), []
     path = Path(target)
-    if path.suffix != ".toml" and not path.is_file():
-        raise UserError(f"unknown case '{target}'{nearest(target, cases())}")
+    if path.suffix != ".toml" and not os.path.isfile(path):  # of a Path, it fails for names that are too long
+        raise UserError(f"unknown case {shown(target)}{nearest(target, cases())}")
     return load_case_file(path)
 
 
 def load_case_file(path: Path) -> tuple[type[Case], list[Setting]]:
     """The case named at the top of a TOML file, and the file's other settings."""
     settings = read_settings(path)
-    named = [setting for setting in settings if setting.key == "case"]
+    named = [setting for setting in settings if setting.key == CASE]
     if not named:
         raise ConfigError(f'{path}: no case is named; put a line such as case = "{FIRST_CASE}" at the top')
     if not isinstance(named[0].value, str):
@@ -81,14 +86,12 @@ def load_case_file(path: Path) -> tuple[type[Case], list[Setting]]:
 
 
 def _without_case(settings: Sequence[Setting]) -> list[Setting]:
-    return [setting for setting in settings if setting.key != "case"]
+    return [setting for setting in settings if setting.key != CASE]
 
 
-def _check_restart(start: Start, case: type[Case], config: Any) -> None:
+def _check_restart(start: Start, config: Any) -> None:
     """A restart may change much, but not what the numbers in the checkpoint mean."""
     saved = start.checkpoint
-    if saved.case != case.name:
-        raise UserError(f"{start.path}: checkpoint of case '{saved.case}', not of '{case.name}'")
     if saved.precision != config.run.precision:
         raise UserError(f"{start.path}: checkpoint in {saved.precision} precision; give --precision {saved.precision}")
     if saved.iteration >= config.run.iterations:
@@ -98,7 +101,7 @@ def _check_restart(start: Start, case: type[Case], config: Any) -> None:
 
 def _differences(before: Any, after: Any) -> tuple[str, ...]:
     old, new = flatten(before), flatten(after)
-    return tuple(f"{key} {toml_value(old[key])} -> {toml_value(new[key])}" for key in new if old[key] != new[key])
+    return tuple(f"{key} {toml_shown(old[key])} -> {toml_shown(new[key])}" for key in new if old[key] != new[key])
 
 
 def folder_for(request: Request, job: Job) -> RunFolder:
@@ -140,7 +143,7 @@ def _check_schedules(job: Job, case: Case) -> None:
     try:
         program = case.program
     except UnknownLoop as error:
-        asked = [s.where for s in job.settings if s.key == error.key or s.key.startswith(f"{error.key}.")]
+        asked = [s.where for s in job.settings if s.key[: len(error.key)] == error.key[: len(s.key)]]
         place = asked[-1] if asked else job.start.path if job.start else None
         raise ConfigError(f"{place}: {error}" if place else str(error)) from None
     for loop in program.loops:
@@ -154,7 +157,7 @@ def schedule_remark(job: Job) -> str:
     On numpy, which compiles nothing; but loops may depend on whether there is a GPU.
     """
     before = ml.backend(), ml.threads()
-    small = [Setting(key, value, f"{job.case.name}.small") for key, value in job.case.small.items()]
+    small = [Setting(tuple(key.split(".")), value, f"{job.case.name}.small") for key, value in job.case.small.items()]
     wanted = job.config.run.backend
     used = automatic_backend(ml.backends()) if wanted == "auto" else wanted
     try:
@@ -177,6 +180,9 @@ def _continue_from(case: Case, start: Start) -> None:
             raise UserError(f"{start.path}: the checkpoint does not fit: field {field.name} {shape} {field.dtype}"
                             f" is {'missing' if values is None else f'{values.shape} {values.dtype}'}")  # fmt: skip
         field.assign(values)
+    if saved.monitor_names != case.monitors:
+        raise UserError(f"{start.path}: the checkpoint has other monitors ({', '.join(saved.monitor_names)});"
+                        f" this run would write {', '.join(case.monitors)}")  # fmt: skip
     if case.steps_left(case.recorded_now()) == 0:
         raise UserError(f"{start.path}: this run has reached its end (iteration {saved.iteration}); give a later one,"
                         f" such as {case.longer()}")  # fmt: skip
