@@ -7,6 +7,7 @@ complaint names a file and line, or the ``--set`` it came from, and says what wo
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -21,6 +22,8 @@ Names = Sequence[str] | Callable[[], Iterable[str]]
 
 _MAX_BYTES = 1_000_000  # a larger file is not a configuration
 _COMMENT_WIDTH = 100
+#: The size of numbers that are not 0. Beyond it a product of two or three is 0 or infinite: nothing can be computed.
+SMALLEST, LARGEST = 1e-100, 1e100
 _TOO_LARGE = 2**63  # TOML knows whole numbers of 64 bits
 
 
@@ -141,7 +144,7 @@ class _Entry:
         return "check" in self.rule
 
 
-def _schema(cls: type, prefix: Key = ()) -> dict[Key, _Entry]:
+def _schema(cls: type, prefix: Key = ()) -> Mapping[Key, _Entry]:
     """Every key of a configuration class, sections before their contents."""
     found: dict[Key, _Entry] = {}
     hints = get_type_hints(cls)
@@ -258,11 +261,11 @@ def _check_header(setting: Setting, schema: Mapping[Key, _Entry]) -> None:
 
 class _Table:
     """A free table while settings are put into it. An entry that is put together from several settings is judged when
-    all of them are there; where it is wrong, the first of them that made it so is named."""
+    all of them are there; the place that is named is where what is wrong in the end first was."""
 
     def __init__(self, key: Key, entry: _Entry, start: dict[str, Any]):
         self.key, self.entry, self.content = key, entry, dict(start)
-        self.problems: dict[str, ConfigError] = {}
+        self.problems: dict[str, tuple[str, str]] = {}  # of an entry: what, where
 
     def put(self, setting: Setting) -> None:
         """One entry, or a part of one, replaced."""
@@ -277,13 +280,13 @@ class _Table:
             self.entry.rule["check"](name, self.content[name])
             self.problems.pop(name, None)
         except ValueError as problem:
-            error = ConfigError(f"{setting.where}: {_short(toml_key((*self.key, name)), 80)} {problem}")
-            self.problems.setdefault(name, error)
+            if self.problems.get(name, ("", ""))[0] != str(problem):
+                self.problems[name] = str(problem), setting.where
 
     def checked(self) -> dict[str, Any]:
         """What it holds; ConfigError where an entry is wrong."""
-        for error in self.problems.values():
-            raise error
+        for name, (problem, where) in self.problems.items():
+            raise ConfigError(f"{where}: {_short(toml_key((*self.key, name)), 80)} {problem}")
         return self.content
 
 
@@ -305,7 +308,7 @@ def _checked(setting: Setting, entry: _Entry) -> Any:
         allowed = _names(entry.rule)
         similar = nearest(value, allowed) if allowed and isinstance(value, str) else ""
         guess = similar if "did you mean" in similar else ""
-        must = f"{setting.where}: {setting.name} must be {_expected(entry)}"
+        must = f"{setting.where}: {setting.name} must be {_expected(entry)}{_size_text(entry.type, value)}"
         raise ConfigError(f"{must}, got {toml_shown(value)}{guess}")
     return _absolute(setting, converted) if entry.rule["path"] and converted else converted
 
@@ -326,6 +329,13 @@ def _absolute(setting: Setting, path: str) -> str:
     raise ConfigError(f"{setting.where}: {setting.name} cannot be {toml_shown(path)}: {reason}") from None
 
 
+def _size_text(kind: Any, value: Any) -> str:
+    """What to add where a number has no size that can be computed with."""
+    parts = value if isinstance(value, list | tuple) else (value,)
+    odd = [v for v in parts if isinstance(v, int | float) and (0 < abs(v) < SMALLEST or LARGEST < abs(v) < math.inf)]
+    return f" (numbers are 0, or {SMALLEST} to {LARGEST} in size)" if odd and float in (kind, *get_args(kind)) else ""
+
+
 def _converted(kind: Any, value: Any) -> Any:
     """``value`` as ``kind``; None when it is something else (a bool is no number, 3.0 no whole number)."""
     if get_origin(kind) is tuple:
@@ -336,7 +346,7 @@ def _converted(kind: Any, value: Any) -> Any:
         converted = tuple(_converted(k, v) for k, v in zip(inner, parts, strict=False))
         return converted if len(parts) == len(inner) and None not in converted else None
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if abs(value) < 1e308 else None  # also refuses nan and inf
+        return float(value) if value == 0 or SMALLEST <= abs(value) <= LARGEST else None  # no nan, no inf
     if kind is int and type(value) is int and abs(value) >= _TOO_LARGE:
         return None
     return value if type(value) is kind else None

@@ -91,7 +91,8 @@ def main() -> None:
         if not sys.argv[1:]:  # no command at all: what is raised is the help
             error.show()
             sys.exit(error.exit_code)
-        _quit(f"{error.format_message()} See meshloom --help.", error.exit_code)
+        command = error.ctx.command_path if error.ctx else "meshloom"
+        _quit(f"{error.format_message().rstrip('.')}; see {command} --help", error.exit_code)
     except typer.Abort:
         _quit("stopped", 1)
     except MemoryError:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_count
 from meshloom.config import Setting, build, flatten, parse_settings, read_settings
@@ -120,11 +122,22 @@ def folder_for(request: Request, job: Job) -> RunFolder:
 def set_up(job: Job, report: Report) -> Case:
     """The case, built on the back end that it asks for; a restart's state is put in."""
     _choose_backend(job.config.run, report)
-    case = job.case(job.config)
+    case = _made(job.case, job.config)
     _check_schedules(job, case)
     if job.start is not None:
         _continue_from(case, job.start)
     return case
+
+
+def _made(kind: type[Case], config: Any) -> Case:
+    """The case with that configuration. Values that are allowed one by one may still not go together in arithmetic."""
+    try:
+        with np.errstate(all="ignore"):  # what is not finite is found in the first iteration, with loop and cell
+            return kind(config)
+    except ArithmeticError as error:
+        changed = _differences(kind.Config(), config)
+        raise UserError(f"{kind.name}: nothing can be computed with these settings ({error}); different from"
+                        f" the default: {', '.join(changed) or 'nothing'}") from error  # fmt: skip
 
 
 def _choose_backend(options: RunOptions, report: Report) -> None:
@@ -162,7 +175,7 @@ def schedule_remark(job: Job) -> str:
     used = automatic_backend(ml.backends()) if wanted == "auto" else wanted
     try:
         ml.use("cuda" if used == "cuda" else "numpy")
-        return loops_text(job.case(build(job.case.Config, small, job.config)).loop_names)
+        return loops_text(_made(job.case, build(job.case.Config, small, job.config)).loop_names)
     except MeshloomError:  # settings that do not fit together are for a run to refuse
         return "The run.toml of a run lists the loops."
     finally:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
+from meshloom.config import LARGEST
 from meshloom.errors import MeshError, shown
 from meshloom.solvers.volna.flux import BED, H
 from meshloom.toml import toml_key
@@ -23,7 +24,7 @@ def check_place(name: str, value: Any) -> None:
 
 
 def _is_coordinate(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e308
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
 def cell_at(mesh: ml.Mesh, name: str, place: Sequence[float]) -> int:
