@@ -22,6 +22,7 @@ from meshloom.solvers.case import Case, RunOptions, UnknownLoop, cases, find_cas
 from meshloom.toml import toml_shown
 
 CASE = ("case",)  # the key that names it in a file
+_LONG_TO_COMPILE = 2000  # operations of a loop; no loop of the cases here has 1,400
 FIRST_CASE = "airfoil"  # what somebody who names none is shown
 
 
@@ -222,9 +223,20 @@ def _announce(job: Job, case: Case, folder: RunFolder, report: Report) -> None:
         f"{case.name}: {case.size_text()}; back end {_backend_text()},"
         f" {job.config.run.precision} precision; writing to {folder.path}"
     )
+    for line in long_compilations(case.program):
+        report.message(line)
     if job.start is not None:
         changed = f"; changed: {', '.join(job.changed)}" if job.changed else ""
         report.message(f"going on from {job.start.path}, iteration {job.start.checkpoint.iteration}{changed}")
+
+
+def long_compilations(program: ml.Program) -> list[str]:
+    """What to say of loops that keep a compiler busy for long, before somebody thinks that the run hangs."""
+    if ml.backend() == "numpy":  # which compiles nothing
+        return []
+    sizes = {loop.name: sum(loop.counts.flops_by_kind.values()) for loop in program.loops if isinstance(loop, ml.Loop)}
+    return [f"loop {name} has {size:,} operations: compiling it takes long, the first time"
+            for name, size in sizes.items() if size >= _LONG_TO_COMPILE]  # fmt: skip
 
 
 def _backend_text() -> str:
