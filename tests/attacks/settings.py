@@ -321,5 +321,5 @@ CAMPAIGNS = (
              attempt_settings, few=25, many=300, seconds=15.0),
     Campaign("toml", "configuration files damaged, rearranged, nested, with lines and values replaced",
              "refused in one line that names the file, or understood as TOML means it",
-             attempt_toml, few=40, many=500, seconds=15.0),
+             attempt_toml, few=25, many=500, seconds=15.0),
 )  # fmt: skip
