@@ -7,22 +7,24 @@ complaint names a file and line, or the ``--set`` it came from, and says what wo
 
 from __future__ import annotations
 
-import json
-import re
+import math
 import textwrap
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from meshloom.errors import ConfigError, nearest
+from meshloom.toml import Key, check_depth, key_and_rest, statements, toml_key, toml_shown, toml_value, value_of
 
 Config = TypeVar("Config")
 Names = Sequence[str] | Callable[[], Iterable[str]]
 
 _MAX_BYTES = 1_000_000  # a larger file is not a configuration
 _COMMENT_WIDTH = 100
+#: The size of numbers that are not 0. Beyond it a product of two or three is 0 or infinite: nothing can be computed.
+SMALLEST, LARGEST = 1e-100, 1e100
+_TOO_LARGE = 2**63  # TOML knows whole numbers of 64 bits
 
 
 # --- defining a configuration -----------------------------------------------------------------------------
@@ -69,13 +71,18 @@ def table(doc: str, check: Callable[[str, Any], None], default: Mapping[str, Any
 
 @dataclass(frozen=True)
 class Setting:
-    """One value for one dotted key, and where it was written."""
+    """One value for one key, and where it was written."""
 
-    key: str
+    key: Key  # ("mesh", "i"); a part may hold anything, dots too
     value: Any
     where: str  # "case.toml:3" or "--set mesh.i=33"
     text: str | None = None  # what was typed, for values whose quotes were left out
     base: Path = Path()  # the directory that relative paths start from
+
+    @property
+    def name(self) -> str:
+        """The key for a message: as it would be written, but not too long."""
+        return _short(toml_key(self.key), 80)
 
 
 def read_settings(path: Path) -> list[Setting]:
@@ -88,74 +95,34 @@ def read_settings(path: Path) -> list[Setting]:
         raise ConfigError(f"{path}: not a text file (byte {error.start} is not UTF-8); expected TOML") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:  # a NUL in the name
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
     return parse_settings(text, str(path), path.parent)
 
 
 def parse_settings(text: str, name: str, base: Path = Path()) -> list[Setting]:
     """All settings of a TOML text that is called ``name`` in messages."""
-    text = text.replace("\r\n", "\n")
-    try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        message, line = _line_of(error, text)
-        raise ConfigError(f"{name}:{line}: not valid TOML: {message}") from None
-    return [Setting(".".join(keys), value, f"{name}:{line}", base=base) for keys, value, line in _statements(text)]
+    return [Setting(one.key, one.value, f"{name}:{one.line}", base=base) for one in statements(text, name)]
 
 
 def parse_set(text: str) -> Setting:
     """``mesh.i=33`` as a Setting. Values are written as in TOML; the quotes of a word may be left out."""
-    where = f"--set {' '.join(text.split())}"
-    key, equals, written = (part.strip() for part in text.partition("="))
-    if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key, re.ASCII):
-        raise ConfigError(f"{where}: expected key=value with a dotted key, such as --set mesh.i=33")
+    where = f"--set {_short(' '.join(text.split()), 80)}"
+    check_depth(text, where)
+    found = key_and_rest(text)
+    if found is None:
+        raise ConfigError(f"{where}: expected key=value with a dotted key, such as --set mesh.i=33;"
+                          """ a name with other characters stands in quotes: 'gauges."Pier 3"=[1, 2]'""")  # fmt: skip
+    key, written = found
     try:
-        parsed = tomllib.loads(f"value = {written}")
-        value = parsed["value"] if parsed.keys() == {"value"} else written
-    except tomllib.TOMLDecodeError:
+        value = value_of(written)
+    except ValueError:
         value = written
     return Setting(key, value, where, text=written)
 
 
-def _line_of(error: tomllib.TOMLDecodeError, text: str) -> tuple[str, int]:
-    """The parser's message without its position, and the line as a number."""
-    message, _, position = str(error).partition(" (at ")
-    found = re.match(r"line (\d+)", position)
-    return message, int(found[1]) if found else text.count("\n") + 1
-
-
-def _statements(text: str) -> Iterator[tuple[tuple[str, ...], Any, int]]:
-    """(key path, value, line) for every key and table header of a valid TOML text.
-
-    tomllib does not say on which line a key stands. But a statement of TOML is a run of whole lines, and
-    the shortest run that parses by itself is a statement: no unfinished string, array or table does.
-    """
-    prefix: tuple[str, ...] = ()
-    pending, start = "", 1
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not pending:
-            start = number
-        pending += line + "\n"
-        try:
-            parsed = tomllib.loads(pending)
-        except tomllib.TOMLDecodeError:
-            continue
-        header = pending.lstrip().startswith("[")
-        for keys, value in _leaves(parsed):
-            if header:
-                prefix = keys
-                yield prefix, value, start
-            else:
-                yield prefix + keys, value, start
-        pending = ""
-
-
-def _leaves(tree: dict[str, Any], prefix: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """(key path, value) of everything in nested tables that is not itself a filled table."""
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, (*prefix, key))
-        else:
-            yield (*prefix, key), value
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 # --- building and checking --------------------------------------------------------------------------------
@@ -177,109 +144,158 @@ class _Entry:
         return "check" in self.rule
 
 
-def _schema(cls: type, prefix: str = "") -> dict[str, _Entry]:
-    """Every dotted key of a configuration class, sections before their contents."""
-    found: dict[str, _Entry] = {}
+def _schema(cls: type, prefix: Key = ()) -> Mapping[Key, _Entry]:
+    """Every key of a configuration class, sections before their contents."""
+    found: dict[Key, _Entry] = {}
     hints = get_type_hints(cls)
     for f in fields(cls):
-        entry = found[prefix + f.name] = _Entry(hints[f.name], f.metadata)
+        entry = found[*prefix, f.name] = _Entry(hints[f.name], f.metadata)
         if entry.is_section:
-            found |= _schema(entry.type, f"{prefix}{f.name}.")
+            found |= _schema(entry.type, (*prefix, f.name))
     return found
 
 
 def build(cls: type[Config], settings: Iterable[Setting], start: Config | None = None) -> Config:
     """A ``cls`` from ``start`` (or the defaults) with the settings applied in order, each one checked."""
     schema = _schema(cls)
-    values = flatten(cls() if start is None else start)
+    values = _flat(cls() if start is None else start)
+    tables = {key: _Table(key, entry, values[key]) for key, entry in schema.items() if entry.is_table}
     for setting in settings:
-        key = _known_part(setting.key, schema)
-        entry = schema.get(key)
-        if entry is None or (key != setting.key and not entry.is_table):
-            raise ConfigError(f"{setting.where}: unknown key '{setting.key}'{_hint(setting.key, schema)}")
-        if entry.is_section:
-            _check_header(setting, schema)
-        elif entry.is_table:
-            values[key] = _table_with(values[key], setting, key, entry)
-        else:
-            values[key] = _checked(setting, entry)
-    return _assemble(cls, values)
+        for one in _opened(setting, schema):
+            key = _known_part(one.key, schema)
+            entry = schema.get(key)
+            if entry is None or (key != one.key and not entry.is_table):
+                raise ConfigError(f"{one.where}: unknown key '{one.name}'{_hint(one.key, schema)}")
+            _check_text(one)
+            if entry.is_section:
+                _check_header(one, schema)
+            elif entry.is_table:
+                tables[key].put(one)
+            else:
+                values[key] = _checked(one, entry)
+    return _assemble(cls, values | {key: one.checked() for key, one in tables.items()})
+
+
+def _opened(setting: Setting, schema: Mapping[Key, _Entry]) -> Iterator[Setting]:
+    """A section or free table in braces as settings of what is in it, however deep; anything else as it is."""
+    entry = schema.get(setting.key)
+    if entry is None or not (entry.is_section or entry.is_table) or not isinstance(setting.value, dict):
+        yield setting
+        return
+    yield replace(setting, value={})
+    for part, value in setting.value.items():
+        yield from _opened(replace(setting, key=(*setting.key, part), value=value), schema)
+
+
+def _check_text(setting: Setting) -> None:
+    """Half characters, which is what bytes that are no text become in arguments, cannot be written to any file."""
+    try:
+        f"{toml_key(setting.key)}{_strings(setting.value)}".encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{setting.where}: {setting.name} is not text: a byte in it is not UTF-8") from None
+
+
+def _strings(value: Any) -> str:
+    """All the text in a value."""
+    if isinstance(value, dict):
+        return "".join(map(_strings, (*value, *value.values())))
+    return "".join(map(_strings, value)) if isinstance(value, list | tuple) else value if isinstance(value, str) else ""
 
 
 def choices(cls: type) -> dict[str, tuple[str, ...]]:
     """The words to choose from, of every dotted key that takes one of some words."""
     rules = {key: entry.rule for key, entry in _schema(cls).items() if not (entry.is_section or entry.is_table)}
-    return {key: words for key, rule in rules.items() if (words := _names(rule))}
+    return {toml_key(key): words for key, rule in rules.items() if (words := _names(rule))}
 
 
-def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
+def flatten(config: Any) -> dict[str, Any]:
     """{dotted key: value} of a configuration; tables stay whole."""
-    values: dict[str, Any] = {}
+    return {toml_key(key): value for key, value in _flat(config).items()}
+
+
+def _flat(config: Any, prefix: Key = ()) -> dict[Key, Any]:
+    values: dict[Key, Any] = {}
     for f in fields(config):
-        value = getattr(config, f.name)
-        values |= flatten(value, f"{prefix}{f.name}.") if is_dataclass(value) else {prefix + f.name: value}
+        value, key = getattr(config, f.name), (*prefix, f.name)
+        values |= _flat(value, key) if is_dataclass(value) else {key: value}
     return values
 
 
-def _assemble(cls: type[Config], values: Mapping[str, Any], prefix: str = "") -> Config:
-    """The inverse of ``flatten``."""
+def _assemble(cls: type[Config], values: Mapping[Key, Any], prefix: Key = ()) -> Config:
+    """The inverse of ``_flat``."""
     hints = get_type_hints(cls)
     parts = {}
     for f in fields(cls):  # type: ignore[arg-type]
-        key, kind = prefix + f.name, hints[f.name]
+        key, kind = (*prefix, f.name), hints[f.name]
         is_section = isinstance(kind, type) and is_dataclass(kind)
-        parts[f.name] = _assemble(kind, values, f"{key}.") if is_section else values[key]
+        parts[f.name] = _assemble(kind, values, key) if is_section else values[key]
     return cls(**parts)
 
 
-def _known_part(key: str, schema: Mapping[str, _Entry]) -> str:
-    """The longest leading part of a dotted key that the schema knows; '' when there is none."""
+def _known_part(key: Key, schema: Mapping[Key, _Entry]) -> Key:
+    """The longest leading part of a key that the schema knows; () when there is none."""
     while key and key not in schema:
-        key = key.rpartition(".")[0]
+        key = key[:-1]
     return key
 
 
-def _hint(key: str, schema: Mapping[str, _Entry]) -> str:
+def _hint(key: Key, schema: Mapping[Key, _Entry]) -> str:
     """What was probably meant: the same name in another section, a similar key, or the section's keys."""
-    section_of, _, name = key.rpartition(".")
-    elsewhere = [known for known in schema if known.rpartition(".")[2] == name]
+    elsewhere = [known for known in schema if known[-1:] == key[-1:]]
     if elsewhere:
-        return f"; did you mean '{elsewhere[0]}'?"
-    hint = nearest(key, [known for known, entry in schema.items() if "." not in key or not entry.is_section])
+        return f"; did you mean '{toml_key(elsewhere[0])}'?"
+    name = _short(toml_key(key), 200)
+    hint = nearest(name, [toml_key(known) for known, entry in schema.items() if len(key) == 1 or not entry.is_section])
     if "did you mean" in hint:
         return hint
-    return nearest(key, [known for known in schema if known.rpartition(".")[0] == section_of] or _top(schema))
+    beside = [known for known in schema if known[:-1] == key[:-1]] or [known for known in schema if len(known) == 1]
+    return nearest(name, map(toml_key, beside))
 
 
-def _top(schema: Mapping[str, _Entry]) -> list[str]:
-    return [known for known in schema if "." not in known]
-
-
-def _check_header(setting: Setting, schema: Mapping[str, _Entry]) -> None:
+def _check_header(setting: Setting, schema: Mapping[Key, _Entry]) -> None:
     """A section's name may stand alone as a header, but not be given a value."""
     if setting.value != {}:
-        inside = ", ".join(known for known in schema if known.startswith(f"{setting.key}."))
-        raise ConfigError(f"{setting.where}: {setting.key} is a section, not a value; its keys: {inside}")
+        inside = ", ".join(toml_key(known) for known in schema if known[:-1] == setting.key)
+        raise ConfigError(f"{setting.where}: {setting.name} is a section, not a value; its keys: {inside}")
 
 
-def _table_with(current: dict[str, Any], setting: Setting, key: str, entry: _Entry) -> dict[str, Any]:
-    """The free table ``current`` with one (possibly nested) entry replaced, checked."""
-    below = setting.key[len(key) + 1 :].split(".") if setting.key != key else []
-    if not below:
-        if setting.value == {}:
-            return current
-        raise ConfigError(f"{setting.where}: {key} is a table, not a value; {entry.rule['doc']}")
-    value = setting.value
-    for name in reversed(below[1:]):
-        value = {name: value}
-    before = current.get(below[0])
-    if isinstance(before, dict) and len(below) > 1:
-        value = before | value
-    try:
-        entry.rule["check"](below[0], value)
-    except ValueError as problem:
-        raise ConfigError(f"{setting.where}: {key}.{below[0]} {problem}") from None
-    return current | {below[0]: value}
+class _Table:
+    """A free table while settings are put into it. An entry that is put together from several settings is judged when
+    all of them are there; the place that is named is where what is wrong in the end first was."""
+
+    def __init__(self, key: Key, entry: _Entry, start: dict[str, Any]):
+        self.key, self.entry, self.content = key, entry, dict(start)
+        self.problems: dict[str, tuple[str, str]] = {}  # of an entry: what, where
+
+    def put(self, setting: Setting) -> None:
+        """One entry, or a part of one, replaced."""
+        below = setting.key[len(self.key) :]
+        if not below:
+            if setting.value != {}:
+                raise ConfigError(f"{setting.where}: {setting.name} is a table, not a value; {self.entry.rule['doc']}")
+            return
+        name = below[0]
+        self.content[name] = _replaced(self.content.get(name), below[1:], setting.value)
+        try:
+            self.entry.rule["check"](name, self.content[name])
+            self.problems.pop(name, None)
+        except ValueError as problem:
+            if self.problems.get(name, ("", ""))[0] != str(problem):
+                self.problems[name] = str(problem), setting.where
+
+    def checked(self) -> dict[str, Any]:
+        """What it holds; ConfigError where an entry is wrong."""
+        for name, (problem, where) in self.problems.items():
+            raise ConfigError(f"{where}: {_short(toml_key((*self.key, name)), 80)} {problem}")
+        return self.content
+
+
+def _replaced(before: Any, path: Key, value: Any) -> Any:
+    """``before`` with what is at the end of a path through its tables replaced."""
+    if not path:
+        return value
+    tables = before if isinstance(before, dict) else {}
+    return tables | {path[0]: _replaced(tables.get(path[0]), path[1:], value)}
 
 
 def _checked(setting: Setting, entry: _Entry) -> Any:
@@ -292,10 +308,32 @@ def _checked(setting: Setting, entry: _Entry) -> Any:
         allowed = _names(entry.rule)
         similar = nearest(value, allowed) if allowed and isinstance(value, str) else ""
         guess = similar if "did you mean" in similar else ""
-        raise ConfigError(f"{setting.where}: {setting.key} must be {_expected(entry)}, got {toml_value(value)}{guess}")
-    if entry.rule["path"] and converted:
-        return str((setting.base / Path(converted).expanduser()).absolute())
-    return converted
+        must = f"{setting.where}: {setting.name} must be {_expected(entry)}{_size_text(entry.type, value)}"
+        raise ConfigError(f"{must}, got {toml_shown(value)}{guess}")
+    return _absolute(setting, converted) if entry.rule["path"] and converted else converted
+
+
+def _absolute(setting: Setting, path: str) -> str:
+    """The path of a file from the root; ConfigError where no file can have that name, or no file can hold it."""
+    try:
+        if "\0" in path:
+            raise ValueError("no file name has a NUL in it")
+        found = str((setting.base / Path(path).expanduser()).absolute())
+        found.encode()
+    except UnicodeEncodeError:
+        reason = "the name of a folder above it is not UTF-8"
+    except (ValueError, RuntimeError, OSError) as error:  # no home to expand ~ to, no folder that we are in
+        reason = str(error)
+    else:
+        return found
+    raise ConfigError(f"{setting.where}: {setting.name} cannot be {toml_shown(path)}: {reason}") from None
+
+
+def _size_text(kind: Any, value: Any) -> str:
+    """What to add where a number has no size that can be computed with."""
+    parts = value if isinstance(value, list | tuple) else (value,)
+    odd = [v for v in parts if isinstance(v, int | float) and (0 < abs(v) < SMALLEST or LARGEST < abs(v) < math.inf)]
+    return f" (numbers are 0, or {SMALLEST} to {LARGEST} in size)" if odd and float in (kind, *get_args(kind)) else ""
 
 
 def _converted(kind: Any, value: Any) -> Any:
@@ -308,7 +346,9 @@ def _converted(kind: Any, value: Any) -> Any:
         converted = tuple(_converted(k, v) for k, v in zip(inner, parts, strict=False))
         return converted if len(parts) == len(inner) and None not in converted else None
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if abs(value) < 1e308 else None  # also refuses nan and inf
+        return float(value) if value == 0 or SMALLEST <= abs(value) <= LARGEST else None  # no nan, no inf
+    if kind is int and type(value) is int and abs(value) >= _TOO_LARGE:
+        return None
     return value if type(value) is kind else None
 
 
@@ -358,41 +398,34 @@ def to_toml(
     With ``comments``, the documentation of every section and option stands above it; ``remarks`` by the name of a
     section are what is to be added to its own.
     """
+    lines = [f"{toml_key((key,))} = {toml_value(value)}" for key, value in head.items()]
+    return "\n".join([*lines, *_section_lines(config, (), comments, remarks or {})]) + "\n"
+
+
+def _section_lines(config: Any, prefix: Key, comments: bool, remarks: Mapping[str, str]) -> Iterator[str]:
+    """What is in a section, or in the whole configuration."""
     schema = _schema(type(config))
-    lines = [f"{key} = {toml_value(value)}" for key, value in head.items()]
     # TOML gives every line after a header to that header, so options without a section come first.
-    sections = [f for f in fields(config) if schema[f.name].is_section or schema[f.name].is_table]
+    sections = [f for f in fields(config) if schema[f.name,].is_section or schema[f.name,].is_table]
     for f in fields(config):
         if f not in sections:
-            lines += _option_lines(f.name, getattr(config, f.name), schema[f.name], comments)
+            yield from _option_lines(f.name, getattr(config, f.name), schema[f.name,], comments)
     for f in sections:
-        value = getattr(config, f.name)
-        doc = " ".join(filter(None, [f.metadata["doc"], (remarks or {}).get(f.name)]))
-        lines += ["", *(_comment(doc) if comments else ()), f"[{f.name}]"]
-        entries = value if isinstance(value, dict) else {g.name: getattr(value, g.name) for g in fields(value)}
-        for name, inner in entries.items():
-            lines += _option_lines(name, inner, schema.get(f"{f.name}.{name}"), comments)
-    return "\n".join(lines) + "\n"
+        value, key = getattr(config, f.name), (*prefix, f.name)
+        doc = " ".join(filter(None, [f.metadata["doc"], "" if prefix else remarks.get(f.name)]))
+        yield from ("", *(_comment(doc) if comments else ()), f"[{toml_key(key)}]")
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                yield from _option_lines(name, inner, None, comments)
+        else:
+            yield from _section_lines(value, key, comments, remarks)
 
 
 def _option_lines(name: str, value: Any, entry: _Entry | None, comments: bool) -> list[str]:
     """One option, below what it means."""
     above = _comment(f"{entry.rule['doc']} ({_expected(entry)})") if comments and entry is not None else []
-    return [*above, f"{name} = {toml_value(value)}"]
+    return [*above, f"{toml_key((name,))} = {toml_value(value)}"]
 
 
 def _comment(text: str) -> list[str]:
     return textwrap.wrap(text, _COMMENT_WIDTH, initial_indent="# ", subsequent_indent="# ")
-
-
-def toml_value(value: Any) -> str:
-    """One value as TOML writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(toml_value(part) for part in value)}]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {toml_value(part)}" for key, part in value.items()) + "}"
-    return str(value)

@@ -89,6 +89,11 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def is_text(text: str) -> bool:
+    """Whether files and their names can hold it: no NUL, no half characters, which bytes that are no text become."""
+    return "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
+
+
 def shown(value: object, most: int = 60) -> str:
     """A value for a message: one line, not too long, whatever it is."""
     try:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from meshloom.errors import MeshloomError, RunError, one_line
+from meshloom.errors import MeshloomError, RunError, UserError, is_text, one_line, shown
 from meshloom.process import start, streams
 from meshloom.process.signals import exit_code
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from meshloom.run.launch import Job, Request
 
 INCOMPLETE = 3  # exit code of a run that has finished, without something that the case fails to show
+
+# What typer raises where a command line is wrong. It is a class of click's, which newer versions have inside them.
+_WRONG_USE: Any = typer.BadParameter.__base__
 
 # The interpreter has been loading packages for a while; that was nearly all computing.
 _STARTED = time.perf_counter() - time.process_time()
@@ -86,7 +89,7 @@ class Interrupted(MeshloomError):
 
 
 def main() -> None:
-    """Entry point: no tracebacks for errors that Meshloom raises on purpose."""
+    """Entry point: no tracebacks for errors that Meshloom raises on purpose, and for commands that are none."""
     with start.as_command():
         try:
             code = _carried_out()
@@ -100,21 +103,41 @@ def main() -> None:
 
 def _carried_out() -> int:
     """The exit code of a command. One that only prints has failed if it could not, but a reader may leave early."""
-    try:
-        with warnings.catch_warnings():
-            warnings.showwarning = partial(_warn, warnings.showwarning)
-            app(prog_name="meshloom")
-        code = 0
-    except SystemExit as end:
-        code = int(end.code or 0)
+    _check_arguments(sys.argv[1:])
+    with warnings.catch_warnings():
+        warnings.showwarning = partial(_warn, warnings.showwarning)
+        code = _asked()
     loss = streams.loss_of(sys.stdout)
     if loss is None or loss.errno == errno.EPIPE or code or not start.command.prints_only:
         return code
     return _failed(f"cannot write to stdout: {loss.strerror}", 1)
 
 
+def _check_arguments(arguments: list[str]) -> None:
+    """UserError where one is no text: names and paths are written to files, which are UTF-8."""
+    for number, argument in enumerate(arguments, start=1):
+        if not is_text(argument):
+            raise UserError(f"argument {number}, {shown(argument)}, is not text: a byte in it is not UTF-8, or NUL")
+
+
+def _asked() -> int:
+    """The exit code of what the arguments ask for; where that is no command, one line says so."""
+    try:
+        return int(app(prog_name="meshloom", standalone_mode=False) or 0)
+    except SystemExit as end:
+        return int(end.code or 0)
+    except _WRONG_USE as error:
+        if not sys.argv[1:]:  # no command at all: what is raised is the help
+            error.show()
+            return int(error.exit_code)
+        command = error.ctx.command_path if error.ctx else "meshloom"
+        return _failed(f"{error.format_message().rstrip('.')}; see {command} --help", error.exit_code)
+    except typer.Abort:
+        return _failed("stopped", 1)
+
+
 def _failed(message: str, code: int) -> int:
-    print(f"meshloom: {' '.join(message.split())}", file=sys.stderr)
+    print(f"meshloom: {one_line(' '.join(message.split()))}", file=sys.stderr)
     return code
 
 
@@ -165,10 +188,10 @@ def run(
     iterations: Annotated[str | None, typer.Option(metavar="N", help="Iterations in all.")] = None,
     threads: Annotated[str | None, typer.Option(metavar="N", help="Threads; 0 takes all cores.")] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to write to; otherwise the next free runs/CASE-001.")
+        str | None, typer.Option(metavar="DIR", help="Folder to write to; otherwise the next free runs/CASE-001.")
     ] = None,
     restart: Annotated[
-        Path | None,
+        str | None,
         typer.Option(metavar="FILE", help="Go on from a checkpoint, with its settings unless others are given."),
     ] = None,
     overwrite: Annotated[bool, _flag("--overwrite", help="Replace the run that --out holds.")] = False,
@@ -180,8 +203,16 @@ def run(
 
     start.command.prints_only, start.command.if_stopped = False, _NOT_BEGUN
     flags = {"backend": backend, "precision": precision, "iterations": iterations, "threads": threads}
-    request = Request(target, (*_settings(changes or []), *_flags(flags)), out, restart, overwrite)
+    request = Request(target, (*_settings(changes or []), *_flags(flags)), _path("--out", out),
+                      _path("--restart", restart), overwrite)  # fmt: skip
     _carry_out(request, check(request), json=json, quiet=quiet)
+
+
+def _path(option: str, text: str | None) -> Path | None:
+    """UserError for an empty one, which Python takes for the folder that we are in."""
+    if text == "":
+        raise UserError(f"{option} '' names nothing; give a path")
+    return None if text is None else Path(text)
 
 
 def _settings(changes: list[str]) -> list[Setting]:
@@ -197,7 +228,7 @@ def _flags(flags: dict[str, str | None]) -> list[Setting]:
     from meshloom.config import parse_set
 
     return [
-        replace(parse_set(f"run.{name}={value}"), where=f"--{name} {value}")
+        replace(parse_set(f"run.{name}={value}"), where=f"--{name} {shown(value)[1:-1]}")
         for name, value in flags.items()
         if value is not None
     ]

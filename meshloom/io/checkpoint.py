@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,7 @@ def load(path: Path) -> Checkpoint:
     """Read a checkpoint back; UserError in one line when it is missing, damaged or something else."""
     import h5py
 
-    if not path.is_file():
+    if not os.path.isfile(path):  # of a Path, it fails for names that are too long
         raise UserError(f"{path}: no such checkpoint file")
     try:
         _check_seal(path)

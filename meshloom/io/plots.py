@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from meshloom.errors import UserError, install
+from meshloom.errors import UserError, install, one_line
 from meshloom.io.files import write_atomically
 
 _SHARE_OF_SQUARE = 0.464  # of the figure's width, for a square map and its colour bar
 _THINNEST = 8.0  # a window longer than this many times its width is stretched: a line would show nothing
 _HEIGHT = 4.9  # inches, of every figure
 _ROUND_A_MAP = 1.6  # inches to the left and right of a map: labels and colour bar
+_LONGEST_NAME, _MOST_NAMES = 40, 40  # letters of a name, and names in a legend: more would leave no room to draw
 _TAIL = 1.0  # percent of the cells at either end whose values are beyond the colour scale
 
 
@@ -42,7 +44,7 @@ def save_picture(
     _draw_map(figure, left, points, cells, values, label, window, axes)
     if history:
         _draw_history(right[0], history)
-    figure.suptitle(title)
+    figure.suptitle(_plain(title))
     _save(figure, path)
 
 
@@ -63,12 +65,12 @@ def save_image(
     share = _map_share(window)
     left, *right = figure.subplots(1, 2, width_ratios=(share, 1.0 - share)) if history else (figure.subplots(),)
     shown = left.pcolormesh(x, y, values.T, cmap="turbo", shading="nearest", rasterized=True)
-    left.set(xlabel=axes[0], ylabel=axes[1])
+    left.set(xlabel=_plain(axes[0]), ylabel=_plain(axes[1]))
     left.set_aspect("auto" if _thin(window) else "equal")
-    figure.colorbar(shown, ax=left, label=label, fraction=0.05, pad=0.02)
+    figure.colorbar(shown, ax=left, label=_plain(label), fraction=0.05, pad=0.02)
     if history:
         _draw_history(right[0], history)
-    figure.suptitle(title)
+    figure.suptitle(_plain(title))
     _save(figure, path)
 
 
@@ -78,13 +80,9 @@ def save_curves(
     """A PNG: each of ``curves`` (n,) over ``x`` (n,); ``labels`` of the axes. UserError where matplotlib is missing."""
     figure = _figure((9.0, _HEIGHT))
     axes = figure.subplots()
-    for name, series in curves.items():
-        axes.plot(x, series, label=name, linewidth=1.4)
-    axes.set(xlabel=labels[0], ylabel=labels[1])
-    axes.grid(True, which="major", alpha=0.4)
-    if curves:
-        axes.legend()
-    figure.suptitle(title)
+    _draw_curves(axes, x, curves)
+    axes.set(xlabel=_plain(labels[0]), ylabel=_plain(labels[1]))
+    figure.suptitle(_plain(title))
     _save(figure, path)
 
 
@@ -102,7 +100,9 @@ def _figure(size: tuple[float, float]) -> Any:
 
 def _save(figure: Any, path: Path) -> None:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # letters that the font lacks become boxes
+        figure.savefig(buffer, format="png")
     write_atomically(path, buffer.getbuffer())
 
 
@@ -148,16 +148,35 @@ def _draw_map(
     if seen.any():  # a few extreme cells, as at the nose, must not use up the colours
         patches.set_clim(*np.percentile(values[seen], (_TAIL, 100.0 - _TAIL)))
     axes.add_collection(patches)
-    axes.set(xlim=(xmin, xmax), ylim=(ymin, ymax), xlabel=names[0], ylabel=names[1])
+    axes.set(xlim=(xmin, xmax), ylim=(ymin, ymax), xlabel=_plain(names[0]), ylabel=_plain(names[1]))
     axes.set_aspect("auto" if _thin(window) else "equal")
-    figure.colorbar(patches, ax=axes, label=label, extend="both", fraction=0.05, pad=0.02)
+    figure.colorbar(patches, ax=axes, label=_plain(label), extend="both", fraction=0.05, pad=0.02)
 
 
 def _draw_history(axes: Any, history: dict[str, np.ndarray]) -> None:
-    for name, series in history.items():
-        axes.plot(np.arange(1, len(series) + 1), series, label=name, linewidth=1.4)
+    _draw_curves(axes, np.arange(1, len(next(iter(history.values()))) + 1), history)
     if all((series > 0.0).all() for series in history.values()):
         axes.set_yscale("log")
     axes.set(xlabel="iteration")
+
+
+def _draw_curves(axes: Any, x: np.ndarray, curves: Mapping[str, np.ndarray]) -> None:
+    """Each of ``curves`` (n,) over ``x`` (n,), with a legend of the first ones."""
     axes.grid(True, which="major", alpha=0.4)
-    axes.legend()
+    lines = [axes.plot(x, series, linewidth=1.4)[0] for series in curves.values()][:_MOST_NAMES]
+    if lines:
+        # matplotlib leaves names out that begin with "_" and reads "$" as mathematics: they are put in afterwards.
+        legend = axes.legend(lines, ["x"] * len(lines))
+        for text, name in zip(legend.get_texts(), curves, strict=False):
+            text.set_parse_math(False)
+            text.set_text(_short(name))
+
+
+def _plain(label: str) -> str:
+    """A label that is shown as it is written, in one line and not too long."""
+    return _short(label).replace("$", r"\$")
+
+
+def _short(name: str) -> str:
+    name = one_line(name)
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

@@ -13,11 +13,11 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
-from meshloom.errors import UserError
+from meshloom.errors import UserError, is_text
 from meshloom.io.files import writing
 from meshloom.process.signals import forget, held_back, undo_if_stopped
 from meshloom.run import names, takeover
-from meshloom.run.names import CHECKPOINT, CONFIG, MONITORS, PICTURE, SERIES
+from meshloom.run.names import CHECKPOINT, CONFIG, MONITORS, PICTURE, SERIES, file_name
 
 DEFAULT_PARENT = Path("runs")
 
@@ -54,10 +54,10 @@ class RunFolder:
         return self.path / PICTURE
 
     def map(self, name: str) -> Path:
-        return self.path / f"map_{name}.png"
+        return self.path / f"map_{file_name(name)}.png"
 
     def chart(self, name: str, suffix: str) -> Path:
-        return self.path / f"chart_{name}.{suffix}"
+        return self.path / f"chart_{file_name(name)}.{suffix}"
 
     def fields(self, iteration: int) -> Path:
         """Where the fields go; the ending depends on what they live on."""
@@ -132,6 +132,8 @@ def claim(case: str, out: Path | None, *, overwrite: bool = False, goes_on: bool
 def _found(case: str, out: Path | None, *, overwrite: bool, goes_on: bool) -> RunFolder:
     if out is None:
         return _next_free(case)
+    if not is_text(str(out)):
+        raise UserError(f"cannot write to the output folder {out}: its name is not UTF-8 text, or has a NUL in it")
     with _clear_refusal(out):
         return _claimed(out, _make(out), overwrite=overwrite, goes_on=goes_on)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_count
-from meshloom.config import Setting, build, flatten, parse_settings, read_settings, toml_value
-from meshloom.errors import ConfigError, MeshloomError, UserError, nearest
+from meshloom.config import Setting, build, flatten, parse_settings, read_settings
+from meshloom.errors import ConfigError, MeshloomError, UserError, nearest, shown
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.run.folder import RunFolder, claim, settled
@@ -18,7 +21,10 @@ from meshloom.run.names import CHECKPOINT, CONFIG
 from meshloom.run.report import Report
 from meshloom.run.runner import Outcome, Runner, Start
 from meshloom.solvers.case import Case, RunOptions, UnknownLoop, cases, find_case, loops_text
+from meshloom.toml import toml_shown
 
+CASE = ("case",)  # the key that names it in a file
+_LONG_TO_COMPILE = 2000  # operations of a loop; no loop of the cases here has 1,400
 FIRST_CASE = "airfoil"  # what somebody who names none is shown
 
 
@@ -54,9 +60,11 @@ def check(request: Request) -> Job:
     settings = [*settings, *request.changes]
     if path is None or saved is None:
         return Job(case, build(case.Config, settings), None, settings=tuple(settings))
+    if saved.case != case.name:
+        raise UserError(f"{path}: checkpoint of case '{saved.case}', not of '{case.name}'")
     before: Any = build(case.Config, _without_case(parse_settings(saved.config, str(path))))
     config, start = build(case.Config, settings, before), Start(path, saved, before)
-    _check_restart(start, case, config)
+    _check_restart(start, config)
     return Job(case, config, start, _differences(before, config), tuple(settings), request.finish)
 
 
@@ -87,15 +95,15 @@ def _target(target: str | None, path: Path | None, saved: Checkpoint | None) -> 
     if target in cases():
         return find_case(target), []
     file = Path(target)
-    if file.suffix != ".toml" and not file.is_file():
-        raise UserError(f"unknown case '{target}'{nearest(target, cases())}")
+    if file.suffix != ".toml" and not os.path.isfile(file):  # of a Path, it fails for names that are too long
+        raise UserError(f"unknown case {shown(target)}{nearest(target, cases())}")
     return load_case_file(file)
 
 
 def load_case_file(path: Path) -> tuple[type[Case], list[Setting]]:
     """The case named at the top of a TOML file, and the file's other settings."""
     settings = read_settings(path)
-    named = [setting for setting in settings if setting.key == "case"]
+    named = [setting for setting in settings if setting.key == CASE]
     if not named:
         raise ConfigError(f'{path}: no case is named; put a line such as case = "{FIRST_CASE}" at the top')
     if not isinstance(named[0].value, str):
@@ -104,14 +112,12 @@ def load_case_file(path: Path) -> tuple[type[Case], list[Setting]]:
 
 
 def _without_case(settings: Sequence[Setting]) -> list[Setting]:
-    return [setting for setting in settings if setting.key != "case"]
+    return [setting for setting in settings if setting.key != CASE]
 
 
-def _check_restart(start: Start, case: type[Case], config: Any) -> None:
+def _check_restart(start: Start, config: Any) -> None:
     """A restart may change much, but not what the numbers in the checkpoint mean."""
     saved = start.checkpoint
-    if saved.case != case.name:
-        raise UserError(f"{start.path}: checkpoint of case '{saved.case}', not of '{case.name}'")
     if saved.precision != config.run.precision:
         raise UserError(f"{start.path}: checkpoint in {saved.precision} precision; give --precision {saved.precision}")
     if saved.iteration > config.run.iterations:
@@ -121,7 +127,7 @@ def _check_restart(start: Start, case: type[Case], config: Any) -> None:
 
 def _differences(before: Any, after: Any) -> tuple[str, ...]:
     old, new = flatten(before), flatten(after)
-    return tuple(f"{key} {toml_value(old[key])} -> {toml_value(new[key])}" for key in new if old[key] != new[key])
+    return tuple(f"{key} {toml_shown(old[key])} -> {toml_shown(new[key])}" for key in new if old[key] != new[key])
 
 
 def folder_for(request: Request, job: Job) -> RunFolder:
@@ -140,11 +146,22 @@ def folder_for(request: Request, job: Job) -> RunFolder:
 def set_up(job: Job, report: Report) -> Case:
     """The case, built on the back end that it asks for; a restart's state is put in."""
     _choose_backend(job.config.run, report)
-    case = job.case(job.config)
+    case = _made(job.case, job.config)
     _check_schedules(job, case)
     if job.start is not None:
         _continue_from(case, job.start)
     return case
+
+
+def _made(kind: type[Case], config: Any) -> Case:
+    """The case with that configuration. Values that are allowed one by one may still not go together in arithmetic."""
+    try:
+        with np.errstate(all="ignore"):  # what is not finite is found in the first iteration, with loop and cell
+            return kind(config)
+    except ArithmeticError as error:
+        changed = _differences(kind.Config(), config)
+        raise UserError(f"{kind.name}: nothing can be computed with these settings ({error}); different from"
+                        f" the default: {', '.join(changed) or 'nothing'}") from error  # fmt: skip
 
 
 def _choose_backend(options: RunOptions, report: Report) -> None:
@@ -163,7 +180,7 @@ def _check_schedules(job: Job, case: Case) -> None:
     try:
         program = case.program
     except UnknownLoop as error:
-        asked = [s.where for s in job.settings if s.key == error.key or s.key.startswith(f"{error.key}.")]
+        asked = [s.where for s in job.settings if s.key[: len(error.key)] == error.key[: len(s.key)]]
         place = asked[-1] if asked else job.start.path if job.start else None
         raise ConfigError(f"{place}: {error}" if place else str(error)) from None
     for loop in program.loops:
@@ -177,12 +194,12 @@ def schedule_remark(job: Job) -> str:
     On numpy, which compiles nothing; but loops may depend on whether there is a GPU.
     """
     before = ml.backend(), ml.threads()
-    small = [Setting(key, value, f"{job.case.name}.small") for key, value in job.case.small.items()]
+    small = [Setting(tuple(key.split(".")), value, f"{job.case.name}.small") for key, value in job.case.small.items()]
     wanted = job.config.run.backend
     used = automatic_backend(ml.backends()) if wanted == "auto" else wanted
     try:
         ml.use("cuda" if used == "cuda" else "numpy")
-        return loops_text(job.case(build(job.case.Config, small, job.config)).loop_names)
+        return loops_text(_made(job.case, build(job.case.Config, small, job.config)).loop_names)
     except MeshloomError:  # settings that do not fit together are for a run to refuse
         return "The run.toml of a run lists the loops."
     finally:
@@ -200,6 +217,9 @@ def _continue_from(case: Case, start: Start) -> None:
             raise UserError(f"{start.path}: the checkpoint does not fit: field {field.name} {shape} {field.dtype}"
                             f" is {'missing' if values is None else f'{values.shape} {values.dtype}'}")  # fmt: skip
         field.assign(values)
+    if saved.monitor_names != case.monitors:
+        raise UserError(f"{start.path}: the checkpoint has other monitors ({', '.join(saved.monitor_names)});"
+                        f" this run would write {', '.join(case.monitors)}")  # fmt: skip
 
 
 def _is_at_end(job: Job, case: Case) -> bool:
@@ -239,6 +259,8 @@ def _announce(job: Job, case: Case, folder: RunFolder, report: Report) -> None:
         f"{case.name}: {case.size_text()}; back end {_backend_text()},"
         f" {job.config.run.precision} precision; writing to {folder.path}"
     )
+    for line in long_compilations(case.program):
+        report.message(line)
     if job.start is not None:
         changed = f"; changed: {', '.join(job.changed)}" if job.changed else ""
         place = f"{job.start.path}, iteration {job.start.checkpoint.iteration}{changed}"
@@ -246,6 +268,15 @@ def _announce(job: Job, case: Case, folder: RunFolder, report: Report) -> None:
             report.message(f"nothing to iterate, files are made again from {place}")
         else:
             report.message(f"going on from {place}")
+
+
+def long_compilations(program: ml.Program) -> list[str]:
+    """What to say of loops that keep a compiler busy for long, before somebody thinks that the run hangs."""
+    if ml.backend() == "numpy":  # which compiles nothing
+        return []
+    sizes = {loop.name: sum(loop.counts.flops_by_kind.values()) for loop in program.loops if isinstance(loop, ml.Loop)}
+    return [f"loop {name} has {size:,} operations: compiling it takes long, the first time"
+            for name, size in sizes.items() if size >= _LONG_TO_COMPILE]  # fmt: skip
 
 
 def _backend_text() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,6 +12,8 @@ _OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE)
 _PATTERNS = ("chart_*.csv", "chart_*.png", "map_*.png", "fields_[0-9]*.vt[iru]")
 _FIELDS = re.compile(r"fields_(\d+)\.vt[iru]")
 _PROBE = re.compile(r"\.probe\.\d+")
+_NOT_IN_FILES = '%/\\:*?"<>|'  # of names; on one system or another
+_LONGEST_NAME = 150  # bytes of it; a file name may have 255, also the longer one that is written beside it
 _BESIDE = re.compile(r"\.(?P<name>.+)\.\d+\.[0-9a-f]{32}\.tmp")  # see ``replacing``
 
 
@@ -46,3 +49,16 @@ def fields_after(folder: Path, iteration: int) -> list[Path]:
     """The files of fields of later iterations."""
     found = [(_FIELDS.fullmatch(path.name), path) for path in sorted(folder.glob("fields_*"))]
     return [path for match, path in found if match and int(match[1]) > iteration]
+
+
+def file_name(name: str) -> str:
+    """Any name as part of the name of a file: an ordinary one is itself, and different ones stay different."""
+    text = "".join(c if c.isprintable() and c not in _NOT_IN_FILES else _percent(c) for c in name)
+    if len(text.encode()) <= _LONGEST_NAME:
+        return text
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
+    return f"{text.encode()[:_LONGEST_NAME].decode(errors='ignore')}-{digest}"
+
+
+def _percent(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode(errors="surrogatepass"))

@@ -164,12 +164,14 @@ class BarReport(Report):
         from rich.progress import BarColumn, Progress, TextColumn
         from rich.table import Column
 
-        columns = ("[cyan]{task.fields[monitors]}", "{task.fields[rate]}", "[dim]{task.fields[left]}")
+        columns = (("monitors", "cyan"), ("rate", "none"), ("left", "dim"))
         # Columns that may not wrap keep their width; the bar takes what they leave.
         counter = TextColumn("[green]{task.fields[counter]}", table_column=Column(no_wrap=True))
         bar = (counter, BarColumn(bar_width=None))
         # Drawn after every chunk, not by a thread of its own: the cores belong to the loops.
-        progress = Progress(*bar, *map(TextColumn, columns), console=self.console, expand=True, auto_refresh=False)
+        # Monitors have names of people's own choice, which are no markup.
+        texts = [TextColumn(f"{{task.fields[{name}]}}", style=style, markup=False) for name, style in columns]
+        progress = Progress(*bar, *texts, console=self.console, expand=True, auto_refresh=False)
         progress.start()
         return progress
 

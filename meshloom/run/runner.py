@@ -268,9 +268,8 @@ class Runner:
         """Curves of the whole run, as text; the monitors have them too, but not under their own axis."""
         with self.guard.trying("charts"):
             for chart in self.case.charts(self._history()):
-                columns = {chart.x_label: chart.x, **chart.curves}
-                values = np.stack(tuple(columns.values()), axis=1)
-                write_table(self.folder.chart(chart.name, "csv"), tuple(columns), values)
+                values = np.stack((chart.x, *chart.curves.values()), axis=1)
+                write_table(self.folder.chart(chart.name, "csv"), (chart.x_label, *chart.curves), values)
 
     def _draw(self) -> None:
         history, span = self._history(), self.case.time_span(self.recorded)

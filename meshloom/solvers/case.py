@@ -19,7 +19,8 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.config import option, table
-from meshloom.errors import ConfigError, ScheduleError, UserError, nearest
+from meshloom.errors import ConfigError, ScheduleError, UserError, nearest, shown
+from meshloom.toml import toml_key
 
 MOST_ITERATIONS = 10**9
 DEFAULT = "default"  # the entry of a [schedule] table for all loops that it does not name
@@ -85,7 +86,7 @@ def loops_text(names: Sequence[str]) -> str:
 def check_schedule(loop: str, value: Any) -> None:
     """The check of an entry: ``loop = "strategy"`` or ``loop = {strategy = ..., block = ...}``, whatever the loop."""
     if not isinstance(value, str | dict):
-        raise ValueError(f'must be a strategy or a table {{strategy = "color", block = 512}}, got {value}')
+        raise ValueError(f'must be a strategy or a table {{strategy = "color", block = 512}}, got {shown(value)}')
     schedule = _schedule(value)
     _check_name("strategy", schedule.strategy, ("auto", "fastest", *ml.strategies()))
     _check_name("order", schedule.order, ml.orderings())
@@ -98,10 +99,10 @@ def _schedule(value: str | dict[str, Any]) -> ml.Schedule:
     known = [f.name for f in fields(ml.Schedule)]
     for key, part in parts.items():
         if key not in known:
-            raise ValueError(f"has the unknown key '{key}'{nearest(key, known)}")
+            raise ValueError(f"has the unknown key {shown(key)}{nearest(key, known)}")
         kind, words = (int, "a whole number") if key in _WHOLE_NUMBERS else (str, "a string")
         if type(part) is not kind:
-            raise ValueError(f"has {key} {part!r}; it must be {words}")
+            raise ValueError(f"has {key} {shown(part)}; it must be {words}")
     try:
         return ml.Schedule(**parts)
     except ScheduleError as error:
@@ -110,7 +111,7 @@ def _schedule(value: str | dict[str, Any]) -> ml.Schedule:
 
 def _check_name(key: str, name: str, allowed: tuple[str, ...]) -> None:
     if name not in allowed:
-        raise ValueError(f"has {key} '{name}'{nearest(name, allowed)}")
+        raise ValueError(f"has {key} {shown(name)}{nearest(name, allowed)}")
 
 
 class UnknownLoop(ConfigError):
@@ -120,8 +121,8 @@ class UnknownLoop(ConfigError):
         lines = {loop.name for loop in program.loops if isinstance(loop, ml.linalg.LineLoop)}
         loops = dict.fromkeys(loop.name for loop in program.loops if isinstance(loop, ml.Loop))
         what = "is solved along lines, where strategies do not apply" if name in lines else "is no loop of this case"
-        super().__init__(f"schedule.{name} {what}{nearest(name, (DEFAULT, *loops))}")
-        self.key = f"schedule.{name}"
+        self.key = ("schedule", name)
+        super().__init__(f"{toml_key(self.key)} {what}{nearest(name, (DEFAULT, *loops))}")
 
 
 # --- the case ---------------------------------------------------------------------------------------------

@@ -41,6 +41,24 @@ def test_a_restarted_run_equals_an_uninterrupted_one(meshloom: Command, tmp_path
         np.testing.assert_array_equal(half["state/phi"][()], whole["state/phi"][()])
 
 
+@pytest.mark.parametrize("end", ["0.45", "0.4275", "0.8", "2.5"])
+def test_a_restart_with_another_end_keeps_its_time(meshloom: Command, tmp_path: Path, end: str):
+    """Another end makes other steps; the time that the solution has is what it was, and the new end is met."""
+    common = ("advection1d", *SMALL["advection1d"], "--set", "mesh.periodic=true", *QUICK, "--set", "output.plot=false")
+    assert meshloom("run", *common, "--set", "time.end=0.4", "--out", "a").code == 0
+    more = ("--set", f"time.end={end}", "--iterations")
+    assert meshloom("run", "--restart", "a/checkpoint.h5", *more, "42", "--json", "--quiet").code == 0
+    result = meshloom("run", "--restart", "a/checkpoint.h5", *more, "1000000", "--json", "--quiet")
+    assert result.code == 0 and result.json["finished"], result.err
+    assert result.json["monitors"]["time"] == pytest.approx(float(end), rel=1e-14)
+    times = np.loadtxt(tmp_path / "a/monitors.csv", delimiter=",", skiprows=1)[:, 1]
+    lengths = np.diff(times)
+    assert lengths.max() < 0.01 * (1.0 + 1e-9) and lengths.min() > 0.002, "no step is longer than asked for, none back"
+    np.testing.assert_allclose(lengths[42:], lengths[42:].mean() if len(lengths) > 42 else 0.0, rtol=1e-9)
+    straight = meshloom("run", *common, "--set", f"time.end={end}", "--out", "b", "--json").json["monitors"]
+    assert result.json["monitors"]["error_l2"] == pytest.approx(straight["error_l2"], rel=0.05)
+
+
 def test_what_cannot_work_is_refused(meshloom: Command):
     meshloom("run", "advection1d", "--set", "time.dt=0.01", *QUICK).refused(
         2, "time.dt = 0.01: CFL number 2.55 is above the limit 1.422 of LELE6", "time.dt up to 0.00557")  # fmt: skip
@@ -50,3 +68,12 @@ def test_what_cannot_work_is_refused(meshloom: Command):
         2, "has 8 points along x; scheme filters(8, 0.45) needs at least 9")  # fmt: skip
     meshloom("run", "rotating_cone", "--set", "filter.order=5", *QUICK).refused(2, "filter.order", "even")
     meshloom("run", "advection1d", "--set", "flow.speed=0.0", *QUICK).refused(2, "flow.speed", "other than 0")
+
+
+@pytest.mark.parametrize("changes", [
+    ("time.dt=5e-324",), ("time.cfl=5e-324",), ("time.dt=1e-300", "time.end=1e300"), ("flow.speed=1e307",),
+    ("flow.speed=5e-324",), ("mesh.length=5e-324",), ("mesh.length=1e307",), ("time.end=1e307",),
+])  # fmt: skip
+def test_numbers_that_nothing_can_be_computed_with(meshloom: Command, changes: tuple[str, ...]):
+    settings = [word for change in changes for word in ("--set", change)]
+    meshloom("run", "advection1d", *settings, *QUICK).refused(2)

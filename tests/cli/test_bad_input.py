@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from meshloom.errors import UserError
 from tests.cli.harness import Command, Result, files_below
+from tests.one_line import one_line_from
 
 SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--set", "output.plot=false", "--quiet")
 
@@ -176,7 +178,81 @@ def test_disk_full(meshloom: Command, tmp_path: Path):
     assert (tmp_path / "full" / "monitors.csv").read_bytes() == (tmp_path / "enough" / "monitors.csv").read_bytes()
 
 
-def test_unknown_commands_and_options_end_with_2(meshloom: Command):
-    for arguments in (["fly"], ["run", "airfoil", "--fast"], ["show"]):
-        result = meshloom(*arguments)
-        assert result.code == 2 and "Traceback" not in result.err
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["fly"], "No such command 'fly'"),
+        (["run", "airfoil", "--fast"], "No such option: --fast"),
+        (["run", "airfoil", "--iterations"], "--iterations"),
+        (["run", "airfoil", "one", "two"], "one two"),
+        (["run", "airfoil", "--quiet=3"], "--quiet"),
+        (["show"], "CASE_OR_FILE"),
+        (["--fast"], "--fast"),
+        (["run", "air\nfoil", "--fa\nst"], "--fa"),
+    ],
+)
+def test_commands_that_are_none(meshloom: Command, arguments: list[str], part: str):
+    meshloom(*arguments).refused(2, part, "; see meshloom", "--help")
+
+
+def test_without_a_command_there_is_help(meshloom: Command):
+    result = meshloom()
+    assert "meshloom run airfoil" in result.out + result.err and "Traceback" not in result.err
+    assert meshloom("--help").code == 0 == meshloom("run", "--help").code == meshloom("--version").code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["run", "a" * 300], "unknown case 'aaa"),
+        (["run", "a/" * 3000], "unknown case 'a/a"),
+        (["run", f"{'a' * 300}.toml"], "cannot be read: File name too long"),
+        (["run", ""], "unknown case ''"),
+        (["run", "a\0b"], "argument 2, 'a\\x00b', is not text"),
+        (["run", "airfoil", "--out", ""], "--out '' names nothing"),
+        (["run", "airfoil", "--restart", ""], "--restart '' names nothing"),
+        (["run", "airfoil", "--restart", "c" * 300], "no such checkpoint file"),
+        (["run", "airfoil", "--out", "o" * 300], "cannot write to the output folder"),
+        (["run", "airfoil", "--out", "o\udcff"], "argument 4, 'o\\udcff', is not text"),
+        (["run", "airfoil", "--set", "mesh.file=\udcff"], "argument 4"),
+        (["run", "airfoil", "--set", 'mesh.file="\\u0000.su2"'], "mesh.file cannot be"),
+        (["run", "airfoil", "--set", "mesh.file=~nobody-here/a.su2"], "mesh.file cannot be"),
+        (["run", "airfoil", "--set", f"mesh.file={'a' * 300}.su2"], "File name too long"),
+        (["run", "airfoil", "--set", f"mesh.i={'9' * 5000}"], "mesh.i must be a whole number"),
+        (["run", "airfoil", "--set", f"mesh.i=0x{'f' * 5000}"], "mesh.i must be a whole number"),
+        (["run", "airfoil", "--set", f"mesh.i={'[' * 5000}"], "nested more than"),
+        (["run", "airfoil", "--set", f"{'a.' * 5000}b=1"], "nested more than"),
+        (["run", "airfoil", "--set", f"{'a' * 5000}=1"], "unknown key 'aaa"),
+        (["run", "airfoil", "--set", "flow.mach=5e-324"], "numbers are 0, or 1e-100 to 1e+100 in size"),
+    ],
+)
+def test_long_empty_and_unreadable_arguments(meshloom: Command, tmp_path: Path, arguments: list[str], part: str):
+    result = meshloom(*arguments)
+    result.refused(2, part)
+    assert len(result.err) < 1000 and files_below(tmp_path) == {}
+
+
+def test_the_folder_of_a_request_in_python_is_checked_too(tmp_path: Path):
+    from meshloom.run.folder import claim
+
+    for name in ("a\0b", "a\udcff"):
+        with one_line_from(UserError, "is not UTF-8 text"):
+            claim("airfoil", tmp_path / name)
+
+
+def test_a_restart_of_another_case_says_so(meshloom: Command, tmp_path: Path):
+    assert meshloom("run", "airfoil", *SMALL, "--iterations", "1", "--out", "wing").code == 0
+    before = files_below(tmp_path)
+    meshloom("run", "volna_lake", "--restart", "wing/checkpoint.h5").refused(
+        2, "wing/checkpoint.h5: checkpoint of case 'airfoil', not of 'volna_lake'")  # fmt: skip
+    assert files_below(tmp_path) == before
+
+
+def test_names_are_shown_where_the_terminal_has_no_letters_for_them(tmp_path: Path):
+    """An ASCII terminal: names are escaped, and the run is not lost for it."""
+    settings = ('gauges."ü"=[40e3, 30e3]', "mesh.nx=6", "mesh.ny=4", "output.plot=false", "run.backend=numpy")
+    words = [word for setting in settings for word in ("--set", setting)]
+    command = [sys.executable, "-m", "meshloom", "run", "tsunami", *words, "--iterations", "1"]
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, cwd=tmp_path, env=ascii_only, capture_output=True, timeout=120)
+    assert done.returncode == 0 and b"\\xfc" in done.stdout, done.stderr

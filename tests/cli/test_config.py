@@ -23,9 +23,9 @@ from meshloom.config import (
     section,
     table,
     to_toml,
-    toml_value,
 )
 from meshloom.errors import ConfigError
+from meshloom.toml import toml_value
 
 
 def _check_color(key: str, value: Any) -> None:
@@ -158,7 +158,7 @@ def test_files_that_are_no_configuration(tmp_path: Path, content: bytes):
 def test_written_toml_is_read_back_and_explains_every_option():
     shelf = made("[box]\nwidth = 9\nkind = 'pine'\nlabels = ['x', 'y \"z\"']\n[colors]\nlid = {a = 1}\n")
     text = to_toml(shelf, {"case": "shelf"})
-    settings = [s for s in parse_settings(text, "written") if s.key != "case"]
+    settings = [s for s in parse_settings(text, "written") if s.key != ("case",)]
     assert build(Shelf, settings) == shelf
     for words in ("cells across", "from 1 up to 10", "one of oak, pine", "The box."):
         assert words in text
@@ -177,7 +177,7 @@ def test_options_without_a_section_are_written_before_all_sections():
     text = to_toml(room, {"case": "room"})
     assert "# how many let light in (a whole number from 0)\nwindows = 5\n" in text
     assert text.index("windows = 5") < text.index("[shelf]")
-    assert build(Room, [s for s in parse_settings(text, "written") if s.key != "case"]) == room
+    assert build(Room, [s for s in parse_settings(text, "written") if s.key != ("case",)]) == room
     with pytest.raises(ConfigError, match=r"--set windows=-1: windows must be a whole number from 0, got -1"):
         build(Room, [parse_set("windows=-1")])
 
@@ -212,5 +212,5 @@ def test_any_value_survives_writing(value: Any):
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,4}", fullmatch=True), _plain, max_size=5))
 def test_every_key_of_a_file_is_found_on_its_line(values: dict[str, Any]):
     text = "".join(f"# about {key}\n{key} = {toml_value(value)}\n\n" for key, value in values.items())
-    expected = [Setting(key, value, f"f:{3 * n + 2}") for n, (key, value) in enumerate(values.items())]
+    expected = [Setting((key,), value, f"f:{3 * n + 2}") for n, (key, value) in enumerate(values.items())]
     assert parse_settings(text, "f") == expected

@@ -84,3 +84,31 @@ def test_a_map_without_monitors_and_curves_without_a_map(tmp_path: Path):
     colours = {tuple(c) for c in np.round(imread(tmp_path / "curves.png")[..., :3].reshape(-1, 3) * 255).astype(int)}
     assert {(31, 119, 180), (255, 127, 14)} <= colours, "both curves in the first two colours of matplotlib"
     assert imread(tmp_path / "map.png").shape[1] < imread(tmp_path / "curves.png").shape[1]
+
+
+NAMES = ("plain", "$x$", "$\\frac$", "$", "_hidden", "", "a\nb", "日本 \U0001f30a", "\x00\ud800", "x" * 5000)
+
+
+@pytest.mark.filterwarnings("error")
+def test_names_are_shown_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """No name is mathematics, left out of the legend, or in the way of the picture."""
+    from matplotlib.figure import Figure
+
+    from meshloom.io import plots
+
+    drawn, save = list[Figure](), plots._save
+    monkeypatch.setattr(plots, "_save", lambda figure, path: (drawn.append(figure), save(figure, path)))
+    x = np.linspace(0.0, 1.0, 5)
+    curves = {name: x + k for k, name in enumerate(NAMES)}
+    save_curves(tmp_path / "a.png", x, curves, labels=(NAMES[1], NAMES[9]), title=NAMES[2])
+    mesh = ml.generate.box((4, 4))
+    save_picture(
+        tmp_path / "b.png", mesh.coordinates.numpy(), mesh.cell_nodes.indices, mesh.cells.points[:, 0], label=NAMES[2],
+        window=(0.0, 1.0, 0.0, 1.0), history=curves, title=NAMES[8],
+    )  # fmt: skip
+    for figure in drawn:
+        legend = figure.axes[-2 if len(figure.axes) > 2 else -1].get_legend()
+        texts = [text.get_text() for text in legend.get_texts()]
+        assert texts[:6] == [*NAMES[:6]] and texts[6] == r"a\nb" and texts[8] == r"\x00\ud800" and len(texts[9]) == 40
+        assert not any(text.get_parse_math() for text in legend.get_texts())
+    assert drawn[0].axes[0].get_xlabel() == r"\$x\$" and (tmp_path / "b.png").stat().st_size > 1000

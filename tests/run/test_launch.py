@@ -1,4 +1,4 @@
-"""Choosing the back end of a run."""
+"""Before a run begins: which back end, what takes long, and settings that nothing can be computed with."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend import automatic_backend
-from meshloom.run.launch import _choose_backend
+from meshloom.config import parse_set
+from meshloom.errors import UserError
+from meshloom.run.launch import Request, _choose_backend, check, long_compilations, set_up
 from meshloom.run.report import Report
+from meshloom.solvers.airfoil import Airfoil
 from meshloom.solvers.case import RunOptions
+from tests.one_line import one_line_from
 
 NO_COMPILER, NO_GPU = "no C++ compiler was found", "there is no CUDA device"
 
@@ -45,3 +49,48 @@ def test_a_name_is_obeyed(monkeypatch: pytest.MonkeyPatch, name: str):
     monkeypatch.setattr(ml, "use", lambda name, threads: used.append(name))
     _choose_backend(RunOptions(backend=name), Report())
     assert used == [name]
+
+
+def test_loops_that_take_long_to_compile_are_announced():
+    cells = ml.Set(3, "cells")
+    u, v = cells.field("u"), cells.field("v")
+
+    @ml.kernel
+    def short(u: ml.Read, v: ml.Write):
+        v[...] = u * u
+
+    @ml.kernel
+    def endless(u: ml.Read, v: ml.Write):
+        total = u
+        for k in range(1050):
+            total = total * u + float(k)
+        v[...] = total
+
+    @ml.program
+    def both() -> None:
+        short(cells, u, v)
+        endless(cells, u, v)
+
+    before = ml.backend()
+    try:
+        ml.use("numpy")
+        assert long_compilations(both) == []
+        ml.use("cpu")
+        [line] = long_compilations(both)
+    finally:
+        ml.use(before)
+    assert line.startswith("loop endless has 2,099 operations: compiling it takes long"), line
+
+
+def test_arithmetic_that_fails_while_a_case_is_set_up_is_about_its_settings(monkeypatch: pytest.MonkeyPatch):
+    def fail(self: Airfoil, config: Any) -> None:
+        raise ZeroDivisionError("float division by zero")
+
+    monkeypatch.setattr(Airfoil, "__init__", fail)
+    job = check(Request("airfoil", (parse_set("flow.mach=0.125"), parse_set("run.backend=numpy"))))
+    before = ml.backend()
+    try:
+        with one_line_from(UserError, r"airfoil: nothing .* \(float division by zero\); .*flow.mach 0.4 -> 0.125"):
+            set_up(job, Report())
+    finally:
+        ml.use(before)

@@ -40,8 +40,8 @@ def settings(*changes: str) -> list[Setting]:
 def small(name: str, *changes: str, schedule: dict[str, Any] | None = None) -> Case:
     """A case with hardly any elements."""
     kind = cases()[name]
-    wanted = [Setting(key, value, "small") for key, value in kind.small.items()]
-    wishes = [Setting(f"schedule.{key}", value, "test") for key, value in (schedule or {}).items()]
+    wanted = [Setting(tuple(key.split(".")), value, "small") for key, value in kind.small.items()]
+    wishes = [Setting(("schedule", key), value, "test") for key, value in (schedule or {}).items()]
     return kind(build(kind.Config, [*wanted, *settings(*changes), *wishes]))
 
 

@@ -30,6 +30,9 @@ TIME_DOC = "The time step and the end."
 FILTER_DOC = "A compact filter after every step, against waves too short for the grid."
 _WAVES, _PLANE_WAVES, _SHARES = 1025, 65, 9  # wavenumbers on a line and in a plane, and directions, that are tried
 _MANY = 10**9  # iterations: the end is a time
+_ROUNDING = 1e-12  # of a number of steps
+_MOST_STEPS = 1e12  # beyond, times would not be told apart
+_EXTREME = 1e100  # of numbers that are multiplied with others
 _SANE = Limit(above=-1e6, below=1e6, why="the solution grows without bounds")
 
 
@@ -69,28 +72,62 @@ class AdvectionConfig:
 
 @dataclass(frozen=True)
 class Steps:
-    """Equal steps that end exactly at ``end``."""
+    """Equal steps that end exactly at ``end``, none longer than ``longest``.
+
+    From time 0 on they are ``dt``, and times are multiples of it: no error adds up. A run that was restarted with other
+    settings stands elsewhere: from there on, what is left is cut into equal steps again.
+    """
 
     count: int
     dt: float
+    longest: float
+    end: float
+
+    def left(self, time: float) -> int:
+        """Steps that are to be taken from a time on."""
+        done = math.floor(time / self.dt + 0.5)
+        if done * self.dt == time:
+            return max(self.count - done, 0)
+        return max(math.ceil((self.end - time) / self.longest * (1.0 - _ROUNDING)), 0)
+
+    def kernel(self) -> ml.Kernel:
+        """The length of the next step, and the time at its end; the same decisions as in ``left``."""
+        dt, longest, end = self.dt, self.longest, self.end
+
+        @ml.kernel
+        def tick(time: ml.ReadWrite, step: ml.Write):
+            done = np.floor(time / dt + 0.5)
+            regular = done * dt == time
+            left = end - time
+            count = np.maximum(np.ceil(left / longest * (1.0 - _ROUNDING)), 1.0)
+            step[...] = np.where(regular, dt, left / count)
+            other = np.where(count == 1.0, end, time + left / count)
+            time[...] = np.where(regular, (done + 1.0) * dt, other)
+
+        return tick
 
 
 def steps(time: TimeOptions, rate: float, schemes: dict[str, float]) -> Steps:
-    """The steps of a run; ConfigError where they are longer than the scheme allows.
+    """The steps of a run; ConfigError where they are longer than the scheme allows, or too many to be counted.
 
     ``rate`` is the largest speed / spacing, summed over the axes; ``schemes`` the CFL limit of each scheme by its name.
     """
     name, limit = min(schemes.items(), key=lambda entry: entry[1])
+    if not 1.0 / _EXTREME < rate < _EXTREME:
+        raise ConfigError(f"the flow crosses {rate:.4g} spacings in a unit of time, which nothing can be computed with;"
+                          " take another flow.speed, or another size of the mesh")  # fmt: skip
     wanted = time.cfl / rate if time.cfl > 0.0 else time.dt
+    said = f"time.cfl = {time.cfl:g}" if time.cfl > 0.0 else f"time.dt = {time.dt:g}"
     if wanted * rate > limit * (1.0 + 1e-12):
-        by_step = f"time.dt = {time.dt:g}: CFL number {wanted * rate:.4g}"
-        said = f"time.cfl = {time.cfl:g}" if time.cfl > 0.0 else by_step
+        number = "" if time.cfl > 0.0 else f": CFL number {wanted * rate:.4g}"
         raise ConfigError(
-            f"{said} is above the limit {limit:.4g} of {name} with four Runge-Kutta stages;"
+            f"{said}{number} is above the limit {limit:.4g} of {name} with four Runge-Kutta stages;"
             f" take time.cfl up to {_below(limit)} or time.dt up to {_below(limit / rate)}"
         )
-    count = max(1, math.ceil(time.end / wanted * (1.0 - 1e-12)))
-    return Steps(count, time.end / count)
+    if not 0.0 < time.end < _MOST_STEPS * wanted:
+        raise ConfigError(f"{said}: more than {_MOST_STEPS:g} steps to time.end = {time.end:g}; take longer ones")
+    count = max(1, math.ceil(time.end / wanted * (1.0 - _ROUNDING)))
+    return Steps(count, time.end / count, wanted, time.end)
 
 
 def _below(value: float) -> str:
@@ -128,10 +165,10 @@ class AdvectionCase(GridCase):
         self.grid = self.make_grid()
         self.steps = steps(config.time, self.rate(), self.limits_by_scheme())
         self.phi = self.grid.field("phi", dtype=self.dtype, data=self.exact_at(0.0))
-        self.time, self.done = ml.Global(0.0, "time"), ml.Global(0.0, "steps")
+        self.time, self.dt = ml.Global(0.0, "time"), ml.Global(self.steps.dt, "dt", dtype=self.dtype)
         self.l1, self.l2, self.largest = (ml.Global(0.0, name) for name in ("l1", "l2", "largest"))
         self.lowest, self.highest, self.total = (ml.Global(0.0, name) for name in ("lowest", "highest", "total"))
-        self.state = (self.phi, self.time, self.done)
+        self.state = (self.phi, self.time)
         self.recorded = (self.time, self.l1, self.l2, self.largest, self.lowest, self.highest, self.total)
         self.program = self._program()
 
@@ -165,20 +202,14 @@ class AdvectionCase(GridCase):
 
     def _program(self) -> ml.Program:
         """One step: four stages, the filter, and the comparison with the exact solution."""
-        grid, phi, dt, rank = self.grid, self.phi, self.steps.dt, self.grid.rank
-        rk = RungeKutta4(phi, dt)
+        grid, phi, rank, tick = self.grid, self.phi, self.grid.rank, self.steps.kernel()
+        rk = RungeKutta4(phi, self.dt)
         x = grid.field("x", rank, dtype=self.dtype, data=np.stack(grid.meshgrid(), axis=-1))
         order, alpha = self.config.filter.order, self.config.filter.alpha
         smoothing = compact.filters(order, alpha) if order else None
         filtered = grid.field("filtered", dtype=self.dtype, transient=True)
         clock = ml.Set(1, "clock")
         exact, slopes = self.exact, self.right_hand_side()
-
-        @ml.kernel
-        def tick(done: ml.ReadWrite, time: ml.Write):
-            count = done + 1.0
-            done[...] = count
-            time[...] = count * dt
 
         @ml.kernel
         def compare(x: ml.Read, phi: ml.Read, time: ml.Read, l1: ml.Sum, l2: ml.Sum, largest: ml.Max, lowest: ml.Min,
@@ -193,12 +224,12 @@ class AdvectionCase(GridCase):
 
         @ml.program
         def step() -> None:
+            tick(clock, self.time, self.dt)
             for stage in rk.stages:
                 slopes(stage.at, rk.slope)
                 stage.advance()
             if smoothing is not None:
                 self._smooth(smoothing, filtered)
-            tick(clock, self.done, self.time)
             for one, start in ((self.l1, 0.0), (self.l2, 0.0), (self.largest, 0.0), (self.lowest, math.inf),
                                (self.highest, -math.inf), (self.total, 0.0)):  # fmt: skip
                 one.value = start
@@ -222,7 +253,7 @@ class AdvectionCase(GridCase):
         return np.stack([time, l1 / points, np.sqrt(l2 / points), largest, lowest, highest, total * cell], axis=1)
 
     def steps_left(self, recorded: np.ndarray) -> int:
-        return self.steps.count - round(recorded[0] / self.steps.dt)
+        return self.steps.left(float(recorded[0]))
 
     def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
         return float(recorded[0]), self.config.time.end

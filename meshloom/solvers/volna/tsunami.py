@@ -69,6 +69,13 @@ class UpliftOptions:
     duration: float = option(20.0, "seconds that it takes; 0: at once", low=0.0)
 
 
+def check_gauge(name: str, place: Any) -> None:
+    """ValueError unless it is a place, with a name that nothing else in monitors.csv has."""
+    check_place(name, place)
+    if name in (taken := ("iteration", *WaterCase.monitors)):
+        raise ValueError(f"has a name that monitors.csv uses already ({', '.join(taken)}); take another")
+
+
 @dataclass(frozen=True)
 class TsunamiConfig(WaterConfig):
     mesh: MeshOptions = section(MeshOptions, MESH_DOC, nx=160, ny=96, alternate=True)
@@ -78,7 +85,7 @@ class TsunamiConfig(WaterConfig):
     uplift: UpliftOptions = section(UpliftOptions, "The source: a rise of the sea floor.")
     gauges: dict[str, Any] = table(
         "Wave gauges: a name and a place each, such as harbour = [94e3, 30e3]; [] takes one away.",
-        check_place,
+        check_gauge,
         {"deep": [45e3, 30e3], "front": [54e3, 30e3], "behind": [66e3, 30e3], "shelf": [90e3, 30e3]},
     )
 
