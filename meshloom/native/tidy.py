@@ -22,13 +22,13 @@ LIMIT = 2 * 10**9  # bytes, unless MESHLOOM_CACHE_LIMIT says otherwise
 SPARED = 600.0  # seconds after its last use for which nothing goes by itself
 ABANDONED = 3600.0  # seconds after which what somebody was writing is litter
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_KEYED = r"[\w.+\-]+-[0-9a-f]{32}"
-#: kind -> (what its entries are, their file names: what stands before the last dot names an entry)
+_KEYED = r"(?P<entry>[\w.+\-]+-[0-9a-f]{32})"
+#: kind -> (what its entries are, the names of their files)
 KINDS = {
-    "code": ("libraries", re.compile(rf"{_KEYED}\.(so|cpp|log|lock)")),
-    "plans": ("plans", re.compile(r"[0-9a-f]{64}\.npz")),
+    "code": ("libraries", re.compile(rf"{_KEYED}\.(so|cpp|log|lock|h|h\.gch|sum)")),
+    "plans": ("plans", re.compile(r"(?P<entry>[0-9a-f]{64})\.npz")),
     "cuda": ("GPU programs", re.compile(rf"{_KEYED}\.(cubin|log)")),
-    "compiler": ("compilers tried", re.compile(r"[0-9a-f]{32}\.json")),
+    "compiler": ("compilers tried", re.compile(r"(?P<entry>[0-9a-f]{32})\.json")),
 }
 _HALF_WRITTEN = re.compile(r"\..+\.\d+\.[0-9a-f]{32}\.tmp")
 _HALF_TRIED = re.compile(r"probe-\w{8}")
@@ -54,8 +54,8 @@ def entries(root: Path) -> list[Entry]:
 def _entries(root: Path, kind: str) -> list[Entry]:
     groups: dict[str, list[os.DirEntry[str]]] = {}
     for file in _listed(root / kind):
-        if KINDS[kind][1].fullmatch(file.name):
-            groups.setdefault(file.name.rpartition(".")[0], []).append(file)
+        if named := KINDS[kind][1].fullmatch(file.name):
+            groups.setdefault(named["entry"], []).append(file)
     found = []
     for files in groups.values():
         facts = [(Path(file.path), status) for file in files if (status := _plain(file)) is not None]

@@ -189,7 +189,7 @@ class Emulator(Engine):
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
         source = dialect.render(unit, made, wide_index=wide_index, emulation=dialect.EMULATION)
         options = ("-O1", "-fno-strict-aliasing", *(("-ffp-contract=off",) if NO_CONTRACTION in flags else ()))
-        loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=options)
+        loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=options, generated=True)
         return {one.name: self._launcher(getattr(loaded, f"run_{one.name}"), wide_index) for one in made}, {}
 
     def _launcher(self, function: Any, wide_index: bool) -> LaunchFunction:
