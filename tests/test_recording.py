@@ -179,7 +179,7 @@ HARMLESS: dict[str, Action] = {
     "Map.indices": lambda w: w.ends.indices, "Map.arity": lambda w: w.ends.arity, "Map.digest": lambda w: w.ends.digest,
     "Map.indices_digest": lambda w: w.ends.indices_digest,
     "Field.shape": lambda w: w.u.shape, "Field.__getitem__": lambda w: w.u[w.ends],
-    "Field.watch": lambda w: w.u.watch(w.loop),
+    "Field.direct": lambda w: w.u.direct, "Field.watch": lambda w: w.u.watch(w.loop),
     "Global.dim": lambda w: w.vector.dim, "Global.watch": lambda w: w.total.watch(w.loop),
     "Mesh.dim": lambda w: w.mesh.dim, "Mesh.owner_first": lambda w: w.mesh.owner_first,
     "Mesh.cell_cells": lambda w: w.mesh.cell_cells, "Mesh.permutation": lambda w: w.mesh.permutation,
@@ -207,7 +207,7 @@ HARMLESS: dict[str, Action] = {
     "Loop.needs": lambda w: w.loop.needs(w.u), "Loop.defines": lambda w: w.loop.defines(w.u),
     "Loop.known_of": lambda w: w.loop.known_of("spec"), "Loop.plan_of": lambda w: w.loop.plan_of(w.loop.schedule),
     "Loop.check_transients": lambda w: w.loop.check_transients(),
-    "Loop.keep": lambda w: w.loop.keep(w.cells, ("a key",)),
+    "Loop.settled": lambda w: w.loop.settled(), "Loop.ways": lambda w: w.loop.ways,
     **{f"LineLoop.{name}": (lambda w, name=name: getattr(w.lines, name)) for name in (
         "compulsory", "dtype", "known", "lines", "method", "parts", "plan", "reads", "seconds", "spec", "storages",
         "transients", "writes")},
@@ -216,7 +216,7 @@ HARMLESS: dict[str, Action] = {
     "LineLoop.needs": lambda w: w.lines.needs(w.f), "LineLoop.defines": lambda w: w.lines.defines(w.f),
     "LineLoop.known_of": lambda w: w.lines.known_of("spec"), "LineLoop.settle": lambda w: w.lines.settle(),
     "LineLoop.check_transients": lambda w: w.lines.check_transients(),
-    "LineLoop.keep": lambda w: w.lines.keep(w.grid, ("a key",)),
+    "LineLoop.settled": lambda w: w.lines.settled(),
     **{f"Program.{name}": (lambda w, name=name: getattr(w.inner, name)) for name in (
         "fused_steps", "graph", "launches", "layouts", "loops")},
     "Program.explain": lambda w: w.inner.explain(),

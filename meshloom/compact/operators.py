@@ -152,9 +152,10 @@ def apply(
 def _scratch(grid: Grid, dim: int, dtype: np.dtype) -> Field:
     """Room between the passes of ``apply``, one for all of a grid: nothing stays there."""
     key = ("between passes", dim, dtype)
-    if key not in grid.loops:
-        grid.loops[key] = grid.field(f"between_passes_{dim}", dim, dtype=dtype)
-    found: Field = grid.loops[key]
+    if key not in grid.kept:
+        with outside_program():
+            grid.kept[key] = grid.field(f"between_passes_{dim}", dim, dtype=dtype)
+    found: Field = grid.kept[key]
     return found
 
 

@@ -12,6 +12,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from meshloom.mesh.ties import Kept
+
 if TYPE_CHECKING:
     from meshloom.mesh.grid import Grid
 
@@ -45,6 +47,7 @@ class Box:
     low: Index
     high: Index
     loops: WeakValueDictionary[tuple[Any, ...], Any] = field(default_factory=WeakValueDictionary)  # as those of a Set
+    calls: Kept[tuple[Any, ...], Any] = field(default_factory=Kept)
 
     @property
     def shape(self) -> Index:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from typing import Any
 
@@ -11,29 +10,18 @@ import numpy as np
 from meshloom.errors import MeshError
 from meshloom.mesh.recording import not_in_program, recorder, refuse_in_program
 
-_ages = itertools.count()
 
+class Stored:
+    """Values in a flat buffer that may move: to another layout, to a device and back.
 
-class Owner:
-    """What loops are made of. A loop belongs to the youngest of its parts, which keeps it alive, and dies with it: so
-    calls with ever new fields, globals or maps leave nothing behind, while those with the same ones find their loop."""
+    Loops refer to it, and it refers to loops weakly: a field, which is large, goes at once when nobody wants it.
+    """
 
-    __slots__ = ("__weakref__", "age", "owned")
-
-    def __init__(self) -> None:
-        self.age = next(_ages)  # the larger the younger
-        self.owned: list[Any] = []
-
-
-class Stored(Owner):
-    """Values in a flat buffer that may move: to another layout, to a device and back."""
-
-    __slots__ = ("_storage", "_watchers", "dtype", "name", "undefined_after")
+    __slots__ = ("__weakref__", "_storage", "_watchers", "dtype", "name", "undefined_after")
     name: str
     dtype: np.dtype
 
     def __init__(self, storage: Any):
-        super().__init__()
         self._storage = storage
         self.undefined_after = ""  # the program that ran last, if it leaves no values: those of transient fields
         self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
