@@ -58,7 +58,7 @@ class CpuBackend(Backend):
     def _compiled(self, bound: Bound, plan: Plan) -> tuple[Unit, Any]:
         unit = make_unit(bound.spec, plan, extra=(Argument("threads_in_use", "int64_t", True),))
         flags = FLAGS if self.contract and not bound.spec.strict else (*FLAGS, NO_CONTRACTION)
-        function = load(render(unit), bound.spec.name, extra_flags=flags).ml_loop
+        function = load(render(unit), bound.spec.name, extra_flags=flags)["ml_loop"]
         function.restype = None
         function.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
         return unit, function

@@ -8,6 +8,7 @@ trailing bytes), and one whose seal is broken is built again.
 
 from __future__ import annotations
 
+import _ctypes
 import atexit
 import ctypes
 import hashlib
@@ -19,6 +20,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -95,7 +97,10 @@ def build(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> Path:
 
 
 def load(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> ctypes.CDLL:
-    """``build`` and open; a library that does not open is built once more. One CDLL per library and process."""
+    """``build`` and open; a library that does not open is built once more. One CDLL per library and process, which is
+    closed when nobody holds it: take functions by ``library["name"]``, since one taken by ``library.name`` is kept by
+    the CDLL, and keeps it.
+    """
     library = build(source, name, extra_flags=extra_flags)
     try:
         return _open(library)
@@ -108,12 +113,24 @@ def load(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> ctypes
         raise CompilerError(f"{name}: the compiled library does not load: {_one_line(str(error))}") from None
 
 
-@cache
+#: Libraries in use. A function holds its library, and whatever may call it holds the function.
+_opened: weakref.WeakValueDictionary[Path, ctypes.CDLL] = weakref.WeakValueDictionary()
+
+
 def _open(library: Path) -> ctypes.CDLL:
+    found = _opened.get(library)
+    if found is not None:
+        return found
     # Threads that wait for work should spin for microseconds, not milliseconds: on a busy machine the spinning ones
     # take the time of those that work. GNU's OpenMP reads this when it is first loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
-    return ctypes.CDLL(str(library))
+    found = _opened[library] = ctypes.CDLL(str(library))
+    # An open library takes five of the mappings that a process may have, 65,530 where nobody has asked for more. No
+    # thread is inside one that nobody holds: threads of OpenMP have left a region before it ends. What the loader has
+    # to keep, because a thread still has to destroy a buffer of it, it keeps.
+    if hasattr(_ctypes, "dlclose"):
+        weakref.finalize(found, _ctypes.dlclose, found._handle).atexit = False  # at exit all go anyway
+    return found
 
 
 # ---- finding ----------------------------------------------------------------------------------------------------

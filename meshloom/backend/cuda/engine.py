@@ -188,7 +188,7 @@ class Emulator(Engine):
         source = dialect.render(unit, made, wide_index=wide_index, emulation=dialect.EMULATION)
         options = ("-O1", "-fno-strict-aliasing", *(("-ffp-contract=off",) if NO_CONTRACTION in flags else ()))
         loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=options)
-        return {one.name: self._launcher(getattr(loaded, f"run_{one.name}"), wide_index) for one in made}, {}
+        return {one.name: self._launcher(loaded[f"run_{one.name}"], wide_index) for one in made}, {}
 
     def _launcher(self, function: Any, wide_index: bool) -> LaunchFunction:
         number = ctypes.c_int64 if wide_index else ctypes.c_int32
