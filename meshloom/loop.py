@@ -109,6 +109,10 @@ class Kernel:
             state.outputs.keep((params, strict), found)
         return found
 
+    def __reduce__(self) -> str:
+        """By its name, as functions: a copy is itself, and another process imports it."""
+        return str(getattr(self, "__qualname__", self.name))
+
     def __repr__(self) -> str:
         return f"Kernel({self.name}: {', '.join(f'{n}: {m.__name__}' for n, m in self.modes.items())})"
 

@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 
 from meshloom.backend.base import Backend
 from meshloom.kernel.state import State
+from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.recording import outside_program, recorder
 from meshloom.schedule.spec import LoopSpec
@@ -45,7 +46,7 @@ class derived(Generic[T]):
         return known[self.name]
 
 
-class Runnable(ABC):
+class Runnable(NoCopy, ABC):
     """What a program can record: prepared by a back end when it first runs, made again when a field has moved.
 
     ``kernels``: those that it runs; where one reads other values than before, it is made again, too.

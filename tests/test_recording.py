@@ -5,8 +5,10 @@ A name that is new and stands in no row of the table fails ``test_every_public_n
 
 from __future__ import annotations
 
+import copy
 import inspect
 import operator
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import MemberDescriptorType
@@ -246,6 +248,18 @@ REFUSED |= {
     "Field.memory": lambda w: w.u.memory(),
     "Loop.reschedule": lambda w: w.loop.reschedule("color"),
 }
+NOUNS: dict[str, Action] = {
+    "Set": lambda w: w.cells, "Map": lambda w: w.ends, "Mesh": lambda w: w.mesh, "Grid": lambda w: w.grid,
+    "Box": lambda w: w.grid.inside, "Field": lambda w: w.u, "Global": lambda w: w.total, "Loop": lambda w: w.loop,
+    "Program": lambda w: w.inner, "LineLoop": lambda w: w.lines,
+}
+REFUSED |= {f"{kind}.__reduce_ex__": (lambda w, find=find: pickle.dumps(find(w))) for kind, find in NOUNS.items()}
+for kind, find in NOUNS.items():
+    if kind not in ("Loop", "Program", "LineLoop"):
+        table = REFUSED if kind in ("Field", "Global") else HARMLESS
+        table[f"{kind}.__copy__"] = lambda w, find=find: copy.copy(find(w))
+        table[f"{kind}.__deepcopy__"] = lambda w, find=find: copy.deepcopy(find(w))
+HARMLESS["Kernel.__reduce__"] = lambda w: copy.deepcopy(w.kernel)
 HARMLESS |= {
     "Field.__len__": lambda w: len(w.u),
     "Field.check_visible": lambda w: w.u.check_visible(),

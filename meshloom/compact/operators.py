@@ -8,7 +8,7 @@ are even, and multiplied by the metric d xi/dx.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -110,7 +110,7 @@ def metric(grid: Grid, axis: int, dtype: np.dtype | type = np.float64) -> Field:
 # --- from schemes to line operators -----------------------------------------------------------------------
 
 
-@cache
+@lru_cache(maxsize=256)  # every spacing has its own
 def _operator(scheme: Scheme, periodic: bool, spacing: float) -> LineOperator:
     low, high = ((), ()) if periodic else (scheme.low, scheme.high_rows)
     matrix = Tridiagonal(

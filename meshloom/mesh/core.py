@@ -20,9 +20,17 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError, ProgramError, whole
 from meshloom.mesh.box import Offsets
+from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.fill import Fill
 from meshloom.mesh.layout import Layout, parse_layout
-from meshloom.mesh.recording import READ_LATER, not_in_program, outside_program, recorder, refuse_in_program
+from meshloom.mesh.recording import (
+    MAKE_BEFORE,
+    READ_LATER,
+    not_in_program,
+    outside_program,
+    recorder,
+    refuse_in_program,
+)
 from meshloom.mesh.sharing import SeenByNumPy, SharedMemory
 from meshloom.mesh.stored import Stored, on_host, overwrite
 from meshloom.mesh.ties import Kept
@@ -33,7 +41,7 @@ MOST_ELEMENTS = 2**40  # of a set: with any number of components, places in memo
 MOST_COMPONENTS = 2**16  # of a field
 
 
-class Set:
+class Set(ItsOwnCopy):
     """``size`` things of one kind; ``halo`` more are copies owned by another rank, and come last.
 
     ``points`` (total, d), optional: where each is in space, by number; used by geometric orderings. ``numbering``
@@ -149,7 +157,7 @@ def _checked_numbering(numbering: ArrayLike, on: Set) -> np.ndarray:
     return numbers
 
 
-class Map:
+class Map(ItsOwnCopy):
     """For every element of ``source``, the numbers of ``arity`` elements of ``target``: ``indices``, by number.
 
     ``positions`` holds the same by position: row k belongs to the element at position k of ``source``, and its entries
@@ -286,6 +294,13 @@ class Field(Stored, SharedMemory):
         """The same for the engine: whatever is in memory."""
         return self.layout.unpack(on_host(self.storage), self.set.total, self.dim)
 
+    @not_in_program("copying field {}", MAKE_BEFORE)
+    def __copy__(self) -> Field:
+        made = Field(self.set, self.name, self.dim, dtype=self.dtype, layout=self.layout, transient=self.transient)
+        made.layout_is_free, made.undefined_after = self.layout_is_free, self.undefined_after
+        made.repack(self.unpacked())
+        return made
+
     def check_readable(self, who: str = "") -> None:
         """ProgramError while a program is recorded, or where a program has left nothing to be read in the field."""
         refuse_in_program(f"reading field {self.name}", READ_LATER)
@@ -416,6 +431,10 @@ class Global(Stored, SeenByNumPy):
             self._record(values)
             return
         overwrite(self.storage, np.broadcast_to(values, self.storage.shape))
+
+    @not_in_program("copying global {}", MAKE_BEFORE)
+    def __copy__(self) -> Global:
+        return Global(self.numpy(), self.name, dtype=self.dtype)
 
     def __float__(self) -> float:
         return float(self._one())

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError, shown, whole
+from meshloom.kernel.recent import Recent
 from meshloom.mesh.box import Box, Index, Offsets, index_text
 from meshloom.mesh.core import MOST_ELEMENTS, Field, Set
 from meshloom.mesh.values import enough_memory, named, same_kind
@@ -28,6 +29,7 @@ ALIGNMENT = 16  # points: 128 bytes in double, a cache line of a GPU; 64 in sing
 AUTO = "auto"
 MOST_PADDING = 1 / 8  # of a row: where it would be more, aligned="auto" leaves rows as they are
 MOST_RADIUS = 256  # of a star
+MOST_PARTS = 1024  # boxes that a grid remembers, and offsets: whoever asks for another one again gets a new object
 _METRIC_DEGREE = 7  # of the spline through the coordinates of a stretched axis; its slope is the metric
 
 
@@ -88,8 +90,8 @@ class Grid(Set):
         #: Along each axis the places (n,) of its points, without ghosts.
         self.coordinates: tuple[np.ndarray, ...] = tuple(x for _, _, x in placed)
         self.uniform: tuple[bool, ...] = tuple(x is None for x in given)
-        self._boxes: dict[tuple[Index, Index], Box] = {}
-        self._offsets: dict[tuple[Index, ...], Offsets] = {}
+        self._boxes: Recent[tuple[Index, Index], Box] = Recent(MOST_PARTS)
+        self._offsets: Recent[tuple[Index, ...], Offsets] = Recent(MOST_PARTS)
 
     def _axis(self, axis: int, span: tuple[float, float] | None, given: Any) -> tuple[float, float, np.ndarray]:
         """(low end, length, places (n,)) of an axis."""
@@ -137,7 +139,7 @@ class Grid(Set):
         listed = tuple(_whole_numbers(self.name, "offsets", one, None) for one in given)
         if not listed or len(set(listed)) < len(listed):
             raise MeshError(f"grid {self.name}: give at least one offset, and each of them once")
-        return self._offsets.setdefault(listed, Offsets(self, listed))
+        return self._offsets.find(listed) or self._offsets.keep(listed, Offsets(self, listed))
 
     def star(self, radius: int = 1) -> Offsets:
         """The point itself and its neighbours along every axis, up to ``radius`` steps away."""
@@ -160,7 +162,7 @@ class Grid(Set):
                     f"grid {self.name}: box {first}:{last} on axis {AXES[a]} {wrong}; it must be within {least}:{most}"
                 )
         key = ends[0], ends[1]
-        return self._boxes.setdefault(key, Box(self, *key))
+        return self._boxes.find(key) or self._boxes.keep(key, Box(self, *key))
 
     @cached_property
     def inside(self) -> Box:

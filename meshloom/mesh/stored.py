@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from abc import abstractmethod
+from copy import copy
+from typing import Any, TypeVar
 
 import numpy as np
 
 from meshloom.errors import MeshError
+from meshloom.mesh.copies import InOneProcess
 from meshloom.mesh.recording import not_in_program, recorder, refuse_in_program
 
+T = TypeVar("T")
 
-class Stored:
+
+class Stored(InOneProcess):
     """Values in a flat buffer that may move: to another layout, to a device and back.
 
     Loops refer to it, and it refers to loops weakly: a field, which is large, goes at once when nobody wants it.
@@ -25,6 +30,13 @@ class Stored:
         self._storage = storage
         self.undefined_after = ""  # the program that ran last, if it leaves no values: those of transient fields
         self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    @abstractmethod
+    def __copy__(self: T) -> T:
+        """Another one with the same values, on the host."""
+
+    def __deepcopy__(self: T, memo: dict[int, Any]) -> T:
+        return copy(self)
 
     @property
     def storage(self) -> Any:
