@@ -8,7 +8,6 @@ trailing bytes), and one whose seal is broken is built again.
 
 from __future__ import annotations
 
-import _ctypes
 import atexit
 import ctypes
 import hashlib
@@ -28,6 +27,7 @@ from functools import cache
 from pathlib import Path
 
 from meshloom.errors import CompilerError
+from meshloom.native import closing
 from meshloom.native.cache import cache_dir, replacing
 from meshloom.native.names import safe_name
 
@@ -98,8 +98,7 @@ def build(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> Path:
 
 def load(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     """``build`` and open; a library that does not open is built once more. One CDLL per library and process, which is
-    closed when nobody holds it: take functions by ``library["name"]``, since one taken by ``library.name`` is kept by
-    the CDLL, and keeps it.
+    closed when nobody holds it: ``closing.function_of`` gives functions that hold it, and nothing else.
     """
     library = build(source, name, extra_flags=extra_flags)
     try:
@@ -125,11 +124,8 @@ def _open(library: Path) -> ctypes.CDLL:
     # take the time of those that work. GNU's OpenMP reads this when it is first loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     found = _opened[library] = ctypes.CDLL(str(library))
-    # An open library takes five of the mappings that a process may have, 65,530 where nobody has asked for more. No
-    # thread is inside one that nobody holds: threads of OpenMP have left a region before it ends. What the loader has
-    # to keep, because a thread still has to destroy a buffer of it, it keeps.
-    if hasattr(_ctypes, "dlclose"):
-        weakref.finalize(found, _ctypes.dlclose, found._handle).atexit = False  # at exit all go anyway
+    if closing.may_close(found):
+        weakref.finalize(found, closing.close, found._handle).atexit = False  # at exit all go anyway
     return found
 
 

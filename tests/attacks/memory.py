@@ -14,13 +14,13 @@ from tests.attacks.soak import ROUNDS
 
 ROOT = Path(__file__).parents[2]
 #: Rounds that show within seconds whether anything stays, and those of a long run with the seconds that it may take.
-SHORT = {"fields": 400, "programs": 60, "kernels": 60, "meshes": 60}
+SHORT = {"fields": 400, "programs": 60, "kernels": 60, "meshes": 120}
 LONG = {"fields": (100_000, 900), "programs": (1_000, 300), "kernels": (2_000, 600), "meshes": (1_000, 300)}
 
 
-def soaked(kind: str, rounds: int, seconds: float, dice: random.Random) -> str:
+def soaked(kind: str, rounds: int, seconds: float, dice: random.Random, collector: str = "on") -> str:
     """One soak in a process of its own."""
-    command = [sys.executable, "-m", "tests.attacks.soak", kind, str(rounds), str(dice.randrange(10**9))]
+    command = [sys.executable, "-m", "tests.attacks.soak", kind, str(rounds), str(dice.randrange(10**9)), collector]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     try:
         done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True,
@@ -33,9 +33,9 @@ def soaked(kind: str, rounds: int, seconds: float, dice: random.Random) -> str:
 
 
 def short(dice: random.Random, folder: Path) -> str:
-    """A short soak of one kind or another."""
+    """A short soak of one kind or another, without Python's collector."""
     kind = dice.choice(list(ROUNDS))
-    return soaked(kind, SHORT[kind], 120.0, dice)
+    return soaked(kind, SHORT[kind], 120.0, dice, collector="off")
 
 
 def long(kind: str) -> Callable[[random.Random, Path], str]:
@@ -46,7 +46,7 @@ def long(kind: str) -> Callable[[random.Random, Path], str]:
 
 FLAT = "memory within 20 MB, mappings and the number of objects as after the warm-up"
 CAMPAIGNS = (
-    Campaign("memory", "a few hundred calls with new fields, programs, kernels or meshes, which are dropped",
+    Campaign("memory", "a few hundred fields, programs, kernels or meshes used and dropped, collector off",
              FLAT, short, few=2, many=12),
     *(Campaign(f"memory-{kind}", f"{rounds:,} rounds of {kind} that are made, used and dropped", FLAT, long(kind),
                few=0, many=1) for kind, (rounds, _) in LONG.items()),
