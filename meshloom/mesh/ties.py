@@ -1,9 +1,9 @@
-"""Entries of a dictionary that go with what they were made of, though they do not keep it alive."""
+"""Entries of a dictionary that do not stay for ever: they go with what they were made of, or as the oldest of many."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
 K = TypeVar("K")
@@ -29,3 +29,12 @@ def tied(home: Any, key: Hashable, parts: Iterable[Any]) -> tuple[weakref.ref[An
             found.pop(key, None)
 
     return tuple([weakref.ref(one, forget) for one in parts])
+
+
+def recalled(known: dict[K, V], key: K, make: Callable[[], V], most: int) -> V:
+    """The entry of a key, made where there is none; at most so many stay, those that were asked for last."""
+    found = known.pop(key, None)
+    known[key] = made = make() if found is None else found
+    if len(known) > most:
+        del known[next(iter(known))]
+    return made

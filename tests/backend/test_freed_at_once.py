@@ -239,6 +239,19 @@ def test_what_a_kernel_captured_before_is_not_kept() -> None:
         assert [ref() is None for ref in gone] == [True, True, False]
 
 
+def test_a_grid_remembers_only_so_many_boxes() -> None:
+    grid = ml.Grid((5000,))
+    first, often = grid.box(0, 1), grid.box(0, 2)
+    assert grid.box(0, 1) is first and grid.offsets(1) is grid.offsets(1)
+    gone = weakref.ref(grid.box(0, 3))
+    for k in range(4, 2000):
+        assert grid.box(0, 2) is often
+        grid.box(0, k)
+        grid.offsets(k)
+    assert gone() is None and grid.box(0, 1) is not first
+    assert len(grid._boxes) == len(grid._offsets) == 1024
+
+
 def test_a_wish_for_a_layout_is_granted_once() -> None:
     """After that the layout is whatever it was changed to, though what is kept of the call is made anew."""
     ml.use("cpu")
