@@ -28,7 +28,7 @@ LOOKS = 50
 WARM_UP = 0.1  # of the rounds
 COUNTED = (ml.Field, ml.Global, ml.Set, ml.Map, ml.Mesh, ml.Loop, ml.Program, ml.Kernel, ml.linalg.LineLoop)
 SIZE = 50_000
-LIBRARIES = 8  # different ones of the kernels that are compiled
+LIBRARIES = 3  # different ones for each way to compile a kernel
 
 
 @ml.kernel
@@ -110,9 +110,10 @@ def program(w: World, dice: random.Random) -> None:
 
 
 def kernel(w: World, dice: random.Random) -> None:
-    """A kernel of its own, over a mesh so small that tracing and loading are what takes time."""
-    ml.use(dice.choice(["cpu", "numpy", "numpy"]))
-    by = dice.randrange(LIBRARIES) if ml.backend() == "cpu" else dice.random()
+    """A kernel of its own; those that are compiled come to a few libraries, with buffers of threads (tile) or not."""
+    ml.use(dice.choice(["cpu"] * 6 + ["numpy"] * 12 + ["emulated"]))
+    by = dice.random() if ml.backend() == "numpy" else float(dice.randrange(LIBRARIES))
+    way = dice.choice(["auto", "tile"]) if ml.backend() == "cpu" else None
     table = np.full(1000, dice.random())
 
     @ml.kernel
@@ -120,7 +121,7 @@ def kernel(w: World, dice: random.Random) -> None:
         out[0] += by * u[1] + min(table[0], 0.0)
         out[1] += u[0]
 
-    own(w.edges, w.u[w.ends], w.out[w.ends])
+    own(w.edges, w.u[w.ends], w.out[w.ends], schedule=way)
 
 
 def mesh(w: World, dice: random.Random) -> None:

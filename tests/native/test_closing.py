@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import meshloom as ml
@@ -100,3 +102,31 @@ def test_openmp_stays_when_the_last_library_that_needs_it_goes() -> None:
         pytest.skip("the compiler has no OpenMP")
     done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+
+
+def test_no_generated_library_shares_what_is_destroyed_with_it() -> None:
+    """Symbols that are unique in a process are one for all libraries, and their destructors belong to one of them: only
+    buffers of threads are such, whose library the loader keeps."""
+    nm = shutil.which("nm")
+    if nm is None:
+        pytest.skip("there is no nm")
+    cells, edges = ml.Set(64, "cells"), ml.Set(64, "edges")
+    ends = ml.Map(edges, cells, np.stack([np.arange(64), (np.arange(64) + 1) % 64], axis=1))
+
+    @ml.kernel
+    def unique_or_not(u: ml.Read, out: ml.Inc, total: ml.Sum) -> None:
+        out[0] += u[1]
+        out[1] += u[0]
+        total += u[0]
+
+    found = set()
+    for backend, strategy in (("cpu", "tile"), ("cpu", "staged"), ("emulated", "auto"), ("emulated", "tile")):
+        ml.use(backend)
+        loop = unique_or_not.loop(edges, cells.field("u")[ends], cells.field("out")[ends], ml.Global(0.0),
+                                  schedule=strategy)  # fmt: skip
+        loop()
+        for path in compiler._opened:
+            if "unique_or_not" in path.name:
+                lines = subprocess.run([nm, "-DC", str(path)], capture_output=True, text=True, check=True).stdout
+                found |= {line.split(" u ")[1] for line in lines.splitlines() if " u " in line}
+    assert {name for name in found if "ml_scratch<" not in name} == set()
