@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from meshloom.errors import MeshError, nearest
@@ -16,7 +16,7 @@ from meshloom.mesh.grid import AXES, SIDES, Grid
 CLOSED = ("copy", "mirror")
 
 
-@cache
+@lru_cache(maxsize=256)  # round the end of an axis offsets are as long as the grid, so there may be many
 def _copier(offset: Index) -> Kernel:
     """The kernel that takes the value at an offset."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import weakref
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any, overload
@@ -14,6 +13,7 @@ import numpy as np
 from meshloom.arguments import Argument, as_arguments, param_of, place_of, spec_box
 from meshloom.backend import current
 from meshloom.backend.base import Backend, Bound
+from meshloom.calls import remembered
 from meshloom.errors import KernelError, ScheduleError, nearest
 from meshloom.kernel import define, passes
 from meshloom.kernel.captured import compare_by
@@ -22,13 +22,13 @@ from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.recent import Recent
 from meshloom.kernel.state import State, States
 from meshloom.kernel.trace import trace
-from meshloom.mesh.box import Box
+from meshloom.mesh.box import Box, Offsets
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, on_host
 from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.recording import not_in_program, refuse_in_program
 from meshloom.mesh.sharing import hidden_values
-from meshloom.mesh.stored import Owner
+from meshloom.mesh.ties import tied
 from meshloom.order import TYPICAL_BLOCK, order_elements
 from meshloom.plain import run_plainly
 from meshloom.runnable import Runnable, derived
@@ -44,6 +44,7 @@ from meshloom.schedule.verify import check_one_to_one
 
 SHARED = ("spec", "_work", "_chosen", "plan")  # what a loop has from its form
 MOST_FORMS = 64  # of loops over one set
+_PLACES = (Set, Box)
 Wish = Schedule | str | Mapping[str, Any] | None
 
 compare_by(None, Set, Map, Box, Mesh)
@@ -62,12 +63,12 @@ class Kernel:
 
     def __call__(self, on: Set | Box, *arguments: Argument, schedule: Wish = None) -> None:
         """Run over a set or a box of a grid; inside a program, record."""
-        key = (id(self), current().key, str(schedule), *map(id, arguments))
-        loop = on.loops.get(key) if isinstance(on, Set | Box) else None
-        if loop is None:
-            loop = Loop(self, on, arguments, schedule)
-            loop.keep(on, key)
-        loop()
+        # access through a map is made anew at every call, so it is known by its field and map
+        addresses = [id(a) if type(a) is not Arg else (id(a.field), id(a.map), id(a.offsets)) for a in arguments]
+        key = (id(self), current().key, str(schedule), *addresses)
+        if not isinstance(on, _PLACES):
+            place_of(self.name, on, arguments)  # says so
+        remembered(on, key, (self,), Loop, self, on, arguments, schedule)
 
     def loop(self, on: Set | Box, *arguments: Argument, schedule: Wish = None) -> Loop:
         """The loop as an object: to call, to ask what it costs, to explain."""
@@ -108,6 +109,10 @@ class Kernel:
             state.outputs.keep((params, strict), found)
         return found
 
+    def __reduce__(self) -> str:
+        """By its name, as functions: a copy is itself, and another process imports it."""
+        return str(getattr(self, "__qualname__", self.name))
+
     def __repr__(self) -> str:
         return f"Kernel({self.name}: {', '.join(f'{n}: {m.__name__}' for n, m in self.modes.items())})"
 
@@ -136,11 +141,12 @@ def kernel(function: Callable[..., None] | None = None, /, *, strict: bool = Fal
 
 
 class Form:
-    """What loops of one form share: what was derived from it, and what back ends compiled."""
+    """What loops of one form share: what was derived from it, and what back ends compiled. ``ties``: see ``tied``."""
 
-    def __init__(self) -> None:
+    def __init__(self, ties: tuple[Any, ...]) -> None:
         self.known: dict[str, Any] = {}
         self.compiled: dict[Any, Any] = {}
+        self.ties = ties
 
 
 class Loop(Runnable):
@@ -227,9 +233,17 @@ class Loop(Runnable):
                 if isinstance(one, Field) and one.dim > 1 and self.wish.layout:
                     one.relayout(self.wish.layout)
 
+    def settled(self) -> None:
+        self._unsettled = False
+
+    @cached_property
+    def ways(self) -> tuple[Map | Offsets, ...]:
+        """The maps and offsets by which fields are reached, one for each argument that has one."""
+        return tuple(w for a in self.arguments if isinstance(a, Arg) and (w := a.map or a.offsets) is not None)
+
     @property
-    def parts(self) -> tuple[Owner, ...]:
-        return (*self.storages, *self.maps)
+    def parts(self) -> tuple[Any, ...]:
+        return (*super().parts, *self.ways)
 
     @cached_property
     def params(self) -> tuple[Param, ...]:
@@ -240,11 +254,10 @@ class Loop(Runnable):
     def form(self) -> Form:
         """What it shares with loops over the same set that differ in their fields and globals alone."""
         layouts = tuple(self._layout_of(s) if isinstance(s, Field) else None for s in self.storages)
-        ways = [a.map or a.offsets if isinstance(a, Arg) else None for a in self.arguments]
-        through = [None if way is None else weakref.ref(way) for way in ways]  # maps may come and go
-        key = (*self.states, self.strict, self.backend.key, self.wish, self.params, layouts, *through, self.box)
+        parts = (*self.states, *self.ways)  # kernels and maps may come and go, and their forms, with plans, with them
+        key = (*map(id, parts), self.strict, self.backend.key, self.wish, self.params, layouts, self.box)
         forms: Recent[Any, Form] = self.set.kept.setdefault(("forms",), Recent(MOST_FORMS))
-        return forms.find(key) or forms.keep(key, Form())
+        return forms.find(key) or forms.keep(key, Form(tied(forms, key, parts)))
 
     def known_of(self, name: str) -> dict[str, Any]:
         return self.form.known if name in SHARED else self.known

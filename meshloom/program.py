@@ -13,6 +13,7 @@ from meshloom.backend.base import Backend, Bound, Recording
 from meshloom.errors import KernelError, ProgramError, interrupted, whole
 from meshloom.fusion import FusedLoop, FusedProgram, Step, fuse
 from meshloom.loop import Loop, Runnable
+from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Fill, Global
 from meshloom.mesh.recording import outside_program, recorder
 from meshloom.native import machine
@@ -23,7 +24,7 @@ MOST_INLINED = 100_000  # operations that a program takes from one inside it
 MOST_MEMORY = 0.5  # of the machine's, for the history of globals
 
 
-class Program:
+class Program(NoCopy):
     """The loops and fills that a function calls, in order. The function runs once, when the program is first needed:
     what it does besides is not repeated, so what would then differ from calling it is refused (``mesh.recording``).
 

@@ -10,10 +10,9 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 
 from meshloom.backend.base import Backend
 from meshloom.kernel.state import State
-from meshloom.mesh.box import Box
+from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.recording import outside_program, recorder
-from meshloom.mesh.stored import Owner
 from meshloom.schedule.spec import LoopSpec
 
 T = TypeVar("T")
@@ -47,7 +46,7 @@ class derived(Generic[T]):
         return known[self.name]
 
 
-class Runnable(ABC):
+class Runnable(NoCopy, ABC):
     """What a program can record: prepared by a back end when it first runs, made again when a field has moved.
 
     ``kernels``: those that it runs; where one reads other values than before, it is made again, too.
@@ -72,16 +71,10 @@ class Runnable(ABC):
         """Where something derived is kept."""
         return self.known
 
-    def keep(self, on: Set | Box, key: tuple[Any, ...]) -> None:
-        """Let it be found by a key as long as all that it is made of lives: see ``Owner``."""
-        if self.parts:
-            max(self.parts, key=lambda one: one.age).owned.append(self)
-            on.loops[key] = self
-
     @property
-    def parts(self) -> tuple[Owner, ...]:
+    def parts(self) -> tuple[Any, ...]:
         """What it is made of, apart from sets."""
-        return self.storages
+        return (*self.storages, *self.kernels)
 
     def refresh(self) -> None:
         """Forget what was derived if a kernel reads other values now."""
@@ -157,6 +150,10 @@ class Runnable(ABC):
 
     def settle(self) -> None:
         """Give the fields the layout that was wished for, once, before it first runs."""
+        return
+
+    def settled(self) -> None:
+        """They have been given it: leave them as they are."""
         return
 
     @cached_property

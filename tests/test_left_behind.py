@@ -87,7 +87,7 @@ def test_no_objects_are_left_behind(way: Callable[[Mesh], None]) -> None:
     before = objects_after(100, lambda: way(mesh))  # forms and caches have their full size
     after = objects_after(calls, lambda: way(mesh))
     assert after - before < 0.2 * calls + 100
-    assert len(mesh.cells.loops) + len(mesh.edges.loops) < 100
+    assert len(mesh.cells.calls) + len(mesh.edges.calls) < 100
 
 
 @pytest.mark.slow
@@ -121,8 +121,8 @@ def test_the_same_arguments_find_their_loop() -> None:
     for _ in range(3):
         scale(mesh.cells, mesh.u, factor)
         gc.collect()
-    (loop,) = mesh.cells.loops.values()
-    assert loop.calls == 3
+    (call,) = mesh.cells.calls.values()
+    assert call.calls == 3
 
 
 @pytest.mark.parametrize("back_end", ["cpu", "emulated"])

@@ -5,8 +5,10 @@ A name that is new and stands in no row of the table fails ``test_every_public_n
 
 from __future__ import annotations
 
+import copy
 import inspect
 import operator
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import MemberDescriptorType
@@ -179,7 +181,7 @@ HARMLESS: dict[str, Action] = {
     "Map.indices": lambda w: w.ends.indices, "Map.arity": lambda w: w.ends.arity, "Map.digest": lambda w: w.ends.digest,
     "Map.indices_digest": lambda w: w.ends.indices_digest,
     "Field.shape": lambda w: w.u.shape, "Field.__getitem__": lambda w: w.u[w.ends],
-    "Field.watch": lambda w: w.u.watch(w.loop),
+    "Field.direct": lambda w: w.u.direct, "Field.watch": lambda w: w.u.watch(w.loop),
     "Global.dim": lambda w: w.vector.dim, "Global.watch": lambda w: w.total.watch(w.loop),
     "Mesh.dim": lambda w: w.mesh.dim, "Mesh.owner_first": lambda w: w.mesh.owner_first,
     "Mesh.cell_cells": lambda w: w.mesh.cell_cells, "Mesh.permutation": lambda w: w.mesh.permutation,
@@ -207,7 +209,7 @@ HARMLESS: dict[str, Action] = {
     "Loop.needs": lambda w: w.loop.needs(w.u), "Loop.defines": lambda w: w.loop.defines(w.u),
     "Loop.known_of": lambda w: w.loop.known_of("spec"), "Loop.plan_of": lambda w: w.loop.plan_of(w.loop.schedule),
     "Loop.check_transients": lambda w: w.loop.check_transients(),
-    "Loop.keep": lambda w: w.loop.keep(w.cells, ("a key",)),
+    "Loop.settled": lambda w: w.loop.settled(), "Loop.ways": lambda w: w.loop.ways,
     **{f"LineLoop.{name}": (lambda w, name=name: getattr(w.lines, name)) for name in (
         "compulsory", "dtype", "known", "lines", "method", "parts", "plan", "reads", "seconds", "spec", "storages",
         "transients", "writes")},
@@ -216,7 +218,7 @@ HARMLESS: dict[str, Action] = {
     "LineLoop.needs": lambda w: w.lines.needs(w.f), "LineLoop.defines": lambda w: w.lines.defines(w.f),
     "LineLoop.known_of": lambda w: w.lines.known_of("spec"), "LineLoop.settle": lambda w: w.lines.settle(),
     "LineLoop.check_transients": lambda w: w.lines.check_transients(),
-    "LineLoop.keep": lambda w: w.lines.keep(w.grid, ("a key",)),
+    "LineLoop.settled": lambda w: w.lines.settled(),
     **{f"Program.{name}": (lambda w, name=name: getattr(w.inner, name)) for name in (
         "fused_steps", "graph", "launches", "layouts", "loops")},
     "Program.explain": lambda w: w.inner.explain(),
@@ -246,6 +248,18 @@ REFUSED |= {
     "Field.memory": lambda w: w.u.memory(),
     "Loop.reschedule": lambda w: w.loop.reschedule("color"),
 }
+NOUNS: dict[str, Action] = {
+    "Set": lambda w: w.cells, "Map": lambda w: w.ends, "Mesh": lambda w: w.mesh, "Grid": lambda w: w.grid,
+    "Box": lambda w: w.grid.inside, "Field": lambda w: w.u, "Global": lambda w: w.total, "Loop": lambda w: w.loop,
+    "Program": lambda w: w.inner, "LineLoop": lambda w: w.lines,
+}
+REFUSED |= {f"{kind}.__reduce_ex__": (lambda w, find=find: pickle.dumps(find(w))) for kind, find in NOUNS.items()}
+for kind, find in NOUNS.items():
+    if kind not in ("Loop", "Program", "LineLoop"):
+        table = REFUSED if kind in ("Field", "Global") else HARMLESS
+        table[f"{kind}.__copy__"] = lambda w, find=find: copy.copy(find(w))
+        table[f"{kind}.__deepcopy__"] = lambda w, find=find: copy.deepcopy(find(w))
+HARMLESS["Kernel.__reduce__"] = lambda w: copy.deepcopy(w.kernel)
 HARMLESS |= {
     "Field.__len__": lambda w: len(w.u),
     "Field.check_visible": lambda w: w.u.check_visible(),

@@ -14,6 +14,7 @@ from meshloom.backend.unit import Argument, Unit, check_arrays, make_unit, sizes
 from meshloom.errors import CompilerError
 from meshloom.mesh.core import Fill, Global
 from meshloom.native import runtime, threads
+from meshloom.native.closing import function_of
 from meshloom.native.compiler import host_compiler, load
 from meshloom.native.runtime import Operation
 from meshloom.schedule.code import partial_name
@@ -58,10 +59,8 @@ class CpuBackend(Backend):
     def _compiled(self, bound: Bound, plan: Plan) -> tuple[Unit, Any]:
         unit = make_unit(bound.spec, plan, extra=(Argument("threads_in_use", "int64_t", True),))
         flags = FLAGS if self.contract and not bound.spec.strict else (*FLAGS, NO_CONTRACTION)
-        function = load(render(unit), bound.spec.name, extra_flags=flags, generated=True).ml_loop
-        function.restype = None
-        function.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-        return unit, function
+        library = load(render(unit), bound.spec.name, extra_flags=flags, generated=True)
+        return unit, function_of(library, "ml_loop", ctypes.c_void_p, ctypes.c_void_p)
 
     def _arrays(self, bound: Bound, plan: Plan) -> dict[str, np.ndarray]:
         """Every array the generated function may point to, by name."""

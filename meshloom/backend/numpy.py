@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from meshloom.backend.base import Backend, Bound
-from meshloom.backend.numpy_lines import run_lines
+from meshloom.backend.numpy_buffer import Buffer, buffer_of
+from meshloom.backend.numpy_lines import lines_of, run_lines
 from meshloom.kernel.evaluate import evaluate
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
+from meshloom.mesh.box import Box
 from meshloom.schedule.lines.spec import LineSpec
+from meshloom.schedule.spec import LoopSpec
 
 CHUNK = 1 << 14  # elements at a time, so that intermediate arrays stay in the cache
 _AT = {"add": np.add.at, "minimum": np.minimum.at, "maximum": np.maximum.at}
@@ -27,50 +32,63 @@ class NumpyBackend(Backend):
         return None
 
     def prepare(self, bound: Bound) -> Callable[[], None]:
+        buffers = tuple(map(buffer_of, bound.storages))
         if isinstance(bound.spec, LineSpec):
-            return lambda: run_lines(bound)
-        return lambda: run(bound)
+            return partial(run_lines, bound.spec, buffers, lines_of(bound))
+        rows = tuple(one.positions for one in bound.maps)
+        return partial(run, Work(bound.spec, bound.elements, buffers, rows, bound.box))
 
 
-def run(bound: Bound) -> None:
+@dataclass(frozen=True)
+class Work:
+    """A loop with its memory; ``rows``: the positions that maps lead to. It keeps no field and no map alive."""
+
+    spec: LoopSpec
+    elements: int
+    buffers: tuple[Buffer, ...]
+    rows: tuple[np.ndarray, ...]
+    box: Box | None
+
+
+def run(work: Work) -> None:
     """Execute a loop. Values read through maps are those from before the loop, as on every back end."""
-    spec, fields, globals_ = bound.spec, [], []
-    for param, storage in zip(spec.params, bound.storages, strict=True):
-        fields.append(np.empty((0, 0)) if param.is_global else storage.unpacked())
-        globals_.append(storage.storage.copy() if param.is_global else np.empty(0))
-    for first in range(0, bound.elements, CHUNK):
-        rows = slice(first, min(first + CHUNK, bound.elements))
-        _chunk(bound, rows, fields, globals_)
-    for param, storage, values, total in zip(spec.params, bound.storages, fields, globals_, strict=True):
+    spec, fields, globals_ = work.spec, [], []
+    for param, buffer in zip(spec.params, work.buffers, strict=True):
+        fields.append(np.empty((0, 0)) if param.is_global else buffer.unpacked())
+        globals_.append(buffer.storage.copy() if param.is_global else np.empty(0))
+    for first in range(0, work.elements, CHUNK):
+        rows = slice(first, min(first + CHUNK, work.elements))
+        _chunk(work, rows, fields, globals_)
+    for param, buffer, values, total in zip(spec.params, work.buffers, fields, globals_, strict=True):
         if param.mode.writes:
-            storage.repack(total.reshape(1, -1) if param.is_global else values)
+            buffer.repack(total.reshape(1, -1) if param.is_global else values)
 
 
-def _chunk(bound: Bound, rows: slice, fields: list, globals_: list) -> None:
-    spec = bound.spec
+def _chunk(work: Work, rows: slice, fields: list, globals_: list) -> None:
+    spec = work.spec
 
     def place(param: int, slot: int) -> slice | np.ndarray:
         described = spec.params[param]
-        if bound.box is not None:
+        if work.box is not None:
             offset = described.offsets[slot] if described.offsets else None
-            return bound.box.rows(offset, rows.start, rows.stop)
-        return rows if described.map is None else bound.maps[described.map].positions[rows, slot]
+            return work.box.rows(offset, rows.start, rows.stop)
+        return rows if described.map is None else work.rows[described.map][rows, slot]
 
     def leaf(node: Node) -> np.ndarray:
         param, slot, comp = node.value
         if spec.params[param].is_global:
-            return bound.storages[param].storage[comp]
+            return work.buffers[param].storage[comp]
         values = fields[param][place(param, slot), comp]
         return values.copy() if spec.params[param].mode.writes else values  # what is written later must not show here
 
     with np.errstate(all="ignore"):
         values = evaluate([o.value for o in spec.outputs], leaf)
         for output, value in zip(spec.outputs, values, strict=True):
-            _sink(bound, output, np.broadcast_to(value, (rows.stop - rows.start,)), place, fields, globals_)
+            _sink(work, output, np.broadcast_to(value, (rows.stop - rows.start,)), place, fields, globals_)
 
 
-def _sink(bound: Bound, output: Output, value: np.ndarray, place: Callable, fields: list, globals_: list) -> None:
-    param, combine = bound.spec.params[output.param], bound.spec.params[output.param].mode.combine
+def _sink(work: Work, output: Output, value: np.ndarray, place: Callable, fields: list, globals_: list) -> None:
+    param, combine = work.spec.params[output.param], work.spec.params[output.param].mode.combine
     if param.is_global:
         total = globals_[output.param]
         part = _REDUCE[combine](value, dtype=param.dtype)  # in its own type: integers wrap, as they do in at()

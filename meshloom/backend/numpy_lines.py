@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from meshloom.backend.base import Bound
+from meshloom.backend.numpy_buffer import Buffer
 from meshloom.kernel.evaluate import evaluate
 from meshloom.kernel.expr import Node
+from meshloom.mesh.box import Index
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.schedule.lines.spec import LineSpec
@@ -22,13 +25,25 @@ _MERGE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def run_lines(bound: Bound) -> None:
-    """Execute a line loop: operands everywhere, lines solved, results brought to the fields."""
-    spec = bound.spec
-    assert isinstance(spec, LineSpec)
+@dataclass(frozen=True)
+class Points:
+    """Where the points of a grid are in an array (*places,), and how many there are along each axis."""
+
+    places: Index
+    inner: tuple[slice, ...]
+    shape: Index
+
+
+def lines_of(bound: Bound) -> Points:
+    """The points of the grid of a line loop."""
     grid = next(s.set for s in bound.storages if isinstance(s, Field))
     assert isinstance(grid, Grid)
-    axis, rows = spec.axis, [s.unpacked() for s in bound.storages]
+    return Points(grid.places, grid.inner, grid.shape)
+
+
+def run_lines(spec: LineSpec, buffers: Sequence[Buffer], grid: Points) -> None:
+    """Execute a line loop: operands everywhere, lines solved, results brought to the fields."""
+    axis, rows = spec.axis, [one.unpacked() for one in buffers]
     shaped = [
         r if p.is_global else r.reshape(*grid.places, -1)[grid.inner] for r, p in zip(rows, spec.params, strict=True)
     ]
@@ -48,6 +63,6 @@ def run_lines(bound: Bound) -> None:
     for output, combine, value in zip(spec.results, spec.combines, values, strict=True):
         target = shaped[output.param][..., output.comp]
         target[...] = _MERGE[combine](target, value)
-    for param, storage, values_ in zip(spec.params, bound.storages, rows, strict=True):
+    for param, buffer, values_ in zip(spec.params, buffers, rows, strict=True):
         if param.mode.writes:
-            storage.repack(values_)
+            buffer.repack(values_)

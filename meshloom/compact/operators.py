@@ -8,7 +8,7 @@ are even, and multiplied by the metric d xi/dx.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -110,7 +110,7 @@ def metric(grid: Grid, axis: int, dtype: np.dtype | type = np.float64) -> Field:
 # --- from schemes to line operators -----------------------------------------------------------------------
 
 
-@cache
+@lru_cache(maxsize=256)  # every spacing has its own
 def _operator(scheme: Scheme, periodic: bool, spacing: float) -> LineOperator:
     low, high = ((), ()) if periodic else (scheme.low, scheme.high_rows)
     matrix = Tridiagonal(
@@ -152,9 +152,10 @@ def apply(
 def _scratch(grid: Grid, dim: int, dtype: np.dtype) -> Field:
     """Room between the passes of ``apply``, one for all of a grid: nothing stays there."""
     key = ("between passes", dim, dtype)
-    if key not in grid.loops:
-        grid.loops[key] = grid.field(f"between_passes_{dim}", dim, dtype=dtype)
-    found: Field = grid.loops[key]
+    if key not in grid.kept:
+        with outside_program():
+            grid.kept[key] = grid.field(f"between_passes_{dim}", dim, dtype=dtype)
+    found: Field = grid.kept[key]
     return found
 
 

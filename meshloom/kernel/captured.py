@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextvars
 import enum
 import functools
+import hashlib
 import numbers
 import sys
 import types
@@ -108,22 +109,33 @@ def same(one: Any, other: Any) -> bool:
 
 
 class _Same:
-    """An object as part of a key: equal to itself alone, and kept alive so that no other can take its place."""
+    """An object as part of a key: equal to itself alone. Keys are kept for a while: they keep alive only what cannot be
+    referred to weakly, which is small; once it is gone, nothing is equal to it, whatever takes its place."""
 
-    __slots__ = ("what",)
+    __slots__ = ("_address", "_what")
 
     def __init__(self, what: Any):
-        self.what = what
+        self._address = id(what)
+        try:
+            self._what: Callable[[], Any] = weakref.ref(what)
+        except TypeError:
+            self._what = lambda: what
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.what is other.what
+        return self is other or (isinstance(other, _Same) and self._what() is other._what() is not None)
 
     def __hash__(self) -> int:
-        return id(self.what)
+        return self._address
 
 
 def _content(array: np.ndarray) -> tuple[str, tuple[int, ...], bytes]:
     return array.dtype.str, array.shape, array.tobytes()
+
+
+def _short(content: tuple[str, tuple[int, ...], bytes]) -> Hashable:
+    """The content of an array as part of a key: keys are kept for a while, arrays may be large."""
+    kind, shape, values = content
+    return kind, shape, values if len(values) < 64 else hashlib.sha256(values).digest()
 
 
 def _content_of(stand_in: Callable[[Any], np.ndarray], value: Any) -> tuple[str, tuple[int, ...], bytes]:
@@ -195,7 +207,7 @@ class _Survey:
                 return _Same(value)
             content = _content_of(stand_in, value)
             self.read(_content_of, stand_in, value, content)
-            return _Same(value), content
+            return _Same(value), _short(content)
         if isinstance(value, np.ndarray):
             return self._array(value)
         if isinstance(value, tuple | list | dict | set | frozenset):
@@ -237,8 +249,9 @@ class _Survey:
 
     def _array(self, array: np.ndarray) -> Hashable:
         if array.dtype != object:
-            self.arrays.append((array, array.dtype, array.shape, array.tobytes()))
-            return _content(array)
+            _, shape, values = content = _content(array)
+            self.arrays.append((array, array.dtype, shape, values))
+            return _short(content)
         entries = tuple(array.ravel().tolist())
         self.read(_entries, array, None, entries)
         return array.shape, *map(self.whole, entries)

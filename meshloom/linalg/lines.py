@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from meshloom.backend import current
 from meshloom.backend.base import Bound
+from meshloom.calls import remembered
 from meshloom.errors import KernelError, MeshError, ScheduleError, one_line, whole
 from meshloom.kernel.access import Mode, Read, ReadWrite, Write
 from meshloom.kernel.count import loads
@@ -31,6 +32,7 @@ from meshloom.schedule.spec import SpecParam
 Storage = Field | Global
 Fields = Storage | Sequence[Storage]
 Operators = LineOperator | Sequence[LineOperator]
+_NO_GRID = "line loop: the first argument is a Grid, got {}"
 
 
 class LineLoop(Runnable):
@@ -49,7 +51,7 @@ class LineLoop(Runnable):
         name: str | None = None, tuning: Mapping[str, int] | None = None, strict: bool = False,
     ):  # fmt: skip
         if not isinstance(grid, Grid):
-            raise MeshError(f"line loop: the first argument is a Grid, got {type(grid).__name__}")
+            raise MeshError(_NO_GRID.format(type(grid).__name__))
         self.set, self.grid, self.axis, self.backend = grid, grid, grid.axis(axis), current()
         self.name = name or "_".join(k.name for k in (before, after) if k) or "lines"
         self.kernels = tuple(k for k in (before, after) if k is not None)
@@ -251,11 +253,10 @@ def line_loop(grid: Grid, axis: int, operator: Operators, reads: Fields, writes:
     fields = [tuple(x) if isinstance(x, list | tuple) else (x,) for x in (reads, writes)]
     known = tuple((k, id(v) if isinstance(v, Kernel) else str(v)) for k, v in sorted(options.items()))
     key = (LineLoop, current().key, axis, repr(operator), *(tuple(map(id, one)) for one in fields), known)
-    loop = grid.loops.get(key) if isinstance(grid, Grid) else None
-    if loop is None:  # it keeps alive what the key names by its address
-        loop = LineLoop(grid, axis, operator, reads, writes, **options)
-        loop.keep(grid, key)
-    loop()
+    kernels = tuple(v for v in options.values() if isinstance(v, Kernel))
+    if not isinstance(grid, Grid):
+        raise MeshError(_NO_GRID.format(type(grid).__name__))
+    remembered(grid, key, kernels, partial(LineLoop, grid, axis, operator, reads, writes, **options))
 
 
 # ----- arguments ------------------------------------------------------------------------------------------------

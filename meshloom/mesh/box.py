@@ -12,6 +12,9 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from meshloom.mesh.copies import ItsOwnCopy
+from meshloom.mesh.ties import Kept
+
 if TYPE_CHECKING:
     from meshloom.mesh.grid import Grid
 
@@ -19,7 +22,7 @@ Index = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Offsets:
+class Offsets(ItsOwnCopy):
     """Where a kernel may read a field of a grid, relative to its own point; the same object for the same offsets."""
 
     grid: Grid
@@ -38,13 +41,14 @@ class Offsets:
 
 
 @dataclass(frozen=True, eq=False)
-class Box:
+class Box(ItsOwnCopy):
     """The points of a grid with ``low`` <= index < ``high`` on every axis; ghosts have indices below 0 and from n."""
 
     grid: Grid
     low: Index
     high: Index
     loops: WeakValueDictionary[tuple[Any, ...], Any] = field(default_factory=WeakValueDictionary)  # as those of a Set
+    calls: Kept[tuple[Any, ...], Any] = field(default_factory=Kept)
 
     @property
     def shape(self) -> Index:

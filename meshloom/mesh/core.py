@@ -11,7 +11,6 @@ unless the set carries a ``numbering``. What a person gives and gets is ordered 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
@@ -21,11 +20,20 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError, ProgramError, whole
 from meshloom.mesh.box import Offsets
+from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.fill import Fill
 from meshloom.mesh.layout import Layout, parse_layout
-from meshloom.mesh.recording import READ_LATER, not_in_program, outside_program, recorder, refuse_in_program
+from meshloom.mesh.recording import (
+    MAKE_BEFORE,
+    READ_LATER,
+    not_in_program,
+    outside_program,
+    recorder,
+    refuse_in_program,
+)
 from meshloom.mesh.sharing import SeenByNumPy, SharedMemory
-from meshloom.mesh.stored import Owner, Stored, on_host, overwrite
+from meshloom.mesh.stored import Stored, on_host, overwrite
+from meshloom.mesh.ties import Kept
 from meshloom.mesh.values import as_array, enough_memory, field_dtype, known_dtype, named, one_number, same_kind
 from meshloom.mesh.values import whole_numbers as whole_array
 
@@ -33,7 +41,7 @@ MOST_ELEMENTS = 2**40  # of a set: with any number of components, places in memo
 MOST_COMPONENTS = 2**16  # of a field
 
 
-class Set:
+class Set(ItsOwnCopy):
     """``size`` things of one kind; ``halo`` more are copies owned by another rank, and come last.
 
     ``points`` (total, d), optional: where each is in space, by number; used by geometric orderings. ``numbering``
@@ -57,8 +65,10 @@ class Set:
         self.halo = whole(f"set {name}: halo", halo, 0, MOST_ELEMENTS - self.owned, error=MeshError)
         self.points = None if points is None else as_array(points, f"set {name}, points")
         self.numbering = None if numbering is None else _checked_numbering(numbering, self)
-        #: Loops over this set, found by their arguments; they belong to these.
+        #: Loops over this set that programs have recorded, found by their arguments.
         self.loops: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
+        #: What is kept of loops that were called, in the same way: see ``meshloom.calls``.
+        self.calls: Kept[tuple[Any, ...], Any] = Kept()
         self.kept: dict[tuple[Any, ...], Any] = {}  # what is made once for this set, such as constant fields
 
     @property
@@ -147,7 +157,7 @@ def _checked_numbering(numbering: ArrayLike, on: Set) -> np.ndarray:
     return numbers
 
 
-class Map(Owner):
+class Map(ItsOwnCopy):
     """For every element of ``source``, the numbers of ``arity`` elements of ``target``: ``indices``, by number.
 
     ``positions`` holds the same by position: row k belongs to the element at position k of ``source``, and its entries
@@ -167,8 +177,6 @@ class Map(Owner):
                 f" expected ({source.total}, arity)"
             )
         self._check_range(array, target, name)
-        super().__init__()
-        self.through: dict[Field, Arg] = {}  # access to older fields
         self.source, self.target, self.name = source, target, name
         rows = source.by_position(array)
         rows = rows if target.position is None else target.position[rows]
@@ -228,7 +236,7 @@ def _index_dtype(target_size: int, dtype: DTypeLike | None, name: str) -> np.dty
 class Field(Stored, SharedMemory):
     """``dim`` values per element of a set, in a layout that nobody but the engine sees."""
 
-    __slots__ = ("_through", "dim", "direct", "layout", "layout_is_free", "set", "transient")
+    __slots__ = ("dim", "layout", "layout_is_free", "set", "transient")
 
     def __init__(
         self,
@@ -249,12 +257,15 @@ class Field(Stored, SharedMemory):
         size = self.layout.stride(on.total) * self.dim
         with enough_memory(f"field {name} on {on.name}", size, self.dtype.itemsize):
             super().__init__(np.zeros(size, self.dtype))
-        self._through: dict[Map | Offsets, Arg] = {}
-        self.direct = Arg(self, None)
         if data is not None:
             self.assign(data)
         elif recorder.get() is not None:  # a new field is zero, at every replay
             self.fill(0)
+
+    @property
+    def direct(self) -> Arg:
+        """The field as a loop over its own set sees it."""
+        return Arg(self, None)
 
     @property
     def _places(self) -> int:
@@ -282,6 +293,13 @@ class Field(Stored, SharedMemory):
     def unpacked(self) -> np.ndarray:
         """The same for the engine: whatever is in memory."""
         return self.layout.unpack(on_host(self.storage), self.set.total, self.dim)
+
+    @not_in_program("copying field {}", MAKE_BEFORE)
+    def __copy__(self) -> Field:
+        made = Field(self.set, self.name, self.dim, dtype=self.dtype, layout=self.layout, transient=self.transient)
+        made.layout_is_free, made.undefined_after = self.layout_is_free, self.undefined_after
+        made.repack(self.unpacked())
+        return made
 
     def check_readable(self, who: str = "") -> None:
         """ProgramError while a program is recorded, or where a program has left nothing to be read in the field."""
@@ -335,25 +353,20 @@ class Field(Stored, SharedMemory):
 
     def __getitem__(self, through: Map | Offsets) -> Arg:
         """Access through a map (a row of it gives ``arity`` elements of this field's set), or at offsets of a grid."""
-        if not isinstance(through, Map | Offsets):
+        if isinstance(through, Map):
+            if through.target is not self.set:
+                what = f"map {through.name} leads to {through.target.name}"
+                raise MeshError(f"field {self.name} lives on {self.set.name}, but {what}")
+            return Arg(self, through)
+        if not isinstance(through, Offsets):
             raise MeshError(
                 f"field {self.name}: index it with a Map or a grid's offsets, got {type(through).__name__};"
                 " use .numpy() to read values"
             )
-        arg = self._through.get(through) or (through.through.get(self) if isinstance(through, Map) else None)
-        if arg is None:
-            if isinstance(through, Offsets):
-                target: Set = through.grid
-                what, arg = "the offsets are of", Arg(self, None, through)
-            else:
-                target, what, arg = through.target, f"map {through.name} leads to", Arg(self, through)
-            if target is not self.set:
-                raise MeshError(f"field {self.name} lives on {self.set.name}, but {what} {target.name}")
-            if isinstance(through, Map) and through.age > self.age:  # it may be one of many that come and go
-                through.through[self] = arg
-            else:
-                self._through[through] = arg
-        return arg
+        if through.grid is not self.set:
+            what = f"the offsets are of {through.grid.name}"
+            raise MeshError(f"field {self.name} lives on {self.set.name}, but {what}")
+        return Arg(self, None, through)
 
     def __repr__(self) -> str:
         return f"Field({self.name}: {self.set.name} x {self.dim}, {self.dtype}, {self.layout})"
@@ -419,6 +432,10 @@ class Global(Stored, SeenByNumPy):
             return
         overwrite(self.storage, np.broadcast_to(values, self.storage.shape))
 
+    @not_in_program("copying global {}", MAKE_BEFORE)
+    def __copy__(self) -> Global:
+        return Global(self.numpy(), self.name, dtype=self.dtype)
+
     def __float__(self) -> float:
         return float(self._one())
 
@@ -452,13 +469,14 @@ class Global(Stored, SeenByNumPy):
         return f"Global({self.name} = {self.value})" if recorder.get() is None else f"Global({self.name})"
 
 
-@dataclass(frozen=True, eq=False)
 class Arg:
-    """A field as a loop sees it: directly, through a map, or at offsets of its grid."""
+    """A field as a loop sees it: directly, through a map, or at offsets of its grid. Made anew whenever it is asked
+    for: if the field kept it, the two would keep each other."""
 
-    field: Field
-    map: Map | None
-    offsets: Offsets | None = None
+    __slots__ = ("field", "map", "offsets")
+
+    def __init__(self, field: Field, map: Map | None, offsets: Offsets | None = None):
+        self.field, self.map, self.offsets = field, map, offsets
 
     def __repr__(self) -> str:
         if self.offsets is not None:

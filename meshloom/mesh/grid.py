@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from meshloom.errors import MeshError, shown, whole
 from meshloom.mesh.box import Box, Index, Offsets, index_text
 from meshloom.mesh.core import MOST_ELEMENTS, Field, Set
+from meshloom.mesh.ties import recalled
 from meshloom.mesh.values import enough_memory, named, same_kind
 
 AXES = "xyz"
@@ -28,6 +29,7 @@ ALIGNMENT = 16  # points: 128 bytes in double, a cache line of a GPU; 64 in sing
 AUTO = "auto"
 MOST_PADDING = 1 / 8  # of a row: where it would be more, aligned="auto" leaves rows as they are
 MOST_RADIUS = 256  # of a star
+MOST_PARTS = 1024  # boxes that a grid remembers, and offsets: whoever asks for another one again gets a new object
 _METRIC_DEGREE = 7  # of the spline through the coordinates of a stretched axis; its slope is the metric
 
 
@@ -137,7 +139,7 @@ class Grid(Set):
         listed = tuple(_whole_numbers(self.name, "offsets", one, None) for one in given)
         if not listed or len(set(listed)) < len(listed):
             raise MeshError(f"grid {self.name}: give at least one offset, and each of them once")
-        return self._offsets.setdefault(listed, Offsets(self, listed))
+        return recalled(self._offsets, listed, lambda: Offsets(self, listed), MOST_PARTS)
 
     def star(self, radius: int = 1) -> Offsets:
         """The point itself and its neighbours along every axis, up to ``radius`` steps away."""
@@ -160,7 +162,7 @@ class Grid(Set):
                     f"grid {self.name}: box {first}:{last} on axis {AXES[a]} {wrong}; it must be within {least}:{most}"
                 )
         key = ends[0], ends[1]
-        return self._boxes.setdefault(key, Box(self, *key))
+        return recalled(self._boxes, key, lambda: Box(self, *key), MOST_PARTS)
 
     @cached_property
     def inside(self) -> Box:

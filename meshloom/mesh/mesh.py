@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike
 from meshloom.errors import MeshError, nearest, whole
 from meshloom.mesh import geometry, soundness
 from meshloom.mesh.arrange import AUTO, Arrangement, arrangement
+from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.core import Map, Set
 from meshloom.mesh.faces import (
     CellKind,
@@ -33,7 +33,7 @@ from meshloom.mesh.values import same_kind
 UNNAMED = "boundary"
 
 
-class Mesh:
+class Mesh(ItsOwnCopy):
     """One kind of cell, with everything a face or cell loop needs.
 
     Sets: ``nodes``, ``cells``, ``faces`` (interior: two cells each), ``boundary_faces`` (one cell each). In 2-D faces
@@ -224,8 +224,8 @@ class Mesh:
         refuse_in_program("arranging a mesh", MAKE_BEFORE)
         how = arrangement(self, order, block=block, seed=seed)
         if how.numbers is None and self.arrangement.numbers is None:
-            same = copy(self)
-            same.arrangement = how
+            same = Mesh.__new__(Mesh)  # all the same sets and maps
+            same.__dict__ |= self.__dict__ | {"arrangement": how}
             return same
         return Mesh(
             self.coordinates.numpy(),

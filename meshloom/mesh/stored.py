@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
-from typing import Any
+from abc import abstractmethod
+from copy import copy
+from typing import Any, TypeVar
 
 import numpy as np
 
 from meshloom.errors import MeshError
+from meshloom.mesh.copies import InOneProcess
 from meshloom.mesh.recording import not_in_program, recorder, refuse_in_program
 from meshloom.native.threads import check_device
 
-_ages = itertools.count()
+T = TypeVar("T")
 
 
-class Owner:
-    """What loops are made of. A loop belongs to the youngest of its parts, which keeps it alive, and dies with it: so
-    calls with ever new fields, globals or maps leave nothing behind, while those with the same ones find their loop."""
+class Stored(InOneProcess):
+    """Values in a flat buffer that may move: to another layout, to a device and back.
 
-    __slots__ = ("__weakref__", "age", "owned")
+    Loops refer to it, and it refers to loops weakly: a field, which is large, goes at once when nobody wants it.
+    """
 
-    def __init__(self) -> None:
-        self.age = next(_ages)  # the larger the younger
-        self.owned: list[Any] = []
-
-
-class Stored(Owner):
-    """Values in a flat buffer that may move: to another layout, to a device and back."""
-
-    __slots__ = ("_storage", "_watchers", "dtype", "name", "undefined_after")
+    __slots__ = ("__weakref__", "_storage", "_watchers", "dtype", "name", "undefined_after")
     name: str
     dtype: np.dtype
 
     def __init__(self, storage: Any):
-        super().__init__()
         self._storage = storage
         self.undefined_after = ""  # the program that ran last, if it leaves no values: those of transient fields
         self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    @abstractmethod
+    def __copy__(self: T) -> T:
+        """Another one with the same values, on the host."""
+
+    def __deepcopy__(self: T, memo: dict[int, Any]) -> T:
+        return copy(self)
 
     @property
     def storage(self) -> Any:

@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from meshloom.errors import CompilerError, shown
-from meshloom.native import cache, headers, threads
+from meshloom.native import cache, closing, headers, threads
 from meshloom.native.elf import is_whole
 from meshloom.native.names import safe_name
 from meshloom.process.children import run_apart
@@ -112,7 +113,9 @@ def build(source: str, name: str, *, extra_flags: tuple[str, ...] = (), generate
 
 
 def load(source: str, name: str, *, extra_flags: tuple[str, ...] = (), generated: bool = False) -> ctypes.CDLL:
-    """``build`` and open; a library that does not open is built once more. One CDLL per library and process."""
+    """``build`` and open; a library that does not open is built once more. One CDLL per library and process, which is
+    closed when nobody holds it: ``closing.function_of`` gives functions that hold it, and nothing else.
+    """
     library = build(source, name, extra_flags=extra_flags, generated=generated)
     try:
         return _open(library)
@@ -125,13 +128,22 @@ def load(source: str, name: str, *, extra_flags: tuple[str, ...] = (), generated
         raise CompilerError(f"{name}: the compiled library does not load: {_one_line(str(error))}") from None
 
 
-@remembered
+#: Libraries in use. A function holds its library, and whatever may call it holds the function.
+_opened: weakref.WeakValueDictionary[Path, ctypes.CDLL] = weakref.WeakValueDictionary()
+
+
 def _open(library: Path) -> ctypes.CDLL:
+    found = _opened.get(library)
+    if found is not None:
+        return found
     # Threads that wait for work should spin for microseconds, not milliseconds: on a busy machine the spinning ones
     # take the time of those that work. GNU's OpenMP reads this when it is first loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     threads.may_start()
-    return ctypes.CDLL(str(library))
+    found = _opened[library] = ctypes.CDLL(str(library))
+    if closing.may_close(found):
+        weakref.finalize(found, closing.close, found._handle).atexit = False  # at exit all go anyway
+    return found
 
 
 # ---- finding ----------------------------------------------------------------------------------------------------

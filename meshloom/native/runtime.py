@@ -51,7 +51,7 @@ class Operation:
         self.keep = (function, arrays)
         self.pointers = (ctypes.c_void_p * max(len(arrays), 1))(*map(address, arrays))
         self.sizes = (ctypes.c_int64 * max(len(sizes), 1))(*_sizes(sizes))
-        self.address = ctypes.cast(function, ctypes.c_void_p).value
+        self.address = ctypes.c_void_p.from_address(ctypes.addressof(function)).value  # cast would make it hold itself
         self.call = function
 
     def __call__(self) -> None:

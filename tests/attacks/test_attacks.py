@@ -10,7 +10,7 @@ import pytest
 from tests.attacks.campaign import Broken, Campaign, campaigns, many
 
 
-@pytest.mark.parametrize("name", campaigns())
+@pytest.mark.parametrize("name", [one.name for one in campaigns().values() if one.few])
 def test_few(name: str) -> None:
     score = many(campaigns()[name], campaigns()[name].few, seed=1)
     assert not score.broken, "\n".join(score.broken)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 from collections import Counter
@@ -13,9 +14,10 @@ import pytest
 
 import meshloom as ml
 from meshloom import compact
+from meshloom.errors import ProgramError
 
 EVERY = 10  # rounds between two looks
-COUNTED = (ml.Field, ml.Global, ml.Set, ml.Map, ml.Loop, ml.Program, ml.linalg.LineLoop)
+COUNTED = (ml.Field, ml.Global, ml.Set, ml.Map, ml.Kernel, ml.Loop, ml.Program, ml.linalg.LineLoop)
 
 
 @ml.kernel
@@ -75,10 +77,58 @@ def eager_calls() -> tuple[Any, ...]:
     return cells, out, u, total
 
 
+def own_kernel() -> tuple[Any, ...]:
+    """A kernel that goes with its sets, so that what was compiled for it goes, too."""
+    cells = ml.Set(64, "cells")
+    u, out = cells.field("u", data=np.ones(64)), cells.field("out")
+
+    @ml.kernel
+    def doubled(u: ml.Read, out: ml.Write) -> None:
+        out[...] = 2.0 * u
+
+    doubled(cells, u, out)
+    assert out.numpy()[0] == 2.0
+    return doubled, cells, u, out
+
+
+def failed_recording() -> tuple[Any, ...]:
+    """A program whose recording ends half-way, after a loop and an inner program."""
+    cells = ml.Set(64, "cells")
+    out, u, total = cells.field("out", data=np.ones(64)), cells.field("u"), ml.Global(0.0, "total")
+    inner = ml.program(lambda: advance(cells, out, u, total))
+    inner.run(1)
+
+    @ml.program
+    def step() -> None:
+        inner()
+        total.value = 0.0
+        u.numpy()
+
+    with pytest.raises(ProgramError):
+        step.run(2)
+    return inner, step, cells, out, u, total
+
+
+def moving_fields() -> tuple[Any, ...]:
+    """Fields that change their place and layout between calls, and a copy of one."""
+    cells = ml.Set(64, "cells")
+    out, u, total = cells.field("out", 2, data=np.ones((64, 2))), cells.field("u", 2), ml.Global([0.0, 0.0], "total")
+    for layout in ("soa", "aos"):
+        advance(cells, out, u, total)
+        u.relayout(layout)
+    other = copy.copy(u)
+    advance(cells, out, other, total)
+    assert other.numpy()[0, 0] == u.numpy()[0, 0] == pytest.approx(0.1)
+    return cells, out, u, other, total
+
+
 KINDS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "mesh_program": mesh_program,
     "line_program": line_program,
     "eager_calls": eager_calls,
+    "own_kernel": own_kernel,
+    "failed_recording": failed_recording,
+    "moving_fields": moving_fields,
 }
 
 
@@ -140,7 +190,7 @@ def test_memory_of_the_process_is_flat() -> None:
 
 @pytest.mark.gpu
 def test_device_memory_is_flat() -> None:
-    """2,000 rounds: bytes that the pool of CuPy hands out, and what the device itself has left."""
+    """3,000 rounds: bytes that the pool of CuPy hands out, and what the device itself has left."""
     import cupy
 
     ml.use("cuda")
@@ -159,7 +209,8 @@ def test_device_memory_is_flat() -> None:
     for make in KINDS.values():
         rounds(make, 40)
     objects, (handed_out, taken) = counted(), used()
-    for kind, number in (("mesh_program", 900), ("line_program", 400), ("eager_calls", 700)):
+    for kind, number in (("mesh_program", 900), ("line_program", 400), ("eager_calls", 700), ("own_kernel", 400),
+                         ("failed_recording", 300), ("moving_fields", 300)):  # fmt: skip
         rounds(KINDS[kind], number)
     assert counted() == objects
     later, at_the_end = used()

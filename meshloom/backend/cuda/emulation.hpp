@@ -14,14 +14,18 @@ static void enter() {
   alive[running] = 0;
   swapcontext(&contexts[running], &home);
 }
-inline void block(unsigned threads) {
-  static std::vector<char*> stacks;  // kept for the next launch
-  while (stacks.size() < threads) stacks.push_back(new char[STACK]);
+// Of this library alone: what an inline function keeps may be shared by libraries, and be destroyed with one of them.
+static struct Stacks {
+  std::vector<char*> all;  // kept for the next launch
+  ~Stacks() { for (char* one : all) delete[] one; }
+} stacks;
+static void block(unsigned threads) {
+  while (stacks.all.size() < threads) stacks.all.push_back(new char[STACK]);
   contexts.resize(threads);
   alive.assign(threads, 1);
   for (unsigned t = 0; t < threads; ++t) {
     getcontext(&contexts[t]);
-    contexts[t].uc_stack.ss_sp = stacks[t];
+    contexts[t].uc_stack.ss_sp = stacks.all[t];
     contexts[t].uc_stack.ss_size = STACK;
     contexts[t].uc_link = nullptr;
     makecontext(&contexts[t], enter, 0);

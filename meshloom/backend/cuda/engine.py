@@ -16,6 +16,7 @@ from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.unit import Unit
 from meshloom.errors import ScheduleError
 from meshloom.native import compiler, threads
+from meshloom.native.closing import function_of
 from meshloom.native.ffi import address
 from meshloom.native.runtime import copy_bandwidth
 
@@ -190,11 +191,11 @@ class Emulator(Engine):
         source = dialect.render(unit, made, wide_index=wide_index, emulation=dialect.EMULATION)
         options = ("-O1", "-fno-strict-aliasing", *(("-ffp-contract=off",) if NO_CONTRACTION in flags else ()))
         loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=options, generated=True)
-        return {one.name: self._launcher(getattr(loaded, f"run_{one.name}"), wide_index) for one in made}, {}
+        return {one.name: self._launcher(loaded, f"run_{one.name}", wide_index) for one in made}, {}
 
-    def _launcher(self, function: Any, wide_index: bool) -> LaunchFunction:
+    def _launcher(self, library: ctypes.CDLL, name: str, wide_index: bool) -> LaunchFunction:
         number = ctypes.c_int64 if wide_index else ctypes.c_int32
-        function.restype = None
+        function = function_of(library, name, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
         def launch(grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
             values = [number(a) if isinstance(a, int) else ctypes.c_void_p(address(a)) for a in arguments]

@@ -1,0 +1,105 @@
+"""Calls of loops that nobody holds: what is kept so that the next call with the same arguments is quick.
+
+A loop holds its fields. If something that lives longer kept the loop of every call, temporary fields, which are large,
+would stay with it; and a field that kept its own loops would wait for Python's collector, which counts objects and not
+bytes. So of a call stays what runs, without what it was made of, and it goes with the first part of it that goes.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from meshloom.kernel.recent import Recent
+from meshloom.kernel.state import State
+from meshloom.mesh.box import Box
+from meshloom.mesh.core import Field, Set
+from meshloom.mesh.recording import recorder
+from meshloom.mesh.ties import tied
+from meshloom.runnable import Runnable, Stateful
+
+MOST_READY = 3  # of one loop, with different values that its kernels capture: as many as a Runge-Kutta method has
+States = tuple[State, ...]
+_MOVED: States = (State(),)  # no kernel is ever in this one
+
+
+class Ready(NamedTuple):
+    """What runs while kernels capture the same. ``needed`` and ``defined``: transient fields that it reads, and those
+    that have values after it."""
+
+    execute: Callable[[], None]
+    states: States
+    needed: tuple[weakref.ref[Field], ...]
+    defined: tuple[weakref.ref[Field], ...]
+
+
+class Call:
+    """A loop, ready to run again, that holds the memory it works on but no field, global, map, set or kernel."""
+
+    __slots__ = ("__weakref__", "_known", "calls", "name", "now", "ties")
+
+    def __init__(self, loop: Runnable, ties: tuple[weakref.ref[Any], ...]):
+        self.name, self.calls, self.ties = loop.name, 0, ties
+        self._known: Recent[States, Ready] = Recent(MOST_READY)
+        self.now = self._renewed(loop)
+        for storage in loop.storages:
+            storage.watch(self)
+
+    def invalidate(self) -> None:
+        """A field has moved."""
+        self._known.clear()
+        self.now = self.now._replace(states=_MOVED)
+
+    def turn(self, states: States, make: Callable[..., Runnable], arguments: tuple[Any, ...]) -> None:
+        """A field has moved, or kernels capture something else: continue with a loop of the same arguments."""
+        found = self._known.find(states)
+        if found is None:
+            loop = make(*arguments)
+            loop.settled()
+            found = self._renewed(loop)
+        self.now = found
+
+    def _renewed(self, loop: Runnable) -> Ready:
+        loop.check_transients()
+        execute, fields = loop.prepare(), loop.transients
+        needed = tuple([weakref.ref(one) for one in fields if loop.needs(one)])
+        defined = tuple([weakref.ref(one) for one in fields if loop.defines(one)])
+        return self._known.keep(loop.states, Ready(execute, loop.states, needed, defined))
+
+    def __call__(self) -> None:
+        execute, _, needed, defined = self.now
+        for ref in needed:
+            _there(ref).check_readable(f"loop {self.name}: ")
+        execute()
+        self.calls += 1
+        for ref in defined:
+            _there(ref).undefined_after = ""
+
+
+def _there(ref: weakref.ref[Field]) -> Field:
+    found = ref()
+    assert found is not None  # whoever calls has it among the arguments
+    return found
+
+
+def remembered(
+    on: Set | Box, key: tuple[Any, ...], kernels: Sequence[Stateful], make: Callable[..., Runnable], *arguments: Any
+) -> None:
+    """Run the loop ``make(*arguments)``, which is made when it is needed; inside a program, record it.
+
+    ``key`` names by their addresses what the loop is made of: ``tied`` says why it may.
+    """
+    if recorder.get() is not None:
+        loop = on.loops.get(key)  # the same one as long as a program holds it
+        if loop is None:
+            loop = on.loops[key] = make(*arguments)
+        loop()
+        return
+    call = on.calls.get(key)
+    if call is None:
+        loop = make(*arguments)
+        call = on.calls[key] = Call(loop, tied(on.calls, key, loop.parts))
+    elif call.now.states != (states := tuple([one.state for one in kernels])):
+        call.turn(states, make, arguments)
+    call()

@@ -1,0 +1,53 @@
+"""Processes that make things and drop them for a long time."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.attacks.campaign import Broken, Campaign
+from tests.attacks.soak import ROUNDS
+
+ROOT = Path(__file__).parents[2]
+#: Rounds that show within seconds whether anything stays, and those of a long run with the seconds that it may take.
+SHORT = {"fields": 400, "programs": 60, "kernels": 60, "meshes": 120}
+LONG = {"fields": (100_000, 900), "programs": (1_000, 300), "kernels": (2_000, 600), "meshes": (1_000, 300)}
+
+
+def soaked(kind: str, rounds: int, seconds: float, dice: random.Random, collector: str = "on") -> str:
+    """One soak in a process of its own."""
+    command = [sys.executable, "-m", "tests.attacks.soak", kind, str(rounds), str(dice.randrange(10**9)), collector]
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True,
+                              timeout=seconds, check=False)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise Broken(f"{rounds:,} rounds of {kind} took more than {seconds:.0f} s") from None
+    if done.returncode:
+        raise Broken(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit status {done.returncode}")
+    return "flat"
+
+
+def short(dice: random.Random, folder: Path) -> str:
+    """A short soak of one kind or another, without Python's collector."""
+    kind = dice.choice(list(ROUNDS))
+    return soaked(kind, SHORT[kind], 120.0, dice, collector="off")
+
+
+def long(kind: str) -> Callable[[random.Random, Path], str]:
+    """A long soak of one kind."""
+    rounds, seconds = LONG[kind]
+    return lambda dice, folder: soaked(kind, rounds, seconds, dice)
+
+
+FLAT = "memory within 20 MB, mappings and the number of objects as after the warm-up"
+CAMPAIGNS = (
+    Campaign("memory", "a few hundred fields, programs, kernels or meshes used and dropped, collector off",
+             FLAT, short, few=1, many=12),
+    *(Campaign(f"memory-{kind}", f"{rounds:,} rounds of {kind} that are made, used and dropped", FLAT, long(kind),
+               few=0, many=1) for kind, (rounds, _) in LONG.items()),
+)  # fmt: skip
