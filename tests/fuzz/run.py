@@ -7,7 +7,6 @@ smallest program that shows it, and leaves a summary as JSON.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import queue
 import sys
@@ -16,6 +15,9 @@ import time
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from bench.measure import surroundings
+from bench.record import Record
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -28,7 +30,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--known", nargs="*", default=None, help="leave these parts out, instead of the usual ones")
     parser.add_argument("--few", action="store_true", help="one way for each case and back end, for more cases")
     parser.add_argument("--go-on", action="store_true", help="print differences and go on, instead of stopping")
-    parser.add_argument("--json", type=Path, default=Path("fuzz.json"), help="the summary")
+    parser.add_argument("--json", type=Path, help="the summary; otherwise a new file in bench/results")
     return parser.parse_args(arguments)
 
 
@@ -69,7 +71,8 @@ def main(arguments: list[str] | None = None) -> int:
     workers = [context.Process(target=work, args=(k, options, answers)) for k in range(chosen.jobs)]
     for one in workers:
         one.start()
-    summary = {"backends": chosen.backends, "seed": chosen.seed, "minutes": chosen.minutes, "cases": 0, "judged": 0,
+    summary = {**surroundings(), "benchmark": "fuzz",
+               "backends": chosen.backends, "seed": chosen.seed, "minutes": chosen.minutes, "cases": 0, "judged": 0,
                "skipped": 0, "exact": 0, "used": {}, "differences": []}  # fmt: skip
     begin = shown = time.monotonic()
     running = chosen.jobs
@@ -97,7 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
             one.join()
         one.terminate()
     summary["seconds"] = time.monotonic() - begin
-    chosen.json.write_text(json.dumps(summary, indent=1) + "\n")
+    print(Record(summary, chosen.json, "cuda" if "cuda" in chosen.backends else "cpu").save())
     print(_line(summary, summary["seconds"]))
     return 1 if summary["differences"] else 0
 
