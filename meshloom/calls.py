@@ -24,6 +24,10 @@ States = tuple[State, ...]
 _MOVED: States = (State(),)  # no kernel is ever in this one
 
 
+def _gone() -> None:
+    raise AssertionError("what has moved is made ready again before it runs")
+
+
 class Ready(NamedTuple):
     """What runs while kernels capture the same. ``needed`` and ``defined``: transient fields that it reads, and those
     that have values after it."""
@@ -37,10 +41,10 @@ class Ready(NamedTuple):
 class Call:
     """A loop, ready to run again, that holds the memory it works on but no field, global, map, set or kernel."""
 
-    __slots__ = ("__weakref__", "_known", "calls", "name", "now", "ties")
+    __slots__ = ("__weakref__", "_known", "name", "now", "ties")
 
     def __init__(self, loop: Runnable, ties: tuple[weakref.ref[Any], ...]):
-        self.name, self.calls, self.ties = loop.name, 0, ties
+        self.name, self.ties = loop.name, ties
         self._known: Recent[States, Ready] = Recent(MOST_READY)
         self.now = self._renewed(loop)
         for storage in loop.storages:
@@ -49,7 +53,7 @@ class Call:
     def invalidate(self) -> None:
         """A field has moved."""
         self._known.clear()
-        self.now = self.now._replace(states=_MOVED)
+        self.now = Ready(_gone, _MOVED, (), ())  # nothing holds the memory of before
 
     def turn(self, states: States, make: Callable[..., Runnable], arguments: tuple[Any, ...]) -> None:
         """A field has moved, or kernels capture something else: continue with a loop of the same arguments."""
@@ -72,7 +76,6 @@ class Call:
         for ref in needed:
             _there(ref).check_readable(f"loop {self.name}: ")
         execute()
-        self.calls += 1
         for ref in defined:
             _there(ref).undefined_after = ""
 

@@ -199,13 +199,18 @@ def run(
     quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors and JSON.")] = False,
 ) -> None:
     """Run a case: progress, monitors, fields for ParaView, checkpoints and a picture."""
+    _becomes_a_run()
     from meshloom.run.launch import Request, check
 
-    start.command.prints_only, start.command.if_stopped = False, _NOT_BEGUN
     flags = {"backend": backend, "precision": precision, "iterations": iterations, "threads": threads}
     request = Request(target, (*_settings(changes or []), *_flags(flags)), _path("--out", out),
                       _path("--restart", restart), overwrite)  # fmt: skip
     _carry_out(request, check(request), json=json, quiet=quiet)
+
+
+def _becomes_a_run() -> None:
+    """The command is about files: what it prints may be lost, and a signal finds nothing begun yet."""
+    start.command.prints_only, start.command.if_stopped = False, _NOT_BEGUN
 
 
 def _path(option: str, text: str | None) -> Path | None:
@@ -274,6 +279,7 @@ def finish(
     quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors and JSON.")] = False,
 ) -> None:
     """Make fields, charts, pictures and summary again from a run's last checkpoint, without iterating."""
+    _becomes_a_run()
     from meshloom.run.launch import Request, check, checkpoint_of
 
     request = Request(None, restart=checkpoint_of(run), finish=True)

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from meshloom.errors import RunError
-from meshloom.native.cache import replacing
+from meshloom.process.beside import replacing
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from meshloom.mesh.recording import recorder
+from meshloom.native.threads import check_device
 
 if TYPE_CHECKING:
     from meshloom.mesh.core import Field, Global
@@ -35,5 +38,8 @@ class Fill:
         if record is not None:
             record(self)
             return
-        self.target.storage.fill(self.value)
+        storage = self.target.storage
+        if not isinstance(storage, np.ndarray):
+            check_device()
+        storage.fill(self.value)
         self.target.undefined_after = ""

@@ -186,8 +186,8 @@ def check_corners(x: np.ndarray, cells: np.ndarray, kind: CellKind, boundary: tu
     """
     angles = geometry.corner_angles(x, cells, kind.name)
     turns = np.bincount(cells.reshape(-1), angles.reshape(-1), minlength=len(x)) / _FULL_TURN[kind.dimension]
-    node = int(np.argmax(turns))
-    if turns[node] > 1.0 + _SLACK:
+    node = int(np.argmax(turns))  # NaN counts as the largest
+    if not turns[node] <= 1.0 + _SLACK:
         ends, single = boundary  # cells without a neighbour first: who does not belong here has none
         alone = np.unique(single[(ends == node).any(axis=1)])
         around = np.append(alone, np.setdiff1d(np.flatnonzero((cells == node).any(axis=1)), alone))

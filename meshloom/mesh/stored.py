@@ -95,4 +95,5 @@ def overwrite(storage: Any, values: np.ndarray) -> None:
     if isinstance(storage, np.ndarray):
         storage[:] = values
     else:
+        check_device()
         storage.set(values)

@@ -17,7 +17,6 @@ import re
 import shutil
 import sys
 import tempfile
-import uuid
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -30,7 +29,8 @@ import numpy as np
 
 from meshloom.native import tidy
 from meshloom.native.trust import distrust, own_file
-from meshloom.process.signals import undo_if_stopped, undone_if_stopped
+from meshloom.process.beside import replacing
+from meshloom.process.signals import undo_if_stopped
 
 _NOWHERE = Path(os.devnull, "meshloom")  # nothing is there, nothing can be put there
 _private: list[Path] = []  # the last one is in use
@@ -165,20 +165,6 @@ def runs_code(folder: Path) -> bool:
 
 
 # ---- files ------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A unique temporary path beside ``path`` to write to; renamed to ``path`` at the end, removed on any error."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex}.tmp")
-    with undone_if_stopped(temporary.unlink):
-        try:
-            yield temporary
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
 
 
 @contextmanager

@@ -31,7 +31,8 @@ def may_close(library: ctypes.CDLL) -> bool:
         return True
     place = _Place()
     found = ctypes.CDLL(None).dladdr(ctypes.c_void_p(known), ctypes.byref(place))
-    return bool(found and place.file) and _kept(place.file)
+    # LLVM's keeps addresses in our libraries from one parallel region to the next: with that one, they stay open.
+    return bool(found and place.file and b"libgomp" in place.file) and _kept(place.file)
 
 
 def close(handle: int) -> None:

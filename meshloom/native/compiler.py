@@ -136,14 +136,18 @@ def _open(library: Path) -> ctypes.CDLL:
     found = _opened.get(library)
     if found is not None:
         return found
-    # Threads that wait for work should spin for microseconds, not milliseconds: on a busy machine the spinning ones
-    # take the time of those that work. GNU's OpenMP reads this when it is first loaded.
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     threads.may_start()
-    found = _opened[library] = ctypes.CDLL(str(library))
+    found = _opened[library] = _loaded(library)
     if closing.may_close(found):
         weakref.finalize(found, closing.close, found._handle).atexit = False  # at exit all go anyway
     return found
+
+
+def _loaded(library: Path) -> ctypes.CDLL:
+    # Threads that wait for work should spin for microseconds, not milliseconds: on a busy machine the spinning ones
+    # take the time of those that work. GNU's OpenMP reads this when it is first loaded.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    return ctypes.CDLL(str(library))
 
 
 # ---- finding ----------------------------------------------------------------------------------------------------
@@ -243,7 +247,7 @@ def _works(path: str, flags: tuple[str, ...], source: str) -> bool:
             if result.returncode or not library.is_file() or not is_whole(library.read_bytes()):
                 return False
             try:
-                ctypes.CDLL(str(library))
+                _loaded(library)
             except OSError:
                 return False
             return True

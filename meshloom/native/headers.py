@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from meshloom.errors import CompilerError
 from meshloom.native import cache
 
 _INCLUDE = re.compile(r"^#include <[\w./]+>$", re.MULTILINE)
@@ -25,11 +26,13 @@ def flags_for(source: str, folder: Path, facts: object, make: Make) -> tuple[str
     lines = "\n".join(dict.fromkeys(_INCLUDE.findall(source))) + "\n"
     key = hashlib.sha256(repr((facts, lines)).encode()).hexdigest()[:32]
     header = folder / f"headers-{key}.h"
-    if header not in _useful or not header.is_file():
+    if header not in _useful or (_useful[header] and not header.is_file()):
         try:
-            _useful[header] = bool(lines.strip()) and (_is_whole(header, lines) or _made(header, lines, make))
-        except OSError:
-            return ()
+            if lines.strip() and not _is_whole(header, lines):
+                _make(header, lines, make)
+            _useful[header] = bool(cache.content(_form(header)))
+        except (OSError, CompilerError):
+            _useful[header] = False
     return ("-include", str(header)) if _useful[header] else ()
 
 
@@ -41,21 +44,21 @@ def forget(flags: tuple[str, ...]) -> None:
 
 
 def _is_whole(header: Path, lines: str) -> bool:
-    """Whether the form is the one that was made, and of use."""
+    """Whether the form is the one that was made; an empty one says that none can be."""
     form, total = cache.content(_form(header)), cache.content(_total(header))
-    return bool(form) and total == _digest(form) and cache.content(header) == lines.encode()
+    return form is not None and total == _digest(form) and cache.content(header) == lines.encode()
 
 
-def _made(header: Path, lines: str, make: Make) -> bool:
+def _make(header: Path, lines: str, make: Make) -> None:
     with cache.storing(header) as temporary:
         temporary.write_text(lines)
     with cache.storing(_form(header)) as temporary:
         temporary.touch()
-        useful = make(header, temporary)
+        if not make(header, temporary):  # compilers remove what they could not finish
+            temporary.write_bytes(b"")
         total = _digest(temporary.read_bytes())
     with cache.storing(_total(header)) as temporary:
         temporary.write_bytes(total)
-    return useful
 
 
 def _form(header: Path) -> Path:

@@ -18,6 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from meshloom.process.beside import HALF_WRITTEN
+
 LIMIT = 2 * 10**9  # bytes, unless MESHLOOM_CACHE_LIMIT says otherwise
 SPARED = 600.0  # seconds after its last use for which nothing goes by itself
 ABANDONED = 3600.0  # seconds after which what somebody was writing is litter
@@ -30,7 +32,6 @@ KINDS = {
     "cuda": ("GPU programs", re.compile(rf"{_KEYED}\.(cubin|log)")),
     "compiler": ("compilers tried", re.compile(r"(?P<entry>[0-9a-f]{32})\.json")),
 }
-_HALF_WRITTEN = re.compile(r"\..+\.\d+\.[0-9a-f]{32}\.tmp")
 _HALF_TRIED = re.compile(r"probe-\w{8}")
 _looked = False
 
@@ -130,7 +131,7 @@ def _sweep(root: Path, now: float) -> None:
             with suppress(OSError):
                 if now - file.stat(follow_symlinks=False).st_mtime < ABANDONED:
                     continue
-                if _HALF_WRITTEN.fullmatch(file.name) and _plain(file):
+                if HALF_WRITTEN.fullmatch(file.name) and _plain(file):
                     os.unlink(file.path)
                 elif _HALF_TRIED.fullmatch(file.name) and file.is_dir(follow_symlinks=False):
                     shutil.rmtree(file.path, ignore_errors=True)

@@ -12,7 +12,6 @@ import stat
 from functools import cache
 from pathlib import Path
 
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _MOST_LINKS = 40
 
 
@@ -60,7 +59,7 @@ def _along(path: str) -> str | None:
 def _changeable(folder: str) -> str | None:
     """Why others may exchange what lies in a folder for something else."""
     status = os.lstat(folder)
-    if status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
+    if _others_write(status) and not status.st_mode & stat.S_ISVTX:
         return f"others may write to {folder} (chmod go-w forbids it)"
     return None
 
@@ -69,7 +68,7 @@ def _not_own(folder: str) -> str | None:
     status = os.lstat(folder)
     if status.st_uid != os.geteuid():
         return f"{folder} belongs to another user (number {status.st_uid})"
-    if status.st_mode & _OTHERS_WRITE:
+    if _others_write(status):
         return f"others may write to {folder} (chmod go-w forbids it)"
     return None
 
@@ -78,7 +77,26 @@ def own_file(status: os.stat_result) -> bool:
     """Is this a plain file that this user alone may write?"""
     if not stat.S_ISREG(status.st_mode):
         return False
-    return not hasattr(os, "geteuid") or (status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE)
+    return not hasattr(os, "geteuid") or (status.st_uid == os.geteuid() and not _others_write(status))
+
+
+def _others_write(status: os.stat_result) -> bool:
+    """Whether anybody but the owner may write; a group of this user alone, as many systems have it, is nobody else."""
+    by_group = bool(status.st_mode & stat.S_IWGRP) and not _is_private(status.st_gid)
+    return by_group or bool(status.st_mode & stat.S_IWOTH)
+
+
+@cache
+def _is_private(group: int) -> bool:
+    """Is that the group that was made for this user, without other members?"""
+    try:
+        import grp
+        import pwd
+
+        user, known = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except (ImportError, KeyError):
+        return False
+    return user.pw_gid == group and known.gr_name == user.pw_name and {*known.gr_mem} <= {user.pw_name}
 
 
 def _trusted_owners() -> frozenset[int]:

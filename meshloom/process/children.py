@@ -49,7 +49,16 @@ def end_group(leader: int) -> None:
         os.killpg(leader, signal.SIGTERM)
     deadline = time.monotonic() + _GRACE
     with suppress(OSError):  # somebody else has waited for it already
-        while os.waitpid(leader, os.WNOHANG) == (0, 0) and time.monotonic() < deadline:
+        while not _has_ended(leader) and time.monotonic() < deadline:
             time.sleep(0.01)
     with suppress(OSError):
         os.killpg(leader, signal.SIGKILL)
+    with suppress(OSError):
+        os.waitpid(leader, 0)
+
+
+def _has_ended(leader: int) -> bool:
+    """Whether it has, without waiting for it: until somebody does, no other process gets its number."""
+    if not hasattr(os, "waitid"):
+        return False
+    return os.waitid(os.P_PID, leader, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -5,6 +5,7 @@ Needs nothing but the standard library: the command installs its handlers before
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Hashable, Iterator
@@ -65,6 +66,18 @@ def undo_if_stopped(key: Hashable, action: Callable[[], object]) -> None:
     _undo[key] = action
 
 
+def _disown() -> None:
+    """In a process made by fork: what its parent has begun is not for it to undo, and signals end it as any other."""
+    _undo.clear()
+    for number in STOPPING:
+        if in_charge() and getattr(signal.getsignal(number), "__module__", "").startswith("meshloom.process"):
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown)
+
+
 def forget(key: Hashable) -> None:
     _undo.pop(key, None)
 
@@ -116,11 +129,14 @@ def held_back() -> Iterator[Callable[[], bool]]:
     def note(number: int, frame: Any) -> None:
         waiting.append((number, frame))
 
-    for number in before:
-        signal.signal(number, note)
     try:
+        for number in before:
+            signal.signal(number, note)
         yield handle
     finally:  # also after an error: a signal that waited is not lost with it
-        put_back(before)
+        try:
+            put_back({number: found for number, found in before.items() if number != signal.SIGINT})
+        finally:  # last the one whose handler raises
+            put_back({number: found for number, found in before.items() if number == signal.SIGINT})
         if handle():
             raise KeyboardInterrupt

@@ -25,6 +25,8 @@ class Outlet(io.FileIO):
         while self.lost is None:
             try:
                 written = super().write(data)
+                if written is None:  # somebody has made it not wait: wait here
+                    select.select([], [self], [])
             except OSError as error:
                 self.lost = error
                 if self.when_lost is not None:
@@ -32,7 +34,6 @@ class Outlet(io.FileIO):
             else:
                 if written is not None:
                     return written
-                select.select([], [self], [])  # somebody has made it not wait: wait here
         return memoryview(data).nbytes
 
 

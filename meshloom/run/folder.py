@@ -176,8 +176,12 @@ def _claimed(path: Path, created: bool, *, overwrite: bool = False, goes_on: boo
             return RunFolder(path, created, replaces=not goes_on, goes_on=goes_on, lock=lock)
         takeover.mark(path)
         return RunFolder(path, created, marked=True, lock=lock)
-    except BaseException:
-        RunFolder(path, created, lock=lock).release()
+    except BaseException as error:
+        refused = RunFolder(path, created, lock=lock)
+        refused.abandon()
+        refused.release()
+        if isinstance(error, FileExistsError):  # where folders cannot be locked
+            raise UserError(f"{path} has been taken by another run; choose another --out") from None
         raise
 
 

@@ -7,6 +7,8 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from meshloom.process.beside import HALF_WRITTEN
+
 CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE = "run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"
 _OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE)
 _PATTERNS = ("chart_*.csv", "chart_*.png", "map_*.png", "fields_[0-9]*.vt[iru]")
@@ -14,7 +16,6 @@ _FIELDS = re.compile(r"fields_(\d+)\.vt[iru]")
 _PROBE = re.compile(r"\.probe\.\d+")
 _NOT_IN_FILES = '%/\\:*?"<>|'  # of names; on one system or another
 _LONGEST_NAME = 150  # bytes of it; a file name may have 255, also the longer one that is written beside it
-_BESIDE = re.compile(r"\.(?P<name>.+)\.\d+\.[0-9a-f]{32}\.tmp")  # see ``replacing``
 
 
 def own_files(folder: Path) -> list[Path]:
@@ -29,7 +30,7 @@ def half_written(folder: Path) -> list[Path]:
 
 
 def _is_half_written(name: str) -> bool:
-    beside = _BESIDE.fullmatch(name)
+    beside = HALF_WRITTEN.fullmatch(name)
     if beside is None:
         return _PROBE.fullmatch(name) is not None
     return beside["name"] in _OWN_FILES or any(fnmatchcase(beside["name"], one) for one in _PATTERNS)

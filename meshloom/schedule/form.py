@@ -41,42 +41,44 @@ def check_form(plan: Plan, topology: Topology, *, simt: bool | None = None, vari
     ``simt``: made for threads that run together, None where nobody knows.
     """
     _check_sizes_are_counts(plan)
+    demand(plan.strategy in _FORMS, plan, "nobody has said what arrays it has (schedule/form.py)")
     form = _FORMS[plan.strategy](plan, topology, bool(simt), variant)
     known = dict(form.must)
     for wanted, arrays in form.groups:
         if wanted or not arrays.keys().isdisjoint(plan.arrays):
             known |= arrays
     for name in known:
-        _demand(name in plan.arrays, plan, f"array {name} is missing")
+        demand(name in plan.arrays, plan, f"array {name} is missing")
     known = form.may | known
     for name, array in plan.arrays.items():
-        _demand(name in known, plan, f"array {name!r} is none of this strategy")
+        demand(name in known, plan, f"array {name!r} is none of this strategy")
         _check_array(plan, name, array, *known[name])
     if form.given and topology.order is not None:
         same = np.array_equal(plan.arrays["visit"], topology.order)
-        _demand(same, plan, "visit is not the order that was asked for")
+        demand(same, plan, "visit is not the order that was asked for")
     for name in form.sizes:
-        _demand(name in plan.sizes, plan, f"size {name} is missing")
+        demand(name in plan.sizes, plan, f"size {name} is missing")
     for name in plan.sizes:
         pair = form.pairs and _PAIRS.fullmatch(name)
-        _demand(bool(pair) or name in form.sizes | form.more_sizes, plan, f"size {name!r} is none of this strategy")
+        demand(bool(pair) or name in form.sizes | form.more_sizes, plan, f"size {name!r} is none of this strategy")
 
 
-def _demand(condition: bool, plan: Plan, what: str) -> None:
+def demand(condition: bool, plan: Plan, what: str) -> None:
+    """PlanError unless the condition holds."""
     if not condition:
         raise PlanError(f"plan of '{plan.strategy}' (block {plan.block}) is wrong: {what}")
 
 
 def _check_sizes_are_counts(plan: Plan) -> None:
     for name, value in plan.sizes.items():
-        _demand(isinstance(value, int | np.integer) and 0 <= value < _COUNT, plan, f"size {name!r} is {value}")
+        demand(isinstance(value, int | np.integer) and 0 <= value < _COUNT, plan, f"size {name!r} is {value}")
 
 
 def _check_array(plan: Plan, name: str, array: np.ndarray, types: tuple[str, ...], shape: Shape) -> None:
     plain = array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative
-    _demand(plain and array.dtype.name in types, plan, f"{name} is of {array.dtype}, expected {' or '.join(types)}")
+    demand(plain and array.dtype.name in types, plan, f"{name} is of {array.dtype}, expected {' or '.join(types)}")
     fits = array.ndim == len(shape) and all(s is None or s == n for s, n in zip(shape, array.shape, strict=False))
-    _demand(fits, plan, f"{name} has {' x '.join(map(str, array.shape))} entries, expected {shape}")
+    demand(fits, plan, f"{name} has {' x '.join(map(str, array.shape))} entries, expected {shape}")
 
 
 def _line(n: int | None) -> tuple[tuple[str, ...], Shape]:
@@ -158,13 +160,13 @@ def _owner(plan: Plan, topology: Topology, simt: bool, variant: str) -> Form:
         tables: Arrays
         if degree and m not in topology.swapped:
             tables = {f"near{m}_{k}": (NUMBERS, (degree * r.shape[1], targets)) for k, r in rows.items()}
-            form.groups.append((False, {f"entry{m}": (NUMBERS, (degree, targets))} | tables))
+            form.groups.append((simt, {f"entry{m}": (NUMBERS, (degree, targets))} | tables))
         elif degree:
             each = _line(targets * degree)
             rings = {k for k in rows if f"ring{m}_{k}" in plan.arrays}
             tables = {f"ring{m}_{k}" if k in rings else f"rows{m}_{k}": _line(targets * degree * (
                 1 if k in rings else r.shape[1])) for k, r in rows.items() if k != m}  # fmt: skip
-            form.groups.append((False, {f"near{m}": each, f"entry{m}": each} | tables))
+            form.groups.append((simt, {f"near{m}": each, f"entry{m}": each} | tables))
             form.may[f"marked{m}"] = _line(None)
             form.more_sizes.add(f"n_marked{m}")
     return form

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -160,6 +161,14 @@ def _lost(dice: random.Random, arrays: Arrays) -> None:
     del arrays[dice.choice(list(arrays))]
 
 
+def _lost_together(dice: random.Random, arrays: Arrays) -> None:
+    """All of some kinds, such as near0_0 and near0_1."""
+    stems = sorted({re.sub(r"[\d_]+$", "", name) for name in arrays})
+    chosen = {*dice.sample(stems, min(len(stems), dice.randint(1, 3)))}
+    for name in [name for name in arrays if re.sub(r"[\d_]+$", "", name) in chosen]:
+        del arrays[name]
+
+
 def _added(dice: random.Random, arrays: Arrays) -> None:
     name = dice.choice(("visit", "by_color0", "entry0", "near0", "marked0", "color_starts", "m0", "x); abort(", "n"))
     arrays[name] = dice.choice(list(arrays.values())).copy()
@@ -168,7 +177,7 @@ def _added(dice: random.Random, arrays: Arrays) -> None:
 def _other_counts(dice: random.Random, arrays: Arrays) -> None:
     if len(arrays.get("sizes", ())):
         k = dice.randrange(len(arrays["sizes"]))
-        arrays["sizes"][k] = dice.choice((arrays["sizes"][k] + 1, arrays["sizes"][k] - 1, 0, -1, 10**9, 2**62))
+        arrays["sizes"][k] = dice.choice((arrays["sizes"][k] + 1, arrays["sizes"][k] - 1, 0, -1, 10**9, 2**39, 2**62))
 
 
 def _other_labels(dice: random.Random, arrays: Arrays) -> None:
@@ -189,7 +198,7 @@ def _exchanged(dice: random.Random, arrays: Arrays) -> None:
 
 WAYS: tuple[Callable[[random.Random, Arrays], None], ...] = (
     _changed_entries, _changed_entries, _swapped_entries, _permuted, _cut, _lengthened, _other_type, _other_shape,
-    _lost, _added, _other_counts, _other_labels, _exchanged,
+    _lost, _lost_together, _added, _other_counts, _other_labels, _exchanged,
 )  # fmt: skip
 
 

@@ -82,6 +82,22 @@ def test_a_compiler_that_cannot_make_them(code: Path) -> None:
     assert headers.flags_for(SOURCE, code / "missing", "facts", lambda header, form: True) == ()
 
 
+def test_a_compiler_that_fails_is_asked_once(code: Path) -> None:
+    asked: list[Path] = []
+
+    def make(header: Path, form: Path) -> bool:
+        asked.append(header)
+        form.unlink()  # as compilers do that could not finish
+        return False
+
+    code.mkdir(parents=True, mode=0o700)
+    for _process in range(3):
+        for _ in range(3):
+            assert headers.flags_for(SOURCE, code, "facts", make) == ()
+        headers._useful.clear()
+    assert len(asked) == 1
+
+
 def test_the_cache_knows_them(code: Path) -> None:
     answer()
     kept = {path.suffix for one in tidy.entries(code.parent) for path in one.files}

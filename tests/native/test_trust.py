@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from meshloom.errors import CompilerError
-from meshloom.native import cache, compiler, tidy
+from meshloom.native import cache, compiler, tidy, trust
 from meshloom.native.elf import is_whole
 from meshloom.native.trust import distrust
 
@@ -45,12 +45,27 @@ def said(found: list[warnings.WarningMessage]) -> list[str]:
     return [str(one.message) for one in found]
 
 
+def test_a_group_of_one_user_is_nobody_else(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on systems that give everybody a group and let groups write (umask 002)."""
+    cache.store_arrays("plans", "k", {"a": np.ones(3)})
+    for path in (own, own / "plans", own / "plans" / "k.npz"):
+        path.chmod(0o775)
+    monkeypatch.setattr(trust, "_is_private", lambda group: group == os.getegid())
+    assert (cache.load_arrays("plans", "k") or {})["a"].sum() == 3
+    monkeypatch.setattr(trust, "_is_private", lambda group: False)
+    with pytest.warns(UserWarning, match="others may write"):
+        assert cache.load_arrays("plans", "k") is None
+
+
 # ---- folders ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o722, 0o1777])
 @pytest.mark.parametrize("place", ["", "plans"])
-def test_a_cache_that_others_may_write_is_not_used(own: Path, mode: int, place: str) -> None:
+def test_a_cache_that_others_may_write_is_not_used(
+    own: Path, mode: int, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trust, "_is_private", lambda group: False)
     cache.store_arrays("plans", "k", {"a": np.ones(3)})
     (own / place).chmod(mode)
     with pytest.warns(UserWarning, match="others may write to .*chmod go-w") as found:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from meshloom.cli.summary import as_typed
-from meshloom.process import signals
+from meshloom.process import signals, start
 from meshloom.process.children import run_apart
 from meshloom.process.signals import CHECKPOINT, STOPPING
 from meshloom.process.start import is_command
@@ -83,6 +83,45 @@ def test_all_of_them_are_held_back(number: int):
         signal.raise_signal(number)
         assert seen == []
     assert seen == [number]
+
+
+def test_no_handler_is_lost_when_one_raises_while_they_are_put_back(monkeypatch: pytest.MonkeyPatch):
+    """Ctrl-C at the very moment at which its own handler is back."""
+    mine = lambda number, frame: None  # noqa: E731
+    signal.signal(signal.SIGTERM, mine)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    put = signal.signal
+
+    def interrupted(number: int, handler: Any) -> Any:
+        found = put(number, handler)
+        if number == signal.SIGINT and handler is signal.default_int_handler:
+            raise KeyboardInterrupt
+        return found
+
+    with pytest.raises(KeyboardInterrupt), signals.held_back():
+        monkeypatch.setattr(signal, "signal", interrupted)
+    monkeypatch.undo()
+    assert signal.getsignal(signal.SIGTERM) is mine and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_forked_child_undoes_nothing_of_its_parent(tmp_path: Path):
+    claimed = tmp_path / "claimed"
+    claimed.touch()
+    put_back = signals.replaced(STOPPING, start._end)
+    signals.undo_if_stopped("claim", claimed.unlink)
+    try:
+        child = os.fork()
+        if not child:
+            signal.pause()
+            os._exit(0)
+        time.sleep(0.2)
+        os.kill(child, signal.SIGTERM)
+        _, status = os.waitpid(child, 0)
+    finally:
+        signals.forget("claim")
+        signals.put_back(put_back)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGTERM
+    assert claimed.exists()
 
 
 def test_what_is_to_be_undone_is_the_latest_first_and_not_what_is_over():

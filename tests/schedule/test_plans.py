@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -304,8 +305,21 @@ def test_every_array_of_a_plan_on_disk_is_checked(own_cache: Path, name: str, va
         assert all(np.array_equal(again.arrays[k], v) for k, v in first.arrays.items()) and again.sizes == first.sizes
         plan()
         assert not built_anew, f"{key}: not replaced"
-    lost = {k: v for k, v in stored.items() if k != next(iter(stored))}
-    for changed in (lost, {}, stored | {"more": np.ones(3, int)}):
+    for k, size in enumerate(bytes(stored["size_names"]).decode().split()):
+        if "_" in size and size[-1].isdigit():  # of pairs of slots only the names count
+            continue
+        for value in (stored["sizes"][k] + 1, 2**39):  # also one that only makes memory larger
+            wrong = stored["sizes"].copy()
+            wrong[k] = value
+            cache.store_arrays("plans", file.stem, stored | {"sizes": wrong})
+            plan()
+            assert built_anew, (size, value)
+    losses = [{*gone} for number in (1, 2, 3) for gone in combinations(stored, number)]
+    for gone in losses:  # also several that belong together
+        cache.store_arrays("plans", file.stem, {k: v for k, v in stored.items() if k not in gone})
+        plan()
+        assert built_anew, gone
+    for changed in ({}, stored | {"more": np.ones(3, int)}):
         cache.store_arrays("plans", file.stem, changed)
         plan()
         assert built_anew

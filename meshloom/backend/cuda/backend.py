@@ -45,7 +45,9 @@ class CudaBackend(Backend):
         self._maps: weakref.WeakKeyDictionary[Map, Any] = weakref.WeakKeyDictionary()
 
     def unavailable(self) -> str | None:
-        return DEVICE_LEFT_BEHIND if device_left_behind() else self._reason
+        if device_left_behind() and vars(self).get("_reason") is None:  # it had one, or nobody knows
+            return DEVICE_LEFT_BEHIND
+        return self._reason
 
     @cached_property
     def _reason(self) -> str | None:

@@ -97,7 +97,8 @@ def _compile(source: str, name: str, options: tuple[str, ...]) -> tuple[bytes, b
             first = next(
                 (line for line in log.splitlines() if "error" in line), log.strip() or f"NVRTC status {status}"
             )
-            raise CompilerError(f"{name}: the CUDA code did not compile: {first} (log: {file})")
+            where = f" (log: {file})" if file.is_file() else ""
+            raise CompilerError(f"{name}: the CUDA code did not compile: {first}{where}")
         cubin = _fetch(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
         return cubin, _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program), log
     finally:
