@@ -142,10 +142,10 @@ def _inward_corners(x: np.ndarray, loops: np.ndarray) -> np.ndarray:
     one, other = p[2] - p[0], p[3] - p[1]
     normal = np.cross(one, other)
     inwards = np.stack([_triple(p[(c + 1) % 4] - p[c], p[c - 1] - p[c], normal) < 0 for c in range(4)], axis=1)
-    nothing = _dot(normal, normal) <= 1e-24 * _dot(one, one) * _dot(other, other)  # parallel diagonals
-    if nothing.any():
-        corner = np.cross(p[1] - p[0], p[3] - p[0])[nothing]
-        inwards[nothing] = (_dot(corner, corner) > 0)[:, None]  # not where all four lie on a line
+    corner = np.cross(p[1] - p[0], p[3] - p[0])
+    # Halves that cancel out, measured by one of them: the diagonals of a long, thin face are nearly parallel, too.
+    nothing = _dot(normal, normal) <= 1e-12 * _dot(corner, corner)
+    inwards[nothing] = (_dot(corner, corner) > 0)[nothing, None]  # not where all four lie on a line
     return inwards
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,19 @@ def test_random_and_shuffled_meshes_are_sound(seed: int) -> None:
         x, cells = shuffled(*jittered(kind, seed), seed)
         Mesh.from_cells(x, cells, kind).check()
     Mesh.from_cells(*triangulation(200, seed), "triangle").check()
+
+
+@pytest.mark.parametrize("kind", [*KINDS])
+def test_long_thin_cells_are_sound(kind: str) -> None:
+    """Boundary layers: a million times as long as thin, also turned, where coordinates are rounded."""
+    dimension = KINDS[kind].dimension
+    for extent in permutations((1e-6, 1.0, 1e6), dimension):
+        box([2] * dimension, cells=kind, extent=extent).check()
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(dimension, dimension)))[0]
+    turn *= np.sign(np.linalg.det(turn))
+    for extent in permutations((1e-6, 1.0, 1.0), dimension):
+        flat = box([2] * dimension, cells=kind, extent=extent)
+        Mesh.from_cells(flat.coordinates.numpy() @ turn.T, flat.cell_nodes.indices, kind).check()
 
 
 @pytest.mark.parametrize("kind", [*KINDS])
