@@ -25,7 +25,7 @@ def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
         ("wall time", _time_text(outcome)),
         *_rate_row(case, outcome.seconds_per_iteration),
         ("numbering", case.numbering()),
-        *((path.name, f"{path}{_what_for(path.name, case, folder)}") for path in _listed(folder)),
+        *((path.name, f"{path}{_what_for(path.name, case, folder, outcome)}") for path in _listed(folder)),
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"  {name:{width}}  {text}" for name, text in rows)
@@ -56,8 +56,8 @@ def _listed(folder: RunFolder) -> list[Path]:
     return [path for path in reversed(folder.files()) if path.suffix not in (".vtu", ".vti", ".vtr")]
 
 
-def _what_for(name: str, case: Case, folder: RunFolder) -> str:
-    go_on = f"go on: {going_on(folder)} {case.longer()}"
+def _what_for(name: str, case: Case, folder: RunFolder, outcome: Outcome) -> str:
+    go_on = f"go on: {going_on(folder)}{f' {case.longer()}' if outcome.finished else ''}"
     purpose = {"fields.pvd": "open in ParaView", "checkpoint.h5": go_on}
     return f"  ({purpose[name]})" if name in purpose else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -139,12 +140,21 @@ def _found(case: str, out: Path | None, *, overwrite: bool, goes_on: bool) -> Ru
 
 
 def settled(path: Path) -> None:
-    """Bring a folder in order that a run may have been killed in, before anything is read from it."""
+    """Bring a folder in order that a run may have been killed in, before anything is read from it.
+
+    UserError where a run was cut off that can neither go on nor give way to one of before: what it left stays, for a
+    person to look at, until another run takes the folder.
+    """
     if takeover.is_open(path):
         with _clear_refusal(path):
             lock = _lock(path)
             try:
-                _settle(path, lock)
+                if lock is not None and takeover.is_cut_off(path):
+                    raise UserError(f"{path}: this run was cut off before its first checkpoint; start it again with"
+                                    " the command that began it")  # fmt: skip
+                if _settle(path, lock):
+                    warnings.warn(f"{path}: the run that was to replace this one was cut off before its first"
+                                  " checkpoint; this is the one of before", stacklevel=3)  # fmt: skip
             finally:
                 RunFolder(path, lock=lock).release()
 
@@ -221,15 +231,19 @@ def _lock(path: Path) -> int | None:
     return handle
 
 
-def _settle(path: Path, lock: int | None) -> None:
-    """Whoever holds the folder puts in order what a kill has left; without a lock nobody knows what still lives."""
+def _settle(path: Path, lock: int | None) -> bool:
+    """Whoever holds the folder puts in order what a kill has left; without a lock nobody knows what still lives.
+
+    Whether the run of before is back, in place of one that was cut off.
+    """
     if lock is not None:
-        takeover.settle(path)
-    elif takeover.is_open(path):
+        return takeover.settle(path)
+    if takeover.is_open(path):
         raise UserError(
             f"{path} holds a run without a checkpoint, which may still go on: folders cannot be locked here;"
             " choose another --out"
         )
+    return False
 
 
 def _probe(path: Path) -> None:

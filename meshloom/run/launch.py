@@ -265,7 +265,7 @@ def _announce(job: Job, case: Case, folder: RunFolder, report: Report) -> None:
         changed = f"; changed: {', '.join(job.changed)}" if job.changed else ""
         place = f"{job.start.path}, iteration {job.start.checkpoint.iteration}{changed}"
         if job.finish or _is_at_end(job, case):
-            report.message(f"nothing to iterate, files are made again from {place}")
+            report.message(f"no iteration, files are made again from {place}")
         else:
             report.message(f"going on from {place}")
 

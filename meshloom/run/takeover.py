@@ -55,20 +55,32 @@ def is_open(folder: Path) -> bool:
     return (folder / _ASIDE).is_dir() or (folder / _MOVING).is_dir()
 
 
-def settle(folder: Path) -> None:
-    """Make one run, or none, of what a kill has left. The folder must be locked: a living run is not to be undone."""
+def is_cut_off(folder: Path) -> bool:
+    """Whether a run has begun here that replaces nothing, and has no checkpoint: there is nothing to put in order."""
+    aside = folder / _ASIDE
+    return aside.is_dir() and not (folder / CHECKPOINT).exists() and not any(aside.iterdir())
+
+
+def settle(folder: Path) -> bool:
+    """Make one run, or none, of what a kill has left; whether the run of before is back.
+
+    The folder must be locked: a living run is not to be undone.
+    """
     for path in half_written(folder):
         path.unlink()
     if (folder / _ASIDE).is_dir():
         if (folder / CHECKPOINT).exists():
-            return keep_new(folder)
+            keep_new(folder)
+            return False
         for path in own_files(folder):
             path.unlink()
         (folder / _ASIDE).rename(folder / _MOVING)
-    if (folder / _MOVING).is_dir():
-        for path in sorted((folder / _MOVING).iterdir()):
-            path.rename(folder / path.name)
+    before = sorted((folder / _MOVING).iterdir()) if (folder / _MOVING).is_dir() else None
+    for path in before or ():
+        path.rename(folder / path.name)
+    if before is not None:
         (folder / _MOVING).rmdir()
     own = own_files(folder)
     if [path.name for path in own] == [CONFIG] and own[0].stat().st_size == 0:  # how earlier versions marked a folder
         own[0].unlink()
+    return bool(before)

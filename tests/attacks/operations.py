@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import warnings
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -103,7 +104,8 @@ def check_old_or_new(place: Path, scratch: Path) -> str:
     """After a kill of a run that overwrites: the old run whole, or the new one can go on to its end."""
     copy = _place(scratch)
     write(copy, found(place))
-    settled(copy / "run")
+    with warnings.catch_warnings(action="ignore"):  # it says which of the two it is
+        settled(copy / "run")
     whole = found(copy)
     old = whole["run/run.toml"] == uninterrupted(OLD)[0]["run/run.toml"]
     if old:

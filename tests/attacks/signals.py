@@ -26,7 +26,7 @@ from tests.attacks.campaign import Broken, Campaign
 
 ITERATIONS = 15_000  # about half a second
 RUN = ("run", "advection1d", "--backend", "cpu", "--threads", "1", "--iterations", str(ITERATIONS), "--set",
-       "mesh.points=64", "--set", "time.end=1e9", "--set", "output.plot=false", "--out", "a run")  # fmt: skip
+       "mesh.points=64", "--set", "time.end=1e8", "--set", "output.plot=false", "--out", "a run")  # fmt: skip
 PATIENCE = 120.0  # seconds; nothing takes longer, or the attempt is broken
 _MARK = "MESHLOOM_ATTACK"  # in the environment of whatever an attempt starts
 _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)

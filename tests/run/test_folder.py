@@ -110,6 +110,24 @@ def test_what_a_killed_run_was_to_replace_is_put_back(tmp_path: Path, wish: dict
     assert files_below(tmp_path) == old
 
 
+def test_reading_a_run_that_was_cut_off_removes_nothing(tmp_path: Path):
+    begun(claim("airfoil", tmp_path))
+    left = files_below(tmp_path)
+    assert left
+    with pytest.raises(UserError, match="cut off before its first checkpoint; start it again"):
+        settled(tmp_path)
+    assert files_below(tmp_path) == left
+
+
+def test_reading_a_run_that_is_back_says_so(tmp_path: Path):
+    for name in ("run.toml", "checkpoint.h5"):
+        (tmp_path / name).write_text("old")
+    begun(claim("airfoil", tmp_path, overwrite=True))
+    with pytest.warns(UserWarning, match="this is the one of before"):
+        settled(tmp_path)
+    assert {*files_below(tmp_path).values()} == {b"old"}
+
+
 def test_a_run_with_a_checkpoint_has_taken_the_place(tmp_path: Path):
     for name in ("run.toml", "monitors.csv", "checkpoint.h5", "picture.png"):
         (tmp_path / name).write_text("old")
