@@ -53,13 +53,18 @@ def is_command(arguments: list[str], original: list[str]) -> bool:
 
 def _end(number: int, frame: FrameType | None) -> None:
     """Handler of the signals that stop. Nothing is raised: an exception may be lost in the middle of an import."""
-    for one in STOPPING:
-        signal.signal(one, signal.SIG_IGN)
+    _ignore(STOPPING)
     undo_all()
     if command.code is None:
         with suppress(OSError):
             os.write(2, f"meshloom: {command.if_stopped}\n".encode())
     os._exit(exit_code(number) if command.code is None else command.code)
+
+
+def _ignore(numbers: tuple[int, ...]) -> None:
+    for number in numbers:
+        if in_charge():
+            signal.signal(number, signal.SIG_IGN)
 
 
 def begin() -> dict[int, Any]:
@@ -80,7 +85,9 @@ def as_command() -> Iterator[None]:
     try:
         yield
     finally:
-        if not begun:
+        if begun:  # Python is about to end, and would put back what ends a process at once: too late for a signal
+            _ignore(STOPPING + CHECKPOINT)
+        else:
             put_back(before)
             sys.stdout, sys.stderr = streams
             vars(command).update(vars(Command()))
