@@ -90,7 +90,7 @@ def read_settings(path: Path) -> list[Setting]:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise ConfigError(f"{path}: larger than {_MAX_BYTES} bytes, so not a configuration file")
-        text = path.read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8-sig")  # some editors put a mark in front
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not a text file (byte {error.start} is not UTF-8); expected TOML") from None
     except OSError as error:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from base64 import b64encode
-from contextlib import redirect_stderr
-from io import StringIO
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from threading import local
 from typing import Any
 from xml.etree import ElementTree
 
@@ -33,9 +36,8 @@ def read_vtu(path: Path) -> Listing:
             raise MeshError(f"more than one {tag.decode().strip('< >').lower()}; expected a file with one")
     if b"<!" in data.partition(b"<VTKFile")[0].replace(b"<!--", b""):  # entities can make much out of little
         raise MeshError("it declares a document type; VTU files have none")
-    said = StringIO()
     try:
-        with tempfile.TemporaryDirectory() as folder, redirect_stderr(said):
+        with tempfile.TemporaryDirectory() as folder, _heard() as said:
             if b'encoding="raw"' in data:
                 path = Path(folder, "inline.vtu")
                 path.write_bytes(_inline(data))
@@ -45,9 +47,34 @@ def read_vtu(path: Path) -> Listing:
     except Exception as error:  # on a malformed file meshio raises a dozen kinds, its own and Python's
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise MeshError(f"not a readable VTU file ({reason}): truncated or malformed") from error
-    if said.getvalue():  # meshio leaves something out and says so
-        raise MeshError(" ".join(said.getvalue().split())[:120])
+    if said:  # meshio leaves something out and says so
+        raise MeshError(" ".join(" ".join(said).split())[:120])
     return _listing(found)
+
+
+_listening = local()  # by thread: what meshio has said to it
+
+
+@contextmanager
+def _heard() -> Iterator[list[str]]:
+    """What meshio prints as a warning during the block, in this thread alone, instead of being printed."""
+    for reader in [module for name, module in sys.modules.items() if name.startswith("meshio.")]:
+        printed = getattr(reader, "warn", None)
+        if printed is not None and not isinstance(printed, partial):
+            setattr(reader, "warn", partial(_warned, printed))  # noqa: B010 - modules have no such attribute for mypy
+    _listening.said = []
+    try:
+        yield _listening.said
+    finally:
+        del _listening.said
+
+
+def _warned(otherwise: Callable[..., None], *words: Any, **more: Any) -> None:
+    said = getattr(_listening, "said", None)
+    if said is None:
+        otherwise(*words, **more)
+    else:
+        said.append(" ".join(map(str, words)))
 
 
 def _inline(data: bytes) -> bytes:

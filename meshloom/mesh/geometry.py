@@ -60,6 +60,15 @@ def corner_volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
     return _in_chunks(lambda part: _corner_volumes(x, part, kind), nodes)
 
 
+def middle_volumes(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """The volume between the three lines through the middles of opposite faces of hexahedra (m, 8), signed, (m,)."""
+    p = [x[nodes[:, slot]] for slot in range(8)]
+    along = p[1] + p[2] + p[5] + p[6] - p[0] - p[3] - p[4] - p[7]
+    across = p[2] + p[3] + p[6] + p[7] - p[0] - p[1] - p[4] - p[5]
+    up = p[4] + p[5] + p[6] + p[7] - p[0] - p[1] - p[2] - p[3]
+    return _triple(along, across, up) / 64.0
+
+
 def inward_corners(x: np.ndarray, loops: np.ndarray) -> np.ndarray:
     """Which corners of quadrilaterals in space (m, 4) point inwards, seen along their area vector, (m, 4).
 

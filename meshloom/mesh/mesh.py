@@ -280,7 +280,7 @@ class Mesh(ItsOwnCopy):
             if faces:
                 soundness.check_shapes(x, checked_cells(cells, kind, len(x)), kind)
                 soundness.check_sides(x, cells, kind, interior, boundary, len(self.cells))
-            soundness.check_crossings(x, interior, boundary)
+            soundness.check_crossings(x, cells, interior, boundary)
             soundness.check_corners(x, cells, kind, boundary)
         except Fault as fault:
             raise fault.placed(x) from None

@@ -24,7 +24,8 @@ from meshloom.mesh.faults import Fault
 _SAME_PLACE = 1e-6  # of the size of a face: nodes on the two sides of a cut lie no further apart
 _CHUNK = 16384  # faces whose intermediate arrays stay in the cache
 _FULL_TURN = {2: 2.0 * np.pi, 3: 4.0 * np.pi}
-_SLACK = 1e-6  # of a full turn
+_SLACK = 1e-6  # of a full turn, in 2-D
+_SOLID_SLACK = 1e-3  # and in 3-D, where the angles of needles are known to some digits only
 
 
 def check_shapes(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> None:
@@ -162,15 +163,26 @@ def _sides_by_place(
 
 
 def check_crossings(
-    x: np.ndarray, interior: tuple[np.ndarray, np.ndarray], boundary: tuple[np.ndarray, np.ndarray]
+    x: np.ndarray,
+    cells: np.ndarray,
+    interior: tuple[np.ndarray, np.ndarray],
+    boundary: tuple[np.ndarray, np.ndarray],
 ) -> None:
-    """No face (nodes (m, k), cells (m, 1 or 2)) of four nodes in space crosses itself; being warped is no fault."""
+    """No face (nodes (m, k), cells (m, 1 or 2)) of four nodes in space crosses itself; being warped is no fault.
+
+    A warped face of a flat cell may look crossed, seen along its own normal: it is not, where all corners of its cells
+    and their middles have positive volumes.
+    """
     for loops, of in (interior, boundary):
         if loops.shape[1] != 4:
             return
-        crossed = geometry.inward_corners(x, loops).sum(axis=1) > 1
-        if crossed.any():
-            face = int(np.argmax(crossed))
+        suspects = np.flatnonzero(geometry.inward_corners(x, loops).sum(axis=1) > 1)
+        beside = cells[of[suspects].reshape(-1)]
+        whole = (geometry.corner_volumes(x, beside, "hexahedron") > 0).all(axis=1)
+        whole &= geometry.middle_volumes(x, beside) > 0
+        crossed = suspects[~whole.reshape(-1, of.shape[1]).all(axis=1)]
+        if len(crossed):
+            face = int(crossed[0])
             whose = "cell {cells}" if of.shape[1] == 1 else "cells {cells[0]} and {cells[1]}"
             raise Fault(f"the face {{nodes}} of {whose} crosses itself", cells=of[face], nodes=loops[face])
 
@@ -187,11 +199,11 @@ def check_corners(x: np.ndarray, cells: np.ndarray, kind: CellKind, boundary: tu
     angles = geometry.corner_angles(x, cells, kind.name)
     turns = np.bincount(cells.reshape(-1), angles.reshape(-1), minlength=len(x)) / _FULL_TURN[kind.dimension]
     node = int(np.argmax(turns))  # NaN counts as the largest
-    if not turns[node] <= 1.0 + _SLACK:
+    if not turns[node] <= 1.0 + (_SLACK if kind.dimension == 2 else _SOLID_SLACK):
         ends, single = boundary  # cells without a neighbour first: who does not belong here has none
         alone = np.unique(single[(ends == node).any(axis=1)])
         around = np.append(alone, np.setdiff1d(np.flatnonzero((cells == node).any(axis=1)), alone))
-        raise Fault(f"cells {{cells}} overlap: round their node {{node}} they fill {turns[node]:.3g} full turns",
+        raise Fault(f"cells {{cells}} overlap: round their node {{node}} they fill {turns[node]:.6g} full turns",
                     cells=around, nodes=[node])  # fmt: skip
     if kind.dimension == 2:
         _check_fans(x, cells, angles, np.bincount(boundary[0].reshape(-1), minlength=len(x)) > 2)

@@ -59,7 +59,9 @@ def wanted_root() -> Path | None:
 def _expanded(path: str) -> Path | None:
     """With ~ replaced; None where nobody knows what it stands for."""
     full = os.path.expanduser(path)
-    return None if full.startswith("~") else Path(os.path.abspath(full))
+    with suppress(FileNotFoundError):  # of a working directory that is gone
+        return None if full.startswith("~") else Path(os.path.abspath(full))
+    return None
 
 
 def refusal() -> str | None:

@@ -290,11 +290,11 @@ def _compile(
 ) -> None:
     """OSError where the folder is to blame."""
     text = library.with_suffix(".cpp")
+    ahead = _headers(compiler, source, library.parent, extra_flags) if generated else ()
     with cache.storing(text) as temporary:
         temporary.write_text(source, encoding="utf-8")
     with cache.storing(library) as temporary:
         command = [compiler.path, *compiler.flags, str(text), "-o", str(temporary), *extra_flags]
-        ahead = _headers(compiler, source, library.parent, extra_flags) if generated else ()
         result = _run([*command, *ahead])
         if result.returncode and ahead:  # is it because of them?
             result = _run(command)
@@ -302,6 +302,7 @@ def _compile(
                 headers.forget(ahead)
         _check_room(result, library.parent)
         if result.returncode:
+            _look_again(text)
             raise CompilerError(_failure(name, command, result, library.with_suffix(".log")))
         body = temporary.read_bytes() if temporary.is_file() else b""
         if not is_whole(body):
@@ -331,9 +332,9 @@ def _check_room(result: subprocess.CompletedProcess[str], folder: Path) -> None:
         _look_again(folder)
 
 
-def _look_again(folder: Path) -> None:
-    """OSError where the folder has gone meanwhile."""
-    os.stat(folder)
+def _look_again(place: Path) -> None:
+    """OSError where a folder, or a file of the cache, has gone meanwhile."""
+    os.stat(place)
 
 
 def _failure(name: str, command: list[str], result: subprocess.CompletedProcess[str], log: Path) -> str:

@@ -14,7 +14,7 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
-from meshloom.errors import UserError, is_text
+from meshloom.errors import RunError, UserError, is_text
 from meshloom.io.files import writing
 from meshloom.process.signals import forget, held_back, undo_if_stopped
 from meshloom.run import names, takeover
@@ -67,6 +67,14 @@ class RunFolder:
     def files(self) -> list[Path]:
         """The files of a run that are there now."""
         return names.own_files(self.path)
+
+    def check_place(self) -> None:
+        """RunError where another folder stands in the place of this one, which the run has locked: it was moved."""
+        if self.lock is not None:
+            with writing(self.path):
+                mine, there = os.fstat(self.lock), os.stat(self.path)
+            if (mine.st_dev, mine.st_ino) != (there.st_dev, there.st_ino):
+                raise RunError(f"{self.path} is another folder now: the one in which this run began was moved")
 
     def begin(self) -> None:
         """The run starts: the files of the run it replaces are set aside, and nothing else. Now its folder stays."""

@@ -55,7 +55,7 @@ class Job:
 def check(request: Request) -> Job:
     """The case and its whole configuration, from defaults or checkpoint, then the file, then the changes."""
     path = request.restart
-    saved = _load(path) if path else None
+    identity, saved = _load(path) if path else ((), None)
     case, settings = _target(request.target, path, saved)
     settings = [*settings, *request.changes]
     if path is None or saved is None:
@@ -63,7 +63,7 @@ def check(request: Request) -> Job:
     if saved.case != case.name:
         raise UserError(f"{path}: checkpoint of case '{saved.case}', not of '{case.name}'")
     before: Any = build(case.Config, _without_case(parse_settings(saved.config, str(path))))
-    config, start = build(case.Config, settings, before), Start(path, saved, before)
+    config, start = build(case.Config, settings, before), Start(path, saved, before, identity)
     _check_restart(start, config)
     return Job(case, config, start, _differences(before, config), tuple(settings), request.finish)
 
@@ -79,11 +79,21 @@ def checkpoint_of(run: Path) -> Path:
     return run
 
 
-def _load(path: Path) -> Checkpoint:
-    """A checkpoint. The last one of a run is not there before the run, which may have been killed, is in order."""
+def _load(path: Path) -> tuple[tuple[int, ...], Checkpoint]:
+    """A checkpoint and which file that is. The last one of a run is not there before the run, which may have been
+    killed, is in order."""
     if path.name == CHECKPOINT:
         settled(path.parent)
-    return checkpoints.load(path)
+    return _identity(path), checkpoints.load(path)
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """Another one for a file that another run has put there; () where there is none."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _target(target: str | None, path: Path | None, saved: Checkpoint | None) -> tuple[type[Case], list[Setting]]:
@@ -139,7 +149,11 @@ def folder_for(request: Request, job: Job) -> RunFolder:
         if out is None and (request.finish or (home / CONFIG).is_file()):
             out = home
         if out is not None and out.resolve() == home.resolve():
-            return claim(job.case.name, out, goes_on=True)
+            folder = claim(job.case.name, out, goes_on=True)
+            if _identity(job.start.path) != job.start.identity:
+                folder.release()
+                raise UserError(f"{job.start.path} has changed since it was read: another run was here; try again")
+            return folder
     return claim(job.case.name, out, overwrite=request.overwrite)
 
 

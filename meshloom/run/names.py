@@ -20,8 +20,8 @@ _LONGEST_NAME = 150  # bytes of it; a file name may have 255, also the longer on
 
 def own_files(folder: Path) -> list[Path]:
     """The files of a run that are there now."""
-    known = [folder / name for name in _OWN_FILES]
-    return [path for path in known if path.exists()] + [p for one in _PATTERNS for p in sorted(folder.glob(one))]
+    known = [folder / name for name in _OWN_FILES] + [p for one in _PATTERNS for p in sorted(folder.glob(one))]
+    return [path for path in known if path.is_file() or path.is_symlink()]
 
 
 def half_written(folder: Path) -> list[Path]:

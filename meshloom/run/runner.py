@@ -44,6 +44,7 @@ class Start:
     path: Path
     checkpoint: Checkpoint
     config: Any
+    identity: tuple[int, ...] = ()  # of the file when it was read
 
 
 @dataclass(frozen=True)
@@ -237,6 +238,7 @@ class Runner:
             self._write_fields()
 
     def _write_checkpoint(self) -> None:
+        self.folder.check_place()
         case = self.case
         checkpoints.save(
             self.folder.checkpoint,
@@ -255,6 +257,7 @@ class Runner:
         self.folder.keep()
 
     def _write_fields(self) -> None:
+        self.folder.check_place()
         with self.guard.trying("grid_fields" if isinstance(self.case, GridCase) else "cell_fields"):
             self.series.add(self._series_time(), write_fields(self.case, self.folder.fields(self.iteration)))
 

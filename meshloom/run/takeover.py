@@ -22,6 +22,11 @@ from meshloom.run.names import CHECKPOINT, CONFIG, half_written, own_files
 _ASIDE, _MOVING = ".replaced", ".replacing"
 
 
+def _is_ours(path: Path) -> bool:
+    """A folder, and no link to one: what lies elsewhere is nobody's to move or remove."""
+    return path.is_dir() and not path.is_symlink()
+
+
 def mark(folder: Path) -> None:
     """A run begins where there is none; FileExistsError where another has done so."""
     (folder / _ASIDE).mkdir()
@@ -44,21 +49,21 @@ def set_aside(folder: Path) -> None:
 def keep_new(folder: Path) -> None:
     """The run can go on: what it replaced is not needed any more."""
     aside = folder / _ASIDE
-    if aside.is_dir():
-        for path in sorted(aside.iterdir()):
+    if _is_ours(aside):
+        for path in own_files(aside) + half_written(aside):
             path.unlink()
         aside.rmdir()
 
 
 def is_open(folder: Path) -> bool:
     """Whether a run has begun here, and cannot go on yet."""
-    return (folder / _ASIDE).is_dir() or (folder / _MOVING).is_dir()
+    return _is_ours(folder / _ASIDE) or _is_ours(folder / _MOVING)
 
 
 def is_cut_off(folder: Path) -> bool:
     """Whether a run has begun here that replaces nothing, and has no checkpoint: there is nothing to put in order."""
     aside = folder / _ASIDE
-    return aside.is_dir() and not (folder / CHECKPOINT).exists() and not any(aside.iterdir())
+    return _is_ours(aside) and not (folder / CHECKPOINT).exists() and not any(aside.iterdir())
 
 
 def settle(folder: Path) -> bool:
@@ -68,14 +73,14 @@ def settle(folder: Path) -> bool:
     """
     for path in half_written(folder):
         path.unlink()
-    if (folder / _ASIDE).is_dir():
+    if _is_ours(folder / _ASIDE):
         if (folder / CHECKPOINT).exists():
             keep_new(folder)
             return False
         for path in own_files(folder):
             path.unlink()
         (folder / _ASIDE).rename(folder / _MOVING)
-    before = sorted((folder / _MOVING).iterdir()) if (folder / _MOVING).is_dir() else None
+    before = sorted((folder / _MOVING).iterdir()) if _is_ours(folder / _MOVING) else None
     for path in before or ():
         path.rename(folder / path.name)
     if before is not None:

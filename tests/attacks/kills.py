@@ -182,5 +182,5 @@ CAMPAIGNS = (
     Campaign("kills", "chains of kills at any moment, and full disks, of runs of five cases",
              "restarted, every file is that of an uninterrupted run", kill_chain, few=1, many=60),
     Campaign("overwrites", "kills at any moment of runs that overwrite another",
-             "the old run is whole, or the new one goes on", overwrite, few=1, many=30),
+             "the old run is whole, or the new one goes on", overwrite, few=0, many=30),
 )  # fmt: skip

@@ -63,6 +63,11 @@ def complaint(text: str, *changes: str) -> str:
     return message
 
 
+def test_a_mark_in_front_of_the_text_is_no_mistake(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_bytes(b"\xef\xbb\xbf[run]\niterations = 3\n")
+    assert [one.value for one in read_settings(tmp_path / "a.toml")][-1] == 3
+
+
 def test_defaults_and_values():
     assert made("") == Shelf()
     shelf = made('[box]\nwidth = 4\ndepth = 2\ncorner = [1, 2.5]\nlabels = "one"\n[colors]\nlid = "red"\n')

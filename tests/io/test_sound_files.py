@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +38,27 @@ def test_what_is_made_comes_back(tmp_path_factory: pytest.TempPathFactory, mesh:
     np.testing.assert_array_equal(found.cell_nodes.indices, mesh.cell_nodes.indices)
     if extension == ".dat":
         np.testing.assert_array_equal(found.face_cells.indices, mesh.face_cells.indices)
+
+
+@pytest.mark.skipif(not VTU, reason="meshio is not installed")
+def test_readers_leave_the_streams_of_the_process_alone(tmp_path: Path) -> None:
+    """Another thread may print meanwhile, and several may read."""
+    path, stop, before = tmp_path / "mesh.vtu", threading.Event(), sys.stderr
+    ml.write(path, ml.generate.box((4, 4)))
+
+    def talk() -> None:
+        while not stop.is_set():
+            print("progress", file=sys.stderr)
+
+    talker = threading.Thread(target=talk)
+    talker.start()
+    try:
+        with ThreadPoolExecutor(3) as pool:
+            found = [*pool.map(lambda _: len(ml.read(path).cells), range(12))]
+    finally:
+        stop.set()
+        talker.join()
+    assert found == [16] * 12 and sys.stderr is before
 
 
 @pytest.mark.parametrize("name", ["22.msh", "41 binary.msh", "mesh.su2", *VTU[:1]])

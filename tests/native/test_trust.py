@@ -57,6 +57,23 @@ def test_a_group_of_one_user_is_nobody_else(own: Path, monkeypatch: pytest.Monke
         assert cache.load_arrays("plans", "k") is None
 
 
+def test_a_source_that_goes_while_it_is_compiled_costs_a_line(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``meshloom cache --clear`` beside a run."""
+    run = compiler._run
+    cleared: list[bool] = []
+
+    def cleared_before(command: list[str]) -> subprocess.CompletedProcess[str]:
+        if not cleared and any(word.endswith(".cpp") for word in command):
+            cleared.append(True)
+            tidy.clear(own)
+        return run(command)
+
+    monkeypatch.setattr(compiler, "_run", cleared_before)
+    with pytest.warns(UserWarning, match="No such file"):
+        assert compiler.load('extern "C" int nine() { return 9; }\n', "nine").nine() == 9
+    assert cleared
+
+
 # ---- folders ----------------------------------------------------------------------------------------------------
 
 

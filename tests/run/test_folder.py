@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from meshloom.errors import UserError
+from meshloom.errors import RunError, UserError
 from meshloom.run.folder import RunFolder, claim, is_run, settled
 from tests.cli.harness import files_below
 
@@ -126,6 +127,43 @@ def test_reading_a_run_that_is_back_says_so(tmp_path: Path):
     with pytest.warns(UserWarning, match="this is the one of before"):
         settled(tmp_path)
     assert {*files_below(tmp_path).values()} == {b"old"}
+
+
+@pytest.mark.parametrize("hidden", [".replaced", ".replacing"])
+def test_links_are_not_followed(tmp_path: Path, hidden: str):
+    run, mine = tmp_path / "run", tmp_path / "mine"
+    for folder, name in ((run, "run.toml"), (run, "checkpoint.h5"), (mine, "thesis.tex"), (mine, "picture.png")):
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(name)
+    (run / hidden).symlink_to(mine)
+    settled(run)
+    with suppress(UserError):
+        claim("airfoil", run, goes_on=True).release()
+    with suppress(UserError, RunError):
+        begun(claim("airfoil", run, overwrite=True))
+    assert {path.name: path.read_text() for path in mine.iterdir()} == {n: n for n in ("thesis.tex", "picture.png")}
+
+
+def test_folders_that_are_called_like_files_are_left_alone(tmp_path: Path):
+    (tmp_path / "chart_x.png").mkdir()
+    (tmp_path / "run.toml").write_text("old")
+    begun(claim("airfoil", tmp_path, overwrite=True))
+    (tmp_path / "checkpoint.h5").write_text("new")
+    settled(tmp_path)
+    assert (tmp_path / "chart_x.png").is_dir() and not (tmp_path / ".replaced").exists()
+
+
+def test_a_folder_that_was_moved_is_noticed(tmp_path: Path):
+    folder = claim("airfoil", tmp_path / "run")
+    folder.check_place()
+    (tmp_path / "run").rename(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match="No such file"):
+        folder.check_place()
+    other = claim("airfoil", tmp_path / "run")
+    with pytest.raises(RunError, match="is another folder now"):
+        folder.check_place()
+    for one in (folder, other):
+        one.release()
 
 
 def test_a_run_with_a_checkpoint_has_taken_the_place(tmp_path: Path):
