@@ -253,6 +253,19 @@ def test_a_gauge_may_have_any_name(meshloom: Command, tmp_path: Path) -> None:
     assert (tmp_path / "a/monitors.csv").read_bytes() == (tmp_path / "b/monitors.csv").read_bytes()
 
 
+def test_names_are_one_line_where_a_person_reads_them(meshloom: Command) -> None:
+    """Neither the end of a run nor its lines pass on what a terminal would obey."""
+    gauges = [f"gauges.{toml_key((name,))}=[40e3, 30e3]" for name in ("a\nb", "\x1b[31mred", "\x9b2J\r")]
+    small = ("mesh.nx=6", "mesh.ny=4", "output.plot=false", *gauges)
+    result = meshloom("run", "tsunami", *(word for change in small for word in ("--set", change)),
+                      "--backend", "numpy", "--iterations", "2", "--out", "a")  # fmt: skip
+    assert result.code == 0, result.err
+    summary = result.out[result.out.index("  iterations") :]
+    assert all(line.isprintable() for line in result.out.split("\n"))
+    assert all(line.startswith("  ") for line in summary.splitlines()) and r"  a\nb" in summary
+    assert result.out.count(r"\x1b[31mred") == 1
+
+
 @pytest.mark.parametrize("name", ["time", "energy", "iteration"])
 def test_a_gauge_cannot_take_the_place_of_a_monitor(meshloom: Command, tmp_path: Path, name: str) -> None:
     small = ("--set", "mesh.nx=6", "--set", "mesh.ny=4", "--backend", "numpy", "--iterations", "1")
