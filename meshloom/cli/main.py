@@ -192,7 +192,7 @@ def run(
     ] = None,
     restart: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Go on from a checkpoint, with its settings unless others are given."),
+        typer.Option(metavar="RUN", help="Go on from a checkpoint or run folder, with its settings unless changed."),
     ] = None,
     overwrite: Annotated[bool, _flag("--overwrite", help="Replace the run that --out holds.")] = False,
     json: Annotated[bool, _flag("--json", help="End stdout with one line of JSON.")] = False,

@@ -279,8 +279,15 @@ def test_a_restart_with_another_gauge_is_refused(meshloom: Command, tmp_path: Pa
     assert meshloom("run", "tsunami", *small, "--iterations", "2", "--out", "a").code == 0
     before = files_below(tmp_path)
     again = meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "3", "--set", "gauges.pier=[1, 2]")
-    again.refused(2, "a/checkpoint.h5: the checkpoint has other monitors", "pier")
+    again.refused(2, "a/checkpoint.h5: the checkpoint has other monitors: not in it: pier; run anew")
+    again = meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "3",
+                     "--set", "gauges.deep=[]", "--set", 'gauges."Pier 3"=[1, 2]')  # fmt: skip
+    again.refused(2, 'other monitors: not in it: "Pier 3"; not in this run: deep; run anew')
+    moved = meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "3", "--set", "gauges.deep=[1, 2]")
+    moved.refused(2, "a gauge cannot move at a restart (deep from [45000.0, 30000.0] to [1, 2])", "another name")
     assert files_below(tmp_path) == before
+    same = ("--set", "gauges.deep=[45000, 30e3]", "--quiet")
+    assert meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "3", *same).code == 0
 
 
 @settings(max_examples=40, deadline=None)

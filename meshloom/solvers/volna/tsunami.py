@@ -29,6 +29,7 @@ from meshloom.solvers.volna.basins import (
 from meshloom.solvers.volna.flux import BED, H
 from meshloom.solvers.volna.gauges import Gauges, check_place
 from meshloom.solvers.volna.geometry import cell_centres
+from meshloom.toml import toml_key
 
 FILM = 1e-2  # m: less water than this is no flood
 
@@ -189,6 +190,12 @@ class Tsunami(WaterCase):
         return move
 
     # --- what comes out
+
+    def why_not_after(self, before: TsunamiConfig) -> str:
+        """A column of monitors.csv is one place."""
+        places = ((name, [*before.gauges.get(name, [])], [*self.config.gauges[name]]) for name in self.gauges.names)
+        moved = [f"{toml_key((name,))} from {old} to {new}" for name, old, new in places if old != new]
+        return f"a gauge cannot move at a restart ({', '.join(moved)}); give another name and run anew" if moved else ""
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         levels = recorded[:, recorded.shape[1] - len(self.gauges.names) :]
