@@ -44,7 +44,7 @@ def save_picture(
     _draw_map(figure, left, points, cells, values, label, window, axes)
     if history:
         _draw_history(right[0], history)
-    figure.suptitle(_unread(one_line(title)))
+    figure.suptitle(_unread(one_line(title)), wrap=True)
     _save(figure, path)
 
 
@@ -70,7 +70,7 @@ def save_image(
     figure.colorbar(shown, ax=left, label=_plain(label), fraction=0.05, pad=0.02)
     if history:
         _draw_history(right[0], history)
-    figure.suptitle(_unread(one_line(title)))
+    figure.suptitle(_unread(one_line(title)), wrap=True)
     _save(figure, path)
 
 
@@ -82,7 +82,7 @@ def save_curves(
     axes = figure.subplots()
     _draw_curves(axes, x, curves)
     axes.set(xlabel=_plain(labels[0]), ylabel=_plain(labels[1]))
-    figure.suptitle(_unread(one_line(title)))
+    figure.suptitle(_unread(one_line(title)), wrap=True)
     _save(figure, path)
 
 

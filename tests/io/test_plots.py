@@ -127,3 +127,18 @@ def test_titles_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     save_picture(tmp_path / "c.png", mesh.coordinates.numpy(), mesh.cell_nodes.indices, mesh.cells.points[:, 0],
                  label="u", window=(0.0, 1.0, 0.0, 1.0), history={}, title=title)  # fmt: skip
     assert drawn == [title.replace("$", r"\$").replace("\n", r"\n")] * 3
+
+
+def test_a_long_title_takes_two_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from matplotlib.figure import Figure
+
+    from meshloom.io import plots
+
+    drawn, save = list[Figure](), plots._save
+    monkeypatch.setattr(plots, "_save", lambda figure, path: (drawn.append(figure), save(figure, path)))
+    mesh = ml.generate.box((4, 4))
+    save_picture(tmp_path / "a.png", mesh.coordinates.numpy(), mesh.cell_nodes.indices, mesh.cells.points[:, 0],
+                 label="u", window=(0.0, 0.3, 0.0, 1.0), history={}, title="a title of many words " * 4)  # fmt: skip
+    [title] = drawn[0].texts
+    extent = title.get_window_extent()
+    assert 0.0 <= extent.x0 < extent.x1 <= drawn[0].bbox.width
