@@ -17,9 +17,9 @@ def lines() -> Iterator[str]:
         return
     held = tidy.entries(root)
     yield f"cache      {root}"
-    for kind, (what, _) in tidy.KINDS.items():
+    for kind, (words, _) in tidy.KINDS.items():
         mine = [one for one in held if one.kind == kind]
-        yield f"{kind:<10} {len(mine):,} {what}, {size(sum(one.size for one in mine))}"
+        yield f"{kind:<10} {_counted(mine, words)}, {size(sum(one.size for one in mine))}"
     yield f"total      {size(sum(one.size for one in held))} of {size(tidy.limit())} (MESHLOOM_CACHE_LIMIT)"
 
 
@@ -29,10 +29,15 @@ def cleared() -> Iterator[str]:
     if (reason := refusal()) or root is None:
         raise UserError(f"nothing is cleared: {reason}")
     gone = tidy.clear(root)
-    yield f"removed {len(gone):,} entries, {size(sum(one.size for one in gone))}, from {root}"
+    yield f"removed {_counted(gone)}, {size(sum(one.size for one in gone))}, from {root}"
     left = tidy.entries(root)
     if left:
-        yield f"{len(left):,} entries could not be removed or are new"
+        yield f"{_counted(left)} could not be removed, or came meanwhile"
+
+
+def _counted(held: list[tidy.Entry], words: tuple[str, str] = ("entry", "entries")) -> str:
+    """How many, with the word for one or for more."""
+    return f"{len(held):,} {words[len(held) != 1]}"
 
 
 def size(number: int) -> str:

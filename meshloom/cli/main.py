@@ -192,11 +192,11 @@ def run(
     ] = None,
     restart: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Go on from a checkpoint, with its settings unless others are given."),
+        typer.Option(metavar="RUN", help="Go on from a checkpoint or run folder, with its settings unless changed."),
     ] = None,
     overwrite: Annotated[bool, _flag("--overwrite", help="Replace the run that --out holds.")] = False,
     json: Annotated[bool, _flag("--json", help="End stdout with one line of JSON.")] = False,
-    quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors and JSON.")] = False,
+    quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors, warnings and JSON.")] = False,
 ) -> None:
     """Run a case: progress, monitors, fields for ParaView, checkpoints and a picture."""
     _becomes_a_run()
@@ -276,7 +276,7 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
 def finish(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, or its checkpoint.")],
     json: Annotated[bool, _flag("--json", help="End stdout with one line of JSON.")] = False,
-    quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors and JSON.")] = False,
+    quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors, warnings and JSON.")] = False,
 ) -> None:
     """Make fields, charts, pictures and summary again from a run's last checkpoint, without iterating."""
     _becomes_a_run()

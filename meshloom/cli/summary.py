@@ -10,6 +10,7 @@ from math import isfinite
 from pathlib import Path
 
 import meshloom as ml
+from meshloom.errors import one_line
 from meshloom.run.folder import RunFolder
 from meshloom.run.launch import threads_in_use
 from meshloom.run.report import duration
@@ -21,7 +22,7 @@ def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
     """Final monitors, time and rate, and where the files are."""
     rows = [
         ("iterations", f"{outcome.iteration:,}"),
-        *((name, f"{value:.10g}") for name, value in outcome.monitors.items()),
+        *((one_line(name), f"{value:.10g}") for name, value in outcome.monitors.items()),
         ("wall time", _time_text(outcome)),
         *_rate_row(case, outcome.seconds_per_iteration),
         ("numbering", case.numbering()),

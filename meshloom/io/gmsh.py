@@ -296,7 +296,9 @@ def _renumbered(blocks: list[Block], tags: np.ndarray) -> list[Block]:
         at = np.searchsorted(ordered, block.nodes)
         found = (np.append(ordered, -1)[at] == block.nodes) & (block.nodes >= 0)
         if not found.all():
-            raise MeshError(f"$Elements names node {block.nodes[~found][0]}, which $Nodes does not list")
+            row, place = np.argwhere(~found)[0]
+            element = "" if block.numbers is None else f": element {block.numbers[row]}"
+            raise MeshError(f"$Elements{element} names node {block.nodes[row, place]}, which $Nodes does not list")
         renumbered.append(replace(block, nodes=order[at]))
     return renumbered
 

@@ -44,7 +44,7 @@ def save_picture(
     _draw_map(figure, left, points, cells, values, label, window, axes)
     if history:
         _draw_history(right[0], history)
-    figure.suptitle(_plain(title))
+    figure.suptitle(_unread(one_line(title)), wrap=True)
     _save(figure, path)
 
 
@@ -70,7 +70,7 @@ def save_image(
     figure.colorbar(shown, ax=left, label=_plain(label), fraction=0.05, pad=0.02)
     if history:
         _draw_history(right[0], history)
-    figure.suptitle(_plain(title))
+    figure.suptitle(_unread(one_line(title)), wrap=True)
     _save(figure, path)
 
 
@@ -82,7 +82,7 @@ def save_curves(
     axes = figure.subplots()
     _draw_curves(axes, x, curves)
     axes.set(xlabel=_plain(labels[0]), ylabel=_plain(labels[1]))
-    figure.suptitle(_plain(title))
+    figure.suptitle(_unread(one_line(title)), wrap=True)
     _save(figure, path)
 
 
@@ -174,7 +174,12 @@ def _draw_curves(axes: Any, x: np.ndarray, curves: Mapping[str, np.ndarray]) -> 
 
 def _plain(label: str) -> str:
     """A label that is shown as it is written, in one line and not too long."""
-    return _short(label).replace("$", r"\$")
+    return _unread(_short(label))
+
+
+def _unread(text: str) -> str:
+    """A text that matplotlib takes for no mathematics."""
+    return text.replace("$", r"\$")
 
 
 def _short(name: str) -> str:

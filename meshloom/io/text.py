@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, shown
 
 _CHUNK = 100_000
 
@@ -21,7 +22,22 @@ def parse_numbers(text: bytes | str, what: str) -> np.ndarray:
         try:
             return np.fromstring(text, dtype=np.float64, sep=" ")
         except (DeprecationWarning, ValueError):
-            raise MeshError(f"{what}: numbers expected, found something else") from None
+            raise MeshError(f"{what}: numbers expected, found {_first_other(text)}") from None
+
+
+def _first_other(text: bytes | str) -> str:
+    """The first word of a text that is no number, for a message."""
+    words = re.finditer(r"\S+", text if isinstance(text, str) else text.decode(errors="replace"))
+    return next((shown(word[0], 40) for word in words if not _is_number(word[0])), "something else")
+
+
+def _is_number(word: str) -> bool:
+    """As files write them: Python's own underscores and digits of other scripts are none."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return word.isascii() and "_" not in word
 
 
 def as_integers(values: np.ndarray, what: str) -> np.ndarray:
@@ -52,7 +68,7 @@ def rows_of_changing_length(
     while left:
         head = flat[position:][signature]
         if len(head) < signature.stop - signature.start:
-            raise MeshError(f"{what}: {left} of {count} rows are missing")
+            raise MeshError(f"{what}: {left} of {count} rows are missing, or a row is too short")
         width = length(head)
         window, run = 16, 0
         while True:  # look further ahead while all rows are alike
@@ -64,7 +80,7 @@ def rows_of_changing_length(
                 break
             window *= 4
         if run == 0:
-            raise MeshError(f"{what}: {left} of {count} rows are missing")
+            raise MeshError(f"{what}: {left} of {count} rows are missing, or a row is too short")
         yield rows[:run]
         position, left = position + run * width, left - run
     if position != len(flat):

@@ -25,12 +25,12 @@ SPARED = 600.0  # seconds after its last use for which nothing goes by itself
 ABANDONED = 3600.0  # seconds after which what somebody was writing is litter
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _KEYED = r"(?P<entry>[\w.+\-]+-[0-9a-f]{32})"
-#: kind -> (what its entries are, the names of their files)
+#: kind -> (what one entry is and what more of them are, the names of their files)
 KINDS = {
-    "code": ("libraries", re.compile(rf"{_KEYED}\.(so|cpp|log|lock|h|h\.gch|sum)")),
-    "plans": ("plans", re.compile(r"(?P<entry>[0-9a-f]{64})\.npz")),
-    "cuda": ("GPU programs", re.compile(rf"{_KEYED}\.(cubin|log)")),
-    "compiler": ("compilers tried", re.compile(r"(?P<entry>[0-9a-f]{32})\.json")),
+    "code": (("library", "libraries"), re.compile(rf"{_KEYED}\.(so|cpp|log|lock|h|h\.gch|sum)")),
+    "plans": (("plan", "plans"), re.compile(r"(?P<entry>[0-9a-f]{64})\.npz")),
+    "cuda": (("GPU program", "GPU programs"), re.compile(rf"{_KEYED}\.(cubin|log)")),
+    "compiler": (("compiler tried", "compilers tried"), re.compile(r"(?P<entry>[0-9a-f]{32})\.json")),
 }
 _HALF_TRIED = re.compile(r"probe-\w{8}")
 _looked = False

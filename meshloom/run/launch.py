@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_count
 from meshloom.config import Setting, build, flatten, parse_settings, read_settings
-from meshloom.errors import ConfigError, MeshloomError, UserError, nearest, shown
+from meshloom.errors import ConfigError, MeshloomError, UserError, nearest, one_line, shown
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.run.folder import RunFolder, claim, settled
@@ -21,10 +22,11 @@ from meshloom.run.names import CHECKPOINT, CONFIG
 from meshloom.run.report import Report
 from meshloom.run.runner import Outcome, Runner, Start
 from meshloom.solvers.case import Case, RunOptions, UnknownLoop, cases, find_case, loops_text
-from meshloom.toml import toml_shown
+from meshloom.toml import toml_key, toml_shown
 
 CASE = ("case",)  # the key that names it in a file
 _LONG_TO_COMPILE = 2000  # operations of a loop; no loop of the cases here has 1,400
+_ABSENT = object()
 FIRST_CASE = "airfoil"  # what somebody who names none is shown
 
 
@@ -54,7 +56,7 @@ class Job:
 
 def check(request: Request) -> Job:
     """The case and its whole configuration, from defaults or checkpoint, then the file, then the changes."""
-    path = request.restart
+    path = _in_folder(request.restart) if request.restart else None
     identity, saved = _load(path) if path else ((), None)
     case, settings = _target(request.target, path, saved)
     settings = [*settings, *request.changes]
@@ -70,13 +72,18 @@ def check(request: Request) -> Job:
 
 def checkpoint_of(run: Path) -> Path:
     """The checkpoint of a run, which is named by its folder or by its checkpoint."""
-    if run.is_dir():
-        return run / CHECKPOINT
+    if (found := _in_folder(run)) is not run:
+        return found
     if run.exists() and run.name != CHECKPOINT:
         raise UserError(f"{run}: not a run; give its folder or its {CHECKPOINT}")
     if not run.exists() and run.suffix != ".h5":
         raise UserError(f"{run}: no such folder; give the folder of a run or its {CHECKPOINT}")
     return run
+
+
+def _in_folder(path: Path) -> Path:
+    """The checkpoint of the run in a folder; what is no folder itself."""
+    return path / CHECKPOINT if os.path.isdir(path) else path  # of a Path, it fails for names that are too long
 
 
 def _load(path: Path) -> tuple[tuple[int, ...], Checkpoint]:
@@ -136,8 +143,24 @@ def _check_restart(start: Start, config: Any) -> None:
 
 
 def _differences(before: Any, after: Any) -> tuple[str, ...]:
+    """``mesh.i 20 -> 40`` for every setting that differs; of tables, for every entry that does."""
     old, new = flatten(before), flatten(after)
-    return tuple(f"{key} {toml_shown(old[key])} -> {toml_shown(new[key])}" for key in new if old[key] != new[key])
+    return tuple(one_line(text) for key in new for text in _changes(key, old[key], new[key]))
+
+
+def _changes(key: str, old: Any, new: Any) -> Iterator[str]:
+    """What differs between two values; ``_ABSENT`` stands for an entry that a table lacks."""
+    if old == new:
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in old | new:
+            yield from _changes(f"{key}.{toml_key((name,))}", old.get(name, _ABSENT), new.get(name, _ABSENT))
+    else:
+        texts = ["(none)" if value is _ABSENT else toml_shown(value) for value in (old, new)]
+        if texts[0] == texts[1] and isinstance(old, str) and isinstance(new, str):  # long, and alike at first
+            same = next((k for k, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), len(old))
+            texts = [f"...{toml_shown(value[max(0, same - 10) :])}" for value in (old, new)]
+        yield f"{key} {' -> '.join(texts)}"
 
 
 def folder_for(request: Request, job: Job) -> RunFolder:
@@ -157,9 +180,9 @@ def folder_for(request: Request, job: Job) -> RunFolder:
     return claim(job.case.name, out, overwrite=request.overwrite)
 
 
-def set_up(job: Job, report: Report) -> Case:
+def set_up(job: Job) -> Case:
     """The case, built on the back end that it asks for; a restart's state is put in."""
-    _choose_backend(job.config.run, report)
+    _choose_backend(job.config.run)
     case = _made(job.case, job.config)
     _check_schedules(job, case)
     if job.start is not None:
@@ -178,14 +201,15 @@ def _made(kind: type[Case], config: Any) -> Case:
                         f" the default: {', '.join(changed) or 'nothing'}") from error  # fmt: skip
 
 
-def _choose_backend(options: RunOptions, report: Report) -> None:
+def _choose_backend(options: RunOptions) -> None:
     """The one asked for; where ``auto`` comes down to numpy, it says why."""
     name = options.backend
     if name == "auto":
         found = ml.backends()
         name = automatic_backend(found)
         if name == "numpy":
-            report.message(f"the numpy back end is used, which is slow: {found['cpu']}")
+            # A warning, which --quiet does not hide.
+            warnings.warn(f"the numpy back end is used, which is slow: {found['cpu']}", stacklevel=2)
     ml.use(name, threads=options.threads or cpu_count())
 
 
@@ -223,8 +247,10 @@ def schedule_remark(job: Job) -> str:
 def _continue_from(case: Case, start: Start) -> None:
     saved = start.checkpoint
     if saved.mesh != case.digest():
+        file = flatten(case.config).get(f"{case.domain}.file")
+        changed = f", and with the same {file}, which may have changed since" if file else ""
         raise UserError(f"{start.path}: checkpoint of another {case.domain} (digest {saved.mesh[:12]}, this one"
-                        f" {case.digest()[:12]}); restart with the same [{case.domain}] settings")  # fmt: skip
+                        f" {case.digest()[:12]}); restart with the same [{case.domain}] settings{changed}")  # fmt: skip
     for field in case.state:
         values, shape = saved.state.get(field.name), field.saved().shape
         if values is None or values.dtype != field.dtype or values.shape != shape:
@@ -232,8 +258,18 @@ def _continue_from(case: Case, start: Start) -> None:
                             f" is {'missing' if values is None else f'{values.shape} {values.dtype}'}")  # fmt: skip
         field.assign(values)
     if saved.monitor_names != case.monitors:
-        raise UserError(f"{start.path}: the checkpoint has other monitors ({', '.join(saved.monitor_names)});"
-                        f" this run would write {', '.join(case.monitors)}")  # fmt: skip
+        raise UserError(f"{start.path}: the checkpoint has other monitors:"
+                        f" {_other_names(saved.monitor_names, case.monitors)}; run anew to change them")  # fmt: skip
+    if problem := case.why_not_after(start.config):
+        raise UserError(f"{start.path}: {problem}")
+
+
+def _other_names(saved: Sequence[str], now: Sequence[str]) -> str:
+    """How two lists of monitors differ."""
+    parts = {"not in it": [name for name in now if name not in saved],
+             "not in this run": [name for name in saved if name not in now]}  # fmt: skip
+    texts = [f"{what}: {', '.join(toml_key((name,)) for name in names)}" for what, names in parts.items() if names]
+    return "; ".join(texts) or "the same in another order"
 
 
 def _is_at_end(job: Job, case: Case) -> bool:
@@ -254,7 +290,7 @@ def launch(job: Job, folder: RunFolder, report: Report, began: float) -> tuple[C
     """Set the case up and run it; a folder claimed for a run that never began is given back."""
     try:
         try:
-            case = set_up(job, report)
+            case = set_up(job)
             _check_end(job, case, folder)
             _announce(job, case, folder, report)
             case.program.run(0, record=case.recorded)  # compiled here, where it can still be stopped without a trace

@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
+from meshloom.errors import one_line
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -54,14 +56,14 @@ class Advance:
         return self.rate * self.cells / 1e6
 
     def monitor_text(self) -> str:
-        return "  ".join(f"{name} {value:.4e}" for name, value in self.monitors.items())
+        return "  ".join(f"{one_line(name)} {value:.4e}" for name, value in self.monitors.items())
 
     def monitors_within(self, width: int) -> str:
         """Monitors in at most ``width`` characters: with fewer digits, and the last ones left out, where they must be.
 
         Each counts with a sign and an exponent of two digits, so that a run keeps to one choice.
         """
-        shown = [(name, value) for name, value in self.monitors.items() if name != "time" or self.span is None]
+        shown = [(one_line(n), value) for n, value in self.monitors.items() if n != "time" or self.span is None]
         for count in range(len(shown), 0, -1):
             for digits in _DIGITS:
                 longest = sum(len(f"  {name} {-1.5:.{digits}e}") for name, _ in shown[:count]) - 2

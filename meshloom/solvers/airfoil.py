@@ -18,7 +18,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.config import option, section
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, nearest, shown
 from meshloom.solvers.case import PRECISIONS, Case, OutputOptions, Picture, RunOptions, order_option, schedule_table
 
 WALL, FAR_FIELD = 1, 2  # kinds of boundary faces
@@ -250,8 +250,19 @@ def _mesh(options: MeshOptions) -> ml.Mesh:
     return mesh
 
 
+def _check_names(mesh: ml.Mesh, options: MeshOptions) -> None:
+    """MeshError where walls or far field are given names that no group has. The defaults need not be there."""
+    for key in ("walls", "farfield"):
+        names = getattr(options, key)
+        for name in names if names != getattr(MeshOptions(), key) else ():
+            if name not in mesh.groups:
+                raise MeshError(f"mesh.{key} names {shown(name)}, which is no boundary group of the mesh"
+                                f"{nearest(name, mesh.groups)}")  # fmt: skip
+
+
 def _boundary_kind(mesh: ml.Mesh, options: MeshOptions) -> ml.Field:
     """WALL or FAR_FIELD on every boundary face, from the names of its group."""
+    _check_names(mesh, options)
     kinds = dict.fromkeys(options.farfield, FAR_FIELD) | dict.fromkeys(options.walls, WALL)
     groups = mesh.boundary_group.numpy()
     kind = np.zeros(len(groups), np.int32)
@@ -259,8 +270,9 @@ def _boundary_kind(mesh: ml.Mesh, options: MeshOptions) -> ml.Field:
         kind[groups == value] = kinds.get(name, 0)
     if not kind.all():
         found = ", ".join(name for name, value in mesh.groups.items() if (groups == value).any()) or "none"
+        left = np.count_nonzero(kind == 0)
         raise MeshError(
-            f"{np.count_nonzero(kind == 0)} boundary faces are neither wall nor far field;"
+            f"{left} boundary {'face is' if left == 1 else 'faces are'} neither wall nor far field;"
             f" the mesh has the groups {found}: name each of them in mesh.walls or mesh.farfield"
         )
     return mesh.boundary_faces.field("kind", dtype=np.int32, data=kind)

@@ -277,6 +277,13 @@ class Case(ABC):
         """(time now, time at the end) of a case that ends at a time: progress and VTU series go by it."""
         return None
 
+    def why_not_after(self, before: Any) -> str:
+        """Why a run with the settings ``before`` cannot go on with those of this case; '' where it can.
+
+        For what neither mesh, state nor monitors tell: the meaning of a monitor.
+        """
+        return ""
+
     def longer(self) -> str:
         """The option of ``meshloom run`` that lets this run go on for as long again when it has come to its end."""
         now = self.recorded_now()

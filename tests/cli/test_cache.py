@@ -22,6 +22,7 @@ def test_it_is_told_and_cleared(meshloom: Command, own: Path, monkeypatch: pytes
     assert empty.code == 0 and not own.exists() and "total      0 B of 2.0 GB" in empty.out
     for key in ("a" * 64, "b" * 64):
         cache.store_arrays("plans", key, {"x": np.zeros(1000)})
+        assert key[0] == "b" or "plans      1 plan, 8." in meshloom("cache").out
     (own / "plans" / "notes.txt").write_text("mine")
     monkeypatch.setenv("MESHLOOM_CACHE_LIMIT", "500M")
     told = meshloom("cache")
@@ -31,6 +32,8 @@ def test_it_is_told_and_cleared(meshloom: Command, own: Path, monkeypatch: pytes
     assert cleared.code == 0 and cleared.out.startswith("removed 2 entries, 16.") and str(own) in cleared.out
     assert [path.name for path in own.rglob("*")] == ["plans", "notes.txt"]
     assert meshloom("cache", "--clear").out.startswith("removed 0 entries, 0 B")
+    cache.store_arrays("plans", "c" * 64, {"x": np.zeros(1000)})
+    assert meshloom("cache", "--clear").out.startswith("removed 1 entry, 8.")
 
 
 def test_what_others_may_write_is_neither_used_nor_cleared(meshloom: Command, own: Path) -> None:

@@ -253,6 +253,19 @@ def test_a_gauge_may_have_any_name(meshloom: Command, tmp_path: Path) -> None:
     assert (tmp_path / "a/monitors.csv").read_bytes() == (tmp_path / "b/monitors.csv").read_bytes()
 
 
+def test_names_are_one_line_where_a_person_reads_them(meshloom: Command) -> None:
+    """Neither the end of a run nor its lines pass on what a terminal would obey."""
+    gauges = [f"gauges.{toml_key((name,))}=[40e3, 30e3]" for name in ("a\nb", "\x1b[31mred", "\x9b2J\r")]
+    small = ("mesh.nx=6", "mesh.ny=4", "output.plot=false", *gauges)
+    result = meshloom("run", "tsunami", *(word for change in small for word in ("--set", change)),
+                      "--backend", "numpy", "--iterations", "2", "--out", "a")  # fmt: skip
+    assert result.code == 0, result.err
+    summary = result.out[result.out.index("  iterations") :]
+    assert all(line.isprintable() for line in result.out.split("\n"))
+    assert all(line.startswith("  ") for line in summary.splitlines()) and r"  a\nb" in summary
+    assert result.out.count(r"\x1b[31mred") == 1
+
+
 @pytest.mark.parametrize("name", ["time", "energy", "iteration"])
 def test_a_gauge_cannot_take_the_place_of_a_monitor(meshloom: Command, tmp_path: Path, name: str) -> None:
     small = ("--set", "mesh.nx=6", "--set", "mesh.ny=4", "--backend", "numpy", "--iterations", "1")
@@ -266,8 +279,15 @@ def test_a_restart_with_another_gauge_is_refused(meshloom: Command, tmp_path: Pa
     assert meshloom("run", "tsunami", *small, "--iterations", "2", "--out", "a").code == 0
     before = files_below(tmp_path)
     again = meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "3", "--set", "gauges.pier=[1, 2]")
-    again.refused(2, "a/checkpoint.h5: the checkpoint has other monitors", "pier")
+    again.refused(2, "a/checkpoint.h5: the checkpoint has other monitors: not in it: pier; run anew")
+    again = meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "3",
+                     "--set", "gauges.deep=[]", "--set", 'gauges."Pier 3"=[1, 2]')  # fmt: skip
+    again.refused(2, 'other monitors: not in it: "Pier 3"; not in this run: deep; run anew')
+    moved = meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "3", "--set", "gauges.deep=[1, 2]")
+    moved.refused(2, "a gauge cannot move at a restart (deep from [45000.0, 30000.0] to [1, 2])", "another name")
     assert files_below(tmp_path) == before
+    same = ("--set", "gauges.deep=[45000, 30e3]", "--quiet")
+    assert meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "3", *same).code == 0
 
 
 @settings(max_examples=40, deadline=None)

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 import pytest
 
+import meshloom as ml
 from tests.cli.harness import Command, files_below
 
 MESH = ("--set", "mesh.i=12", "--set", "mesh.j=9", "--set", "output.plot=false", "--quiet")
@@ -60,6 +61,36 @@ def test_a_restart_says_what_it_changes(meshloom: Command):
     assert result.code == 0, result.err
     assert "going on from a/checkpoint.h5, iteration 5" in result.out
     assert "run.iterations 5 -> 8" in result.out and 'mesh.order "auto" -> "rcm"' in result.out
+
+
+def test_a_folder_stands_for_its_checkpoint(meshloom: Command, tmp_path: Path):
+    run = ("run", "airfoil", *MESH, "--backend", "numpy", "--quiet")
+    for name in "ab":
+        assert meshloom(*run, "--iterations", "5", "--out", name).code == 0
+    for place in ("a", "b/checkpoint.h5"):
+        result = meshloom("run", "--restart", place, "--iterations", "8", "--quiet", "--json")
+        assert result.code == 0 and result.json["iterations"] == 8, result.err
+    assert state(tmp_path / "a" / "checkpoint.h5") == state(tmp_path / "b" / "checkpoint.h5")
+    (tmp_path / "empty").mkdir()
+    meshloom("run", "--restart", "empty").refused(2, "empty/checkpoint.h5: no such")
+
+
+def test_a_mesh_file_that_has_changed_is_named(meshloom: Command, tmp_path: Path):
+    run = ("run", "volna_lake", "--backend", "numpy", "--quiet", "--set", "output.plot=false")
+    file = tmp_path / "coast.msh"
+    ml.write(file, ml.generate.box((4, 4), cells="triangle"))
+    assert meshloom(*run, "--iterations", "2", "--out", "a", "--set", f"mesh.file={file.name}").code == 0
+    ml.write(file, ml.generate.box((5, 4), cells="triangle"), overwrite=True)
+    again = meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "4")
+    again.refused(2, "checkpoint of another mesh", "coast.msh, which may have changed since")
+
+
+def test_a_slow_back_end_is_told_once_and_in_spite_of_quiet(meshloom: Command, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ml, "backends", lambda: {"numpy": None, "cpu": "no compiler", "cuda": "no GPU"})
+    for quiet in ((), ("--quiet",)):
+        result = meshloom("run", "airfoil", *MESH[:-1], "--iterations", "1", *quiet)
+        assert result.code == 0 and "which is slow" not in result.out
+        assert result.err == "meshloom: the numpy back end is used, which is slow: no compiler\n"
 
 
 def test_rows_past_the_checkpoint_are_computed_again(meshloom: Command, tmp_path: Path):

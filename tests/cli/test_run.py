@@ -163,7 +163,11 @@ def test_a_mesh_file_with_its_own_group_names(meshloom: Command, tmp_path: Path)
     assert result.json["sizes"]["cells"] == 30
     assert result.json["monitors"]["rms"] < 1e-14, "a free stream stays a free stream"
     refused = meshloom("run", "box.toml", "--backend", "numpy", "--set", "mesh.farfield=inlet")
-    refused.refused(2, "mesh.walls or mesh.farfield", names[0])
+    refused.refused(2, "mesh.farfield names 'inlet', which is no boundary group of the mesh; allowed:", names[0])
+    refused = meshloom("run", "box.toml", "--backend", "numpy", "--set", f"mesh.walls={names[0]}a")
+    refused.refused(2, f"mesh.walls names '{names[0]}a'", f"did you mean '{names[0]}'?")
+    refused = meshloom("run", "box.toml", "--backend", "numpy", "--set", f"mesh.farfield={names[0]}")
+    refused.refused(2, "boundary faces are neither", "mesh.walls or mesh.farfield", names[1])
 
 
 def test_cases_version_info_and_help(meshloom: Command):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.io.plots import save_curves, save_picture
+from meshloom.io.plots import save_curves, save_image, save_picture
 
 pytest.importorskip("matplotlib")
 
@@ -112,3 +112,33 @@ def test_names_are_shown_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert texts[:6] == [*NAMES[:6]] and texts[6] == r"a\nb" and texts[8] == r"\x00\ud800" and len(texts[9]) == 40
         assert not any(text.get_parse_math() for text in legend.get_texts())
     assert drawn[0].axes[0].get_xlabel() == r"\$x\$" and (tmp_path / "b.png").stat().st_size > 1000
+
+
+def test_titles_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Names in legends and labels are shortened; what stands above a picture is not."""
+    from meshloom.io import plots
+
+    drawn: list[str] = []
+    monkeypatch.setattr(plots, "_save", lambda figure, path: drawn.append(figure.get_suptitle()))
+    title = "volna_thacker after 86 iterations, time 1.0000e+00 of $1\n"
+    x, mesh = np.linspace(0.0, 1.0, 5), ml.generate.box((4, 4))
+    save_curves(tmp_path / "a.png", x, {"a": x}, labels=("x", "y"), title=title)
+    save_image(tmp_path / "b.png", x, x, np.outer(x, x), label="u", history={}, title=title)
+    save_picture(tmp_path / "c.png", mesh.coordinates.numpy(), mesh.cell_nodes.indices, mesh.cells.points[:, 0],
+                 label="u", window=(0.0, 1.0, 0.0, 1.0), history={}, title=title)  # fmt: skip
+    assert drawn == [title.replace("$", r"\$").replace("\n", r"\n")] * 3
+
+
+def test_a_long_title_takes_two_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from matplotlib.figure import Figure
+
+    from meshloom.io import plots
+
+    drawn, save = list[Figure](), plots._save
+    monkeypatch.setattr(plots, "_save", lambda figure, path: (drawn.append(figure), save(figure, path)))
+    mesh = ml.generate.box((4, 4))
+    save_picture(tmp_path / "a.png", mesh.coordinates.numpy(), mesh.cell_nodes.indices, mesh.cells.points[:, 0],
+                 label="u", window=(0.0, 0.3, 0.0, 1.0), history={}, title="a title of many words " * 4)  # fmt: skip
+    [title] = drawn[0].texts
+    extent = title.get_window_extent()
+    assert 0.0 <= extent.x0 < extent.x1 <= drawn[0].bbox.width

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -10,21 +11,12 @@ import meshloom as ml
 from meshloom.backend import automatic_backend
 from meshloom.config import parse_set
 from meshloom.errors import UserError
-from meshloom.run.launch import Request, _choose_backend, check, long_compilations, set_up
-from meshloom.run.report import Report
+from meshloom.run.launch import Request, _choose_backend, _differences, check, long_compilations, set_up
 from meshloom.solvers.airfoil import Airfoil
 from meshloom.solvers.case import RunOptions
 from tests.one_line import one_line_from
 
 NO_COMPILER, NO_GPU = "no C++ compiler was found", "there is no CUDA device"
-
-
-class Messages(Report):
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def message(self, text: str) -> None:
-        self.texts.append(text)
 
 
 @pytest.mark.parametrize(
@@ -36,18 +28,19 @@ def test_auto_takes_the_fastest(monkeypatch: pytest.MonkeyPatch, cpu: str | None
     used: list[tuple[str, Any]] = []
     monkeypatch.setattr(ml, "backends", lambda: found)
     monkeypatch.setattr(ml, "use", lambda name, threads: used.append((name, threads)))
-    report = Messages()
-    _choose_backend(RunOptions(threads=3), report)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        _choose_backend(RunOptions(threads=3))
     assert automatic_backend(found) == chosen and used == [(chosen, 3)]
     slow = [f"the numpy back end is used, which is slow: {NO_COMPILER}"]
-    assert report.texts == (slow if chosen == "numpy" else [])
+    assert [str(warning.message) for warning in told] == (slow if chosen == "numpy" else [])
 
 
 @pytest.mark.parametrize("name", ["numpy", "cpu", "cuda"])
 def test_a_name_is_obeyed(monkeypatch: pytest.MonkeyPatch, name: str):
     used: list[str] = []
     monkeypatch.setattr(ml, "use", lambda name, threads: used.append(name))
-    _choose_backend(RunOptions(backend=name), Report())
+    _choose_backend(RunOptions(backend=name))
     assert used == [name]
 
 
@@ -91,6 +84,24 @@ def test_arithmetic_that_fails_while_a_case_is_set_up_is_about_its_settings(monk
     before = ml.backend()
     try:
         with one_line_from(UserError, r"airfoil: nothing .* \(float division by zero\); .*flow.mach 0.4 -> 0.125"):
-            set_up(job, Report())
+            set_up(job)
     finally:
         ml.use(before)
+
+
+def test_what_differs_is_named_entry_by_entry():
+    """However long a table or a text is: both sides of a change never look the same."""
+    many = [f"gauges.station_{k}=[{k}.0, 1.0]" for k in range(20)]
+    config = check(Request("tsunami", tuple(map(parse_set, many)))).config
+    other = ('gauges."Pier 3"=[3, 4]', "gauges.station_17=[0.5, 1.0]", 'schedule.remember="color"')
+    changed = check(Request("tsunami", tuple(map(parse_set, (*many, *other))))).config
+    there = ("gauges.station_17 [17.0, 1.0] -> [0.5, 1.0]", 'gauges."Pier 3" (none) -> [3, 4]')
+    assert {*_differences(config, changed)} == {*there, 'schedule.remember (none) -> "color"'}
+    assert 'gauges."Pier 3" [3, 4] -> (none)' in _differences(changed, config)
+    folder = "/".join(["a" * 20] * 5)
+    long = [check(Request("airfoil", (parse_set(f"mesh.file={folder}/{name}.su2"),))).config for name in "xy"]
+    [text] = _differences(*long)
+    before, after = text.removeprefix("mesh.file ").split(" -> ")
+    assert before.endswith('x.su2"') and after.endswith('y.su2"') and len(text) < 150
+    odd = check(Request("tsunami", (parse_set('gauges."a\\u009bb"=[3, 4]'),))).config
+    assert all(text.isprintable() for text in _differences(config, odd))

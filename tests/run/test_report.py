@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,12 @@ def test_a_plain_line_without_a_rate():
     stream = io.StringIO()
     PlainReport(stream).advance(advance(1, rate=0.0, iterations=1))
     assert stream.getvalue() == "iteration 1/1  rms 1.5000e-04\n"
+
+
+def test_names_are_one_line():
+    now = replace(advance(50), monitors={"a\nb": 1.0, "\x1b[31m": 2.0})
+    assert now.monitor_text() == r"a\nb 1.0000e+00  \x1b[31m 2.0000e+00"
+    assert now.monitors_within(40) == now.monitor_text() and now.monitors_within(20) == r"a\nb 1.0000e+00"
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120])

@@ -14,8 +14,10 @@ import pytest
 import meshloom as ml
 from bench.airfoil import shuffled
 from meshloom.config import build, parse_set
-from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, Gas, kernels
+from meshloom.errors import MeshError
+from meshloom.solvers.airfoil import FAR_FIELD, Airfoil, AirfoilConfig, Gas, MeshOptions, _boundary_kind, kernels
 from meshloom.solvers.case import cases, find_case
+from tests.one_line import one_line_from
 
 TRUTH = json.loads((Path(__file__).parents[1] / "data" / "airfoil_rms.json").read_text())
 
@@ -205,3 +207,14 @@ def test_the_reference_run_reaches_the_published_residual(backend: str) -> None:
     rows = reference_run(backend, "double")["iterations"]
     assert rows["1000"]["rms"] == pytest.approx(PUBLISHED["double"], rel=1e-7)
     assert max(row["relative"] for row in rows.values()) < 1e-9
+
+
+def test_groups_that_nobody_named_and_names_that_no_group_has():
+    mesh = ml.generate.box((3, 1))
+    first, *others = mesh.groups  # xmin, one face
+    with one_line_from(MeshError, "^1 boundary face is neither wall nor far field; .* groups .*" + first):
+        _boundary_kind(mesh, MeshOptions(walls=(), farfield=tuple(others)))
+    with one_line_from(MeshError, f"mesh.walls names 'body', which is no boundary group .*; allowed: {first}, "):
+        _boundary_kind(mesh, MeshOptions(walls=("body",), farfield=(first, *others)))
+    kinds = _boundary_kind(mesh, MeshOptions(farfield=(first, *others))).numpy()  # 'wall', the default, need not exist
+    assert (kinds == FAR_FIELD).all()

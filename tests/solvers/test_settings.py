@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.config import Setting, build, choices, parse_set
+from meshloom.config import Setting, build, choices, parse_set, to_toml
 from meshloom.errors import ConfigError
 from meshloom.run.launch import Request, check, schedule_remark
 from meshloom.solvers.case import Case, cases, loops_text
@@ -206,3 +208,14 @@ def test_a_wrong_loop_overwrites_nothing(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"case.toml:5: schedule.inflow is no loop of this case; did you mean 'h"):
         launch(check(wrong), folder_for(wrong, check(wrong)), Report(), 0.0)
     assert files_below(tmp_path) == before
+
+
+# --- what is said about settings --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_remark_has_a_subject(name: str):
+    """A remark is read above its setting, which it must not need to make sense: 'x of its middle', not 'of its'."""
+    lines = to_toml(cases()[name].Config(), {"case": name}).splitlines()
+    first = [line for above, line in pairwise(lines) if line.startswith("#") and not above.startswith("#")]
+    assert first and not [line for line in first if re.match(r"# (of|from|to|in|at|by|on|with|for|along) ", line)]

@@ -108,6 +108,17 @@ def test_a_gauge_shows_its_cell():
         assert np.hypot(*(case.mesh.cells.points[nearest] - place)) < 2500.0
 
 
+def test_a_sea_without_gauges(tmp_path: Path):
+    names = water("tsunami", *SMALL).gauges.names
+    none = [f"gauges.{name}=[]" for name in names]
+    for folder, changes in (("with", []), ("without", none)):
+        finished("tsunami", tmp_path / folder, *SMALL, "run.iterations=3", "output.plot=false", *changes)
+    there, rest = columns(tmp_path / "with" / "monitors.csv"), columns(tmp_path / "without" / "monitors.csv")
+    assert len(names) == 4 and [*there] == [*rest, *names]
+    assert all((there[name] == rest[name]).all() for name in rest)
+    assert not [*(tmp_path / "without").glob("chart_*")] and [*(tmp_path / "with").glob("chart_*")]
+
+
 def test_gauges_and_run_up_do_not_depend_on_the_numbering():
     given, moved = (water("tsunami", *SMALL, f"mesh.order={order}", "run.precision=double") for order in
                     ("given", "random"))  # fmt: skip

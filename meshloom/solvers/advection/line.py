@@ -26,7 +26,7 @@ class LineOptions:
     """The line of points."""
 
     points: int = option(256, "points of the line", low=5, high=10**8)
-    length: float = option(1.0, "of the line", above=0.0)
+    length: float = option(1.0, "length of the line", above=0.0)
     periodic: bool = option(False, "what leaves at one end comes in at the other; otherwise nothing comes in")
 
 
@@ -34,7 +34,7 @@ class LineOptions:
 class FlowOptions:
     """What carries the scalar."""
 
-    speed: float = option(1.0, "of the flow; negative: to the left",
+    speed: float = option(1.0, "speed of the flow; negative: to the left",
                           accepts=("other than 0", lambda speed: speed != 0.0))  # fmt: skip
 
 

@@ -50,7 +50,7 @@ class MaterialOptions:
     limiter: float = option(2.0, "how steep the limiter of the viscosity is", low=0.0)
     largest_slope: float = option(1.0, "the limiter's upper end", low=0.0)
     largest_q: float = option(1.0e12, "a viscosity above this stops the run", above=0.0)
-    density: float = option(1.0, "of the undisturbed gas", above=0.0)
+    density: float = option(1.0, "density of the undisturbed gas", above=0.0)
     cut: float = option(1.0e-7, "energies, pressures, viscosities and velocities below this are zero", low=0.0)
     volume_cut: float = option(1.0e-10, "a relative volume so close to 1 is 1", low=0.0)
     least_pressure: float = option(0.0, "pressures do not fall below")

@@ -69,8 +69,8 @@ class StreamOptions:
 class VortexOptions:
     """The vortex: stream function strength exp(-r^2 / (2 radius^2))."""
 
-    strength: float = option(-0.0005, "in c l; negative turns clockwise")
-    radius: float = option(0.15, "of the core in l", above=0.0)
+    strength: float = option(-0.0005, "strength in c l; negative turns clockwise")
+    radius: float = option(0.15, "radius of the core in l", above=0.0)
     at: tuple[float, float] = option((0.0, 0.0), "where its middle is at the start, from the middle of the domain in l")
 
     @property

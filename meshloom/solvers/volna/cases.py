@@ -27,8 +27,8 @@ from meshloom.solvers.volna.basins import (
 class DamOptions:
     """A channel with a dam across it."""
 
-    length: float = option(10.0, "of the channel, m", above=0.0)
-    width: float = option(2.0, "of the channel, m", above=0.0)
+    length: float = option(10.0, "length of the channel, m", above=0.0)
+    width: float = option(2.0, "width of the channel, m", above=0.0)
     at: float = option(5.0, "where the dam stands, m from the left end", above=0.0)
     left: float = option(2.0, "depth on its left, m", low=0.0)
     right: float = option(1.0, "depth on its right, m", low=0.0)
@@ -70,7 +70,7 @@ class Dambreak(WaterCase):
 class LakeOptions:
     """A square lake with a mound under water."""
 
-    size: float = option(10.0, "of the square, m", above=0.0)
+    size: float = option(10.0, "size of the square, m", above=0.0)
     depth: float = option(1.0, "away from the mound, m", above=0.0)
     mound: float = option(0.8, "height of the mound, m", low=0.0)
 
@@ -107,9 +107,9 @@ class Lake(WaterCase):
 class BowlOptions:
     """A paraboloid in the middle of a square."""
 
-    half_width: float = option(2.0, "of the square, m", above=0.0)
-    depth: float = option(0.1, "of the still water in the middle, m", above=0.0)
-    radius: float = option(1.0, "of the still water, m", above=0.0)
+    half_width: float = option(2.0, "half the size of the square, m", above=0.0)
+    depth: float = option(0.1, "depth of the still water in the middle, m", above=0.0)
+    radius: float = option(1.0, "radius of the still water, m", above=0.0)
     start: float = option(0.8, "radius of the heap of water at the start, m", above=0.0)
 
 
@@ -151,10 +151,10 @@ class Bowl(WaterCase):
 class HumpOptions:
     """A round hump of water in a long pool."""
 
-    length: float = option(180.0, "of the pool, m", above=0.0)
-    width: float = option(60.0, "of the pool, m", above=0.0)
-    depth: float = option(1.0, "of the still water, m", above=0.0)
-    height: float = option(0.3, "of the hump, m", low=0.0)
+    length: float = option(180.0, "length of the pool, m", above=0.0)
+    width: float = option(60.0, "width of the pool, m", above=0.0)
+    depth: float = option(1.0, "depth of the still water, m", above=0.0)
+    height: float = option(0.3, "height of the hump, m", low=0.0)
     radius: float = option(10.0, "where the hump is 1/e of its height, m", above=0.0)
     at: float = option(60.0, "where its middle is, m from the left end", low=0.0)
 

@@ -54,13 +54,12 @@ class Gauges:
     def __init__(self, mesh: ml.Mesh, places: Places, w: ml.Field):
         used = {name: place for name, place in places.items() if len(place)}
         self.names, self.w = tuple(used), w
-        self.levels = ml.Global(np.zeros(len(used)), "levels", dtype=w.dtype)
-        self.board = ml.Set(1, "gauges")  # one element that sees all cells with a gauge
-        if used:
+        if used:  # otherwise there is nothing to read, and no ``levels``
+            self.board = ml.Set(1, "gauges")  # one element that sees all cells with a gauge
             cells = [cell_at(mesh, name, place) for name, place in used.items()]
             self.cells = ml.Map(self.board, mesh.cells, [cells], "gauge_cells")
             values = w.numpy()[cells]
-            self.levels.value = values[:, H] + values[:, BED]
+            self.levels = ml.Global(values[:, H] + values[:, BED], "levels", dtype=w.dtype)
 
     def read(self) -> None:
         """The loop."""

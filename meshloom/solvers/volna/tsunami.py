@@ -29,6 +29,7 @@ from meshloom.solvers.volna.basins import (
 from meshloom.solvers.volna.flux import BED, H
 from meshloom.solvers.volna.gauges import Gauges, check_place
 from meshloom.solvers.volna.geometry import cell_centres
+from meshloom.toml import toml_key
 
 FILM = 1e-2  # m: less water than this is no flood
 
@@ -37,12 +38,12 @@ FILM = 1e-2  # m: less water than this is no flood
 class SeaOptions:
     """The sea and its beach, in metres."""
 
-    length: float = option(100e3, "from west to east, m", above=0.0)
-    width: float = option(60e3, "from south to north, m", above=0.0)
-    depth: float = option(1000.0, "of the deep part, m", above=0.0)
+    length: float = option(100e3, "size from west to east, m", above=0.0)
+    width: float = option(60e3, "size from south to north, m", above=0.0)
+    depth: float = option(1000.0, "depth of the deep part, m", above=0.0)
     shelf: float = option(85e3, "x where the shelf begins, m; it goes on as a plain on land", low=0.0)
-    shelf_slope: float = option(1e-3, "of shelf and plain", above=0.0, high=1.0)
-    slope: float = option(0.05, "of the floor between the deep part and the shelf", above=0.0, high=10.0)
+    shelf_slope: float = option(1e-3, "slope of shelf and plain", above=0.0, high=1.0)
+    slope: float = option(0.05, "slope of the floor between the deep part and the shelf", above=0.0, high=10.0)
     beach: float = option(95e3, "x of the water's edge, m", above=0.0)
 
 
@@ -50,19 +51,19 @@ class SeaOptions:
 class IslandOptions:
     """A cone with flat shores."""
 
-    x: float = option(60e3, "of its middle, m")
-    y: float = option(30e3, "of its middle, m")
-    radius: float = option(5e3, "of its shore, m", above=0.0)
-    slope: float = option(0.1, "of its sides under water", above=0.0, high=10.0)
-    shore_slope: float = option(1e-3, "of its shore, up to its top", above=0.0, high=10.0)
+    x: float = option(60e3, "x of its middle, m")
+    y: float = option(30e3, "y of its middle, m")
+    radius: float = option(5e3, "radius of its shore, m", above=0.0)
+    slope: float = option(0.1, "slope of its sides under water", above=0.0, high=10.0)
+    shore_slope: float = option(1e-3, "slope of its shore, up to its top", above=0.0, high=10.0)
 
 
 @dataclass(frozen=True)
 class UpliftOptions:
     """How the floor rises: by ``height`` in the middle, 1/e of it along an ellipse round it."""
 
-    x: float = option(25e3, "of its middle, m")
-    y: float = option(30e3, "of its middle, m")
+    x: float = option(25e3, "x of its middle, m")
+    y: float = option(30e3, "y of its middle, m")
     length: float = option(15e3, "half axis from south to north, m", above=0.0)
     width: float = option(6e3, "half axis from west to east, m", above=0.0)
     height: float = option(5.0, "rise in the middle, m; negative for a fall")
@@ -189,6 +190,12 @@ class Tsunami(WaterCase):
         return move
 
     # --- what comes out
+
+    def why_not_after(self, before: TsunamiConfig) -> str:
+        """A column of monitors.csv is one place."""
+        places = ((name, [*before.gauges.get(name, [])], [*self.config.gauges[name]]) for name in self.gauges.names)
+        moved = [f"{toml_key((name,))} from {old} to {new}" for name, old, new in places if old != new]
+        return f"a gauge cannot move at a restart ({', '.join(moved)}); give another name and run anew" if moved else ""
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         levels = recorded[:, recorded.shape[1] - len(self.gauges.names) :]
