@@ -163,7 +163,7 @@ def test_a_library_changes_no_handler_and_no_stream():
         "import meshloom, meshloom.cli.main\n"
         "assert before == ([signal.getsignal(n) for n in numbers], sys.stdout, sys.stderr)\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0
 
 
 # --- streams
