@@ -9,7 +9,6 @@ import pytest
 
 import meshloom as ml
 
-
 # Tests that were started in the background, or by nohup, ignore signals, and so would the processes that they start.
 _STOPPING = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, n)]
 for _number in _STOPPING:
