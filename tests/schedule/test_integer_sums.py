@@ -23,8 +23,8 @@ from meshloom.schedule.strategies import names
 load = compiler.load
 TRAP = ("-fsanitize=signed-integer-overflow", "-fsanitize-undefined-trap-on-error", "-O0")
 
-def trapping(source, name, *, extra_flags=()):
-    return load(source, name, extra_flags=(*extra_flags, *TRAP))
+def trapping(source, name, *, extra_flags=(), **more):
+    return load(source, name, extra_flags=(*extra_flags, *TRAP), **more)
 
 compiler.load = sys.modules["meshloom.backend.cpu"].load = trapping
 ml.use(sys.argv[1])
