@@ -19,7 +19,7 @@ def test_every_table_has_a_job() -> None:
     shown = set(tables.TABLES) - {"locality_orders", "locality_counters"}  # of the file of locality
     shown -= {"attacks"}  # of tests.attacks.run
     assert {name for name in shown if not name.startswith("readme_")} == fed - {"README"}
-    named = {table.benchmark for table in tables.TABLES.values()}
+    named = {table.benchmark for name, table in tables.TABLES.items() if name != "attacks"}
     assert {job.module for job in JOBS} == named
     assert len({job.name for job in JOBS}) == len(JOBS)
 
