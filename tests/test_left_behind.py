@@ -121,8 +121,7 @@ def test_the_same_arguments_find_their_loop() -> None:
     for _ in range(3):
         scale(mesh.cells, mesh.u, factor)
         gc.collect()
-    (call,) = mesh.cells.calls.values()
-    assert call.calls == 3
+    assert len(mesh.cells.calls) == 1
 
 
 @pytest.mark.parametrize("back_end", ["cpu", "emulated"])

@@ -182,10 +182,9 @@ def test_loops_are_kept_and_let_go_with_their_set() -> None:
     mesh, v, out = mesh_and_fields()
     spread(mesh.faces, v, out[mesh.face_cells])
     spread(mesh.faces, v, out[mesh.face_cells])
-    (call,) = mesh.faces.calls.values()
-    assert call.calls == 2
+    assert len(mesh.faces.calls) == 1
     gone = weakref.ref(out)
-    del mesh, v, out, call
+    del mesh, v, out
     gc.collect()
     assert gone() is None
 

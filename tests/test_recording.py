@@ -144,6 +144,7 @@ REFUSED: dict[str, Action] = {
     "Mesh.arranged": lambda w: w.mesh.arranged("given"),
     "Mesh.reordered": lambda w: w.mesh.reordered("given"),
     "Mesh.digest": lambda w: w.mesh.digest,
+    "Mesh.check": lambda w: w.mesh.check(),
     "Mesh.group": lambda w: w.mesh.group(next(iter(w.mesh.groups))),
     "Mesh.cell_volumes": lambda w: w.mesh.cell_volumes(),
     "Mesh.cell_centroids": lambda w: w.mesh.cell_centroids(),

@@ -120,6 +120,7 @@ def test_a_free_stream_stays_a_free_stream(tmp_path: Path, cells: str, incidence
     np.testing.assert_allclose(case.q.numpy(), np.tile(case.gas.free_stream, (len(mesh.cells), 1)), rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_stagnation_pressure_and_suction():
     """The flow comes to rest at the nose, with the isentropic pressure there, and is fastest above the airfoil."""
     case = airfoil(mesh_i=40, mesh_j=60)

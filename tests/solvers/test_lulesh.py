@@ -149,7 +149,7 @@ def forces_of(case: Lulesh) -> np.ndarray:
     return case.force.numpy()
 
 
-@pytest.mark.parametrize("backend", ["cpu", "emulated"])
+@pytest.mark.parametrize("backend", [pytest.param("cpu", marks=pytest.mark.slow), "emulated"])
 def test_all_strategies_agree_on_the_forces(backend: str):
     ml.use("numpy")
     wanted = forces_of(random_case())
