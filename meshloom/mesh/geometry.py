@@ -85,6 +85,7 @@ def corner_angles(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
     return _in_chunks(lambda part: _corner_angles(x, part, kind), nodes)
 
 
+_ROUNDING = 16 * np.finfo(np.float64).eps  # of sums of a few products, relative to their largest
 _CHUNK = 16384  # cells whose intermediate arrays stay in the cache
 
 
@@ -139,11 +140,29 @@ def _corner_angles(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
     return np.where(inwards, angles + 2.0 * np.pi, angles)
 
 
+def solid_angle_errors(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
+    """By how much rounding may have changed the solid angles of ``corner_angles``, (m, nodes)."""
+    neighbors = _HEX_NEIGHBORS if kind == "hexahedron" else _TET_NEIGHBORS
+    p = [x[nodes[:, slot]] for slot in range(nodes.shape[1])]
+    found = []
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        for c, around in enumerate(neighbors):
+            above, below, size = _solid_tangent(*(p[n] - p[c] for n in around))
+            found.append(np.minimum(2.0 * _ROUNDING * size / np.hypot(above, below), 4.0 * np.pi))
+    return np.nan_to_num(np.stack(found, axis=1), nan=0.0)
+
+
 def _solid_angle(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Between three edges, signed, by the formula of Van Oosterom and Strackee; 0 where an edge has no length."""
+    above, below, _ = _solid_tangent(a, b, c)
+    return 2.0 * np.arctan2(above, below)
+
+
+def _solid_tangent(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The tangent of half the angle, above and below the line, and the size of the terms that these are summed from."""
     la, lb, lc = (np.sqrt(_dot(v, v)) for v in (a, b, c))
-    below = la * lb * lc + _dot(a, b) * lc + _dot(a, c) * lb + _dot(b, c) * la
-    return 2.0 * np.arctan2(_triple(a, b, c), below)
+    size = la * lb * lc
+    return _triple(a, b, c), size + _dot(a, b) * lc + _dot(a, c) * lb + _dot(b, c) * la, size
 
 
 def _inward_corners(x: np.ndarray, loops: np.ndarray) -> np.ndarray:

@@ -24,8 +24,7 @@ from meshloom.mesh.faults import Fault
 _SAME_PLACE = 1e-6  # of the size of a face: nodes on the two sides of a cut lie no further apart
 _CHUNK = 16384  # faces whose intermediate arrays stay in the cache
 _FULL_TURN = {2: 2.0 * np.pi, 3: 4.0 * np.pi}
-_SLACK = 1e-6  # of a full turn, in 2-D
-_SOLID_SLACK = 1e-3  # and in 3-D, where the angles of needles are known to some digits only
+_SLACK = 1e-6  # of a full turn
 
 
 def check_shapes(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> None:
@@ -198,8 +197,11 @@ def check_corners(x: np.ndarray, cells: np.ndarray, kind: CellKind, boundary: tu
     """
     angles = geometry.corner_angles(x, cells, kind.name)
     turns = np.bincount(cells.reshape(-1), angles.reshape(-1), minlength=len(x)) / _FULL_TURN[kind.dimension]
+    if kind.dimension == 3 and not (turns <= 1.0 + _SLACK).all():  # those of needles are known to some digits only
+        doubts = geometry.solid_angle_errors(x, cells, kind.name)
+        turns -= np.bincount(cells.reshape(-1), doubts.reshape(-1), minlength=len(x)) / _FULL_TURN[3]
     node = int(np.argmax(turns))  # NaN counts as the largest
-    if not turns[node] <= 1.0 + (_SLACK if kind.dimension == 2 else _SOLID_SLACK):
+    if not turns[node] <= 1.0 + _SLACK:
         ends, single = boundary  # cells without a neighbour first: who does not belong here has none
         alone = np.unique(single[(ends == node).any(axis=1)])
         around = np.append(alone, np.setdiff1d(np.flatnonzero((cells == node).any(axis=1)), alone))

@@ -242,8 +242,11 @@ def _value_changed(dice: random.Random, text: str) -> str:
 
 
 def _inline(dice: random.Random, text: str) -> str:
-    """The same content in one line of braces for each section."""
-    return "".join(f"{toml_key((key,))} = {toml_value(value)}\n" for key, value in tomllib.loads(text).items())
+    """The same content in one line of braces for each section; what is nested too deep for that stays as it is."""
+    try:
+        return "".join(f"{toml_key((key,))} = {toml_value(value)}\n" for key, value in tomllib.loads(text).items())
+    except RecursionError:
+        return text
 
 
 def _dotted(dice: random.Random, text: str) -> str:
