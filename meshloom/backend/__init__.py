@@ -91,8 +91,7 @@ def use(name: str, *, threads: int | None = None, contract: bool | None = None, 
     if threads is not None:
         wanted = whole("threads", threads, 1, MOST_THREADS, error=ScheduleError)
         if native_threads.choose(wanted) < wanted:
-            tell("this process was made by fork, which leaves OpenMP's threads behind: loops run serially here;"
-                 " start processes by multiprocessing's spawn for more threads")  # fmt: skip
+            tell(native_threads.THREADS_LEFT_BEHIND)
     if contract is not None:
         cpu().contract = contract
     if strict is not None:

@@ -18,6 +18,10 @@ in_use = np.ones(1, np.int64)
 _may_have_started = False
 _left_behind = False
 _device_process: int | None = None  # the process that has begun to use a GPU
+THREADS_LEFT_BEHIND = (
+    "this process was made by fork, which leaves OpenMP's threads behind: loops run serially here;"
+    " start processes by multiprocessing's spawn for more threads"
+)
 DEVICE_LEFT_BEHIND = (
     "this process was made by fork from one that uses a GPU, which does not survive that;"
     " start processes by multiprocessing's spawn instead"

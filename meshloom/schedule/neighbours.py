@@ -35,10 +35,6 @@ def neighbour_tables(
     return _by_slot(topology, m, offsets, entries, degree)
 
 
-def _rows_of_maps(topology: Topology) -> dict[int, np.ndarray]:
-    return {k: i for k, (i, _) in topology.maps.items()} | topology.others
-
-
 # ----- by slot --------------------------------------------------------------------------------------------------
 def _by_slot(
     topology: Topology, m: int, offsets: np.ndarray, entries: np.ndarray, degree: int
@@ -50,7 +46,7 @@ def _by_slot(
     known, kind = np.maximum(table, 0), topology.index_type
     arity = topology.maps[m][0].shape[1]
     arrays = {f"entry{m}": np.ascontiguousarray(table.T, kind)}
-    for k, rows in _rows_of_maps(topology).items():
+    for k, rows in topology.rows().items():
         seen = rows[known // arity]  # (targets, degree, arity of k)
         arrays[f"near{m}_{k}"] = np.ascontiguousarray(seen.transpose(1, 2, 0).reshape(-1, len(table)), kind)
     return arrays
@@ -78,7 +74,7 @@ def _in_roles(
     (targets, degree, arity), or ``ring<m>_<k>`` (targets, degree) where the elements stand in a ring; ``marked<m>``:
     the targets that are not in the tables, if any."""
     table, fits = _padded(offsets, entries, degree)
-    others = {k: rows for k, rows in _rows_of_maps(topology).items() if k != m}
+    others = {k: rows for k, rows in topology.rows().items() if k != m}
     seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in others.items()}
     rings: dict[int, np.ndarray] = {}
     for k in sorted(topology.swapped[m] - {m}):

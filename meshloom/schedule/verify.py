@@ -240,7 +240,7 @@ def _check_slots(plan: Plan, topology: Topology, m: int) -> None:
     for u, row in enumerate(table):
         expected = entries[starts + u]
         demand(bool((row[usual] == expected).all()), plan, "a neighbour table holds another entry than the incidence")
-        for k, rows in (topology.others | {k: i for k, (i, _) in topology.maps.items()}).items():
+        for k, rows in topology.rows().items():
             part = plan.arrays[f"near{m}_{k}"].reshape(len(table), -1, len(usual))[u]
             same = (rows[expected // arity] == part[:, usual].T).all()
             demand(bool(same), plan, f"a neighbour table has wrong rows of map {k}")
@@ -267,7 +267,7 @@ def _check_roles(plan: Plan, topology: Topology, m: int) -> None:
     demand(bool(sound), plan, "a neighbour table holds another entry than the incidence")
     demand(bool((near[there] == leads_to[filled ^ 1]).all()), plan, f"a neighbour table has wrong rows of map {m}")
     element, side = filled // 2, filled % 2
-    for k, rows in (topology.others | {k: i for k, (i, _) in topology.maps.items()}).items():
+    for k, rows in topology.rows().items():
         if k == m:
             continue
         turned = side if k in topology.swapped[m] else np.zeros_like(side)

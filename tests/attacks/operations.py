@@ -15,7 +15,7 @@ from tests.attacks.forked import Ended, forked
 
 OUT = ("--quiet", "--out", "run")
 NEW = ("run", "pot", *OUT)
-OLD = ("run", "pot", "--set", "time.end=0.1", "--set", "output.every=2", *OUT)
+OLD = ("run", "pot", "--set", "pot.end=0.1", "--set", "output.every=2", *OUT)
 GO_ON = ("run", "--restart", "run/checkpoint.h5", "--quiet")
 OVERWRITE = (*NEW, "--overwrite")
 

@@ -13,24 +13,9 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import ProgramError
+from tests.attacks.soak import scaled, spread, summed
 
 SIZE = 50
-
-
-@ml.kernel
-def scaled(u: ml.Read, by: ml.Read, out: ml.Write):
-    out[...] = by * u
-
-
-@ml.kernel
-def spread(u: ml.Read, out: ml.Inc):
-    out[0] += 0.5 * u[1]
-    out[1] += u[0]
-
-
-@ml.kernel
-def summed(u: ml.Read, total: ml.Sum):
-    total += u
 
 
 class Mesh:

@@ -14,7 +14,7 @@ from meshloom.solvers import case as cases
 from meshloom.solvers.case import Case, Picture
 from tests.cli.conftest import meshloom as meshloom  # the fixture
 from tests.cli.harness import Command
-from tests.run.test_run_to_a_time import Cooling
+from tests.run.cooling import Cooling
 
 cases._registry.pop("cooling", None)
 DONE = {"run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd"}

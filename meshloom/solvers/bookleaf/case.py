@@ -146,10 +146,9 @@ class BookLeaf(Case):
 
     def cell_fields(self) -> dict[str, np.ndarray]:
         fields = (self.density, self.pressure, self.energy)
-        corners = self.node_positions()[self.mesh.cell_nodes.indices]
-        (ax, ay), (bx, by) = (corners[:, 2] - corners[:, 0]).T, (corners[:, 3] - corners[:, 1]).T  # diagonals
-        # From where the nodes are, since a restart knows that before it makes a step.
-        return {one.name: one.numpy().astype(np.float64) for one in fields} | {"volume": 0.5 * (ax * by - ay * bx)}
+        # Volumes from where the nodes are, since a restart knows that before it makes a step.
+        corners = np.moveaxis(self.node_positions()[self.mesh.cell_nodes.indices], 0, -1)
+        return {one.name: one.numpy().astype(np.float64) for one in fields} | {"volume": volume(corners)}
 
     def node_fields(self) -> dict[str, np.ndarray]:
         return {"velocity": self.u.numpy().astype(np.float64)}
