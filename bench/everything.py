@@ -6,8 +6,9 @@
     python -m bench.everything --unpack FILE.tar.gz ...          # puts them into bench/results
 
 Each job is a process group of its own with a limit: one that fails or takes too long costs itself alone, and what it
-had saved by then is kept. They run one after the other, as each wants the machine for itself. ``--group cpu``: the
-tables of the CPU instead. ``--tiny``: to see that it works.
+had saved by then is kept. They run one after the other, as each wants the machine for itself, but for those of which
+the GPU has little to do (``together``): these prepare side by side and measure in turns. ``--group cpu``: the tables of
+the CPU instead. ``--tiny``: to see that it works.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ import sys
 import tarfile
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from bench import record
+from bench import record, turns
+from bench.locality_loops import PAPERS
 from bench.stamp import VARIABLE, stamp, with_commit
 
 GRACE = 20.0  # seconds between being asked to end and being ended
@@ -47,6 +51,7 @@ class Job:
     watches: bool = False
     tiny: tuple[str, ...] | None = None
     counters: bool = False  # may ask Nsight Compute
+    together: str = ""  # runs beside the neighbours in this table that say the same
 
     def command(self, file: Path, *, tiny: bool, counters: bool) -> list[str]:
         words = [sys.executable, "-m", f"bench.{self.module}", *((self.tiny or ()) if tiny else self.arguments)]
@@ -63,22 +68,25 @@ JOBS: tuple[Job, ...] = (
     Job("race-orders", "race", (*_GPU, "--orders", "hilbert", "given", "gps", "rcb", "rcm", "greedy", "kaminpar",
                                 "random", "--strategies", "auto", "owner", "--layouts", "aos", "--blocks", "64",
                                 "--precisions", "float64"), 120, "race_orders, README", watches=True),
-    Job("airfoil", "airfoil", _GPU, 110, "iteration, README"),
-    Job("locality", "locality", (*_GPU, *_FEW), 480, "locality, applications, README", watches=True, counters=True,
-        tiny=("--device", "cpu", "--size", "small", "--loops", "airfoil", "--orders", "given", "--strategies", "auto",
-              "--layouts", "aos", "--blocks", "64")),
-    Job("race", "race", (*_GPU, *_FEW, "--orders", "hilbert", "given"), 240, "race", watches=True, counters=True),
+    Job("airfoil", "airfoil", _GPU, 150, "iteration, README"),
+    *(Job(f"locality-{name}", "locality", (*_GPU, *_FEW, "--loops", name, "--no-applications"), 400, "locality, README",
+          watches=True, counters=True, together="locality",
+          tiny=("--device", "cpu", "--size", "small", "--loops", name, "--orders", "given", "--strategies", "auto",
+                "--layouts", "aos", "--blocks", "64", "--no-applications")) for name in PAPERS),
+    Job("applications", "locality", (*_GPU, "--orders", "--loops", *PAPERS), 300, "applications, README", watches=True),
+    Job("race", "race", (*_GPU, *_FEW, "--orders", "hilbert", "given"), 180, "race", watches=True, counters=True),
     Job("vortex", "vortex", _GPU, 220, "vortex, README", tiny=("--device", "cpu", "--quick", "--box", "0")),
     Job("direct", "direct", _GPU, 90, "direct", tiny=("--device", "cpu", "--small")),
     Job("halves", "halves", (*_GPU, "--orders", "cells", "hands", "cards"), 100, "halves"),
     Job("strict", "strict", ("--backend", "cuda"), 120, "strict",
         tiny=("--backend", "cpu", "--quick", "--only", "airfoil")),
-    Job("grid", "grid", (*_GPU, "--quick"), 90, "grid"),
-    Job("coloring", "coloring", _GPU, 150, "coloring"),
+    Job("grid", "grid", (*_GPU, "--quick"), 50, "grid"),
+    Job("coloring", "coloring", _GPU, 140, "coloring"),
     Job("branches", "branches", _GPU, 90, "branches"),
-    Job("airfoil_reference", "airfoil_reference", ("--backend", "cuda"), 60, "reference"),
-    Job("truth", "truth", ("--backend", "cuda"), 120, "truth"),
-    Job("flow_truth", "flow_truth", _GPU, 260, "flow_truth",
+    Job("airfoil_reference", "airfoil_reference", ("--backend", "cuda"), 60, "reference",
+        together="accuracy"),
+    Job("truth", "truth", ("--backend", "cuda"), 120, "truth", together="accuracy"),
+    Job("flow_truth", "flow_truth", _GPU, 260, "flow_truth", together="accuracy",
         tiny=("--device", "cpu", "--vortex", "24", "--boxes", "--end", "0.1")),
     Job("cpu_airfoil", "cpu_airfoil", (), 400, "cpu_airfoil, cpu_steps", "cpu", tiny=("--quick", "--step-only")),
     *(Job(f"cpu_airfoil-step-{k}", "cpu_airfoil", ("--step-only",), 150, "cpu_steps", "cpu") for k in (1, 2, 3)),
@@ -110,15 +118,39 @@ class Outcome:
         return f"{ended}, {'file kept' if self.file else 'no file'}"
 
 
+def batches(jobs: list[Job]) -> list[list[Job]]:
+    """Jobs in their order: those that run together, else each by itself."""
+    return [batch for label, run in groupby(jobs, key=lambda job: job.together)
+            for batch in ([list(run)] if label else [[job] for job in run])]  # fmt: skip
+
+
+def longest(jobs: list[Job]) -> float:
+    """Seconds that jobs take at most."""
+    return sum(max(job.limit for job in batch) for batch in batches(jobs))
+
+
 def slices(jobs: list[Job], seconds: float) -> list[list[Job]]:
     """Jobs in their order, cut so that the limits of each part fit into so many seconds; a longer one is alone."""
     parts: list[list[Job]] = []
-    for job in jobs:
-        if parts and sum(one.limit for one in parts[-1]) + job.limit <= seconds:
-            parts[-1].append(job)
+    for batch in batches(jobs):
+        if parts and longest(parts[-1] + batch) <= seconds:
+            parts[-1] += batch
         else:
-            parts.append([job])
+            parts.append(batch)
     return parts
+
+
+def run_batch(batch: list[Job], folder: Path, *, tiny: bool, counters: bool, left: float) -> list[Outcome]:
+    """Jobs that run together, which measure in turns."""
+
+    def one(job: Job) -> Outcome:
+        print(f"{job.name}: begins, at most {min(job.limit, left):.0f} s", flush=True)
+        found = run_job(job, folder, tiny=tiny, counters=counters, left=left)
+        print(f"{job.name}: {found.word()} after {found.seconds:.0f} s", flush=True)
+        return found
+
+    with ThreadPoolExecutor(len(batch)) as pool:
+        return list(pool.map(one, batch))
 
 
 def run_job(job: Job, folder: Path, *, tiny: bool, counters: bool, left: float) -> Outcome:
@@ -126,8 +158,9 @@ def run_job(job: Job, folder: Path, *, tiny: bool, counters: bool, left: float) 
     file, log, limit = folder / f"{job.name}.json", folder / f"{job.name}.log", min(job.limit, left)
     begin = time.monotonic()
     with log.open("w", encoding="utf-8") as output:
+        environment = os.environ | ({turns.VARIABLE: str(folder / "turn")} if job.together else {})
         process = subprocess.Popen(job.command(file, tiny=tiny, counters=counters), stdout=output,
-                                   stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+                                   stderr=subprocess.STDOUT, start_new_session=True, env=environment)  # fmt: skip
         code = _ended(process, limit)
     printed = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     last = " ".join((printed or [""])[-1].replace(str(folder), "").split())[:160]
@@ -156,7 +189,7 @@ def pack(folder: Path, outcomes: list[Outcome], file: Path) -> Path:
     (folder / "summary.txt").write_text(json.dumps(summary, indent=1), encoding="utf-8")
     file.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(file, "w:gz") as archive:
-        for path in sorted(folder.iterdir()):
+        for path in sorted(path for path in folder.iterdir() if path.suffix):
             archive.add(path, arcname=path.name)
     return file
 
@@ -191,10 +224,10 @@ def show(outcomes: list[Outcome]) -> None:
 
 def plan(parts: list[list[Job]]) -> None:
     for number, jobs in enumerate(parts, 1):
-        total = sum(job.limit for job in jobs)
-        print(f"slice {number}, at most {total / 60:.1f} minutes")
+        print(f"slice {number}, at most {longest(jobs) / 60:.1f} minutes")
         for job in jobs:
-            print(f"  {job.name:<22} {job.limit:4.0f} s  {job.tables}")
+            beside = f"  (together: {job.together})" if job.together else ""
+            print(f"  {job.name:<22} {job.limit:4.0f} s  {job.tables}{beside}")
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -234,14 +267,13 @@ def main(arguments: list[str] | None = None) -> int:
     outcomes: list[Outcome] = []
     until = time.monotonic() + 60.0 * options.minutes
     with tempfile.TemporaryDirectory() as scratch:
-        for job in chosen:
+        for batch in batches(chosen):
             left = until - time.monotonic()
             if left < 2 * RESERVE and outcomes:
-                outcomes.append(Outcome(job.name, job.tables, None, 0.0, 0.0, None, "not begun: no time left"))
+                outcomes += [Outcome(job.name, job.tables, None, 0.0, 0.0, None, "not begun: no time left")
+                             for job in batch]  # fmt: skip
                 continue
-            print(f"{job.name}: begins, at most {min(job.limit, left):.0f} s", flush=True)
-            outcomes.append(run_job(job, Path(scratch), tiny=options.tiny, counters=not options.no_counters, left=left))
-            print(f"{job.name}: {outcomes[-1].word()} after {outcomes[-1].seconds:.0f} s", flush=True)
+            outcomes += run_batch(batch, Path(scratch), tiny=options.tiny, counters=not options.no_counters, left=left)
             pack(Path(scratch), outcomes, packed)  # after each: what is there is there, should this be ended
         show(outcomes)
         print(f"\npacked in {packed} ({packed.stat().st_size / 1e6:.1f} MB); python -m bench.everything --unpack FILE")

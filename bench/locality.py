@@ -357,7 +357,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--size", choices=("paper", "small"), default="paper", help="small: to try it, not to measure")
     parser.add_argument("--loops", nargs="+", choices=tuple(CONTESTS), default=list(PAPERS), metavar="LOOP",
                         help=f"default: {' '.join(PAPERS)}; also {' '.join(n for n in CONTESTS if n not in PAPERS)}")
-    parser.add_argument("--orders", nargs="+", default=list(ORDERS), help="also rcm, greedy, metis, ...")
+    parser.add_argument("--orders", nargs="*", default=list(ORDERS),
+                        help="also rcm, greedy, metis, ...; none: the applications alone")
     parser.add_argument("--layouts", nargs="+", default=list(LAYOUTS))
     parser.add_argument("--blocks", nargs="+", type=int, default=list(BLOCKS))
     parser.add_argument("--strategies", nargs="+", default=["auto", *ml.strategies()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bench.locality import best_of_strategies
@@ -9,13 +10,30 @@ from bench.locality_loops import CONTESTS, PAPERS
 from bench.report import rows_table
 
 AUTOMATIC = ("auto", "fastest")
+ENOUGH = 8  # strategies timed, of which a best is a best
 ORDER_NAMES = {"rcb": "rcb (bisection)", "kaminpar": "kaminpar (partition)", "metis": "metis (partition)"}
 
 
-def _measured(result: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """The variants that have a time, by loop of the paper."""
-    found = {name: result["loops"].get(name, {}).get("variants", []) for name in PAPERS}
-    return {name: timed for name, rows in found.items() if (timed := [r for r in rows if "ms" in r])}
+def raced(result: dict[str, Any]) -> list[str]:
+    """The loops of the paper in which a run has timed enough ways to speak of a best: several strategies."""
+    return [name for name in PAPERS if len({r["strategy"] for r in _timed(result, name)}) >= ENOUGH]
+
+
+def _timed(result: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """The variants of a loop that have a time."""
+    return [r for r in result["loops"].get(name, {}).get("variants", []) if "ms" in r]
+
+
+def _latest(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """For each loop of the paper the last of the runs that raced it, the paper's order: a row is of one run."""
+    last = {name: result for result in results for name in raced(result)}
+    return {name: last[name] for name in PAPERS if name in last}
+
+
+def _left_out(found: Iterable[str]) -> list[str]:
+    """What has no row, in words."""
+    missing = [name for name in PAPERS if name not in found]
+    return ["", f"Not raced yet by code with a commit: {', '.join(missing)}."] if missing else []
 
 
 def _ways(rows: list[dict[str, Any]]) -> str:
@@ -25,12 +43,13 @@ def _ways(rows: list[dict[str, Any]]) -> str:
     return f"{len(rows)}: {orders}; {layouts}"
 
 
-def loop_rows(result: dict[str, Any]) -> list[str]:
+def loop_rows(results: Sequence[dict[str, Any]]) -> list[str]:
     """The best variant of each of the paper's loops, the automatic ones, the paper's best shares, and the goal."""
     head = ("loop", "best of those run", "ms", "of copy", "`auto`, of copy", "`fastest`, of copy",
             "paper, P100 and V100", "goal", "", "variants run: orders; layouts")  # fmt: skip
-    rows = []
-    for name, variants in _measured(result).items():
+    rows, latest = [], _latest(results)
+    for name, result in latest.items():
+        variants = _timed(result, name)
         named = {r["strategy"]: r for r in best_of_strategies(variants)}
         best = min((r for s, r in named.items() if s not in AUTOMATIC), key=lambda r: r["ms"], default=None)
         paper = CONTESTS[name].paper
@@ -41,27 +60,28 @@ def loop_rows(result: dict[str, Any]) -> list[str]:
         theirs = f"{paper.share['P100']:.2f}, {paper.share['V100']:.2f}"
         rows.append([f"{name} `{paper.loop}`", *own, *automatic, theirs,
                      f"{paper.goal:.2f}", _verdict(most, paper.goal), _ways(variants)])  # fmt: skip
-    return rows_table(head, rows)
+    return [*rows_table(head, rows), *_left_out(latest)]
 
 
-def short_rows(result: dict[str, Any]) -> list[str]:
+def short_rows(results: Sequence[dict[str, Any]]) -> list[str]:
     """The best share of copy of each loop, beside the paper's."""
     head = ("loop", "ms", "share of copy", "paper's best share on a V100", "goal", "")
-    rows = []
-    for name, variants in _measured(result).items():
-        best, paper = best_of_strategies(variants)[0], CONTESTS[name].paper
+    rows, latest = [], _latest(results)
+    for name, result in latest.items():
+        best, paper = best_of_strategies(_timed(result, name))[0], CONTESTS[name].paper
         rows.append([f"{name} `{paper.loop}`", f"{best['ms']:.3f}", f"{best['share_of_copy']:.2f}",
                      f"{paper.share['V100']:.2f}", f"{paper.goal:.2f}",
                      _verdict(best["share_of_copy"], paper.goal)])  # fmt: skip
-    return rows_table(head, rows)
+    return [*rows_table(head, rows), *_left_out(latest)]
 
 
-def order_rows(result: dict[str, Any]) -> list[str]:
+def order_rows(results: Sequence[dict[str, Any]]) -> list[str]:
     """The fastest variant of each loop in every order; what was declined or not reached says so."""
-    orders = list(dict.fromkeys(o for name in PAPERS for o in result["loops"].get(name, {}).get("orders", {})))
+    latest = _latest(results)
+    orders = list(dict.fromkeys(o for name, result in latest.items() for o in result["loops"][name]["orders"]))
     rows = []
-    for name, variants in _measured(result).items():
-        cells = []
+    for name, result in latest.items():
+        variants, cells = _timed(result, name), []
         for order in orders:
             best = min((r for r in variants if r["order"] == order), key=lambda r: r["ms"], default=None)
             about = result["loops"][name]["orders"].get(order, {})
@@ -71,11 +91,11 @@ def order_rows(result: dict[str, Any]) -> list[str]:
     return rows_table(("fastest, ms", *(ORDER_NAMES.get(o, o) for o in orders)), rows)
 
 
-def counter_rows(result: dict[str, Any]) -> list[str]:
+def counter_rows(results: Sequence[dict[str, Any]]) -> list[str]:
     """What Nsight Compute counted for the best counted variant of each loop."""
     rows = []
-    for name, variants in _measured(result).items():
-        best = min((r for r in variants if "counters" in r), key=lambda r: r["ms"], default=None)
+    for name, result in _latest(results).items():
+        best = min((r for r in _timed(result, name) if "counters" in r), key=lambda r: r["ms"], default=None)
         if best:
             counted = best["counters"]
             figures = [f"{counted[key]:.2f}" if key in counted else "-"

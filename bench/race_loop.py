@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
+from bench.turns import alone
 from meshloom.errors import MeshloomError
 from meshloom.schedule.explain import colors_of
 from meshloom.schedule.strategies import strategy
@@ -117,14 +118,15 @@ class Cuda(Device):
 
         run()
         times = []
-        for _ in range(GROUPS):
-            start, end = cupy.cuda.Event(), cupy.cuda.Event()
-            start.record()
-            for _ in range(LAUNCHES):
-                run()
-            end.record()
-            end.synchronize()
-            times.append(cupy.cuda.get_elapsed_time(start, end) / 1e3 / LAUNCHES)
+        with alone():
+            for _ in range(GROUPS):
+                start, end = cupy.cuda.Event(), cupy.cuda.Event()
+                start.record()
+                for _ in range(LAUNCHES):
+                    run()
+                end.record()
+                end.synchronize()
+                times.append(cupy.cuda.get_elapsed_time(start, end) / 1e3 / LAUNCHES)
         return float(np.median(times))
 
     def replayed(self, run: Callable[[], Any]) -> float:

@@ -8,7 +8,7 @@ its own (``several``) take more than one file. FILE ``none``: nothing has been m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,14 +37,14 @@ Result = dict[str, Any]
 @dataclass(frozen=True)
 class Table:
     """How a kind of table is made. ``benchmark``: whose results; ``fits``: does a result hold what it shows?
-    ``several``: a row for each of several files; ``key``: of those, the newest for each value counts."""
+    ``several``: rows of several files; ``parts``: which of its rows a result holds, each from the newest that does."""
 
     benchmark: str
     lines: Callable[[Any], list[str]]
     fits: Callable[[Result], bool]
     command: str
     several: bool = False
-    key: Callable[[Result], Any] | None = None
+    parts: Callable[[Result], Iterable[Hashable]] | None = None
 
     @property
     def module(self) -> str:
@@ -69,8 +69,9 @@ class Table:
         """The files to show out of stamped ones, the oldest first; none if nothing fits."""
         fitting = [(name, r) for name, r in known
                    if r["benchmark"] == self.benchmark and not r.get("resumed") and self.fits(r)]  # fmt: skip
-        if self.several and self.key:
-            return list({self.key(result): name for name, result in fitting}.values())
+        if self.parts:
+            latest = {part: name for name, result in fitting for part in self.parts(result)}
+            return [name for name, _ in fitting if name in latest.values()]
         if self.several:  # runs of the same code on the same machine
             return [n for n, r in fitting if _origin(r) == _origin(fitting[-1][1])]
         return [name for name, _ in fitting[-1:]]
@@ -119,7 +120,7 @@ def _whole_race(result: Result) -> bool:
 
 
 def _race_of_orders(result: Result) -> bool:
-    return _race(result) and len({r["order"] for r in result["variants"] if r["strategy"] == "auto"}) > 3
+    return _race(result) and len({r["order"] for r in result["variants"] if r["strategy"] == "auto"}) > 2
 
 
 def _race_with_peers(result: Result) -> bool:
@@ -132,8 +133,7 @@ def _iteration(result: Result) -> bool:
 
 
 def _locality(result: Result) -> bool:
-    timed = [name for name, one in result["loops"].items() if any("ms" in r for r in one["variants"])]
-    return on_gpu(result) and result["size"] == "paper" and set(locality_report.PAPERS) <= set(timed)
+    return on_gpu(result) and result["size"] == "paper" and bool(locality_report.raced(result))
 
 
 def _applications(result: Result) -> bool:
@@ -169,7 +169,7 @@ TABLES: dict[str, Table] = {
     "cpu_airfoil": Table("cpu_airfoil", report.cpu_lines, _cpu_whole, "cpu_airfoil"),
     "cpu_steps": Table("cpu_airfoil", report.cpu_repeats, _cpu_step, "cpu_airfoil --step-only", several=True),
     "reference": Table("airfoil_reference", gpu_report.reference_rows, lambda r: True, "airfoil_reference",
-                       several=True, key=lambda r: (r["backend"], r["precision"])),
+                       several=True, parts=lambda r: [(r["backend"], r["precision"])]),
     "race": Table("race", gpu_report.race_rows, _whole_race, "race"),
     "race_orders": Table("race", gpu_report.order_rows, _race_of_orders, "race"),
     "readme_race": Table("race", gpu_report.readme_race, _race_with_peers, "race"),
@@ -181,10 +181,14 @@ TABLES: dict[str, Table] = {
     "halves": Table("halves", gpu_report.halves_rows, on_gpu, "halves"),
     "branches": Table("branches", gpu_report.branch_rows, lambda r: bool(r["machine"].get("gpu")), "branches"),
     "coloring": Table("coloring", gpu_report.coloring_rows, _coloring, "coloring"),
-    "locality": Table("locality", locality_report.loop_rows, _locality, "locality"),
-    "locality_orders": Table("locality", locality_report.order_rows, _locality, "locality"),
-    "locality_counters": Table("locality", locality_report.counter_rows, _locality, "locality --counters"),
-    "readme_locality": Table("locality", locality_report.short_rows, _locality, "locality"),
+    "locality": Table("locality", locality_report.loop_rows, _locality, "locality", several=True,
+                       parts=locality_report.raced),
+    "locality_orders": Table("locality", locality_report.order_rows, _locality, "locality", several=True,
+                              parts=locality_report.raced),
+    "locality_counters": Table("locality", locality_report.counter_rows, _locality, "locality --counters", several=True,
+                                parts=locality_report.raced),
+    "readme_locality": Table("locality", locality_report.short_rows, _locality, "locality", several=True,
+                              parts=locality_report.raced),
     "applications": Table("locality", locality_report.application_rows, _applications, "locality"),
     "readme_applications": Table("locality", locality_report.short_applications, _applications, "locality"),
     "compact": Table("compact", compact_report.lines, _compact, "compact"),
@@ -194,7 +198,7 @@ TABLES: dict[str, Table] = {
     "readme_vortex": Table("vortex", flow_report.readme_lines, on_gpu, "vortex --device cuda"),
     "flow_truth": Table("flow_truth", flow_report.truth_lines, on_gpu, "flow_truth --device cuda"),
     "flow_truth_cpu": Table("flow_truth", flow_report.truth_lines, lambda r: r["device"] == "cpu", "flow_truth"),
-    "truth": Table("truth", truth.lines, _truth, "truth", several=True, key=lambda r: r["backend"]),
+    "truth": Table("truth", truth.lines, _truth, "truth", several=True, parts=lambda r: [r["backend"]]),
     "bookleaf_reference": Table("bookleaf", bookleaf.reference_table, lambda r: True, "bookleaf --json FILE"),
     "bookleaf_exact": Table("bookleaf", bookleaf.exact_table, lambda r: "exact" in r, "bookleaf --json FILE"),
     "volna_dam": Table("volna_exact", volna_exact.dam_table, lambda r: True, "volna_exact --json FILE"),

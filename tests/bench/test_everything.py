@@ -6,6 +6,7 @@ import json
 import sys
 import tarfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,11 @@ def test_slices_keep_the_order_and_the_limit() -> None:
     gpu = [job for job in JOBS if job.group == "gpu"]
     parts = everything.slices(gpu, 570.0)
     assert [job for part in parts for job in part] == gpu
-    assert all(sum(job.limit for job in part) <= 570.0 for part in parts) and len(parts) <= 5
+    assert all(everything.longest(part) <= 570.0 for part in parts) and len(parts) <= 5
+    for label in {job.together for job in gpu} - {""}:
+        members = [job for job in gpu if job.together == label]
+        assert any(all(job in part for job in members) for part in parts), "those that run together are not cut apart"
+        assert everything.longest(members) == max(job.limit for job in members)
     assert parts[0][0].name == "compact"
     assert [len(part) for part in everything.slices(gpu[:2], 1.0)] == [1, 1]
 
@@ -77,6 +82,23 @@ def test_a_job_that_takes_too_long_is_ended_and_keeps_its_file(tmp_path: Path, m
     assert time.monotonic() - begin < 15.0
     assert (found.code, found.file, found.last) == (None, "slow.json", "saved")
     assert found.word() == "ran past its limit, file kept"
+
+
+def test_jobs_that_run_together_measure_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "turns.py"
+    script.write_text(
+        "import sys, time\nfrom bench.turns import alone\nbegun = time.monotonic()\n"
+        "with alone():\n    inside = time.monotonic()\n    time.sleep(0.3)\n    outside = time.monotonic()\n"
+        "open(sys.argv[1], 'w').write(f'[{begun}, {inside}, {outside}]')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(Path(everything.__file__).parents[1]))
+    monkeypatch.setattr(Job, "command", lambda job, file, **_: [sys.executable, str(script), str(file)])
+    jobs = [Job(name, "direct", (), 30.0, "", together="all") for name in ("a", "b", "c")]
+    found = everything.run_batch(jobs, tmp_path, tiny=False, counters=False, left=99.0)
+    assert [one.code for one in found] == [0, 0, 0]
+    times = sorted((json.loads((tmp_path / f"{job.name}.json").read_text()) for job in jobs), key=lambda one: one[1])
+    assert max(one[0] for one in times) < times[-1][1], "they began side by side"
+    assert all(earlier[2] <= later[1] for earlier, later in pairwise(times)), "and measured one after the other"
 
 
 def test_only_results_that_name_their_code_are_taken(tmp_path: Path) -> None:

@@ -62,9 +62,9 @@ _ENTRIES: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def changes(draw: st.DrawFn, cls: type) -> list[Setting]:
-    """Settings of one case, most of them right."""
+    """Settings of one case, most of them right, the first for certain."""
     known, words = flatten(cls()), choices(cls)
-    found = []
+    found = [Setting(("output", "every"), draw(st.integers(0, 300)), "here")]
     for _ in range(draw(st.integers(4, 8))):
         key = draw(st.sampled_from([*known]))
         path: tuple[str, ...] = tuple(key.split("."))
@@ -93,7 +93,7 @@ def check_that_it_is_read_as_it_was_written(name: str, examples: int) -> None:
             assert read_again(config, comments=comments) == config
 
     check()
-    assert accepted > examples / 4, "refusing everything proves nothing"
+    assert accepted >= examples, "refusing everything proves nothing"
 
 
 @pytest.mark.parametrize("name", cases())
