@@ -7,7 +7,7 @@ the same: what lies here cannot go on yet. Whoever opens a folder, and has locke
 | found | meaning | what settling does |
 |---|---|---|
 | ``.replacing`` | files of before are on their way there or back; of the new run there is nothing | puts them back |
-| ``.replaced`` and a checkpoint | the new run can go on | removes what it replaced |
+| ``.replaced`` and a checkpoint | the new run can go on | removes what it replaced; the rest stays, renamed |
 | ``.replaced`` alone | the new run was cut off too early | removes its files, then as with ``.replacing`` |
 
 Every step is one rename or one removal, and leaves one of these states.
@@ -15,6 +15,8 @@ Every step is one rename or one removal, and leaves one of these states.
 
 from __future__ import annotations
 
+import os
+from itertools import count
 from pathlib import Path
 
 from meshloom.run.names import CHECKPOINT, CONFIG, half_written, own_files
@@ -52,7 +54,10 @@ def keep_new(folder: Path) -> None:
     if _is_ours(aside):
         for path in own_files(aside) + half_written(aside):
             path.unlink()
-        aside.rmdir()
+        try:
+            aside.rmdir()
+        except OSError:  # not empty: somebody else's, or what a network file system keeps for those who read it
+            aside.rename(next(path for k in count(1) if not os.path.lexists(path := folder / f"{_ASIDE}-rest{k}")))
 
 
 def is_open(folder: Path) -> bool:

@@ -153,6 +153,23 @@ def test_folders_that_are_called_like_files_are_left_alone(tmp_path: Path):
     assert (tmp_path / "chart_x.png").is_dir() and not (tmp_path / ".replaced").exists()
 
 
+def test_what_somebody_else_put_aside_stays_and_stops_nothing(tmp_path: Path):
+    """Also what NFS leaves of a removed file that is still being read."""
+    (tmp_path / "run.toml").write_text("old")
+    for number in (1, 2):
+        folder = claim("airfoil", tmp_path, overwrite=True)
+        folder.begin()
+        (tmp_path / ".replaced" / ".nfs0001").write_text(f"read {number}")
+        for name in ("run.toml", "checkpoint.h5"):
+            (tmp_path / name).write_text("new")
+        folder.keep()
+        folder.release()
+        settled(tmp_path)
+        assert not (tmp_path / ".replaced").exists()
+        assert (tmp_path / f".replaced-rest{number}" / ".nfs0001").read_text() == f"read {number}"
+    claim("airfoil", tmp_path, goes_on=True).release()
+
+
 def test_a_folder_that_was_moved_is_noticed(tmp_path: Path):
     folder = claim("airfoil", tmp_path / "run")
     folder.check_place()
