@@ -219,7 +219,8 @@ class Loop(Runnable):
             return SpecParam(param.name, param.mode, param.dim, param.dtype, Layout("aos"), None, reduced_or_read)
         number = None if argument.map is None else self.maps.index(argument.map)
         layout = self._layout_of(argument.field)
-        return SpecParam(param.name, param.mode, param.dim, param.dtype, layout, number, offsets=param.offsets)
+        return SpecParam(param.name, param.mode, param.dim, param.dtype, layout, number, offsets=param.offsets,
+                         as_member=argument.as_member)  # fmt: skip
 
     def _layout_of(self, one: Field) -> Layout:
         """The layout that it has when the loop runs."""
