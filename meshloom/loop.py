@@ -207,7 +207,7 @@ class Loop(Runnable):
         """The loop without data: traced, optimised, with layouts."""
         params = self.params
         targets = list(dict.fromkeys(m.target for m in self.maps))
-        maps = tuple(SpecMap(m.arity, m.positions.dtype, targets.index(m.target)) for m in self.maps)
+        maps = tuple(SpecMap(m.arity, m.index_type, targets.index(m.target), m.formula) for m in self.maps)
         described = tuple(self._spec_param(p, a) for p, a in zip(params, self.arguments, strict=True))
         box = None if self.box is None else spec_box(self.box, self.arguments, self.wish)
         outputs = self.kernel.outputs(params, strict=self.strict)

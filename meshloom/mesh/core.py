@@ -11,6 +11,7 @@ unless the set carries a ``numbering``. What a person gives and gets is ordered 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
@@ -177,6 +178,8 @@ class Map(ItsOwnCopy):
     read-only: plans are cached by their content.
     """
 
+    formula: tuple[Any, ...] = ()  # of a map that is computed: see ``meshloom.mesh.computed``
+
     def __init__(
         self, source: Set, target: Set, indices: ArrayLike, name: str = "map", *, dtype: DTypeLike | None = None
     ):
@@ -206,17 +209,29 @@ class Map(ItsOwnCopy):
         return rows
 
     @staticmethod
-    def _check_range(array: np.ndarray, target: Set, name: str) -> None:
+    def computed(source: Set, target: Set, formula: Callable[[Any], Any], name: str = "map") -> Map:
+        """A map given by a formula: ``formula(e)`` gives the numbers of the targets of element number e, by integer
+        arithmetic. Nothing is stored; loops compute it."""
+        from meshloom.mesh.computed import ComputedMap
+
+        return ComputedMap(source, target, formula, name)
+
+    @staticmethod
+    def _check_range(array: np.ndarray, target: Set, name: str, first: int = 0) -> None:
         if array.size and (array.min() < 0 or array.max() >= target.total):
             row, slot = np.argwhere((array < 0) | (array >= target.total))[0]
             raise MeshError(
-                f"map {name}: index {array[row, slot]} at row {row}, slot {slot} is out of range;"
+                f"map {name}: index {array[row, slot]} at row {first + row}, slot {slot} is out of range;"
                 f" {target.name} has {target.total} elements (0 to {target.total - 1})"
             )
 
     @property
     def arity(self) -> int:
         return int(self.positions.shape[1])
+
+    @property
+    def index_type(self) -> np.dtype:
+        return self.positions.dtype
 
     @cached_property
     def digest(self) -> str:

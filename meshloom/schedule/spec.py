@@ -51,11 +51,18 @@ class SpecParam:
 
 @dataclass(frozen=True)
 class SpecMap:
-    """A map: ``target`` numbers the sets that the loop's maps lead to."""
+    """A map: ``target`` numbers the sets that the loop's maps lead to; ``formula``: of one that is not stored, each
+    slot as an expression of the element's number."""
 
     arity: int
     dtype: np.dtype
     target: int
+    formula: tuple[Node, ...] = ()
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes that a loop reads for one entry."""
+        return 0 if self.formula else self.dtype.itemsize
 
 
 @dataclass(frozen=True)
