@@ -171,7 +171,8 @@ def _exchange(rows: np.ndarray, k: int, i: int, swap: Any) -> None:
 
 def _choice(condition: Any, yes: Any, no: Any) -> Any:
     """``np.where`` of scalars; plain numbers are chosen at once."""
-    return np.where(condition, yes, no) if isinstance(condition, Value) else yes if condition else no
+    symbolic = isinstance(condition, Value)
+    return np.where(condition, yes, no) if symbolic else yes if condition else no
 
 
 def _like(a: np.ndarray, number: int) -> Any:

@@ -410,7 +410,9 @@ _WIDENING = {np.sum: INT64, np.prod: INT64, np.cumsum: INT64, np.trace: INT64}
 
 
 #: Functions of small matrices, which NumPy leaves to LAPACK.
-_DENSE = {np.linalg.solve: dense.solve, np.linalg.inv: dense.inverse, np.linalg.det: dense.determinant}
+_DENSE: dict[Any, Callable[..., Any]] = {
+    np.linalg.solve: dense.solve, np.linalg.inv: dense.inverse, np.linalg.det: dense.determinant,
+}  # fmt: skip
 
 
 def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
