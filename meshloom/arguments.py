@@ -146,7 +146,7 @@ def param_of(name: str, mode: type[Mode], argument: Arg | Global) -> Param:
         return Param(name, mode, argument.shape, argument.dtype, 0, argument.dim)
     through = argument.map or argument.offsets
     arity = through.arity if through is not None and not argument.as_member else 0
-    shape = ((arity,) if arity else ()) + ((argument.field.dim,) if argument.field.dim > 1 else ())
+    shape = ((arity,) if arity else ()) + argument.field.components
     offsets = argument.offsets.offsets if argument.offsets is not None else ()
     return Param(name, mode, shape, argument.field.dtype, arity, argument.field.dim, offsets)
 

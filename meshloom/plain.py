@@ -62,7 +62,7 @@ def run_plainly(
                 _merge(mode, value, part, row)
     for mode, storage, value in zip(kinds, storages, values, strict=True):
         if mode.writes:
-            storage.assign(value)
+            storage.assign(value.reshape(storage.shape))
 
 
 def _rows(argument: Arg | Global, element: int, box: Box | None) -> Any:

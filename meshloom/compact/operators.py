@@ -79,7 +79,7 @@ def d2(f: Fields, axis: int, out: Fields | None = None, scheme: Scheme = SECOND6
         for one, target in zip(fields, targets, strict=True):
             factors = [_metric_field(grid, along, one.dtype, which) for which in ("square", "bend")]
             both = [second] * one.dim + [first] * one.dim
-            apply(grid, along, both, one, [*factors, target], before=_twice(one.dim), after=_chain_rule(one.dim),
+            apply(grid, along, both, one, [*factors, target], before=_twice, after=_chain_rule(one.dim),
                   values=2 * one.dim, method=method)  # fmt: skip
     return _answer(f, out, targets)
 
@@ -205,18 +205,13 @@ def _bend(grid: Grid, axis: int, slope: np.ndarray) -> np.ndarray:
 @kernel
 def times_metric(df: Read, slope: Read, out: Write):
     """From even coordinates to those of the grid."""
-    out[...] = slope * df
+    out[...] = np.reshape(slope * df, out.shape)
 
 
-@cache
-def _twice(dim: int) -> Kernel:
+@kernel
+def _twice(f: Read, both: Write):
     """Every component two times: for the second derivative, and for the first."""
-
-    @kernel
-    def twice(f: Read, both: Write):
-        both[...] = np.stack([f, f]) if dim == 1 else np.concatenate([f, f])
-
-    return twice
+    both[...] = np.concatenate([np.ravel(f), np.ravel(f)])
 
 
 @cache
@@ -225,8 +220,7 @@ def _chain_rule(dim: int) -> Kernel:
 
     @kernel
     def chain_rule(df: Read, square: Read, bend: Read, out: Write):
-        second, first = (df[0], df[1]) if dim == 1 else (df[:dim], df[dim:])
-        out[...] = square * second + bend * first
+        out[...] = np.reshape(square * df[:dim] + bend * df[dim:], out.shape)
 
     return chain_rule
 
@@ -267,7 +261,7 @@ def _targets(fields: Sequence[Field], out: Fields | None, suffix: str) -> list[F
     if out is not None:
         return [out] if isinstance(out, Field) else list(out)
     return [
-        one.set.field(f"{one.name}_{suffix}", one.dim, dtype=one.dtype, layout=str(one.layout)) for one in fields
+        one.set.field(f"{one.name}_{suffix}", one.components, dtype=one.dtype, layout=str(one.layout)) for one in fields
     ]
 
 

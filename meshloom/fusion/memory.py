@@ -43,6 +43,6 @@ class Memory:
         spare = self.spare.setdefault(one, [])
         free = next((b for b in (one, *spare) if b not in taken), None)
         if free is None:
-            free = Field(one.set, f"{one.name}_{len(spare) + 2}", one.dim, dtype=one.dtype, layout=one.layout)
+            free = Field(one.set, f"{one.name}_{len(spare) + 2}", one.components, dtype=one.dtype, layout=one.layout)
             spare.append(free)
         return free

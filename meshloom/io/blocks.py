@@ -103,14 +103,19 @@ def dissolve(mesh: Mesh) -> Listing:
 
 
 def field_arrays(fields: Mapping[str, Field | np.ndarray] | None, count: int, where: str) -> dict[str, np.ndarray]:
-    """Values by name as (count,) or (count, dim) arrays of a number type, checked."""
+    """Values by name as (count,) or (count, dim) arrays of a number type, checked; those with more axes row by row."""
     arrays = {}
     for name, values in (fields or {}).items():
         array = values.numpy() if isinstance(values, Field) else np.asarray(values)
-        if array.ndim not in (1, 2) or len(array) != count:
+        if array.ndim < 1 or len(array) != count:
             raise MeshError(f"field {name}: shape {array.shape} does not fit the {count} {where}")
-        arrays[name] = checked_numbers(name, array)
+        arrays[name] = checked_numbers(name, flat_rows(array, 1))
     return arrays
+
+
+def flat_rows(array: np.ndarray, points: int) -> np.ndarray:
+    """Values whose first ``points`` axes name a place, with at most one more: a (3, 3) tensor has 9, row by row."""
+    return array if array.ndim <= points + 1 else array.reshape(*array.shape[:points], -1)
 
 
 def checked_numbers(name: str, array: np.ndarray) -> np.ndarray:

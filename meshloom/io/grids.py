@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from meshloom.errors import MeshError
-from meshloom.io.blocks import checked_numbers
+from meshloom.io.blocks import checked_numbers, flat_rows
 from meshloom.io.files import write_atomically
 from meshloom.io.vtk import head, section
 from meshloom.mesh.core import Field
@@ -28,8 +28,8 @@ def suffix_of(grid: Grid) -> str:
 def write_grid(path: Path, grid: Grid, fields: Mapping[str, Field | np.ndarray] | None = None) -> None:
     """Write a grid with values at its points, replacing the file in one step; ghosts are left out.
 
-    ``fields``: name -> a Field of the grid, or values (*shape,) or (*shape, dim). The ending of the file says which
-    form it has; an uneven grid needs ``.vtr``.
+    ``fields``: name -> a Field of the grid, or values (*shape,), (*shape, dim), or with more axes. The ending of the
+    file says which form it has; an uneven grid needs ``.vtr``.
     """
     if path.suffix not in (IMAGE, RECTILINEAR):
         raise MeshError(f"{path}: a grid is written to {IMAGE} or {RECTILINEAR} files")
@@ -42,8 +42,9 @@ def write_grid(path: Path, grid: Grid, fields: Mapping[str, Field | np.ndarray] 
 def _x_fastest(grid: Grid, name: str, values: Field | np.ndarray) -> np.ndarray:
     """Values as (points,) or (points, dim) in the order of VTK."""
     array = checked_numbers(name, grid.shaped(values) if isinstance(values, Field) else np.asarray(values))
-    if array.shape[: grid.rank] != grid.shape or array.ndim > grid.rank + 1:
+    if array.shape[: grid.rank] != grid.shape:
         raise MeshError(f"field {name}: shape {array.shape} does not fit grid {grid.name}, which is {grid.shape}")
+    array = flat_rows(array, grid.rank)
     turned = array.transpose(*reversed(range(grid.rank)), *range(grid.rank, array.ndim))
     return turned.reshape(-1, *array.shape[grid.rank :])
 

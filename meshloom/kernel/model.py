@@ -16,17 +16,20 @@ class Param:
 
     name: str
     mode: type[Mode]
-    shape: tuple[int, ...]  # (), (dim,), (arity,) or (arity, dim)
+    shape: tuple[int, ...]  # that of the components, after the arity where there is one
     dtype: np.dtype
     arity: int  # 0: direct or global
     dim: int
     offsets: tuple[tuple[int, ...], ...] = ()  # of a grid: the slots, where there is no map
 
     def address(self, index: tuple[int, ...]) -> tuple[int, int]:
-        """(slot, component) of an entry of the parameter's array."""
-        slot = index[0] if self.arity else 0
-        comp = index[-1] if self.dim > 1 else 0
-        return slot, comp
+        """(slot, component) of an entry of the parameter's array; components are counted with the last axis fastest."""
+        slots, axes = (index[:1], index[1:]) if self.arity else ((0,), index)
+        shape = self.shape[1:] if self.arity else self.shape
+        comp = 0
+        for length, entry in zip(shape, axes, strict=True):
+            comp = comp * length + entry
+        return slots[0], comp
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.kernel.expr import FLOAT64
-from meshloom.kernel.values import fail, in_type, objects, type_of, typed
+from meshloom.kernel.values import in_type, objects, type_of, typed
 
 #: How many arguments of a function are arrays, where it is not one; the others are axes, shapes and the like.
 _COUNTS: dict[Any, int] = dict.fromkeys((np.dot, np.inner, np.outer, np.vdot, np.tensordot, np.cross, np.append), 2)
@@ -34,13 +34,3 @@ def positional(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 def named(name: str, value: Any) -> Any:
     """The same for an argument by name."""
     return list(map(typed, value)) if name in ("arrays", "tup") else typed(value) if name in _NAMES else value
-
-
-def determinant(matrix: np.ndarray) -> Any:
-    """By expansion along the first row; meant for the small matrices of geometry."""
-    n = matrix.shape[0]
-    if matrix.shape != (n, n):
-        fail(f"np.linalg.det wants a square matrix, got {matrix.shape}")
-    if n == 1:
-        return matrix[0, 0]
-    return sum((-1) ** k * matrix[0, k] * determinant(np.delete(matrix[1:], k, axis=1)) for k in range(n))

@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from meshloom.kernel import expr
+from meshloom.kernel import dense, expr
 from meshloom.kernel.expr import BOOL, FLOAT32, FLOAT64, INT64, Node
 from meshloom.kernel.model import Param
-from meshloom.kernel.operands import OF_SEQUENCES, determinant, named, positional
+from meshloom.kernel.operands import OF_SEQUENCES, named, positional
 from meshloom.kernel.values import (
     Value,
     check_kind,
@@ -405,15 +405,14 @@ _GENERIC = {
 }  # fmt: skip
 
 
-#: Functions whose first argument is a list of arrays, and others with the positions of arguments that are values.
-_JOINING = (np.stack, np.concatenate, np.hstack, np.vstack, np.column_stack)
-_OPERANDS = {
-    np.dot: slice(0, 2), np.inner: slice(0, 2), np.outer: slice(0, 2), np.vdot: slice(0, 2), np.cross: slice(0, 2),
-    np.tensordot: slice(0, 2), np.append: slice(0, 2), np.einsum: slice(1, None),
-}  # fmt: skip
-
 #: Functions that add up or multiply in a wider type than that of integers and truth values.
 _WIDENING = {np.sum: INT64, np.prod: INT64, np.cumsum: INT64, np.trace: INT64}
+
+
+#: Functions of small matrices, which NumPy leaves to LAPACK.
+_DENSE: dict[Any, Callable[..., Any]] = {
+    np.linalg.solve: dense.solve, np.linalg.inv: dense.inverse, np.linalg.det: dense.determinant,
+}  # fmt: skip
 
 
 def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -436,8 +435,8 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return _wrap(elementwise("sqrt", np.dot(flat, flat)))
     if func is np.cross and any(np.shape(a)[-1:] == (2,) for a in args):
         return _plane_cross(*args, **kwargs)
-    if func is np.linalg.det:
-        return determinant(widened(args[0], FLOAT64))
+    if func in _DENSE:
+        return _wrap(_DENSE[func](*args, **kwargs))
     if func not in _GENERIC:
         module = getattr(func, "__module__", "numpy").replace("numpy", "np", 1)
         fail(f"{module}.{getattr(func, '__name__', func)} is not supported in a kernel")

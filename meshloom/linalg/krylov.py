@@ -13,12 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import MeshloomError, ProgramError, whole
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.loop import kernel
-from meshloom.mesh.core import Field, Global, Set
-from meshloom.mesh.recording import refuse_in_program
-from meshloom.program import Program
+from meshloom.mesh.core import Field
 
 Operator = Callable[[Field, Field], Any]
 MOST_ITERATIONS = 10**6

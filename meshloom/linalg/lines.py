@@ -18,7 +18,8 @@ from meshloom.kernel.count import loads
 from meshloom.kernel.expr import load
 from meshloom.kernel.model import Output, Param
 from meshloom.loop import Kernel, Runnable, derived
-from meshloom.mesh.core import MOST_COMPONENTS, Field, Global
+from meshloom.mesh.components import MOST_COMPONENTS
+from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.layout import Layout
 from meshloom.schedule.explain import algebra_of
@@ -289,4 +290,4 @@ def _param(name: str, mode: type[Mode], storage: Storage) -> Param:
         if mode is not Read:
             raise KernelError(f"line loop: parameter {name}: a Global can only be Read here")
         return Param(name, mode, storage.shape, storage.dtype, 0, storage.dim)
-    return Param(name, mode, () if storage.dim == 1 else (storage.dim,), storage.dtype, 0, storage.dim)
+    return Param(name, mode, storage.components, storage.dtype, 0, storage.dim)

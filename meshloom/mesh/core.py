@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -21,6 +22,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError, ProgramError, whole
 from meshloom.mesh.box import Offsets
+from meshloom.mesh.components import Components, component_shape, flat_components
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.fill import Fill
 from meshloom.mesh.layout import Layout, parse_layout
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     from meshloom.mesh.subset import Subset
 
 MOST_ELEMENTS = 2**40  # of a set: with any number of components, places in memory are still numbers of 64 bits
-MOST_COMPONENTS = 2**16  # of a field
 
 
 class Set(ItsOwnCopy):
@@ -136,7 +137,7 @@ class Set(ItsOwnCopy):
     def field(
         self,
         name: str,
-        dim: int = 1,
+        dim: Components = 1,
         *,
         dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
@@ -144,6 +145,8 @@ class Set(ItsOwnCopy):
         transient: bool = False,
     ) -> Field:
         """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given, by number.
+
+        ``dim``: so many values for each element, or their shape, such as (5, 3); ``data`` is (total, 5, 3) then.
 
         ``transient``: it serves inside a program only. What it holds between two runs is nobody's business, so the
         program may keep its values in registers and never store them. ``layout``: "aos", "soa" or "aosoa" with a width;
@@ -261,15 +264,19 @@ def _index_dtype(target_size: int, dtype: DTypeLike | None, name: str) -> np.dty
 
 
 class Field(Stored, SharedMemory):
-    """``dim`` values per element of a set, in a layout that nobody but the engine sees."""
+    """``dim`` values per element of a set, in a layout that nobody but the engine sees.
 
-    __slots__ = ("dim", "layout", "layout_is_free", "set", "transient")
+    ``components`` is their shape at one element: () for a number, (d,) for a vector, (5, 3) for a matrix. In memory
+    they are ``dim`` values one after the other, the last axis fastest.
+    """
+
+    __slots__ = ("components", "dim", "layout", "layout_is_free", "set", "transient")
 
     def __init__(
         self,
         on: Set,
         name: str,
-        dim: int = 1,
+        dim: Components = 1,
         *,
         dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
@@ -277,7 +284,8 @@ class Field(Stored, SharedMemory):
         transient: bool = False,
     ):
         self.set, self.name, self.transient = on, named("a field", name), transient
-        self.dim = whole(f"field {name}: dim", dim, 1, MOST_COMPONENTS, error=MeshError)
+        self.components = component_shape(dim, f"field {name}")
+        self.dim = prod(self.components)
         self.dtype = field_dtype(dtype, data, f"field {name}")
         self.layout = parse_layout(on.usual_layout if layout is None else layout)
         self.layout_is_free = layout is None and on.layout_is_free
@@ -300,11 +308,11 @@ class Field(Stored, SharedMemory):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n,) for dim 1, else (n, dim)."""
-        return (self.set.total,) if self.dim == 1 else (self.set.total, self.dim)
+        """(n,) for one value each, (n, dim) for vectors, (n, 5, 3) for matrices: that of ``numpy()``."""
+        return (self.set.total, *self.components)
 
     def numpy(self) -> np.ndarray:
-        """A copy of the values by number, shape (n,) or (n, dim), whatever the layout and the order in memory."""
+        """A copy of the values by number, of the field's ``shape``, whatever the layout and the order in memory."""
         return self.set.by_number(self.rows()).reshape(self.shape)
 
     def saved(self) -> np.ndarray:
@@ -323,7 +331,8 @@ class Field(Stored, SharedMemory):
 
     @not_in_program("copying field {}", MAKE_BEFORE)
     def __copy__(self) -> Field:
-        made = Field(self.set, self.name, self.dim, dtype=self.dtype, layout=self.layout, transient=self.transient)
+        made = Field(self.set, self.name, self.components, dtype=self.dtype, layout=self.layout)
+        made.transient = self.transient
         made.layout_is_free, made.undefined_after = self.layout_is_free, self.undefined_after
         made.repack(self.unpacked())
         return made
@@ -338,17 +347,18 @@ class Field(Stored, SharedMemory):
             )
 
     def assign(self, data: ArrayLike) -> None:
-        """Take new values by number, shape (n,) or (n, dim); a scalar fills, and only that can be recorded."""
+        """Take new values by number, of the field's ``shape``; a scalar fills, and only that can be recorded."""
         values = same_kind(data, self.dtype, f"field {self.name}")
         if values.ndim == 0:
             self.fill(values.item())
             return
-        values = self.set.flat(values, self.dim)
-        if values.shape not in (self.shape, (self.set.total, self.dim)):
+        flat = flat_components(values, self.components)
+        rows = None if flat is None else self.set.flat(flat, self.dim)
+        if rows is None or rows.size != self.set.total * self.dim or len(rows) != self.set.total:
             raise MeshError(
                 f"field {self.name} on {self.set.name}: data has shape {values.shape}, expected {self.shape}"
             )
-        self.assign_rows(self.set.by_position(values.reshape(self.set.total, self.dim)))
+        self.assign_rows(self.set.by_position(rows.reshape(self.set.total, self.dim)))
 
     @not_in_program("assigning an array to field {}", "assign it before, or fill() it with one number")
     def assign_rows(self, rows: np.ndarray) -> None:
@@ -396,7 +406,8 @@ class Field(Stored, SharedMemory):
         return Arg(self, None, through)
 
     def __repr__(self) -> str:
-        return f"Field({self.name}: {self.set.name} x {self.dim}, {self.dtype}, {self.layout})"
+        each = self.components if len(self.components) > 1 else self.dim
+        return f"Field({self.name}: {self.set.name} x {each}, {self.dtype}, {self.layout})"
 
 
 class Global(Stored, SeenByNumPy):

@@ -127,6 +127,7 @@ class SharedMemory(SeenByNumPy):
     __slots__ = ()
     set: Set
     dim: int
+    components: tuple[int, ...]
     layout: Layout
     storage: Any
 
@@ -152,7 +153,7 @@ class SharedMemory(SeenByNumPy):
 
     # Sharing with other libraries, without copies.
     def memory(self) -> Any:
-        """The buffer as it lies, shape (n,) or (n, dim): NumPy's array on the host, CuPy's on a device, no copy.
+        """The buffer as it lies, of the field's ``shape``: NumPy's array on the host, CuPy's on a device, no copy.
 
         Rows are ordered by position: row k is the element of number ``set.numbering[k]`` where there is a numbering.
         """
@@ -161,11 +162,12 @@ class SharedMemory(SeenByNumPy):
             raise MeshError(
                 f"field {self.name}: layout {self.layout} cannot be shared as one array; relayout to aos or soa"
             )
-        if self.dim == 1:
+        if not self.components:
             return self.storage[: self.set.total]
-        if self.layout.kind == "soa":
-            return self.storage.reshape(self.dim, -1).T[: self.set.total]
-        return self.storage.reshape(-1, self.dim)[: self.set.total]
+        axes = len(self.components)
+        if self.dim > 1 and self.layout.kind == "soa":
+            return self.storage.reshape(*self.components, -1).transpose(axes, *range(axes))[: self.set.total]
+        return self.storage.reshape(-1, *self.components)[: self.set.total]
 
     def _shared(self) -> Any:
         """The same for those who take row k for element k."""

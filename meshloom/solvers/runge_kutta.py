@@ -43,7 +43,7 @@ class RungeKutta4:
         self.u, self.dt = u, dt if isinstance(dt, ml.Global) else ml.Global(float(dt), "dt", dtype=u.dtype)
         layout = None if u.layout_is_free else str(u.layout)
         self.slope, self.ahead, self.sum = (
-            u.set.field(f"{u.name}_{name}", u.dim, dtype=u.dtype, layout=layout, transient=True)
+            u.set.field(f"{u.name}_{name}", u.components, dtype=u.dtype, layout=layout, transient=True)
             for name in ("slope", "ahead", "sum")
         )
         self.stages = tuple(self._stage(i) for i in range(len(self._TABLEAU)))

@@ -390,7 +390,7 @@ def test_existing_files_are_replaced_only_on_request(tmp_path: Path) -> None:
     [
         ("m.su2", {"cell_fields": {"p": np.zeros(4)}}, "SU2 files hold no fields; .msh, .vtu do"),
         ("m.vtu", {"cell_fields": {"p": np.zeros(5)}}, r"field p: shape \(5,\) does not fit the 4 cells"),
-        ("m.vtu", {"node_fields": {"p": np.zeros((9, 2, 2))}}, "does not fit the 9 nodes"),
+        ("m.vtu", {"node_fields": {"p": np.zeros((8, 2, 2))}}, "does not fit the 9 nodes"),
         ("m.vtu", {"cell_fields": {"p": np.array(["a"] * 4)}}, "field p: values of type <U1 cannot be written"),
         ("m.vtu", {"cell_fields": {"group": np.zeros(4)}}, "the name is taken"),
         ("m.msh", {"cell_fields": {"p": np.zeros((4, 10))}}, "at most 9"),

@@ -365,7 +365,7 @@ def test_messages_name_what_stands_there() -> None:
 
     @ml.kernel
     def solved(a: Read, out: Write):
-        out[...] = np.linalg.solve(np.eye(2), a)[0]
+        out[...] = np.linalg.pinv(np.stack([a, a]))[0, 0]
 
     @ml.kernel
     def chosen(a: Read, out: Write):
@@ -376,7 +376,7 @@ def test_messages_name_what_stands_there() -> None:
         out[...] = a[0] + out_of_place
 
     out_of_place = ml.Global(1.0)
-    with pytest.raises(KernelError, match=r"np\.linalg\.solve is not supported in a kernel"):
+    with pytest.raises(KernelError, match=r"np\.linalg\.pinv is not supported in a kernel"):
         solved(on, u, out)
     with pytest.raises(KernelError, match="known only at run time cannot be an index or a loop count; use a map"):
         chosen(on, u, out)
