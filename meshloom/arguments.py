@@ -146,9 +146,10 @@ def param_of(name: str, mode: type[Mode], argument: Arg | Global) -> Param:
         return Param(name, mode, argument.shape, argument.dtype, 0, argument.dim)
     through = argument.map or argument.offsets
     arity = through.arity if through is not None and not argument.as_member else 0
-    shape = ((arity,) if arity else ()) + argument.field.components
+    slots = argument.slots or ((arity,) if arity else ())
+    shape = slots + argument.field.components
     offsets = argument.offsets.offsets if argument.offsets is not None else ()
-    return Param(name, mode, shape, argument.field.dtype, arity, argument.field.dim, offsets)
+    return Param(name, mode, shape, argument.field.dtype, arity, argument.field.dim, offsets, len(slots) or 1)
 
 
 def spec_box(box: Box, arguments: Sequence[Arg | Global], wish: Schedule) -> SpecBox:

@@ -64,7 +64,8 @@ class Kernel:
     def __call__(self, on: Set | Box, *arguments: Argument, schedule: Wish = None) -> None:
         """Run over a set or a box of a grid; inside a program, record."""
         # access through a map is made anew at every call, so it is known by its field and map
-        addresses = [id(a) if type(a) is not Arg else (id(a.field), id(a.map), id(a.offsets)) for a in arguments]
+        addresses = [id(a) if type(a) is not Arg else (id(a.field), id(a.map), id(a.offsets), a.slots)
+                     for a in arguments]  # fmt: skip
         key = (id(self), current().key, str(schedule), *addresses)
         if not isinstance(on, _PLACES):
             place_of(self.name, on, arguments)  # says so

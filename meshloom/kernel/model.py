@@ -18,18 +18,22 @@ class Param:
     mode: type[Mode]
     shape: tuple[int, ...]  # that of the components, after the arity where there is one
     dtype: np.dtype
-    arity: int  # 0: direct or global
+    arity: int  # 0: direct or global; several axes of the shape where the slots have a shape
     dim: int
     offsets: tuple[tuple[int, ...], ...] = ()  # of a grid: the slots, where there is no map
+    slot_axes: int = 1  # of an arity: two for the entries of a matrix
 
     def address(self, index: tuple[int, ...]) -> tuple[int, int]:
-        """(slot, component) of an entry of the parameter's array; components are counted with the last axis fastest."""
-        slots, axes = (index[:1], index[1:]) if self.arity else ((0,), index)
-        shape = self.shape[1:] if self.arity else self.shape
-        comp = 0
-        for length, entry in zip(shape, axes, strict=True):
-            comp = comp * length + entry
-        return slots[0], comp
+        """(slot, component) of an entry of the parameter's array; both are counted with the last axis fastest."""
+        axes = self.slot_axes if self.arity else 0
+        return _counted(index[:axes], self.shape[:axes]), _counted(index[axes:], self.shape[axes:])
+
+
+def _counted(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    number = 0
+    for length, entry in zip(shape, index, strict=True):
+        number = number * length + entry
+    return number
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,58 @@
-"""Krylov solvers: conjugate gradients, BiCGStab and GMRES of any linear operator, each iteration one program.
+"""Krylov solvers: conjugate gradients and BiCGStab of any linear operator, each iteration a part of one program.
 
 An operator is a ``Matrix``, or whatever can be called as ``operator(x, y)`` and makes y from x by loops: a program with
-two parameters, or a function. Everything that decides is computed by loops over a single element, so an iteration needs
-nothing of Python, and ``Program.repeat`` asks for the end where the loops run.
+two parameters, or a function. All that is decided on the way is computed by loops over a single element, so iterations
+need nothing of Python, and ``Program.repeat`` sees the end where the loops run.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from meshloom.kernel.access import Read, ReadWrite, Sum, Write
-from meshloom.loop import kernel
-from meshloom.mesh.core import Field
+from meshloom.errors import MeshError, ProgramError, shown, whole
+from meshloom.linalg.product import inverse_diagonal
+from meshloom.linalg.steps import (
+    add_scaled,
+    bicg_alpha,
+    bicg_beta,
+    bicg_direction,
+    bicg_half,
+    bicg_left,
+    bicg_omega,
+    bicg_whole,
+    cg_alpha,
+    cg_beta,
+    cg_step,
+    dot,
+    left_to_do,
+    multiply_block,
+    multiply_entries,
+    note,
+    set_to,
+    subtract_from,
+)
+from meshloom.mesh.core import Field, Global, Set
+from meshloom.mesh.matrix import Matrix
+from meshloom.mesh.recording import refuse_in_program
+from meshloom.program import Program
 
 Operator = Callable[[Field, Field], Any]
+Preconditioner = str | Operator | None
 MOST_ITERATIONS = 10**6
-BROKEN = -1.0  # what stands for the residual where the method cannot go on
+RESTARTS = 4  # as often the residual is computed anew where that which was carried along had lost touch with it
+ONE = Set(1, "decisions of a solver")
 
 
 @dataclass(frozen=True)
 class Report:
-    """How a solver ended. ``history`` (iterations + 1,): norms of the residual, as multiples of that of b, the first one
-    before anything was done; ``residual`` is the last. ``reason`` says in words why it stopped."""
+    """How a solver ended. ``history`` (iterations + 1,): the norm of the residual before each iteration and after the
+    last, as a multiple of that of b; ``residual``, the last of them, is that of the result, computed anew. ``reason``
+    says in words why it stopped."""
 
     converged: bool
     iterations: int
@@ -37,61 +64,264 @@ class Report:
         return f"Report({self.reason} after {self.iterations} iterations, residual {self.residual:.2e})"
 
 
-# --- what happens at one element --------------------------------------------------------------------------------------
+class Solver(ABC):
+    """A method for one operator. Its programs are recorded for the first x and b, and used as long as these come again.
+
+    ``preconditioner``: "jacobi" or "block_jacobi" of a Matrix, whose diagonal is looked at in every ``solve``, or
+    whatever can be called as ``preconditioner(r, z)`` and makes z, close to the solution for r, by loops.
+    """
+
+    name: str
+
+    def __init__(self, operator: Operator, *, preconditioner: Preconditioner = None):
+        if not callable(operator):
+            raise MeshError(f"{self.name}: the operator must be a Matrix or callable as operator(x, y), got"
+                            f" {type(operator).__name__}")  # fmt: skip
+        self.operator, self.preconditioner = operator, preconditioner
+        _check_preconditioner(self.name, operator, preconditioner)
+        self._made: tuple[Field, Field, _Programs] | None = None
+
+    def solve(self, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None) -> Report:
+        """Improve x until the norm of b - A x is at most ``tol`` times that of b, in at most so many iterations (unless
+        said, as many as there are unknowns, and at least 1000)."""
+        refuse_in_program(f"solving by {self.name}", "call it outside, or write its steps as kernels")
+        _check_fields(self.name, x, b)
+        tol = _check_tolerance(self.name, tol)
+        unknowns = max(x.set.size * x.dim, 1000)
+        most = min(unknowns, MOST_ITERATIONS) if at_most is None else at_most
+        most = whole(f"{self.name}: at_most", most, 0, MOST_ITERATIONS, error=ProgramError)
+        if self._made is None or self._made[0] is not x or self._made[1] is not b or self._made[2].most < most:
+            self._made = (x, b, self._programs(x, b, most))
+        return self._made[2].solved(tol, most)
+
+    @abstractmethod
+    def _programs(self, x: Field, b: Field, most: int) -> _Programs:
+        """Its programs for these fields."""
+
+    def _precondition(self, like: Field) -> Operator | None:
+        if self.preconditioner is None or callable(self.preconditioner):
+            return self.preconditioner
+        assert isinstance(self.operator, Matrix)
+        return _diagonal(self.operator, blocks=self.preconditioner == "block_jacobi")
 
 
-@kernel
-def dot(a: Read, b: Read, total: Sum):
-    total += np.sum(a * b)
+@dataclass
+class _Programs:
+    """``start``: from x and b to the first residual; ``iterate``: one iteration. ``left``: the square of the residual
+    that is left, negative where the method cannot go on; ``size``: that of b."""
+
+    start: Program
+    iterate: Program
+    x: Field
+    left: Global
+    size: Global
+    count: Global
+    history: Field
+    refresh: Callable[[], None]
+    most: int
+
+    def solved(self, tol: float, most: int) -> Report:
+        self.refresh()
+        self.count.value = 0
+        self.start()
+        size, done = float(self.size.value), 0
+        if size == 0.0:
+            self.x.fill(0.0)
+            return Report(True, 0, 0.0, np.zeros(1), "b is zero, and so is x")
+        target = Global(tol * tol * size, "target", dtype=self.left.dtype)
+        for _ in range(RESTARTS):
+            if float(self.left.value) <= float(target.value) or done >= most:
+                break
+            ran = self.iterate.repeat(until=self.left <= target, at_most=most - done)
+            done += ran
+            broken = float(self.left.value) < 0.0
+            self.start()  # what was carried along is one thing, what is left another
+            if broken:
+                break
+        return self._report(tol, size, done, most)
+
+    def _report(self, tol: float, size: float, done: int, most: int) -> Report:
+        left = float(self.left.value)
+        history = np.sqrt(np.abs(self.history.numpy()[: done + 1]) / size)
+        residual = float(np.sqrt(left / size)) if left >= 0.0 else float("nan")
+        history[done] = residual
+        if residual <= tol:
+            return Report(True, done, residual, history, "converged")
+        if not np.isfinite(residual):
+            return Report(False, done, residual, history, "values that are not finite")
+        reason = "not converged" if done >= most else "broke down"
+        return Report(False, done, residual, history, reason)
 
 
-@kernel
-def subtract_from(b: Read, r: ReadWrite):
-    r[...] = b - r
+class ConjugateGradients(Solver):
+    """For symmetric positive definite operators, and preconditioners that are so, too."""
+
+    name = "cg"
+
+    def _programs(self, x: Field, b: Field, most: int) -> _Programs:
+        r, p, q = (_like(x, name) for name in ("residual", "direction", "image"))
+        apply, make_close = self.operator, self._precondition(x)
+        z = r if make_close is None else _like(x, "close")
+        rr, rz, rz_new, pq, size, alpha, beta, left = _numbers(x, 8)
+        count, history = _counting(x, most)
+
+        def start() -> None:
+            apply(x, r)
+            subtract_from(x.set, b, r)
+            for total, one, other in ((size, b, b), (rr, r, r)):
+                total.value = 0.0
+                dot(x.set, one, other, total)
+            if make_close is not None:
+                make_close(r, z)
+            set_to(x.set, z, p)
+            rz.value = 0.0
+            dot(x.set, r, z, rz)
+            set_to(ONE, rr, left)
+            note(history.set, history.set.numbers, count, rr, history)
+
+        def iterate() -> None:
+            apply(p, q)
+            pq.value = 0.0
+            dot(x.set, p, q, pq)
+            cg_alpha(ONE, rz, pq, alpha)
+            rr.value = 0.0
+            cg_step(x.set, alpha, p, q, x, r, rr)
+            if make_close is not None:
+                make_close(r, z)
+            rz_new.value = 0.0
+            dot(x.set, r, z, rz_new)
+            cg_beta(ONE, rz_new, rz, beta)
+            add_scaled(x.set, z, beta, p)
+            left_to_do(ONE, rr, pq, left, count)
+            note(history.set, history.set.numbers, count, rr, history)
+
+        return _Programs(Program(start), Program(iterate), x, left, size, count, history, _refresh(make_close), most)
 
 
-@kernel
-def copy(a: Read, b: Write):
-    b[...] = a
+class BiCGStab(Solver):
+    """For operators that need not be symmetric: van der Vorst's method, preconditioned from the right."""
+
+    name = "bicgstab"
+
+    def _programs(self, x: Field, b: Field, most: int) -> _Programs:
+        names = ("residual", "shadow", "direction", "image", "half", "image of the half")
+        r, shadow, p, v, s, t = (_like(x, name) for name in names)
+        apply, make_close = self.operator, self._precondition(x)
+        close_p, close_s = (p, s) if make_close is None else (_like(x, "close p"), _like(x, "close s"))
+        rr, rho, rho_new, sv, ts, tt, size, alpha, beta, omega, left = _numbers(x, 11)
+        count, history = _counting(x, most)
+
+        def start() -> None:
+            apply(x, r)
+            subtract_from(x.set, b, r)
+            set_to(x.set, r, shadow)
+            set_to(x.set, r, p)
+            for total, one in ((size, b), (rr, r), (rho, r)):
+                total.value = 0.0
+                dot(x.set, one, one, total)
+            set_to(ONE, rr, left)
+            note(history.set, history.set.numbers, count, rr, history)
+
+        def iterate() -> None:
+            if make_close is not None:
+                make_close(p, close_p)
+            apply(close_p, v)
+            sv.value = 0.0
+            dot(x.set, shadow, v, sv)
+            bicg_alpha(ONE, rho, sv, alpha)
+            bicg_half(x.set, alpha, close_p, v, r, x, s)
+            if make_close is not None:
+                make_close(s, close_s)
+            apply(close_s, t)
+            ts.value = tt.value = 0.0
+            dot(x.set, t, s, ts)
+            dot(x.set, t, t, tt)
+            bicg_omega(ONE, ts, tt, omega)
+            rr.value = rho_new.value = 0.0
+            bicg_whole(x.set, omega, close_s, s, t, shadow, x, r, rr, rho_new)
+            bicg_beta(ONE, rho_new, rho, alpha, omega, beta)
+            bicg_direction(x.set, r, beta, omega, v, p)
+            bicg_left(ONE, rr, sv, tt, left, count)
+            note(history.set, history.set.numbers, count, rr, history)
+
+        return _Programs(Program(start), Program(iterate), x, left, size, count, history, _refresh(make_close), most)
 
 
-@kernel
-def advance(alpha: Read, p: Read, q: Read, x: ReadWrite, r: ReadWrite, rr: Sum):
-    x += alpha * p
-    r -= alpha * q
-    rr += np.sum(r * r)
+def cg(operator: Operator, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None,
+       preconditioner: Preconditioner = None) -> Report:  # fmt: skip
+    """Solve A x = b for a symmetric positive definite operator, from the x that is there: see ``Solver``."""
+    return ConjugateGradients(operator, preconditioner=preconditioner).solve(x, b, tol=tol, at_most=at_most)
 
 
-@kernel
-def direct(z: Read, beta: Read, p: ReadWrite):
-    p[...] = z + beta * p
+def bicgstab(operator: Operator, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None,
+             preconditioner: Preconditioner = None) -> Report:  # fmt: skip
+    """Solve A x = b for any operator, from the x that is there: see ``Solver``."""
+    return BiCGStab(operator, preconditioner=preconditioner).solve(x, b, tol=tol, at_most=at_most)
 
 
-@kernel
-def multiply(d: Read, r: Read, z: Write):
-    z[...] = d * r
+# --- parts ------------------------------------------------------------------------------------------------------------
 
 
-# --- what is decided --------------------------------------------------------------------------------------------------
+class _Diagonal:
+    """z = D^-1 r of a matrix, whose inverse is made again where the entries may have changed."""
+
+    def __init__(self, matrix: Matrix, *, blocks: bool):
+        self.matrix, self.blocks = matrix, blocks
+        self.inverse = inverse_diagonal(matrix, blocks=blocks)
+
+    def refresh(self) -> None:
+        inverse_diagonal(self.matrix, blocks=self.blocks, into=self.inverse)
+
+    def __call__(self, r: Field, z: Field) -> None:
+        multiply = multiply_block if len(self.inverse.components) > 1 else multiply_entries
+        multiply(r.set, self.inverse, r, z)
 
 
-@kernel
-def step_length(rz: Read, pq: Read, alpha: Write):
-    alpha[...] = np.where(pq > 0.0, rz / pq, 0.0)
+def _diagonal(matrix: Matrix, *, blocks: bool) -> _Diagonal:
+    return _Diagonal(matrix, blocks=blocks)
 
 
-@kernel
-def next_direction(rz_new: Read, rz: ReadWrite, beta: Write):
-    beta[...] = np.where(rz > 0.0, rz_new / rz, 0.0)
-    rz[...] = rz_new
+def _refresh(make_close: Operator | None) -> Callable[[], None]:
+    return make_close.refresh if isinstance(make_close, _Diagonal) else lambda: None
 
 
-@kernel
-def left_to_do(rr: Read, pq: Read, left: Write, count: ReadWrite):
-    left[...] = np.where((pq > 0.0) & np.isfinite(rr), rr, BROKEN)
-    count += 1
+def _like(x: Field, name: str) -> Field:
+    return Field(x.set, name, x.components or 1, dtype=x.dtype, layout=x.layout)
 
 
-@kernel
-def note(number: Read, count: Read, rr: Read, history: ReadWrite):
-    history[...] = np.where(number == count, rr, history)
+def _numbers(x: Field, how_many: int) -> list[Global]:
+    return [Global(0.0, "number", dtype=x.dtype) for _ in range(how_many)]
+
+
+def _counting(x: Field, most: int) -> tuple[Global, Field]:
+    return Global(0, "iterations", dtype=np.int64), Set(most + 1, "iterations").field("history", dtype=x.dtype)
+
+
+def _check_fields(solver: str, x: Field, b: Field) -> None:
+    for one, name in ((x, "x"), (b, "b")):
+        if not isinstance(one, Field):
+            raise MeshError(f"{solver}: {name} must be a Field, got {type(one).__name__}")
+    if x is b:
+        raise MeshError(f"{solver}: x and b are the same field, {x.name}")
+    if x.set is not b.set or x.components != b.components or x.dtype != b.dtype:
+        raise MeshError(f"{solver}: x and b must have the same set, components and type, got {x!r} and {b!r}")
+    if x.dtype.kind != "f":
+        raise MeshError(f"{solver}: x must be of floating-point numbers, got {x.dtype}")
+
+
+def _check_tolerance(solver: str, tol: float) -> float:
+    if isinstance(tol, bool) or not isinstance(tol, int | float | np.floating) or not 0.0 < tol < 1.0:
+        raise ProgramError(f"{solver}: tol must be a number between 0 and 1, got {shown(tol)}")
+    return float(tol)
+
+
+def _check_preconditioner(solver: str, operator: Operator, given: Preconditioner) -> None:
+    named = ("jacobi", "block_jacobi")
+    if given is None or callable(given):
+        return
+    if given not in named:
+        raise MeshError(f"{solver}: preconditioner must be {' or '.join(map(repr, named))}, or callable as"
+                        f" preconditioner(r, z), got {shown(given)}")  # fmt: skip
+    if not isinstance(operator, Matrix):
+        raise MeshError(f"{solver}: {given} needs the diagonal of a Matrix, which an operator that is only applied does"
+                        " not show; give preconditioner=function(r, z)")  # fmt: skip

@@ -512,12 +512,14 @@ class Arg:
     for: if the field kept it, the two would keep each other.
 
     ``as_member``: in a loop over a part of the field's set, the map leads from each element to itself in the whole.
+    ``slots``: the shape in which a kernel sees the map's entries where that is not (arity,): those of a matrix.
     """
 
-    __slots__ = ("as_member", "field", "map", "offsets")
+    __slots__ = ("as_member", "field", "map", "offsets", "slots")
 
-    def __init__(self, field: Field, map: Map | None, offsets: Offsets | None = None, *, as_member: bool = False):
-        self.field, self.map, self.offsets, self.as_member = field, map, offsets, as_member
+    def __init__(self, field: Field, map: Map | None, offsets: Offsets | None = None, *, as_member: bool = False,
+                 slots: tuple[int, ...] = ()):  # fmt: skip
+        self.field, self.map, self.offsets, self.as_member, self.slots = field, map, offsets, as_member, slots
 
     def __repr__(self) -> str:
         if self.offsets is not None:

@@ -1,0 +1,118 @@
+"""What Krylov solvers do at one element, and what they decide: kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshloom.kernel.access import Read, ReadWrite, Sum, Write
+from meshloom.loop import kernel
+
+BROKEN = -1.0  # what stands for the residual where a method cannot go on
+
+
+@kernel
+def dot(a: Read, b: Read, total: Sum):
+    total += np.sum(a * b)
+
+
+@kernel
+def subtract_from(b: Read, r: ReadWrite):
+    r[...] = b - r
+
+
+@kernel
+def set_to(a: Read, b: Write):
+    b[...] = a
+
+
+@kernel
+def add_scaled(z: Read, beta: Read, p: ReadWrite):
+    p[...] = z + beta * p
+
+
+@kernel
+def multiply_entries(d: Read, r: Read, z: Write):
+    z[...] = d * r
+
+
+@kernel
+def multiply_block(d: Read, r: Read, z: Write):
+    z[...] = d @ r
+
+
+@kernel
+def note(number: Read, count: Read, value: Read, history: ReadWrite):
+    history[...] = np.where(number == count, value, history)
+
+
+# --- conjugate gradients ----------------------------------------------------------------------------------------------
+
+
+@kernel
+def cg_alpha(rz: Read, pq: Read, alpha: Write):
+    alpha[...] = np.where(pq > 0.0, rz / pq, 0.0)
+
+
+@kernel
+def cg_step(alpha: Read, p: Read, q: Read, x: ReadWrite, r: ReadWrite, rr: Sum):
+    x += alpha * p
+    r -= alpha * q
+    rr += np.sum(r * r)
+
+
+@kernel
+def cg_beta(rz_new: Read, rz: ReadWrite, beta: Write):
+    beta[...] = np.where(rz > 0.0, rz_new / rz, 0.0)
+    rz[...] = rz_new
+
+
+@kernel
+def left_to_do(rr: Read, pq: Read, left: Write, count: ReadWrite):
+    left[...] = np.where((pq > 0.0) & np.isfinite(rr), rr, BROKEN)
+    count += 1
+
+
+# --- BiCGStab ---------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def bicg_alpha(rho: Read, sv: Read, alpha: Write):
+    alpha[...] = np.where(sv != 0.0, rho / sv, 0.0)
+
+
+@kernel
+def bicg_half(alpha: Read, p: Read, v: Read, r: Read, x: ReadWrite, s: Write):
+    x += alpha * p
+    s[...] = r - alpha * v
+
+
+@kernel
+def bicg_omega(ts: Read, tt: Read, omega: Write):
+    omega[...] = np.where(tt > 0.0, ts / tt, 0.0)
+
+
+@kernel
+def bicg_whole(omega: Read, close: Read, s: Read, t: Read, shadow: Read, x: ReadWrite, r: Write, rr: Sum, rho: Sum):
+    x += omega * close
+    left = s - omega * t
+    r[...] = left
+    rr += np.sum(left * left)
+    rho += np.sum(shadow * left)
+
+
+@kernel
+def bicg_beta(rho_new: Read, rho: ReadWrite, alpha: Read, omega: Read, beta: Write):
+    beta[...] = np.where((rho != 0.0) & (omega != 0.0), rho_new / rho * (alpha / omega), 0.0)
+    rho[...] = rho_new
+
+
+@kernel
+def bicg_direction(r: Read, beta: Read, omega: Read, v: Read, p: ReadWrite):
+    p[...] = r + beta * (p - omega * v)
+
+
+@kernel
+def bicg_left(rr: Read, sv: Read, tt: Read, left: Write, count: ReadWrite):
+    going = (sv != 0.0) & (tt > 0.0) & np.isfinite(rr)
+    left[...] = np.where(going | (rr == 0.0), rr, BROKEN)
+    count += 1
