@@ -16,6 +16,7 @@ from meshloom.loop import Kernel, Loop, kernel
 from meshloom.mesh import generate
 from meshloom.mesh.core import Arg, Field, Global, Map, Set
 from meshloom.mesh.grid import Grid
+from meshloom.mesh.matrix import Matrix
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.subset import Subset
 from meshloom.order import names as orderings
@@ -26,7 +27,7 @@ from meshloom.schedule.strategies import variants
 
 __version__ = "0.1.0"
 __all__ = [
-    "Arg", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Max", "Mesh", "Min", "Program", "Read",
+    "Arg", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min", "Program", "Read",
     "ReadWrite", "Schedule", "Set", "Subset", "Sum", "Write", "backend", "backends", "compact", "errors", "fill_ghosts",
     "generate", "kernel", "linalg", "locate", "orderings", "program", "read", "strategies", "threads", "use",
     "variants", "write",

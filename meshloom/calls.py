@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from meshloom.kernel.recent import Recent
 from meshloom.kernel.state import State
 from meshloom.mesh.box import Box
-from meshloom.mesh.core import Field, Set
+from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.recording import recorder
 from meshloom.mesh.ties import tied
 from meshloom.runnable import Runnable, Stateful
 
 MOST_READY = 3  # of one loop, with different values that its kernels capture: as many as a Runge-Kutta method has
 States = tuple[State, ...]
+S = TypeVar("S", bound=Field | Global)
 _MOVED: States = (State(),)  # no kernel is ever in this one
 
 
@@ -30,12 +31,13 @@ def _gone() -> None:
 
 class Ready(NamedTuple):
     """What runs while kernels capture the same. ``needed`` and ``defined``: transient fields that it reads, and those
-    that have values after it."""
+    that have values after it. ``written``: all fields and globals that it changes."""
 
     execute: Callable[[], None]
     states: States
     needed: tuple[weakref.ref[Field], ...]
     defined: tuple[weakref.ref[Field], ...]
+    written: tuple[weakref.ref[Field | Global], ...]
 
 
 class Call:
@@ -53,7 +55,7 @@ class Call:
     def invalidate(self) -> None:
         """A field has moved."""
         self._known.clear()
-        self.now = Ready(_gone, _MOVED, (), ())  # nothing holds the memory of before
+        self.now = Ready(_gone, _MOVED, (), (), ())  # nothing holds the memory of before
 
     def turn(self, states: States, make: Callable[..., Runnable], arguments: tuple[Any, ...]) -> None:
         """A field has moved, or kernels capture something else: continue with a loop of the same arguments."""
@@ -69,18 +71,23 @@ class Call:
         execute, fields = loop.prepare(), loop.transients
         needed = tuple([weakref.ref(one) for one in fields if loop.needs(one)])
         defined = tuple([weakref.ref(one) for one in fields if loop.defines(one)])
-        return self._known.keep(loop.states, Ready(execute, loop.states, needed, defined))
+        written = tuple([weakref.ref(one) for one in loop.written])
+        return self._known.keep(loop.states, Ready(execute, loop.states, needed, defined, written))
 
     def __call__(self) -> None:
-        execute, _, needed, defined = self.now
+        execute, _, needed, defined, written = self.now
         for ref in needed:
             _there(ref).check_readable(f"loop {self.name}: ")
-        execute()
+        try:
+            execute()
+        finally:  # it may have got half-way
+            for one in written:
+                _there(one).changed()
         for ref in defined:
             _there(ref).undefined_after = ""
 
 
-def _there(ref: weakref.ref[Field]) -> Field:
+def _there(ref: weakref.ref[S]) -> S:
     found = ref()
     assert found is not None  # whoever calls has it among the arguments
     return found

@@ -9,18 +9,25 @@ from typing import Any, overload
 
 import numpy as np
 
-from meshloom.backend.base import Backend, Bound, Recording
-from meshloom.errors import KernelError, ProgramError, interrupted, whole
-from meshloom.fusion import FusedLoop, FusedProgram, Step, fuse
+from meshloom.backend import current
+from meshloom.backend.base import Backend, Bound, FillMemory, Recording, Replayed
+from meshloom.errors import KernelError, ProgramError, UserError, interrupted, shown, whole
+from meshloom.fusion import Copy, FusedLoop, FusedProgram, Step, fuse
 from meshloom.loop import Loop, Runnable
+from meshloom.mesh.condition import Condition
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Fill, Global
-from meshloom.mesh.recording import outside_program, recorder
+from meshloom.mesh.recording import outside_program, recorder, refuse_in_program
+from meshloom.mesh.ties import Kept, tied
 from meshloom.native import machine
+from meshloom.parameters import Given, Known, Parameters
+from meshloom.replay import ReadyProgram, Replay, Way, left_behind, transients_among, written_by
 from meshloom.schedule.layouts import best_layout
 
 MOST_REPLAYS = 2**48
 MOST_INLINED = 100_000  # operations that a program takes from one inside it
+MOST_NESTED = 100  # recordings of one program inside each other, with other arguments each
+MOST_KEPT = 16  # combinations of arguments of one program that stay ready
 MOST_MEMORY = 0.5  # of the machine's, for the history of globals
 
 
@@ -28,34 +35,64 @@ class Program(NoCopy):
     """The loops and fills that a function calls, in order. The function runs once, when the program is first needed:
     what it does besides is not repeated, so what would then differ from calling it is refused (``mesh.recording``).
 
+    Where the function has parameters, they are fields and globals (or sets and maps) that whoever calls the program
+    gives; it is recorded once for every combination of them, as long as they are there.
+
     ``fuse``: may loops be combined into one, so that values pass from one to the next in registers? On a GPU they are
     unless it says False; other back ends run every loop by itself. Every field but transient ones holds the same
     afterwards. ``branches``: may a GPU run small operations that do not depend on each other at the same time? The
     results are the same to the last bit.
     """
 
-    def __init__(self, function: Callable[[], None], *, fuse: bool = True, branches: bool = True):
+    def __init__(self, function: Callable[..., None], *, fuse: bool = True, branches: bool = True):
         self.function, self.name, self.fuse, self.branches = function, function.__name__, fuse, branches
+        self._loops: tuple[Runnable | Fill, ...] | None = None
         self._ready: tuple[tuple[int, ...], Recording] | None = None
         self._fused: tuple[tuple[object, ...], FusedRecording] | None = None
-        self._being_recorded = False
+        self._being_recorded: set[tuple[Any, ...]] = set()  # arguments, by their addresses
+        self._kept: Kept[tuple[Any, ...], ReadyProgram] = Kept()  # for other arguments each
 
     @cached_property
+    def parameters(self) -> Parameters:
+        """What its function takes."""
+        return Parameters(self.function)
+
+    @property
     def loops(self) -> tuple[Runnable | Fill, ...]:
         """The recorded operations; each can be called by itself."""
-        if self._being_recorded:
-            raise ProgramError(f"program {self.name} calls itself: it would never end")
+        if self._loops is None:
+            if self.parameters.names:
+                names = ", ".join(self.parameters.names)
+                raise ProgramError(f"program {self.name} takes arguments: ask {self.name}.bind({names}) instead")
+            self._loops = self._recorded(Given((), {}))
+        return self._loops
+
+    def _recorded(self, given: Given) -> tuple[Runnable | Fill, ...]:
+        """The operations that the function calls with these arguments."""
+        if given.key in self._being_recorded or len(self._being_recorded) >= MOST_NESTED:
+            again = " again and again" if given.parts else ""
+            raise ProgramError(f"program {self.name} calls itself{again}: it would never end")
         recorded: list[Any] = []
-        token, self._being_recorded = recorder.set(recorded.append), True
+        token = recorder.set(recorded.append)
+        self._being_recorded.add(given.key)
         try:
-            self.function()
+            self.function(*given.values, **given.named)
+        except UserError as error:
+            if given.parts:
+                raise self.parameters.at_its_line(error, given) from error
+            raise
         finally:
             recorder.reset(token)
-            self._being_recorded = False
+            self._being_recorded.discard(given.key)
         if not recorded:
             raise KernelError(f"program {self.name} calls no kernel: there is nothing to replay")
         check_written_first(recorded)
         return tuple(recorded)
+
+    def bind(self, *arguments: Known, **named: Known) -> Program:
+        """The program with these arguments, as one that takes none: to look at, or to keep. It keeps its arguments."""
+        given = self.parameters.given(arguments, named)
+        return BoundProgram(self, given) if given.parts else self
 
     @cached_property
     def layouts(self) -> dict[Field, str]:
@@ -70,54 +107,111 @@ class Program(NoCopy):
                     chosen[one] = best
         return chosen
 
-    def __call__(self) -> None:
+    def __call__(self, *arguments: Any, **named: Any) -> None:
         """Replay once; inside another program, become a part of it."""
-        self.run()
+        self.run(1, *arguments, **named)
 
-    def run(self, times: int = 1, record: Sequence[Global] = ()) -> np.ndarray:
+    def run(self, times: int = 1, *arguments: Any, record: Sequence[Global] = (), **named: Any) -> np.ndarray:
         """Replay ``times`` times. Returns the values of the recorded globals after every replay, (times, values).
 
-        Ctrl-C is seen within about a second and raises KeyboardInterrupt after a whole replay, with the attributes
-        ``replays``, how many there were, and ``history`` (replays, values), what was recorded of them; where there are
-        only a few replays on a GPU, which are over at once, Python raises its own, without these.
+        ``arguments``: what the function takes. Ctrl-C is seen within about a second and raises KeyboardInterrupt after
+        a whole replay, with the attributes ``replays``, how many there were, and ``history`` (replays, values), what
+        was recorded of them; where there are only a few replays on a GPU, which are over at once, Python raises its
+        own, without these.
         Inside another program its operations are recorded, ``times`` times, as if its function had been called.
         """
         times = whole(f"program {self.name}: replays", times, 0, MOST_REPLAYS, error=ProgramError)
+        if len(arguments) == 1 and (not self.parameters.any or isinstance(arguments[0], list | tuple)):
+            (record,), arguments = arguments, ()  # after ``times``: no argument is a tuple
         into = recorder.get()
         if into is not None:
-            return self._inlined(times, record, into)
+            return self._inlined(times, record, into, self.parameters.given(arguments, named))
         kept = checked_record(self.name, record, times)
+        done = self._performed(times, lambda one, most: one.run(most, kept), kept, arguments, named)
+        return self._whole(done, times)
+
+    def repeat(self, *arguments: Any, until: Condition, at_most: int, **named: Any) -> int:
+        """Replay until a condition such as ``residual < 1e-6`` holds, ``at_most`` so many times; how often it was.
+
+        The condition is asked for after every replay, so there is at least one; one of not a number is never true.
+        ``arguments``: what the function takes. Ctrl-C as for ``run``. Not inside another program.
+        """
+        if not isinstance(until, Condition):
+            raise ProgramError(
+                f"program {self.name}: until takes a condition, which is a Global itself compared with a number, as in"
+                f" residual < 1e-6; got {shown(until)}"
+            )
+        most = whole(f"program {self.name}: at_most", at_most, 1, MOST_REPLAYS, error=ProgramError)
+        refuse_in_program(f"repeating program {self.name} until {until}", "repeat the outer one, or run it n times")
+
+        def way(one: Recording | Replay, most: int) -> Replayed:
+            return one.repeat(most, until.in_memory())
+
+        done = self._performed(most, way, until.globals, arguments, named)
+        return len(self._whole(done, most))
+
+    def _performed(
+        self, times: int, way: Way, watched: Sequence[Global], arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> Replayed:
+        """Run it with these arguments: by what is kept of an earlier run with them, where it still fits."""
+        if not arguments and not named and not self.parameters.names:
+            return self._execute(times, way, watched)
+        given = self.parameters.given(arguments, named) if named else Given(arguments, {})
+        key = (current().key, self.fuse, self.branches, *given.key)
+        ready = self._kept.get(key)
+        if ready is not None and ready.usable():
+            return ready.perform(times, way, watched)
+        bound = self.bind(*arguments, **named)
+        done = bound._execute(times, way, watched)
+        if times:
+            self._kept.pop(key, None)
+            self._kept[key] = bound._ready_to_keep(tied(self._kept, key, given.parts))
+            if len(self._kept) > MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+        return done
+
+    def _ready_to_keep(self, ties: tuple[Any, ...]) -> ReadyProgram:
+        replay = self._fused_recording().replay if self._fuses() else Replay(self._recording())
+        return ReadyProgram(self.name, self.loops, replay, ties)
+
+    def _whole(self, done: Replayed, times: int) -> np.ndarray:
+        """The history of replays; KeyboardInterrupt where Ctrl-C came."""
+        if done.stopped:
+            history = done.history
+            where = f"after {len(history)} of {times} replays; fields are as the last one left them"
+            raise interrupted(f"program {self.name}: stopped {where}", replays=len(history), history=history)
+        return done.history
+
+    def _execute(self, times: int, way: Way, watched: Sequence[Global]) -> Replayed:
+        """Run the recorded operations; ``watched`` are globals that somebody looks at after replays."""
         for loop in self._runnables:
             loop.settle()
         for one, layout in self.layouts.items():
             if one.layout_is_free:
                 one.relayout(layout, free=True)
         used = self._backends()
-        for target in kept if len(used) == 1 else ():
+        for target in watched if len(used) == 1 else ():
             target.move(next(iter(used)).place(target.storage))
         try:
-            history, stopped = self._replayed(times, kept)
+            return self._replayed(times, way)
         except MemoryError as error:
             raise ProgramError(f"program {self.name}: not enough memory to run {times:,} times: {error}") from error
         finally:
-            for one in self._transients if times else ():
-                one.undefined_after = self.name
-        if stopped:
-            where = f"after {len(history)} of {times} replays; fields are as the last one left them"
-            raise interrupted(f"program {self.name}: stopped {where}", replays=len(history), history=history)
-        return history
+            if times:
+                left_behind(self.name, *self._left)
 
-    def _inlined(self, times: int, record: Sequence[Global], into: Callable[[Any], None]) -> np.ndarray:
+    def _inlined(self, times: int, record: Sequence[Global], into: Callable[[Any], None], given: Given) -> np.ndarray:
         if tuple(record):
             raise ProgramError(
                 f"program {self.name} runs inside another one, where nothing can be kept; give record= to the outer one"
             )
-        if times * len(self.loops) > MOST_INLINED:
+        loops = self._recorded(given) if given.parts else self.loops
+        if times * len(loops) > MOST_INLINED:
             raise ProgramError(
-                f"program {self.name} inside another one would become {times * len(self.loops):,} operations, at most"
+                f"program {self.name} inside another one would become {times * len(loops):,} operations, at most"
                 f" {MOST_INLINED:,}; run the outer one more often"
             )
-        for operation in self.loops * times:
+        for operation in loops * times:
             into(operation)
         return np.zeros((times, 0))
 
@@ -130,29 +224,30 @@ class Program(NoCopy):
         return [o for o in self.loops if isinstance(o, Fill)]
 
     @cached_property
-    def _transients(self) -> tuple[Field, ...]:
-        written = dict.fromkeys(w for o in self.loops for w in o.writes)
-        return tuple(w for w in written if isinstance(w, Field) and w.transient)
+    def _left(self) -> tuple[tuple[Field | Global, ...], tuple[Field, ...]]:
+        """What it writes, and the transient fields among them."""
+        written = written_by(self.loops)
+        return written, transients_among(written)
 
-    def _replayed(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, bool]:
-        """The recorded values, (replays, values), and whether Ctrl-C came: there may be fewer than ``times`` then."""
-        if not self._fuses():
-            return self._run_loops(times, record)
-        fused = self._fused_recording()
-        alone = 0 if fused.may_start() else min(times, 1)  # one replay loop by loop makes the constants true
-        first, stopped = self._run_loops(alone, record)
-        if stopped or times == alone:
-            return first, stopped
-        rest, stopped = fused.run(times - alone, record)
-        return np.concatenate([first, rest]), stopped
+    def _replayed(self, times: int, way: Way) -> Replayed:
+        if not times or not self._fuses():
+            return self._run_loops(times, way)
+        fused = self._fused_recording().replay
+        if fused.may_start():
+            return way(fused, times)
+        first = self._run_loops(1, way)  # one replay loop by loop makes the constants true
+        if first.stopped or first.met or times == 1:
+            return first
+        rest = way(fused, times - 1)
+        return rest._replace(history=np.concatenate([first.history, rest.history]))
 
-    def _run_loops(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, bool]:
-        history, seconds, stopped = self._recording().run(times, record)
-        for operation, took in zip(self.loops, seconds.tolist(), strict=True):
+    def _run_loops(self, times: int, way: Way) -> Replayed:
+        done = way(self._recording(), times)
+        for operation, took in zip(self.loops, done.seconds.tolist(), strict=True):
             if not isinstance(operation, Fill) and math.isfinite(took):
                 operation.total_seconds += took
-                operation.calls += len(history)
-        return history, stopped
+                operation.calls += len(done.history)
+        return done
 
     def _recording(self) -> Recording:
         """What the back end made of the operations; made again when a loop has been invalidated."""
@@ -165,7 +260,8 @@ class Program(NoCopy):
         executables = [o if isinstance(o, Fill) else o.prepare() for o in self.loops]
         signature = (self.branches, *map(id, executables), *(id(target.storage) for target in fills))
         if self._ready is None or self._ready[0] != signature:
-            made = one.recording(executables, branches=self.branches) if one else Recording(executables)
+            operations = [FillMemory(o.target.storage, o.value) if isinstance(o, Fill) else o for o in executables]
+            made = one.recording(operations, branches=self.branches) if one else Recording(operations)
             self._ready = signature, made
         return self._ready[1]
 
@@ -210,9 +306,12 @@ class Program(NoCopy):
         """How one replay is ordered on a device, in one line; empty where there is none."""
         return (self._fused_recording() if self._fuses() else self._recording()).summary
 
-    @outside_program()
-    def explain(self) -> str:
+    def explain(self, *arguments: Known, **named: Known) -> str:
         """Every loop's schedule, reason and figures; on a GPU first how they are fused and replayed."""
+        return self.bind(*arguments, **named)._explained()
+
+    @outside_program()
+    def _explained(self) -> str:
         loops = [o.explain() for o in dict.fromkeys(self.loops) if isinstance(o, Runnable)]
         moved = [f"layout of {f.name}: {layout}, the least time over all loops" for f, layout in self.layouts.items()]
         fused = [self._fused_recording().program.explain()] if self._fuses() else []
@@ -220,7 +319,22 @@ class Program(NoCopy):
         return "\n\n".join(filter(None, [*moved, "\n".join(filter(None, [*fused, graph])), *loops]))
 
     def __repr__(self) -> str:
+        if self.parameters.names:
+            return f"Program({self.name} of {', '.join(self.parameters.names)})"
         return f"Program({self.name}: {', '.join(o.name for o in self.loops)})"
+
+
+class BoundProgram(Program):
+    """A program with its arguments."""
+
+    def __init__(self, program: Program, given: Given):
+        super().__init__(program.function, fuse=program.fuse, branches=program.branches)
+        self.parameters = Parameters(_nothing)
+        self._loops = program._recorded(given)
+
+
+def _nothing() -> None:
+    """The function of no parameters."""
 
 
 class FusedRecording:
@@ -232,24 +346,17 @@ class FusedRecording:
         self.body = [_executable(step, backend) for step in program.body]
         self._replay = backend.recording(self.body, branches=branches)
         self.summary = self._replay.summary
-
-    def may_start(self) -> bool:
-        """Do the fields that the program takes for constant hold that constant now?"""
-        return all(bool((one.storage == value).all()) for one, value in self.program.constants.items())
-
-    def run(self, times: int, record: Sequence[Global]) -> tuple[np.ndarray, bool]:
-        """The recorded values, and whether Ctrl-C came."""
-        for operation in self.prologue:
-            operation()
-        done = self._replay.run(times, record)
-        return done.history, done.stopped
+        constants = [(one.storage, value) for one, value in program.constants.items()]
+        self.replay = Replay(self._replay, self.prologue, constants)
 
 
 def _executable(step: Step, backend: Backend) -> Callable[[], None]:
     if isinstance(step, Runnable):
         return step.prepare()
-    if not isinstance(step, FusedLoop):
-        return step
+    if isinstance(step, Fill):
+        return FillMemory(step.target.storage, step.value)
+    if isinstance(step, Copy):
+        return step.in_memory()
     for storage in step.storages:  # the fields are there already; spare buffers may not be
         storage.move(backend.place(storage.storage))
     plan = step.plan
@@ -293,13 +400,14 @@ def check_written_first(operations: Sequence[Runnable | Fill]) -> None:
 
 
 @overload
-def program(function: Callable[[], None]) -> Program: ...
+def program(function: Callable[..., None]) -> Program: ...
 @overload
-def program(*, fuse: bool = True, branches: bool = True) -> Callable[[Callable[[], None]], Program]: ...
+def program(*, fuse: bool = True, branches: bool = True) -> Callable[[Callable[..., None]], Program]: ...
 
 
-def program(function: Callable[[], None] | None = None, *, fuse: bool = True, branches: bool = True) -> Any:
-    """Decorator: record the loops that a function without arguments calls, to be replayed by ``run``.
+def program(function: Callable[..., None] | None = None, *, fuse: bool = True, branches: bool = True) -> Any:
+    """Decorator: record the loops that a function calls, to be replayed by ``run`` or ``repeat``. Parameters of the
+    function are fields and globals that are given to each run.
 
     ``@ml.program(fuse=False)`` keeps every loop by itself, ``branches=False`` one operation after the other.
     """

@@ -160,6 +160,11 @@ class Runnable(NoCopy, ABC):
     def transients(self) -> tuple[Field, ...]:
         return tuple(s for s in self.storages if isinstance(s, Field) and s.transient)
 
+    @cached_property
+    def written(self) -> tuple[Field | Global, ...]:
+        """What it changes, each once."""
+        return tuple(dict.fromkeys(self.writes))
+
     def check_transients(self) -> None:
         """ProgramError where it reads a transient field that a program has left without values."""
         for one in self.transients:
@@ -177,7 +182,11 @@ class Runnable(NoCopy, ABC):
         self.refresh()
         execute = self._executable or self.prepare()
         before = time.perf_counter()
-        execute()
+        try:
+            execute()
+        finally:  # it may have got half-way
+            for one in self.written:
+                one.changed()
         self.total_seconds += time.perf_counter() - before
         self.calls += 1
         for one in self.transients:

@@ -141,6 +141,12 @@ def _box(n: Any) -> None:
     assert len(ml.generate.box((n, 2)).cells) == 2 * n
 
 
+def _repeated(at_most: Any) -> None:
+    one, total = ml.Set(3).field("u"), ml.Global(0.0)
+    program = ml.program(lambda: (one.fill(1.0), setattr(total, "value", 1.0)))
+    assert program.repeat(until=total > 0.0, at_most=at_most) == 1
+
+
 def data_numbers() -> dict[str, Drive]:
     """Sizes and places of sets, fields, maps, grids and meshes."""
     mesh = ml.generate.box((4, 4))
@@ -151,6 +157,7 @@ def data_numbers() -> dict[str, Drive]:
         "numbers": lambda v: ml.Set(v, "cells").numbers,
         "field size, many components": lambda v: _field(v, dim=60000),
         "dim": _dim,
+        "at_most": _repeated,
         "layout": _layout,
         "Layout": _layout_object,
         "map target size": _map_into,

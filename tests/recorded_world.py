@@ -52,12 +52,16 @@ class World:
         self.line = ml.linalg.LineOperator(ml.linalg.Tridiagonal(0.25, 1.0, 0.25, periodic=True))
         self.lines = ml.linalg.LineLoop(self.grid, 1, self.line, self.f, self.f, before=halve, values=1)
         self.inner = ml.program(self.step)
+        self.scaled = ml.program(self.scale_by_factor)
 
     def step(self) -> None:
         scale(self.cells, self.u, self.factor, self.total)
         self.v.fill(2.0)
         spread(self.edges, self.u[self.ends], self.v[self.ends])
 
+    def scale_by_factor(self, field: ml.Field, total: ml.Global) -> None:
+        scale(self.cells, field, self.factor, total)
+
     def values(self) -> list[np.ndarray]:
         held = (self.u, self.v, self.pair, self.total, self.factor, self.vector, self.where, self.f, self.g, self.h)
-        return [*(one.numpy() for one in held), self.mesh.coordinates.numpy()]
+        return [*(one.saved() for one in held), self.mesh.coordinates.numpy()]

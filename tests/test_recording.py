@@ -20,6 +20,7 @@ import pytest
 import meshloom as ml
 from meshloom.errors import MeshloomError
 from meshloom.mesh.box import Box
+from meshloom.mesh.condition import Condition
 from meshloom.mesh.core import Fill
 from meshloom.mesh.recording import recorder
 from tests.recorded_world import World, add, halve, scale, spread
@@ -83,6 +84,9 @@ RECORDED: dict[str, Action] = {
     "Program.run": lambda w: (w.inner.run(3), w.u.fill(1.0)),
     "Program.run, numpy count": lambda w: w.inner.run(np.int32(2)),
     "Program.run, never": lambda w: (w.inner.run(0), w.step()),
+    "Program.__call__ with arguments": lambda w: w.scaled(w.u, w.total),
+    "Program.run with arguments": lambda w: w.scaled.run(2, w.v, total=w.total),
+    "Program.bind": lambda w: w.scaled.bind(w.u, w.total).run(2),
     "Fill.__call__": lambda w: w.inner.loops[1](),
     "locate": lambda w: ml.locate(w.u, w.factor, w.where),
     "fill_ghosts": lambda w: (ml.fill_ghosts(w.f), add(w.grid.everything, w.f, w.g)),
@@ -154,6 +158,10 @@ REFUSED: dict[str, Action] = {
     "Loop.run_plainly": lambda w: w.loop.run_plainly(),
     "Loop.settle": lambda w: add.loop(w.cells, w.cells.field("more", 2), w.pair, schedule={"layout": "soa"}).settle(),
     "Program.run, recording": lambda w: w.inner.run(2, record=(w.total,)),
+    "Program.repeat": lambda w: w.inner.repeat(until=w.total > 0.0, at_most=3),
+    "Condition.__bool__": lambda w: bool(w.total < 1.0),
+    "Condition in a decision": lambda w: w.u.fill(1.0) if w.total > w.factor else w.v.fill(1.0),
+    "Condition.in_memory": lambda w: (w.total < 1.0).in_memory(),
     "use": lambda w: ml.use("numpy"),
     "read": lambda w: ml.read("no_such_file.msh"),
     "write": lambda w: ml.write("never_written.vtu", w.mesh, {"u": np.zeros(6)}),
@@ -222,8 +230,16 @@ HARMLESS: dict[str, Action] = {
     "LineLoop.check_transients": lambda w: w.lines.check_transients(),
     "LineLoop.settled": lambda w: w.lines.settled(),
     **{f"Program.{name}": (lambda w, name=name: getattr(w.inner, name)) for name in (
-        "fused_steps", "graph", "launches", "layouts", "loops")},
+        "fused_steps", "graph", "launches", "layouts", "loops", "parameters")},
     "Program.explain": lambda w: w.inner.explain(),
+    "Program.explain with arguments": lambda w: w.scaled.explain(w.u, w.total),
+    "Program.bind, not run": lambda w: w.scaled.bind(w.u, w.total).loops,
+    **{f"Global.{name}": (lambda w, name=name: getattr(w.total, name)(1.0)) for name in ("__lt__", "__le__", "__gt__",
+                                                                                          "__ge__")},
+    "Condition.globals": lambda w: (w.total < w.factor).globals,
+    **{f"{kind}.{name}": (lambda w, find=find, name=name: getattr(find(w), name)) for name in ("version", "changed")
+       for kind, find in (("Field", lambda w: w.u), ("Global", lambda w: w.total))},
+    "Loop.written": lambda w: w.loop.written, "LineLoop.written": lambda w: w.lines.written,
     "linalg.LineLoop": lambda w: ml.linalg.LineLoop(w.grid, 1, w.line, w.f, w.g),
     "linalg.LineOperator": lambda w: ml.linalg.LineOperator(w.line.matrix),
     "linalg.Stencil": lambda w: ml.linalg.Stencil({0: 1.0}),
@@ -239,8 +255,8 @@ BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
 REFUSED |= {
     f"{kind}.{method}": (lambda w, kind=kind, method=method: getattr(w.u if kind == "Field" else w.total, method)(1.0))
     for kind in ("Field", "Global")
-    for method in (*(f"__{side}{op}__" for op in BINARY for side in ("", "r", "i")), "__lt__", "__le__", "__gt__",
-                   "__ge__")
+    for method in (*(f"__{side}{op}__" for op in BINARY for side in ("", "r", "i")),
+                   *(("__lt__", "__le__", "__gt__", "__ge__") if kind == "Field" else ()))
 } | {
     f"{kind}.{method}": (lambda w, kind=kind, method=method: getattr(w.u if kind == "Field" else w.total, method)())
     for kind in ("Field", "Global")
@@ -279,7 +295,7 @@ NOT_CALLED = {"Inc", "Max", "Min", "Read", "ReadWrite", "Sum", "Write", "compact
 USUAL = {"__init__", "__repr__", "__eq__", "__hash__", "__str__", "__setattr__", "__delattr__", "__replace__",
          "__getstate__", "__setstate__"}  # fmt: skip
 CLASSES = (ml.Set, ml.Subset, ml.Map, ml.Field, ml.Global, ml.Mesh, ml.Grid, Box, ml.Kernel, ml.Loop, ml.Program,
-           ml.linalg.LineLoop, Fill)  # fmt: skip
+           ml.linalg.LineLoop, Fill, Condition)  # fmt: skip
 #: What others may add to make fields arrays: it reads values, so it is refused wherever it exists.
 ARRAYS = {f"{kind}.{name}" for kind in ("Field", "Global") for name in ("__array_ufunc__",
           "__array_function__", "__array_priority__", "__complex__", "__index__")}  # fmt: skip

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshloom.mesh.box import Box
+from meshloom.mesh.condition import Comparison
 from meshloom.mesh.core import Field, Global, Map, on_host
 from meshloom.native.runtime import copy_bandwidth
+from meshloom.native.threads import check_device
 from meshloom.process.signals import held_back
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.schedule import Schedule
@@ -70,12 +72,33 @@ class Backend(ABC):
 class Replayed(NamedTuple):
     """What replays gave: the values of the globals after each (replays, values), and seconds per operation.
 
-    ``stopped``: Ctrl-C came, perhaps during the last of them, so the number of rows does not tell.
+    ``stopped``: Ctrl-C came, perhaps during the last of them, so the number of rows does not tell. ``met``: what they
+    were repeated for came true.
     """
 
     history: np.ndarray
     seconds: np.ndarray
     stopped: bool = False
+    met: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class FillMemory:
+    """A fill as it is executed: some memory, whoever it belongs to, and what it is set to."""
+
+    storage: Any
+    value: float | int
+    reads: tuple[Any, ...] = ()
+
+    @property
+    def writes(self) -> tuple[Any, ...]:
+        """What has the storage that is written."""
+        return (self,)
+
+    def __call__(self) -> None:
+        if not isinstance(self.storage, np.ndarray):
+            check_device()
+        self.storage.fill(self.value)
 
 
 class Recording:
@@ -100,3 +123,13 @@ class Recording:
                 if interrupted():
                     return Replayed(history[:done], seconds, stopped=True)
         return Replayed(history, seconds)
+
+    def repeat(self, at_most: int, until: Comparison) -> Replayed:
+        """Replay until a comparison holds after a replay, or Ctrl-C comes; nothing is recorded."""
+        done, seconds, met, stopped = 0, np.zeros(len(self.operations)), False, False
+        with held_back() as interrupted:
+            while done < at_most and not (met or stopped):
+                once = self.run(1, ())
+                done, seconds = done + 1, seconds + once.seconds
+                met, stopped = until.holds(), interrupted() or once.stopped
+        return Replayed(np.zeros((done, 0)), seconds, stopped, met)

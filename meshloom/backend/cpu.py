@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.base import Backend, Bound, Recording, Replayed
+from meshloom.backend.base import Backend, Bound, FillMemory, Recording, Replayed
 from meshloom.backend.cpu_dialect import render
 from meshloom.backend.unit import Argument, Unit, check_arrays, make_unit, sizes_of, temporaries
 from meshloom.errors import CompilerError
-from meshloom.mesh.core import Fill, Global
+from meshloom.mesh.condition import SIGNS, Comparison
+from meshloom.mesh.core import Global
 from meshloom.native import runtime, threads
 from meshloom.native.closing import function_of
 from meshloom.native.compiler import host_compiler, load
@@ -94,16 +95,28 @@ class NativeRecording(Recording):
             cursor = np.array([start], np.int64)
             operations.append(runtime.record_operation(g.storage, history, cursor, history.shape[1]))
             start += g.dim
+        seconds, done, stopped = self._replayed(operations, times, None)
+        return Replayed(history[:done], seconds, stopped)
+
+    def repeat(self, at_most: int, until: Comparison) -> Replayed:
+        met = np.zeros(1, np.int64)
+        sign = list(SIGNS).index(until.sign)
+        last = runtime.compare_operation(until.left, sign, until.right, met)
+        seconds, done, stopped = self._replayed([*self._native, last], at_most, met)
+        return Replayed(np.zeros((done, 0)), seconds, stopped, bool(met[0]))
+
+    def _replayed(self, operations: list[Operation], times: int, enough: Any) -> tuple[np.ndarray, int, bool]:
+        """Seconds of the operations that were recorded, whole replays, and whether Ctrl-C came."""
         seconds, done, stopped = np.zeros(len(operations)), np.zeros(1, np.int64), False
         try:
-            runtime.replay(operations, times, seconds, done)
+            runtime.replay(operations, times, seconds, done, enough)
         except KeyboardInterrupt:  # it comes between native calls, and these end with a whole replay
             stopped = True
-        return Replayed(history[: done[0]], seconds[: len(self._native)], stopped)
+        return seconds[: len(self._native)], int(done[0]), stopped
 
 
 def _native(operation: Callable[[], None]) -> Operation:
-    if isinstance(operation, Fill):
-        return runtime.fill_operation(operation.target.storage, operation.value)
+    if isinstance(operation, FillMemory):
+        return runtime.fill_operation(operation.storage, operation.value)
     assert isinstance(operation, Operation)
     return operation

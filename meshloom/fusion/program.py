@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,26 @@ from meshloom.fusion.memory import Memory
 from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill
 from meshloom.schedule.vectors import in_words, share_of
+
+
+class _Held(NamedTuple):
+    """Some memory, whoever it belongs to."""
+
+    storage: Any
+
+
+class CopyMemory:
+    """A copy as it is executed, without the fields."""
+
+    def __init__(self, source: Any, target: Any):
+        self.reads, self.writes = (_Held(source),), (_Held(target),)
+
+    def __call__(self) -> None:
+        source, target = self.reads[0].storage, self.writes[0].storage
+        if isinstance(target, np.ndarray):
+            target[:] = source
+        else:
+            target.data.copy_from_device_async(source.data, target.nbytes)
 
 
 @dataclass(frozen=True)
@@ -35,12 +56,9 @@ class Copy:
     def writes(self) -> tuple[Field, ...]:
         return (self.target,)
 
-    def __call__(self) -> None:
-        source, target = self.source.storage, self.target.storage
-        if isinstance(target, np.ndarray):
-            target[:] = source
-        else:
-            target.data.copy_from_device_async(source.data, target.nbytes)
+    def in_memory(self) -> CopyMemory:
+        """As it is executed."""
+        return CopyMemory(self.source.storage, self.target.storage)
 
 
 Step = FusedLoop | Runnable | Fill | Copy

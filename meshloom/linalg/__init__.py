@@ -1,7 +1,9 @@
-"""Solvers along the lines of a grid: ``ml.linalg``."""
+"""Solvers: along the lines of a grid, and of sparse systems: ``ml.linalg``."""
 
 from meshloom.linalg import tridiagonal
+from meshloom.linalg.krylov import BiCGStab, ConjugateGradients, Report, bicgstab, cg
 from meshloom.linalg.lines import LineLoop, line_loop
 from meshloom.schedule.lines.operator import LineOperator, Stencil, Tridiagonal
 
-__all__ = ["LineLoop", "LineOperator", "Stencil", "Tridiagonal", "line_loop", "tridiagonal"]
+__all__ = ["BiCGStab", "ConjugateGradients", "LineLoop", "LineOperator", "Report", "Stencil", "Tridiagonal", "bicgstab",
+           "cg", "line_loop", "tridiagonal"]  # fmt: skip

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from meshloom.errors import MeshError, ProgramError, whole
 from meshloom.mesh.box import Offsets
 from meshloom.mesh.components import Components, component_shape, flat_components
+from meshloom.mesh.condition import Compared
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.fill import Fill
 from meshloom.mesh.layout import Layout, parse_layout
@@ -34,7 +35,7 @@ from meshloom.mesh.recording import (
     recorder,
     refuse_in_program,
 )
-from meshloom.mesh.sharing import SeenByNumPy, SharedMemory
+from meshloom.mesh.sharing import SharedMemory
 from meshloom.mesh.stored import Stored, on_host, overwrite
 from meshloom.mesh.ties import Kept
 from meshloom.mesh.values import as_array, enough_memory, field_dtype, known_dtype, named, one_number, same_kind
@@ -369,6 +370,7 @@ class Field(Stored, SharedMemory):
     def repack(self, rows: np.ndarray) -> None:
         """The same for the engine: it need not have written all of them."""
         overwrite(self.storage, self.layout.pack(rows))
+        self.changed()
 
     def fill(self, value: float) -> None:
         """Set every value; inside a program this is recorded."""
@@ -378,6 +380,7 @@ class Field(Stored, SharedMemory):
         else:
             self.storage.fill(number)
             self.undefined_after = ""
+            self.changed()
 
     @not_in_program("a new layout of field {}", "give it the layout before")
     def relayout(self, layout: str | Layout, *, free: bool = False) -> None:
@@ -410,7 +413,7 @@ class Field(Stored, SharedMemory):
         return f"Field({self.name}: {self.set.name} x {each}, {self.dtype}, {self.layout})"
 
 
-class Global(Stored, SeenByNumPy):
+class Global(Stored, Compared):
     """A scalar or a short vector that belongs to no set: a constant that is read, or a reduction."""
 
     __slots__ = ("shape",)
@@ -469,6 +472,7 @@ class Global(Stored, SeenByNumPy):
             self._record(values)
             return
         overwrite(self.storage, np.broadcast_to(values, self.storage.shape))
+        self.changed()
 
     @not_in_program("copying global {}", MAKE_BEFORE)
     def __copy__(self) -> Global:
@@ -502,6 +506,7 @@ class Global(Stored, SeenByNumPy):
     def repack(self, rows: np.ndarray) -> None:
         """The same for the engine."""
         overwrite(self.storage, rows.reshape(-1))
+        self.changed()
 
     def __repr__(self) -> str:
         return f"Global({self.name} = {self.value})" if recorder.get() is None else f"Global({self.name})"

@@ -43,3 +43,4 @@ class Fill:
             check_device()
         storage.fill(self.value)
         self.target.undefined_after = ""
+        self.target.changed()

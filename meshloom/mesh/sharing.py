@@ -65,12 +65,16 @@ class SeenByNumPy:
         if any(_handles_ufuncs(one) for one in inputs):
             return NotImplemented
         if ufunc in _COMPARISONS:
-            self._refuse(_INCOMPARABLE)
+            return self._compared_by(ufunc, inputs)
         results = options.get("out", ())
         if method == "at" or any(isinstance(one, SeenByNumPy) for one in results):
             self._refuse(f"cannot be changed by NumPy; use a loop, or {self.name}.{self._change}")
         plain = [np.asarray(one) if isinstance(one, SeenByNumPy) else one for one in inputs]
         return getattr(ufunc, method)(*plain, **options)
+
+    def _compared_by(self, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
+        """NumPy's functions, and its numbers on the left of an operator, ask in this way."""
+        self._refuse(_INCOMPARABLE)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, np.ndarray | np.generic | int | float):
@@ -135,6 +139,10 @@ class SharedMemory(SeenByNumPy):
     def check_readable(self, who: str = "") -> None:
         """An error where there are no values to be read."""
 
+    @abstractmethod
+    def changed(self) -> None:
+        """Values may have changed."""
+
     def __len__(self) -> int:
         self._check_numbered()
         return self.set.total
@@ -156,8 +164,10 @@ class SharedMemory(SeenByNumPy):
         """The buffer as it lies, of the field's ``shape``: NumPy's array on the host, CuPy's on a device, no copy.
 
         Rows are ordered by position: row k is the element of number ``set.numbering[k]`` where there is a numbering.
+        Nobody sees what is written to it: say ``field.changed()`` where its ``version`` matters to somebody.
         """
         self.check_readable()
+        self.changed()  # by whoever asks for it, perhaps
         if self.layout.kind == "aosoa" and self.dim > 1:
             raise MeshError(
                 f"field {self.name}: layout {self.layout} cannot be shared as one array; relayout to aos or soa"

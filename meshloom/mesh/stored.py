@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from abc import abstractmethod
 from copy import copy
+from itertools import count
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +16,8 @@ from meshloom.mesh.recording import not_in_program, recorder, refuse_in_program
 from meshloom.native.threads import check_device
 
 T = TypeVar("T")
+#: One count for all: versions of different fields differ, and threads that write at the same time lose none.
+_versions = count(1)
 
 
 class Stored(InOneProcess):
@@ -23,12 +26,12 @@ class Stored(InOneProcess):
     Loops refer to it, and it refers to loops weakly: a field, which is large, goes at once when nobody wants it.
     """
 
-    __slots__ = ("__weakref__", "_storage", "_watchers", "dtype", "name", "undefined_after")
+    __slots__ = ("__weakref__", "_storage", "_version", "_watchers", "dtype", "name", "undefined_after")
     name: str
     dtype: np.dtype
 
     def __init__(self, storage: Any):
-        self._storage = storage
+        self._storage, self._version = storage, next(_versions)
         self.undefined_after = ""  # the program that ran last, if it leaves no values: those of transient fields
         self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -38,6 +41,19 @@ class Stored(InOneProcess):
 
     def __deepcopy__(self: T, memo: dict[int, Any]) -> T:
         return copy(self)
+
+    @property
+    def version(self) -> int:
+        """A whole number that grows whenever values may have changed: every write of Meshloom's, whoever asked for it.
+
+        What others write through ``memory()`` or DLPack cannot be seen: it grows when they are given the memory, and
+        when they say ``changed()``. A run of a program is one write, however many replays it has.
+        """
+        return self._version
+
+    def changed(self) -> None:
+        """Values were written, or may have been: a new version."""
+        self._version = next(_versions)
 
     @property
     def storage(self) -> Any:
@@ -56,6 +72,7 @@ class Stored(InOneProcess):
         if storage is not self._storage:
             _check_buffer(self.name, storage, self.dtype, self._places)
             self._storage = storage
+            self.changed()  # whoever gives another buffer says that it holds the same, and may be wrong
             for watcher in list(self._watchers):
                 watcher.invalidate()
 

@@ -22,6 +22,28 @@ template <class T> void record(void* const* p, const int64_t* s) {
   for (int64_t i = 0; i < s[0]; ++i) history[*cursor + i] = (double)value[i];
   *cursor += s[1];
 }
+// A number of any type: whole ones compare as such, all others as doubles.
+struct Number {
+  bool whole;
+  int64_t integer;
+  double real;
+};
+inline Number number(const void* p, int64_t type) {
+  switch (type) {
+    case 0: return {false, 0, *(const double*)p};
+    case 1: return {false, 0, (double)*(const float*)p};
+    case 2: return {true, *(const int64_t*)p, (double)*(const int64_t*)p};
+    default: return {true, (int64_t)*(const int32_t*)p, (double)*(const int32_t*)p};
+  }
+}
+template <class T> bool compared(T a, T b, int64_t sign) {
+  switch (sign) {
+    case 0: return a < b;
+    case 1: return a <= b;
+    case 2: return a > b;
+    default: return a >= b;
+  }
+}
 }  // namespace
 
 extern "C" {
@@ -34,13 +56,21 @@ void ml_record_float32(void* const* p, const int64_t* s) { record<float>(p, s); 
 void ml_record_int32(void* const* p, const int64_t* s) { record<int32_t>(p, s); }
 void ml_record_int64(void* const* p, const int64_t* s) { record<int64_t>(p, s); }
 
-// The operations in order, until `done` is `replays` or so many seconds have passed, but always to the end of a replay;
-// seconds[k] collects the time of operation k.
-void ml_replay(int64_t replays, double patience, int64_t* done, int64_t count, Operation const* operations,
-               void* const* const* pointers, const int64_t* const* sizes, double* seconds) {
+// Notes whether a comparison holds. p: left, right, answer; s: their types, the sign.
+void ml_compare(void* const* p, const int64_t* s) {
+  const Number a = number(p[0], s[0]), b = number(p[1], s[1]);
+  const bool whole = a.whole && b.whole;
+  *(int64_t*)p[2] = whole ? compared(a.integer, b.integer, s[2]) : compared(a.real, b.real, s[2]);
+}
+
+// The operations in order, until `done` is `replays`, one of them has set `enough`, or so many seconds have passed, but
+// always to the end of a replay; seconds[k] collects the time of operation k.
+void ml_replay(int64_t replays, double patience, int64_t* done, const int64_t* enough, int64_t count,
+               Operation const* operations, void* const* const* pointers, const int64_t* const* sizes,
+               double* seconds) {
   const double start = now();
   double before = start;
-  while (*done < replays && before - start <= patience) {
+  while (*done < replays && !*enough && before - start <= patience) {
     for (int64_t k = 0; k < count; ++k) {
       operations[k](pointers[k], sizes[k]);
       const double after = now();

@@ -71,8 +71,19 @@ def record_operation(source: np.ndarray, history: np.ndarray, cursor: np.ndarray
     return Operation(_for_type("ml_record", source.dtype), [source, history, cursor], [source.size, row])
 
 
-def replay(operations: list[Operation], times: int, seconds: np.ndarray, done: np.ndarray) -> None:
-    """All operations in order until ``done`` (1,) is ``times``; adds to ``seconds`` (one per operation).
+def compare_operation(left: np.ndarray, sign: int, right: np.ndarray, answer: np.ndarray) -> Operation:
+    """Sets ``answer`` (1,) to whether the first value of ``left`` is <, <=, > or >= (0 to 3) that of ``right``."""
+    types = [TYPES.index(one.dtype.name) if one.dtype.name in TYPES and one.size else -1 for one in (left, right)]
+    if min(types) < 0 or sign not in range(4) or answer.dtype != np.int64 or answer.size != 1:
+        raise ScheduleError(f"a comparison takes two numbers of {', '.join(TYPES)}, got {left.dtype} and {right.dtype}")
+    return Operation(library().ml_compare, [left, right, answer], [*types, sign])
+
+
+def replay(
+    operations: list[Operation], times: int, seconds: np.ndarray, done: np.ndarray, enough: np.ndarray | None = None
+) -> None:
+    """All operations in order until ``done`` (1,) is ``times``, or one of them has set ``enough`` (1,); adds to
+    ``seconds`` (one per operation).
 
     Python gets its turn after a whole replay every ``PATIENCE`` seconds: then a signal raises what its handler raises,
     and ``done`` says how many replays there were.
@@ -83,12 +94,13 @@ def replay(operations: list[Operation], times: int, seconds: np.ndarray, done: n
     addresses = (ctypes.c_void_p * count)(*(o.address for o in operations))
     pointers = (ctypes.c_void_p * count)(*(ctypes.addressof(o.pointers) for o in operations))
     sizes = (ctypes.c_void_p * count)(*(ctypes.addressof(o.sizes) for o in operations))
-    if done.dtype != np.int64 or done.size != 1:
+    enough = np.zeros(1, np.int64) if enough is None else enough
+    if any(one.dtype != np.int64 or one.size != 1 for one in (done, enough)):
         raise ScheduleError("a replay counts in one number of 64 bits")
-    limits = ctypes.c_int64(times), ctypes.c_double(PATIENCE), ctypes.c_void_p(address(done))
+    limits = ctypes.c_int64(times), ctypes.c_double(PATIENCE), *(ctypes.c_void_p(address(x)) for x in (done, enough))
     tables = ctypes.c_int64(count), addresses, pointers, sizes, ctypes.c_void_p(address(seconds))
     native = library().ml_replay
-    while done[0] < times:
+    while done[0] < times and not enough[0]:
         native(*limits, *tables)
 
 

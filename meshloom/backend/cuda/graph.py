@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.base import Recording, Replayed
+from meshloom.backend.base import FillMemory, Recording, Replayed
 from meshloom.backend.branches import Footprint, Part, Turn, dependencies, footprint_of_whole, turns
 from meshloom.backend.cuda import history
 from meshloom.backend.cuda.engine import Device
-from meshloom.mesh.core import Fill, Global
+from meshloom.mesh.core import Global
 from meshloom.native.runtime import PATIENCE
 from meshloom.native.threads import check_device
 from meshloom.process.signals import held_back
@@ -64,8 +64,8 @@ class GraphRecording(Recording):
         # Waits for work on CuPy's default stream and makes it wait: no other synchronisation is needed.
         self._stream = self._cupy.cuda.Stream()
         for operation in operations:
-            if isinstance(operation, Fill):  # the fill kernel must be loaded before the capture
-                self._cupy.empty(1, operation.target.dtype).fill(operation.value)
+            if isinstance(operation, FillMemory):  # the fill kernel must be loaded before the capture
+                self._cupy.empty(1, operation.storage.dtype).fill(operation.value)
         self._graph: Any = captured(operations, dealt, self._cupy, self._stream)
         self._graph.upload(self._stream)
         self._ahead = Ahead(self._cupy, self._stream)

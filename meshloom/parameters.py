@@ -1,0 +1,90 @@
+"""What a program is given when its function has parameters: fields, globals, and what they live on, checked."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from meshloom.errors import ProgramError, UserError, one_line
+from meshloom.mesh.copies import ItsOwnCopy
+from meshloom.mesh.stored import Stored
+
+Known = Stored | ItsOwnCopy  # what is known by being itself: fields, globals; sets, maps, grids, boxes, offsets
+_GATHERED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class Given(NamedTuple):
+    """Arguments as the function is called with them."""
+
+    values: tuple[Known, ...]
+    named: dict[str, Known]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """By their addresses: for whoever goes with the first of them that goes."""
+        return (*map(id, self.values), *((name, id(one)) for name, one in sorted(self.named.items())))
+
+    @property
+    def parts(self) -> tuple[Known, ...]:
+        return (*self.values, *self.named.values())
+
+
+class Parameters:
+    """The parameters of a program's function. ``names`` are those that a call has to fill."""
+
+    def __init__(self, function: Callable[..., None]):
+        self.function, self.program = function, function.__name__
+        try:
+            self._signature = inspect.signature(function)
+        except ValueError:  # of something that was not written in Python
+            self._signature = inspect.Signature()
+        listed = self._signature.parameters
+        self.any = bool(listed)
+        self.names = [n for n, p in listed.items() if p.default is p.empty and p.kind not in _GATHERED]
+
+    @property
+    def place(self) -> str:
+        """``file:line: `` of the function, where it has one."""
+        code = getattr(self.function, "__code__", None)
+        return f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
+
+    def given(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Given:
+        """The arguments, checked; ProgramError names the program's line."""
+        try:
+            filled = self._signature.bind(*arguments, **named)
+        except TypeError as problem:
+            raise ProgramError(f"{self.place}program {self.program} {self._wrong(arguments, named, problem)}") from None
+        for name, value in filled.arguments.items():
+            gathered = self._signature.parameters[name].kind
+            several = value.values() if gathered is _GATHERED[1] else value if gathered is _GATHERED[0] else (value,)
+            for one in several:
+                if not isinstance(one, Known):
+                    raise ProgramError(f"{self.place}program {self.program}, parameter {name}: {_unsuitable(one)}")
+        return Given(filled.args, filled.kwargs)
+
+    def _wrong(self, arguments: tuple[Any, ...], named: dict[str, Any], problem: TypeError) -> str:
+        takes = f"takes {len(self.names)} arguments ({', '.join(self.names)})" if self.any else "takes no arguments"
+        names = f", among them {', '.join(named)}" if named else ""
+        return f"{takes}, got {len(arguments) + len(named)}{names}: {problem}"
+
+    def at_its_line(self, error: UserError, given: Given) -> UserError:
+        """An error while it was recorded, with the line of the function that it comes from and the arguments."""
+        code = getattr(self.function, "__code__", None)
+        lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code is code]
+        if code is None or not lines:
+            return error
+        named = [getattr(one, "name", type(one).__name__) for one in given.parts]
+        return type(error)(f"{code.co_filename}:{lines[-1]}: program {self.program} with {', '.join(named)}: {error}")
+
+
+def _unsuitable(value: object) -> str:
+    hint = ""
+    if isinstance(value, int | float | np.generic):
+        hint = f"; a number goes in as ml.Global({one_line(str(value))})"
+    elif isinstance(value, np.ndarray):
+        hint = "; an array goes in as set.field(name, data=array)"
+    return f"expected a field, a Global, or a set or map, got {type(value).__name__}{hint}"

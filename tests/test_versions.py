@@ -1,0 +1,136 @@
+"""Versions of fields and globals: whatever changes values changes the version, for every public call there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.errors import MeshloomError
+from tests.recorded_world import World, add, scale
+from tests.test_recording import HARMLESS, RECORDED, REFUSED, Action
+
+BACKENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
+every_backend = pytest.mark.parametrize("backend", BACKENDS)
+#: Besides the calls of the table of recordings: what only happens outside of programs, and views that are written to.
+MORE: dict[str, Action] = {
+    "Field.assign": lambda w: w.u.assign(np.arange(6.0) + 9.0),
+    "Field.assign on a grid": lambda w: w.f.assign(np.ones(w.grid.shape)),
+    "Field.relayout": lambda w: w.pair.relayout("aosoa4"),
+    "Field.memory": lambda w: w.u.memory().fill(7.0),
+    "Field.changed": lambda w: (w.u.storage.fill(7.0), w.u.changed()),
+    "Global.value": lambda w: setattr(w.vector, "value", [4.0, 5.0, 6.0]),
+    "Program.run": lambda w: ml.program(w.step).run(3, record=(w.total,)),
+    "Program.repeat": lambda w: ml.program(w.step).repeat(until=w.total > 20.0, at_most=9),
+    "Program of arguments": lambda w: [w.scaled(w.v, w.total), w.scaled(w.v, w.total), w.scaled(w.u, w.total)],
+    "failing loop": lambda w: _failing(w),
+}  # fmt: skip
+READING: dict[str, Action] = {
+    "numpy": lambda w: (w.u.numpy(), w.total.value, np.sum(w.u), w.f.saved(), w.grid.shaped(w.f)),
+    "reading loop": lambda w: add(w.cells, w.cells.field("a"), w.cells.field("b")),
+    "recording": lambda w: (w.inner.loops, w.inner.explain(), w.scaled.bind(w.u, w.total)),
+    "no replay": lambda w: w.inner.run(0),
+    "conditions": lambda w: bool(w.total < w.factor),
+}
+
+
+def _failing(w: World) -> None:
+    """A call that ends half-way: nobody can say what is in the field."""
+    scale(w.cells, w.u, w.factor, w.total)
+    call = next(iter(w.cells.calls.values()))
+    execute = call.now.execute
+    call.now = call.now._replace(execute=lambda: (execute(), 1 / 0))
+    with pytest.raises(ZeroDivisionError):
+        scale(w.cells, w.u, w.factor, w.total)
+    call.now = call.now._replace(execute=execute)
+
+
+def stored(w: World) -> dict[str, ml.Field | ml.Global]:
+    found = (w.u, w.v, w.pair, w.total, w.factor, w.vector, w.where, w.f, w.g, w.h, w.mesh.coordinates)
+    return {one.name: one for one in found}
+
+
+def contents(w: World) -> dict[str, bytes]:
+    return {name: one.saved().tobytes() for name, one in stored(w).items()}
+
+
+def versions(w: World) -> dict[str, int]:
+    return {name: one.version for name, one in stored(w).items()}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = ml.backend()
+    monkeypatch.chdir(tmp_path)
+    yield
+    ml.use(before)
+
+
+def check(w: World, act: Callable[[], Any], *, twice: bool = True) -> set[str]:
+    """The names of what changed: of all of it the version is a later one."""
+    changed: set[str] = set()
+    for _ in range(1 + twice):
+        held, known = contents(w), versions(w)
+        # not every call of the table makes sense outside of a program
+        with suppress(MeshloomError, TypeError, ValueError, AttributeError), np.errstate(all="ignore"):
+            act()
+        now = {name for name, value in contents(w).items() if value != held[name]}
+        assert all(versions(w)[name] > known[name] for name in now), now
+        changed |= now
+    return changed
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+@pytest.mark.parametrize("name", RECORDED)
+def test_what_changes_values_changes_the_version(name: str, backend: str) -> None:
+    ml.use(backend)
+    called, recorded = World(), World()
+    assert check(called, lambda: RECORDED[name](called)), "nothing happens here"
+    assert check(recorded, ml.program(lambda: RECORDED[name](recorded)).run), "nothing happens here"
+
+
+def test_so_does_every_other_public_call() -> None:
+    ml.use("numpy")
+    for act in (REFUSED | HARMLESS).values():
+        w = World()
+        check(w, lambda act=act, w=w: act(w))  # type: ignore[misc]
+
+
+@every_backend
+@pytest.mark.parametrize("name", MORE)
+def test_and_so_does_what_only_happens_outside_of_programs(name: str, backend: str) -> None:
+    ml.use(backend)
+    w = World()
+    before = versions(w)
+    changed = check(w, lambda: MORE[name](w), twice="changed" not in name)
+    assert changed or name == "Field.relayout", "nothing happens here"
+    assert versions(w) != before
+
+
+@every_backend
+@pytest.mark.parametrize("name", READING)
+def test_reading_leaves_it_as_it_is(name: str, backend: str) -> None:
+    ml.use(backend)
+    w = World()
+    w.step()
+    w.inner.run()
+    before = versions(w)
+    READING[name](w)
+    assert versions(w) == before
+
+
+def test_a_run_is_one_write_and_versions_only_grow() -> None:
+    ml.use("cpu")
+    w = World()
+    seen = [w.u.version]
+    for times in (1, 5, 1):
+        w.inner.run(times)
+        seen.append(w.u.version)
+    assert seen == sorted(set(seen)) and len({one.version for one in stored(w).values()}) == len(stored(w))
+    with pytest.raises(AttributeError):
+        w.u.version = 3  # type: ignore[misc]
