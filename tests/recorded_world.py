@@ -47,6 +47,8 @@ class World:
         self.f = self.grid.field("f", data=np.random.default_rng(0).random((12, 10)))
         self.g, self.h = self.grid.field("g"), self.stretched.field("h", data=np.arange(12.0) ** 2)
         self.mesh = ml.generate.box((3, 2))
+        self.matrix = ml.Matrix(self.cells, through=self.ends)
+        self.matrix.assign(np.arange(1.0, 17.0))
         self.kernel = scale
         self.loop = scale.loop(self.cells, self.u, self.factor, self.total)
         self.line = ml.linalg.LineOperator(ml.linalg.Tridiagonal(0.25, 1.0, 0.25, periodic=True))
@@ -64,4 +66,4 @@ class World:
 
     def values(self) -> list[np.ndarray]:
         held = (self.u, self.v, self.pair, self.total, self.factor, self.vector, self.where, self.f, self.g, self.h)
-        return [*(one.saved() for one in held), self.mesh.coordinates.numpy()]
+        return [*(one.saved() for one in held), self.mesh.coordinates.numpy(), self.matrix.values.numpy()]

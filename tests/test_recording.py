@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import meshloom as ml
 from meshloom.errors import MeshloomError
@@ -88,6 +89,8 @@ RECORDED: dict[str, Action] = {
     "Program.run with arguments": lambda w: w.scaled.run(2, w.v, total=w.total),
     "Program.bind": lambda w: w.scaled.bind(w.u, w.total).run(2),
     "Fill.__call__": lambda w: w.inner.loops[1](),
+    "Matrix.fill": lambda w: (w.matrix.fill(2.0), w.matrix(w.v, w.u)),
+    "Matrix.multiply": lambda w: w.matrix.multiply(w.v, w.u), "Matrix.__call__": lambda w: w.matrix(w.v, w.u),
     "locate": lambda w: ml.locate(w.u, w.factor, w.where),
     "fill_ghosts": lambda w: (ml.fill_ghosts(w.f), add(w.grid.everything, w.f, w.g)),
     "linalg.line_loop": lambda w: ml.linalg.line_loop(w.grid, 1, w.line, w.f, w.f, before=halve, values=1),
@@ -153,6 +156,11 @@ REFUSED: dict[str, Action] = {
     "Mesh.cell_volumes": lambda w: w.mesh.cell_volumes(),
     "Mesh.cell_centroids": lambda w: w.mesh.cell_centroids(),
     "Mesh.face_normals": lambda w: w.mesh.face_normals(),
+    "Matrix": lambda w: ml.Matrix(w.cells, through=w.ends), "Matrix.to_scipy": lambda w: w.matrix.to_scipy(),
+    "Matrix.from_scipy": lambda w: ml.Matrix.from_scipy(sparse.eye(3)),
+    "Matrix.assign": lambda w: w.matrix.assign(np.zeros(len(w.matrix.entries))),
+    "linalg.cg": lambda w: ml.linalg.cg(w.matrix, w.u, w.v),
+    "linalg.bicgstab": lambda w: ml.linalg.bicgstab(w.matrix, w.u, w.v),
     "Mesh.boundary_normals": lambda w: w.mesh.boundary_normals(), "Mesh.boundary": lambda w: w.mesh.boundary("xmin"),
     "Kernel.python": lambda w: scale.python(w.cells, w.u, w.factor, w.total),
     "Loop.run_plainly": lambda w: w.loop.run_plainly(),
@@ -189,6 +197,11 @@ HARMLESS: dict[str, Action] = {
     "Set.usual_layout": lambda w: w.cells.usual_layout, "Set.layout_is_free": lambda w: w.cells.layout_is_free,
     "Map.indices": lambda w: w.ends.indices, "Map.arity": lambda w: w.ends.arity, "Map.digest": lambda w: w.ends.digest,
     "Map.indices_digest": lambda w: w.ends.indices_digest, "Map.index_type": lambda w: w.ends.index_type,
+    "Matrix.__getitem__": lambda w: w.matrix[w.ends], "Matrix.shape": lambda w: w.matrix.shape,
+    "Matrix.dtype": lambda w: w.matrix.dtype, "Matrix.diagonal": lambda w: w.matrix.diagonal,
+    "linalg.ConjugateGradients": lambda w: ml.linalg.ConjugateGradients(w.matrix),
+    "linalg.BiCGStab": lambda w: ml.linalg.BiCGStab(w.matrix),
+    "linalg.Report": lambda w: ml.linalg.Report(True, 0, 0.0, np.zeros(1), "for a test"),
     "Map.computed": lambda w: ml.Map.computed(w.cells, w.cells, lambda e: e),
     "Field.shape": lambda w: w.u.shape, "Field.__getitem__": lambda w: w.u[w.ends],
     "Field.direct": lambda w: w.u.direct, "Field.watch": lambda w: w.u.watch(w.loop),
@@ -269,11 +282,11 @@ REFUSED |= {
 NOUNS: dict[str, Action] = {
     "Set": lambda w: w.cells, "Map": lambda w: w.ends, "Mesh": lambda w: w.mesh, "Grid": lambda w: w.grid,
     "Box": lambda w: w.grid.inside, "Field": lambda w: w.u, "Global": lambda w: w.total, "Loop": lambda w: w.loop,
-    "Program": lambda w: w.inner, "LineLoop": lambda w: w.lines,
+    "Program": lambda w: w.inner, "LineLoop": lambda w: w.lines, "Matrix": lambda w: w.matrix,
 }
 REFUSED |= {f"{kind}.__reduce_ex__": (lambda w, find=find: pickle.dumps(find(w))) for kind, find in NOUNS.items()}
 for kind, find in NOUNS.items():
-    if kind not in ("Loop", "Program", "LineLoop"):
+    if kind not in ("Loop", "Program", "LineLoop", "Matrix"):
         table = REFUSED if kind in ("Field", "Global") else HARMLESS
         table[f"{kind}.__copy__"] = lambda w, find=find: copy.copy(find(w))
         table[f"{kind}.__deepcopy__"] = lambda w, find=find: copy.deepcopy(find(w))
@@ -294,8 +307,8 @@ NOT_CALLED = {"Inc", "Max", "Min", "Read", "ReadWrite", "Sum", "Write", "compact
 #: Defined by Python or by dataclasses for every object; repr is tested for all at once.
 USUAL = {"__init__", "__repr__", "__eq__", "__hash__", "__str__", "__setattr__", "__delattr__", "__replace__",
          "__getstate__", "__setstate__"}  # fmt: skip
-CLASSES = (ml.Set, ml.Subset, ml.Map, ml.Field, ml.Global, ml.Mesh, ml.Grid, Box, ml.Kernel, ml.Loop, ml.Program,
-           ml.linalg.LineLoop, Fill, Condition)  # fmt: skip
+CLASSES = (ml.Set, ml.Subset, ml.Map, ml.Matrix, ml.Field, ml.Global, ml.Mesh, ml.Grid, Box, ml.Kernel, ml.Loop,
+           ml.Program, ml.linalg.LineLoop, Fill, Condition)  # fmt: skip
 #: What others may add to make fields arrays: it reads values, so it is refused wherever it exists.
 ARRAYS = {f"{kind}.{name}" for kind in ("Field", "Global") for name in ("__array_ufunc__",
           "__array_function__", "__array_priority__", "__complex__", "__index__")}  # fmt: skip

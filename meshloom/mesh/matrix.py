@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from meshloom.errors import MeshError, whole
+from meshloom.errors import MeshError, shown, whole
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Arg, Field, Map, Set
 from meshloom.mesh.recording import MAKE_BEFORE, READ_LATER, refuse_in_program
 from meshloom.mesh.values import as_array, named
-
-if TYPE_CHECKING:
-    from scipy import sparse
 
 LARGEST_BLOCK = 16
 Pair = tuple[np.ndarray, np.ndarray]  # row and column of each entry
@@ -59,8 +56,7 @@ class Matrix(NoCopy):
                    block: int | Sequence[int] = (1, 1), name: str = "matrix") -> Matrix:  # fmt: skip
         """A matrix with the entries of a sparse one of ``scipy.sparse``, stored zeros included; sets are made unless
         they are given."""
-        from scipy import sparse
-
+        sparse = _library()
         refuse_in_program(f"making matrix {name}", MAKE_BEFORE)
         if not sparse.issparse(given):
             raise MeshError(f"matrix {name}: from_scipy takes a sparse matrix of scipy, got {type(given).__name__}")
@@ -140,10 +136,9 @@ class Matrix(NoCopy):
 
     __call__ = multiply
 
-    def to_scipy(self) -> sparse.csr_matrix | sparse.bsr_matrix:
+    def to_scipy(self) -> Any:
         """The same entries as ``scipy.sparse`` has them, by number: CSR, or BSR for blocks."""
-        from scipy import sparse
-
+        sparse = _library()
         refuse_in_program(f"reading matrix {self.name}", READ_LATER)
         row, column, values = self.row_of.indices[:, 0], self.column_of.indices[:, 0], self.values.numpy()
         order = np.lexsort((column, row))
@@ -161,6 +156,13 @@ class Matrix(NoCopy):
         return f"Matrix({self.name}: {self.rows.name} x {self.columns.name}, {len(self.entries)} entries{blocks})"
 
 
+def _library() -> Any:
+    """``scipy.sparse``, loaded where it is used."""
+    from scipy import sparse
+
+    return sparse
+
+
 def _numbers(one: Set, positions: np.ndarray) -> np.ndarray:
     return positions if one.numbering is None else one.numbering[positions]
 
@@ -170,9 +172,9 @@ def _positions(one: Set, numbers: np.ndarray) -> np.ndarray:
 
 
 def _block(name: str, given: int | Sequence[int]) -> tuple[int, int]:
-    sizes = (given, given) if isinstance(given, int | np.integer) else tuple(given)
+    sizes = tuple(given) if isinstance(given, Sequence) else (given, given)
     if len(sizes) != 2:
-        raise MeshError(f"matrix {name}: block is one size or two, got {given!r}")
+        raise MeshError(f"matrix {name}: block is one size or two, got {shown(given)}")
     a, b = (whole(f"matrix {name}: block", one, 1, LARGEST_BLOCK, error=MeshError) for one in sizes)
     return a, b
 

@@ -1,0 +1,162 @@
+"""Krylov solvers against direct ones, on random systems and Poisson's equation, on every back end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse.linalg import spsolve
+
+import meshloom as ml
+from meshloom.errors import MeshloomError
+from tests.one_line import one_line_from
+
+BACKENDS = ("numpy", "cpu", pytest.param("emulated", marks=pytest.mark.slow),
+            pytest.param("cuda", marks=pytest.mark.gpu))  # fmt: skip
+
+
+def system(n: int, *, symmetric: bool, seed: int = 0) -> sparse.csr_matrix:
+    dice = np.random.default_rng(seed)
+    some = sparse.random(n, n, 6.0 / n, random_state=seed, data_rvs=lambda k: dice.uniform(-1.0, 1.0, k))
+    some = (some + some.T if symmetric else some).tocsr()
+    weight = np.asarray(abs(some).sum(axis=1)).ravel() + dice.uniform(0.1, 3.0, n)
+    return (some + sparse.diags(weight)).tocsr()
+
+
+@pytest.mark.parametrize("preconditioner", [None, "jacobi", "block_jacobi"])
+@pytest.mark.parametrize("block", [1, 3])
+@pytest.mark.parametrize("solver", ["cg", "bicgstab"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_as_a_direct_solver(backend: str, solver: str, block: int, preconditioner: str | None) -> None:
+    ml.use(backend)
+    given = system(90, symmetric=solver == "cg")
+    matrix = ml.Matrix.from_scipy(given, block=block)
+    right = np.random.default_rng(1).uniform(-1.0, 1.0, 90)
+    b = matrix.rows.field("b", block, data=right.reshape(-1, block) if block > 1 else right)
+    x = matrix.rows.field("x", block)
+    report = getattr(ml.linalg, solver)(matrix, x, b, tol=1e-11, preconditioner=preconditioner)
+    assert report.converged and report.residual <= 1e-11 and len(report.history) == report.iterations + 1
+    assert report.history[0] == 1.0 and report.history[-1] == report.residual and report.reason == "converged"
+    np.testing.assert_allclose(x.numpy().ravel(), spsolve(given.tocsc(), right), rtol=1e-8, atol=1e-9)
+    real = np.linalg.norm(right - given @ x.numpy().ravel()) / np.linalg.norm(right)
+    assert real <= 2e-11, "what it says is what is"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_any_operator_that_is_applied(backend: str) -> None:
+    """A program with two parameters, a function, and a preconditioner of one's own."""
+    ml.use(backend)
+    grid = ml.Grid((24, 18), ghosts=1)
+    u, b = grid.field("u"), grid.field("b")
+    b.assign(np.random.default_rng(0).random((24, 18)))
+
+    @ml.kernel
+    def laplace(u: ml.Read, r: ml.Write):
+        r[...] = 4.0 * u[0, 0] - u[1, 0] - u[-1, 0] - u[0, 1] - u[0, -1]
+
+    @ml.kernel
+    def quarter(r: ml.Read, z: ml.Write):
+        z[...] = 0.25 * r
+
+    @ml.program
+    def apply(x: ml.Field, y: ml.Field) -> None:
+        laplace(grid, x[grid.star(1)], y)
+
+    def as_function(x: ml.Field, y: ml.Field) -> None:
+        laplace(grid, x[grid.star(1)], y)
+
+    ones = {n: sparse.diags([-1.0, 2.0, -1.0], [-1, 0, 1], shape=(n, n)) for n in (24, 18)}
+    dense = sparse.kron(ones[24], sparse.eye(18)) + sparse.kron(sparse.eye(24), ones[18])
+    exact = spsolve(dense.tocsc(), grid.shaped(b).ravel())
+    counts = set()
+    for operator, close in ((apply, None), (as_function, None), (apply, lambda r, z: quarter(grid, r, z))):
+        u.fill(0.0)
+        report = ml.linalg.cg(operator, u, b, tol=1e-10, preconditioner=close)
+        assert report.converged
+        counts.add(report.iterations)
+        np.testing.assert_allclose(grid.shaped(u).ravel(), exact, rtol=1e-7, atol=1e-8)
+    assert len(counts) == 1, "a multiple of the identity changes nothing"
+
+
+@pytest.mark.parametrize("backend", ["cpu", "emulated"])
+def test_a_solver_is_used_again(backend: str) -> None:
+    ml.use(backend)
+    given = system(60, symmetric=True)
+    matrix = ml.Matrix.from_scipy(given)
+    b, x = matrix.rows.field("b", data=1.0), matrix.rows.field("x")
+    solver = ml.linalg.ConjugateGradients(matrix, preconditioner="jacobi")
+    first = solver.solve(x, b, tol=1e-10)
+    assert solver.solve(x, b, tol=1e-9).iterations == 0, "it starts from the x that is there"
+    matrix.values.assign(3.0 * matrix.values.numpy())  # and sees the entries of now
+    b.assign(np.arange(60.0))
+    assert solver.solve(x, b, tol=1e-10).converged and first.converged
+    np.testing.assert_allclose(3.0 * (given @ x.numpy()), np.arange(60.0), atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_single_precision_ends_where_it_can_go_no_further(dtype: str) -> None:
+    ml.use("cpu")
+    given = system(80, symmetric=True)
+    matrix = ml.Matrix.from_scipy(given.astype(dtype))
+    b, x = (matrix.rows.field(name, dtype=dtype) for name in "bx")
+    b.fill(1.0)
+    report = ml.linalg.cg(matrix, x, b, tol=1e-12, at_most=300)
+    real = np.linalg.norm(1.0 - given @ x.numpy().astype(float)) / np.sqrt(80.0)
+    assert report.converged == (dtype == "float64")
+    assert real < (1e-5 if dtype == "float32" else 2e-12)
+    assert abs(report.residual - real) < 1e-6
+
+
+def solved(solver: str, dense: np.ndarray, right: np.ndarray, **options: Any) -> tuple[Any, np.ndarray]:
+    matrix = ml.Matrix.from_scipy(sparse.csr_matrix(dense))
+    b, x = matrix.rows.field("b", data=right.astype(float)), matrix.rows.field("x")
+    return getattr(ml.linalg, solver)(matrix, x, b, **options), x.numpy()
+
+
+def test_ends_are_honest() -> None:
+    ml.use("cpu")
+    report, x = solved("cg", np.diag([1.0, 2.0, 3.0]), np.zeros(3))
+    assert report.converged and report.iterations == 0 and not x.any() and report.history.tolist() == [0.0]
+    report, _ = solved("cg", np.diag([1.0, -2.0, 3.0]), np.array([0.0, 1.0, 0.0]))
+    assert not report.converged and report.reason == "broke down"
+    report, _ = solved("cg", np.diag([1.0, 0.0, 3.0]), np.array([1.0, 1.0, 1.0]), at_most=50)
+    assert not report.converged, "singular, and b is not in its range"
+    report, _ = solved("cg", np.diag([1.0, np.nan, 3.0]), np.array([1.0, 1.0, 1.0]), at_most=50)
+    assert not report.converged and report.reason == "values that are not finite" and report.iterations < 3
+    report, _ = solved("cg", system(40, symmetric=True).toarray(), np.ones(40), tol=1e-12, at_most=2)
+    assert not report.converged and report.iterations == 2 and report.reason == "not converged"
+    assert len(report.history) == 3 and report.residual == report.history[-1] > 1e-12
+    report, x = solved("bicgstab", np.array([[0.0, 1.0], [-1.0, 0.0]]), np.array([1.0, 1.0]), at_most=20)
+    assert report.converged == bool(np.allclose(x, [-1.0, 1.0], atol=1e-6)), "a rotation may break it, not fool it"
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"tol": 0.0}, "tol must be a number between 0 and 1, got 0.0"), ({"tol": "x"}, "tol must be"),
+    ({"tol": float("nan")}, "tol must be"), ({"at_most": -1}, "at_most"), ({"at_most": 2.5}, "at_most"),
+    ({"preconditioner": "ilu"}, "preconditioner must be 'jacobi' or 'block_jacobi'"),
+    ({"operator": 3}, "must be a Matrix or callable"), ({"x": np.zeros(3)}, "x must be a Field, got ndarray"),
+    ({"operator": lambda x, y: None, "preconditioner": "jacobi"}, "needs the diagonal of a Matrix"),
+])  # fmt: skip
+def test_wrong_use_is_one_line(change: dict[str, Any], words: str) -> None:
+    ml.use("cpu")
+    matrix = ml.Matrix.from_scipy(sparse.eye(3))
+    given = {"operator": matrix, "x": matrix.rows.field("x"), "b": matrix.rows.field("b", data=1.0)} | change
+    with one_line_from(MeshloomError, words):
+        ml.linalg.cg(given.pop("operator"), given.pop("x"), given.pop("b"), **given)
+
+
+def test_fields_that_do_not_fit_are_refused() -> None:
+    ml.use("cpu")
+    matrix = ml.Matrix.from_scipy(sparse.eye(3))
+    x, other = matrix.rows.field("x"), ml.Set(3).field("other")
+    for b in (x, other, matrix.rows.field("two", 2), matrix.rows.field("single", dtype=np.float32)):
+        with one_line_from(MeshloomError, "x and b"):
+            ml.linalg.cg(matrix, x, b)
+    whole = matrix.rows.field("i", dtype=int), matrix.rows.field("j", dtype=int)
+    with one_line_from(MeshloomError, "floating-point"):
+        ml.linalg.cg(matrix, *whole)
+    with one_line_from(MeshloomError, "no entry on the diagonal at row 1"):
+        hole = ml.Matrix.from_scipy(sparse.csr_matrix(([1.0, 2.0], ([0, 2], [0, 2])), shape=(3, 3)))
+        ml.linalg.cg(hole, hole.rows.field("x"), hole.rows.field("b", data=1.0), preconditioner="jacobi")
