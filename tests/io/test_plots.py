@@ -30,8 +30,8 @@ def picture(path: Path, values: np.ndarray, mesh: ml.Mesh, right: float = 0.9) -
 
 def test_the_back_end_of_a_notebook_that_is_not_installed_here(tmp_path: Path):
     """What a notebook starts inherits its MPLBACKEND."""
-    code = "from pathlib import Path; from meshloom.io.plots import save_curves; import numpy as np; x = np.arange(3.0);"
-    code += "save_curves(Path('a.png'), x, {'y': x}, labels=('x', 'y'), title='t')"
+    code = "from pathlib import Path; from meshloom.io.plots import save_curves; import numpy as np;"
+    code += "x = np.arange(3.0); save_curves(Path('a.png'), x, {'y': x}, labels=('x', 'y'), title='t')"
     inherited = os.environ | {"MPLBACKEND": "module://no_such_notebook.backend_inline"}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=inherited, check=True, timeout=120)
     assert (tmp_path / "a.png").is_file()
