@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,6 +90,7 @@ def save_curves(
 def _figure(size: tuple[float, float]) -> Any:
     """An empty figure of so many inches; UserError where matplotlib is missing."""
     try:
+        _import_matplotlib()
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
@@ -96,6 +98,19 @@ def _figure(size: tuple[float, float]) -> Any:
     figure = Figure(figsize=size, dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def _import_matplotlib() -> None:
+    """Also where MPLBACKEND is one that is not installed here, as in a process that a notebook has started."""
+    try:
+        import matplotlib
+    except ValueError:
+        wanted = os.environ.pop("MPLBACKEND", None)
+        try:
+            import matplotlib  # noqa: F401
+        finally:
+            if wanted is not None:
+                os.environ["MPLBACKEND"] = wanted
 
 
 def _save(figure: Any, path: Path) -> None:

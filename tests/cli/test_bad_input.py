@@ -256,3 +256,14 @@ def test_names_are_shown_where_the_terminal_has_no_letters_for_them(tmp_path: Pa
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, cwd=tmp_path, env=ascii_only, capture_output=True, timeout=120)
     assert done.returncode == 0 and b"\\xfc" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("wish", ["error", "ignore"])
+def test_what_there_is_to_say_is_said_whatever_python_makes_of_warnings(tmp_path: Path, wish: str):
+    """Never an exception, never silence."""
+    words = ["--set", "mesh.i=6", "--set", "mesh.j=6", "--set", "output.plot=false", "--iterations", "1", "--quiet"]
+    command = [sys.executable, "-m", "meshloom", "run", "airfoil", *words]
+    strange = os.environ | {"PYTHONWARNINGS": wish, "MESHLOOM_CACHE": os.devnull}
+    done = subprocess.run(command, cwd=tmp_path, env=strange, capture_output=True, timeout=300, text=True)
+    assert done.returncode == 0 and "is not used: /dev/null is not a folder" in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +26,15 @@ def picture(path: Path, values: np.ndarray, mesh: ml.Mesh, right: float = 0.9) -
     )  # fmt: skip
     pixels: np.ndarray = imread(path)[..., :3]
     return pixels
+
+
+def test_the_back_end_of_a_notebook_that_is_not_installed_here(tmp_path: Path):
+    """What a notebook starts inherits its MPLBACKEND."""
+    code = "from pathlib import Path; from meshloom.io.plots import save_curves; import numpy as np;"
+    code += "x = np.arange(3.0); save_curves(Path('a.png'), x, {'y': x}, labels=('x', 'y'), title='t')"
+    inherited = os.environ | {"MPLBACKEND": "module://no_such_notebook.backend_inline"}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=inherited, check=True, timeout=120)
+    assert (tmp_path / "a.png").is_file()
 
 
 def test_no_hairlines_between_cells(tmp_path: Path):

@@ -67,6 +67,21 @@ def test_hanging_up_twice_is_one_request(monkeypatch: pytest.MonkeyPatch):
         assert stop.number == signal.SIGHUP
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_a_process_and_its_group_is_one_request(number: int, monkeypatch: pytest.MonkeyPatch):
+    """As ``timeout`` sends it. Somebody who is in a hurry comes back later."""
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    with StopRequest() as stop:
+        for _ in range(3):
+            signal.raise_signal(number)
+        assert stop.number == number and not ended
+        moment = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: moment + 1.0)
+        signal.raise_signal(number)
+        assert ended == [128 + number]
+
+
 def test_a_checkpoint_is_wanted_once_for_each_time_it_is_asked_for():
     with StopRequest() as stop:
         assert not stop.checkpoint_wanted()
