@@ -256,3 +256,20 @@ def test_names_are_shown_where_the_terminal_has_no_letters_for_them(tmp_path: Pa
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, cwd=tmp_path, env=ascii_only, capture_output=True, timeout=120)
     assert done.returncode == 0 and b"\\xfc" in done.stdout, done.stderr
+
+
+def test_what_is_said_at_import_is_one_line_too(tmp_path: Path):
+    odd = os.environ | {"OMP_NUM_THREADS": "abc"}
+    command = [sys.executable, "-m", "meshloom", "cases"]
+    done = subprocess.run(command, cwd=tmp_path, env=odd, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    assert done.stderr.startswith("meshloom: OMP_NUM_THREADS is 'abc'") and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_long_name_moves_its_own_line_alone(meshloom: Command):
+    name = "long " * 60
+    settings = (f'gauges."{name}"=[40e3, 30e3]', "mesh.nx=6", "mesh.ny=4", "output.plot=false", "run.backend=numpy")
+    words = [word for setting in settings for word in ("--set", setting)]
+    lines = meshloom("run", "tsunami", *words, "--iterations", "1").out.splitlines()
+    assert any(line.startswith(f"  {name}  ") for line in lines)
+    assert any(line.startswith(f"  {'iterations':40}  1") for line in lines)
