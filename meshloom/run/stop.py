@@ -21,6 +21,7 @@ from meshloom.process.signals import (
 )  # fmt: skip
 
 _SHOW_CURSOR = "\x1b[?25h"
+_AT_ONCE = "meshloom: ended at once by a second signal; a checkpoint written before is kept"
 
 
 class StopRequest:
@@ -43,7 +44,7 @@ class StopRequest:
         # A terminal that is closed tells its processes more than once: by the system and by the shell.
         elif number in (signal.SIGINT, signal.SIGTERM):
             undo_all()
-            _show_cursor()
+            _say_the_end()
             os._exit(exit_code(number))
 
     def __enter__(self) -> StopRequest:
@@ -54,8 +55,8 @@ class StopRequest:
         put_back(self._before)
 
 
-def _show_cursor() -> None:
-    """A progress bar hides it."""
+def _say_the_end() -> None:
+    """The line of a run that ends at once; a progress bar has hidden the cursor, and stands in the same line."""
     with suppress(OSError, ValueError, AttributeError):
-        if sys.stderr.isatty():
-            os.write(sys.stderr.fileno(), _SHOW_CURSOR.encode())
+        before = f"{_SHOW_CURSOR}\n" if sys.stderr.isatty() else ""
+        os.write(sys.stderr.fileno(), f"{before}{_AT_ONCE}\n".encode())
