@@ -29,6 +29,8 @@ SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--set"
         (["airfoil", "--set", "mesh.i=two"], ['mesh.i must be a whole number from 3 up to 20000, got "two"']),
         (["airfoil", "--set", "flow.mach=-1"], ["flow.mach must be a number above 0.0 up to 10.0, got -1"]),
         (["airfoil", "--set", "flow.mach"], ["expected key=value"]),
+        (["tsunami", "--set", r'gauges."$\alpha$"=[1, 2]'], ["expected key=value", "a backslash is written twice"]),
+        (["tsunami", "--set", 'gauges."time, s"=[1, 2]'], ["has a name that chart_gauges.csv uses already"]),
         (["airfoil", "--set", "mesh.order=hilber"], ["one of auto, given", "did you mean 'hilbert'?"]),
         (["airfoil", "--set", "schedule.res_calc=owned"], ["has strategy 'owned'; did you mean 'owner'?"]),
         (["airfoil", "--set", "schedule.res_clac=owner"], ["is no loop of this case; did you mean 'res_calc'?"]),
