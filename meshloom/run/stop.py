@@ -23,7 +23,7 @@ from meshloom.process.signals import (
 
 _SHOW_CURSOR = "\x1b[?25h"
 _TOGETHER = 0.5  # seconds in which signals are one request: ``timeout`` and launchers tell a process and its group
-_AT_ONCE = b"meshloom: ended at once: what came after the last checkpoint is lost\n"
+_AT_ONCE = "meshloom: ended at once by a second signal; a checkpoint written before is kept"
 
 
 class StopRequest:
@@ -47,9 +47,7 @@ class StopRequest:
         # A terminal that is closed tells its processes more than once: by the system and by the shell.
         elif number in (signal.SIGINT, signal.SIGTERM) and time.monotonic() - self._since > _TOGETHER:
             undo_all()
-            _show_cursor()
-            with suppress(OSError):
-                os.write(2, _AT_ONCE)
+            _say_the_end()
             os._exit(exit_code(number))
 
     def __enter__(self) -> StopRequest:
@@ -60,8 +58,8 @@ class StopRequest:
         put_back(self._before)
 
 
-def _show_cursor() -> None:
-    """A progress bar hides it."""
+def _say_the_end() -> None:
+    """The line of a run that ends at once; a progress bar has hidden the cursor, and stands in the same line."""
     with suppress(OSError, ValueError, AttributeError):
-        if sys.stderr.isatty():
-            os.write(sys.stderr.fileno(), _SHOW_CURSOR.encode())
+        before = f"{_SHOW_CURSOR}\n" if sys.stderr.isatty() else ""
+        os.write(sys.stderr.fileno(), f"{before}{_AT_ONCE}\n".encode())

@@ -154,3 +154,28 @@ def test_a_long_title_takes_two_lines(tmp_path: Path, monkeypatch: pytest.Monkey
     [title] = drawn[0].texts
     extent = title.get_window_extent()
     assert 0.0 <= extent.x0 < extent.x1 <= drawn[0].bbox.width
+
+
+def drawn_by(monkeypatch: pytest.MonkeyPatch) -> list:
+    from meshloom.io import plots
+
+    drawn: list = []
+    monkeypatch.setattr(plots, "_save", lambda figure, path: drawn.append(figure))
+    return drawn
+
+
+def test_no_two_curves_look_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Matplotlib has ten colours; the eleventh gauge must not be taken for the first."""
+    drawn, x = drawn_by(monkeypatch), np.linspace(0.0, 1.0, 5)
+    save_curves(tmp_path / "a.png", x, {str(k): x + k for k in range(40)}, labels=("x", "y"), title="t")
+    looks = {(line.get_color(), line.get_linestyle()) for line in drawn[0].axes[0].get_lines()}
+    assert len(looks) == 40
+
+
+def test_a_map_without_any_value_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Such as the run-up where no land was reached: a white picture with a scale from 0 to 1 would be a riddle."""
+    drawn, mesh = drawn_by(monkeypatch), ml.generate.box((4, 4))
+    save_picture(tmp_path / "a.png", mesh.coordinates.numpy(), mesh.cell_nodes.indices, np.full(16, np.nan),
+                 label="run-up, m", window=(0.0, 1.0, 0.0, 1.0), history={}, title="t")  # fmt: skip
+    (axes,) = drawn[0].axes  # no colour bar
+    assert [text.get_text() for text in axes.texts] == ["run-up, m: no value anywhere"]

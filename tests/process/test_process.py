@@ -49,6 +49,20 @@ def test_every_signal_that_stops_is_known_by_its_number(number: int):
     assert signals.exit_code(number) == {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}[signal.Signals(number).name]
 
 
+def test_a_second_signal_ends_at_once_with_a_line():
+    code = """
+import signal, time
+from meshloom.run.stop import StopRequest
+with StopRequest():
+    signal.raise_signal(signal.SIGINT)
+    time.sleep(0.6)
+    signal.raise_signal(signal.SIGINT)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 130
+    assert done.stderr.startswith("meshloom: ended at once by a second signal") and done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("number", STOPPING)
 def test_a_signal_that_is_ignored_stays_ignored(number: int):
     signal.signal(number, signal.SIG_IGN)
