@@ -236,7 +236,7 @@ def _lock(path: Path) -> int | None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise UserError(f"{path} is being written by another run; wait for it or choose another --out") from None
+        raise UserError(f"{path} is being written by another run; wait for it or take another folder") from None
     except OSError:
         os.close(handle)
         return None

@@ -153,23 +153,6 @@ def test_folders_that_are_called_like_files_are_left_alone(tmp_path: Path):
     assert (tmp_path / "chart_x.png").is_dir() and not (tmp_path / ".replaced").exists()
 
 
-def test_what_somebody_else_put_aside_stays_and_stops_nothing(tmp_path: Path):
-    """Also what NFS leaves of a removed file that is still being read."""
-    (tmp_path / "run.toml").write_text("old")
-    for number in (1, 2):
-        folder = claim("airfoil", tmp_path, overwrite=True)
-        folder.begin()
-        (tmp_path / ".replaced" / ".nfs0001").write_text(f"read {number}")
-        for name in ("run.toml", "checkpoint.h5"):
-            (tmp_path / name).write_text("new")
-        folder.keep()
-        folder.release()
-        settled(tmp_path)
-        assert not (tmp_path / ".replaced").exists()
-        assert (tmp_path / f".replaced-rest{number}" / ".nfs0001").read_text() == f"read {number}"
-    claim("airfoil", tmp_path, goes_on=True).release()
-
-
 def test_a_folder_that_was_moved_is_noticed(tmp_path: Path):
     folder = claim("airfoil", tmp_path / "run")
     folder.check_place()
@@ -190,6 +173,27 @@ def test_a_run_with_a_checkpoint_has_taken_the_place(tmp_path: Path):
     (tmp_path / "checkpoint.h5").write_text("new")
     settled(tmp_path)
     assert {*files_below(tmp_path).values()} == {b"new"} and not (tmp_path / ".replaced").exists()
+
+
+def test_what_a_network_file_system_keeps_open_stops_no_run(tmp_path: Path):
+    (tmp_path / "checkpoint.h5").write_text("old")
+    folder = claim("airfoil", tmp_path, overwrite=True)
+    folder.begin()
+    kept = tmp_path / ".replaced" / ".nfs0001"
+    kept.write_text("a file of before, removed while somebody reads it")
+    (tmp_path / "checkpoint.h5").write_text("new")
+    folder.keep()
+    assert not (tmp_path / ".replaced").exists() and len(files_below(tmp_path)) == 2
+    folder.release()
+    folder = claim("airfoil", tmp_path, overwrite=True)
+    folder.begin()
+    (tmp_path / "checkpoint.h5").write_text("newer")
+    folder.keep()
+    folder.release()
+    for path in tmp_path.rglob(".nfs*"):
+        path.unlink()
+    claim("airfoil", tmp_path, goes_on=True).release()
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.h5"]
 
 
 def test_a_living_run_without_a_checkpoint_is_not_undone(tmp_path: Path):
