@@ -10,10 +10,12 @@ import numpy as np
 from meshloom.arguments import param_of
 from meshloom.errors import KernelError
 from meshloom.kernel.access import Mode, identity
+from meshloom.kernel.signature import call
 from meshloom.kernel.stencil import Stencil
 from meshloom.kernel.trace import explained
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Arg, Global
+from meshloom.mesh.number import Number
 
 
 class _Offers(np.ndarray):
@@ -51,7 +53,7 @@ def run_plainly(
         local = [_local(m, a, b, r) for m, a, b, r in zip(kinds, arguments, before, rows, strict=True)]
         given = [_handed_over(n, a, part) for n, a, part in zip(modes, arguments, local, strict=True)]
         try:
-            function(*given)
+            call(function, given)
         except KernelError:
             raise
         except Exception as error:
@@ -90,6 +92,8 @@ def _local(mode: type[Mode], argument: Arg | Global, before: np.ndarray, rows: A
 
 def _handed_over(name: str, argument: Arg | Global, part: np.ndarray) -> Any:
     """What the user's function gets."""
+    if isinstance(argument, Number):
+        return argument.plain
     at_offsets = isinstance(argument, Arg) and argument.offsets is not None
     return Stencil(name, argument.offsets.offsets, part) if at_offsets else part  # type: ignore[union-attr]
 

@@ -21,6 +21,7 @@ class Param:
     arity: int  # 0: direct or global
     dim: int
     offsets: tuple[tuple[int, ...], ...] = ()  # of a grid: the slots, where there is no map
+    number: str = ""  # the kind of a plain number, where it is one: "float" of Python, "float64" of NumPy, and so on
 
     def address(self, index: tuple[int, ...]) -> tuple[int, int]:
         """(slot, component) of an entry of the parameter's array; components are counted with the last axis fastest."""

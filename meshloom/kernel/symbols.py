@@ -224,7 +224,7 @@ def to_node(value: Any, dtype: np.dtype) -> Node:
         return to_node(value[()], dtype)
     kind_of(value)
     if isinstance(value, Symbol):
-        return expr.cast(value.node, dtype)
+        return value.to(dtype).node
     try:
         return expr.const(value, dtype)
     except OverflowError as error:

@@ -45,6 +45,15 @@ class Value:
     def __init__(self, node: Node):
         self.node = node
 
+    @property
+    def kind(self) -> expr.Kind:
+        """The type that NumPy sees in it."""
+        return self.node.dtype
+
+    def to(self, dtype: np.dtype) -> Value:
+        """In another type."""
+        return type(self)(expr.cast(self.node, dtype))
+
 
 def known_type(dtype: Any) -> np.dtype:
     """A type by any of NumPy's names for it, if kernels compute with it."""
@@ -67,7 +76,7 @@ def check_kind(value: Any, dtype: np.dtype, what: str) -> None:
 def kind_of(value: Any) -> expr.Kind:
     """The type of a number; int or float for those of Python, which are weak."""
     if isinstance(value, Value):
-        return value.node.dtype
+        return value.kind
     if isinstance(value, np.generic):
         return value.dtype
     if isinstance(value, np.ndarray) and value.ndim == 0 and plain(value).dtype != object:
@@ -101,7 +110,7 @@ def in_type(value: Any, dtype: np.dtype) -> Any:
             result[index] = in_type(plain(value)[index], dtype)
         return result
     if isinstance(value, Value):
-        return type(value)(expr.cast(value.node, dtype))
+        return value.to(dtype)
     kind_of(value)
     return dtype.type(value) if isinstance(value, int) and dtype.kind == "i" else expr.convert(value, dtype)[()]
 
