@@ -129,6 +129,7 @@ FORMULAS = {
     "compared": lambda x, n: (n > 1) * x,
     "remainder": lambda x, n: (n % 2) * x,
     "floor": lambda x, n: (n // 2) * x,
+    "like": lambda x, n: x + np.ones_like(n),
 }
 
 
@@ -193,6 +194,23 @@ def test_integers_that_do_not_fit() -> None:
         more(s, narrow, 2**31, narrow2)
     with pytest.raises(MeshError, match=rf"got int {2**63}, which 64 bits do not hold"):
         more(s, wide, 2**63, out)
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+def test_numbers_are_offered_and_added(back_end: str) -> None:
+    ml.use(back_end)
+    s, a, _, _ = three()
+    largest, summed = ml.Global(0, "largest", dtype=np.int32), ml.Global(0.0, "summed")
+
+    @ml.kernel
+    def offer(a: ml.Read, n: ml.Read, largest: ml.Max, summed: ml.Sum):
+        largest[...] = n
+        summed += n
+
+    offer(s, a, 5, largest, summed)
+    assert largest.value == 5 and summed.value == 30.0
+    with pytest.raises(KernelError, match="largest, which is Max, is int32 and cannot take float64 in by combining"):
+        offer(s, a, 5.5, largest, summed)
 
 
 @pytest.mark.parametrize("mode", [ml.Write, ml.ReadWrite, ml.Inc, ml.Min, ml.Sum])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,9 +77,13 @@ class Signature:
         return f"{count} argument{'' if count in (1, 'at least 1') else 's'} after the set ({listed})"
 
 
-def call(function: Callable[..., Any], values: Sequence[Any]) -> Any:
-    """The function of the values of all its parameters, in order: those behind a star by their names."""
-    code = function.__code__
-    named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    first = len(values) - len(named)
-    return function(*values[:first], **dict(zip(named, values[first:], strict=True)))
+def of_all(function: Callable[..., Any]) -> Callable[[Sequence[Any]], Any]:
+    """The function, called with the values of all its parameters in order: those behind a star by their names."""
+    parameters = inspect.signature(function).parameters.items()
+    named = [name for name, parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+
+    def call(values: Sequence[Any]) -> Any:
+        first = len(values) - len(named)
+        return function(*values[:first], **dict(zip(named, values[first:], strict=True)))
+
+    return call

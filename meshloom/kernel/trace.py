@@ -20,7 +20,7 @@ from meshloom.kernel.define import place
 from meshloom.kernel.expr import Node
 from meshloom.kernel.listed import arrays_of_symbols
 from meshloom.kernel.model import Output, Param, Trace
-from meshloom.kernel.signature import call
+from meshloom.kernel.signature import of_all
 from meshloom.kernel.stencil import Stencil
 from meshloom.kernel.symbols import SymbolArray, params_by_array, to_node
 from meshloom.kernel.values import OWN_FOLDERS
@@ -39,7 +39,7 @@ def trace(function: Callable[..., Any], name: str, params: Sequence[Param]) -> T
         params_by_array[id(array)] = param
     try:
         with arrays_of_symbols():
-            returned = call(function, [_handed_over(p, a) for p, a in zip(params, arrays, strict=True)])
+            returned = of_all(function)([_handed_over(p, a) for p, a in zip(params, arrays, strict=True)])
     except KernelError:
         raise
     except Exception as error:

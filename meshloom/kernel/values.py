@@ -55,6 +55,10 @@ class Value:
         return type(self)(expr.cast(self.node, dtype))
 
 
+#: What NumPy takes Python's numbers for when it makes an array of them.
+_IN_ARRAYS: dict[expr.Kind, np.dtype] = {int: INT64, float: FLOAT64}
+
+
 def known_type(dtype: Any) -> np.dtype:
     """A type by any of NumPy's names for it, if kernels compute with it."""
     found = np.dtype(dtype)
@@ -65,7 +69,7 @@ def known_type(dtype: Any) -> np.dtype:
 
 def check_kind(value: Any, dtype: np.dtype, what: str) -> None:
     """What is added to something, or computed in its place, must be of its kind: NumPy does not truncate there."""
-    kind = type_of(value) or np.result_type(*objects(value).flat, 0)
+    kind = type_of(value) or np.result_type(*(_IN_ARRAYS.get(k, k) for k in map(kind_of, objects(value).flat)))
     if not np.can_cast(kind, dtype, "same_kind"):
         fail(
             f"{what} is {dtype} and cannot take {kind} in by combining: digits would be lost term by term; make it a"
@@ -113,10 +117,6 @@ def in_type(value: Any, dtype: np.dtype) -> Any:
         return value.to(dtype)
     kind_of(value)
     return dtype.type(value) if isinstance(value, int) and dtype.kind == "i" else expr.convert(value, dtype)[()]
-
-
-#: What NumPy takes Python's numbers for when it makes an array of them.
-_IN_ARRAYS: dict[expr.Kind, np.dtype] = {int: INT64, float: FLOAT64}
 
 
 def uniform(array: np.ndarray) -> np.ndarray:
