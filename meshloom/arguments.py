@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from meshloom.errors import KernelError, MeshError
-from meshloom.kernel.access import Mode
+from meshloom.errors import KernelError, MeshError, shown
+from meshloom.kernel.access import Mode, Read
 from meshloom.kernel.model import Param
 from meshloom.mesh.box import Box, Index, index_text
 from meshloom.mesh.core import Arg, Field, Global, Set
 from meshloom.mesh.grid import AXES, Grid
+from meshloom.mesh.number import Number, kind_of_number
 from meshloom.mesh.subset import Subset
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import SpecBox
 from meshloom.schedule.strategies import AUTOMATIC
 
-Argument = Field | Arg | Global
+Argument = Field | Arg | Global | float | np.generic  # bool and int count as float for a type checker
 Modes = Mapping[str, type[Mode]]
 
 
@@ -34,25 +35,40 @@ def place_of(kernel: str, on: Set | Box, given: Sequence[Argument]) -> tuple[Set
 
 
 def as_arguments(
-    kernel: str, modes: Modes, on: Set, box: Box | None, given: Sequence[Argument]
+    kernel: str, modes: Modes, on: Set, box: Box | None, given: Sequence[Argument], numbers: Sequence[Number] = ()
 ) -> tuple[Arg | Global, ...]:
-    """The arguments checked against the kernel's parameters and the set."""
-    if len(given) != len(modes):
-        names = ", ".join(modes)
-        raise KernelError(f"kernel {kernel} takes {len(modes)} arguments after the set ({names}), got {len(given)}")
+    """The arguments, one for each mode, checked against the kernel's parameters and the set.
+
+    ``numbers``: what holds the plain numbers among them, one after the other, where that is there already.
+    """
     result: list[Arg | Global] = []
+    known = iter(numbers)
     for (name, mode), argument in zip(modes.items(), given, strict=True):
         where = f"kernel {kernel}, parameter {name}"
+        kind = kind_of_number(argument)
+        if kind is not None:
+            there = next(known, None)
+            argument = _number(where, mode, argument, kind, name) if there is None else there
         result.append(_checked(where, mode, on, argument))
         _check_reach(where, mode, box, result[-1])
     _check_aliases(kernel, modes, box, result)
     return tuple(result)
 
 
+def _number(where: str, mode: type[Mode], value: object, kind: str, name: str) -> Number:
+    if mode is not Read:
+        raise KernelError(
+            f"{where}: a number can only be Read, and this is {mode.__name__}; pass a Field or an ml.Global"
+        )
+    return Number(value, kind, name)
+
+
 def _wrap(argument: object) -> str:
     """How plain values become arguments."""
-    if isinstance(argument, int | float | np.generic):
-        return f"; a number goes in as ml.Global({argument})"
+    if isinstance(argument, int):
+        return f" {shown(argument)}, which 64 bits do not hold"
+    if isinstance(argument, np.generic):
+        return ", a number of a type that kernels do not know; convert it with int(), float() or np.float64()"
     return "; an array goes in as set.field(name, data=array)" if isinstance(argument, np.ndarray) else ""
 
 
@@ -69,7 +85,7 @@ def _checked(where: str, mode: type[Mode], on: Set, argument: Argument) -> Arg |
     arg = argument.direct if isinstance(argument, Field) else argument
     if not isinstance(arg, Arg):
         got = type(argument).__name__ + _wrap(argument)
-        raise MeshError(f"{where}: expected a Field, field[map] or Global, got {got}")
+        raise MeshError(f"{where}: expected a Field, field[map], Global or number, got {got}")
     if not mode.fields:
         raise KernelError(f"{where}: a Field cannot be {mode.__name__}; use Inc")
     if arg.map is None and arg.field.set is not on:
@@ -143,7 +159,8 @@ def _apart(box: Box, one: Arg | Global, other: Arg | Global) -> bool:
 def param_of(name: str, mode: type[Mode], argument: Arg | Global) -> Param:
     """A parameter as the kernel sees it."""
     if isinstance(argument, Global):
-        return Param(name, mode, argument.shape, argument.dtype, 0, argument.dim)
+        number = argument.kind if isinstance(argument, Number) else ""
+        return Param(name, mode, argument.shape, argument.dtype, 0, argument.dim, number=number)
     through = argument.map or argument.offsets
     arity = through.arity if through is not None and not argument.as_member else 0
     slots = argument.slots or ((arity,) if arity else ())

@@ -15,6 +15,7 @@ from meshloom.kernel.recent import Recent
 from meshloom.kernel.state import State
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Set
+from meshloom.mesh.number import Number
 from meshloom.mesh.recording import recorder
 from meshloom.mesh.ties import tied
 from meshloom.runnable import Runnable, Stateful
@@ -43,10 +44,11 @@ class Ready(NamedTuple):
 class Call:
     """A loop, ready to run again, that holds the memory it works on but no field, global, map, set or kernel."""
 
-    __slots__ = ("__weakref__", "_known", "name", "now", "ties")
+    __slots__ = ("__weakref__", "_known", "name", "now", "numbers", "ties")
 
     def __init__(self, loop: Runnable, ties: tuple[weakref.ref[Any], ...]):
         self.name, self.ties = loop.name, ties
+        self.numbers = tuple([one for one in loop.storages if isinstance(one, Number)])  # its own: nobody else has them
         self._known: Recent[States, Ready] = Recent(MOST_READY)
         self.now = self._renewed(loop)
         for storage in loop.storages:
@@ -61,7 +63,7 @@ class Call:
         """A field has moved, or kernels capture something else: continue with a loop of the same arguments."""
         found = self._known.find(states)
         if found is None:
-            loop = make(*arguments)
+            loop = make(*arguments, numbers=self.numbers) if self.numbers else make(*arguments)
             loop.settled()
             found = self._renewed(loop)
         self.now = found
@@ -94,13 +96,16 @@ def _there(ref: weakref.ref[S]) -> S:
 
 
 def remembered(
-    on: Set | Box, key: tuple[Any, ...], kernels: Sequence[Stateful], make: Callable[..., Runnable], *arguments: Any
-) -> None:
+    on: Set | Box, key: tuple[Any, ...], kernels: Sequence[Stateful], make: Callable[..., Runnable], *arguments: Any,
+    numbers: Sequence[Any] = (),
+) -> None:  # fmt: skip
     """Run the loop ``make(*arguments)``, which is made when it is needed; inside a program, record it.
 
-    ``key`` names by their addresses what the loop is made of: ``tied`` says why it may.
+    ``key`` names by their addresses what the loop is made of: ``tied`` says why it may. ``numbers``: the plain numbers
+    among the arguments, of which the key tells the kinds alone: a call sets them and runs what is there.
     """
     if recorder.get() is not None:
+        key = (*key, *map(repr, numbers))  # what is recorded keeps its numbers
         loop = on.loops.get(key)  # the same one as long as a program holds it
         if loop is None:
             loop = on.loops[key] = make(*arguments)
@@ -112,4 +117,6 @@ def remembered(
         call = on.calls[key] = Call(loop, tied(on.calls, key, loop.parts))
     elif call.now.states != (states := tuple([one.state for one in kernels])):
         call.turn(states, make, arguments)
+    for one, value in zip(call.numbers, numbers, strict=True):
+        one.put(value)
     call()

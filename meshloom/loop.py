@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, overload
 
@@ -26,6 +26,7 @@ from meshloom.mesh.box import Box, Offsets
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, on_host
 from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.number import Number, kind_of_number
 from meshloom.mesh.recording import not_in_program, refuse_in_program
 from meshloom.mesh.sharing import hidden_values
 from meshloom.mesh.ties import tied
@@ -45,6 +46,7 @@ from meshloom.schedule.verify import check_one_to_one
 SHARED = ("spec", "_work", "_chosen", "plan")  # what a loop has from its form
 MOST_FORMS = 64  # of loops over one set
 _PLACES = (Set, Box)
+_STORED = frozenset((Field, Global, Arg))
 Wish = Schedule | str | Mapping[str, Any] | None
 
 compare_by(None, Set, Map, Box, Mesh)
@@ -56,33 +58,37 @@ class Kernel:
 
     def __init__(self, function: Callable[..., None], *, strict: bool = False):
         self.function, self.name, self.strict = function, function.__name__, strict
-        self.modes = define.modes_of(function)
+        self.signature = define.signature_of(function)
+        self.modes = self.signature.modes
         define.check_text(function, self.modes)
         self._states = States(function, self.name)
         functools.update_wrapper(self, function)
 
-    def __call__(self, on: Set | Box, *arguments: Argument, schedule: Wish = None) -> None:
-        """Run over a set or a box of a grid; inside a program, record."""
-        # access through a map is made anew at every call, so it is known by its field and map
-        addresses = [id(a) if type(a) is not Arg else (id(a.field), id(a.map), id(a.offsets), a.slots)
-                     for a in arguments]  # fmt: skip
-        key = (id(self), current().key, str(schedule), *addresses)
-        if not isinstance(on, _PLACES):
-            place_of(self.name, on, arguments)  # says so
-        remembered(on, key, (self,), Loop, self, on, arguments, schedule)
+    def __call__(self, on: Set | Box, /, *arguments: Argument, schedule: Wish = None, **named: Argument) -> None:
+        """Run over a set or a box of a grid; inside a program, record. Arguments may be named, and be plain numbers."""
+        given = self._given(on, arguments, named)
+        numbers = [a for a in given if type(a) not in _STORED and kind_of_number(a) is not None]
+        key = (id(self), current().key, str(schedule), *map(_known_by, given))
+        remembered(on, key, (self,), Loop, self, on, given, schedule, numbers=numbers)
 
-    def loop(self, on: Set | Box, *arguments: Argument, schedule: Wish = None) -> Loop:
-        """The loop as an object: to call, to ask what it costs, to explain."""
-        return Loop(self, on, arguments, schedule)
+    def loop(self, on: Set | Box, /, *arguments: Argument, schedule: Wish = None, **named: Argument) -> Loop:
+        """The loop as an object: to call, to ask what it costs, to explain. Plain numbers are those given here."""
+        return Loop(self, on, self._given(on, arguments, named), schedule)
 
-    def counts(self, on: Set | Box, *arguments: Argument, schedule: Wish = None) -> Counts:
+    def counts(self, on: Set | Box, /, *arguments: Argument, schedule: Wish = None, **named: Argument) -> Counts:
         """Flops by kind, bytes three ways, V/S and B/F of the loop with these arguments."""
-        return Loop(self, on, arguments, schedule).counts
+        return self.loop(on, *arguments, schedule=schedule, **named).counts
 
     @not_in_program("running kernel {} element by element", "call the kernel itself")
-    def python(self, on: Set | Box, *arguments: Argument) -> None:
+    def python(self, on: Set | Box, /, *arguments: Argument, **named: Argument) -> None:
         """Run element by element with plain small arrays: slow, independent of the tracer, made for breakpoints."""
-        Loop(self, on, arguments, None).run_plainly()
+        Loop(self, on, self._given(on, arguments, named), None).run_plainly()
+
+    def _given(self, on: Set | Box, arguments: tuple[Argument, ...], named: Mapping[str, Argument]) -> tuple[Any, ...]:
+        """One argument for each parameter."""
+        if not isinstance(on, _PLACES):
+            place_of(self.name, on, ())  # says so
+        return self.signature.ordered(arguments, named)
 
     @property
     def state(self) -> State:
@@ -115,7 +121,17 @@ class Kernel:
         return str(getattr(self, "__qualname__", self.name))
 
     def __repr__(self) -> str:
-        return f"Kernel({self.name}: {', '.join(f'{n}: {m.__name__}' for n, m in self.modes.items())})"
+        star = self.signature.variadic
+        listed = [f"{'*' if name == star else ''}{name}: {mode.__name__}" for name, mode in self.modes.items()]
+        return f"Kernel({self.name}: {', '.join(listed)})"
+
+
+def _known_by(argument: Argument) -> Any:
+    """What tells an argument from others in a key; access through a map is made anew at every call, and a plain number
+    may be another one every time."""
+    if type(argument) is Arg:
+        return id(argument.field), id(argument.map), id(argument.offsets), argument.slots
+    return id(argument) if type(argument) in _STORED else kind_of_number(argument) or id(argument)
 
 
 @overload
@@ -153,17 +169,19 @@ class Form:
 class Loop(Runnable):
     """A kernel over a set, or a box of a grid, with its arguments; scheduled and compiled when it first runs.
 
-    ``box`` is None where the elements are those of the set, one after the other.
+    ``arguments``: one for each parameter, in order. ``box`` is None where the elements are those of the set, one after
+    the other.
     """
 
     def __init__(self, what: Kernel, on: Set | Box, arguments: tuple[Argument, ...], wish: Wish, *,
-                 strict: bool = False):  # fmt: skip
+                 strict: bool = False, numbers: Sequence[Number] = ()):  # fmt: skip
         self.kernel, self.kernels, self.name = what, (what,), what.name
         self.backend: Backend = current()
         self.strict = strict or what.strict or self.backend.strict
         self.wish = parse_schedule(wish)
         self.set, self.box = place_of(what.name, on, arguments)
-        self.arguments = as_arguments(what.name, what.modes, self.set, self.box, arguments)
+        self.modes = what.signature.expanded(len(arguments))
+        self.arguments = as_arguments(what.name, self.modes, self.set, self.box, arguments, numbers)
         self._unsettled = bool(self.wish.layout)
         for storage in self.storages:
             storage.watch(self)
@@ -182,7 +200,7 @@ class Loop(Runnable):
     @property
     def reads(self) -> tuple[Field | Global, ...]:
         """Increments included, and what it changes in a part of a grid only."""
-        modes, partly = self.kernel.modes.values(), self.box is not None
+        modes, partly = self.modes.values(), self.box is not None
         return tuple(s for s, m in zip(self.storages, modes, strict=True) if m.reads or m.combine or partly)
 
     @property
@@ -191,11 +209,11 @@ class Loop(Runnable):
 
     @property
     def writes(self) -> tuple[Field | Global, ...]:
-        return tuple(s for s, m in zip(self.storages, self.kernel.modes.values(), strict=True) if m.writes)
+        return tuple(s for s, m in zip(self.storages, self.modes.values(), strict=True) if m.writes)
 
     def needs(self, one: Field | Global) -> bool:
         read = {param for param, _, _ in loads(o.value for o in self.spec.outputs)}
-        modes = enumerate(zip(self.storages, self.kernel.modes.values(), strict=True))
+        modes = enumerate(zip(self.storages, self.modes.values(), strict=True))
         return any(s is one and bool(m.combine or (m.reads and (m.writes or k in read))) for k, (s, m) in modes)
 
     def defines(self, one: Field) -> bool:
@@ -250,7 +268,7 @@ class Loop(Runnable):
     @cached_property
     def params(self) -> tuple[Param, ...]:
         """The kernel's parameters for these arguments."""
-        return tuple(param_of(n, m, a) for (n, m), a in zip(self.kernel.modes.items(), self.arguments, strict=True))
+        return tuple(param_of(n, m, a) for (n, m), a in zip(self.modes.items(), self.arguments, strict=True))
 
     @derived
     def form(self) -> Form:
@@ -397,7 +415,7 @@ class Loop(Runnable):
         refuse_in_program(f"running kernel {self.name} element by element", "call the kernel itself")
         self.check_transients()
         undefined = {one: one.undefined_after for one in self.transients if not self.defines(one)}
-        run_plainly(self.kernel.function, self.name, self.kernel.modes, self.arguments, self.elements, self.box)
+        run_plainly(self.kernel.function, self.name, self.modes, self.arguments, self.elements, self.box)
         for one, program in undefined.items():
             one.undefined_after = program
 

@@ -10,10 +10,12 @@ import numpy as np
 from meshloom.arguments import param_of
 from meshloom.errors import KernelError
 from meshloom.kernel.access import Mode, identity
+from meshloom.kernel.signature import of_all
 from meshloom.kernel.stencil import Stencil
 from meshloom.kernel.trace import explained
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Arg, Global
+from meshloom.mesh.number import Number
 
 
 class _Offers(np.ndarray):
@@ -41,7 +43,7 @@ def run_plainly(
     box: Box | None,
 ) -> None:
     """The function called for every element; values read are those from before."""
-    kinds = list(modes.values())
+    kinds, call = list(modes.values()), of_all(function)
     storages = [a if isinstance(a, Global) else a.field for a in arguments]
     values = [s.numpy() if isinstance(s, Global) else s.set.by_number(s.unpacked()) for s in storages]
     values = [v.reshape(-1 if isinstance(s, Global) else (-1, s.dim)) for s, v in zip(storages, values, strict=True)]
@@ -51,7 +53,7 @@ def run_plainly(
         local = [_local(m, a, b, r) for m, a, b, r in zip(kinds, arguments, before, rows, strict=True)]
         given = [_handed_over(n, a, part) for n, a, part in zip(modes, arguments, local, strict=True)]
         try:
-            function(*given)
+            call(given)
         except KernelError:
             raise
         except Exception as error:
@@ -92,6 +94,8 @@ def _local(mode: type[Mode], argument: Arg | Global, before: np.ndarray, rows: A
 
 def _handed_over(name: str, argument: Arg | Global, part: np.ndarray) -> Any:
     """What the user's function gets."""
+    if isinstance(argument, Number):
+        return argument.plain
     at_offsets = isinstance(argument, Arg) and argument.offsets is not None
     return Stencil(name, argument.offsets.offsets, part) if at_offsets else part  # type: ignore[union-attr]
 

@@ -68,6 +68,8 @@ Action = Callable[[World], Any]
 #: What is done again at every replay.
 RECORDED: dict[str, Action] = {
     "Kernel.__call__": lambda w: scale(w.cells, w.u, w.factor, w.total),
+    "Kernel.__call__ with a number, by name": lambda w: scale(w.cells, total=w.total, factor=0.25, u=w.u),
+    "Kernel.loop with a number": lambda w: scale.loop(w.cells, w.u, 0.25, total=w.total)(),
     "Loop.__call__": lambda w: w.loop(),
     "Kernel.loop": lambda w: spread.loop(w.edges, w.u[w.ends], w.v[w.ends])(),
     "Field.fill": lambda w: (w.u.fill(3.0), scale(w.cells, w.u, w.factor, w.total)),

@@ -115,7 +115,7 @@ class _Composer:
 
     def _rewritten(self, loop: Loop) -> tuple[Node, ...]:
         """The loop's output expressions in terms of the fused loop's parameters and of values at the own element."""
-        names = list(loop.kernel.modes)
+        names = list(loop.modes)
 
         def leaf(node: Node) -> Node:
             if node.op != "load":

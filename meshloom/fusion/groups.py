@@ -122,7 +122,7 @@ def _targets(loop: Loop) -> int:
 
 
 def _sets_globals(loop: Loop) -> bool:
-    modes = loop.kernel.modes.values()
+    modes = loop.modes.values()
     return any(isinstance(s, Global) and m.control for s, m in zip(loop.storages, modes, strict=True))
 
 
@@ -170,7 +170,7 @@ def replaces(operation: Operation, one: Field) -> bool:
         return operation.target is one
     if not isinstance(operation, Loop):
         return False
-    roles = [(a, m) for s, a, m in zip(operation.storages, operation.arguments, operation.kernel.modes.values(),
+    roles = [(a, m) for s, a, m in zip(operation.storages, operation.arguments, operation.modes.values(),
                                        strict=True) if s is one]  # fmt: skip
     whole = operation.set is one.set and not one.set.halo and operation.box is None
     return bool(roles) and whole and all(m is Write and a.map is None for a, m in roles if not isinstance(a, Global))

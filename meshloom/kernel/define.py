@@ -10,6 +10,7 @@ from typing import Any
 
 from meshloom.errors import KernelError, nearest
 from meshloom.kernel.access import MODES, Mode
+from meshloom.kernel.signature import Signature
 
 
 def place(function: Callable[..., Any]) -> str:
@@ -17,17 +18,22 @@ def place(function: Callable[..., Any]) -> str:
     return f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
 
 
-def modes_of(function: Callable[..., Any]) -> dict[str, type[Mode]]:
-    """Access mode of every parameter, from the annotations (also written as strings)."""
+def signature_of(function: Callable[..., Any]) -> Signature:
+    """The parameters with their access modes, from the annotations (also written as strings)."""
     modes: dict[str, type[Mode]] = {}
+    defaults: dict[str, Any] = {}
+    variadic = None
     for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+        if parameter.kind is parameter.VAR_KEYWORD:
             raise KernelError(
-                f"{place(function)}: kernel {function.__name__}: parameter {name} must be an ordinary one,"
-                " without * or **"
+                f"{place(function)}: kernel {function.__name__}: parameter {name} must not have **: name every one"
             )
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            variadic = name
+        if parameter.default is not parameter.empty:
+            defaults[name] = parameter.default
         modes[name] = _mode(function, name, parameter.annotation)
-    return modes
+    return Signature(function.__name__, modes, variadic, defaults)
 
 
 def _mode(function: Callable[..., Any], name: str, annotation: Any) -> type[Mode]:

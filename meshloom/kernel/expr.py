@@ -99,6 +99,9 @@ _CLASSES = ("isnan", "isinf", "isfinite", "signbit")
 Kind = np.dtype | type
 
 
+_DEFAULTS: dict[type, np.dtype] = {int: INT64, float: FLOAT64}
+
+
 @cache
 def types_of(op: str, kinds: tuple[Kind, ...], ufunc: Any = None) -> tuple[tuple[np.dtype, ...], np.dtype]:
     """The types that NumPy computes an operation in: those of the arguments, and that of the result.
@@ -106,6 +109,8 @@ def types_of(op: str, kinds: tuple[Kind, ...], ufunc: Any = None) -> tuple[tuple
     ``ufunc``: whose rules hold, where the operation serves several. TypeError, in one line, where NumPy has none or
     kernels do not know it.
     """
+    if all(isinstance(k, type) for k in kinds):  # all of them weak: numbers of Python that came as arguments
+        kinds = tuple(_DEFAULTS[k] for k in kinds)  # type: ignore[index]
     if op == "where":
         weak = {int: 1, float: 1.0}
         dtype = np.result_type(*(weak.get(k, k) for k in kinds[1:]))  # type: ignore[arg-type]

@@ -22,6 +22,7 @@ class Param:
     dim: int
     offsets: tuple[tuple[int, ...], ...] = ()  # of a grid: the slots, where there is no map
     slot_axes: int = 1  # of an arity: two for the entries of a matrix
+    number: str = ""  # the kind of a plain number, where it is one: "float" of Python, "float64" of NumPy, and so on
 
     def address(self, index: tuple[int, ...]) -> tuple[int, int]:
         """(slot, component) of an entry of the parameter's array; both are counted with the last axis fastest."""

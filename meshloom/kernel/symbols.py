@@ -26,6 +26,7 @@ from meshloom.kernel.values import (
     objects,
     plain,
     type_of,
+    typed,
     uniform,
     user_line,
     widened,
@@ -224,7 +225,7 @@ def to_node(value: Any, dtype: np.dtype) -> Node:
         return to_node(value[()], dtype)
     kind_of(value)
     if isinstance(value, Symbol):
-        return expr.cast(value.node, dtype)
+        return value.to(dtype).node
     try:
         return expr.const(value, dtype)
     except OverflowError as error:
@@ -446,7 +447,7 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         args = (widened(args[0], _WIDENING[func]), *args[1:])
     if func in (np.zeros_like, np.ones_like) and len(args) == 1 and not kwargs:
         filled = np.full(np.shape(args[0]), int(func is np.ones_like), object)
-        return _wrap(in_type(filled, type_of(objects(args[0])) or FLOAT64))
+        return _wrap(in_type(filled, type_of(typed(args[0])) or FLOAT64))
     dtype = known_type(kwargs.pop("dtype")) if func in OF_SEQUENCES and "dtype" in kwargs else None
     result = _wrap(func(*positional(func, args), **{k: named(k, v) for k, v in kwargs.items()}))
     if dtype is not None:

@@ -20,9 +20,11 @@ from meshloom.kernel.define import place
 from meshloom.kernel.expr import Node
 from meshloom.kernel.listed import arrays_of_symbols
 from meshloom.kernel.model import Output, Param, Trace
+from meshloom.kernel.signature import of_all
 from meshloom.kernel.stencil import Stencil
-from meshloom.kernel.symbols import Symbol, SymbolArray, params_by_array, to_node
+from meshloom.kernel.symbols import SymbolArray, params_by_array, to_node
 from meshloom.kernel.values import OWN_FOLDERS
+from meshloom.kernel.weak import symbol
 
 NODE_WARNING = 5000
 _scopes = itertools.count(1)
@@ -37,7 +39,7 @@ def trace(function: Callable[..., Any], name: str, params: Sequence[Param]) -> T
         params_by_array[id(array)] = param
     try:
         with arrays_of_symbols():
-            returned = function(*(_handed_over(p, a) for p, a in zip(params, arrays, strict=True)))
+            returned = of_all(function)([_handed_over(p, a) for p, a in zip(params, arrays, strict=True)])
     except KernelError:
         raise
     except Exception as error:
@@ -81,7 +83,7 @@ def _symbols(number: int, param: Param, scope: int) -> np.ndarray:
     make = expr.load if param.mode.reads else expr.base
     array = np.empty(param.shape, object)
     for index in np.ndindex(param.shape):
-        array[index] = Symbol(make(number, *param.address(index), param.dtype, scope))
+        array[index] = symbol(make(number, *param.address(index), param.dtype, scope), param.number)
     return array
 
 

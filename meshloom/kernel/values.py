@@ -45,6 +45,19 @@ class Value:
     def __init__(self, node: Node):
         self.node = node
 
+    @property
+    def kind(self) -> expr.Kind:
+        """The type that NumPy sees in it."""
+        return self.node.dtype
+
+    def to(self, dtype: np.dtype) -> Value:
+        """In another type."""
+        return type(self)(expr.cast(self.node, dtype))
+
+
+#: What NumPy takes Python's numbers for when it makes an array of them.
+_IN_ARRAYS: dict[expr.Kind, np.dtype] = {int: INT64, float: FLOAT64}
+
 
 def known_type(dtype: Any) -> np.dtype:
     """A type by any of NumPy's names for it, if kernels compute with it."""
@@ -56,7 +69,7 @@ def known_type(dtype: Any) -> np.dtype:
 
 def check_kind(value: Any, dtype: np.dtype, what: str) -> None:
     """What is added to something, or computed in its place, must be of its kind: NumPy does not truncate there."""
-    kind = type_of(value) or np.result_type(*objects(value).flat, 0)
+    kind = type_of(value) or np.result_type(*(_IN_ARRAYS.get(k, k) for k in map(kind_of, objects(value).flat)))
     if not np.can_cast(kind, dtype, "same_kind"):
         fail(
             f"{what} is {dtype} and cannot take {kind} in by combining: digits would be lost term by term; make it a"
@@ -67,7 +80,7 @@ def check_kind(value: Any, dtype: np.dtype, what: str) -> None:
 def kind_of(value: Any) -> expr.Kind:
     """The type of a number; int or float for those of Python, which are weak."""
     if isinstance(value, Value):
-        return value.node.dtype
+        return value.kind
     if isinstance(value, np.generic):
         return value.dtype
     if isinstance(value, np.ndarray) and value.ndim == 0 and plain(value).dtype != object:
@@ -101,13 +114,9 @@ def in_type(value: Any, dtype: np.dtype) -> Any:
             result[index] = in_type(plain(value)[index], dtype)
         return result
     if isinstance(value, Value):
-        return type(value)(expr.cast(value.node, dtype))
+        return value.to(dtype)
     kind_of(value)
     return dtype.type(value) if isinstance(value, int) and dtype.kind == "i" else expr.convert(value, dtype)[()]
-
-
-#: What NumPy takes Python's numbers for when it makes an array of them.
-_IN_ARRAYS: dict[expr.Kind, np.dtype] = {int: INT64, float: FLOAT64}
 
 
 def uniform(array: np.ndarray) -> np.ndarray:

@@ -107,7 +107,9 @@ class LineLoop(Runnable):
         return tuple(dict.fromkeys((*self._sources, *self._targets)))
 
     def _target_modes(self) -> list[type[Mode]]:
-        return [Write for _ in self._targets] if self.after is None else list(self.after.modes.values())[1:]
+        if self.after is None:
+            return [Write for _ in self._targets]
+        return list(self.after.signature.expanded(len(self._targets) + 1).values())[1:]
 
     @property
     def writes(self) -> tuple[Storage, ...]:
@@ -272,11 +274,11 @@ def _listed(grid: Grid, name: str, given: Fields) -> tuple[Storage, ...]:
 
 
 def _modes(kernel: Kernel, count: int, what: str) -> list[tuple[str, type[Mode]]]:
-    if len(kernel.modes) != count:
+    if not kernel.signature.takes(count):
         raise KernelError(
             f"kernel {kernel.name}: in this line loop it takes {count} parameters ({what}), it has {len(kernel.modes)}"
         )
-    return list(kernel.modes.items())
+    return list(kernel.signature.expanded(count).items())
 
 
 def _spec_param(storage: Storage, mode: type[Mode]) -> SpecParam:

@@ -7,8 +7,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from meshloom.errors import CompilerError, one_line
+from meshloom.kernel.access import Mode
 from meshloom.kernel.expr import FLOAT32, FLOAT64, topological
 from meshloom.mesh.core import Arg, Global, Map, Set
+from meshloom.mesh.number import Number
 from meshloom.native.algorithms import color_blocks, thread_colors
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK, excess
 from meshloom.schedule.counts import Counts
@@ -27,7 +29,7 @@ class Explained(Protocol):
     name: str
     set: Set
     backend: Any
-    kernel: Any
+    modes: dict[str, type[Mode]]
     arguments: tuple[Arg | Global, ...]
     calls: int
 
@@ -78,10 +80,14 @@ def _per_thread(loop: Explained) -> str:
 
 def _arguments(loop: Explained) -> str:
     parts = []
-    for (name, mode), argument in zip(loop.kernel.modes.items(), loop.arguments, strict=True):
-        what = "global" if isinstance(argument, Global) else f"{argument!r} {argument.field.layout}"
+    for (name, mode), argument in zip(loop.modes.items(), loop.arguments, strict=True):
+        what = _value(argument) if isinstance(argument, Global) else f"{argument!r} {argument.field.layout}"
         parts.append(f"{name}: {mode.__name__} {what}")
     return ", ".join(parts)
+
+
+def _value(argument: Global) -> str:
+    return "number" if isinstance(argument, Number) else "global"
 
 
 def algebra_of(spec: LoopSpec, backend: Any) -> list[tuple[str, str]]:

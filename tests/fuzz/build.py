@@ -12,7 +12,7 @@ import numpy as np
 
 import meshloom as ml
 from tests.fuzz.model import Case, LoopOf, Param, Statement
-from tests.fuzz.tree import evaluate, source, text_of_index
+from tests.fuzz.tree import evaluate, source, text_of_index, text_of_literal
 
 HAS_STRICT = "strict" in inspect.signature(ml.kernel).parameters
 
@@ -42,15 +42,18 @@ class Way:
         return " ".join(parts + (["strict"] if self.strict else []))
 
 
-def kernel_of(loop: LoopOf, *, strict: bool = False) -> ml.Kernel:
+def kernel_of(case: Case, loop: LoopOf, *, strict: bool = False) -> ml.Kernel:
     """The kernel of a loop: one interpreter, called with plain arrays or with symbols."""
+    numbers = loop.numbers()
+    shapes = [flat_shape(case, param) for param in loop.params]
 
-    def interpret(*params: Any) -> None:
+    def interpret(*given: Any, **lifted: Any) -> None:
+        params = [p if shape is None else p.reshape(shape) for p, shape in zip(given, shapes, strict=True)]
+        known: dict[int, Any] = {id(node): lifted[name] for name, node in numbers.items()}
         if loop.ordered:
             for statement in loop.statements:
-                _store(params[statement.param], statement, evaluate(statement.value, params, {}))
+                _store(params[statement.param], statement, evaluate(statement.value, params, dict(known)))
             return
-        known: dict[int, Any] = {}
         made = [evaluate(s.value, params, known) for s in loop.statements]  # all is read before anything is written
         for statement, value in zip(loop.statements, made, strict=True):
             _store(params[statement.param], statement, value)
@@ -58,9 +61,19 @@ def kernel_of(loop: LoopOf, *, strict: bool = False) -> ml.Kernel:
     ordinary = inspect.Parameter.POSITIONAL_OR_KEYWORD
     modes = [getattr(ml, p.mode) for p in loop.params]
     described = [inspect.Parameter(f"p{k}", ordinary, annotation=mode) for k, mode in enumerate(modes)]
+    described += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=ml.Read) for name in numbers]
     interpret.__signature__ = inspect.Signature(described)  # type: ignore[attr-defined]
     interpret.__name__ = "fuzzed"
     return ml.kernel(strict=True)(interpret) if strict else ml.kernel(interpret)
+
+
+def flat_shape(case: Case, param: Param) -> tuple[int, ...] | None:
+    """The shape that an argument has once its components are in a row; None where they are anyway."""
+    storage = case.storages[param.which]
+    if storage.components is None:
+        return None
+    arity = () if param.through is None else case.maps[param.through].rows.shape[1:]
+    return (*arity, storage.dim)
 
 
 def _store(param: Any, statement: Statement, value: Any) -> None:
@@ -94,7 +107,7 @@ class Built:
             for k, m in enumerate(case.maps)
         ]
         self.storages = [self._storage(k) for k in range(len(case.storages))]
-        self.kernels = [kernel_of(loop, strict=strict) for loop in case.loops]
+        self.kernels = [kernel_of(case, loop, strict=strict) for loop in case.loops]
 
     def _set(self, k: int) -> Any:
         s = self.case.sets[k]
@@ -106,8 +119,8 @@ class Built:
         s = self.case.storages[k]
         if s.on is None:
             return ml.Global(s.data, f"g{k}", dtype=s.data.dtype)
-        field = self.sets[s.on].field(f"f{k}", s.dim, dtype=s.data.dtype, layout=s.layout)
-        field.assign(s.data)  # in the places of ghosts and beside rows, too
+        field = self.sets[s.on].field(f"f{k}", s.components or s.dim, dtype=s.data.dtype, layout=s.layout)
+        field.assign(s.data.reshape(len(s.data), *field.components))  # in the places of ghosts and beside rows, too
         return field
 
     def over(self, loop: LoopOf) -> Any:
@@ -125,6 +138,9 @@ class Built:
     def arguments(self, loop: LoopOf) -> list[Any]:
         return [self.argument(p) for p in loop.params]
 
+    def numbers(self, loop: LoopOf) -> dict[str, Any]:
+        return {name: node.value for name, node in loop.numbers().items()}
+
     def results(self) -> list[np.ndarray]:
         return [s.numpy() for s in self.storages]
 
@@ -138,7 +154,7 @@ def run(case: Case, way: Way) -> list[np.ndarray]:
         if way.plain:
             for _ in range(way.times):
                 for kernel, loop in zip(built.kernels, case.loops, strict=True):
-                    kernel.python(built.over(loop), *built.arguments(loop))
+                    kernel.python(built.over(loop), *built.arguments(loop), **built.numbers(loop))
         elif way.program:
             _program(built, way).run(way.times)
         else:
@@ -152,17 +168,17 @@ def _program(built: Built, way: Way) -> Any:
     @ml.program(fuse=way.fuse)
     def step() -> None:
         for kernel, loop in zip(built.kernels, built.case.loops, strict=True):
-            kernel(built.over(loop), *built.arguments(loop))
+            kernel(built.over(loop), *built.arguments(loop), **built.numbers(loop))
 
     return step
 
 
 def _loop(built: Built, kernel: ml.Kernel, loop: LoopOf, way: Way) -> Callable[[], None]:
     """The loop with the wished schedule, or the automatic one where the strategy declines."""
-    on, arguments = built.over(loop), built.arguments(loop)
+    on, arguments, numbers = built.over(loop), built.arguments(loop), built.numbers(loop)
     wished = ml.Schedule(way.strategy, block=way.block, order=way.order, variant=way.variant)
-    made = kernel.loop(on, *arguments, schedule=wished)
-    return made if made.applies else kernel.loop(on, *arguments)
+    made = kernel.loop(on, *arguments, schedule=wished, **numbers)
+    return made if made.applies else kernel.loop(on, *arguments, **numbers)
 
 
 # --- as a program to paste ------------------------------------------------------------------------------------------
@@ -174,20 +190,27 @@ def script(case: Case, way: Way) -> str:
     for k, loop in enumerate(case.loops):
         names = [f"p{n}" for n in range(len(loop.params))]
         head = ", ".join(f"{n}: ml.{p.mode}" for n, p in zip(names, loop.params, strict=True))
+        lifted = {id(node): name for name, node in loop.numbers().items()}
+        head += ", *, " + ", ".join(f"{name}: ml.Read" for name in lifted.values()) if lifted else ""
         lines += [f"@ml.kernel{'(strict=True)' if way.strict else ''}", f"def kernel{k}({head}):"]
+        for n, shape in enumerate(flat_shape(case, p) for p in loop.params):
+            if shape is not None:
+                names[n] = f"q{n}"
+                lines.append(f"    q{n} = p{n}.reshape({shape})")
         for together in [[s] for s in loop.statements] if loop.ordered else [loop.statements]:
-            shared, texts = source([s.value for s in together], names)
+            shared, texts = source([s.value for s in together], names, lifted)
             lines += [f"    {line}" for line in shared]
             for s, text in zip(together, texts, strict=True):
                 index = text_of_index(s.index) or ("[...]" if s.op == "=" else "")
-                lines.append(f"    p{s.param}{index} {s.op} {text}")
+                lines.append(f"    {names[s.param]}{index} {s.op} {text}")
         lines.append("")
     lines += ["def run(way):"]
     lines += [f"    {line}" for line in _objects_text(case)]
     lines += [f"    for _ in range({way.times}):"]
     for k, loop in enumerate(case.loops):
         box = f".box{loop.box}" if loop.box else ""
-        given = ", ".join([f"s{loop.over}{box}", *(_argument_text(p) for p in loop.params)])
+        given = ", ".join([f"s{loop.over}{box}", *(_argument_text(p) for p in loop.params),
+                           *(f"{name}={text_of_literal(n.value)}" for name, n in loop.numbers().items())])  # fmt: skip
         lines += [f'        kernel{k}.python({given}) if way == "plain" else kernel{k}({given})']
     names = ", ".join(f"f{k}.numpy()" for k in range(len(case.storages)))
     lines += [f"    return [{names}]", "", f'ml.use("{way.backend}")  # {way}']
@@ -210,8 +233,9 @@ def _objects_text(case: Case) -> list[str]:
             lines.append(f"f{k} = ml.Global({data}, dtype=np.{s.data.dtype.name})")
         else:
             layout = f", layout={s.layout!r}" if s.layout else ""
-            lines.append(f"f{k} = s{s.on}.field('f{k}', {s.dim}, dtype=np.{s.data.dtype.name}{layout})")
-            lines.append(f"f{k}.assign({data})")
+            lines.append(f"f{k} = s{s.on}.field('f{k}', {s.components or s.dim}, dtype=np.{s.data.dtype.name}{layout})")
+            flat = f".reshape({(len(s.data), *s.components)})" if s.components else ""
+            lines.append(f"f{k}.assign({data}{flat})")
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -17,7 +18,21 @@ LAYOUTS = ("aos", "soa", "aosoa4", "aosoa3")
 
 def draw(seed: int, known: frozenset[str] = frozenset()) -> Case:
     """The case of a number. ``known``: what is left out because it is known to differ."""
-    return _Drawing(Random(seed), known).case(seed)
+    return _varied(_Drawing(Random(seed), known).case(seed), Random(f"forms of {seed}"))
+
+
+COMPONENTS = {2: ((2, 1), (1, 2)), 3: ((3, 1), (1, 1, 3)), 4: ((2, 2), (4, 1))}
+
+
+def _varied(case: Case, random: Random) -> Case:
+    """The same in other forms, drawn apart from all that makes the case: components with shape, lifted literals."""
+    at_offsets = {p.which for loop in case.loops for p in loop.params if p.offsets}
+    storages = list(case.storages)
+    for k, s in enumerate(storages):
+        if s.on is not None and s.dim > 1 and k not in at_offsets and random.random() < 0.3:
+            storages[k] = replace(s, components=random.choice(COMPONENTS[s.dim]))
+    loops = tuple(replace(loop, lifted=random.random() < 0.25) for loop in case.loops)
+    return replace(case, storages=tuple(storages), loops=loops)
 
 
 # --- everything else ------------------------------------------------------------------------------------------------

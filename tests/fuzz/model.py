@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from tests.fuzz.tree import Node
+from tests.fuzz.tree import Node, nodes_of
 
 Index = tuple[int, ...]
 
@@ -70,12 +70,16 @@ class MapOf:
 
 @dataclass(frozen=True)
 class Storage:
-    """A field (``on`` a set) or a Global (``on`` is None); ``data`` has shape (n,), (n, dim), () or (dim,)."""
+    """A field (``on`` a set) or a Global (``on`` is None); ``data`` has shape (n,), (n, dim), () or (dim,).
+
+    ``components``: the shape of the field's components, where it is not (dim,); kernels flatten it before they begin.
+    """
 
     data: np.ndarray
     dim: int
     on: int | None = None
     layout: str | None = None
+    components: Index | None = None
 
 
 @dataclass(frozen=True)
@@ -100,13 +104,24 @@ class Statement:
 
 @dataclass(frozen=True)
 class LoopOf:
-    """``ordered``: each statement reads what those before it have written; otherwise all is read first."""
+    """``ordered``: each statement reads what those before it have written; otherwise all is read first.
+
+    ``lifted``: the literals of the kernel are given to it as plain numbers, by name.
+    """
 
     over: int
     params: tuple[Param, ...]
     statements: tuple[Statement, ...]
     ordered: bool = False
     box: tuple[Index, Index] | None = None
+    lifted: bool = False
+
+    def numbers(self) -> dict[str, Node]:
+        """What is lifted, by name: single numbers, but for exponents, which must be known beforehand."""
+        nodes = list(nodes_of([s.value for s in self.statements])) if self.lifted else []
+        exponents = {id(n.args[1]) for n in nodes if n.op == "pow"}
+        found = [n for n in nodes if n.op == "lit" and not isinstance(n.value, list) and id(n) not in exponents]
+        return {f"n{k}": node for k, node in enumerate(found)}
 
 
 @dataclass(frozen=True)

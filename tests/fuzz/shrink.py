@@ -48,6 +48,8 @@ def _smaller_loops(loop: LoopOf) -> Iterator[LoopOf]:
             yield _without_unused(replace(loop, statements=kept))
     if loop.ordered:
         yield replace(loop, ordered=False)
+    if loop.lifted:
+        yield replace(loop, lifted=False)
     if loop.box is not None:
         low, high = loop.box
         for a, (first, end) in enumerate(zip(low, high, strict=True)):
@@ -143,6 +145,7 @@ def _simpler_data(case: Case) -> Iterator[Case]:
     used = {p.which for loop in case.loops for p in loop.params}
     for k, s in enumerate(case.storages):
         simpler = [replace(s, layout=None)] if s.layout else []
+        simpler += [replace(s, components=None)] if s.components else []
         if k not in used and s.data.size and np.any(s.data != 0):
             simpler.append(replace(s, data=np.zeros_like(s.data)))
         elif k in used:

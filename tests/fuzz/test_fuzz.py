@@ -19,7 +19,7 @@ from tests.fuzz import run
 from tests.fuzz.bounds import EXCEPTIONS
 from tests.fuzz.build import HAS_STRICT, Way, script
 from tests.fuzz.build import run as run_case
-from tests.fuzz.cases import draw
+from tests.fuzz.cases import COMPONENTS, draw
 from tests.fuzz.check import KNOWN, Found, check, examine
 from tests.fuzz.judge import Difference, Tally
 from tests.fuzz.model import Case, LoopOf, Param, SetOf, Statement, Storage
@@ -88,6 +88,10 @@ def test_cases_are_the_same_every_time_and_of_every_kind() -> None:
     grids = [s.grid for c in cases for s in c.sets if s.grid]
     assert any(g.aligned for g in grids) and any(any(g.ghosts) for g in grids)
     loops = [(c, loop) for c in cases for loop in c.loops]
+    assert {s.components for c in cases for s in c.storages} == {None, *(one for k in COMPONENTS.values() for one in k)}
+    assert {type(n.value) for _, loop in loops for n in loop.numbers().values()} == {
+        int, float, np.int32, np.int64, np.float32, np.float64
+    }  # fmt: skip
     assert any(loop.box for _, loop in loops) and any(loop.ordered for _, loop in loops)
     assert any(c.storages[p.which].on is None and p.mode == "ReadWrite" for c, loop in loops for p in loop.params)
     statements = [(c.storages[loop.params[s.param].which].data.dtype, s) for c, loop in loops for s in loop.statements]

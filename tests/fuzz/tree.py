@@ -7,7 +7,7 @@ Python's own operators and NumPy's functions, so a kernel made of it is an ordin
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -206,8 +206,8 @@ def text_of_literal(value: Any) -> str:
     return f"({value!r})" if value < 0 or np.signbit(value) else repr(value)
 
 
-def source(roots: Sequence[Node], names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Lines that name shared values, and the text of each root."""
+def source(roots: Sequence[Node], names: Sequence[str], lifted: Mapping[int, str]) -> tuple[list[str], list[str]]:
+    """Lines that name shared values, and the text of each root. ``lifted``: literals that have a name, by identity."""
     uses: dict[int, int] = {}
     for node in nodes_of(roots):
         for a in node.args:
@@ -216,7 +216,7 @@ def source(roots: Sequence[Node], names: Sequence[str]) -> tuple[list[str], list
     texts: dict[int, str] = {}
     for node in nodes_of(roots):
         if node.op == "lit":
-            text = text_of_literal(node.value)
+            text = lifted.get(id(node)) or text_of_literal(node.value)
         elif node.op == "load":
             text = names[node.value[0]] + text_of_index(node.value[1])
             text = (f"np.copy({text})" if node.shape else f"{text}[()]") if node.value[2] else text

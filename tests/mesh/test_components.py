@@ -12,6 +12,7 @@ import meshloom as ml
 from meshloom.errors import MeshError
 from meshloom.io import checkpoint
 from meshloom.io.grids import write_grid
+from meshloom.schedule.symmetry import swapped_maps
 
 BACK_ENDS = ("numpy", "cpu", "emulated")
 LAYOUTS = ("aos", "soa", "aosoa4")
@@ -115,6 +116,26 @@ def test_counts_are_those_of_flat_components() -> None:
     shaped = twice.counts(s, s.field("a", (5, 3)), s.field("b", (5, 3)))
     flat = twice.counts(s, s.field("a", 15), s.field("b", 15))
     assert shaped.flops == flat.flops == 15 and shaped.bytes == flat.bytes
+
+
+def test_a_symmetric_kernel_is_seen_to_be_one() -> None:
+    cells, faces = ml.Set(4, "cells"), ml.Set(3, "faces")
+    sides = ml.Map(faces, cells, [[0, 1], [1, 2], [2, 3]], "sides")
+
+    @ml.kernel
+    def exchange(u: ml.Read, gain: ml.Inc):
+        flux = np.abs(u[1].T + u[0].T) @ (u[1] - u[0])
+        gain[0] += flux
+        gain[1] -= flux
+
+    @ml.kernel
+    def lopsided(u: ml.Read, gain: ml.Inc):
+        gain[0] += u[1]
+        gain[1] -= u[0].T
+
+    u, gain = cells.field("u", (3, 3)), cells.field("gain", (3, 3))
+    assert swapped_maps(exchange.loop(faces, u[sides], gain[sides]).spec, 0) == {0}
+    assert swapped_maps(lopsided.loop(faces, u[sides], gain[sides]).spec, 0) is None
 
 
 def test_an_entry_that_is_never_set_is_named() -> None:
