@@ -37,7 +37,8 @@ from meshloom.schedule.auto import choose, estimated
 from meshloom.schedule.cost import Work
 from meshloom.schedule.counts import Counts
 from meshloom.schedule.explain import explain
-from meshloom.schedule.plan import Plan, cached_plan, topology
+from meshloom.schedule.plan import Plan, topology
+from meshloom.schedule.plan_cache import cached_plan
 from meshloom.schedule.schedule import Schedule, parse_schedule
 from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
 from meshloom.schedule.strategies import strategy, verify
@@ -357,6 +358,7 @@ class Loop(Runnable):
         block, simt, variant = schedule.block or 1, self.backend.simt, schedule.variant
         return cached_plan(
             partial(chosen.build, simt=simt, variant=variant),
+            chosen.plan_type(simt=simt, variant=variant),
             chosen.name,
             topo,
             block,

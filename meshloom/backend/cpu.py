@@ -20,6 +20,7 @@ from meshloom.native.compiler import host_compiler, load
 from meshloom.native.runtime import Operation
 from meshloom.schedule.code import partial_name
 from meshloom.schedule.plan import Plan
+from meshloom.schedule.plan import arrays as plan_arrays
 
 #: Neither changes a value: no errno from sqrt, no care for floating-point traps. Both let loops be vectorised.
 FLAGS = ("-fno-math-errno", "-fno-trapping-math")
@@ -68,11 +69,11 @@ class CpuBackend(Backend):
         spec = bound.spec
         arrays = {spec.access(k).pointer: s.storage for k, s in enumerate(bound.storages)}
         arrays |= {f"m{k}": m.positions for k, m in enumerate(bound.maps) if not m.formula}
-        arrays |= plan.arrays
+        arrays |= plan_arrays(plan)
         arrays["threads_in_use"] = self.threads
         for name, dtype, per_element in temporaries(spec, plan):
             arrays[name] = np.zeros(bound.elements * per_element, dtype)
-        blocks = -(-plan.sizes.get("lines", bound.elements) // plan.block) + plan.sizes.get("n_colors", 0) + 1
+        blocks = plan.blocks(bound.elements)
         for output in spec.reductions:
             arrays[f"{partial_name(output)}_parts"] = np.zeros(blocks, spec.params[output.param].dtype)
         return arrays

@@ -14,7 +14,7 @@ from meshloom.backend.base import Bound
 from meshloom.errors import ScheduleError
 from meshloom.kernel.expr import C_TYPES
 from meshloom.schedule.code import Pass, partial_name
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.plan import Plan, arrays, sizes
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import emitter
 
@@ -51,10 +51,10 @@ def prelude(path: Path) -> str:
 
 
 def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), simt: bool = False) -> Unit:
-    """The generated source as data: a function of the loop's spec and the names and types of the plan's arrays."""
+    """The generated source as data: a function of the loop's spec and of which arrays the plan has, of which types."""
     pointers = [Argument(spec.access(k).pointer, p.ctype, not p.mode.writes) for k, p in enumerate(spec.params)]
     pointers += [Argument(f"m{k}", C_TYPES[m.dtype], True) for k, m in enumerate(spec.maps) if not m.formula]
-    pointers += [Argument(name, _C_OF[array.dtype], True) for name, array in sorted(plan.arrays.items())]
+    pointers += [Argument(name, _C_OF[array.dtype], True) for name, array in sorted(arrays(plan).items())]
     pointers += [Argument(name, C_TYPES[dtype], False) for name, dtype, _ in temporaries(spec, plan)]
     pointers += [Argument(f"{partial_name(o)}_parts", spec.params[o.param].ctype, False) for o in spec.reductions]
     passes = emitter(plan.strategy).passes(spec, plan, simt=simt)
@@ -75,7 +75,7 @@ def temporaries(spec: LoopSpec, plan: Plan) -> list[tuple[str, np.dtype, int]]:
 
 
 def _size_names(spec: LoopSpec, plan: Plan) -> list[str]:
-    names = ["n", "block", *(["shares"] if spec.share.elements > 1 else []), *sorted(plan.sizes)]
+    names = ["n", "block", *(["shares"] if spec.share.elements > 1 else []), *sorted(sizes(plan))]
     names += [f"stride{k}" for k, p in enumerate(spec.params) if p.layout.kind == "soa" and not p.is_global]
     return names + [f"targets{m}" for m in range(len(spec.maps))]
 
@@ -83,11 +83,11 @@ def _size_names(spec: LoopSpec, plan: Plan) -> list[str]:
 def sizes_of(bound: Bound, plan: Plan) -> dict[str, int]:
     """The values of all sizes a unit may name."""
     shares = -(-bound.elements // bound.spec.share.elements)
-    sizes = {"n": bound.elements, "shares": shares, "block": plan.block} | plan.sizes
+    found = {"n": bound.elements, "shares": shares, "block": plan.block} | sizes(plan)
     for k, storage in enumerate(bound.storages):
         if not bound.spec.params[k].is_global:
-            sizes[f"stride{k}"] = storage.storage.size // storage.dim
-    return sizes | {f"targets{m}": one.target.total for m, one in enumerate(bound.maps)}
+            found[f"stride{k}"] = storage.storage.size // storage.dim
+    return found | {f"targets{m}": one.target.total for m, one in enumerate(bound.maps)}
 
 
 def block_text(one: Pass) -> str:

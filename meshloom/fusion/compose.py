@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from meshloom.fusion.groups import BLOCK, Group, Operation, in_roles
+from meshloom.fusion.groups import BLOCK, Group, Operation
 from meshloom.fusion.memory import Memory
 from meshloom.kernel import passes
 from meshloom.kernel.access import Mode, Read, ReadWrite
@@ -17,13 +15,12 @@ from meshloom.kernel.model import Output
 from meshloom.loop import Loop
 from meshloom.mesh.core import Field, Fill, Global, Map, Set
 from meshloom.mesh.layout import Layout
-from meshloom.schedule.fused import FusedSpec, touched_bits
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.fused import FusedGather, FusedPlan, FusedSpec, touched_bits
+from meshloom.schedule.neighbours import OwnRing, RoleTables
 from meshloom.schedule.rings import along_map
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import SpecMap, SpecParam
-
-_READ = ("near", "ring", "rows", "touched")  # plan arrays that every target reads
+from meshloom.schedule.strategies.owner import NeighbourPlan, role_tables
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ class FusedLoop:
     on: Set
     storages: tuple[Field | Global, ...]
     maps: tuple[Map, ...]
-    plan: Plan
+    plan: FusedPlan
     schedule: Schedule
     parts: tuple[Operation, ...]
 
@@ -49,7 +46,7 @@ class FusedLoop:
                 moved[id(storage)] = max(moved.get(id(storage), 0), ways * storage.storage.nbytes)
         described = ((self.maps[k], self.spec.maps[k]) for k in self.spec.own_maps)
         own = sum(one.source.total * one.arity * spec.entry_bytes for one, spec in described)
-        return sum(moved.values()) + own + sum(a.nbytes for n, a in self.plan.arrays.items() if n.startswith(_READ))
+        return sum(moved.values()) + own + sum(one.read_by_all for one in self.plan.gathers.values())
 
 
 class _Composer:
@@ -246,15 +243,16 @@ class NoConstant(Exception):
         self.field = one
 
 
-def _finished(composer: _Composer) -> tuple[FusedSpec, Plan]:
+def _finished(composer: _Composer) -> tuple[FusedSpec, FusedPlan]:
     """Spec and plan; own values that a gather loads through its map are taken from there."""
-    arrays: dict[str, np.ndarray] = {}
-    sizes: dict[str, int] = {}
+    gathers: dict[int, FusedGather] = {}
     for loop, m in composer.gathers:
-        _take_plan(composer, loop, m, arrays, sizes)
-    plan = Plan("fused", BLOCK, arrays, sizes)
+        n = composer.map_number(loop.maps[m])
+        if n not in gathers:  # else a visit of the group goes through this map already
+            gathers[n] = _taken(composer, loop, m)
+    plan = FusedPlan("fused", BLOCK, gathers)
     params, maps = tuple(composer.params), composer.maps
-    dense = next((n for loop, m in composer.gathers if f"near{(n := maps.index(loop.maps[m]))}" in arrays), None)
+    dense = next((n for n, one in gathers.items() if one.tables is not None), None)
     same = [id(s) for s in composer.storages]
     if dense is not None:
         twin = {k: next((j for j, p in enumerate(params) if p.map == dense and same[j] == same[k] and not p.racy), None)
@@ -281,42 +279,28 @@ def _finished(composer: _Composer) -> tuple[FusedSpec, Plan]:
                      strict=strict), plan  # fmt: skip
 
 
-def _take_plan(composer: _Composer, loop: Loop, m: int, arrays: dict[str, np.ndarray], sizes: dict[str, int]) -> None:
-    """The plan of a gather by ``owner``, with its maps numbered as in the fused loop."""
+def _taken(composer: _Composer, loop: Loop, m: int) -> FusedGather:
+    """What the plan of a gather by ``owner`` has for its map, with the maps numbered as in the fused loop."""
     plan = loop.plan_of(Schedule("owner", block=BLOCK))
-    new = {k: composer.map_number(one) for k, one in enumerate(loop.maps)}
-    n = new[m]
-    if f"offsets{n}" in arrays:
-        return  # a visit of the group goes through this map already
-    for name, array in plan.arrays.items():
-        kind = name.rstrip("0123456789_")
-        if kind in ("near", "entry") and not in_roles(plan):
-            continue
-        if kind in ("rows", "ring"):
-            arrays[f"{kind}{n}_{new[int(name.split('_')[1])]}"] = array
-        else:
-            arrays[f"{kind}{n}"] = array
-    sizes |= {f"degree{n}": plan.sizes[f"degree{m}"]}
-    if f"n_marked{m}" in plan.sizes:
-        sizes[f"n_marked{n}"] = plan.sizes[f"n_marked{m}"]
-    bits = touched_bits(plan.arrays[f"offsets{m}"])
-    if bits is not None:
-        arrays[f"touched{n}"] = bits
-    for k in new.values():
-        if f"ring{n}_{k}" in arrays:
-            _along_own_map(composer, n, k, arrays, sizes)
+    assert isinstance(plan, NeighbourPlan)
+    found, new = plan.gathers[m], {k: composer.map_number(one) for k, one in enumerate(loop.maps)}
+    tables, along = role_tables(found), None
+    if tables is not None:
+        ring, rows = ({new[k]: one for k, one in table.items()} for table in (tables.ring, tables.rows))
+        tables, along = _along_own_map(composer, replace(tables, ring=ring, rows=rows), found.degree)
+    return FusedGather(found.offsets, found.entries, tables, touched_bits(found.offsets), along)
 
 
-def _along_own_map(composer: _Composer, n: int, k: int, arrays: dict[str, np.ndarray], sizes: dict[str, int]) -> None:
+def _along_own_map(composer: _Composer, tables: RoleTables, degree: int) -> tuple[RoleTables, OwnRing | None]:
     """Where a map of the targets themselves names the nodes of the ring, in order, it takes the ring's place."""
-    degree, targets = sizes[f"degree{n}"], composer.on.total
-    ring, near, entry = (arrays[name].reshape(targets, degree) for name in (f"ring{n}_{k}", f"near{n}", f"entry{n}"))
-    for j, one in enumerate(composer.maps):
-        stored = not one.formula
-        if stored and one.source is composer.on and one.arity == degree and one.target is composer.maps[k].target:
-            found = along_map(ring, near, entry, one.positions)
-            if found is not None:
-                arrays[f"near{n}"], arrays[f"entry{n}"] = found[0].reshape(-1), found[1].reshape(-1)
-                sizes |= {f"ring_of{n}": j, f"ring_through{n}": k, f"turned{n}": int(found[2])}
-                del arrays[f"ring{n}_{k}"]
-                return
+    near, entry = (one.reshape(composer.on.total, degree) for one in (tables.near, tables.entry))
+    for k, ring in tables.ring.items():
+        for j, one in enumerate(composer.maps):
+            on_targets = one.source is composer.on and one.arity == degree and not one.formula
+            if on_targets and one.target is composer.maps[k].target:
+                found = along_map(ring.reshape(near.shape), near, entry, one.positions)
+                if found is not None:
+                    rest = {other: nodes for other, nodes in tables.ring.items() if other != k}
+                    turned = replace(tables, near=found[0].reshape(-1), entry=found[1].reshape(-1), ring=rest)
+                    return turned, OwnRing(j, k, int(found[2]))
+    return tables, None

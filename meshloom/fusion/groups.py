@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from meshloom.kernel.access import Write
 from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill, Global, Set
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.plan import Plan, alike
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.strategies import AUTOMATIC
+from meshloom.schedule.strategies.owner import NeighbourPlan, role_tables
 
 Operation = Runnable | Fill
 BLOCK = 128  # threads that a fused loop puts into a block
@@ -154,14 +153,13 @@ def _one_visit(before: Sequence[Loop], another: Loop) -> bool:
     plans = [loop.plan_of(Schedule("owner", block=BLOCK)) for loop in (before[0], another)]
     if not in_roles(plans[0]):
         return True
-    a, b = (plan.arrays for plan in plans)
     alone = len(before[0].maps) == len(another.maps) == 1  # tables of other maps would come with them
-    return alone and a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) for k in a)
+    return alone and alike(*plans)
 
 
 def in_roles(plan: Plan) -> bool:
     """Has a plan of ``owner`` tables in roles? Those by slot, of kernels without symmetry, serve ``owner`` alone."""
-    return any(name.startswith("near") and "_" not in name for name in plan.arrays)
+    return isinstance(plan, NeighbourPlan) and any(role_tables(one) for one in plan.gathers.values())
 
 
 def replaces(operation: Operation, one: Field) -> bool:

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from meshloom.schedule.declare import Pair, Pairs, holds
+
 LONGEST = 8
 WINDOW = 1 << 18  # elements on which rules are tried
 TRIED = 6  # rules whose strips are made, those that link most
 LEAST_HITS = 0.25  # of the elements: slots that meet less often are not worth asking
-
-Pairs = tuple[tuple[int, int], ...]
 
 
 class Rule(NamedTuple):
@@ -40,10 +40,10 @@ class Meetings:
     ``ends`` (t, g): as ``lower``, among what is kept to the end of the strip.
     """
 
-    kept: Pairs
-    lower: Pairs
-    upper: Pairs
-    ends: Pairs
+    kept: tuple[Pair, ...] = holds(Pairs(), "(slot, slot of the next element in the strip)")
+    lower: tuple[Pair, ...] = holds(Pairs(), "(taker, giver in the next strip)")
+    upper: tuple[Pair, ...] = holds(Pairs(), "(taker, giver in the strip before)")
+    ends: tuple[Pair, ...] = holds(Pairs(), "(taker, giver in the next strip), at the end")
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def best_strips(maps: Sequence[np.ndarray]) -> tuple[Strips, list[Meetings]]:
     return cut(_links(maps, best)), meetings
 
 
-def pairs_beside(rows: np.ndarray) -> list[tuple[int, int]]:
+def pairs_beside(rows: np.ndarray) -> tuple[Pair, ...]:
     """(taker, giver): slots of consecutive ``rows`` (n, arity) that often agree; each slot in one pair at most."""
     often = _often(_agreeing(rows[:-1], rows[1:]), LEAST_HITS * len(rows))
     return _disjoint([(i, j) for i, j in often if i != j])
@@ -183,15 +183,15 @@ def _meetings(rows: np.ndarray, strips: Strips) -> Meetings:
     along, beside = _hits(rows, strips)
     least, arity = LEAST_HITS * len(rows), rows.shape[1]
     roles = _disjoint([(a, arity + b) for a, b in _often(along, least)])  # a slot may be kept and take what was kept
-    kept = [(a, b - arity) for a, b in roles]
+    kept = [Pair(a, b - arity) for a, b in roles]
     sources = {a for a, _ in kept}
     pairs = [(i, j) for i, j in _often(beside, least) if i != j]
     in_steps = _disjoint([(i, j) for i, j in pairs if not {i, j} <= sources])
     return Meetings(
         tuple(kept),
-        tuple((i, j) for i, j in in_steps if j not in sources),
-        tuple((j, i) for i, j in in_steps if j in sources),
-        tuple(_disjoint([(i, j) for i, j in pairs if {i, j} <= sources])),
+        tuple(Pair(i, j) for i, j in in_steps if j not in sources),
+        tuple(Pair(j, i) for i, j in in_steps if j in sources),
+        _disjoint([(i, j) for i, j in pairs if {i, j} <= sources]),
     )
 
 
@@ -201,12 +201,12 @@ def _often(hits: np.ndarray, least: float) -> list[tuple[int, int]]:
     return [(int(i), int(j)) for i, j in zip(*np.unravel_index(places, hits.shape), strict=True) if hits[i, j] >= least]
 
 
-def _disjoint(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _disjoint(pairs: Sequence[tuple[int, int]]) -> tuple[Pair, ...]:
     """The pairs without those that use a number again."""
-    found: list[tuple[int, int]] = []
+    found: list[Pair] = []
     used: set[int] = set()
     for pair in pairs:
         if not used & set(pair):
-            found.append(pair)
+            found.append(Pair(*pair))
             used |= set(pair)
-    return found
+    return tuple(found)

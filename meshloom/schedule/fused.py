@@ -14,8 +14,10 @@ import numpy as np
 
 from meshloom.kernel.expr import Node, topological
 from meshloom.schedule.code import ElementCode, Pass, Phase, row_name
+from meshloom.schedule.declare import ANY, Array, Part, Table, holds, maybe, racy_maps
 from meshloom.schedule.gather import accumulator, columns_of, start_accumulators, visit
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.neighbours import OwnRing, RoleTables, TabledIncidence
+from meshloom.schedule.plan import Plan, symbol
 from meshloom.schedule.roles import RoleGather
 from meshloom.schedule.spec import Address, LoopSpec
 from meshloom.schedule.strategies.base import Emitter
@@ -36,40 +38,68 @@ class FusedSpec(LoopSpec):
     buffers: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class FusedGather(TabledIncidence):
+    """How targets take what the elements of one map give: through tables in roles, or along the incidence."""
+
+    tables: RoleTables | None = holds(Part(RoleTables), "tables of neighbours, of symmetric kernels", maybe)
+    touched: np.ndarray | None = holds(
+        Array(("uint32",), ANY), "a bit for each target that has entries, where most have none", maybe
+    )
+    along: OwnRing | None = holds(Part(OwnRing), "a map in place of the ring", maybe)
+
+    @property
+    def read_by_all(self) -> int:
+        """Bytes that every target reads."""
+        tables = [] if self.tables is None else [self.tables.near, *self.tables.ring.values(),
+                                                 *self.tables.rows.values()]  # fmt: skip
+        return sum(one.nbytes for one in tables) + (0 if self.touched is None else self.touched.nbytes)
+
+
+@dataclass(frozen=True, eq=False)
+class FusedPlan(Plan):
+    """The plan of a fused loop, made of those of its parts by ``owner``."""
+
+    gathers: dict[int, FusedGather] = holds(Table(Part(FusedGather), racy_maps), "what each racy map brings")
+
+
 class Fused(Emitter):
     """Several loops as one, their values handed on in registers; the plan is made of the plans of its parts."""
 
     name = "fused"
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        assert isinstance(spec, FusedSpec)
+        assert isinstance(spec, FusedSpec) and isinstance(plan, FusedPlan)
         if spec.share.elements > 1:
             return [vector_pass(spec)]
-        dense = [m for m in spec.racy_maps if f"near{m}" in plan.arrays]
-        first = dense[0] if dense else None
+        first = next((m for m in spec.racy_maps if plan.gathers[m].tables is not None), None)
         body = _body(spec, plan, first, "i")
         ahead = None
-        if first is not None and f"marked{first}" in plan.arrays:
-            ahead = f"n_marked{first}", Phase("", "", tuple(_body(spec, plan, None, f"marked{first}[i]")))
+        if first is not None and (tables := plan.gathers[first].tables) is not None and tables.marked is not None:
+            count, marked = (symbol(plan, "gathers", first, "tables", word) for word in ("n_marked", "marked"))
+            ahead = count, Phase("", "", tuple(_body(spec, plan, None, f"{marked}[i]")))
         return [Pass("targets", "n", (Phase("", "", tuple(body)),), reductions=spec.reductions, ahead=ahead)]
 
 
-def _body(spec: FusedSpec, plan: Plan, dense: int | None, target: str) -> list[str]:
+def _body(spec: FusedSpec, plan: FusedPlan, dense: int | None, target: str) -> list[str]:
     """Statements for one target; map ``dense`` through its tables, all others by following the incidences."""
     lines = [f"const ml_index t = {target};"]
     for m in spec.racy_maps:
         lines += start_accumulators(spec, columns_of(spec, m))
     known: dict[Node, str] = {}
-    gather = None if dense is None else RoleGather.of(spec, dense, plan)
+    gather = None
+    if dense is not None:
+        gather = RoleGather.of(spec, dense, plan, plan.gathers[dense], plan.gathers[dense].along)
     lines += gather.lines(known) if gather else []
     lines += [f"const ml_index {row_name(m, 0)} = t;" for m in spec.racy_maps if m != dense]
     if gather:
         lines.append("if (listed) {")
     for m in spec.racy_maps:
         if m != dense:
-            visits = visit(incident(spec, m), f"offsets{m}")
-            rare = f"touched{m}" in plan.arrays
-            lines += [f"if (touched{m}[t >> 5] >> (t & 31) & 1) {{", *visits, "}"] if rare else ["{", *visits, "}"]
+            visits = visit(incident(spec, m, plan), symbol(plan, "gathers", m, "offsets"))
+            rare = plan.gathers[m].touched is not None
+            some = f"if ({symbol(plan, 'gathers', m, 'touched')}[t >> 5] >> (t & 31) & 1) {{" if rare else "{"
+            lines += [some, *visits, "}"]
     code = FusedElement(spec, gather, known)
     return [*lines, *code.lines(code.plain, element="t"), *(["}"] if gather else [])]
 
@@ -107,7 +137,8 @@ class FusedElement(ElementCode):
     def _around(self, param: int, slot: int, comp: int) -> str | None:
         """The value, where the ring of the gather goes through the same map."""
         number = self.spec.params[param].map
-        if self.gather is None or number is None or self.gather.ring_of != f"m{number}":
+        along = None if self.gather is None else self.gather.along
+        if self.gather is None or along is None or along.ring_of != number:
             return None
         twins = (k for k, b in enumerate(self.fused.buffers) if b == self.fused.buffers[param] and k != param)
         found = (self.gather.fetched.around(k, slot, comp) for k in twins if self.spec.params[k].map is not None)

@@ -17,10 +17,39 @@ from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
 from meshloom.schedule.code import ElementCode, merged, negated
+from meshloom.schedule.declare import (
+    NUMBERS,
+    OFFSETS,
+    Array,
+    Numbers,
+    Offsets,
+    entries,
+    holds,
+    one_more_than_targets,
+    size,
+)
+from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec, is_negation
+from meshloom.schedule.verify import check_incidence
 
 ColumnName = Callable[[int, int], str]
 Keep = Callable[["Columns", str, Sequence[str]], list[str]]  # (columns, place, names of the values) -> statements
+
+
+@dataclass(frozen=True, eq=False)
+class Incidence:
+    """Which (element, slot) pairs of a racy map lead to each of its targets."""
+
+    offsets: Offsets = holds(Array(OFFSETS, one_more_than_targets), "where each target's entries begin, and the end")
+    entries: Numbers = holds(Array(NUMBERS, entries), "element * arity + slot, ascending for each target")
+
+    @size
+    def degree(self) -> int:
+        return usual_degree(self.offsets)
+
+    def check(self, plan: Plan, topology: Topology, m: int) -> None:
+        """Raise PlanError unless it is that of map ``m``."""
+        check_incidence(plan, topology, m, self.offsets, self.entries)
 
 
 @dataclass(frozen=True)

@@ -1,169 +1,109 @@
-"""Plans: the arrays a strategy needs, as pure functions of the maps, checked, and cached on disk by content."""
+"""Plans: the arrays a strategy needs, as pure functions of the maps, checked, and cached on disk by content.
+
+Each strategy declares its own beside its code (``declare.py``). Here is what all have in common, and the one place
+where a plan meets generated text: ``symbol`` tells what an array or a number of a plan is called there.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
-from meshloom.mesh.box import Box
-from meshloom.native import cache
-from meshloom.native.algorithms import incidence
-from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.symmetry import swapped_maps
+from meshloom.schedule.declare import Pair, declared, sizes_of_type
+from meshloom.schedule.topology import Topology, topology
 
-VERSION = 6  # of the plan arrays' meaning: a new one makes old cache entries unreachable
-SMALLEST_CACHED = 1 << 15  # elements; smaller plans are built faster than they are read
+__all__ = ["Path", "Plan", "Topology", "alike", "arrays", "leaves", "sizes", "symbol", "topology", "with_arrays"]
+
+Path = tuple[str | int, ...]  # names of fields, and numbers of maps, target sets, axes, operators or slots
+Anything = TypeVar("Anything")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
-    """Named arrays (offsets int64, numbers int32 or int64) and named sizes."""
+    """What all plans have: whose it is, and the size of blocks. Subclasses declare what else they hold."""
 
     strategy: str
     block: int
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
+
+    def check(self, topology: Topology) -> None:
+        """Raise PlanError unless the plan, whose form is right, is right for these maps."""
+
+    def blocks(self, items: int) -> int:
+        """How many blocks may have a share of a Global, in a loop over so many items on a CPU."""
+        return -(-items // self.block) + 1
 
 
-@dataclass(frozen=True)
-class Topology:
-    """The maps through which a loop's elements meet. ``maps``: map number -> (indices (n, arity), number of targets).
-
-    ``spaces`` numbers the target set of each map: maps into one set conflict with each other. ``order`` is the order
-    in which elements are visited, None as given.
-    """
-
-    elements: int
-    maps: dict[int, tuple[np.ndarray, int]]
-    spaces: dict[int, int]
-    order: np.ndarray | None = None
-    digest: str = ""
-    others: dict[int, np.ndarray] = field(default_factory=dict)  # the loop's other maps, only read through
-    swapped: dict[int, frozenset[int]] = field(default_factory=dict)  # symmetric maps: see symmetry.py
-    box: Box | None = None  # of a loop over a grid, and what is done there
-    spec: LoopSpec | None = None
-
-    @cached_property
-    def visit(self) -> np.ndarray:
-        """Elements in the order of visit."""
-        return self.order if self.order is not None else np.arange(self.elements, dtype=self.index_type)
-
-    @property
-    def index_type(self) -> np.dtype:
-        largest = max(
-            [
-                self.elements * max((i.shape[1] for i, _ in self.maps.values()), default=1),
-                *(t for _, t in self.maps.values()),
-            ]
-        )
-        return np.dtype(np.int32 if largest < 2**31 else np.int64)
-
-    def rows(self) -> dict[int, np.ndarray]:
-        """The rows (elements, arity) of all maps of the loop, racy or only read through, by number."""
-        racy = {m: indices for m, (indices, _) in self.maps.items()}
-        return {m: indices[: self.elements] for m, indices in sorted((racy | self.others).items())}
-
-    def conflicts(self) -> tuple[list[np.ndarray], list[int]]:
-        """Index arrays and target counts, one for each target set (maps into one set side by side)."""
-        arrays, counts = [], []
-        for space in sorted(set(self.spaces.values())):
-            members = [m for m in self.maps if self.spaces[m] == space]
-            parts = [self.maps[m][0][: self.elements] for m in members]
-            arrays.append(
-                np.ascontiguousarray(np.concatenate(parts, axis=1))
-                if len(parts) > 1
-                else np.ascontiguousarray(parts[0])
-            )
-            counts.append(self.maps[members[0]][1])
-        return arrays, counts
-
-    def incidence(self, map_number: int) -> tuple[np.ndarray, np.ndarray]:
-        """For each target the entries (element*arity + slot) that lead to it, ascending: (offsets, entries)."""
-        indices, targets = self.maps[map_number]
-        return incidence(np.ascontiguousarray(indices[: self.elements]), targets)
+def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """The arrays and numbers of a plan, sizes included, and the way to each; a slot leads to the other of its pair."""
+    if value is None:
+        return
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from leaves(one, (*path, key))
+    elif isinstance(value, tuple):
+        for key, one in (one if isinstance(one, Pair) else (k, one) for k, one in enumerate(value)):
+            yield from leaves(one, (*path, key))
+    elif hasattr(value, "__dataclass_fields__"):
+        for name in (*(d.name for d in declared(type(value))), *sizes_of_type(type(value))):
+            yield from leaves(getattr(value, name), (*path, name))
+    else:
+        yield path, value
 
 
-def topology(
-    spec: LoopSpec,
-    elements: int,
-    maps: dict[int, tuple[np.ndarray, int, str]],
-    order: np.ndarray | None = None,
-    box: Box | None = None,
-) -> Topology:
-    """The racy part of a loop; ``maps``: map number -> (indices, number of targets, digest)."""
-    racy = spec.racy_maps
-    described = (f"{m}:{spec.maps[m].target}:{maps[m][2]}:{m in racy}" for m in maps)
-    swapped = {m: found for m in racy if (found := swapped_maps(spec, m)) is not None}
-    text = "|".join([str(elements), *described, str({m: sorted(s) for m, s in swapped.items()})])
-    digest = hashlib.sha256(text.encode())
-    if order is not None:
-        digest.update(np.ascontiguousarray(order).data)
-    return Topology(
-        elements,
-        {m: maps[m][:2] for m in racy},
-        {m: spec.maps[m].target for m in racy},
-        order,
-        digest.hexdigest(),
-        {m: maps[m][0] for m in maps if m not in racy},
-        swapped,
-        box,
-        spec if box is not None else None,
+def _identifier(path: Path) -> str:
+    """The last word of a path, then its numbers: near0_9 for map 0's table of the rows of map 9."""
+    words, numbers = [one for one in path if isinstance(one, str)], [str(one) for one in path if isinstance(one, int)]
+    return words[-1] + "_".join(numbers)
+
+
+def symbol(plan: Plan, *path: str | int) -> str:
+    """What generated code calls the array or number of a plan at the end of a path, which must be there."""
+    found: Any = plan
+    for step in path:
+        found = getattr(found, step) if isinstance(step, str) else found[step]
+    assert found is not None, path
+    return _identifier(path)
+
+
+def arrays(plan: Plan) -> dict[str, np.ndarray]:
+    """All arrays, by what generated code calls them."""
+    return _named((path, one) for path, one in leaves(plan) if isinstance(one, np.ndarray))
+
+
+def sizes(plan: Plan) -> dict[str, int]:
+    """All numbers, by what generated code calls them."""
+    return _named((path, int(one)) for path, one in leaves(plan) if not isinstance(one, np.ndarray))
+
+
+def _named(found: Any) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for path, one in found:
+        assert _identifier(path) not in named, f"two parts of a plan would be called {_identifier(path)}"
+        named[_identifier(path)] = one
+    return named
+
+
+def with_arrays(value: Anything, change: Callable[[np.ndarray], np.ndarray]) -> Anything:
+    """The same plan with every array changed."""
+    made: Any = value
+    if isinstance(value, np.ndarray):
+        made = change(value)
+    elif isinstance(value, dict):
+        made = {key: with_arrays(one, change) for key, one in value.items()}
+    elif isinstance(value, tuple) and not isinstance(value, Pair):
+        made = tuple(with_arrays(one, change) for one in value)
+    elif hasattr(value, "__dataclass_fields__"):
+        parts = {d.name: with_arrays(getattr(value, d.name), change) for d in declared(type(value))}
+        made = replace(value, **parts)  # type: ignore[type-var]
+    return made
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Do two plans, or parts of them, hold the same numbers at the same places?"""
+    first, second = list(leaves(one)), list(leaves(other))
+    return [path for path, _ in first] == [path for path, _ in second] and all(
+        np.array_equal(a, b) for (_, a), (_, b) in zip(first, second, strict=True)
     )
-
-
-Builder = Callable[["Topology", int], Plan]
-Verifier = Callable[[Plan, "Topology"], None]
-
-
-def cached_plan(
-    build: Builder, name: str, topo: Topology, block: int, verify: Verifier, variant: str = "", by_block: bool = True
-) -> Plan:
-    """The plan from the disk or built, and verified in either case: what is read may be anything.
-
-    An entry that is damaged, or not right for these maps, is built again and replaced. ``by_block``: the arrays depend
-    on the block size; else one entry serves all.
-    """
-    if topo.elements < SMALLEST_CACHED or topo.box is not None:
-        return _built(build, topo, block, verify)
-    key = hashlib.sha256(f"{VERSION}|{name}|{variant}|{block if by_block else 0}|{topo.digest}".encode()).hexdigest()
-    found = _restored(name, block, cache.load_arrays("plans", key))
-    if found is not None and _right(found, topo, verify):
-        return found
-    plan = _built(build, topo, block, verify)
-    labels = np.frombuffer(" ".join(plan.sizes).encode(), np.uint8)
-    sizes = np.array(list(plan.sizes.values()), np.int64)
-    cache.store_arrays("plans", key, plan.arrays | {"sizes": sizes, "size_names": labels})
-    return plan
-
-
-def _built(build: Builder, topo: Topology, block: int, verify: Verifier) -> Plan:
-    plan = build(topo, block)
-    verify(plan, topo)
-    return plan
-
-
-def _restored(name: str, block: int, stored: dict[str, np.ndarray] | None) -> Plan | None:
-    """A plan from the arrays of a cache entry; None when there is none, or it is not one that we wrote."""
-    if stored is None or not {"sizes", "size_names"} <= stored.keys():
-        return None
-    named, sizes = stored.pop("size_names"), stored.pop("sizes")
-    try:
-        labels = bytes(named).decode("ascii").split()
-    except UnicodeDecodeError:
-        return None
-    if named.dtype != np.uint8 or sizes.dtype != np.int64 or sizes.shape != (len(labels),):
-        return None
-    return Plan(name, block, stored, dict(zip(labels, sizes.tolist(), strict=True)))
-
-
-def _right(plan: Plan, topo: Topology, verify: Verifier) -> bool:
-    """Whether a plan that was read is right for these maps."""
-    try:
-        verify(plan, topo)
-    except Exception:  # PlanError, or whatever else wrong arrays lead to
-        return False
-    return True

@@ -6,7 +6,7 @@ tables are those of ``neighbours.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,8 +17,8 @@ from meshloom.kernel.expr import C_TYPES, Node, topological
 from meshloom.kernel.model import Output
 from meshloom.schedule.code import ElementCode, merged, row_name
 from meshloom.schedule.gather import accumulator
-from meshloom.schedule.neighbours import GAP, MARKED
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.neighbours import GAP, MARKED, OwnRing, RoleTables, TabledIncidence
+from meshloom.schedule.plan import Plan, symbol
 from meshloom.schedule.spec import Address, LoopSpec
 
 
@@ -29,22 +29,21 @@ class RoleGather:
     spec: LoopSpec
     m: int
     degree: int
-    index_types: dict[str, str]  # plan array -> C type
+    plan: Plan  # whose ``gathers`` have the tables
+    tables: RoleTables
     outputs: tuple[Output, ...]  # to slot 0, the own side
-    turned: bool = False  # rings go round the other way: they hold the second end of each element
-    ring_of: str = ""  # the array of the ring's nodes, where it is not the plan's own: a map of the targets
-    ring_through: int = -1  # the map whose rings those are
+    along: OwnRing | None = None  # a map of the targets that names the ring's nodes
 
     @classmethod
-    def of(cls, spec: LoopSpec, m: int, plan: Plan) -> RoleGather:
-        types = {name: C_TYPES[a.dtype] for name, a in plan.arrays.items() if a.dtype in (np.int32, np.int64)}
+    def of(cls, spec: LoopSpec, m: int, plan: Plan, found: TabledIncidence, along: OwnRing | None = None) -> RoleGather:
         outputs = tuple(o for o in spec.racy_outputs if spec.params[o.param].map == m and o.slot == 0)
-        made = cls(spec, m, plan.sizes[f"degree{m}"], types, outputs)
-        if (k := plan.sizes.get(f"ring_of{m}")) is None:
-            return made
-        types[f"m{k}"] = C_TYPES[spec.maps[k].dtype]
-        turned, through = bool(plan.sizes[f"turned{m}"]), plan.sizes[f"ring_through{m}"]
-        return replace(made, turned=turned, ring_of=f"m{k}", ring_through=through)
+        assert isinstance(found.tables, RoleTables)
+        return cls(spec, m, found.degree, plan, found.tables, outputs, along)
+
+    @property
+    def turned(self) -> bool:
+        """Do rings go round the other way, and hold the second end of each element?"""
+        return self.along is not None and bool(self.along.turned)
 
     def lines(self, known: dict[Node, str] | None = None) -> list[str]:
         """Statements that merge the elements into the accumulators, which must be declared. ``listed`` tells whether
@@ -63,7 +62,7 @@ class RoleGather:
         added = ["if (there) {", *(self._add(o, name) for o, name in zip(self.outputs, names, strict=True)), "}"]
         each = ["#pragma unroll", f"for (int v = 0; v < {self.degree}; ++v) {{"]
         each.append(f"const bool there = near.v[v] > {GAP};")
-        near = self._table("near", f"near{self.m}", self.degree)
+        near = self._table("near", self.degree, self.tables.near.dtype, self._named("near"))
         near.append(f"const bool listed = {self._listed};")
         return [*near, *fetch.lines, *before, *each, *text, *added, "}"]
 
@@ -78,15 +77,19 @@ class RoleGather:
         param, total = self.spec.params[output.param], accumulator(output.param, output.comp)
         return f"{total} = {merged(param, total, value)};"
 
-    def _table(self, name: str, array: str, width: int) -> list[str]:
+    def _named(self, *path: str | int) -> str:
+        """What a table of the plan is called."""
+        return symbol(self.plan, "gathers", self.m, "tables", *path)
+
+    def _table(self, name: str, width: int, dtype: np.dtype, array: str) -> list[str]:
         """The target's row of a table with ``width`` entries for each."""
-        ctype = self.index_types[array]
+        ctype = C_TYPES[dtype]
         return [f"const ml_row<{ctype}, {width}> {name} = ml_load<{ctype}, {width}>({array} + t * {width});"]
 
     @property
     def _listed(self) -> str:
         """C expression: is the target in the tables?"""
-        return f"near.v[0] != {MARKED}" if f"marked{self.m}" in self.index_types else "true"
+        return "true" if self.tables.marked is None else f"near.v[0] != {MARKED}"
 
     def _known_to_target(self, roots: list[Node]) -> list[Node]:
         """Nodes that need nothing but the target's own values, globals and constants, in order."""
@@ -115,14 +118,18 @@ class Fetch:
             self._param(param, mine)
 
     def _tables(self, maps: set[int | None]) -> None:
-        m, degree = self.gather.m, self.gather.degree
-        for k in sorted(k for k in maps if k is not None and k != m):
-            if self._ring(k):
-                self.lines += self.gather._table(f"at{k}", self.gather.ring_of or f"ring{m}_{k}", degree)
+        degree, tables, along = self.gather.degree, self.gather.tables, self.gather.along
+        table, named = self.gather._table, self.gather._named
+        for k in sorted(k for k in maps if k is not None and k != self.gather.m):
+            if self._ring(k) and along is not None:
+                self.lines += table(f"at{k}", degree, self.spec.maps[along.ring_of].dtype, f"m{along.ring_of}")
+            elif self._ring(k):
+                self.lines += table(f"at{k}", degree, tables.ring[k].dtype, named("ring", k))
             else:
-                self.lines += self.gather._table(f"at{k}", f"rows{m}_{k}", degree * self.spec.maps[k].arity)
+                width = degree * self.spec.maps[k].arity
+                self.lines += table(f"at{k}", width, tables.rows[k].dtype, named("rows", k))
         if None in maps:
-            self.lines += self.gather._table("entry", f"entry{m}", degree)
+            self.lines += table("entry", degree, tables.entry.dtype, named("entry"))
 
     def around(self, param: int, position: int, comp: int) -> str | None:
         """Name of what the ring holds at a position, for a parameter read through it; None if that is not loaded."""
@@ -130,7 +137,8 @@ class Fetch:
         return name and name.replace("[v]", f"[{position}]")
 
     def _ring(self, k: int) -> bool:
-        return k == self.gather.ring_through or f"ring{self.gather.m}_{k}" in self.gather.index_types
+        along = self.gather.along
+        return k in self.gather.tables.ring or (along is not None and k == along.ring_through)
 
     def _param(self, param: int, addresses: list[Address]) -> None:
         k, slots = self.spec.params[param].map, sorted({slot for _, slot, _ in addresses})

@@ -9,6 +9,7 @@ wait, or with atomics for the targets that several blocks share.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,28 +18,137 @@ from meshloom.kernel.emit import literal
 from meshloom.native.algorithms import thread_colors
 from meshloom.native.tiles import block_targets
 from meshloom.schedule.code import ElementCode, Phase, Scratch, merged, negated
+from meshloom.schedule.declare import (
+    ANY,
+    NUMBERS,
+    OFFSETS,
+    Array,
+    Numbers,
+    Offsets,
+    Part,
+    Place,
+    Table,
+    elements,
+    holds,
+    size,
+    spaces,
+)
+from meshloom.schedule.form import demand
 from meshloom.schedule.gather import Columns, columns_of, staging
-from meshloom.schedule.plan import Topology
+from meshloom.schedule.plan import Plan, Topology, symbol
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.stage import Stage
+from meshloom.schedule.verify import check_offsets, lost_stamps, visited
 
 Merge = Callable[[int, str, str, str], list[str]]  # (parameter, place, value, target) -> statements
 
 
-def simt_arrays(topology: Topology, offsets: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """Plan arrays and sizes: elements of each block sorted by thread color, and the targets of each block."""
+def _slots_into(place: Place) -> int:
+    """Slots of all maps into the target set with the last number."""
+    topology, space = place.topology, place.numbers[-1]
+    return sum(topology.maps[m][0].shape[1] for m, into in topology.spaces.items() if into == space)
+
+
+def _one_more_than_blocks(place: Place) -> int:
+    return int(place.objects[0].n_blocks) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class OwnTargets:
+    """The targets of each block in one target set."""
+
+    own_offsets: Offsets = holds(
+        Array(OFFSETS, _one_more_than_blocks), "where each block begins among them, and the end"
+    )
+    own: Numbers = holds(Array(NUMBERS, ANY), "targets block by block, ascending in each")
+    place: Numbers = holds(
+        Array(NUMBERS, elements, _slots_into), "of each position's slots the place of its target in its block"
+    )
+
+    @size
+    def most(self) -> int:
+        return int(np.diff(self.own_offsets).max(initial=0))
+
+
+@dataclass(frozen=True, eq=False)
+class SharedBlocks:
+    """What threads of a block share: its targets, once each, the places of its slots among them, and colors of elements
+    that may be added at the same time."""
+
+    visit: Numbers = holds(Array(NUMBERS, elements), "the element at each position: block by block, color by color")
+    color_starts: Offsets = holds(
+        Array(OFFSETS, _one_more_than_blocks), "where each block begins among the color positions, and the end"
+    )
+    color_positions: Offsets = holds(Array(OFFSETS, ANY), "of each block the positions where its colors begin, its end")
+    spaces: dict[int, OwnTargets] = holds(Table(Part(OwnTargets), spaces), "the blocks' targets in each target set")
+
+    def check(self, plan: Plan, topology: Topology, blocks: np.ndarray) -> None:
+        """``blocks``: the offsets of the blocks among the positions."""
+        visit, block_of = visited(plan, self.visit, topology), block_numbers(blocks)
+        color_of = self._checked_colors(plan, blocks)
+        for space, rows, targets in zip(sorted(self.spaces), *topology.conflicts(), strict=True):
+            slots = _checked_places(plan, self.spaces[space], rows[visit], targets, block_of)
+            for color in range(int(color_of.max(initial=-1)) + 1):
+                members = np.flatnonzero(color_of == color)
+                lost = lost_stamps(members, slots[members], len(self.spaces[space].own))
+                demand(not lost.any(), plan, f"two elements of color {color} of a block share a target")
+
+    def _checked_colors(self, plan: Plan, blocks: np.ndarray) -> np.ndarray:
+        """The color of each position in its block."""
+        starts, positions = self.color_starts, self.color_positions
+        check_offsets(plan, "color_starts", starts, len(positions))
+        demand((np.diff(starts) > 1).all(), plan, "a block has no colors")
+        ends = starts[1:] - 1
+        fits = (positions[starts[:-1]] == blocks[:-1]).all() and (positions[ends] == blocks[1:]).all()
+        rising = np.diff(positions) >= 0  # from the end of one block to the beginning of the next, too
+        demand(fits and rising.all(), plan, "the colors of a block are not its elements")
+        lengths = np.diff(positions)
+        lengths = np.delete(lengths, ends[:-1]) if len(ends) else lengths
+        return np.repeat(_counted(np.diff(starts) - 1), lengths)
+
+
+def _checked_places(plan: Plan, found: OwnTargets, rows: np.ndarray, targets: int, block_of: np.ndarray) -> np.ndarray:
+    """(n, slots): where among all blocks' targets those of each position are; ``rows``: the targets themselves."""
+    own, place, first = found.own, found.place, found.own_offsets
+    check_offsets(plan, "own_offsets", first, len(own))
+    sizes = np.diff(first)
+    demand(not len(own) or (own.min() >= 0 and own.max() < targets), plan, "a block has a target out of bounds")
+    rising = (np.diff(own) > 0) | (np.diff(np.repeat(np.arange(len(sizes)), sizes)) > 0)
+    demand(rising.all(), plan, "a block does not list its targets once, ascending")
+    demand((place >= 0).all() and (place < sizes[block_of][:, None]).all(), plan, "a place is out of bounds")
+    slots = first[block_of][:, None] + place
+    demand(np.array_equal(own[slots], rows), plan, "a place leads to another target than the map")
+    return slots
+
+
+def block_numbers(offsets: np.ndarray) -> np.ndarray:
+    """The block of each position."""
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
+def check_blocks(plan: Plan, offsets: np.ndarray, topology: Topology) -> None:
+    """Blocks cover the positions, and none is larger than it may be."""
+    check_offsets(plan, "block_offsets", offsets, topology.elements)
+    demand(np.diff(offsets).max(initial=0) <= plan.block, plan, f"a block has more than {plan.block} elements")
+
+
+def _counted(lengths: np.ndarray) -> np.ndarray:
+    """0, 1, 2, ... for each of some lengths, one after the other."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def shared_blocks(topology: Topology, offsets: np.ndarray) -> SharedBlocks:
+    """Elements of each block sorted by thread color, and the targets of each block."""
     rows, counts = topology.conflicts()
     colors = thread_colors(offsets, topology.visit, rows, counts)[topology.visit]
-    block_of = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    block_of = block_numbers(offsets)
     visit = np.ascontiguousarray(topology.visit[np.lexsort((colors, block_of))]).astype(topology.index_type)
     starts, positions = _color_ranges(colors, block_of, offsets)
-    arrays = {"visit": visit, "color_starts": starts, "color_positions": positions}
-    sizes: dict[str, int] = {}
+    found = {}
     for space, one, targets in zip(sorted(set(topology.spaces.values())), rows, counts, strict=True):
         made = block_targets(offsets, visit, one, targets)
-        arrays |= {f"own_offsets{space}": made.offsets, f"own{space}": made.targets, f"place{space}": made.local}
-        sizes[f"most{space}"] = int(np.diff(made.offsets).max(initial=0))
-    return arrays, sizes
+        found[space] = OwnTargets(made.offsets, made.targets, made.local)
+    return SharedBlocks(visit, starts, positions, found)
 
 
 def _color_ranges(colors: np.ndarray, block_of: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -55,21 +165,41 @@ def _color_ranges(colors: np.ndarray, block_of: np.ndarray, offsets: np.ndarray)
     return starts, for_each - np.repeat(before, per_block + 1)
 
 
-def simt_phases(spec: LoopSpec, merge: Merge) -> tuple[tuple[Phase, ...], tuple[Scratch, ...]]:
-    """The four phases and the memory they share."""
+def simt_phases(spec: LoopSpec, plan: Plan, merge: Merge) -> tuple[tuple[Phase, ...], tuple[Scratch, ...]]:
+    """The four phases and the memory they share; the plan's blocks are ``inside``."""
+    named = Named(spec, plan)
     columns = [c for m in spec.racy_maps for c in columns_of(spec, m)]
     spaces = sorted({spec.maps[m].target for m in spec.racy_maps})
     inside = {s: [c for c in columns if _space(spec, c) == s] for s in spaces}
-    phases = [_clear(spec, s, inside[s]) for s in spaces]
+    phases = [_clear(named, s, inside[s]) for s in spaces]
     phases.append(_evaluate(spec, columns))
-    phases.append(_accumulate(spec, columns))
-    phases += [_merge_phase(spec, s, inside[s], merge) for s in spaces]
+    phases.append(_accumulate(named, columns))
+    phases += [_merge_phase(named, s, inside[s], merge) for s in spaces]
     scratch = [
-        Scratch(spec.params[c.param].ctype, f"sum{c.param}", f"most{_space(spec, c)} * {len(c.components)}")
-        for c in columns
+        Scratch(spec.params[c.param].ctype, f"sum{c.param}", f"{named.most(c)} * {len(c.components)}") for c in columns
     ]
     scratch += [Scratch(spec.params[c.param].ctype, f"stage{c.param}", f"block * {len(c.nodes)}") for c in columns]
     return tuple(phases), tuple(scratch)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A loop, and what its text calls the targets of blocks."""
+
+    spec: LoopSpec
+    plan: Plan
+
+    def of(self, space: int, word: str) -> str:
+        return symbol(self.plan, "inside", "spaces", space, word)
+
+    def most(self, columns: Columns) -> str:
+        """The most targets that a block has for some columns."""
+        return self.of(_space(self.spec, columns), "most")
+
+    def count(self, space: int) -> str:
+        """C expression: how many targets block ``b`` has."""
+        first = self.of(space, "own_offsets")
+        return f"{first}[b + 1] - {first}[b]"
 
 
 def _space(spec: LoopSpec, columns: Columns) -> int:
@@ -82,20 +212,20 @@ def _stage(spec: LoopSpec) -> Stage:
     return Stage(spec, "block", apart=True)
 
 
-def _sum_at(spec: LoopSpec, columns: Columns, place: str, comp: int) -> str:
+def _sum_at(named: Named, columns: Columns, place: str, comp: int) -> str:
     """Where a component of a target's sum is kept: components apart, so that threads use different memory banks."""
     number = columns.components.index(comp)
-    most = f"most{_space(spec, columns)}"
+    most = named.most(columns)
     return f"sum{columns.param}[{number} * {most} + {place}]" if number else f"sum{columns.param}[{place}]"
 
 
-def _clear(spec: LoopSpec, space: int, columns: list[Columns]) -> Phase:
+def _clear(named: Named, space: int, columns: list[Columns]) -> Phase:
     body = []
     for c in columns:
-        param = spec.params[c.param]
+        param = named.spec.params[c.param]
         zero = literal(identity(param.mode.combine, param.dtype), param.dtype)
-        body += [f"{_sum_at(spec, c, 'i', comp)} = {zero};" for comp in c.components]
-    return Phase("0", f"own_offsets{space}[b + 1] - own_offsets{space}[b]", tuple(body), independent=True)
+        body += [f"{_sum_at(named, c, 'i', comp)} = {zero};" for comp in c.components]
+    return Phase("0", named.count(space), tuple(body), independent=True)
 
 
 def _evaluate(spec: LoopSpec, columns: list[Columns]) -> Phase:
@@ -104,8 +234,9 @@ def _evaluate(spec: LoopSpec, columns: list[Columns]) -> Phase:
     return Phase("block_offsets[b]", "block_offsets[b + 1]", body, independent=True)
 
 
-def _accumulate(spec: LoopSpec, columns: list[Columns]) -> Phase:
+def _accumulate(named: Named, columns: list[Columns]) -> Phase:
     """Elements of color ``c`` of the block: no two of them share a target."""
+    spec = named.spec
     body = ["const ml_index l = i - block_offsets[b];"]
     for c in columns:
         param = spec.params[c.param]
@@ -114,10 +245,10 @@ def _accumulate(spec: LoopSpec, columns: list[Columns]) -> Phase:
             if not any(uses):
                 continue
             place = f"p{c.param}_{slot}"
-            body.append(f"const ml_index {place} = place{_space(spec, c)}[i * {width} + {start + slot}];")
+            body.append(f"const ml_index {place} = {named.of(_space(spec, c), 'place')}[i * {width} + {start + slot}];")
             for comp, use in enumerate(uses):
                 if use:
-                    target = _sum_at(spec, c, place, comp)
+                    target = _sum_at(named, c, place, comp)
                     value = _stage(spec).at(c, "l", use[0])
                     value = negated(value, param.dtype) if use[1] < 0 else value
                     body.append(f"{target} = {merged(param, target, value)};")
@@ -133,9 +264,9 @@ def _columns_of_map(spec: LoopSpec, number: int | None) -> tuple[int, int]:
     return sum(arities[: members.index(number)]), sum(arities)
 
 
-def _merge_phase(spec: LoopSpec, space: int, columns: list[Columns], merge: Merge) -> Phase:
-    body = [f"const ml_index t = own{space}[own_offsets{space}[b] + i];"]
+def _merge_phase(named: Named, space: int, columns: list[Columns], merge: Merge) -> Phase:
+    body = [f"const ml_index t = {named.of(space, 'own')}[{named.of(space, 'own_offsets')}[b] + i];"]
     for c in columns:
         for comp in c.components:
-            body += merge(c.param, spec.access(c.param).at("t", comp), _sum_at(spec, c, "i", comp), "t")
-    return Phase("0", f"own_offsets{space}[b + 1] - own_offsets{space}[b]", tuple(body), independent=True)
+            body += merge(c.param, named.spec.access(c.param).at("t", comp), _sum_at(named, c, "i", comp), "t")
+    return Phase("0", named.count(space), tuple(body), independent=True)

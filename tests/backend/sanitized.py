@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from glob import glob
 from itertools import pairwise, product
 from pathlib import Path
@@ -25,7 +25,8 @@ from pathlib import Path
 import numpy as np
 
 import meshloom as ml
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.plan import Plan, arrays
+from tests.schedule.spoil import spoilt
 
 ROOT = Path(__file__).parents[2]
 PLACES = ("/usr/local/cuda/bin/compute-sanitizer", "/usr/local/cuda*/compute-sanitizer/compute-sanitizer")
@@ -198,17 +199,18 @@ def run_kernel(source: str, name: str) -> None:
 
 def beyond(plan: Plan) -> Plan:
     """An element that does not exist is visited: its row of the map is read beyond the end."""
-    visit = plan.arrays["visit"].copy()
-    visit[0] = len(visit)
-    return replace(plan, arrays=plan.arrays | {"visit": visit})
+    return spoilt(plan, "visit", lambda visit: visit.__setitem__(0, len(visit)))
 
 
 def one_color(plan: Plan) -> Plan:
     """All elements of a block in one color: those that share a cell add to it at the same time."""
-    positions = plan.arrays["color_positions"].copy()
-    for first, last in pairwise(plan.arrays["color_starts"]):
-        positions[first + 1 : last] = positions[last - 1]
-    return replace(plan, arrays=plan.arrays | {"color_positions": positions})
+    starts = arrays(plan)["color_starts"]
+
+    def join(positions: np.ndarray) -> None:
+        for first, last in pairwise(starts):
+            positions[first + 1 : last] = positions[last - 1]
+
+    return spoilt(plan, "color_positions", join)
 
 
 def run_program(name: str, backend: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,9 @@ from meshloom.backend.cuda.engine import Engine
 from meshloom.backend.unit import Unit
 from meshloom.errors import CompilerError
 from meshloom.native.compiler import host_compiler
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.plan import Plan, arrays
 from tests.schedule.forms import every_form
+from tests.schedule.spoil import spoilt
 
 HEADER = Path(__file__).with_name("threads.hpp")
 FLAGS = ("-std=c++17", "-O1", "-g", "-fsanitize=thread", "-pthread")
@@ -145,10 +145,13 @@ def test_a_planted_wrong_color_is_seen(strategy: str, tmp_path: Path, back_end: 
     """All elements of a block in one color: those that share a cell now add to it at the same time."""
 
     def one_color(plan: Plan) -> Plan:
-        positions, starts = plan.arrays["color_positions"].copy(), plan.arrays["color_starts"]
-        for first, last in pairwise(starts):
-            positions[first + 1 : last] = positions[last - 1]
-        return replace(plan, arrays=plan.arrays | {"color_positions": positions})
+        starts = arrays(plan)["color_starts"]
+
+        def join(positions: np.ndarray) -> None:
+            for first, last in pairwise(starts):
+                positions[first + 1 : last] = positions[last - 1]
+
+        return spoilt(plan, "color_positions", join)
 
     with pytest.raises(RaceFound):
         run_sanitized(ml.Schedule(strategy), tmp_path, one_color)

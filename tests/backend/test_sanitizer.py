@@ -14,9 +14,10 @@ from meshloom.backend import _BACKENDS
 from meshloom.backend.cuda import nvrtc
 from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.errors import CompilerError
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.plan import Plan, arrays
 from tests.backend import sanitized
 from tests.backend.sanitized import Case, Report, errors_in
+from tests.schedule.spoil import replaced
 
 CLEAN = {
     "memcheck": "========= COMPUTE-SANITIZER\nbox aos float64 tile block=64: right\n"
@@ -77,7 +78,7 @@ def test_spoilt_plans_are_spoilt() -> None:
         case = Case("box", "aos", np.float64)
         wish = ml.Schedule(strategy, block=sanitized.BLOCK)
         plan = sanitized.exchange.loop(case.faces, *case.arguments, schedule=wish).plan
-        assert (spoil(plan).arrays[name] != plan.arrays[name]).any()
+        assert (arrays(spoil(plan))[name] != arrays(plan)[name]).any()
 
 
 class Placed(np.ndarray):
@@ -99,7 +100,7 @@ def test_a_spoilt_plan_survives_the_move_to_a_device(monkeypatch: pytest.MonkeyP
     ml.use("moving")
 
     def nothing(plan: Plan) -> Plan:
-        return replace(plan, arrays=plan.arrays | {"color_offsets": np.zeros(1, np.int64)})
+        return replaced(plan, "color_offsets", np.zeros(1, np.int64))
 
     wish = ml.Schedule("color", block=sanitized.BLOCK)
     assert (Case("box", "aos", np.float64).run(wish)[0] != 1.0).any()

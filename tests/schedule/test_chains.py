@@ -15,8 +15,11 @@ from meshloom.errors import PlanError
 from meshloom.schedule.auto import choose, estimates
 from meshloom.schedule.chains import LONGEST, Rule, best_strips, cut, links, updates
 from meshloom.schedule.cost import GPU, Work
+from meshloom.schedule.declare import Pair
 from meshloom.schedule.plan import Topology
 from meshloom.schedule.strategies import strategy, verify
+from meshloom.schedule.strategies.strip import StripPlan
+from tests.schedule.spoil import spoilt
 
 
 def topology(rows: np.ndarray) -> Topology:
@@ -77,17 +80,21 @@ def test_the_verifier_rejects_strips_that_would_be_wrong() -> None:
     about = topology(ml.generate.box((4, 5, 6)).cell_nodes.indices)
     plan = strategy("strip").plan(about, 32, simt=True)
     verify(plan, about)
-    twice = plan.arrays["strips"].copy()
-    twice[0] = twice[1]
-    kept = next(name for name in plan.sizes if name.startswith("kept"))
+    assert isinstance(plan, StripPlan)
+    found, (kept, *_) = plan.meetings[0], plan.meetings[0].kept
+
+    def meeting(**pairs: tuple[Pair, ...]) -> StripPlan:
+        return replace(plan, meetings={0: replace(found, **pairs)})
+
     for wrong, message in (
-        (replace(plan, arrays=plan.arrays | {"strips": twice}), "exactly once"),
-        (replace(plan, arrays=plan.arrays | {"steps": np.array([0, 10, 120])}), "after its end"),
-        (replace(plan, sizes=plan.sizes | {"n_strips": 1}), "sizes do not fit"),
-        (replace(plan, sizes=plan.sizes | {"lower0_9": 0}), "does not exist"),
-        (replace(plan, sizes={"n_strips": plan.sizes["n_strips"], "n_steps": plan.sizes["n_steps"], kept: 0,
-                              "lower0_0": int(kept.split("_")[1])}), "given away"),
-    ):  # fmt: skip
+        (spoilt(plan, "strips", lambda a: a.__setitem__(0, a[1])), "exactly once"),
+        (replace(plan, steps=np.array([0, 10, 120])), "after its end"),
+        (meeting(lower=(*found.lower, Pair(9, 0))), "does not exist"),
+        (meeting(lower=(*found.lower, Pair(0, 8))), "does not exist"),
+        (meeting(kept=(kept, kept)), "in two pairs"),
+        (meeting(kept=(Pair(kept.slot, 0),), lower=(Pair(0, kept.slot),), upper=(), ends=()), "given away"),
+        (replace(plan, meetings={}), "is not for 0"),
+    ):
         with pytest.raises(PlanError, match=message):
             verify(wrong, about)
 

@@ -15,6 +15,7 @@ from meshloom.schedule.gather import columns_of
 from meshloom.schedule.plan import topology
 from meshloom.schedule.stage import has_own_rows
 from meshloom.schedule.strategies import strategy
+from meshloom.schedule.strategies.tile import TilePlan
 
 
 @pytest.fixture(params=["cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)], autouse=True)
@@ -75,7 +76,8 @@ def test_the_cost_of_tiles_knows_how_often_elements_are_evaluated(back_end: str)
     plan = strategy("tile").plan(topology(loop.spec, loop.set.size, {0: (box.mesh.cell_nodes.indices,
                                  box.mesh.nodes.total, box.mesh.cell_nodes.digest)}, None), 64)  # fmt: skip
     counts = Counts(loop.spec, loop.set.size, loop.storages, loop.maps, 64)
-    again = len(plan.arrays["tile_elements0"]) / loop.set.size
+    assert isinstance(plan, TilePlan)
+    again = len(plan.tiled[0].tile_elements) / loop.set.size
     assert again > 1.5 and counts.work(simt=True).tiles == pytest.approx(again)
 
 
@@ -94,6 +96,8 @@ def test_the_automatic_choice_leaves_out_tiles_that_do_not_fit(n: int, fits: boo
     work = Counts(loop.spec, loop.set.size, loop.storages, loop.maps, 1024).work(simt=True)
     assert ("tile" in estimates(loop.spec, work, GPU)) is fits and "tile" in estimates(loop.spec, work, CPU_CORE)
     described = topology(loop.spec, loop.set.size, {0: (to.indices, nodes.total, to.digest)}, None)
-    needed = strategy("tile").plan(described, 256).sizes["largest0"] * 24 * 8
+    plan = strategy("tile").plan(described, 256)
+    assert isinstance(plan, TilePlan)
+    needed = plan.tiled[0].largest * 24 * 8
     assert strategy("tile").cost(loop.spec, work).shared == pytest.approx(needed, rel=0.35)
     assert (needed < MOST_SHARED) is fits

@@ -24,7 +24,8 @@ from meshloom.errors import ScheduleError, install
 from meshloom.mesh.core import Map
 from meshloom.native.threads import DEVICE_LEFT_BEHIND, check_device, device_begins, device_left_behind
 from meshloom.schedule.code import Pass, partial_name
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.plan import Plan, with_arrays
+from meshloom.schedule.plan import arrays as plan_arrays
 from meshloom.schedule.vectors import share_of
 
 MOST_THREADS = 1024
@@ -70,8 +71,7 @@ class CudaBackend(Backend):
         plan = made_for = bound.plan()
         wide_index = _largest(bound, plan) >= 2**31
         if not wide_index:
-            narrow = {k: a.astype(np.int32) if a.dtype == np.int64 else a for k, a in plan.arrays.items()}
-            plan = replace(plan, arrays=narrow)
+            plan = with_arrays(plan, lambda a: a.astype(np.int32) if a.dtype == np.int64 else a)
         share = share_of(bound.spec, bound.schedule, bound.elements)
         bound = replace(bound, spec=replace(bound.spec, wide=bound.schedule.whole_rows, share=share))
         unit = make_unit(bound.spec, plan, simt=True)
@@ -80,7 +80,7 @@ class CudaBackend(Backend):
         if kept is None or kept[0] is not made_for:
             compiled = self._compiled(unit, plan.block, threads, bound.schedule.registers, wide_index)
             wanted = {name for one in compiled[0] for _, name in one.parameters}
-            tables = {name: self.engine.upload(array) for name, array in plan.arrays.items() if name in wanted}
+            tables = {name: self.engine.upload(array) for name, array in plan_arrays(plan).items() if name in wanted}
             kept = bound.compiled[self.key] = made_for, compiled, tables
         (made, functions, resources), tables = kept[1:]
         used = {name: dict(one) for name, one in resources.items()}
@@ -236,7 +236,7 @@ def _spills(used: dict[str, dict[str, Any]]) -> int:
 def _largest(bound: Bound, plan: Plan) -> int:
     """The largest position that generated code may compute."""
     sizes = [s.storage.size for s in bound.storages] + [m.source.total * m.arity for m in bound.maps]
-    sizes += [a.size for a in plan.arrays.values()]
+    sizes += [a.size for a in plan_arrays(plan).values()]
     sizes += [bound.elements * per for _, _, per in temporaries(bound.spec, plan)]
     return max(sizes, default=0) + 2 * plan.block
 
@@ -296,7 +296,7 @@ def _grids(one: Pass, sizes: dict[str, int], plan: Plan) -> Iterator[tuple[int, 
 def _ranges(one: Pass, sizes: dict[str, int], plan: Plan) -> list[tuple[int, int]]:
     if one.colors is None:
         return [(0, _size(one.count, sizes))]
-    offsets = [int(x) for x in plan.arrays[one.colors]]
+    offsets = [int(x) for x in plan_arrays(plan)[one.colors]]
     return list(pairwise(offsets))
 
 

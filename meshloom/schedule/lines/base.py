@@ -4,14 +4,37 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 from meshloom.kernel.count import loads
 from meshloom.schedule.code import Pass
+from meshloom.schedule.declare import Number, Part, holds
 from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Emitter
+
+
+@dataclass(frozen=True, eq=False)
+class LinePlaces:
+    """Where lines are: see ``Geometry``."""
+
+    length: int = holds(Number(), "points of a line")
+    step: int = holds(Number(), "places from point to point")
+    lanes: int = holds(Number(), "lines that lie side by side")
+    outer: int = holds(Number(), "how often they do")
+    inner: int = holds(Number(), "how often before the next outer step")
+    outer_step: int = holds(Number(), "places from one such group to the next")
+    inner_step: int = holds(Number(), "places inside a group")
+    offset: int = holds(Number(), "the place of the first point")
+
+
+@dataclass(frozen=True, eq=False)
+class LinePlan(Plan):
+    """What the plans of all line loops have."""
+
+    places: LinePlaces = holds(Part(LinePlaces), "where the lines are")
 
 
 class LineMethod(Emitter):
@@ -44,11 +67,10 @@ class LineMethod(Emitter):
         """The passes to emit."""
 
 
-def line_sizes(lines: Geometry) -> dict[str, int]:
-    """Sizes that say where lines are, by the names that generated code uses."""
-    return {"length": lines.length, "step": lines.step, "lanes": lines.lanes, "outer": lines.outer,
-            "inner": lines.inner, "outer_step": lines.outer_step, "inner_step": lines.inner_step,
-            "offset": lines.offset}  # fmt: skip
+def line_places(lines: Geometry) -> LinePlaces:
+    """Where lines are, for generated code."""
+    return LinePlaces(lines.length, lines.step, lines.lanes, lines.outer, lines.inner, lines.outer_step,
+                      lines.inner_step, lines.offset)  # fmt: skip
 
 
 def in_place(spec: LineSpec) -> bool:

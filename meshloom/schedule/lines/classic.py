@@ -4,23 +4,73 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from meshloom.schedule.code import Pass
-from meshloom.schedule.lines.base import LineMethod, line_sizes
+from meshloom.schedule.declare import ANY, REALS, Array, Listed, Number, Part, Reals, holds
+from meshloom.schedule.lines.base import LineMethod, LinePlan, line_places
 from meshloom.schedule.lines.operator import LineOperator, lu
 from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.plan import Plan, with_arrays
 
 #: The point that item ``i``, a line, begins at.
 START_OF_LINE = "offset + ((i / lanes) / inner) * outer_step + ((i / lanes) % inner) * inner_step + i % lanes"
 SHARED_LIMIT = 200 * 1024  # bytes of shared memory that every GPU we know gives to a block
 
 
+@dataclass(frozen=True, eq=False)
+class FactorTables:
+    """LU factors of one operator (the scale in the pivots) and the correction of a periodic line."""
+
+    lower: Reals = holds(Array(REALS, ANY), "factors of the sweep forwards")
+    inverse: Reals = holds(Array(REALS, ANY), "inverse pivots, scaled")
+    upper: Reals = holds(Array(REALS, ANY), "factors of the sweep backwards")
+    corner: Reals = holds(Array(REALS, ANY), "what the ends of a periodic line add to each point")
+    mix: Reals = holds(Array(REALS, 1), "the share of the last point in that")
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixTables:
+    """Rows of one operator's matrix."""
+
+    below: Reals = holds(Array(REALS, ANY), "entries below the diagonal")
+    middle: Reals = holds(Array(REALS, ANY), "the diagonal")
+    above: Reals = holds(Array(REALS, ANY), "entries above the diagonal")
+    scale: Reals = holds(Array(REALS, 1), "of the right-hand side")
+
+
+@dataclass(frozen=True, eq=False)
+class RowTables(MatrixTables):
+    """Rows without corners, those beyond the end being x = 0, and the correction of a periodic line."""
+
+    corner: Reals = holds(Array(REALS, ANY), "what the ends of a periodic line add to each point")
+    mix: Reals = holds(Array(REALS, 1), "the share of the last point in that")
+
+
+Tables = FactorTables | MatrixTables
+
+
+@dataclass(frozen=True, eq=False)
+class ClassicPlan(LinePlan):
+    """Tables of the operators, for methods that take a line as a whole."""
+
+    operators: tuple[Tables, ...] = holds(
+        Listed(Part(FactorTables, MatrixTables, RowTables)), "of each distinct operator"
+    )
+    lines: int = holds(Number(), "how many there are")
+    padded_rows: int = holds(Number(), "rows that a line is padded to")
+
+    def blocks(self, items: int) -> int:
+        return super().blocks(self.lines)
+
+
 class Classic(LineMethod):
     """A method for A x = f alone."""
 
+    plans: type[ClassicPlan] = ClassicPlan
     shared_vectors = 0  # values per point that a block keeps in shared memory; 0: none
     threads = 128
 
@@ -44,18 +94,19 @@ class Classic(LineMethod):
         return LineForm("contiguous" if lines.contiguous else "strided", 1, 0, 1)
 
     def plan(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> Plan:
-        arrays: dict[str, np.ndarray] = {}
-        for k, one in enumerate(spec.distinct):
-            tables = self.tables(one, lines.length)
-            arrays |= {f"{name}{k}": np.ascontiguousarray(t, spec.dtype) for name, t in tables.items()}
-        sizes = line_sizes(lines) | {"lines": lines.lines, "padded_rows": self.rows(lines.length)}
-        return Plan(self.name, self.threads if simt else 16, arrays, sizes | self.sizes(lines))
+        found = tuple(self._tables(spec, one, lines.length) for one in spec.distinct)
+        block, rows = self.threads if simt else 16, self.rows(lines.length)
+        return self.plans(self.name, block, line_places(lines), found, lines.lines, rows, **self.counts(lines))
 
-    def sizes(self, lines: Geometry) -> dict[str, int]:
+    def _tables(self, spec: LineSpec, operator: LineOperator, n: int) -> Tables:
+        return with_arrays(self.tables(operator, n), lambda t: np.ascontiguousarray(t, spec.dtype))
+
+    def counts(self, lines: Geometry) -> dict[str, Any]:
+        """What the plan of a method declares beside ``ClassicPlan``, by the names of its fields."""
         return {}
 
     @abstractmethod
-    def tables(self, operator: LineOperator, n: int) -> dict[str, np.ndarray]:
+    def tables(self, operator: LineOperator, n: int) -> Tables:
         """Tables of an operator for lines of n points."""
 
     def line_passes(self, spec: LineSpec, *, simt: bool) -> list[Pass]:
@@ -96,18 +147,18 @@ def cornerless(operator: LineOperator, n: int) -> tuple[np.ndarray, np.ndarray, 
     return rows, z / (1.0 + z[0] + m * z[-1]), m
 
 
-def factor_tables(operator: LineOperator, n: int) -> dict[str, np.ndarray]:
-    """LU factors (the scale in the pivots) and the correction of a periodic line."""
+def factor_tables(operator: LineOperator, n: int) -> FactorTables:
+    """For lines of n points."""
     rows, z, m = cornerless(operator, n)
     lower, inverse, upper = lu(rows).T
-    return {"lower": lower, "inverse": inverse * operator.scale, "upper": upper, "corner": z, "mix": np.array([m])}
+    return FactorTables(lower, inverse * operator.scale, upper, z, np.array([m]))
 
 
-def row_tables(operator: LineOperator, n: int, padded: int) -> dict[str, np.ndarray]:
-    """Rows, those beyond the end being x = 0, and the correction of a periodic line."""
+def row_tables(operator: LineOperator, n: int, padded: int) -> RowTables:
+    """For lines of n points, padded to some rows."""
     rows, z, m = cornerless(operator, n)
     whole = np.tile([0.0, 1.0, 0.0], (padded, 1))
     whole[:n] = rows
     whole[0, 0] = whole[n - 1, 2] = 0.0
     a, b, c = whole.T
-    return {"below": a, "middle": b, "above": c, "corner": z, "mix": np.array([m]), "scale": np.array([operator.scale])}
+    return RowTables(a, b, c, np.array([operator.scale]), z, np.array([m]))

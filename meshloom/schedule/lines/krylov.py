@@ -11,7 +11,7 @@ from abc import abstractmethod
 import numpy as np
 
 from meshloom.schedule.code import Pass, Phase, Scratch
-from meshloom.schedule.lines.classic import Classic, operand
+from meshloom.schedule.lines.classic import Classic, MatrixTables, operand
 from meshloom.schedule.lines.decay import negligible
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.reduction import start_of_block
@@ -36,9 +36,9 @@ class _Krylov(Classic):
             return f"on lines of less than {SHORT} points it needs rows dominated by their diagonal, also at the ends"
         return super().declines(spec, lines, simt=simt)
 
-    def tables(self, operator: LineOperator, n: int) -> dict[str, np.ndarray]:
+    def tables(self, operator: LineOperator, n: int) -> MatrixTables:
         below, middle, above = operator.matrix.rows(n).T
-        return {"below": below, "middle": middle, "above": above, "scale": np.array([operator.scale])}
+        return MatrixTables(below, middle, above, np.array([operator.scale]))
 
     def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, simt: bool) -> list[Pass]:
         words, t = _Words(spec, v, simt), spec.ctype

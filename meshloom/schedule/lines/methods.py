@@ -9,7 +9,7 @@ import numpy as np
 from meshloom.errors import ScheduleError, nearest
 from meshloom.schedule.code import Pass
 from meshloom.schedule.lines import krylov, on_cpu, on_gpu, reduction, thomas
-from meshloom.schedule.lines.base import LineMethod, in_place, line_sizes
+from meshloom.schedule.lines.base import LineMethod, in_place, line_places
 from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.spec import LoopSpec
@@ -30,10 +30,8 @@ class Segmented(LineMethod):
 
     def plan(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> Plan:
         if not simt:
-            arrays, sizes = on_cpu.arrays(spec, lines)
-            return Plan(self.name, 1, arrays, line_sizes(lines) | sizes)
-        arrays, sizes, threads = on_gpu.arrays(spec, lines)
-        return Plan(self.name, threads, arrays, line_sizes(on_gpu.held(spec, lines)) | sizes)
+            return on_cpu.plan(self.name, line_places(lines), spec, lines)
+        return on_gpu.plan(self.name, line_places(on_gpu.held(spec, lines)), spec, lines)
 
     def declines(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> str | None:
         if not simt or not on_gpu.in_parts(spec, lines) or not in_place(spec):

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.schedule.code import Pass, Phase, Scratch
+from meshloom.schedule.declare import ANY, REALS, Array, Listed, Number, Numbers, Part, Reals, holds, maybe
+from meshloom.schedule.lines.base import LinePlaces, LinePlan
 from meshloom.schedule.lines.decay import decay_points, turn
+from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
 from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_expression
 
@@ -30,25 +33,47 @@ def form(spec: LineSpec, lines: Geometry) -> LineForm:
     return LineForm("contiguous" if lines.contiguous else "strided", 1, 0, min(max(fitting, default=8), most))
 
 
-def arrays(spec: LineSpec, lines: Geometry) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """Tables of the factors (scale included in the pivots) and sizes."""
-    found: dict[str, np.ndarray] = {}
-    sizes: dict[str, int] = {}
-    for k, one in enumerate(spec.distinct):
-        lower, inverse, upper = one.matrix.factors(lines.length).T
-        tables = {f"lower{k}": lower, f"inverse{k}": inverse * one.scale, f"upper{k}": upper}
-        found |= {name: np.ascontiguousarray(t, spec.dtype) for name, t in tables.items()}
-        found[f"closure{k}"], found[f"closure_at{k}"] = closure_tables(one.stencil, spec.dtype)
-        if spec.periodic:
-            lower, _, upper = one.matrix.constants
-            sizes[f"warm{k}"] = min(lines.length, max(decay_points(abs(c), spec.dtype) for c in (lower, upper)))
-            whole = sizes[f"warm{k}"] == lines.length
-            found[f"turn{k}"] = np.array([turn(-c, lines.length) if whole else 1.0 for c in (lower, upper)], spec.dtype)
+@dataclass(frozen=True, eq=False)
+class SweepTables:
+    """Of one operator, for lines of some length: (length,) factors, the scale in the pivots, and rows at the ends."""
+
+    lower: Reals = holds(Array(REALS, ANY), "factors of the sweep forwards")
+    inverse: Reals = holds(Array(REALS, ANY), "inverse pivots, scaled")
+    upper: Reals = holds(Array(REALS, ANY), "factors of the sweep backwards")
+    closure: Reals = holds(Array(REALS, ANY, ANY), "coefficients of the rows at the ends, padded with zeros")
+    closure_at: Numbers = holds(Array(("int32",), ANY), "their first offsets")
+    warm: int | None = holds(Number(), "of periodic lines the points after which what came before is forgotten", maybe)
+    turn: Reals | None = holds(Array(REALS, 2), "what a carry is multiplied by for further turns round the line", maybe)
+
+
+@dataclass(frozen=True, eq=False)
+class SweepPlan(LinePlan):
+    """Tiles of lines side by side, each by one thread."""
+
+    operators: tuple[SweepTables, ...] = holds(Listed(Part(SweepTables)), "of each distinct operator")
+    rows: int = holds(Number(), "rows of a thread's buffers")
+    tiles: int = holds(Number(), "tiles of lines")
+    across: int = holds(Number(), "tiles beside each other")
+
+
+def plan(name: str, places: LinePlaces, spec: LineSpec, lines: Geometry) -> SweepPlan:
+    """Tables of the factors, and how many tiles there are."""
     tile = spec.form.tile
-    sizes |= {"rows": lines.length + 2 * spec.reach + 2}
-    sizes["tiles"] = -(-lines.lines // tile) if lines.contiguous else -(-lines.lanes // tile) * lines.outer
-    sizes["across"] = -(-lines.lanes // tile)
-    return found, sizes
+    across = -(-lines.lanes // tile)
+    tiles = -(-lines.lines // tile) if lines.contiguous else across * lines.outer
+    rows, found = lines.length + 2 * spec.reach + 2, tuple(_tables(spec, one, lines.length) for one in spec.distinct)
+    return SweepPlan(name, 1, places, found, rows, tiles, across)
+
+
+def _tables(spec: LineSpec, operator: LineOperator, length: int) -> SweepTables:
+    lower, inverse, upper = operator.matrix.factors(length).T
+    warm, turned = None, None
+    if spec.periodic:
+        constants = operator.matrix.constants[0], operator.matrix.constants[2]
+        warm = min(length, max(decay_points(abs(c), spec.dtype) for c in constants))
+        turned = np.array([turn(-c, length) if warm == length else 1.0 for c in constants], spec.dtype)
+    first, second, third = (np.ascontiguousarray(t, spec.dtype) for t in (lower, inverse * operator.scale, upper))
+    return SweepTables(first, second, third, *closure_tables(operator.stencil, spec.dtype), warm, turned)
 
 
 def passes(spec: LineSpec) -> list[Pass]:

@@ -9,16 +9,40 @@ in tiles of contiguous points, so that loads are coalesced; contiguous lines go 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from meshloom.kernel.count import flops_by_kind, loads
 from meshloom.schedule.code import Pass
+from meshloom.schedule.declare import (
+    ANY,
+    REALS,
+    Array,
+    Listed,
+    Number,
+    Numbers,
+    Part,
+    Reals,
+    holds,
+    maybe,
+    size,
+)
+from meshloom.schedule.lines.base import LinePlaces, LinePlan
 from meshloom.schedule.lines.gpu_shared import SharedText
 from meshloom.schedule.lines.gpu_text import StridedText
-from meshloom.schedule.lines.segments import Cut, carries_needed, joints, separate_tables, tables, turns
+from meshloom.schedule.lines.operator import LineOperator
+from meshloom.schedule.lines.segments import (
+    FAR,
+    Cut,
+    SegmentTables,
+    carries_needed,
+    joints,
+    separate_tables,
+    tables,
+    turns,
+)
 from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
 from meshloom.schedule.lines.text import CACHE_LINE, closure_tables
 
@@ -243,32 +267,87 @@ def in_parts(spec: LineSpec, lines: Geometry) -> bool:
     return cut_of(spec, lines, spec.form.carries).chunks > 1
 
 
-def arrays(spec: LineSpec, lines: Geometry) -> tuple[dict[str, np.ndarray], dict[str, int], int]:
-    """Tables, sizes and the threads of a block."""
+@dataclass(frozen=True, eq=False)
+class JointTables:
+    """Of one operator, where parts of a line are solved by themselves and joined by their ends."""
+
+    joined: Reals = holds(Array(REALS, ANY, ANY), "from the ends of parts solved by themselves to what they really are")
+    joints: Reals = holds(Array(REALS, ANY), "the entries beside a part's first and last rows")
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorTables:
+    """Of one operator, for lines cut into segments: see ``segments.py``."""
+
+    lower: Reals = holds(Array(REALS, ANY), "factors of the sweep forwards")
+    inverse: Reals = holds(Array(REALS, ANY), "inverse pivots, scaled")
+    upper: Reals = holds(Array(REALS, ANY), "factors of the sweep backwards")
+    forward: Reals = holds(Array(REALS, ANY), "products over segments, forwards")
+    backward: Reals = holds(Array(REALS, ANY), "products over segments, backwards")
+    turn: Reals = holds(Array(REALS, 2), "what carries are multiplied by for further turns round the line")
+    steady: Reals = holds(Array(REALS, 1), "the inverse pivot far from the ends, scaled")
+    closure: Reals = holds(Array(REALS, ANY, ANY), "coefficients of the rows at the ends, padded with zeros")
+    closure_at: Numbers = holds(Array(("int32",), ANY), "their first offsets")
+    ends: JointTables | None = holds(Part(JointTables), "how parts of lines are joined, on two levels", maybe)
+
+
+@dataclass(frozen=True, eq=False)
+class SpecialSegments:
+    """Segments unlike the others, where these are few."""
+
+    which: Numbers = holds(Array(("int32",), ANY), "of each segment its kind, 0 for those like most")
+    special: Reals = holds(Array(REALS, ANY, ANY, 3, ANY), "factors of each kind: (kinds, operators, 3, points)")
+
+
+@dataclass(frozen=True, eq=False)
+class WindowPlan(LinePlan):
+    """Windows of segments of lines, tile by tile, each by one block of threads."""
+
+    operators: tuple[OperatorTables, ...] = holds(Listed(Part(OperatorTables)), "of each distinct operator")
+    unlike: SpecialSegments | None = holds(Part(SpecialSegments), "segments unlike the others", maybe)
+    window: int = holds(Number(), "segments that a block takes of a line")
+    overlap: int = holds(Number(), "of these at either side those that its neighbours take, too")
+    core: int = holds(Number(), "those that are its own")
+    chunks: int = holds(Number(), "windows of a line")
+    across: int = holds(Number(), "tiles of lines beside each other")
+    steady_low: int = holds(Number(-FAR), "rows from here on have constant factors,")
+    steady_high: int = holds(Number(-FAR), "up to here")
+    cells: int = holds(Number(), "segments of a tile")
+    padded: int = holds(Number(), "entries of a line in shared memory")
+    per_group: int = holds(Number(), "tiles for each group of operands")
+    tiles: int = holds(Number(), "tiles in all")
+
+    @size
+    def specials(self) -> int:
+        return 0 if self.unlike is None else len(self.unlike.special)
+
+
+def plan(name: str, places: LinePlaces, spec: LineSpec, lines: Geometry) -> WindowPlan:
+    """Tables of the factors, and how lines are dealt out."""
     form, cut, taken = spec.form, cut_of(spec, lines, spec.form.carries), held(spec, lines)
-    found: dict[str, np.ndarray] = {}
-    first, last = [], []
-    for k, one in enumerate(spec.distinct):
-        made = (separate_tables if form.levels == 2 else tables)(one, cut, spec.dtype)
-        if form.levels == 2:
-            found[f"joined{k}"], found[f"joints{k}"] = joints(one, cut, spec.dtype)
-        found |= {f"lower{k}": made.lower, f"inverse{k}": made.inverse, f"upper{k}": made.upper}
-        found |= {f"forward{k}": made.forward.astype(spec.dtype), f"backward{k}": made.backward.astype(spec.dtype)}
-        found[f"turn{k}"] = np.array(turns(made, cut, form.carries), spec.dtype)
-        found[f"steady{k}"] = np.array([one.matrix.constants[1] * one.scale], spec.dtype)
-        found[f"closure{k}"], found[f"closure_at{k}"] = closure_tables(one.stencil, spec.dtype)
-        first.append(made.first)
-        last.append(made.last)
-    if form.special:
-        found["which"], found["special"] = special_segments(spec, lines)
+    made = [(separate_tables if form.levels == 2 else tables)(one, cut, spec.dtype) for one in spec.distinct]
     across = -(-taken.outer // form.tile) if lines.contiguous else -(-taken.lanes // form.tile)
-    sizes = {"window": cut.window, "overlap": cut.overlap, "core": cut.core, "chunks": cut.chunks, "across": across,
-             "steady_low": max(first), "steady_high": min(last), "cells": cut.window * form.tile,
-             "padded": _padded(cut, form, spec.dtype)}  # fmt: skip
-    sizes["specials"] = len(found["special"]) if form.special else 0
-    sizes["per_group"] = across * cut.chunks * (1 if lines.contiguous else taken.outer)
-    sizes["tiles"] = sizes["per_group"] * len(spec.groups)
-    return found, sizes, cut.window * form.tile
+    per_group = across * cut.chunks * (1 if lines.contiguous else taken.outer)
+    return WindowPlan(
+        name, cut.window * form.tile, places,
+        tuple(_operator_tables(spec, cut, *both) for both in zip(spec.distinct, made, strict=True)),
+        SpecialSegments(*special_segments(spec, lines)) if form.special else None,
+        cut.window, cut.overlap, cut.core, cut.chunks, across,
+        steady_low=max(one.first for one in made), steady_high=min(one.last for one in made),
+        cells=cut.window * form.tile, padded=_padded(cut, form, spec.dtype), per_group=per_group,
+        tiles=per_group * len(spec.groups),
+    )  # fmt: skip
+
+
+def _operator_tables(spec: LineSpec, cut: Cut, operator: LineOperator, made: SegmentTables) -> OperatorTables:
+    dtype, form = spec.dtype, spec.form
+    return OperatorTables(
+        made.lower, made.inverse, made.upper, made.forward.astype(dtype), made.backward.astype(dtype),
+        np.array(turns(made, cut, form.carries), dtype),
+        np.array([operator.matrix.constants[1] * operator.scale], dtype),
+        *closure_tables(operator.stencil, dtype),
+        JointTables(*joints(operator, cut, dtype)) if form.levels == 2 else None,
+    )  # fmt: skip
 
 
 def _padded(cut: Cut, form: LineForm, dtype: np.dtype) -> int:

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass
+from typing import Any
 
 from meshloom.schedule.code import Pass, Phase, Scratch
-from meshloom.schedule.lines.classic import START_OF_LINE, Classic, operand, row_tables
+from meshloom.schedule.declare import Number, holds
+from meshloom.schedule.lines.classic import START_OF_LINE, Classic, ClassicPlan, RowTables, operand, row_tables
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.spec import Geometry, LinePointCode, LineSpec
 
 _ROWS = ("below", "middle", "above")
 
 
+@dataclass(frozen=True, eq=False)
+class ReductionPlan(ClassicPlan):
+    """A line in as many steps as it has doublings."""
+
+    doublings: int = holds(Number(), "of one row to all")
+
+
 class _Reduction(Classic):
+    plans = ReductionPlan
+
     def rows(self, length: int) -> int:
         return 1 << (length - 1).bit_length()
 
-    def tables(self, operator: LineOperator, n: int) -> dict[str, np.ndarray]:
+    def tables(self, operator: LineOperator, n: int) -> RowTables:
         return row_tables(operator, n, self.rows(n))
 
-    def sizes(self, lines: Geometry) -> dict[str, int]:
+    def counts(self, lines: Geometry) -> dict[str, Any]:
         return {"doublings": self.rows(lines.length).bit_length() - 1}
 
     def start(self, spec: LineSpec, code: LinePointCode, v: int) -> Phase:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from meshloom.schedule.code import Pass, Phase, Scratch
-from meshloom.schedule.lines.classic import START_OF_LINE, Classic, factor_tables, operand
+from meshloom.schedule.declare import Number, holds
+from meshloom.schedule.lines.classic import START_OF_LINE, Classic, ClassicPlan, FactorTables, factor_tables, operand
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
 from meshloom.schedule.spec import LoopSpec
@@ -15,10 +18,19 @@ from meshloom.schedule.spec import LoopSpec
 EDGE = 32  # of the squares that are transposed
 
 
+@dataclass(frozen=True, eq=False)
+class SquaresPlan(ClassicPlan):
+    """Lines, and the squares of points in which they are transposed."""
+
+    squares: int = holds(Number(), "in all")
+    along: int = holds(Number(), "along a line")
+
+
 class Thomas(Classic):
     """Every line by one thread. Contiguous lines, whose points neighbouring threads would read far apart, are
     transposed before and after; ``tuning={"transposed": 0}`` reads them as they lie."""
 
+    plans = SquaresPlan
     name = "thomas"
     summary = "LU factors, one thread goes along a line"
 
@@ -26,10 +38,10 @@ class Thomas(Classic):
         transposed = wish.get("transposed", int(lines.contiguous))
         return LineForm("transposed" if transposed else "strided", 1, 0, 1)
 
-    def tables(self, operator: LineOperator, n: int) -> dict[str, np.ndarray]:
+    def tables(self, operator: LineOperator, n: int) -> FactorTables:
         return factor_tables(operator, n)
 
-    def sizes(self, lines: Geometry) -> dict[str, int]:
+    def counts(self, lines: Geometry) -> dict[str, Any]:
         along, beside = -(-lines.length // EDGE), -(-lines.lines // EDGE)
         return {"squares": along * beside, "along": along}
 

@@ -7,24 +7,22 @@ from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
-from meshloom.schedule.strategies.direct import visiting
-from meshloom.schedule.verify import check_direct
+from meshloom.schedule.strategies.direct import VisitPlan, visiting
 
 
 class Atomic(Strategy):
     name = "atomic"
     deterministic = False  # sums depend on who comes first
     summary = "one launch, hardware atomics"
+    plans = VisitPlan
 
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
-        return Plan(self.name, block, visiting(topology))
-
-    def check(self, plan: Plan, topology: Topology) -> None:
-        check_direct(plan, topology)
+        return VisitPlan(self.name, block, visiting(topology))
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+        assert isinstance(plan, VisitPlan)
         code = ElementCode(spec, spec.outputs)
-        body = code.lines(code.atomic, element="visit[i]" if "visit" in plan.arrays else "i")
+        body = code.lines(code.atomic, element=plan.element)
         return [Pass("elements", "n", (Phase("", "", body),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:

@@ -10,7 +10,7 @@ import numpy as np
 from meshloom.errors import ScheduleError, nearest
 from meshloom.schedule.code import Pass
 from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.form import check_form
+from meshloom.schedule.form import check_form, demand
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 
@@ -30,7 +30,7 @@ class Emitter(ABC):
 
     @abstractmethod
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        """The passes to emit. Only names and types of the plan's arrays may be used, not their contents."""
+        """The passes to emit. Only which arrays the plan has, and their types, may be used, not their contents."""
 
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
         """Arrays that live between the passes: (name, type, entries per element)."""
@@ -50,6 +50,8 @@ class Strategy(Emitter):
     plan_has_blocks: ClassVar[bool] = False  # do the plan's arrays depend on the block size?
     competes: ClassVar[bool] = True  # may it be asked for, for any loop?
     variants: ClassVar[tuple[str, ...]] = ("plain",)  # forms of the plan that a schedule may ask for
+    plans: ClassVar[type[Plan]] = Plan  # the type of its plans, declared beside it
+    simt_plans: ClassVar[type[Plan] | None] = None  # where threads run together, if another one
 
     def block(self, simt: bool, elements: int) -> int:
         """The block size where none is asked for; on a CPU about 64 blocks at least, so that threads share evenly."""
@@ -59,21 +61,21 @@ class Strategy(Emitter):
         """Why this strategy cannot run the loop; None when it can."""
         return None
 
+    def plan_type(self, *, simt: bool = False, variant: str = "plain") -> type[Plan]:
+        """The type of the plan of a variant."""
+        return self.simt_plans if simt and self.simt_plans else self.plans
+
     @abstractmethod
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
-        """Plan arrays, a pure function of the maps and the block size."""
+        """A plan of the declared type, a pure function of the maps and the block size."""
 
     def varied(self, variant: str, plan: Plan, topology: Topology) -> Plan:
-        """The plan of one of ``variants``, made from the plain one; its code may ask which arrays are there."""
+        """The plan of one of ``variants``, made from the plain one; its code may ask for its type."""
         return plan
 
     def build(self, topology: Topology, block: int, *, simt: bool = False, variant: str = "plain") -> Plan:
         """The plan of a variant."""
         return self.varied(variant, self.plan(topology, block, simt=simt), topology)
-
-    @abstractmethod
-    def check(self, plan: Plan, topology: Topology) -> None:
-        """Raise PlanError unless a plan of this strategy is right for these maps (``verify.py``)."""
 
     @abstractmethod
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
@@ -106,9 +108,11 @@ def check_variant(name: str, variant: str) -> None:
 
 def verify(plan: Plan, topology: Topology, *, simt: bool | None = None, variant: str = "plain") -> None:
     """Raise PlanError unless the plan is right for these maps; where ``simt`` is known, for such threads too."""
-    if topology.box is None:
-        check_form(plan, topology, simt=simt, variant=variant)
-    strategy(plan.strategy).check(plan, topology)
+    if simt is not None:
+        expected = strategy(plan.strategy).plan_type(simt=simt, variant=variant)
+        demand(type(plan) is expected, plan, f"its type is {type(plan).__name__}, expected {expected.__name__}")
+    check_form(plan, topology)
+    plan.check(topology)
 
 
 def names() -> tuple[str, ...]:

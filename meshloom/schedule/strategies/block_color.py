@@ -6,17 +6,100 @@ CPU a block is run by one thread, so nothing inside it can race; a GPU also colo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from meshloom.native.algorithms import color_blocks
 from meshloom.schedule.code import ElementCode, Pass, Phase, merged
 from meshloom.schedule.cost import Cost, Work
+from meshloom.schedule.declare import (
+    ANY,
+    NUMBERS,
+    OFFSETS,
+    Array,
+    Numbers,
+    Offsets,
+    Part,
+    Place,
+    elements,
+    holds,
+    ordered,
+    size,
+)
+from meshloom.schedule.form import demand
 from meshloom.schedule.plan import Plan, Topology
-from meshloom.schedule.shared_blocks import Merge, simt_arrays, simt_phases
+from meshloom.schedule.shared_blocks import (
+    Merge,
+    SharedBlocks,
+    block_numbers,
+    check_blocks,
+    shared_blocks,
+    simt_phases,
+)
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import visiting
-from meshloom.schedule.verify import check_block_color
+from meshloom.schedule.verify import check_given_visit, check_offsets, check_permutation, lost_stamps
+
+
+def _blocks(place: Place) -> int:
+    return place.inside(ColoredBlocks).n_blocks
+
+
+@dataclass(frozen=True, eq=False)
+class ColoredBlocks(Plan):
+    """Blocks of positions, color by color; no two blocks of a color share a target."""
+
+    block_offsets: Offsets = holds(Array(OFFSETS, ANY), "where each block begins among the positions, and the end")
+    block_list: Numbers = holds(Array(NUMBERS, _blocks), "the blocks, color by color")
+    color_offsets: Offsets = holds(Array(OFFSETS, ANY), "where each color begins among them, and the end")
+
+    @size
+    def n_blocks(self) -> int:
+        return len(self.block_offsets) - 1
+
+    @size
+    def n_colors(self) -> int:
+        return len(self.color_offsets) - 1
+
+    def blocks(self, items: int) -> int:
+        return super().blocks(items) + self.n_colors
+
+    def check_colors(self, topology: Topology, visit: np.ndarray) -> None:
+        check_permutation(self, "block_list", self.block_list, self.n_blocks)
+        check_offsets(self, "color_offsets", self.color_offsets, self.n_blocks)
+        block_of, color_of_block = block_numbers(self.block_offsets), np.empty(self.n_blocks, np.int64)
+        color_of_block[self.block_list] = np.repeat(np.arange(self.n_colors), np.diff(self.color_offsets))
+        color = color_of_block[block_of]
+        for rows, targets in zip(*topology.conflicts(), strict=True):
+            for c in range(self.n_colors):
+                members = np.flatnonzero(color == c)
+                lost = lost_stamps(block_of[members], rows[visit[members]], targets)
+                demand(not lost.any(), self, f"two blocks of color {c} share a target")
+
+
+@dataclass(frozen=True, eq=False)
+class SerialColoredBlocks(ColoredBlocks):
+    """The elements of a block one after the other."""
+
+    visit: Numbers | None = holds(Array(NUMBERS, elements), "the element at each position, where ordered", ordered)
+
+    def check(self, topology: Topology) -> None:
+        check_blocks(self, self.block_offsets, topology)
+        self.check_colors(topology, check_given_visit(self, self.visit, topology))
+
+
+@dataclass(frozen=True, eq=False)
+class SharedColoredBlocks(ColoredBlocks):
+    """The elements of a block at the same time."""
+
+    inside: SharedBlocks = holds(Part(SharedBlocks), "what the threads of a block share")
+
+    def check(self, topology: Topology) -> None:
+        check_blocks(self, self.block_offsets, topology)
+        self.inside.check(self, topology, self.block_offsets)
+        self.check_colors(topology, self.inside.visit)
 
 
 class BlockColor(Strategy):
@@ -24,25 +107,21 @@ class BlockColor(Strategy):
     plan_has_blocks = True
     summary = "blocks of elements, colored; plain updates inside a block"
     cpu_block = 16384
+    plans, simt_plans = SerialColoredBlocks, SharedColoredBlocks
 
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         rows, targets = topology.conflicts()
         offsets = block_offsets(topology.elements, block)
         colors = color_blocks(offsets, topology.visit, rows, targets)
         counts = np.bincount(colors) if len(colors) else np.zeros(0, np.int64)
-        inside, sizes = simt_arrays(topology, offsets) if simt else (visiting(topology), {})
-        arrays = inside | {
-            "block_list": np.argsort(colors, kind="stable").astype(np.int64),
-            "color_offsets": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            "block_offsets": offsets,
-        }
-        return Plan(self.name, block, arrays, sizes | {"n_colors": len(counts), "n_blocks": len(offsets) - 1})
-
-    def check(self, plan: Plan, topology: Topology) -> None:
-        check_block_color(plan, topology)
+        listed = np.argsort(colors, kind="stable").astype(np.int64)
+        colored = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        if simt:
+            return SharedColoredBlocks(self.name, block, offsets, listed, colored, shared_blocks(topology, offsets))
+        return SerialColoredBlocks(self.name, block, offsets, listed, colored, visiting(topology))
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        phases, scratch = simt_phases(spec, _merge(spec)) if simt else ((serial_phase(spec, plan),), ())
+        phases, scratch = simt_phases(spec, plan, _merge(spec)) if simt else ((_serial_phase(spec, plan),), ())
         return [Pass("blocks", "n_blocks", phases, blocked=True, colors="color_offsets", block_number="block_list[k]",
                      scratch=scratch, reductions=spec.reductions)]  # fmt: skip
 
@@ -57,10 +136,11 @@ def block_offsets(elements: int, block: int) -> np.ndarray:
     return np.append(np.arange(0, elements, block, dtype=np.int64), np.int64(elements))
 
 
-def serial_phase(spec: LoopSpec, plan: Plan) -> Phase:
+def _serial_phase(spec: LoopSpec, plan: Plan) -> Phase:
     """The elements of a block one after the other: nothing can race."""
+    assert isinstance(plan, SerialColoredBlocks)
     code = ElementCode(spec, spec.outputs)
-    body = code.lines(code.plain, element="visit[i]" if "visit" in plan.arrays else "i")
+    body = code.lines(code.plain, element="i" if plan.visit is None else "visit[i]")
     return Phase("block_offsets[b]", "block_offsets[b + 1]", body)
 
 

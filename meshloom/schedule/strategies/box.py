@@ -9,20 +9,90 @@ tile of points whose loads are shared.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
-from meshloom.errors import PlanError
 from meshloom.mesh.box import Box as GridBox
 from meshloom.mesh.box import Index
 from meshloom.schedule.code import Line, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
+from meshloom.schedule.declare import Listed, Number, Part, Place, holds
+from meshloom.schedule.form import demand
 from meshloom.schedule.plan import Plan, Topology
-from meshloom.schedule.points import VARIANTS, EdgeCode, PointCode, far_name, far_steps, tile_of, tiled
+from meshloom.schedule.points import VARIANTS, EdgeCode, PointCode, far_steps, tile_of, tiled
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 
 _WARP_SHIFT = 5  # 32 threads next to each other along the last axis, where there are other axes
 _ALIGNED = 16  # points: bricks of long lines begin at such multiples, so that warps read whole lines of the cache
+
+
+def _not_last(place: Place) -> bool | None:
+    box = place.topology.box
+    return box is not None and place.numbers[-1] < box.grid.rank - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """Where a box lies along one axis of its grid, in points from the first in memory."""
+
+    low: int = holds(Number(), "its first point")
+    end: int = holds(Number(), "behind its last point")
+    n: int = holds(Number(), "points of the grid in memory")
+    far: tuple[int, ...] = holds(Listed(Number(-(2**40))), "steps along it that are too far to be numbers in the text")
+    pitch: int | None = holds(Number(), "places in memory from point to point; of the last axis 1", _not_last)
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentAxis(Axis):
+    length: int = holds(Number(), "points of the box, for counting lines")
+
+
+@dataclass(frozen=True, eq=False)
+class BrickAxis(Axis):
+    begin: int = holds(Number(), "where the first brick begins")
+    shift: int = holds(Number(), "a brick has 2^shift threads along it")
+    bricks: int = holds(Number(), "how many bricks cover the box")
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentPlan(Plan):
+    """Lines along the last axis in segments, which go to threads; ``block``: segments that one takes at a time."""
+
+    axes: tuple[SegmentAxis, ...] = holds(Listed(Part(SegmentAxis)), "the axes of the grid")
+    most: int = holds(Number(), "the last place of the grid in memory")
+    edge_low: int = holds(Number(), "points of a line from here on have all neighbours along it at its low end,")
+    edge_high: int = holds(Number(-(2**40)), "and up to here at its high end")
+    segment: int = holds(Number(), "points of a segment")
+    segments: int = holds(Number(), "segments of a line")
+    lines: int = holds(Number(), "segments in all")
+
+    def blocks(self, items: int) -> int:
+        return super().blocks(self.lines)
+
+    def check(self, topology: Topology) -> None:
+        assert topology.box is not None
+        shape = topology.box.shape
+        covered = self.segments * self.segment >= shape[-1] and self.lines == prod(shape[:-1]) * self.segments
+        demand(covered, self, f"it does not cover {topology.box}")
+
+
+@dataclass(frozen=True, eq=False)
+class BrickPlan(Plan):
+    """The box in bricks, which go to blocks of threads."""
+
+    axes: tuple[BrickAxis, ...] = holds(Listed(Part(BrickAxis)), "the axes of the grid")
+    most: int = holds(Number(), "the last place of the grid in memory")
+    brick: int = holds(Number(), "threads of a brick")
+    bricks: int = holds(Number(), "bricks in all")
+
+    def check(self, topology: Topology) -> None:
+        assert topology.spec is not None
+        covered = self.bricks == prod(one.bricks for one in self.axes) and all(
+            one.begin <= one.low and one.begin + (one.bricks << one.shift) * t >= one.end
+            for one, t in zip(self.axes, tile_of(topology.spec), strict=True)
+        )
+        demand(covered, self, f"it does not cover {topology.box}")
 
 
 class Box(Strategy):
@@ -32,6 +102,7 @@ class Box(Strategy):
     cpu_block = 8192
     gpu_block = 256
     variants = tuple(VARIANTS)
+    plans, simt_plans = SegmentPlan, BrickPlan
 
     def declines(self, spec: LoopSpec) -> str | None:
         return None if spec.box is not None else "the loop does not run over a box of a grid"
@@ -39,33 +110,17 @@ class Box(Strategy):
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         spec, box = topology.spec, topology.box
         assert spec is not None and box is not None
-        sizes = _extent(spec, box)
         if simt:
-            return Plan(self.name, block, sizes=sizes | _bricks(sizes, tile_of(spec), block))
-        last = box.grid.rank - 1
-        length = box.shape[last]
+            return _bricks(self.name, _axes(spec, box), tile_of(spec), block, box.grid.total - 1)
+        length = box.shape[-1]
         segment = length if length <= 2 * block else block
-        segments = -(-length // segment)
-        lines = prod(box.shape[:last]) * segments
-        return Plan(self.name, max(1, block // segment), sizes=sizes | _segments(spec, box) | {
-            "segment": segment, "segments": segments, "lines": lines})  # fmt: skip
-
-    def check(self, plan: Plan, topology: Topology) -> None:
-        assert topology.spec is not None and topology.box is not None
-        sizes, box = plan.sizes, topology.box
-        if "lines" in sizes:
-            last = box.grid.rank - 1
-            covered = sizes["segments"] * sizes["segment"] >= box.shape[last]
-            right = covered and sizes["lines"] == prod(box.shape[:last]) * sizes["segments"]
-        else:
-            tile = tile_of(topology.spec)
-            right = sizes["bricks"] == prod(sizes[f"bricks{a}"] for a in range(len(tile))) and all(
-                sizes[f"begin{a}"] <= sizes[f"low{a}"]
-                and sizes[f"begin{a}"] + (sizes[f"bricks{a}"] << sizes[f"shift{a}"]) * t >= sizes[f"end{a}"]
-                for a, t in enumerate(tile)
-            )
-        if not right:
-            raise PlanError(f"plan of '{self.name}' (block {plan.block}) is wrong: it does not cover {box}")
+        segments, steps = -(-length // segment), [o[-1] for o in spec.offsets] or [0]
+        axes = tuple(SegmentAxis(**vars(one), length=n) for one, n in zip(_axes(spec, box), box.shape, strict=True))
+        return SegmentPlan(
+            self.name, max(1, block // segment), axes, box.grid.total - 1,
+            edge_low=max(0, -min(steps)), edge_high=box.grid.stored[-1] - max(0, *steps, 0),
+            segment=segment, segments=segments, lines=prod(box.shape[:-1]) * segments,
+        )  # fmt: skip
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         if not simt:
@@ -77,24 +132,14 @@ class Box(Strategy):
         return Cost(work.compulsory, work.flops)
 
 
-def _extent(spec: LoopSpec, box: GridBox) -> dict[str, int]:
-    """Where the box lies in memory, and steps that are too far to be numbers in the text."""
-    sizes: dict[str, int] = {}
-    for a in range(box.grid.rank):
-        sizes |= {f"low{a}": box.stored_low[a], f"end{a}": box.stored_high[a], f"n{a}": box.grid.stored[a]}
-        sizes |= {far_name(a, k): step for k, step in enumerate(far_steps(spec, a))}
-    sizes["most"] = box.grid.total - 1
-    return sizes | {f"pitch{a}": stride for a, stride in enumerate(box.grid.strides[:-1])}
+def _axes(spec: LoopSpec, box: GridBox) -> tuple[Axis, ...]:
+    """Where the box lies in memory."""
+    pitches = (*box.grid.strides[:-1], None)
+    where = zip(box.stored_low, box.stored_high, box.grid.stored, pitches, strict=True)
+    return tuple(Axis(low, end, n, tuple(far_steps(spec, a)), pitch) for a, (low, end, n, pitch) in enumerate(where))
 
 
 # ----- CPU --------------------------------------------------------------------------------------------------------
-def _segments(spec: LoopSpec, box: GridBox) -> dict[str, int]:
-    """Lengths for counting lines; points [edge_low, edge_high) of a line have all neighbours along it."""
-    steps = [o[-1] for o in spec.offsets] or [0]
-    edges = {"edge_low": max(0, -min(steps)), "edge_high": box.grid.stored[-1] - max(0, *steps, 0)}
-    return edges | {f"length{a}": n for a, n in enumerate(box.shape)}
-
-
 def _segment_phase(spec: LoopSpec) -> Phase:
     """A segment of a line: its ends where neighbours may be at the other end of the grid, and the rest."""
     assert spec.box is not None
@@ -120,26 +165,25 @@ def _segment_phase(spec: LoopSpec) -> Phase:
 
 
 # ----- GPU --------------------------------------------------------------------------------------------------------
-def _bricks(extent: dict[str, int], tile: Index, block: int) -> dict[str, int]:
+def _bricks(name: str, axes: tuple[Axis, ...], tile: Index, block: int, most: int) -> BrickPlan:
     """The threads of a block as a brick of 2^shift threads along each axis, and how many bricks cover the box."""
     last = len(tile) - 1
-    begin = [extent[f"low{a}"] for a in range(last + 1)]
-    if extent[f"end{last}"] - begin[last] >= 4 * _ALIGNED:
+    begin = [one.low for one in axes]
+    if axes[last].end - begin[last] >= 4 * _ALIGNED:
         begin[last] -= begin[last] % _ALIGNED
     else:
         begin[last] -= begin[last] % tile[last]
-    needed = [-(-(extent[f"end{a}"] - begin[a]) // t) for a, t in enumerate(tile)]  # threads along each axis
+    needed = [-(-(axes[a].end - begin[a]) // t) for a, t in enumerate(tile)]  # threads along each axis
     left, shifts = block.bit_length() - 1, [0] * (last + 1)
     for a in (last, *range(last - 1, -1, -1), last):  # what is left over goes to the last axis again
-        most = left if last == 0 or any(shifts) else min(left, _WARP_SHIFT)
-        more = min(most, max((needed[a] - 1).bit_length() - shifts[a], 0))
+        free = left if last == 0 or any(shifts) else min(left, _WARP_SHIFT)
+        more = min(free, max((needed[a] - 1).bit_length() - shifts[a], 0))
         shifts[a] += more
         left -= more
-    sizes = {"brick": 1 << sum(shifts)}
-    for a in range(last + 1):
-        count = -(-needed[a] // (1 << shifts[a]))
-        sizes |= {f"begin{a}": begin[a], f"shift{a}": shifts[a], f"bricks{a}": count}
-    return sizes | {"bricks": prod(sizes[f"bricks{a}"] for a in range(last + 1))}
+    counts = [-(-n // (1 << shift)) for n, shift in zip(needed, shifts, strict=True)]
+    cut = tuple(BrickAxis(**vars(one), begin=b, shift=s, bricks=n)
+                for one, b, s, n in zip(axes, begin, shifts, counts, strict=True))  # fmt: skip
+    return BrickPlan(name, block, cut, most, 1 << sum(shifts), prod(counts))
 
 
 def _tile_lines(spec: LoopSpec) -> list[str]:

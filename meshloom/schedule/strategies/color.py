@@ -11,17 +11,81 @@ by color (the ordering ``color``) maps and data lie right by themselves, and no 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from meshloom.native.algorithms import color_elements
 from meshloom.schedule.code import ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.declare import (
+    ANY,
+    NUMBERS,
+    OFFSETS,
+    Array,
+    Numbers,
+    Offsets,
+    Place,
+    Table,
+    all_maps,
+    elements,
+    holds,
+    maybe,
+    size,
+)
+from meshloom.schedule.form import demand
+from meshloom.schedule.plan import Plan, Topology, symbol
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
-from meshloom.schedule.verify import check_color
+from meshloom.schedule.verify import check_offsets, lost_stamps, visited
+
+
+@dataclass(frozen=True, eq=False)
+class ColorPlan(Plan):
+    """Elements color by color; no two of a color share a target."""
+
+    color_offsets: Offsets = holds(Array(OFFSETS, ANY), "where each color begins among the positions, and the end")
+    visit: Numbers | None = holds(
+        Array(NUMBERS, elements), "the element at each position, where elements are not numbered by color", maybe
+    )
+
+    @size
+    def n_colors(self) -> int:
+        return len(self.color_offsets) - 1
+
+    def blocks(self, items: int) -> int:
+        return super().blocks(items) + self.n_colors
+
+    def check(self, topology: Topology) -> None:
+        visit = visited(self, self.visit, topology)
+        check_offsets(self, "color_offsets", self.color_offsets, topology.elements)
+        for rows, targets in zip(*topology.conflicts(), strict=True):
+            for color, (first, last) in enumerate(pairwise(self.color_offsets)):
+                members = visit[first:last].astype(np.int64)
+                lost = lost_stamps(members, rows[members], targets)
+                demand(not lost.any(), self, f"two elements of color {color} share a target")
+
+
+def _arity(place: Place) -> int:
+    return place.rows.shape[1]
+
+
+@dataclass(frozen=True, eq=False)
+class IndexedColorPlan(ColorPlan):
+    """With a copy of every map in the order of colors."""
+
+    by_color: dict[int, Numbers] = holds(
+        Table(Array(NUMBERS, _arity, elements), all_maps), "of each map its rows at the positions, slot by slot"
+    )
+
+    def check(self, topology: Topology) -> None:
+        super().check(topology)
+        visit = visited(self, self.visit, topology)
+        for m, rows in topology.rows().items():
+            same = np.array_equal(self.by_color[m], rows[visit].T)
+            demand(same, self, f"by_color does not hold the rows of map {m} in the order of visit")
 
 
 class Color(Strategy):
@@ -29,33 +93,33 @@ class Color(Strategy):
     summary = "global coloring, one launch per color"
     variants = ("plain", "indices")
 
+    def plan_type(self, *, simt: bool = False, variant: str = "plain") -> type[Plan]:
+        return ColorPlan if variant == "plain" else IndexedColorPlan
+
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         rows, targets = topology.conflicts()
         visit = topology.visit
         visited = [np.ascontiguousarray(a[visit]) for a in rows] if topology.order is not None else rows
         colors = color_elements(visited, targets)
         counts = np.bincount(colors) if len(colors) else np.zeros(0, np.int64)
-        arrays = {"color_offsets": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)}
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         by_color = visit[np.argsort(colors, kind="stable")].astype(topology.index_type)
-        if (np.diff(by_color) < 0).any():  # else elements are numbered by color, and position and element are one
-            arrays["visit"] = by_color
-        return Plan(self.name, block, arrays, {"n_colors": len(counts)})
+        looked_up = (np.diff(by_color) < 0).any()  # else elements are numbered by color: position and element are one
+        return ColorPlan(self.name, block, offsets, by_color if looked_up else None)
 
     def varied(self, variant: str, plan: Plan, topology: Topology) -> Plan:
-        """``indices``: tables ``by_color<m>`` (arity, n) of the rows of every map in the order of colors."""
+        """``indices``: with the rows of every map in the order of colors."""
+        assert isinstance(plan, ColorPlan)
         if variant == "plain":
             return plan
-        visit = plan.arrays.get("visit", slice(topology.elements))
-        tables = {f"by_color{m}": np.ascontiguousarray(rows[visit].T) for m, rows in topology.rows().items()}
-        return replace(plan, arrays=plan.arrays | tables)
-
-    def check(self, plan: Plan, topology: Topology) -> None:
-        check_color(plan, topology)
+        visit = slice(topology.elements) if plan.visit is None else plan.visit
+        tables = {m: np.ascontiguousarray(rows[visit].T) for m, rows in topology.rows().items()}
+        return IndexedColorPlan(plan.strategy, plan.block, plan.color_offsets, plan.visit, tables)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        tables = any(name.startswith("by_color") for name in plan.arrays)
-        code = ElementCode(spec, spec.outputs, _in_table if tables else None)
-        body = code.lines(code.plain, element="visit[i]" if "visit" in plan.arrays else "i")
+        assert isinstance(plan, ColorPlan)
+        code = ElementCode(spec, spec.outputs, _in_tables(plan) if isinstance(plan, IndexedColorPlan) else None)
+        body = code.lines(code.plain, element="i" if plan.visit is None else "visit[i]")
         return [Pass("elements", "n", (Phase("", "", body),), colors="color_offsets", reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
@@ -64,6 +128,6 @@ class Color(Strategy):
         return Cost(moved, work.flops, updates=work.elements * work.components, launches=colors)
 
 
-def _in_table(number: int, slot: int) -> str:
+def _in_tables(plan: IndexedColorPlan) -> Callable[[int, int], str]:
     """The entry of a map for the element at position ``i``: neighbouring positions read neighbouring entries."""
-    return f"by_color{number}[{f'{slot} * n + i' if slot else 'i'}]"
+    return lambda number, slot: f"{symbol(plan, 'by_color', number)}[{f'{slot} * n + i' if slot else 'i'}]"

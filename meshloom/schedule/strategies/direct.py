@@ -5,46 +5,60 @@ Where elements look at nothing but their own, a thread of a GPU may take several
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass
 
 from meshloom.schedule.code import ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
+from meshloom.schedule.declare import NUMBERS, Array, Numbers, elements, holds, ordered
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.vectors import vector_pass
-from meshloom.schedule.verify import check_direct
+from meshloom.schedule.verify import check_given_visit
+
+
+@dataclass(frozen=True, eq=False)
+class VisitPlan(Plan):
+    """Elements in the order that was asked for."""
+
+    visit: Numbers | None = holds(Array(NUMBERS, elements), "the element at each position, where ordered", ordered)
+
+    def check(self, topology: Topology) -> None:
+        check_given_visit(self, self.visit, topology)
+
+    @property
+    def element(self) -> str:
+        """C expression of the element at position ``i``."""
+        return "i" if self.visit is None else "visit[i]"
 
 
 class Direct(Strategy):
     name = "direct"
     summary = "no element meets another: a plain parallel loop"
     competes = False
+    plans = VisitPlan
 
     def declines(self, spec: LoopSpec) -> str | None:
         return "elements meet through a map, so it would race" if spec.racy_outputs else None
 
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
-        return Plan(self.name, block, visiting(topology))
-
-    def check(self, plan: Plan, topology: Topology) -> None:
-        check_direct(plan, topology)
+        return VisitPlan(self.name, block, visiting(topology))
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+        assert isinstance(plan, VisitPlan)
         return [vector_pass(spec) if spec.share.elements > 1 else element_pass(spec, plan)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         return Cost(work.compulsory, work.flops)
 
 
-def visiting(topology: Topology) -> dict[str, np.ndarray]:
-    """The plan array ``visit`` when elements are not visited in their own order."""
-    return {} if topology.order is None else {"visit": topology.order.astype(topology.index_type)}
+def visiting(topology: Topology) -> Numbers | None:
+    """The order of visit as a plan holds it; None when elements are visited in their own."""
+    return None if topology.order is None else topology.order.astype(topology.index_type)
 
 
-def element_pass(spec: LoopSpec, plan: Plan) -> Pass:
+def element_pass(spec: LoopSpec, plan: VisitPlan) -> Pass:
     """A pass over the elements for the outputs where none meets another."""
     code = ElementCode(spec, spec.other_outputs)
-    ordered = "visit" in plan.arrays
-    body = code.lines(code.plain, element="visit[i]" if ordered else "i")
-    return Pass("elements", "n", (Phase("", "", body, independent=not ordered),), reductions=spec.reductions)
+    body = code.lines(code.plain, element=plan.element)
+    return Pass("elements", "n", (Phase("", "", body, independent=plan.visit is None),), reductions=spec.reductions)

@@ -7,13 +7,15 @@ the targets, so that everybody sees the values from before the loop.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from meshloom.kernel.count import loads
 from meshloom.schedule.code import ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
+from meshloom.schedule.declare import Part, Table, holds, racy_maps
 from meshloom.schedule.gather import (
     Columns,
+    Incidence,
     accumulate,
     columns_of,
     load_accumulators,
@@ -21,36 +23,40 @@ from meshloom.schedule.gather import (
     split_entry,
     store_accumulators,
 )
-from meshloom.schedule.neighbours import neighbour_tables, slot_rows
-from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.neighbours import RoleTables, TabledIncidence, slot_rows, tabled
+from meshloom.schedule.plan import Plan, Topology, symbol
 from meshloom.schedule.roles import RoleGather
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import element_pass, visiting
-from meshloom.schedule.strategies.staged import incidences
-from meshloom.schedule.verify import check_owner
+from meshloom.schedule.strategies.staged import GatherPlan, incidences
 
 ROOMY_VISIT = 80  # bytes that a thread may ask for at a visit and leave room for others
+
+
+@dataclass(frozen=True, eq=False)
+class NeighbourPlan(GatherPlan):
+    """With tables of neighbours, for threads that would wait for one look after the other."""
+
+    gathers: dict[int, TabledIncidence] = holds(  # type: ignore[assignment]
+        Table(Part(TabledIncidence), racy_maps), "what leads to the targets of each map, and tables of that"
+    )
 
 
 class Owner(Strategy):
     name = "owner"
     summary = "over the targets, recomputing what each incident element gives it"
     gpu_block = 64
+    plans, simt_plans = GatherPlan, NeighbourPlan
 
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
-        arrays, sizes = incidences(topology)
-        if simt:
-            for m in topology.maps:
-                offsets, entries, degree = arrays[f"offsets{m}"], arrays[f"entries{m}"], sizes[f"degree{m}"]
-                arrays |= neighbour_tables(topology, m, offsets, entries, degree)
-                sizes |= {f"n_marked{m}": len(arrays[f"marked{m}"])} if f"marked{m}" in arrays else {}
-        return Plan(self.name, block, visiting(topology) | arrays, sizes)
-
-    def check(self, plan: Plan, topology: Topology) -> None:
-        check_owner(plan, topology)
+        found, visit = incidences(topology), visiting(topology)
+        if not simt:
+            return GatherPlan(self.name, block, visit, found)
+        return NeighbourPlan(self.name, block, visit, {m: tabled(topology, m, one) for m, one in found.items()})
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+        assert isinstance(plan, GatherPlan)
         targets = [one for m in spec.racy_maps for one in _target_passes(spec, m, plan, simt)]
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
@@ -62,33 +68,47 @@ class Owner(Strategy):
         return Cost(moved, work.flops * repeated, visits=work.targets, requests=crowding * work.gathered)
 
 
-def _target_passes(spec: LoopSpec, m: int, plan: Plan, simt: bool) -> list[Pass]:
-    groups, arity = columns_of(spec, m), spec.maps[m].arity
-    code, degree = ElementCode(spec, ()), plan.sizes[f"degree{m}"] if simt else 0
+def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, simt: bool) -> list[Pass]:
+    groups, arity, found = columns_of(spec, m), spec.maps[m].arity, plan.gathers[m]
+    code, degree, offsets = ElementCode(spec, ()), found.degree if simt else 0, symbol(plan, "gathers", m, "offsets")
     roots = [n for g in groups for n in g.nodes]
-    if f"near{m}" in plan.arrays:
-        marked = over_targets(spec, groups, incident(spec, m), f"offsets{m}", target=f"marked{m}[i]")
-        ahead = (f"n_marked{m}", Phase("", "", marked)) if f"marked{m}" in plan.arrays else None
-        return [replace(_role_pass(spec, m, plan), ahead=ahead)]
+    if (tables := role_tables(found)) is not None:
+        return [replace(_role_pass(spec, m, plan, found), ahead=_marked(spec, m, plan, tables))]
     regular: list[str] = []
     if degree:
-        body = [*slot_rows(code, m, loads(roots)), *code.whole_rows(roots), *_slices(spec, code, groups, arity)]
+        body = [*slot_rows(code, m, loads(roots), plan), *code.whole_rows(roots), *_slices(spec, code, groups, arity)]
         loop = ["#pragma unroll", f"for (int u = 0; u < {degree}; ++u) {{", *body, "}"]
-        regular = [f"if (entry{m}[t] >= 0) {{", *loop, "}"]
-    phase = Phase("", "", over_targets(spec, groups, incident(spec, m), f"offsets{m}", regular))
+        regular = [f"if ({symbol(plan, 'gathers', m, 'tables', 'entry')}[t] >= 0) {{", *loop, "}"]
+    phase = Phase("", "", over_targets(spec, groups, incident(spec, m, plan), offsets, regular))
     return [Pass(f"targets{m}", f"targets{m}", (phase,))]
 
 
-def incident(spec: LoopSpec, m: int) -> list[str]:
+def role_tables(found: Incidence) -> RoleTables | None:
+    """The tables in roles that an incidence comes with, if any."""
+    tables = found.tables if isinstance(found, TabledIncidence) else None
+    return tables if isinstance(tables, RoleTables) else None
+
+
+def _marked(spec: LoopSpec, m: int, plan: GatherPlan, tables: RoleTables) -> tuple[str, Phase] | None:
+    """The targets that are not in the tables, the general way."""
+    if tables.marked is None:
+        return None
+    offsets, marked = symbol(plan, "gathers", m, "offsets"), symbol(plan, "gathers", m, "tables", "marked")
+    body = over_targets(spec, columns_of(spec, m), incident(spec, m, plan), offsets, target=f"{marked}[i]")
+    return symbol(plan, "gathers", m, "tables", "n_marked"), Phase("", "", body)
+
+
+def incident(spec: LoopSpec, m: int, plan: Plan) -> list[str]:
     """Statements that merge the entry at ``x`` of map ``m``'s incidence into the accumulators."""
     groups, arity, code = columns_of(spec, m), spec.maps[m].arity, ElementCode(spec, ())
     rows = code.rows([n for g in groups for n in g.nodes])
-    return [*split_entry(f"entries{m}", arity), *rows, *_slices(spec, code, groups, arity)]
+    return [*split_entry(symbol(plan, "gathers", m, "entries"), arity), *rows, *_slices(spec, code, groups, arity)]
 
 
-def _role_pass(spec: LoopSpec, m: int, plan: Plan) -> Pass:
+def _role_pass(spec: LoopSpec, m: int, plan: GatherPlan, found: Incidence) -> Pass:
     """Symmetric kernels on a GPU: the tables' targets, each by one thread."""
-    groups, gather = columns_of(spec, m), RoleGather.of(spec, m, plan)
+    assert isinstance(found, TabledIncidence)
+    groups, gather = columns_of(spec, m), RoleGather.of(spec, m, plan, found)
     stores = ["if (listed) {", *store_accumulators(spec, groups), "}"]
     body = ("const ml_index t = i;", *load_accumulators(spec, groups), *gather.lines(), *stores)
     return Pass(f"targets{m}", f"targets{m}", (Phase("", "", body),))

@@ -4,45 +4,53 @@ How the array is laid out: ``stage.py``."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from meshloom.schedule.code import ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.gather import Columns, over_targets, split_entry, staging, unroll, usual_degree
-from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.declare import Part, Table, holds, racy_maps
+from meshloom.schedule.gather import Columns, Incidence, over_targets, split_entry, staging, unroll
+from meshloom.schedule.plan import Plan, Topology, symbol
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.stage import Stage, staged_columns
 from meshloom.schedule.strategies.base import Strategy
-from meshloom.schedule.strategies.direct import visiting
-from meshloom.schedule.verify import check_gather
+from meshloom.schedule.strategies.direct import VisitPlan, visiting
 
 ROWS = "n"  # of each slot: one for every element
+
+
+@dataclass(frozen=True, eq=False)
+class GatherPlan(VisitPlan):
+    """For each racy map the entries of each target."""
+
+    gathers: dict[int, Incidence] = holds(Table(Part(Incidence), racy_maps), "what leads to the targets of each map")
+
+    def check(self, topology: Topology) -> None:
+        super().check(topology)
+        for m, one in self.gathers.items():
+            one.check(self, topology, m)
 
 
 class Staged(Strategy):
     name = "staged"
     summary = "increments to a temporary array, then a gather by target"
+    plans = GatherPlan
 
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
-        arrays, sizes = incidences(topology)
-        return Plan(self.name, block, visiting(topology) | arrays, sizes)
-
-    def check(self, plan: Plan, topology: Topology) -> None:
-        check_gather(plan, topology)
+        return GatherPlan(self.name, block, visiting(topology), incidences(topology))
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+        assert isinstance(plan, GatherPlan)
         groups = [(m, staged_columns(spec, m)) for m in spec.racy_maps]
         columns = [c for _, members in groups for c in members]
-        element = "visit[i]" if "visit" in plan.arrays else "i"
         code = ElementCode(spec, spec.other_outputs)
-        body = (f"const ml_index e = {element};", *staging(code, columns, "e", Stage(spec, ROWS).stores))
+        body = (f"const ml_index e = {plan.element};", *staging(code, columns, "e", Stage(spec, ROWS).stores))
         first = Pass(
-            "elements", "n", (Phase("", "", body, independent="visit" not in plan.arrays),), reductions=spec.reductions
+            "elements", "n", (Phase("", "", body, independent=plan.visit is None),), reductions=spec.reductions
         )
-        return [
-            first,
-            *(gather_pass(spec, m, members, plan.sizes[f"degree{m}"] if simt else 0) for m, members in groups),
-        ]
+        return [first, *(gather_pass(spec, m, members, plan, simt) for m, members in groups)]
 
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
         return [
@@ -57,19 +65,16 @@ class Staged(Strategy):
         return Cost(moved, work.flops, launches=2, visits=work.targets, requests=work.requested)
 
 
-def incidences(topology: Topology) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """Plan arrays ``offsets<m>`` and ``entries<m>`` of every racy map, and ``degree<m>``, their usual number."""
-    arrays, sizes = {}, {}
-    for m in topology.maps:
-        arrays[f"offsets{m}"], arrays[f"entries{m}"] = topology.incidence(m)
-        sizes[f"degree{m}"] = usual_degree(arrays[f"offsets{m}"])
-    return arrays, sizes
+def incidences(topology: Topology) -> dict[int, Incidence]:
+    """The incidence of every racy map."""
+    return {m: Incidence(*topology.incidence(m)) for m in topology.maps}
 
 
-def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], degree: int) -> Pass:
+def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], plan: GatherPlan, simt: bool) -> Pass:
     """A pass over the targets of a map that merges the staged columns."""
-    arity, offsets = spec.maps[map_number].arity, f"offsets{map_number}"
-    incident = [*split_entry(f"entries{map_number}", arity), *Stage(spec, ROWS).merge(groups, arity, "e")]
+    arity, degree = spec.maps[map_number].arity, plan.gathers[map_number].degree if simt else 0
+    offsets, entries = (symbol(plan, "gathers", map_number, word) for word in ("offsets", "entries"))
+    incident = [*split_entry(entries, arity), *Stage(spec, ROWS).merge(groups, arity, "e")]
     return Pass(
         f"gather{map_number}",
         f"targets{map_number}",

@@ -10,57 +10,98 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from meshloom.kernel.model import Output
 from meshloom.schedule.chains import Meetings, best_strips
 from meshloom.schedule.code import ElementCode, Pass, Phase, merged, row_name
 from meshloom.schedule.cost import Cost, Work
+from meshloom.schedule.declare import (
+    ANY,
+    NUMBERS,
+    OFFSETS,
+    Array,
+    Numbers,
+    Offsets,
+    Pair,
+    Part,
+    Table,
+    elements,
+    holds,
+    racy_maps,
+    size,
+)
+from meshloom.schedule.form import demand
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.atomic import Atomic
-from meshloom.schedule.strategies.direct import visiting
-from meshloom.schedule.verify import check_strips
+from meshloom.schedule.verify import check_offsets, check_permutation
 
 Address = tuple[int, int, int]  # parameter, slot, component
+
+
+@dataclass(frozen=True, eq=False)
+class StripPlan(Plan):
+    """``strips[steps[k] + s]`` is the element that strip s does in step k; longer strips come first."""
+
+    strips: Numbers = holds(Array(NUMBERS, elements), "elements step by step, in a step strip by strip")
+    steps: Offsets = holds(Array(OFFSETS, ANY), "where each step begins among them, and the end")
+    meetings: dict[int, Meetings] = holds(Table(Part(Meetings), racy_maps), "slots of each racy map that meet")
+
+    @size
+    def n_strips(self) -> int:
+        return int(self.steps[1]) if len(self.steps) > 1 else 0
+
+    @size
+    def n_steps(self) -> int:
+        return len(self.steps) - 1
+
+    def check(self, topology: Topology) -> None:
+        """Every element is in one strip, and no thread takes what another one has kept or given away."""
+        check_permutation(self, "strips", self.strips, topology.elements)
+        check_offsets(self, "steps", self.steps, topology.elements)
+        demand((np.diff(np.diff(self.steps)) <= 0).all(), self, "a strip goes on after its end")
+        for m, found in self.meetings.items():
+            self._check_meetings(m, found, topology.maps[m][0].shape[1])
+
+    def _check_meetings(self, m: int, found: Meetings, arity: int) -> None:
+        for pairs in (found.kept, found.lower, found.upper, found.ends):
+            demand(all(slot < arity for pair in pairs for slot in pair), self, f"a slot of map {m} does not exist")
+        kept, beside = [pair.slot for pair in found.kept], _slots((*found.lower, *found.upper))
+        for group in (kept, [pair.other for pair in found.kept], beside, _slots(found.ends)):
+            demand(len(set(group)) == len(group), self, "a slot is in two pairs")
+        given = {pair.other for pair in (*found.lower, *found.upper)}
+        demand(not given & set(kept), self, "what is kept is given away")
+
+
+def _slots(pairs: Sequence[Pair]) -> list[int]:
+    return [slot for pair in pairs for slot in pair]
 
 
 class Strip(Atomic):
     name = "strip"
     summary = "strips of elements, joined in registers and between neighbouring threads, then hardware atomics"
 
+    simt_plans = StripPlan
+
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
         if not simt:
-            return Plan(self.name, block, visiting(topology))
+            return super().plan(topology, block)
         strips, meetings = best_strips([rows[topology.visit] for rows, _ in topology.maps.values()])
-        sizes = {f"{kind}{m}_{slot}": other
-                 for m, found in zip(topology.maps, meetings, strict=True)
-                 for kind, pairs in vars(found).items() for slot, other in pairs}  # fmt: skip
-        arrays = {"strips": topology.visit[strips.elements].astype(topology.index_type), "steps": strips.offsets}
-        return Plan(self.name, block, arrays, sizes | {"n_strips": strips.number,
-                                                       "n_steps": len(strips.offsets) - 1})  # fmt: skip
-
-    def check(self, plan: Plan, topology: Topology) -> None:
-        check_strips(plan, topology)
+        found = topology.visit[strips.elements].astype(topology.index_type)
+        return StripPlan(self.name, block, found, strips.offsets, dict(zip(topology.maps, meetings, strict=True)))
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         if not simt:
             return super().passes(spec, plan, simt=False)
-        body = StripCode(spec, {m: meetings_of(plan, m) for m in spec.racy_maps}).lines()
+        assert isinstance(plan, StripPlan)
+        body = StripCode(spec, {m: plan.meetings[m] for m in spec.racy_maps}).lines()
         return [Pass("strips", "n_strips", (Phase("", "", tuple(body), together=True),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         moved = work.compulsory + 4 * work.elements + work.again + work.added_again
         added = 0.9 * (1 - work.beside) * work.elements * work.components
         return Cost(moved, work.flops, atomics=added, crowded=added * work.crowded, requests=work.requested)
-
-
-def meetings_of(plan: Plan, m: int) -> Meetings:
-    """What the plan says about the slots of a map."""
-
-    def pairs(kind: str) -> tuple[tuple[int, int], ...]:
-        start = f"{kind}{m}_"
-        return tuple((int(n.removeprefix(start)), other) for n, other in plan.sizes.items() if n.startswith(start))
-
-    return Meetings(*(pairs(kind) for kind in ("kept", "lower", "upper", "ends")))
 
 
 @dataclass
@@ -142,7 +183,7 @@ class StripCode:
         lines, sinks = [], []
         waiting = {(m, slot): waits for m, slot, _, waits in self._waiting()}
         ends = {(m, pair) for m, found in self.meetings.items() for pair in found.ends}
-        ends = {(m, (t, g)) for m, (t, g) in ends if {(m, t), (m, g)} <= waiting.keys()}
+        ends = {(m, pair) for m, pair in ends if {(m, slot) for slot in pair} <= waiting.keys()}
         givers = {(m, g): t for m, (t, g) in ends}
         for m, (taker, giver) in sorted(ends):
             mine, other = f"kept{m}_{taker}", f"kept{m}_{giver}"

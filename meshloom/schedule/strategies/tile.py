@@ -7,11 +7,30 @@ the elements, after the targets.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from meshloom.native.tiles import tiles
 from meshloom.schedule.code import ElementCode, Pass, Phase, Scratch
 from meshloom.schedule.cost import Cost, Work
+from meshloom.schedule.declare import (
+    ANY,
+    NUMBERS,
+    OFFSETS,
+    Array,
+    Number,
+    Numbers,
+    Offsets,
+    Part,
+    Table,
+    entries,
+    holds,
+    one_more_than_targets,
+    racy_maps,
+    size,
+)
+from meshloom.schedule.form import demand
 from meshloom.schedule.gather import (
     Columns,
     over_targets,
@@ -20,12 +39,67 @@ from meshloom.schedule.gather import (
     unroll,
     usual_degree,
 )
-from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.plan import Plan, Topology, symbol
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.stage import Stage, staged_columns
 from meshloom.schedule.strategies.base import Strategy
-from meshloom.schedule.strategies.direct import element_pass, visiting
-from meshloom.schedule.verify import check_tile
+from meshloom.schedule.strategies.direct import VisitPlan, element_pass, visiting
+from meshloom.schedule.verify import check_incidence, check_offsets
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """Tiles of so many targets of one map, the elements that touch each, and the entries of each target among them."""
+
+    offsets: Offsets = holds(Array(OFFSETS, one_more_than_targets), "where each target's entries begin, and the end")
+    tile: int = holds(Number(1), "targets of a tile")
+    tile_offsets: Offsets = holds(Array(OFFSETS, ANY), "where each tile's elements begin, and the end")
+    tile_elements: Numbers = holds(Array(NUMBERS, ANY), "elements tile by tile, ascending in each")
+    local: Numbers = holds(Array(NUMBERS, entries), "the entries: place of the element in the tile * arity + slot")
+
+    @size
+    def tiles(self) -> int:
+        return len(self.tile_offsets) - 1
+
+    @size
+    def largest(self) -> int:
+        return int(np.diff(self.tile_offsets).max(initial=0))
+
+    @size
+    def degree(self) -> int:
+        return usual_degree(self.offsets)
+
+    def check(self, plan: Plan, topology: Topology, m: int) -> None:
+        indices, targets = topology.maps[m]
+        arity, elements, starts, local = indices.shape[1], self.tile_elements, self.tile_offsets, self.local
+        check_offsets(plan, "tile_offsets", starts, len(elements))
+        fits = self.tile == plan.block and self.tiles == -(-targets // plan.block)
+        demand(fits, plan, "the number or size of tiles does not fit the targets")
+        inside = not len(elements) or (elements.min() >= 0 and elements.max() < topology.elements)
+        demand(inside, plan, "a tile holds an element out of bounds")
+        lengths = np.diff(starts)
+        tile_of_element = np.repeat(np.arange(self.tiles), lengths)
+        rising = (np.diff(elements.astype(np.int64)) > 0) | (np.diff(tile_of_element) > 0)
+        demand(rising.all(), plan, "a tile does not list its elements once, ascending")
+        check_offsets(plan, "offsets", self.offsets, len(local))
+        tile_of_entry = np.repeat(np.arange(targets) // plan.block, np.diff(self.offsets))
+        wide = local.astype(np.int64)
+        inside = ((wide >= 0) & (wide // arity < lengths[tile_of_entry])).all()
+        demand(inside, plan, "a local number is out of bounds")
+        found = elements[starts[tile_of_entry] + wide // arity].astype(np.int64) * arity + wide % arity
+        check_incidence(plan, topology, m, self.offsets, found)
+
+
+@dataclass(frozen=True, eq=False)
+class TilePlan(VisitPlan):
+    """For each racy map tiles of its targets."""
+
+    tiled: dict[int, Tiles] = holds(Table(Part(Tiles), racy_maps), "the tiles of each racy map")
+
+    def check(self, topology: Topology) -> None:
+        super().check(topology)
+        for m, one in self.tiled.items():
+            one.check(self, topology, m)
 
 
 class Tile(Strategy):
@@ -34,33 +108,19 @@ class Tile(Strategy):
     summary = "a block owns targets and evaluates every element that touches them once"
     cpu_block = 8192
     gpu_block = 256
+    plans = TilePlan
 
     def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
-        arrays = dict(visiting(topology))
-        sizes: dict[str, int] = {}
+        found = {}
         for m, (indices, _) in topology.maps.items():
             offsets, entries = topology.incidence(m)
             made = tiles(offsets, entries, indices.shape[1], topology.elements, block)
-            arrays |= {
-                f"offsets{m}": offsets,
-                f"tile_offsets{m}": made.offsets,
-                f"tile_elements{m}": made.elements,
-                f"local{m}": made.local,
-            }
-            sizes |= {
-                f"tiles{m}": len(made.offsets) - 1,
-                f"largest{m}": int(np.diff(made.offsets).max(initial=0)),
-                f"tile{m}": block,
-                f"degree{m}": usual_degree(offsets),
-            }
-        return Plan(self.name, block, arrays, sizes)
-
-    def check(self, plan: Plan, topology: Topology) -> None:
-        check_tile(plan, topology)
+            found[m] = Tiles(offsets, block, made.offsets, made.elements, made.local)
+        return TilePlan(self.name, block, visiting(topology), found)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        degrees = {m: plan.sizes[f"degree{m}"] if simt else 0 for m in spec.racy_maps}
-        targets = [_tile_pass(spec, m, staged_columns(spec, m), degrees[m], simt) for m in spec.racy_maps]
+        assert isinstance(plan, TilePlan)
+        targets = [_tile_pass(spec, m, staged_columns(spec, m), plan, simt) for m in spec.racy_maps]
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
@@ -74,18 +134,22 @@ class Tile(Strategy):
                     requests=waiting * again * work.requested)  # fmt: skip
 
 
-def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], degree: int, simt: bool) -> Pass:
-    arity, stage = spec.maps[m].arity, Stage(spec, f"largest{m}", apart=simt)
-    own = (f"const ml_index e = tile_elements{m}[i];", f"const ml_index l = i - tile_offsets{m}[b];")
+def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], plan: TilePlan, simt: bool) -> Pass:
+    def named(word: str) -> str:
+        return symbol(plan, "tiled", m, word)
+
+    degree, offsets, first = plan.tiled[m].degree if simt else 0, named("offsets"), named("tile_offsets")
+    arity, stage = spec.maps[m].arity, Stage(spec, named("largest"), apart=simt)
+    own = (f"const ml_index e = {named('tile_elements')}[i];", f"const ml_index l = i - {first}[b];")
     body = (*own, *staging(ElementCode(spec, ()), groups, "l", stage.stores))
-    evaluate = Phase(f"tile_offsets{m}[b]", f"tile_offsets{m}[b + 1]", body, independent=True)
-    incident = [*split_entry(f"local{m}", arity, "l"), *stage.merge(groups, arity, "l")]
+    evaluate = Phase(f"{first}[b]", f"{first}[b + 1]", body, independent=True)
+    incident = [*split_entry(named("local"), arity, "l"), *stage.merge(groups, arity, "l")]
     gather = Phase(
-        f"b * tile{m}",
-        f"ml_min((b + 1) * tile{m}, targets{m})",
-        over_targets(spec, groups, incident, f"offsets{m}", unroll(incident, f"offsets{m}", degree)),
+        f"b * {named('tile')}",
+        f"ml_min((b + 1) * {named('tile')}, targets{m})",
+        over_targets(spec, groups, incident, offsets, unroll(incident, offsets, degree)),
     )
     scratch = tuple(
-        Scratch(spec.params[g.param].ctype, f"stage{g.param}", f"largest{m} * {len(g.nodes)}") for g in groups
+        Scratch(spec.params[g.param].ctype, f"stage{g.param}", f"{named('largest')} * {len(g.nodes)}") for g in groups
     )
-    return Pass(f"tiles{m}", f"tiles{m}", (evaluate, gather), blocked=True, scratch=scratch)
+    return Pass(named("tiles"), named("tiles"), (evaluate, gather), blocked=True, scratch=scratch)

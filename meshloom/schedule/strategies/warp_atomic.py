@@ -8,39 +8,55 @@ elements are visited decides how often it pays. On a CPU there are no warps, and
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from meshloom.schedule.chains import pairs_beside
 from meshloom.schedule.code import ElementCode, Pass, Phase, merged, row_name
 from meshloom.schedule.cost import Cost, Work
+from meshloom.schedule.declare import Pair, Pairs, Table, holds, racy_maps
+from meshloom.schedule.form import demand
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.atomic import Atomic
-from meshloom.schedule.strategies.direct import visiting
-from meshloom.schedule.verify import check_pairs
+from meshloom.schedule.strategies.direct import VisitPlan, visiting
+
+
+@dataclass(frozen=True, eq=False)
+class WarpPlan(VisitPlan):
+    """For each racy map slots that take from the next element what it has for the same target."""
+
+    takes: dict[int, tuple[Pair, ...]] = holds(Table(Pairs(), racy_maps), "(taker, giver) of each racy map")
+
+    def check(self, topology: Topology) -> None:
+        """Slots that are paired exist, and none is in two pairs: nobody takes what has been given away."""
+        super().check(topology)
+        for m, pairs in self.takes.items():
+            slots, arity = [slot for pair in pairs for slot in pair], topology.maps[m][0].shape[1]
+            fits = len(set(slots)) == len(slots) and max(slots, default=0) < arity
+            demand(fits, self, f"a slot of map {m} is in two pairs, or does not exist")
 
 
 class WarpAtomic(Atomic):
     name = "warp_atomic"
     summary = "hardware atomics, after neighbouring threads have joined what goes to the same target"
 
-    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
-        sizes: dict[str, int] = {}
-        for m, (indices, _) in topology.maps.items() if simt else ():
-            for taker, giver in pairs_beside(indices[topology.visit]):
-                sizes[f"takes{m}_{taker}"] = giver
-        return Plan(self.name, block, visiting(topology), sizes)
+    simt_plans = WarpPlan
 
-    def check(self, plan: Plan, topology: Topology) -> None:
-        check_pairs(plan, topology)
+    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
+        if not simt:
+            return super().plan(topology, block)
+        rows = {m: indices[topology.visit] for m, (indices, _) in topology.maps.items()}
+        return WarpPlan(self.name, block, visiting(topology), {m: pairs_beside(one) for m, one in rows.items()})
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         if not simt:
             return super().passes(spec, plan, simt=False)
+        assert isinstance(plan, WarpPlan)
         code = ElementCode(spec, spec.outputs)
         roots = [o.value for o in code.outputs]
         text, names = code.values(roots)
-        element = "visit[i]" if "visit" in plan.arrays else "i"
         joined, names = _joined(spec, plan, names)
-        body = (f"const ml_index e = {element};", *code.rows(roots, code.outputs), *text, *joined,
+        body = (f"const ml_index e = {plan.element};", *code.rows(roots, code.outputs), *text, *joined,
                 "if (inside) {", *_sinks(code, plan, names), "}")  # fmt: skip
         return [Pass("elements", "n", (Phase("", "", body, together=True),), reductions=spec.reductions)]
 
@@ -50,13 +66,12 @@ class WarpAtomic(Atomic):
         return Cost(moved, work.flops, atomics=added, crowded=added * work.crowded, requests=work.requested)
 
 
-def _pairs(plan: Plan, m: int | None) -> dict[int, int]:
+def _pairs(plan: WarpPlan, m: int | None) -> dict[int, int]:
     """Taker slot -> giver slot of a map."""
-    start = f"takes{m}_"
-    return {int(name.removeprefix(start)): giver for name, giver in plan.sizes.items() if name.startswith(start)}
+    return dict(plan.takes.get(m, ())) if m is not None else {}
 
 
-def _joined(spec: LoopSpec, plan: Plan, names: list[str]) -> tuple[list[str], list[str]]:
+def _joined(spec: LoopSpec, plan: WarpPlan, names: list[str]) -> tuple[list[str], list[str]]:
     """Statements that let takers take; the names of the values after that, one for each output."""
     named = {(o.param, o.slot, o.comp): name for o, name in zip(spec.outputs, names, strict=True)}
     lines = []
@@ -86,7 +101,7 @@ def _joined(spec: LoopSpec, plan: Plan, names: list[str]) -> tuple[list[str], li
     return lines, [named[o.param, o.slot, o.comp] for o in spec.outputs]
 
 
-def _sinks(code: ElementCode, plan: Plan, names: list[str]) -> list[str]:
+def _sinks(code: ElementCode, plan: WarpPlan, names: list[str]) -> list[str]:
     """Atomics for everything that was not given away."""
     lines = []
     taken_from = {(m, giver): taker for m in code.spec.racy_maps for taker, giver in _pairs(plan, m).items()}

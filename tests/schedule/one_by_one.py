@@ -1,0 +1,62 @@
+"""A strategy for tests, in one file and with a plan of its own: one element after the other, the last one first.
+
+Nobody knows about it but the registry: its plan is checked, kept on disk and handed to generated code by what it
+declares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshloom.schedule.code import ElementCode, Pass, Phase
+from meshloom.schedule.cost import Cost, Work
+from meshloom.schedule.declare import NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, elements, holds, size
+from meshloom.schedule.form import demand
+from meshloom.schedule.plan import Plan, Topology, symbol
+from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.verify import check_offsets, check_permutation
+
+
+def _turns(place: Place) -> int:
+    return elements(place) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class OneByOnePlan(Plan):
+    """A launch for every element."""
+
+    backwards: Numbers = holds(Array(NUMBERS, elements), "the elements from the last to the first")
+    turns: Offsets = holds(Array(OFFSETS, _turns), "where each launch begins among them, and the end")
+
+    @size
+    def n_colors(self) -> int:
+        return len(self.turns) - 1
+
+    def blocks(self, items: int) -> int:
+        return items + 1
+
+    def check(self, topology: Topology) -> None:
+        check_permutation(self, "backwards", self.backwards, topology.elements)
+        check_offsets(self, "turns", self.turns, topology.elements)
+        demand((np.diff(self.turns) == 1).all(), self, "two elements have one turn")
+
+
+class OneByOne(Strategy):
+    name = "one_by_one"
+    summary = "one element after the other"
+    plans = OneByOnePlan
+
+    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
+        backwards = np.arange(topology.elements - 1, -1, -1, dtype=topology.index_type)
+        return OneByOnePlan(self.name, block, backwards, np.arange(topology.elements + 1))
+
+    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+        code = ElementCode(spec, spec.outputs)
+        body = code.lines(code.plain, element=f"{symbol(plan, 'backwards')}[i]")
+        return [Pass("elements", "n", (Phase("", "", body),), colors=symbol(plan, "turns"), reductions=spec.reductions)]
+
+    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+        return Cost(work.compulsory, work.flops, launches=work.elements)
