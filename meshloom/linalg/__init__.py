@@ -1,9 +1,10 @@
 """Solvers: along the lines of a grid, and of sparse systems: ``ml.linalg``."""
 
 from meshloom.linalg import tridiagonal
+from meshloom.linalg.gmres import GMRES, gmres
 from meshloom.linalg.krylov import BiCGStab, ConjugateGradients, Report, bicgstab, cg
 from meshloom.linalg.lines import LineLoop, line_loop
 from meshloom.schedule.lines.operator import LineOperator, Stencil, Tridiagonal
 
-__all__ = ["BiCGStab", "ConjugateGradients", "LineLoop", "LineOperator", "Report", "Stencil", "Tridiagonal", "bicgstab",
-           "cg", "line_loop", "tridiagonal"]  # fmt: skip
+__all__ = ["GMRES", "BiCGStab", "ConjugateGradients", "LineLoop", "LineOperator", "Report", "Stencil", "Tridiagonal",
+           "bicgstab", "cg", "gmres", "line_loop", "tridiagonal"]  # fmt: skip

@@ -79,7 +79,7 @@ class Solver(ABC):
                             f" {type(operator).__name__}")  # fmt: skip
         self.operator, self.preconditioner = operator, preconditioner
         _check_preconditioner(self.name, operator, preconditioner)
-        self._made: tuple[Field, Field, _Programs] | None = None
+        self._made: tuple[Field, Field, Programs] | None = None
 
     def solve(self, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None) -> Report:
         """Improve x until the norm of b - A x is at most ``tol`` times that of b, in at most so many iterations (unless
@@ -95,20 +95,24 @@ class Solver(ABC):
         return self._made[2].solved(tol, most)
 
     @abstractmethod
-    def _programs(self, x: Field, b: Field, most: int) -> _Programs:
+    def _programs(self, x: Field, b: Field, most: int) -> Programs:
         """Its programs for these fields."""
 
     def _precondition(self, like: Field) -> Operator | None:
         if self.preconditioner is None or callable(self.preconditioner):
             return self.preconditioner
         assert isinstance(self.operator, Matrix)
-        return _diagonal(self.operator, blocks=self.preconditioner == "block_jacobi")
+        return _Diagonal(self.operator, blocks=self.preconditioner == "block_jacobi")
+
+    def _refresh(self, make_close: Operator | None) -> Callable[[], None]:
+        """What is done before each solution: the entries of a matrix may have changed."""
+        return make_close.refresh if isinstance(make_close, _Diagonal) else lambda: None
 
 
 @dataclass
-class _Programs:
-    """``start``: from x and b to the first residual; ``iterate``: one iteration. ``left``: the square of the residual
-    that is left, negative where the method cannot go on; ``size``: that of b."""
+class Programs:
+    """``start``: from x and b to the first residual; ``iterate``: so many ``steps``. ``left``: the square of the
+    residual that is left, negative where the method cannot go on; ``size``: that of b."""
 
     start: Program
     iterate: Program
@@ -119,6 +123,7 @@ class _Programs:
     history: Field
     refresh: Callable[[], None]
     most: int
+    steps: int = 1
 
     def solved(self, tol: float, most: int) -> Report:
         self.refresh()
@@ -132,8 +137,8 @@ class _Programs:
         for _ in range(RESTARTS):
             if float(self.left.value) <= float(target.value) or done >= most:
                 break
-            ran = self.iterate.repeat(until=self.left <= target, at_most=most - done)
-            done += ran
+            runs = -(-(most - done) // self.steps)
+            done += self.steps * self.iterate.repeat(until=self.left <= target, at_most=runs)
             broken = float(self.left.value) < 0.0
             self.start()  # what was carried along is one thing, what is left another
             if broken:
@@ -158,12 +163,12 @@ class ConjugateGradients(Solver):
 
     name = "cg"
 
-    def _programs(self, x: Field, b: Field, most: int) -> _Programs:
-        r, p, q = (_like(x, name) for name in ("residual", "direction", "image"))
+    def _programs(self, x: Field, b: Field, most: int) -> Programs:
+        r, p, q = (like(x, name) for name in ("residual", "direction", "image"))
         apply, make_close = self.operator, self._precondition(x)
-        z = r if make_close is None else _like(x, "close")
-        rr, rz, rz_new, pq, size, alpha, beta, left = _numbers(x, 8)
-        count, history = _counting(x, most)
+        z = r if make_close is None else like(x, "close")
+        rr, rz, rz_new, pq, size, alpha, beta, left = numbers(x, 8)
+        count, history = counting(x, most)
 
         def start() -> None:
             apply(x, r)
@@ -195,7 +200,8 @@ class ConjugateGradients(Solver):
             left_to_do(ONE, rr, pq, left, count)
             note(history.set, history.set.numbers, count, rr, history)
 
-        return _Programs(Program(start), Program(iterate), x, left, size, count, history, _refresh(make_close), most)
+        refresh = self._refresh(make_close)
+        return Programs(Program(start), Program(iterate), x, left, size, count, history, refresh, most)
 
 
 class BiCGStab(Solver):
@@ -203,13 +209,13 @@ class BiCGStab(Solver):
 
     name = "bicgstab"
 
-    def _programs(self, x: Field, b: Field, most: int) -> _Programs:
+    def _programs(self, x: Field, b: Field, most: int) -> Programs:
         names = ("residual", "shadow", "direction", "image", "half", "image of the half")
-        r, shadow, p, v, s, t = (_like(x, name) for name in names)
+        r, shadow, p, v, s, t = (like(x, name) for name in names)
         apply, make_close = self.operator, self._precondition(x)
-        close_p, close_s = (p, s) if make_close is None else (_like(x, "close p"), _like(x, "close s"))
-        rr, rho, rho_new, sv, ts, tt, size, alpha, beta, omega, left = _numbers(x, 11)
-        count, history = _counting(x, most)
+        close_p, close_s = (p, s) if make_close is None else (like(x, "close p"), like(x, "close s"))
+        rr, rho, rho_new, sv, ts, tt, size, alpha, beta, omega, left = numbers(x, 11)
+        count, history = counting(x, most)
 
         def start() -> None:
             apply(x, r)
@@ -244,7 +250,8 @@ class BiCGStab(Solver):
             bicg_left(ONE, rr, sv, tt, left, count)
             note(history.set, history.set.numbers, count, rr, history)
 
-        return _Programs(Program(start), Program(iterate), x, left, size, count, history, _refresh(make_close), most)
+        refresh = self._refresh(make_close)
+        return Programs(Program(start), Program(iterate), x, left, size, count, history, refresh, most)
 
 
 def cg(operator: Operator, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None,
@@ -277,23 +284,15 @@ class _Diagonal:
         multiply(r.set, self.inverse, r, z)
 
 
-def _diagonal(matrix: Matrix, *, blocks: bool) -> _Diagonal:
-    return _Diagonal(matrix, blocks=blocks)
-
-
-def _refresh(make_close: Operator | None) -> Callable[[], None]:
-    return make_close.refresh if isinstance(make_close, _Diagonal) else lambda: None
-
-
-def _like(x: Field, name: str) -> Field:
+def like(x: Field, name: str) -> Field:
     return Field(x.set, name, x.components or 1, dtype=x.dtype, layout=x.layout)
 
 
-def _numbers(x: Field, how_many: int) -> list[Global]:
+def numbers(x: Field, how_many: int) -> list[Global]:
     return [Global(0.0, "number", dtype=x.dtype) for _ in range(how_many)]
 
 
-def _counting(x: Field, most: int) -> tuple[Global, Field]:
+def counting(x: Field, most: int) -> tuple[Global, Field]:
     return Global(0, "iterations", dtype=np.int64), Set(most + 1, "iterations").field("history", dtype=x.dtype)
 
 

@@ -27,7 +27,7 @@ def system(n: int, *, symmetric: bool, seed: int = 0) -> sparse.csr_matrix:
 
 @pytest.mark.parametrize("preconditioner", [None, "jacobi", "block_jacobi"])
 @pytest.mark.parametrize("block", [1, 3])
-@pytest.mark.parametrize("solver", ["cg", "bicgstab"])
+@pytest.mark.parametrize("solver", ["cg", "bicgstab", "gmres"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_as_a_direct_solver(backend: str, solver: str, block: int, preconditioner: str | None) -> None:
     ml.use(backend)
@@ -36,7 +36,8 @@ def test_as_a_direct_solver(backend: str, solver: str, block: int, preconditione
     right = np.random.default_rng(1).uniform(-1.0, 1.0, 90)
     b = matrix.rows.field("b", block, data=right.reshape(-1, block) if block > 1 else right)
     x = matrix.rows.field("x", block)
-    report = getattr(ml.linalg, solver)(matrix, x, b, tol=1e-11, preconditioner=preconditioner)
+    options: dict[str, Any] = {"restart": 6} if solver == "gmres" else {}
+    report = getattr(ml.linalg, solver)(matrix, x, b, tol=1e-11, preconditioner=preconditioner, **options)
     assert report.converged and report.residual <= 1e-11 and len(report.history) == report.iterations + 1
     assert report.history[0] == 1.0 and report.history[-1] == report.residual and report.reason == "converged"
     np.testing.assert_allclose(x.numpy().ravel(), spsolve(given.tocsc(), right), rtol=1e-8, atol=1e-9)
@@ -128,6 +129,12 @@ def test_ends_are_honest() -> None:
     report, _ = solved("cg", system(40, symmetric=True).toarray(), np.ones(40), tol=1e-12, at_most=2)
     assert not report.converged and report.iterations == 2 and report.reason == "not converged"
     assert len(report.history) == 3 and report.residual == report.history[-1] > 1e-12
+    report, x = solved("gmres", np.array([[0.0, 1.0], [-1.0, 0.0]]), np.array([1.0, 1.0]), restart=2)
+    assert report.converged and report.iterations == 2 and np.allclose(x, [-1.0, 1.0], atol=1e-12), "exact after two"
+    report, x = solved("gmres", np.array([[0.0, 1.0], [-1.0, 0.0]]), np.array([1.0, 1.0]), restart=1, at_most=9)
+    assert not report.converged and report.iterations == 9 and report.reason == "not converged", "it cannot move"
+    report, x = solved("gmres", np.diag([2.0, 3.0]), np.array([1.0, 0.0]), restart=5)
+    assert report.converged and np.allclose(x, [0.5, 0.0]), "done before the cycle is"
     report, x = solved("bicgstab", np.array([[0.0, 1.0], [-1.0, 0.0]]), np.array([1.0, 1.0]), at_most=20)
     assert report.converged == bool(np.allclose(x, [-1.0, 1.0], atol=1e-6)), "a rotation may break it, not fool it"
 
