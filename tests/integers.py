@@ -43,7 +43,7 @@ def _field(size: Any, **options: Any) -> None:
 
 def _dim(dim: Any) -> None:
     field = ml.Set(3).field("u", dim)
-    assert field.numpy().reshape(3, -1).shape == (3, int(dim))
+    assert field.numpy().reshape(3, -1).shape == (3, int(np.prod(dim)))  # [4] is a shape
 
 
 def _layout(width: Any) -> None:
@@ -151,6 +151,7 @@ def data_numbers() -> dict[str, Drive]:
         "numbers": lambda v: ml.Set(v, "cells").numbers,
         "field size, many components": lambda v: _field(v, dim=60000),
         "dim": _dim,
+        "components": lambda v: _dim((2, v)),
         "layout": _layout,
         "Layout": _layout_object,
         "map target size": _map_into,
