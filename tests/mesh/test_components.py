@@ -14,7 +14,7 @@ from meshloom.io import checkpoint
 from meshloom.io.grids import write_grid
 from meshloom.schedule.symmetry import swapped_maps
 
-BACK_ENDS = ("numpy", "cpu", "emulated")
+BACK_ENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 LAYOUTS = ("aos", "soa", "aosoa4")
 rng = np.random.default_rng(0)
 
