@@ -12,6 +12,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache as remembered
 from pathlib import Path
@@ -270,8 +271,9 @@ def _field_changed(dice: random.Random, entry: Entry) -> None:
     """Something else in place of a field: of another kind, too large, of another field."""
     fields = entry.fields()
     (holder, key, _), (other, there, _) = dice.choice(fields), dice.choice(fields)
+    another = deepcopy(other[there])
     holder[key] = dice.choice((0, 1, -1, 99, 2**62, 2**70, 1.5, True, "x", [], {}, [[0, 0]], [[0, 1], [0, 1]], [[0]],
-                               [[10**6, 3]], [[-1, 0]], other[there], [other[there]]))  # fmt: skip
+                               [[10**6, 3]], [[-1, 0]], another, [another]))  # fmt: skip
 
 
 def _field_added(dice: random.Random, entry: Entry) -> None:
@@ -279,7 +281,7 @@ def _field_added(dice: random.Random, entry: Entry) -> None:
     if isinstance(holder, dict):
         holder[dice.choice(("more", "visit", "strategy", "block", "check", "__class__"))] = dice.choice((0, None, "x"))
     else:
-        holder.append(holder[0])
+        holder.append(deepcopy(holder[0]))
 
 
 def _other_numbers(dice: random.Random, entry: Entry) -> None:
