@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import cached_property
+from math import prod
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -32,6 +33,7 @@ from meshloom.mesh.recording import (
     recorder,
     refuse_in_program,
 )
+from meshloom.mesh.rows import Rows
 from meshloom.mesh.sharing import SharedMemory
 from meshloom.mesh.stored import Stored, on_host, overwrite
 from meshloom.mesh.ties import Kept
@@ -42,7 +44,7 @@ MOST_ELEMENTS = 2**40  # of a set: with any number of components, places in memo
 MOST_COMPONENTS = 2**16  # of a field
 
 
-class Set(ItsOwnCopy):
+class Set(ItsOwnCopy, Rows):
     """``size`` things of one kind; ``halo`` more are copies owned by another rank, and come last.
 
     ``points`` (total, d), optional: where each is in space, by number; used by geometric orderings. ``numbering``
@@ -85,38 +87,13 @@ class Set(ItsOwnCopy):
     def __len__(self) -> int:
         return self.owned
 
-    @property
-    def padding(self) -> np.ndarray:
-        """Numbers of rows of fields that belong to no element: they fill memory, and nobody looks at them."""
-        return np.empty(0, np.int64)
-
     @cached_property
     def numbers(self) -> Field:
         """Every element's own number, for kernels that want to know where they are."""
         with outside_program(), enough_memory(f"set {self.name}", self.total, 8):
-            return Field(self, f"number of {self.name}", dtype=np.int64, data=np.arange(self.total))
-
-    @cached_property
-    def position(self) -> np.ndarray | None:
-        """The inverse of ``numbering``: where in memory the element of each number lies, (total,)."""
-        if self.numbering is None:
-            return None
-        place = np.empty_like(self.numbering)
-        place[self.numbering] = np.arange(len(place))
-        place.flags.writeable = False
-        return place
-
-    def by_position(self, rows: np.ndarray) -> np.ndarray:
-        """Rows (total, ...) ordered by number, in the order of memory."""
-        return rows if self.numbering is None else rows[self.numbering]
-
-    def by_number(self, rows: np.ndarray) -> np.ndarray:
-        """Rows (total, ...) in the order of memory, ordered by number."""
-        return rows if self.position is None else rows[self.position]
-
-    def flat(self, values: np.ndarray, dim: int) -> np.ndarray:
-        """Values that a person gives, as rows (total, dim) by number where they come in another shape."""
-        return values
+            made = Field(self, f"number of {self.name}", dtype=np.int64)
+            made.assign_rows(self.by_position(np.arange(self.total).reshape(-1, 1)))
+            return made
 
     def __repr__(self) -> str:
         return f"Set({self.name}, {self.owned}" + (f" + {self.halo} halo)" if self.halo else ")")
@@ -131,7 +108,8 @@ class Set(ItsOwnCopy):
         layout: str | Layout | None = None,
         transient: bool = False,
     ) -> Field:
-        """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given, by number.
+        """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given, by number; of a grid
+        (*shape, dim) or (*shape,), without its ghosts, which are zero until something is written to them.
 
         ``transient``: it serves inside a program only. What it holds between two runs is nobody's business, so the
         program may keep its values in registers and never store them. ``layout``: "aos", "soa" or "aosoa" with a width;
@@ -274,17 +252,12 @@ class Field(Stored, SharedMemory):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n,) for dim 1, else (n, dim)."""
-        return (self.set.total,) if self.dim == 1 else (self.set.total, self.dim)
+        """(n,) for dim 1, else (n, dim); of a grid (*shape,) or (*shape, dim), without ghosts."""
+        return self.set.array_shape if self.dim == 1 else (*self.set.array_shape, self.dim)
 
     def numpy(self) -> np.ndarray:
-        """A copy of the values by number, shape (n,) or (n, dim), whatever the layout and the order in memory."""
-        return self.set.by_number(self.rows()).reshape(self.shape)
-
-    def saved(self) -> np.ndarray:
-        """The same without the set's padding: what a checkpoint holds, and ``assign`` takes back."""
-        padding = self.set.padding
-        return np.delete(self.numpy(), padding, axis=0) if len(padding) else self.numpy()
+        """A copy of the values by number, in the field's shape, whatever the layout and the order in memory."""
+        return np.ascontiguousarray(self.set.shown(self.rows()).reshape(self.shape))
 
     def rows(self) -> np.ndarray:
         """A copy of the values by position, (total, dim), whatever the layout."""
@@ -312,17 +285,22 @@ class Field(Stored, SharedMemory):
             )
 
     def assign(self, data: ArrayLike) -> None:
-        """Take new values by number, shape (n,) or (n, dim); a scalar fills, and only that can be recorded."""
+        """Take new values by number, in the field's shape; ghosts of a grid stay as they are. One number serves all
+        elements, and only that can be recorded."""
         values = same_kind(data, self.dtype, f"field {self.name}")
-        if values.ndim == 0:
+        if values.ndim == 0 and self.set.shows_all:
             self.fill(values.item())
             return
-        values = self.set.flat(values, self.dim)
-        if values.shape not in (self.shape, (self.set.total, self.dim)):
+        if values.ndim == 0:
+            refuse_in_program(f"assigning to field {self.name}, but not to its ghosts,", "fill() it, or use a loop")
+            values = np.broadcast_to(values, self.shape)
+        places = self.set.array_shape
+        in_a_row = (prod(places), *self.shape[len(places) :])
+        if values.shape not in (self.shape, (*places, self.dim), in_a_row, (prod(places), self.dim)):
             raise MeshError(
                 f"field {self.name} on {self.set.name}: data has shape {values.shape}, expected {self.shape}"
             )
-        self.assign_rows(self.set.by_position(values.reshape(self.set.total, self.dim)))
+        self.assign_rows(self.set.with_shown(values.reshape(*places, self.dim), self.unpacked))
 
     @not_in_program("assigning an array to field {}", "assign it before, or fill() it with one number")
     def assign_rows(self, rows: np.ndarray) -> None:
@@ -424,6 +402,10 @@ class Global(Stored, Compared):
     def saved(self) -> np.ndarray:
         """The same: what a checkpoint holds."""
         return self.numpy()
+
+    def restore(self, saved: ArrayLike) -> None:
+        """Take back what ``saved()`` gave."""
+        self.assign(saved)
 
     def assign(self, data: ArrayLike) -> None:
         """Take new values; a scalar fills, and only that can be recorded."""
