@@ -64,7 +64,8 @@ def run_plainly(
                 _merge(mode, value, part, row)
     for mode, storage, value in zip(kinds, storages, values, strict=True):
         if mode.writes:
-            storage.assign(value.reshape(storage.shape))
+            by_position = value if isinstance(storage, Global) else storage.set.by_position(value)
+            storage.assign_rows(by_position)
 
 
 def _rows(argument: Arg | Global, element: int, box: Box | None) -> Any:

@@ -29,12 +29,3 @@ def component_shape(given: Components, what: str) -> tuple[int, ...]:
         most = f"at most {MOST_AXES} axes and {MOST_COMPONENTS} components"
         raise MeshError(f"{what}: a shape has {most}, got {shown(given)}")
     return shape
-
-
-def flat_components(values: np.ndarray, components: tuple[int, ...]) -> np.ndarray | None:
-    """Values (..., *components) as (..., dim); those of numbers and vectors as they are. None where they do not fit."""
-    axes = len(components)
-    if axes < 2:
-        return values
-    outer, inner = values.shape[:-axes], values.shape[-axes:]
-    return values.reshape(*outer, prod(components)) if inner == components else None

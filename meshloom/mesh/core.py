@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError, ProgramError, whole
 from meshloom.mesh.box import Offsets
-from meshloom.mesh.components import Components, component_shape, flat_components
+from meshloom.mesh.components import Components, component_shape
 from meshloom.mesh.condition import Compared
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.fill import Fill
@@ -35,6 +35,7 @@ from meshloom.mesh.recording import (
     recorder,
     refuse_in_program,
 )
+from meshloom.mesh.rows import Rows
 from meshloom.mesh.sharing import SharedMemory
 from meshloom.mesh.stored import Stored, on_host, overwrite
 from meshloom.mesh.ties import Kept
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 MOST_ELEMENTS = 2**40  # of a set: with any number of components, places in memory are still numbers of 64 bits
 
 
-class Set(ItsOwnCopy):
+class Set(ItsOwnCopy, Rows):
     """``size`` things of one kind; ``halo`` more are copies owned by another rank, and come last.
 
     ``points`` (total, d), optional: where each is in space, by number; used by geometric orderings. ``numbering``
@@ -90,38 +91,13 @@ class Set(ItsOwnCopy):
     def __len__(self) -> int:
         return self.owned
 
-    @property
-    def padding(self) -> np.ndarray:
-        """Numbers of rows of fields that belong to no element: they fill memory, and nobody looks at them."""
-        return np.empty(0, np.int64)
-
     @cached_property
     def numbers(self) -> Field:
         """Every element's own number, for kernels that want to know where they are."""
         with outside_program(), enough_memory(f"set {self.name}", self.total, 8):
-            return Field(self, f"number of {self.name}", dtype=np.int64, data=np.arange(self.total))
-
-    @cached_property
-    def position(self) -> np.ndarray | None:
-        """The inverse of ``numbering``: where in memory the element of each number lies, (total,)."""
-        if self.numbering is None:
-            return None
-        place = np.empty_like(self.numbering)
-        place[self.numbering] = np.arange(len(place))
-        place.flags.writeable = False
-        return place
-
-    def by_position(self, rows: np.ndarray) -> np.ndarray:
-        """Rows (total, ...) ordered by number, in the order of memory."""
-        return rows if self.numbering is None else rows[self.numbering]
-
-    def by_number(self, rows: np.ndarray) -> np.ndarray:
-        """Rows (total, ...) in the order of memory, ordered by number."""
-        return rows if self.position is None else rows[self.position]
-
-    def flat(self, values: np.ndarray, dim: int) -> np.ndarray:
-        """Values that a person gives, as rows (total, dim) by number where they come in another shape."""
-        return values
+            made = Field(self, f"number of {self.name}", dtype=np.int64)
+            made.assign_rows(self.by_position(np.arange(self.total).reshape(-1, 1)))
+            return made
 
     def subset(self, which: ArrayLike, name: str | None = None) -> Subset:
         """A part of this set to loop over: a mask (size,) of its elements, or their numbers, in any order, each once.
@@ -145,7 +121,8 @@ class Set(ItsOwnCopy):
         layout: str | Layout | None = None,
         transient: bool = False,
     ) -> Field:
-        """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given, by number.
+        """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given, by number; of a grid
+        (*shape, dim) or (*shape,), without its ghosts, which are zero until something is written to them.
 
         ``dim``: so many values for each element, or their shape, such as (5, 3); ``data`` is (total, 5, 3) then.
 
@@ -309,17 +286,13 @@ class Field(Stored, SharedMemory):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n,) for one value each, (n, dim) for vectors, (n, 5, 3) for matrices: that of ``numpy()``."""
-        return (self.set.total, *self.components)
+        """(n,) for one value each, (n, dim) for vectors, (n, 5, 3) for matrices: that of ``numpy()``. A grid has its own
+        shape, without ghosts, in place of n."""
+        return (*self.set.array_shape, *self.components)
 
     def numpy(self) -> np.ndarray:
-        """A copy of the values by number, of the field's ``shape``, whatever the layout and the order in memory."""
-        return self.set.by_number(self.rows()).reshape(self.shape)
-
-    def saved(self) -> np.ndarray:
-        """The same without the set's padding: what a checkpoint holds, and ``assign`` takes back."""
-        padding = self.set.padding
-        return np.delete(self.numpy(), padding, axis=0) if len(padding) else self.numpy()
+        """A copy of the values by number, in the field's shape, whatever the layout and the order in memory."""
+        return np.ascontiguousarray(self.set.shown(self.rows()).reshape(self.shape))
 
     def rows(self) -> np.ndarray:
         """A copy of the values by position, (total, dim), whatever the layout."""
@@ -348,18 +321,22 @@ class Field(Stored, SharedMemory):
             )
 
     def assign(self, data: ArrayLike) -> None:
-        """Take new values by number, of the field's ``shape``; a scalar fills, and only that can be recorded."""
+        """Take new values by number, in the field's shape; ghosts of a grid stay as they are. One number serves all
+        elements, and only that can be recorded."""
         values = same_kind(data, self.dtype, f"field {self.name}")
-        if values.ndim == 0:
+        if values.ndim == 0 and self.set.shows_all:
             self.fill(values.item())
             return
-        flat = flat_components(values, self.components)
-        rows = None if flat is None else self.set.flat(flat, self.dim)
-        if rows is None or rows.size != self.set.total * self.dim or len(rows) != self.set.total:
+        if values.ndim == 0:
+            refuse_in_program(f"assigning to field {self.name}, but not to its ghosts,", "fill() it, or use a loop")
+            values = np.broadcast_to(values, self.shape)
+        places, each = self.set.array_shape, self.components
+        fitting = [(*where, *what) for where in (places, (prod(places),)) for what in (each, (self.dim,))]
+        if values.shape not in fitting:
             raise MeshError(
                 f"field {self.name} on {self.set.name}: data has shape {values.shape}, expected {self.shape}"
             )
-        self.assign_rows(self.set.by_position(rows.reshape(self.set.total, self.dim)))
+        self.assign_rows(self.set.with_shown(values.reshape(*places, self.dim), self.unpacked))
 
     @not_in_program("assigning an array to field {}", "assign it before, or fill() it with one number")
     def assign_rows(self, rows: np.ndarray) -> None:
@@ -462,6 +439,10 @@ class Global(Stored, Compared):
     def saved(self) -> np.ndarray:
         """The same: what a checkpoint holds."""
         return self.numpy()
+
+    def restore(self, saved: ArrayLike) -> None:
+        """Take back what ``saved()`` gave."""
+        self.assign(saved)
 
     def assign(self, data: ArrayLike) -> None:
         """Take new values; a scalar fills, and only that can be recorded."""

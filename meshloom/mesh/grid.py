@@ -9,7 +9,7 @@ longer than that: behind it (and before its ghosts) an ``aligned`` grid leaves p
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -241,11 +241,13 @@ class Grid(Set):
 
     # ----- values as arrays with one dimension for each axis ------------------------------------------------------
     def shaped(self, field: Field, *, ghosts: bool = False) -> np.ndarray:
-        """A copy of a field's values, (*shape,) or (*shape, dim); with ``ghosts`` those of all that is stored."""
+        """A copy of a field's values, as its numpy(); with ``ghosts`` those of all that is stored, (*stored, ...)."""
         if field.set is not self:
             raise MeshError(f"field {field.name} lives on {field.set.name}, not on grid {self.name}")
-        values = field.numpy().reshape(self.places + field.shape[1:])
-        return values[self._with_ghosts if ghosts else self.inner]
+        if not ghosts:
+            return field.numpy()
+        values = field.rows().reshape(*self.places, -1)[self._with_ghosts]
+        return values.reshape(self.stored + field.shape[self.rank :])
 
     @property
     def inner(self) -> tuple[slice, ...]:
@@ -265,19 +267,25 @@ class Grid(Set):
         nobody[self._with_ghosts] = False
         return np.flatnonzero(nobody)
 
-    def flat(self, values: np.ndarray, dim: int) -> np.ndarray:
-        """Values (*shape,), (*shape, dim), or the same of all that is stored, also flat, as rows; others are zero."""
-        per_point = () if values.ndim in (1, self.rank) and dim == 1 else (dim,)
-        if values.shape == (prod(self.stored), *per_point):
-            values = values.reshape(self.stored + per_point)
-        if values.shape == self.places + per_point:
-            return values.reshape(self.total, dim)
-        for shape, where in ((self.stored, self._with_ghosts), (self.shape, self.inner)):
-            if values.shape == shape + per_point:
-                whole = np.zeros(self.places + per_point, values.dtype)
-                whole[where] = values
-                return whole.reshape(self.total, dim)
-        return values
+    @property
+    def array_shape(self) -> Index:
+        return self.shape
+
+    @property
+    def shows_all(self) -> bool:
+        return not any(self.ghosts)
+
+    def shown(self, rows: np.ndarray) -> np.ndarray:
+        return rows.reshape(*self.places, -1)[self.inner]
+
+    def points_of(self, memory: Any) -> Any:
+        return memory.reshape(self.places + memory.shape[1:])[self.inner]
+
+    def with_shown(self, values: np.ndarray, rows: Callable[[], np.ndarray]) -> np.ndarray:
+        dim = values.shape[-1]
+        found = np.zeros((self.total, dim), values.dtype) if self.shows_all else rows()
+        found.reshape(*self.places, dim)[self.inner] = values
+        return found
 
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.shape))

@@ -9,10 +9,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError
 from meshloom.mesh.layout import Layout
+from meshloom.mesh.values import same_kind
 
 if TYPE_CHECKING:
     from meshloom.mesh.core import Set
@@ -132,6 +133,7 @@ class SharedMemory(SeenByNumPy):
     set: Set
     dim: int
     components: tuple[int, ...]
+    dtype: np.dtype
     layout: Layout
     storage: Any
 
@@ -140,24 +142,42 @@ class SharedMemory(SeenByNumPy):
         """An error where there are no values to be read."""
 
     @abstractmethod
+    def rows(self) -> np.ndarray:
+        """A copy of the values by position, (total, dim)."""
+
+    @abstractmethod
+    def assign_rows(self, rows: np.ndarray) -> None:
+        """Take new values by position, (total, dim)."""
+
+    @abstractmethod
     def changed(self) -> None:
         """Values may have changed."""
 
     def __len__(self) -> int:
-        self._check_numbered()
-        return self.set.total
+        return self.set.array_shape[0]
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
-        self._check_numbered()
-        return super().__array__(dtype, copy)
+    # All there is, for checkpoints and messages.
+    def numbered(self) -> np.ndarray:
+        """A copy of all rows by number, (total, dim): of a grid with ghosts and padding."""
+        return self.set.by_number(self.rows())
 
-    def _check_numbered(self) -> None:
-        """For whoever takes rows for elements: there must be no others."""
-        if len(self.set.padding):
+    def saved(self) -> np.ndarray:
+        """A copy by number, (n,) or (n, dim), ghosts included: what a checkpoint holds, and ``restore`` takes back."""
+        rows = np.delete(self.numbered(), self.set.padding, axis=0)
+        return rows.reshape(len(rows) if self.dim == 1 else rows.shape)
+
+    def restore(self, saved: ArrayLike) -> None:
+        """Take back what ``saved()`` gave, ghosts included."""
+        values, padding = same_kind(saved, self.dtype, f"field {self.name}"), self.set.padding
+        rows = np.zeros((self.set.total, self.dim), self.dtype)
+        known = np.delete(np.arange(self.set.total), padding)
+        if values.shape not in ((len(known), self.dim), *([(len(known),)] if self.dim == 1 else [])):
             raise MeshError(
-                f"field {self.name}: rows of {self.set.name} are padded, so it holds values that belong to no point;"
-                f" use grid.shaped({self.name}), or numpy() for a value of every place"
+                f"field {self.name} on {self.set.name}: what was saved has shape {values.shape}, expected"
+                f" {(len(known),) if self.dim == 1 else (len(known), self.dim)}, ghosts included"
             )
+        rows[known] = values.reshape(-1, self.dim)
+        self.assign_rows(self.set.by_position(rows))
 
     # Sharing with other libraries, without copies.
     def memory(self) -> Any:
@@ -180,14 +200,13 @@ class SharedMemory(SeenByNumPy):
         return self.storage.reshape(-1, *self.components)[: self.set.total]
 
     def _shared(self) -> Any:
-        """The same for those who take row k for element k."""
-        self._check_numbered()
+        """The same for those who take row k for element k: of a grid its points in its shape."""
         if self.set.numbering is not None:
             raise MeshError(
                 f"field {self.name}: {self.set.name} is arranged in memory, so sharing it would show another numbering;"
                 " use numpy(), a copy by number, or share memory(), whose row k is element set.numbering[k]"
             )
-        return self.memory()
+        return self.set.points_of(self.memory())
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def _first_bad(case: Case, written: Field | Global) -> str:
     """``adt is NaN in cell 17 at (0.5, 0.1)``, or '' when all values are finite and within their limits."""
     if isinstance(written, Field) and written.undefined_after:
         return ""  # a transient field of which only a part was written so far
-    values = np.atleast_1d(written.numpy())
+    values = np.atleast_1d(written.numpy()) if isinstance(written, Global) else written.numbered()
     limit = case.limits.get(written.name)
     bad = ~np.isfinite(values) if limit is None else limit.broken(values)
     if isinstance(written, Global):  # a minimum starts from infinity

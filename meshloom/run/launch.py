@@ -256,7 +256,7 @@ def _continue_from(case: Case, start: Start) -> None:
         if values is None or values.dtype != field.dtype or values.shape != shape:
             raise UserError(f"{start.path}: the checkpoint does not fit: field {field.name} {shape} {field.dtype}"
                             f" is {'missing' if values is None else f'{values.shape} {values.dtype}'}")  # fmt: skip
-        field.assign(values)
+        field.restore(values)
     if saved.monitor_names != case.monitors:
         raise UserError(f"{start.path}: the checkpoint has other monitors:"
                         f" {_other_names(saved.monitor_names, case.monitors)}; run anew to change them")  # fmt: skip

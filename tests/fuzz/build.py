@@ -120,7 +120,8 @@ class Built:
         if s.on is None:
             return ml.Global(s.data, f"g{k}", dtype=s.data.dtype)
         field = self.sets[s.on].field(f"f{k}", s.components or s.dim, dtype=s.data.dtype, layout=s.layout)
-        field.assign(s.data.reshape(len(s.data), *field.components))  # in the places of ghosts and beside rows, too
+        rows = s.data.reshape(field.set.total, field.dim)  # of a grid the places of ghosts and beside rows, too
+        field.assign_rows(field.set.by_position(rows))
         return field
 
     def over(self, loop: LoopOf) -> Any:
@@ -142,7 +143,8 @@ class Built:
         return {name: node.value for name, node in loop.numbers().items()}
 
     def results(self) -> list[np.ndarray]:
-        return [s.numpy() for s in self.storages]
+        return [s.numpy() if isinstance(s, ml.Global) else s.numbered().reshape(d.data.shape)
+                for s, d in zip(self.storages, self.case.storages, strict=True)]  # fmt: skip
 
 
 def run(case: Case, way: Way) -> list[np.ndarray]:
@@ -212,7 +214,8 @@ def script(case: Case, way: Way) -> str:
         given = ", ".join([f"s{loop.over}{box}", *(_argument_text(p) for p in loop.params),
                            *(f"{name}={text_of_literal(n.value)}" for name, n in loop.numbers().items())])  # fmt: skip
         lines += [f'        kernel{k}.python({given}) if way == "plain" else kernel{k}({given})']
-    names = ", ".join(f"f{k}.numpy()" for k in range(len(case.storages)))
+    seen = ["numpy()" if s.on is None else f"numbered().reshape({s.data.shape})" for s in case.storages]
+    names = ", ".join(f"f{k}.{text}" for k, text in enumerate(seen))
     lines += [f"    return [{names}]", "", f'ml.use("{way.backend}")  # {way}']
     return "\n".join([*lines, 'for a, b in zip(run("plain"), run("compiled")):', "    print(a, b, sep='\\n')"])
 
@@ -234,8 +237,7 @@ def _objects_text(case: Case) -> list[str]:
         else:
             layout = f", layout={s.layout!r}" if s.layout else ""
             lines.append(f"f{k} = s{s.on}.field('f{k}', {s.components or s.dim}, dtype=np.{s.data.dtype.name}{layout})")
-            flat = f".reshape({(len(s.data), *s.components)})" if s.components else ""
-            lines.append(f"f{k}.assign({data}{flat})")
+            lines.append(f"f{k}.assign_rows(f{k}.set.by_position({data}.reshape(-1, f{k}.dim)))")
     return lines
 
 

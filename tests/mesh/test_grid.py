@@ -5,6 +5,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import MeshError
+from tests.one_line import one_line_from
 
 
 def test_spacing_counts_both_ends_of_a_closed_axis_and_one_of_a_periodic_one():
@@ -22,9 +23,10 @@ def test_values_of_a_field_in_c_order():
     x, y = grid.meshgrid()
     field = grid.field("v", 2, data=np.stack([x, 10 * y], axis=-1))
     assert str(field.layout) == "soa" and not field.layout_is_free
-    assert field.numpy().shape == (6, 2) and grid.shaped(field).shape == (2, 3, 2)
+    assert field.numpy().shape == field.shape == grid.shaped(field).shape == (2, 3, 2)
     np.testing.assert_array_equal(grid.shaped(field)[..., 1], 10 * y)
-    np.testing.assert_array_equal(field.numpy()[:, 0], x.reshape(-1))
+    np.testing.assert_array_equal(field.numpy()[..., 0], x)
+    np.testing.assert_array_equal(field.saved()[:, 0], x.reshape(-1))
     scalar = grid.field("s", data=x, layout="aos")
     np.testing.assert_array_equal(grid.shaped(scalar), x)
     scalar.assign(np.arange(6.0))
@@ -38,6 +40,53 @@ def test_ghost_layers_are_stored_but_not_shown_unless_asked_for():
     whole = grid.shaped(field, ghosts=True)
     assert whole.shape == (7, 4) and whole[2, 1] == 0.0 and whole[4, 2] == 5.0 and whole.sum() == 15.0
     np.testing.assert_array_equal(grid.shaped(field), np.arange(6.0).reshape(3, 2))
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("backend", ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_ghosts_are_zero_until_something_is_written_to_them(backend, aligned):
+    ml.use(backend)
+    grid = ml.Grid((3, 2), ghosts=(2, 1), aligned=aligned)
+    ring = np.ones(grid.stored, bool)
+    ring[2:5, 1:3] = False
+
+    def ghosts(field):
+        return set(grid.shaped(field, ghosts=True)[ring].tolist())
+
+    for data in (1.0, np.ones((3, 2)), np.ones(6)):
+        field = grid.field("u", data=data)
+        assert ghosts(field) == {0.0} and (field.numpy() == 1.0).all()
+    field.fill(5.0)
+    assert ghosts(field) == {5.0} and (field.numpy() == 5.0).all()
+    for data in (2.0, np.full((3, 2), 2.0)):
+        field.assign(data)
+        assert ghosts(field) == {5.0} and (field.numpy() == 2.0).all()
+    ml.fill_ghosts(field)
+    assert ghosts(field) == {2.0}
+    saved, other = field.saved(), grid.field("v")
+    other.restore(saved)
+    assert ghosts(other) == {2.0} and saved.shape == (7 * 4,)
+
+
+def test_what_does_not_fit_the_points_is_refused_and_changes_nothing():
+    grid = ml.Grid((3, 2), ghosts=(2, 1))
+    field, pair = grid.field("u", data=1.0), grid.field("p", 2, data=1.0)
+    before = field.saved()
+    for wrong in (np.zeros((7, 4)), np.zeros(28), np.zeros((2, 3)), np.zeros((3, 2, 2)), np.zeros(5)):
+        with one_line_from(MeshError, r"field u on grid: data has shape .*, expected \(3, 2\)"):
+            field.assign(wrong)
+        with one_line_from(MeshError, r"expected \(28,\), ghosts included"):
+            field.restore(wrong[:1])
+    with one_line_from(MeshError, r"expected \(3, 2, 2\)"):
+        pair.assign(np.zeros((3, 2)))
+    with one_line_from(MeshError, r"expected \(28, 2\), ghosts included"):
+        pair.restore(np.zeros((3, 2, 2)))
+    np.testing.assert_array_equal(field.saved(), before)
+    with one_line_from(ml.errors.ProgramError, "assigning to field u, but not to its ghosts, inside a program"):
+        ml.program(lambda: field.assign(3.0)).run()
+    flat = ml.Grid((3, 2)).field("u")
+    ml.program(lambda: flat.assign(3.0)).run()
+    assert (flat.numpy() == 3.0).all()
 
 
 @pytest.mark.parametrize("periodic", [False, True])

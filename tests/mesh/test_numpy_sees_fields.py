@@ -170,16 +170,24 @@ def test_an_arranged_mesh_never_hands_out_another_numbering() -> None:
         heat.__dlpack__()
 
 
-def test_padded_rows_are_never_handed_out_as_points() -> None:
-    grid = ml.Grid((3, 5), aligned=True)
-    field = grid.field("u", data=np.ones((3, 5)))
-    for see in (np.asarray, np.sum, np.min, np.from_dlpack, len):
-        with one_line_from(MeshError, r"padded.*shaped"):
-            see(field)
-    assert field.memory().shape == (3 * 16,) and grid.shaped(field).sum() == 15.0
-    plain = ml.Grid((3, 5), ghosts=1).field("u", 2, data=np.ones((3, 5, 2)))
-    np.testing.assert_array_equal(np.asarray(plain), plain.numpy())
-    np.testing.assert_array_equal(np.from_dlpack(plain), plain.numpy())
+@pytest.mark.parametrize("layout", ["soa", "aos"])
+@pytest.mark.parametrize("dim", [1, 2])
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("ghosts", [0, (2, 1)])
+def test_of_a_grid_its_points_are_seen_in_its_shape(layout: str, dim: int, aligned: bool, ghosts: Any) -> None:
+    """Neither ghosts nor padding, with copies and without."""
+    grid = ml.Grid((3, 5), ghosts=ghosts, aligned=aligned)
+    values = np.random.default_rng(1).random((3, 5) if dim == 1 else (3, 5, dim))
+    field = grid.field("u", dim, layout=layout)
+    field.fill(100.0)  # ghosts, too
+    field.assign(values)
+    for see in (np.asarray, ml.Field.numpy, grid.shaped, np.from_dlpack):
+        np.testing.assert_array_equal(see(field), values)  # type: ignore[operator]
+    assert field.shape == values.shape == field.numpy().shape and len(field) == 3 and np.max(field) < 100.0
+    np.testing.assert_allclose(np.sum(field), values.sum(), rtol=1e-14)
+    assert field.numpy().flags.c_contiguous and not np.shares_memory(field.numpy(), field.storage)
+    assert np.shares_memory(np.from_dlpack(field), field.storage)
+    assert field.memory().shape == ((grid.total,) if dim == 1 else (grid.total, dim))
 
 
 class Interface:

@@ -42,12 +42,12 @@ def same_backend_afterwards() -> Iterator[None]:
 
 
 def values(loop: ml.Loop) -> list[np.ndarray]:
-    return [np.zeros(w.shape) if w.undefined_after else w.numpy() for w in loop.writes]  # transient: nothing yet
+    return [0.0 * w.unpacked() if w.undefined_after else w.rows() for w in loop.writes]  # transient: nothing yet
 
 
 def put(loop: ml.Loop, wanted: list[np.ndarray]) -> None:
     for written, before in zip(loop.writes, wanted, strict=True):
-        written.assign(before)
+        written.assign_rows(before)
 
 
 def compare_strategies(loop: ml.Loop, backend: str, strategies: tuple[str, ...]) -> None:
@@ -92,7 +92,7 @@ def test_a_run_gives_the_same_bits_every_time(name: str, backend: str):
     for _ in range(2):
         case = make(*CASES[name])
         history = case.program.run(5, record=case.recorded)
-        runs.append([history.tobytes(), *(one.numpy().tobytes() for one in case.state)])
+        runs.append([history.tobytes(), *(one.saved().tobytes() for one in case.state)])
     assert runs[0] == runs[1]
 
 
@@ -115,7 +115,7 @@ def five_steps(name: str, *, fuse: bool) -> tuple[ml.Program, list[np.ndarray]]:
     case = make(*(CASES | GRIDS)[name])
     case.program.fuse = fuse
     history = np.concatenate([case.program.run(n, record=case.recorded) for n in (2, 3)])
-    return case.program, [history, *(np.atleast_1d(one.numpy()) for one in case.state)]
+    return case.program, [history, *(np.atleast_1d(one.saved()) for one in case.state)]
 
 
 def assert_same(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
@@ -155,5 +155,5 @@ def test_operations_side_by_side_give_the_same_bits(name: str, fuse: bool, backe
         case = make(*CASES[name])
         case.program.fuse, case.program.branches = fuse, branches
         histories = [case.program.run(n, record=case.recorded) for n in (2, 3)]
-        runs.append([*(h.tobytes() for h in histories), *(one.numpy().tobytes() for one in case.state)])
+        runs.append([*(h.tobytes() for h in histories), *(one.saved().tobytes() for one in case.state)])
     assert runs[0] == runs[1]

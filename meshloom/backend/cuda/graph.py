@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,15 @@ from meshloom.backend.base import FillMemory, Recording, Replayed
 from meshloom.backend.branches import Footprint, Part, Turn, dependencies, footprint_of_whole, turns
 from meshloom.backend.cuda import history
 from meshloom.backend.cuda.engine import Device
+from meshloom.backend.cuda.repeat import WhileGraph, repeated, while_graph
+from meshloom.kernel.recent import Recent
+from meshloom.mesh.condition import Comparison
 from meshloom.mesh.core import Global
 from meshloom.native.runtime import PATIENCE
 from meshloom.native.threads import check_device
 from meshloom.process.signals import held_back
 
+MOST_LOOPS = 8  # on the device, for other conditions each
 MOST_BRANCHES = 16  # one that is used again adds an edge, mostly one that others imply; a fresh one adds none
 LARGE = 0.2  # of the threads that a device runs at once: from there on, edges between branches cost more than they gain
 _DEVICE = Part("the device")  # what large operations have in common, so that they keep their order
@@ -70,6 +75,8 @@ class GraphRecording(Recording):
         self._graph.upload(self._stream)
         self._ahead = Ahead(self._cupy, self._stream)
         self._recorders: dict[str, Any] = {}  # kernels that keep a row of history, by their source
+        self._dealt, self._loops = tuple(dealt), Recent[Any, WhileGraph](MOST_LOOPS)
+        self._host_asks = False  # are there no loops on this device?
 
     def run(self, times: int, record: Sequence[Global]) -> Replayed:
         check_device()
@@ -94,6 +101,27 @@ class GraphRecording(Recording):
             self._stream.synchronize()
             stopped = interrupted() or stopped
         return Replayed((rows if done == times else rows[:done]).get(), np.full(len(self.operations), np.nan), stopped)
+
+    def repeat(self, at_most: int, until: Comparison) -> Replayed:
+        check_device()
+        loop = self._loop(until)
+        if loop is None:
+            return super().repeat(at_most, until)
+        with held_back() as interrupted, self._stream:
+            done, met, stopped = repeated(loop, at_most, self._stream, interrupted)
+        return Replayed(np.zeros((done, 0)), np.full(len(self.operations), np.nan), stopped, met)
+
+    def _loop(self, until: Comparison) -> WhileGraph | None:
+        """The operations as a loop on the device; None where that cannot be had."""
+        if self._host_asks:
+            return None
+        number = until.right.item() if isinstance(until.right, np.ndarray) else id(until.right)
+        key = (id(until.left), until.sign, number, until.right.dtype)  # the loop holds the buffers that it goes by
+        found = self._loops.find(key)
+        if found is None:
+            found = while_graph(self._device, until, partial(branched, self.operations, self._dealt, self._cupy))
+            self._host_asks = found is None
+        return None if found is None else self._loops.keep(key, found)
 
     def _recorder(self, record: Sequence[Global]) -> Any:
         """The kernel that keeps these globals."""
@@ -126,6 +154,13 @@ def _footprint(operation: Any, threads: int) -> Footprint | None:
 
 def captured(operations: Sequence[Callable[[], None]], dealt: Sequence[Turn], cupy: Any, origin: Any) -> Any:
     """The graph of the operations: each branch is a stream, which ``origin`` draws into the capture and waits for."""
+    origin.begin_capture()
+    branched(operations, dealt, cupy, origin)
+    return origin.end_capture()
+
+
+def branched(operations: Sequence[Callable[[], None]], dealt: Sequence[Turn], cupy: Any, origin: Any) -> None:
+    """Put the operations on ``origin``, which captures, and on streams that it draws in and waits for."""
     count = 1 + max((turn.branch for turn in dealt), default=0)
     streams = [origin, *(cupy.cuda.Stream() for _ in range(1, count))]
     awaited = {j for turn in dealt for j in turn.waits}
@@ -136,7 +171,6 @@ def captured(operations: Sequence[Callable[[], None]], dealt: Sequence[Turn], cu
         event.record(stream)
         return event
 
-    origin.begin_capture()
     start = event_on(origin)
     for stream in streams[1:]:
         stream.wait_event(start)
@@ -151,4 +185,3 @@ def captured(operations: Sequence[Callable[[], None]], dealt: Sequence[Turn], cu
     ends = [event_on(stream) for stream in streams[1:]]
     for end in ends:
         origin.wait_event(end)
-    return origin.end_capture()

@@ -63,7 +63,7 @@ class Flow:
 
     def assign(self, q: np.ndarray) -> None:
         """Another state, q (d + 2, *shape), with its slopes and monitors."""
-        self.q.assign(np.moveaxis(q, 0, -1).reshape(-1, len(q)))
+        self.q.assign(np.moveaxis(q, 0, -1))
         self._look.run()
 
     @property
