@@ -286,8 +286,8 @@ class Field(Stored, SharedMemory):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n,) for one value each, (n, dim) for vectors, (n, 5, 3) for matrices: that of ``numpy()``. A grid has its own
-        shape, without ghosts, in place of n."""
+        """(n,) for one value each, (n, dim) for vectors, (n, 5, 3) for matrices: that of ``numpy()``. A grid has its
+        own shape, without ghosts, in place of n."""
         return (*self.set.array_shape, *self.components)
 
     def numpy(self) -> np.ndarray:
