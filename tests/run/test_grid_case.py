@@ -31,6 +31,7 @@ class GridOptions:
     rank: int = option(2, "axes", low=1, high=3)
     stretch: bool = option(False, "uneven along x")
     aligned: bool = option(False, "rows begin at cache lines")
+    ghosts: int = option(0, "layers round the plate, which cool down", low=0, high=3)
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,14 @@ class Heat(GridCase):
         self.config = config
         n, rank = config.grid.n, config.grid.rank
         x = np.linspace(0, 1, n) ** 2 if config.grid.stretch else None
-        self.grid = ml.Grid((n,) * rank, coordinates=(x,) + (None,) * (rank - 1), aligned=config.grid.aligned)
+        ghosts = config.grid.ghosts
+        self.grid = ml.Grid((n,) * rank, coordinates=(x,) + (None,) * (rank - 1), aligned=config.grid.aligned,
+                            ghosts=ghosts)  # fmt: skip
         hot = 1.0 + np.random.default_rng(0).random((n,) * rank)
         self.t, self.new = self.grid.field("t", data=hot), self.grid.field("new", data=hot)
+        if ghosts:
+            self.t.fill(1.5)
+            self.t.assign(hot)
         self.heat, self.coldest = ml.Global(0.0, "heat"), ml.Global(0.0, "coldest")
         self.state, self.recorded = (self.t,), (self.heat, self.coldest)
         arms = self.grid.star(1).offsets
@@ -72,12 +78,19 @@ class Heat(GridCase):
             t[...] = new
             coldest[...] = new
 
+        @ml.kernel
+        def cool(t: ml.ReadWrite):
+            t *= 0.95
+
         @ml.program
         def iteration() -> None:
             self.heat.value = 0.0
             self.coldest.value = np.inf
-            spread(self.grid.interior(1), self.t[self.grid.star(1)], self.new, self.heat)
-            take(self.grid.interior(1), self.new, self.t, self.coldest)
+            inside = self.grid.interior(0 if ghosts else 1)
+            spread(inside, self.t[self.grid.star(1)], self.new, self.heat)
+            take(inside, self.new, self.t, self.coldest)
+            if ghosts:
+                cool(self.grid.ghost(0, "low"), self.t)
 
         self.program = iteration
 
@@ -122,8 +135,9 @@ def test_a_run_leaves_fields_checkpoint_and_picture(tmp_path: Path, changes: tup
     assert "M points/s" in table and "fields.pvd" in table and f"fields_0000012{suffix}" not in table
 
 
-def test_a_restart_goes_on_to_the_same_bits(tmp_path: Path) -> None:
-    quiet = ("output.plot=false", "output.vtu=false")
+@pytest.mark.parametrize("ghosts", [0, 2])
+def test_a_restart_goes_on_to_the_same_bits(tmp_path: Path, ghosts: int) -> None:
+    quiet = ("output.plot=false", "output.vtu=false", f"grid.ghosts={ghosts}")
     whole, _ = run(tmp_path / "whole", *quiet)
     run(tmp_path / "first", *quiet, "run.iterations=5")
     going_on, _ = run(tmp_path / "rest", *quiet, "run.iterations=12", restart=tmp_path / "first" / "checkpoint.h5")
