@@ -47,7 +47,8 @@ class FusedLoop:
             if not param.is_global and not param.racy:
                 ways = (k in reads) + bool(param.mode.writes)
                 moved[id(storage)] = max(moved.get(id(storage), 0), ways * storage.storage.nbytes)
-        own = sum(self.maps[k].positions.nbytes for k in self.spec.own_maps)
+        described = ((self.maps[k], self.spec.maps[k]) for k in self.spec.own_maps)
+        own = sum(one.source.total * one.arity * spec.entry_bytes for one, spec in described)
         return sum(moved.values()) + own + sum(a.nbytes for n, a in self.plan.arrays.items() if n.startswith(_READ))
 
 
@@ -272,7 +273,7 @@ def _finished(composer: _Composer) -> tuple[FusedSpec, Plan]:
     values = passes.optimise([o.value for o in rest], strict=strict)
     outputs = (*racy, *(Output(o.param, o.slot, o.comp, v) for o, v in zip(rest, values, strict=True)))
     targets = list(dict.fromkeys(m.target for m in maps))
-    described = tuple(SpecMap(m.arity, m.positions.dtype, targets.index(m.target)) for m in maps)
+    described = tuple(SpecMap(m.arity, m.index_type, targets.index(m.target), m.formula) for m in maps)
     own_maps = frozenset(k for k, m in enumerate(maps) if m.source is composer.on)
     name = "+".join(o.name for o in composer.group.parts if isinstance(o, Loop))
     buffers, fresh = tuple(map(same.index, same)), tuple(composer.fresh.items())
@@ -311,7 +312,8 @@ def _along_own_map(composer: _Composer, n: int, k: int, arrays: dict[str, np.nda
     degree, targets = sizes[f"degree{n}"], composer.on.total
     ring, near, entry = (arrays[name].reshape(targets, degree) for name in (f"ring{n}_{k}", f"near{n}", f"entry{n}"))
     for j, one in enumerate(composer.maps):
-        if one.source is composer.on and one.arity == degree and one.target is composer.maps[k].target:
+        stored = not one.formula
+        if stored and one.source is composer.on and one.arity == degree and one.target is composer.maps[k].target:
             found = along_map(ring, near, entry, one.positions)
             if found is not None:
                 arrays[f"near{n}"], arrays[f"entry{n}"] = found[0].reshape(-1), found[1].reshape(-1)

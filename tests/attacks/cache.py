@@ -219,7 +219,7 @@ def plan_attempt(dice: random.Random, folder: Path) -> str:
     ways = [dice.choice(WAYS) for _ in range(dice.choice((1, 1, 1, 2)))]
     for way in ways:
         if arrays:
-            with suppress(KeyError):  # what the first way took
+            with suppress(LookupError):  # what the first way took, or all there was
                 way(dice, arrays)
     file = _own_plans(folder) / name
     _write(file, arrays)
