@@ -29,6 +29,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import meshloom as ml
 from bench import record, turns
 from bench.locality_loops import PAPERS
 from bench.stamp import VARIABLE, stamp, with_commit
@@ -62,6 +63,7 @@ class Job:
 
 _GPU = ("--device", "cuda")
 _FEW = ("--layouts", "aos", "soa", "--blocks", "128")
+_ALL = ("--strategies", "auto", "fastest", *ml.strategies())
 JOBS: tuple[Job, ...] = (
     Job("compact", "compact", (*_GPU, "--short", "methods", "peers", "seed"), 270, "compact, compact_solvers, README",
         watches=True, counters=True, tiny=("--device", "cpu", "--tiny", "--quick", "--parts", "fused")),
@@ -69,8 +71,8 @@ JOBS: tuple[Job, ...] = (
                                 "random", "--strategies", "auto", "owner", "--layouts", "aos", "--blocks", "64",
                                 "--precisions", "float64"), 120, "race_orders, README", watches=True),
     Job("airfoil", "airfoil", _GPU, 150, "iteration, README"),
-    *(Job(f"locality-{name}", "locality", (*_GPU, *_FEW, "--loops", name, "--no-applications"), 400, "locality, README",
-          watches=True, counters=True, together="locality",
+    *(Job(f"locality-{name}", "locality", (*_GPU, *_FEW, "--loops", name, "--no-applications", *_ALL), 400,
+          "locality, README", watches=True, counters=True, together="locality",
           tiny=("--device", "cpu", "--size", "small", "--loops", name, "--orders", "given", "--strategies", "auto",
                 "--layouts", "aos", "--blocks", "64", "--no-applications")) for name in PAPERS),
     Job("applications", "locality", (*_GPU, "--orders", "--loops", *PAPERS), 300, "applications, README", watches=True),

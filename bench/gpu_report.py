@@ -5,6 +5,7 @@ paper: Markdown for ``bench.tables``. Each function takes a result and gives lin
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Any
 
 from bench import coloring
@@ -86,8 +87,17 @@ def order_rows(result: Row) -> list[str]:
             rows.append([order, *figures(auto), f"`{auto['schedule']}`, {auto['layout']}", figures(hand)[0]])
     declined = [f"Declined: {order}: {one['declined']}." for order, one in result["orders"].items()
                 if "declined" in one]  # fmt: skip
+    missing = [o for o in asked_for(result, "--orders") if o not in result["orders"] and o not in {r[0] for r in rows}]
+    more = [*declined, *([f"Not reached in this run: {', '.join(missing)}."] if missing else [])]
     head = ("order, double", "automatic, ms", "of copy", "schedule", "hand CUDA by rings, ms")
-    return [*rows_table(head, rows), *(["", *declined] if declined else [])]
+    return [*rows_table(head, rows), *(["", *more] if more else [])]
+
+
+def asked_for(result: Row, option: str) -> list[str]:
+    """The words after an option of the command that made a result."""
+    words = str(result.get("command", "")).split()
+    after = words[words.index(option) + 1 :] if option in words else []
+    return [*takewhile(lambda word: not word.startswith("--"), after)]
 
 
 def readme_race(result: Row) -> list[str]:

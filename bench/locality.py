@@ -35,6 +35,7 @@ from bench.measure import surroundings
 from bench.race import BLOCKS, LAYOUTS, Stopped, block_of, line_of, stopping_cleanly
 from bench.race_loop import Choices, Cuda, Device, block_colors, measured, wish_entries
 from bench.record import Record
+from bench.turns import alone
 from meshloom.errors import MeshloomError
 from meshloom.solvers.case import PRECISIONS, Case
 
@@ -115,7 +116,9 @@ class Locality:
                 print(check_line(entry["check"]), flush=True)
             begin = time.perf_counter()
             case = contest.make(self.result["size"])
-            case.program.run(contest.steps)
+            case.program.run(1)  # which compiles
+            with alone():
+                case.program.run(contest.steps - 1)
             print(f"{name}: set up and {contest.steps} steps in {time.perf_counter() - begin:.1f} s", flush=True)
             frozen = Frozen(contest.loop(case), case.mesh)  # copies: the application goes on from here
             if application:
@@ -342,9 +345,10 @@ def count(run: Locality, until: float) -> None:
         return
     for name, entry in run.result["loops"].items():
         try:
-            for row in counters.add_counters(entry, ncu, COUNTED_ORDERS, PRECISION_NAMES, until):
-                print(f"{name}: {counters.line_of(row)}", flush=True)
-                run.save()
+            with alone():  # what the memory moves is counted for the whole GPU
+                for row in counters.add_counters(entry, ncu, COUNTED_ORDERS, PRECISION_NAMES, until):
+                    print(f"{name}: {counters.line_of(row)}", flush=True)
+                    run.save()
         except counters.CountersError as error:
             entry["uncounted"] = str(error)
             print(f"{name}: no counters: {error}", file=sys.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bench.locality import best_of_strategies
+from bench.locality import ORDERS, best_of_strategies
 from bench.locality_loops import CONTESTS, PAPERS
 from bench.report import rows_table
 
@@ -88,7 +88,9 @@ def order_rows(results: Sequence[dict[str, Any]]) -> list[str]:
             missing = "declined" if "declined" in about else "not run"
             cells.append(f"{best['ms']:.3f} (`{best['strategy']}`, {best['layout']})" if best else missing)
         rows.append([f"{name} `{CONTESTS[name].paper.loop}`", *cells])
-    return rows_table(("fastest, ms", *(ORDER_NAMES.get(o, o) for o in orders)), rows)
+    absent = [ORDER_NAMES.get(order, order) for order in ORDERS if order not in orders]
+    return [*rows_table(("fastest, ms", *(ORDER_NAMES.get(o, o) for o in orders)), rows),
+            *(["", f"Not reached in time: {', '.join(absent)}."] if absent else [])]  # fmt: skip
 
 
 def counter_rows(results: Sequence[dict[str, Any]]) -> list[str]:
@@ -104,7 +106,8 @@ def counter_rows(results: Sequence[dict[str, Any]]) -> list[str]:
             registers = max((v or 0) for v in best["registers"].values())
             rows.append([name, f"`{best['strategy']}`, {best['layout']}", *figures, str(registers), waits])
     head = ("loop", "counted", "bytes moved / useful", "occupancy", "L1 hits", "L2 hits", "registers", "warps wait for")
-    return rows_table(head, rows) if rows else ["Not counted in this run: Nsight Compute was not asked, or not there."]
+    none = "Not counted: Nsight Compute was not asked, not there, or not reached in time."
+    return rows_table(head, rows) if rows else [none]
 
 
 def _verdict(share: float, goal: float) -> str:

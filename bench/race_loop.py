@@ -227,13 +227,14 @@ def measured(loop: ml.Loop, error_of: Callable[[], float], tolerance: float, dev
         executable: Any = loop.prepare()
     except MeshloomError as refusal:
         return {"declined": str(refusal)}
-    for one in loop.writes:
-        one.assign(0.0)
-    executable()
-    error = error_of()
-    if not error <= tolerance:
-        return {"wrong": error}
-    seconds = device.seconds(getattr(executable, "launch", executable))
+    with alone():
+        for one in loop.writes:
+            one.assign(0.0)
+        executable()
+        error = error_of()
+        if not error <= tolerance:
+            return {"wrong": error}
+        seconds = device.seconds(getattr(executable, "launch", executable))
     useful, blocks = loop.counts.bytes.compulsory, loop.set.size / loop.counts.block
     return {
         "schedule": str(loop.schedule),

@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[1]
 NOTE = Path(__file__).with_name(".commit")
 VARIABLE = "MESHLOOM_COMMIT"
 FOLDERS = ("meshloom", "bench")
+ATTACKERS = ("tests/attacks", "tests/fuzz")  # their results depend on them, too: what git knows of them counts
 SOURCES = frozenset({".py", ".cpp", ".hpp", ".h", ".cu", ".cuh", ".toml"})
 UNKNOWN = "unknown"
 _COMMIT = re.compile(r"([0-9a-f]{7,40})(-dirty)?")
@@ -98,10 +99,11 @@ def _from_git(root: Path) -> Found | None:
     commit = _git(root, "rev-parse", "HEAD")
     if not top or not commit or Path(top).resolve() != root.resolve():  # a copy inside some other repository
         return None
-    changed = (_git(root, "diff", "--name-only", "HEAD", "--", *FOLDERS),
-               _git(root, "ls-files", "--others", "--exclude-standard", "--", *FOLDERS))  # fmt: skip
+    changed = (_git(root, "diff", "--name-only", "HEAD", "--", *FOLDERS, *ATTACKERS),
+               _git(root, "ls-files", "--others", "--exclude-standard", "--", *FOLDERS, *ATTACKERS))  # fmt: skip
     paths = [path for listed in changed for path in (listed or "").splitlines()]
-    return commit, any(is_source(PurePosixPath(path)) for path in paths), "git"
+    dirty = any(is_source(PurePosixPath(path)) or path.startswith(ATTACKERS) for path in paths)
+    return commit, dirty, "git"
 
 
 def _from_note(root: Path, code: str) -> Found | None:

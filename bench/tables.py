@@ -202,7 +202,8 @@ TABLES: dict[str, Table] = {
     "bookleaf_reference": Table("bookleaf", bookleaf.reference_table, lambda r: True, "bookleaf --json FILE"),
     "bookleaf_exact": Table("bookleaf", bookleaf.exact_table, lambda r: "exact" in r, "bookleaf --json FILE"),
     "volna_dam": Table("volna_exact", volna_exact.dam_table, lambda r: True, "volna_exact --json FILE"),
-    "attacks": Table("attacks", attack_report.lines, lambda r: True, "tests.attacks.run"),
+    "attacks": Table("attacks", attack_report.lines, attack_report.is_usual, "tests.attacks.run", several=True,
+                     parts=attack_report.names),
     "volna_bowl": Table("volna_exact", volna_exact.bowl_table, lambda r: True, "volna_exact --json FILE"),
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ from meshloom.mesh import generate
 from meshloom.mesh.core import Arg, Field, Global, Map, Set
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.subset import Subset
 from meshloom.order import names as orderings
 from meshloom.program import Program, program
 from meshloom.schedule.schedule import Schedule
@@ -26,7 +27,7 @@ from meshloom.schedule.strategies import variants
 __version__ = "0.1.0"
 __all__ = [
     "Arg", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Max", "Mesh", "Min", "Program", "Read",
-    "ReadWrite", "Schedule", "Set", "Sum", "Write", "backend", "backends", "compact", "errors", "fill_ghosts",
+    "ReadWrite", "Schedule", "Set", "Subset", "Sum", "Write", "backend", "backends", "compact", "errors", "fill_ghosts",
     "generate", "kernel", "linalg", "locate", "orderings", "program", "read", "strategies", "threads", "use",
     "variants", "write",
 ]  # fmt: skip

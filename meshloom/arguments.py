@@ -12,6 +12,7 @@ from meshloom.kernel.model import Param
 from meshloom.mesh.box import Box, Index, index_text
 from meshloom.mesh.core import Arg, Field, Global, Set
 from meshloom.mesh.grid import AXES, Grid
+from meshloom.mesh.subset import Subset
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import SpecBox
 from meshloom.schedule.strategies import AUTOMATIC
@@ -72,11 +73,16 @@ def _checked(where: str, mode: type[Mode], on: Set, argument: Argument) -> Arg |
     if not mode.fields:
         raise KernelError(f"{where}: a Field cannot be {mode.__name__}; use Inc")
     if arg.map is None and arg.field.set is not on:
+        members = on.members_of(arg.field.set) if isinstance(on, Subset) and arg.offsets is None else None
+        if members is not None:
+            return Arg(arg.field, members, as_member=True)
         raise MeshError(
             f"{where}: field {arg.field.name} lives on {arg.field.set.name}, but the loop runs over {on.name};"
             f" pass {arg.field.name}[map] with a map from {on.name} to {arg.field.set.name}"
         )
     if arg.map is not None and arg.map.source is not on:
+        if isinstance(on, Subset) and on.members_of(arg.map.source) is not None:
+            return Arg(arg.field, on.restricted(arg.map))
         raise MeshError(
             f"{where}: map {arg.map.name} starts at {arg.map.source.name}, but the loop runs over {on.name}"
         )
@@ -139,7 +145,7 @@ def param_of(name: str, mode: type[Mode], argument: Arg | Global) -> Param:
     if isinstance(argument, Global):
         return Param(name, mode, argument.shape, argument.dtype, 0, argument.dim)
     through = argument.map or argument.offsets
-    arity = through.arity if through is not None else 0
+    arity = through.arity if through is not None and not argument.as_member else 0
     shape = ((arity,) if arity else ()) + ((argument.field.dim,) if argument.field.dim > 1 else ())
     offsets = argument.offsets.offsets if argument.offsets is not None else ()
     return Param(name, mode, shape, argument.field.dtype, arity, argument.field.dim, offsets)

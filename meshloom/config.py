@@ -112,7 +112,8 @@ def parse_set(text: str) -> Setting:
     found = key_and_rest(text)
     if found is None:
         raise ConfigError(f"{where}: expected key=value with a dotted key, such as --set mesh.i=33;"
-                          """ a name with other characters stands in quotes: 'gauges."Pier 3"=[1, 2]'""")  # fmt: skip
+                          """ a name with other characters stands in quotes: 'gauges."Pier 3"=[1, 2]'"""
+                          + (", where a backslash is written twice" if "\\" in text else ""))  # fmt: skip
     key, written = found
     try:
         value = value_of(written)

@@ -208,7 +208,7 @@ class Loop(Runnable):
         """The loop without data: traced, optimised, with layouts."""
         params = self.params
         targets = list(dict.fromkeys(m.target for m in self.maps))
-        maps = tuple(SpecMap(m.arity, m.positions.dtype, targets.index(m.target)) for m in self.maps)
+        maps = tuple(SpecMap(m.arity, m.index_type, targets.index(m.target), m.formula) for m in self.maps)
         described = tuple(self._spec_param(p, a) for p, a in zip(params, self.arguments, strict=True))
         box = None if self.box is None else spec_box(self.box, self.arguments, self.wish)
         outputs = self.kernel.outputs(params, strict=self.strict)
@@ -220,7 +220,8 @@ class Loop(Runnable):
             return SpecParam(param.name, param.mode, param.dim, param.dtype, Layout("aos"), None, reduced_or_read)
         number = None if argument.map is None else self.maps.index(argument.map)
         layout = self._layout_of(argument.field)
-        return SpecParam(param.name, param.mode, param.dim, param.dtype, layout, number, offsets=param.offsets)
+        return SpecParam(param.name, param.mode, param.dim, param.dtype, layout, number, offsets=param.offsets,
+                         as_member=argument.as_member)  # fmt: skip
 
     def _layout_of(self, one: Field) -> Layout:
         """The layout that it has when the loop runs."""

@@ -72,7 +72,9 @@ def _rows(argument: Arg | Global, element: int, box: Box | None) -> Any:
         offsets = (None,) if argument.offsets is None else argument.offsets.offsets
         rows = np.concatenate([box.rows(o, element, element + 1) for o in offsets])
         return rows[0] if argument.offsets is None else rows
-    return element if argument.map is None else argument.map.indices[element]
+    if argument.map is None:
+        return element
+    return argument.map.indices[element, 0] if argument.as_member else argument.map.indices[element]
 
 
 def _local(mode: type[Mode], argument: Arg | Global, before: np.ndarray, rows: Any) -> np.ndarray:

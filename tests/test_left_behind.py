@@ -118,10 +118,12 @@ def test_the_same_arguments_find_their_loop() -> None:
     ml.use("cpu")
     mesh = Mesh()
     factor = ml.Global(1.0)
+    found = set()
     for _ in range(3):
         scale(mesh.cells, mesh.u, factor)
         gc.collect()
-    assert len(mesh.cells.calls) == 1
+        found |= {*mesh.cells.calls.values()}  # held here, so that none is made in the place of another
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize("back_end", ["cpu", "emulated"])

@@ -149,7 +149,7 @@ REFUSED: dict[str, Action] = {
     "Mesh.cell_volumes": lambda w: w.mesh.cell_volumes(),
     "Mesh.cell_centroids": lambda w: w.mesh.cell_centroids(),
     "Mesh.face_normals": lambda w: w.mesh.face_normals(),
-    "Mesh.boundary_normals": lambda w: w.mesh.boundary_normals(),
+    "Mesh.boundary_normals": lambda w: w.mesh.boundary_normals(), "Mesh.boundary": lambda w: w.mesh.boundary("xmin"),
     "Kernel.python": lambda w: scale.python(w.cells, w.u, w.factor, w.total),
     "Loop.run_plainly": lambda w: w.loop.run_plainly(),
     "Loop.settle": lambda w: add.loop(w.cells, w.cells.field("more", 2), w.pair, schedule={"layout": "soa"}).settle(),
@@ -180,7 +180,8 @@ HARMLESS: dict[str, Action] = {
     "Set.by_number": lambda w: w.cells.by_number(np.arange(6)), "Set.flat": lambda w: w.cells.flat(np.arange(6), 1),
     "Set.usual_layout": lambda w: w.cells.usual_layout, "Set.layout_is_free": lambda w: w.cells.layout_is_free,
     "Map.indices": lambda w: w.ends.indices, "Map.arity": lambda w: w.ends.arity, "Map.digest": lambda w: w.ends.digest,
-    "Map.indices_digest": lambda w: w.ends.indices_digest,
+    "Map.indices_digest": lambda w: w.ends.indices_digest, "Map.index_type": lambda w: w.ends.index_type,
+    "Map.computed": lambda w: ml.Map.computed(w.cells, w.cells, lambda e: e),
     "Field.shape": lambda w: w.u.shape, "Field.__getitem__": lambda w: w.u[w.ends],
     "Field.direct": lambda w: w.u.direct, "Field.watch": lambda w: w.u.watch(w.loop),
     "Global.dim": lambda w: w.vector.dim, "Global.watch": lambda w: w.total.watch(w.loop),
@@ -266,6 +267,9 @@ HARMLESS |= {
     "Field.check_visible": lambda w: w.u.check_visible(),
     "Global.check_visible": lambda w: w.total.check_visible(),
     "Mesh.cell_group": lambda w: list(w.mesh.cell_groups),
+    "Subset": lambda w: ml.Subset(w.cells, np.array([1, 2]), "some"), "Set.subset": lambda w: w.cells.subset([1, 2]),
+    "Subset.members_of": lambda w: w.cells.subset([1, 2]).members_of(w.cells),
+    "Subset.restricted": lambda w: w.edges.subset([1, 2]).restricted(w.ends),
     "Loop.as_written": lambda w: w.loop.as_written(), "Loop.can_run": lambda w: w.loop.can_run("color"),
     "LineLoop.as_written": lambda w: w.lines.as_written(),
 }
@@ -274,7 +278,7 @@ NOT_CALLED = {"Inc", "Max", "Min", "Read", "ReadWrite", "Sum", "Write", "compact
 #: Defined by Python or by dataclasses for every object; repr is tested for all at once.
 USUAL = {"__init__", "__repr__", "__eq__", "__hash__", "__str__", "__setattr__", "__delattr__", "__replace__",
          "__getstate__", "__setstate__"}  # fmt: skip
-CLASSES = (ml.Set, ml.Map, ml.Field, ml.Global, ml.Mesh, ml.Grid, Box, ml.Kernel, ml.Loop, ml.Program,
+CLASSES = (ml.Set, ml.Subset, ml.Map, ml.Field, ml.Global, ml.Mesh, ml.Grid, Box, ml.Kernel, ml.Loop, ml.Program,
            ml.linalg.LineLoop, Fill)  # fmt: skip
 #: What others may add to make fields arrays: it reads values, so it is refused wherever it exists.
 ARRAYS = {f"{kind}.{name}" for kind in ("Field", "Global") for name in ("__array_ufunc__",
@@ -314,7 +318,8 @@ def plain_attribute(name: str) -> bool:
 
 def test_every_public_name_has_a_category() -> None:
     categories = {name.split(" ")[0].rstrip(",") for table in (RECORDED, REFUSED, HARMLESS) for name in table}
-    inherited = {f"Grid.{name.partition('.')[2]}" for name in categories if name.startswith("Set.")}
+    inherited = {f"{kind}.{name.partition('.')[2]}" for name in categories if name.startswith("Set.")
+                 for kind in ("Grid", "Subset")}  # fmt: skip
     fill = {f"Fill.{name}" for name in ("name", "reads", "writes", "target", "value")}
     known = categories | inherited | fill | ARRAYS
     missing = [name for name in public() if name not in known and not plain_attribute(name)]

@@ -67,7 +67,7 @@ class CpuBackend(Backend):
         """Every array the generated function may point to, by name."""
         spec = bound.spec
         arrays = {spec.access(k).pointer: s.storage for k, s in enumerate(bound.storages)}
-        arrays |= {f"m{k}": m.positions for k, m in enumerate(bound.maps)}
+        arrays |= {f"m{k}": m.positions for k, m in enumerate(bound.maps) if not m.formula}
         arrays |= plan_arrays(plan)
         arrays["threads_in_use"] = self.threads
         for name, dtype, per_element in temporaries(spec, plan):

@@ -15,6 +15,7 @@ from meshloom.kernel.evaluate import evaluate
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
 from meshloom.mesh.box import Box
+from meshloom.mesh.computed import Formula, computed_rows
 from meshloom.schedule.lines.spec import LineSpec
 from meshloom.schedule.spec import LoopSpec
 
@@ -35,18 +36,18 @@ class NumpyBackend(Backend):
         buffers = tuple(map(buffer_of, bound.storages))
         if isinstance(bound.spec, LineSpec):
             return partial(run_lines, bound.spec, buffers, lines_of(bound))
-        rows = tuple(one.positions for one in bound.maps)
+        rows = tuple(one.formula or one.positions for one in bound.maps)
         return partial(run, Work(bound.spec, bound.elements, buffers, rows, bound.box))
 
 
 @dataclass(frozen=True)
 class Work:
-    """A loop with its memory; ``rows``: the positions that maps lead to. It keeps no field and no map alive."""
+    """A loop with its memory; ``rows``: where maps lead to, or their formulas. It keeps no field and no map alive."""
 
     spec: LoopSpec
     elements: int
     buffers: tuple[Buffer, ...]
-    rows: tuple[np.ndarray, ...]
+    rows: tuple[np.ndarray | Formula, ...]
     box: Box | None
 
 
@@ -72,7 +73,12 @@ def _chunk(work: Work, rows: slice, fields: list, globals_: list) -> None:
         if work.box is not None:
             offset = described.offsets[slot] if described.offsets else None
             return work.box.rows(offset, rows.start, rows.stop)
-        return rows if described.map is None else work.rows[described.map][rows, slot]
+        if described.map is None:
+            return rows
+        led = work.rows[described.map]
+        if isinstance(led, tuple):
+            return computed_rows((led[slot],), rows.start, rows.stop)[:, 0]
+        return led[rows, slot]
 
     def leaf(node: Node) -> np.ndarray:
         param, slot, comp = node.value

@@ -53,7 +53,7 @@ def prelude(path: Path) -> str:
 def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), simt: bool = False) -> Unit:
     """The generated source as data: a function of the loop's spec and of which arrays the plan has, of which types."""
     pointers = [Argument(spec.access(k).pointer, p.ctype, not p.mode.writes) for k, p in enumerate(spec.params)]
-    pointers += [Argument(f"m{k}", C_TYPES[m.dtype], True) for k, m in enumerate(spec.maps)]
+    pointers += [Argument(f"m{k}", C_TYPES[m.dtype], True) for k, m in enumerate(spec.maps) if not m.formula]
     pointers += [Argument(name, _C_OF[array.dtype], True) for name, array in sorted(arrays(plan).items())]
     pointers += [Argument(name, C_TYPES[dtype], False) for name, dtype, _ in temporaries(spec, plan)]
     pointers += [Argument(f"{partial_name(o)}_parts", spec.params[o.param].ctype, False) for o in spec.reductions]

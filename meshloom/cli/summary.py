@@ -17,6 +17,8 @@ from meshloom.run.report import duration
 from meshloom.run.runner import Outcome
 from meshloom.solvers.case import Case
 
+_WIDEST = 40  # letters of the names in the table, for which all lines make room
+
 
 def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
     """Final monitors, time and rate, and where the files are."""
@@ -28,7 +30,7 @@ def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
         ("numbering", case.numbering()),
         *((path.name, f"{path}{_what_for(path.name, case, folder, outcome)}") for path in _listed(folder)),
     ]
-    width = max(len(name) for name, _ in rows)
+    width = min(max(len(name) for name, _ in rows), _WIDEST)  # a longer name moves its own line alone
     return "\n".join(f"  {name:{width}}  {text}" for name, text in rows)
 
 

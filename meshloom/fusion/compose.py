@@ -44,7 +44,8 @@ class FusedLoop:
             if not param.is_global and not param.racy:
                 ways = (k in reads) + bool(param.mode.writes)
                 moved[id(storage)] = max(moved.get(id(storage), 0), ways * storage.storage.nbytes)
-        own = sum(self.maps[k].positions.nbytes for k in self.spec.own_maps)
+        described = ((self.maps[k], self.spec.maps[k]) for k in self.spec.own_maps)
+        own = sum(one.source.total * one.arity * spec.entry_bytes for one, spec in described)
         return sum(moved.values()) + own + sum(one.read_by_all for one in self.plan.gathers.values())
 
 
@@ -270,7 +271,7 @@ def _finished(composer: _Composer) -> tuple[FusedSpec, FusedPlan]:
     values = passes.optimise([o.value for o in rest], strict=strict)
     outputs = (*racy, *(Output(o.param, o.slot, o.comp, v) for o, v in zip(rest, values, strict=True)))
     targets = list(dict.fromkeys(m.target for m in maps))
-    described = tuple(SpecMap(m.arity, m.positions.dtype, targets.index(m.target)) for m in maps)
+    described = tuple(SpecMap(m.arity, m.index_type, targets.index(m.target), m.formula) for m in maps)
     own_maps = frozenset(k for k, m in enumerate(maps) if m.source is composer.on)
     name = "+".join(o.name for o in composer.group.parts if isinstance(o, Loop))
     buffers, fresh = tuple(map(same.index, same)), tuple(composer.fresh.items())
@@ -295,7 +296,8 @@ def _along_own_map(composer: _Composer, tables: RoleTables, degree: int) -> tupl
     near, entry = (one.reshape(composer.on.total, degree) for one in (tables.near, tables.entry))
     for k, ring in tables.ring.items():
         for j, one in enumerate(composer.maps):
-            if one.source is composer.on and one.arity == degree and one.target is composer.maps[k].target:
+            fits = one.source is composer.on and one.arity == degree and one.target is composer.maps[k].target
+            if fits and not one.formula:
                 found = along_map(ring.reshape(near.shape), near, entry, one.positions)
                 if found is not None:
                     rest = {other: nodes for other, nodes in tables.ring.items() if other != k}

@@ -2,7 +2,8 @@
 
 Layout of the file: attributes ``format``, ``case``, ``iteration``, ``precision``, ``mesh`` (digest),
 ``config`` (TOML) and ``sha256``; the group ``state`` with one dataset (n, dim) per field, in the numbering the
-user gave the mesh; the dataset ``monitors`` (iteration, names) with attribute ``names``.
+user gave the mesh; the dataset ``monitors`` (iteration, names) with attribute ``names``, or beside it the dataset
+``monitor_names`` where they are more than an attribute holds.
 
 A damaged file can keep HDF5's library busy for ever, or crash it, so it is not asked before the file is known to be
 whole: in front stands a seal, the SHA-256 of what follows it, in the block that HDF5 leaves to users.
@@ -29,6 +30,8 @@ _EMPTY = "%"
 _SEAL = b"meshloom checkpoint, sha256 "
 _BLOCK = 512  # bytes of HDF5's user block, in which the seal stands
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_NAMES = "monitor_names"
+_MOST_IN_ATTRIBUTE = 4000  # names; it has 64 kB for references of 16 bytes
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,11 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         for name, values in checkpoint.state.items():
             file.create_dataset(f"state/{_stored(name)}", data=values)
         monitors = file.create_dataset("monitors", data=checkpoint.monitors)
-        monitors.attrs["names"] = [_stored(name) for name in checkpoint.monitor_names]
+        names = [_stored(name) for name in checkpoint.monitor_names]
+        if len(names) <= _MOST_IN_ATTRIBUTE:
+            monitors.attrs["names"] = names
+        else:
+            file.create_dataset(_NAMES, data=names, dtype=h5py.string_dtype())
     content = buffer.getbuffer()
     content[:_BLOCK] = _seal(content[_BLOCK:])
     write_atomically(path, content)
@@ -136,7 +143,8 @@ def _read(path: Path, file: Any) -> Checkpoint:
     if version != FORMAT:
         raise UserError(f"{path}: checkpoint of format {version}, this Meshloom reads format {FORMAT}")
     iteration = int(file.attrs["iteration"])
-    names = tuple(_restored(str(name)) for name in file["monitors"].attrs["names"])
+    stored = file[_NAMES].asstr()[...] if _NAMES in file else file["monitors"].attrs["names"]
+    names = tuple(_restored(str(name)) for name in stored)
     monitors = file["monitors"][...]
     if monitors.shape != (iteration, len(names)):
         raise ValueError("monitors do not fit the iteration")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ _THINNEST = 8.0  # a window longer than this many times its width is stretched: 
 _HEIGHT = 4.9  # inches, of every figure
 _ROUND_A_MAP = 1.6  # inches to the left and right of a map: labels and colour bar
 _LONGEST_NAME, _MOST_NAMES = 40, 40  # letters of a name, and names in a legend: more would leave no room to draw
+_COLOURS, _DASHES = 10, ("-", "--", ":", "-.")  # of matplotlib: after ten curves the colours come again
 _TAIL = 1.0  # percent of the cells at either end whose values are beyond the colour scale
 
 
@@ -89,6 +91,7 @@ def save_curves(
 def _figure(size: tuple[float, float]) -> Any:
     """An empty figure of so many inches; UserError where matplotlib is missing."""
     try:
+        _import_matplotlib()
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
@@ -96,6 +99,19 @@ def _figure(size: tuple[float, float]) -> Any:
     figure = Figure(figsize=size, dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def _import_matplotlib() -> None:
+    """Also where MPLBACKEND is one that is not installed here, as in a process that a notebook has started."""
+    try:
+        import matplotlib
+    except ValueError:
+        wanted = os.environ.pop("MPLBACKEND", None)
+        try:
+            import matplotlib  # noqa: F401
+        finally:
+            if wanted is not None:
+                os.environ["MPLBACKEND"] = wanted
 
 
 def _save(figure: Any, path: Path) -> None:
@@ -150,7 +166,10 @@ def _draw_map(
     axes.add_collection(patches)
     axes.set(xlim=(xmin, xmax), ylim=(ymin, ymax), xlabel=_plain(names[0]), ylabel=_plain(names[1]))
     axes.set_aspect("auto" if _thin(window) else "equal")
-    figure.colorbar(patches, ax=axes, label=_plain(label), extend="both", fraction=0.05, pad=0.02)
+    if seen.any():
+        figure.colorbar(patches, ax=axes, label=_plain(label), extend="both", fraction=0.05, pad=0.02)
+    else:
+        axes.text(0.5, 0.5, f"{_plain(label)}: no value anywhere", ha="center", va="center", transform=axes.transAxes)
 
 
 def _draw_history(axes: Any, history: dict[str, np.ndarray]) -> None:
@@ -163,10 +182,12 @@ def _draw_history(axes: Any, history: dict[str, np.ndarray]) -> None:
 def _draw_curves(axes: Any, x: np.ndarray, curves: Mapping[str, np.ndarray]) -> None:
     """Each of ``curves`` (n,) over ``x`` (n,), with a legend of the first ones."""
     axes.grid(True, which="major", alpha=0.4)
-    lines = [axes.plot(x, series, linewidth=1.4)[0] for series in curves.values()][:_MOST_NAMES]
+    styles = [_DASHES[number // _COLOURS % len(_DASHES)] for number in range(len(curves))]
+    drawn = zip(curves.values(), styles, strict=True)
+    lines = [axes.plot(x, series, style, linewidth=1.4)[0] for series, style in drawn][:_MOST_NAMES]
     if lines:
         # matplotlib leaves names out that begin with "_" and reads "$" as mathematics: they are put in afterwards.
-        legend = axes.legend(lines, ["x"] * len(lines))
+        legend = axes.legend(lines, ["x"] * len(lines), fontsize="medium" if len(lines) <= _COLOURS else "x-small")
         for text, name in zip(legend.get_texts(), curves, strict=False):
             text.set_parse_math(False)
             text.set_text(_short(name))

@@ -74,6 +74,14 @@ def _expression(node: Node, names: dict[Node, str], leaf: Leaf) -> str:
     return (op.integer if op.integer and node.args[0].dtype.kind == "i" else op.c).format(*args)
 
 
+def nested(node: Node, leaf: Leaf) -> str:
+    """One C expression, for little formulas: what is used twice is computed twice, unless the compiler sees it."""
+    if node.op == "const":
+        return literal(node.value, node.dtype)
+    names = {a: nested(a, leaf) for a in node.args}
+    return f"(({C_TYPES[node.dtype]})({_expression(node, names, leaf)}))"
+
+
 def _comment(where: tuple[str, int]) -> str:
     """The user's line, without its number: moving a kernel in its file must not change the text.
 

@@ -11,8 +11,9 @@ unless the set carries a ``numbering``. What a person gives and gets is ordered 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -36,6 +37,9 @@ from meshloom.mesh.stored import Stored, on_host, overwrite
 from meshloom.mesh.ties import Kept
 from meshloom.mesh.values import as_array, enough_memory, field_dtype, known_dtype, named, one_number, same_kind
 from meshloom.mesh.values import whole_numbers as whole_array
+
+if TYPE_CHECKING:
+    from meshloom.mesh.subset import Subset
 
 MOST_ELEMENTS = 2**40  # of a set: with any number of components, places in memory are still numbers of 64 bits
 MOST_COMPONENTS = 2**16  # of a field
@@ -117,6 +121,15 @@ class Set(ItsOwnCopy):
         """Values that a person gives, as rows (total, dim) by number where they come in another shape."""
         return values
 
+    def subset(self, which: ArrayLike, name: str | None = None) -> Subset:
+        """A part of this set to loop over: a mask (size,) of its elements, or their numbers, in any order, each once.
+
+        A loop over it takes fields of this set as they are, fields of its own, and those that its maps lead to.
+        """
+        from meshloom.mesh.subset import chosen
+
+        return chosen(self, which, name or f"part of {self.name}")
+
     def __repr__(self) -> str:
         return f"Set({self.name}, {self.owned}" + (f" + {self.halo} halo)" if self.halo else ")")
 
@@ -165,6 +178,8 @@ class Map(ItsOwnCopy):
     read-only: plans are cached by their content.
     """
 
+    formula: tuple[Any, ...] = ()  # of a map that is computed: see ``meshloom.mesh.computed``
+
     def __init__(
         self, source: Set, target: Set, indices: ArrayLike, name: str = "map", *, dtype: DTypeLike | None = None
     ):
@@ -194,17 +209,29 @@ class Map(ItsOwnCopy):
         return rows
 
     @staticmethod
-    def _check_range(array: np.ndarray, target: Set, name: str) -> None:
+    def computed(source: Set, target: Set, formula: Callable[[Any], Any], name: str = "map") -> Map:
+        """A map given by a formula: ``formula(e)`` gives the numbers of the targets of element number e, by integer
+        arithmetic. Nothing is stored; loops compute it."""
+        from meshloom.mesh.computed import ComputedMap
+
+        return ComputedMap(source, target, formula, name)
+
+    @staticmethod
+    def _check_range(array: np.ndarray, target: Set, name: str, first: int = 0) -> None:
         if array.size and (array.min() < 0 or array.max() >= target.total):
             row, slot = np.argwhere((array < 0) | (array >= target.total))[0]
             raise MeshError(
-                f"map {name}: index {array[row, slot]} at row {row}, slot {slot} is out of range;"
+                f"map {name}: index {array[row, slot]} at row {first + row}, slot {slot} is out of range;"
                 f" {target.name} has {target.total} elements (0 to {target.total - 1})"
             )
 
     @property
     def arity(self) -> int:
         return int(self.positions.shape[1])
+
+    @property
+    def index_type(self) -> np.dtype:
+        return self.positions.dtype
 
     @cached_property
     def digest(self) -> str:
@@ -471,12 +498,15 @@ class Global(Stored, SeenByNumPy):
 
 class Arg:
     """A field as a loop sees it: directly, through a map, or at offsets of its grid. Made anew whenever it is asked
-    for: if the field kept it, the two would keep each other."""
+    for: if the field kept it, the two would keep each other.
 
-    __slots__ = ("field", "map", "offsets")
+    ``as_member``: in a loop over a part of the field's set, the map leads from each element to itself in the whole.
+    """
 
-    def __init__(self, field: Field, map: Map | None, offsets: Offsets | None = None):
-        self.field, self.map, self.offsets = field, map, offsets
+    __slots__ = ("as_member", "field", "map", "offsets")
+
+    def __init__(self, field: Field, map: Map | None, offsets: Offsets | None = None, *, as_member: bool = False):
+        self.field, self.map, self.offsets, self.as_member = field, map, offsets, as_member
 
     def __repr__(self) -> str:
         if self.offsets is not None:

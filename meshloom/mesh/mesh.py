@@ -27,6 +27,7 @@ from meshloom.mesh.faces import (
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.recording import MAKE_BEFORE, refuse_in_program
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
+from meshloom.mesh.subset import BoundaryPart
 from meshloom.mesh.values import same_kind
 
 #: The group of boundary faces that nobody named.
@@ -97,6 +98,7 @@ class Mesh(ItsOwnCopy):
             elements.points = geometry.mean_points(x, arrays[nodes])
         self.nodes.points = x
         self._permutation = permutation
+        self._parts: dict[str, BoundaryPart] = {}
 
     @classmethod
     def from_cells(
@@ -290,6 +292,14 @@ class Mesh(ItsOwnCopy):
         if name not in self.groups:
             raise MeshError(f"unknown boundary group {name!r}{nearest(name, self.groups)}")
         return np.flatnonzero(self.boundary_group.numpy() == self.groups[name])
+
+    def boundary(self, name: str) -> BoundaryPart:
+        """The boundary faces of a group as a set to loop over, with their maps ``cells`` and ``nodes`` and the fields
+        ``normal`` (times area, out of the domain) and ``centre``; the same object at every call."""
+        if name not in self._parts:
+            refuse_in_program(f"making boundary {name}", MAKE_BEFORE)
+            self._parts[name] = BoundaryPart(self, name)
+        return self._parts[name]
 
     def cell_group(self, name: str) -> np.ndarray:
         """The numbers of the cells of a group, ascending."""

@@ -27,7 +27,7 @@ def may_close(library: ctypes.CDLL) -> bool:
         return False
     try:
         known = _ctypes.dlsym(library._handle, "omp_get_num_threads")  # in the libraries that it needs, too
-    except OSError:
+    except (OSError, UnicodeError):  # of a message about a path that is no text
         return True
     place = _Place()
     found = ctypes.CDLL(None).dladdr(ctypes.c_void_p(known), ctypes.byref(place))

@@ -256,7 +256,7 @@ def _works(path: str, flags: tuple[str, ...], source: str) -> bool:
 
 
 def _version(command: tuple[str, ...]) -> str:
-    lines = run_apart([*command, "--version"]).stdout.splitlines()
+    lines = _run([*command, "--version"]).stdout.splitlines()
     return lines[0].strip() if lines else "unknown version"
 
 

@@ -96,7 +96,9 @@ def _is_private(group: int) -> bool:
         user, known = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except (ImportError, KeyError):
         return False
-    return user.pw_gid == group and known.gr_name == user.pw_name and {*known.gr_mem} <= {user.pw_name}
+    if user.pw_gid != group or known.gr_name != user.pw_name or not {*known.gr_mem} <= {user.pw_name}:
+        return False
+    return all(one.pw_gid != group or one.pw_uid == user.pw_uid for one in pwd.getpwall())  # whose first group it is
 
 
 def _trusted_owners() -> frozenset[int]:

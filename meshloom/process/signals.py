@@ -70,7 +70,7 @@ def _disown() -> None:
     """In a process made by fork: what its parent has begun is not for it to undo, and signals end it as any other."""
     _undo.clear()
     for number in STOPPING:
-        if in_charge() and getattr(signal.getsignal(number), "__module__", "").startswith("meshloom.process"):
+        if in_charge() and str(getattr(signal.getsignal(number), "__module__", "")).startswith("meshloom.process"):
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 

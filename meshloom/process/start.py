@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
@@ -93,5 +94,12 @@ def as_command() -> Iterator[None]:
             vars(command).update(vars(Command()))
 
 
+def _in_a_line(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> str:
+    """What Meshloom has to say while it is imported: a line as later ones, not Python's two with a path."""
+    return f"meshloom: {message}\n" if category is UserWarning else _as_python(message, category, *where, **more)
+
+
+_as_python = warnings.formatwarning
 if is_command(getattr(sys, "argv", []), sys.orig_argv):
     begin()
+    warnings.formatwarning = _in_a_line

@@ -147,6 +147,11 @@ def _found(case: str, out: Path | None, *, overwrite: bool, goes_on: bool) -> Ru
         return _claimed(out, _make(out), overwrite=overwrite, goes_on=goes_on)
 
 
+THE_ONE_OF_BEFORE = (
+    "the run that was to replace this one was cut off before its first checkpoint; this is the one of before"
+)
+
+
 def settled(path: Path) -> None:
     """Bring a folder in order that a run may have been killed in, before anything is read from it.
 
@@ -161,8 +166,7 @@ def settled(path: Path) -> None:
                     raise UserError(f"{path}: this run was cut off before its first checkpoint; start it again with"
                                     " the command that began it")  # fmt: skip
                 if _settle(path, lock):
-                    warnings.warn(f"{path}: the run that was to replace this one was cut off before its first"
-                                  " checkpoint; this is the one of before", stacklevel=3)  # fmt: skip
+                    warnings.warn(f"{path}: {THE_ONE_OF_BEFORE}", stacklevel=3)
             finally:
                 RunFolder(path, lock=lock).release()
 
@@ -232,7 +236,7 @@ def _lock(path: Path) -> int | None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise UserError(f"{path} is being written by another run; wait for it or choose another --out") from None
+        raise UserError(f"{path} is being written by another run; wait for it or take another folder") from None
     except OSError:
         os.close(handle)
         return None

@@ -309,6 +309,8 @@ class Runner:
         if self.kept is None:
             before = f", {self.folder.path} holds the run of before" if self.folder.replaces else ""
             return f"no checkpoint had been written yet{before}"
+        if not self.kept[0].exists():
+            return f"its last good checkpoint, of iteration {self.kept[1]}, is not at {self.kept[0]} any more"
         return f"the last good checkpoint is {self.kept[0]} (iteration {self.kept[1]})"
 
     def _outcome(self) -> Outcome:

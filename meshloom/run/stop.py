@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -21,6 +22,8 @@ from meshloom.process.signals import (
 )  # fmt: skip
 
 _SHOW_CURSOR = "\x1b[?25h"
+_TOGETHER = 0.5  # seconds in which signals are one request: ``timeout`` and launchers tell a process and its group
+_AT_ONCE = "meshloom: ended at once by a second signal; a checkpoint written before is kept"
 
 
 class StopRequest:
@@ -28,6 +31,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.number = 0  # of the signal
+        self._since = 0.0
         self._before: dict[int, Any] = {}
 
     def __bool__(self) -> bool:
@@ -39,11 +43,11 @@ class StopRequest:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.number:
-            self.number = number
+            self.number, self._since = number, time.monotonic()
         # A terminal that is closed tells its processes more than once: by the system and by the shell.
-        elif number in (signal.SIGINT, signal.SIGTERM):
+        elif number in (signal.SIGINT, signal.SIGTERM) and time.monotonic() - self._since > _TOGETHER:
             undo_all()
-            _show_cursor()
+            _say_the_end()
             os._exit(exit_code(number))
 
     def __enter__(self) -> StopRequest:
@@ -54,8 +58,8 @@ class StopRequest:
         put_back(self._before)
 
 
-def _show_cursor() -> None:
-    """A progress bar hides it."""
+def _say_the_end() -> None:
+    """The line of a run that ends at once; a progress bar has hidden the cursor, and stands in the same line."""
     with suppress(OSError, ValueError, AttributeError):
-        if sys.stderr.isatty():
-            os.write(sys.stderr.fileno(), _SHOW_CURSOR.encode())
+        before = f"{_SHOW_CURSOR}\n" if sys.stderr.isatty() else ""
+        os.write(sys.stderr.fileno(), f"{before}{_AT_ONCE}\n".encode())

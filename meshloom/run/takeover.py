@@ -10,16 +10,20 @@ the same: what lies here cannot go on yet. Whoever opens a folder, and has locke
 | ``.replaced`` and a checkpoint | the new run can go on | removes what it replaced |
 | ``.replaced`` alone | the new run was cut off too early | removes its files, then as with ``.replacing`` |
 
-Every step is one rename or one removal, and leaves one of these states.
+Every step is one rename or one removal, and leaves one of these states. What ``.replaced`` holds besides files of a run
+is not ours to remove, or cannot be: network file systems keep a file that somebody has open, under another name. Then
+the folder gets a name that means nothing, and goes when it is empty.
 """
 
 from __future__ import annotations
 
+import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from meshloom.run.names import CHECKPOINT, CONFIG, half_written, own_files
 
-_ASIDE, _MOVING = ".replaced", ".replacing"
+_ASIDE, _MOVING, _LEFT = ".replaced", ".replacing", ".left-over-"
 
 
 def _is_ours(path: Path) -> bool:
@@ -52,7 +56,10 @@ def keep_new(folder: Path) -> None:
     if _is_ours(aside):
         for path in own_files(aside) + half_written(aside):
             path.unlink()
-        aside.rmdir()
+        try:
+            aside.rmdir()
+        except OSError:  # something else is in it
+            aside.rename(folder / f"{_LEFT}{uuid.uuid4().hex}")
 
 
 def is_open(folder: Path) -> bool:
@@ -73,6 +80,9 @@ def settle(folder: Path) -> bool:
     """
     for path in half_written(folder):
         path.unlink()
+    for path in folder.glob(f"{_LEFT}*"):
+        with suppress(OSError):
+            path.rmdir()
     if _is_ours(folder / _ASIDE):
         if (folder / CHECKPOINT).exists():
             keep_new(folder)

@@ -126,11 +126,13 @@ class ElementCode:
 
     def _row_at_once(self, number: int, needed: int) -> bool:
         one = self.spec.maps[number]
-        wide = one.arity * one.dtype.itemsize
-        own = self.entry == self._in_map
+        wide = one.arity * one.entry_bytes
+        own = self.entry == self._in_map and not one.formula
         return self.spec.wide and own and wide % 8 == 0 and wide <= 64 and 2 * needed > one.arity > 1
 
     def _in_map(self, number: int, slot: int) -> str:
+        if formula := self.spec.maps[number].formula:
+            return f"(ml_index){emit.nested(formula[slot], lambda _: '(int64_t)e')}"
         return f"m{number}[{index_of(f'e * {self.spec.maps[number].arity}', slot)}]"
 
     def used_rows(self, addresses: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:

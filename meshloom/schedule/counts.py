@@ -86,11 +86,11 @@ class Counts:
     def _issued(self) -> int:
         values = sum(times * self.spec.params[p].dtype.itemsize for (p, _, _), times in self.accesses.items())
         entries = {(self.spec.params[p].map, slot) for p, slot, _ in self.accesses}
-        indices = sum(self.spec.maps[m].dtype.itemsize for m, _ in entries if m is not None)
+        indices = sum(self.spec.maps[m].entry_bytes for m, _ in entries if m is not None)
         return self.elements * (values + indices)
 
     def _compulsory(self) -> int:
-        total = sum(self.elements * self.spec.maps[m].arity * self.spec.maps[m].dtype.itemsize for m in self.used_maps)
+        total = sum(self.elements * self.spec.maps[m].arity * self.spec.maps[m].entry_bytes for m in self.used_maps)
         weight: dict[tuple[int, int], int] = {}
         for (p, _, comp), times in self.accesses.items():
             weight[p, comp] = max(weight.get((p, comp), 0), times)
@@ -116,7 +116,7 @@ class Counts:
 
     def _lines_of_block(self, first: int, last: int) -> int:
         total = sum(
-            -(-(last - first) * self.spec.maps[m].arity * self.spec.maps[m].dtype.itemsize // LINE)
+            -(-(last - first) * self.spec.maps[m].arity * self.spec.maps[m].entry_bytes // LINE)
             for m in self.used_maps
         )
         touched: dict[int, list[np.ndarray]] = {}

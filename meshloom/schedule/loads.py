@@ -75,7 +75,8 @@ class OrderOfLoop:
         """Bytes of maps that come from memory again when targets ask for the rows of their elements."""
         if not self.spec.racy_maps:
             return 0.0
-        widths = [self.spec.maps[m].arity * self.spec.maps[m].dtype.itemsize for m in self.counts.used_maps]
+        stored = [one for m in self.counts.used_maps if not (one := self.spec.maps[m]).formula]
+        widths = [one.arity * one.entry_bytes for one in stored]
         return self.counts.elements * sum(width * loaded_again(self._by_targets[1], width) for width in widths)
 
     def again_of_elements(self, row_bytes: int) -> float:

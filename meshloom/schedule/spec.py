@@ -25,7 +25,8 @@ class SpecParam:
     """A parameter: ``map`` is None for direct access; ``is_global`` for a Global that is read or reduced.
 
     A Global that is set (in a loop over one element) is described like a field of that element. ``offsets``: where a
-    field of a grid is read, slot by slot; () for the point itself.
+    field of a grid is read, slot by slot; () for the point itself. ``as_member``: the map leads from an element of a
+    part of a set to itself in the whole, so no two elements meet.
     """
 
     name: str
@@ -36,6 +37,7 @@ class SpecParam:
     map: int | None
     is_global: bool = False
     offsets: tuple[Index, ...] = ()
+    as_member: bool = False
 
     @property
     def ctype(self) -> str:
@@ -44,16 +46,23 @@ class SpecParam:
     @property
     def racy(self) -> bool:
         """Several elements may meet at one entry: the schedule has to do something about it."""
-        return self.map is not None and bool(self.mode.combine)
+        return self.map is not None and bool(self.mode.combine) and not self.as_member
 
 
 @dataclass(frozen=True)
 class SpecMap:
-    """A map: ``target`` numbers the sets that the loop's maps lead to."""
+    """A map: ``target`` numbers the sets that the loop's maps lead to; ``formula``: of one that is not stored, each
+    slot as an expression of the element's number."""
 
     arity: int
     dtype: np.dtype
     target: int
+    formula: tuple[Node, ...] = ()
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes that a loop reads for one entry."""
+        return 0 if self.formula else self.dtype.itemsize
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--set"
         (["airfoil", "--set", "mesh.i=two"], ['mesh.i must be a whole number from 3 up to 20000, got "two"']),
         (["airfoil", "--set", "flow.mach=-1"], ["flow.mach must be a number above 0.0 up to 10.0, got -1"]),
         (["airfoil", "--set", "flow.mach"], ["expected key=value"]),
+        (["tsunami", "--set", r'gauges."$\alpha$"=[1, 2]'], ["expected key=value", "a backslash is written twice"]),
+        (["tsunami", "--set", 'gauges."time, s"=[1, 2]'], ["has a name that chart_gauges.csv uses already"]),
         (["airfoil", "--set", "mesh.order=hilber"], ["one of auto, given", "did you mean 'hilbert'?"]),
         (["airfoil", "--set", "schedule.res_calc=owned"], ["has strategy 'owned'; did you mean 'owner'?"]),
         (["airfoil", "--set", "schedule.res_clac=owner"], ["is no loop of this case; did you mean 'res_calc'?"]),
@@ -256,3 +258,31 @@ def test_names_are_shown_where_the_terminal_has_no_letters_for_them(tmp_path: Pa
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, cwd=tmp_path, env=ascii_only, capture_output=True, timeout=120)
     assert done.returncode == 0 and b"\\xfc" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("wish", ["error", "ignore"])
+def test_what_there_is_to_say_is_said_whatever_python_makes_of_warnings(tmp_path: Path, wish: str):
+    """Never an exception, never silence."""
+    words = ["--set", "mesh.i=6", "--set", "mesh.j=6", "--set", "output.plot=false", "--iterations", "1", "--quiet"]
+    command = [sys.executable, "-m", "meshloom", "run", "airfoil", *words]
+    strange = os.environ | {"PYTHONWARNINGS": wish, "MESHLOOM_CACHE": os.devnull}
+    done = subprocess.run(command, cwd=tmp_path, env=strange, capture_output=True, timeout=300, text=True)
+    assert done.returncode == 0 and "is not used: /dev/null is not a folder" in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_what_is_said_at_import_is_one_line_too(tmp_path: Path):
+    odd = os.environ | {"OMP_NUM_THREADS": "abc"}
+    command = [sys.executable, "-m", "meshloom", "cases"]
+    done = subprocess.run(command, cwd=tmp_path, env=odd, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    assert done.stderr.startswith("meshloom: OMP_NUM_THREADS is 'abc'") and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_long_name_moves_its_own_line_alone(meshloom: Command):
+    name = "long " * 60
+    settings = (f'gauges."{name}"=[40e3, 30e3]', "mesh.nx=6", "mesh.ny=4", "output.plot=false", "run.backend=numpy")
+    words = [word for setting in settings for word in ("--set", setting)]
+    lines = meshloom("run", "tsunami", *words, "--iterations", "1").out.splitlines()
+    assert any(line.startswith(f"  {name}  ") for line in lines)
+    assert any(line.startswith(f"  {'iterations':40}  1") for line in lines)

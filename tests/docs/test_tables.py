@@ -144,6 +144,29 @@ def test_met_is_computed_from_the_run() -> None:
     assert "| 7,200 cells, fused, per iteration | at most 20 µs | 20.4 µs | **missed** |" in table
 
 
+def test_a_row_of_attacks_is_of_the_last_usual_run() -> None:
+    """A short trial takes nobody's place, and what was never attempted is named."""
+    table, shown = tables.TABLES["attacks"], record.load(record.RESULTS / "2026-11-15_attacks_x86_64.json")
+    kills, *others = shown["rows"]
+    one = shown | {"command": "run", "rows": [kills | {"attempts": 61, "broken": []}]}
+    trial = shown | {"command": "run --only kills --attempts 2", "rows": [kills | {"attempts": 2}]}
+    known = [("a.json", shown), ("b.json", one), ("c.json", trial)]
+    assert table.newest(known) == ["a.json", "b.json"]
+    lines = table.lines([shown, one])
+    assert len([line for line in lines if line.startswith("| `kills`")]) == 1
+    assert any(line.startswith("| `kills`") and "| 61 |" in line and line.endswith("| 0 |") for line in lines)
+    assert lines[-1].startswith("Not in this table yet: ") and "`forks`" in lines[-1] and "`kills`" not in lines[-1]
+    assert all(any(line.startswith(f"| `{row['name']}`") for line in lines) for row in others) and len(others) > 5
+
+
+def test_orders_that_were_asked_for_and_not_reached_are_named() -> None:
+    race = record.load(record.RESULTS / "2026-11-15_race-orders_h200-2.json")
+    missing = "Not reached in this run: rcb, rcm, greedy, kaminpar, random."
+    assert tables.TABLES["race_orders"].lines(race)[-1] == missing
+    locality = record.load(record.RESULTS / "2026-11-15_locality_h200-2.json")
+    assert "Not reached in time: gps, rcb" in tables.TABLES["locality_orders"].lines([locality])[-1]
+
+
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.md"
     page.write_text("<!-- table: coloring none -->\nsomething\n<!-- /table -->\n")

@@ -49,6 +49,12 @@ def test_before_the_first_iteration(tmp_path: Path, checkpoint: Checkpoint):
     assert load(tmp_path / "c.h5").monitors.shape == (0, 2)
 
 
+def test_more_monitors_than_an_attribute_holds(tmp_path: Path, checkpoint: Checkpoint):
+    many = replace(checkpoint, monitor_names=tuple(f"gauge/ü{k}" for k in range(4100)), monitors=np.zeros((4, 4100)))
+    save(tmp_path / "c.h5", many)
+    assert load(tmp_path / "c.h5").monitor_names == many.monitor_names
+
+
 def refusal(file: Path) -> str:
     with pytest.raises(UserError) as caught:
         load(file)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +26,15 @@ def picture(path: Path, values: np.ndarray, mesh: ml.Mesh, right: float = 0.9) -
     )  # fmt: skip
     pixels: np.ndarray = imread(path)[..., :3]
     return pixels
+
+
+def test_the_back_end_of_a_notebook_that_is_not_installed_here(tmp_path: Path):
+    """What a notebook starts inherits its MPLBACKEND."""
+    code = "from pathlib import Path; from meshloom.io.plots import save_curves; import numpy as np;"
+    code += "x = np.arange(3.0); save_curves(Path('a.png'), x, {'y': x}, labels=('x', 'y'), title='t')"
+    inherited = os.environ | {"MPLBACKEND": "module://no_such_notebook.backend_inline"}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=inherited, check=True, timeout=120)
+    assert (tmp_path / "a.png").is_file()
 
 
 def test_no_hairlines_between_cells(tmp_path: Path):
@@ -142,3 +154,28 @@ def test_a_long_title_takes_two_lines(tmp_path: Path, monkeypatch: pytest.Monkey
     [title] = drawn[0].texts
     extent = title.get_window_extent()
     assert 0.0 <= extent.x0 < extent.x1 <= drawn[0].bbox.width
+
+
+def drawn_by(monkeypatch: pytest.MonkeyPatch) -> list:
+    from meshloom.io import plots
+
+    drawn: list = []
+    monkeypatch.setattr(plots, "_save", lambda figure, path: drawn.append(figure))
+    return drawn
+
+
+def test_no_two_curves_look_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Matplotlib has ten colours; the eleventh gauge must not be taken for the first."""
+    drawn, x = drawn_by(monkeypatch), np.linspace(0.0, 1.0, 5)
+    save_curves(tmp_path / "a.png", x, {str(k): x + k for k in range(40)}, labels=("x", "y"), title="t")
+    looks = {(line.get_color(), line.get_linestyle()) for line in drawn[0].axes[0].get_lines()}
+    assert len(looks) == 40
+
+
+def test_a_map_without_any_value_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Such as the run-up where no land was reached: a white picture with a scale from 0 to 1 would be a riddle."""
+    drawn, mesh = drawn_by(monkeypatch), ml.generate.box((4, 4))
+    save_picture(tmp_path / "a.png", mesh.coordinates.numpy(), mesh.cell_nodes.indices, np.full(16, np.nan),
+                 label="run-up, m", window=(0.0, 1.0, 0.0, 1.0), history={}, title="t")  # fmt: skip
+    (axes,) = drawn[0].axes  # no colour bar
+    assert [text.get_text() for text in axes.texts] == ["run-up, m: no value anywhere"]

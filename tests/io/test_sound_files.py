@@ -61,6 +61,33 @@ def test_readers_leave_the_streams_of_the_process_alone(tmp_path: Path) -> None:
     assert found == [16] * 12 and sys.stderr is before
 
 
+@pytest.mark.skipif(not VTU, reason="meshio is not installed")
+def test_another_thread_may_import_meanwhile() -> None:
+    from meshloom.io.vtu import _heard
+
+    stop, before = threading.Event(), sys.getswitchinterval()
+
+    def imports() -> None:
+        while not stop.is_set():
+            names = [f"none_{k}" for k in range(100)]
+            for name in names:
+                sys.modules[name] = sys
+            for name in names:
+                del sys.modules[name]
+
+    other = threading.Thread(target=imports)
+    sys.setswitchinterval(1e-6)
+    other.start()
+    try:
+        for _ in range(300):
+            with _heard() as said:
+                assert not said
+    finally:
+        stop.set()
+        other.join()
+        sys.setswitchinterval(before)
+
+
 @pytest.mark.parametrize("name", ["22.msh", "41 binary.msh", "mesh.su2", *VTU[:1]])
 @pytest.mark.parametrize("kind", ["quad", "triangle", "tetrahedron", "hexahedron"])
 def test_cells_that_go_round_the_other_way_are_turned_round(tmp_path: Path, name: str, kind: str) -> None:

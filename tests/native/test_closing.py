@@ -25,6 +25,15 @@ def is_mapped(name: str) -> bool:
     return f"/{name}-" in Path("/proc/self/maps").read_text()
 
 
+def test_a_cache_whose_name_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MESHLOOM_CACHE", f"{tmp_path}/\udcff")
+    number = ctypes.c_int()
+    function_of(load('extern "C" void one(int* p) { *p = 1; }\n', "no_text"), "one", ctypes.c_void_p)(
+        ctypes.byref(number)
+    )
+    assert number.value == 1
+
+
 def test_a_library_is_open_as_long_as_one_of_its_functions() -> None:
     source = 'extern "C" void one(int* p) { *p = 1; }\nextern "C" void two(int* p) { *p = 2; }\n'
     library, number = load(source, "closed_later"), ctypes.c_int()

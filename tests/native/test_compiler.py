@@ -54,6 +54,18 @@ def calls(log, word=""):
     return [line for line in log.read_text().splitlines() if word in line] if log.exists() else []
 
 
+def test_a_compiler_that_never_says_its_version_is_stopped(tmp_path, monkeypatch):
+    real, script = compiler.host_compiler().path, tmp_path / "slow-c++"
+    script.write_text(f'#!/bin/sh\ncase "$*" in *--version*) exec sleep 60;; esac\nexec {real} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(compiler, "_works", lambda *_: True)
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setenv("MESHLOOM_COMPILER_SECONDS", "0.5")
+    compiler._find.cache_clear()
+    with pytest.raises(CompilerError, match=r"did not end within 0\.5 seconds"):
+        compiler.host_compiler()
+
+
 def test_flags_are_probed_and_own_flags_appended(monkeypatch):
     plain = compiler.host_compiler()
     assert os.path.isabs(plain.path) and plain.version

@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,6 +56,26 @@ def test_a_group_of_one_user_is_nobody_else(own: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(trust, "_is_private", lambda group: False)
     with pytest.warns(UserWarning, match="others may write"):
         assert cache.load_arrays("plans", "k") is None
+
+
+@pytest.mark.parametrize("change, private", [
+    ({}, True), ({"members": ["ada"]}, True), ({"members": ["bob"]}, False), ({"group": "staff"}, False),
+    ({"bob_first": 1000}, False), ({"first": 100}, False),
+])  # fmt: skip
+def test_whose_group_it_is(monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], private: bool) -> None:
+    """Members of a group are those that it lists, and those whose first group it is."""
+    pwd, grp = pytest.importorskip("pwd"), pytest.importorskip("grp")
+    facts: dict[str, Any] = {"group": "ada", "members": [], "first": 1000, "bob_first": 1001} | change
+    ada = pwd.struct_passwd(("ada", "x", os.geteuid(), facts["first"], "", "/", "/bin/sh"))
+    bob = pwd.struct_passwd(("bob", "x", 77777, facts["bob_first"], "", "/", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: ada)
+    monkeypatch.setattr(pwd, "getpwall", lambda: [ada, bob])
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group((facts["group"], "x", gid, facts["members"])))
+    trust._is_private.cache_clear()
+    try:
+        assert trust._is_private(1000) is private
+    finally:
+        trust._is_private.cache_clear()
 
 
 def test_a_source_that_goes_while_it_is_compiled_costs_a_line(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:

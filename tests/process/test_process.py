@@ -49,6 +49,20 @@ def test_every_signal_that_stops_is_known_by_its_number(number: int):
     assert signals.exit_code(number) == {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}[signal.Signals(number).name]
 
 
+def test_a_second_signal_ends_at_once_with_a_line():
+    code = """
+import signal, time
+from meshloom.run.stop import StopRequest
+with StopRequest():
+    signal.raise_signal(signal.SIGINT)
+    time.sleep(0.6)
+    signal.raise_signal(signal.SIGINT)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 130
+    assert done.stderr.startswith("meshloom: ended at once by a second signal") and done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("number", STOPPING)
 def test_a_signal_that_is_ignored_stays_ignored(number: int):
     signal.signal(number, signal.SIG_IGN)
@@ -65,6 +79,21 @@ def test_hanging_up_twice_is_one_request(monkeypatch: pytest.MonkeyPatch):
         for _ in range(3):
             signal.raise_signal(signal.SIGHUP)
         assert stop.number == signal.SIGHUP
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_a_process_and_its_group_is_one_request(number: int, monkeypatch: pytest.MonkeyPatch):
+    """As ``timeout`` sends it. Somebody who is in a hurry comes back later."""
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    with StopRequest() as stop:
+        for _ in range(3):
+            signal.raise_signal(number)
+        assert stop.number == number and not ended
+        moment = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: moment + 1.0)
+        signal.raise_signal(number)
+        assert ended == [128 + number]
 
 
 def test_a_checkpoint_is_wanted_once_for_each_time_it_is_asked_for():

@@ -175,6 +175,27 @@ def test_a_run_with_a_checkpoint_has_taken_the_place(tmp_path: Path):
     assert {*files_below(tmp_path).values()} == {b"new"} and not (tmp_path / ".replaced").exists()
 
 
+def test_what_a_network_file_system_keeps_open_stops_no_run(tmp_path: Path):
+    (tmp_path / "checkpoint.h5").write_text("old")
+    folder = claim("airfoil", tmp_path, overwrite=True)
+    folder.begin()
+    kept = tmp_path / ".replaced" / ".nfs0001"
+    kept.write_text("a file of before, removed while somebody reads it")
+    (tmp_path / "checkpoint.h5").write_text("new")
+    folder.keep()
+    assert not (tmp_path / ".replaced").exists() and len(files_below(tmp_path)) == 2
+    folder.release()
+    folder = claim("airfoil", tmp_path, overwrite=True)
+    folder.begin()
+    (tmp_path / "checkpoint.h5").write_text("newer")
+    folder.keep()
+    folder.release()
+    for path in tmp_path.rglob(".nfs*"):
+        path.unlink()
+    claim("airfoil", tmp_path, goes_on=True).release()
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.h5"]
+
+
 def test_a_living_run_without_a_checkpoint_is_not_undone(tmp_path: Path):
     folder = claim("airfoil", tmp_path)
     (tmp_path / "monitors.csv").write_text("new")

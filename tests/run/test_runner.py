@@ -169,6 +169,17 @@ def test_a_full_disk_under_the_monitors_keeps_the_checkpoint(tmp_path: Path, mon
     assert checkpoint.load(tmp_path / "a" / "checkpoint.h5").iteration == 16
 
 
+def test_a_checkpoint_that_was_moved_away_is_not_promised(tmp_path: Path):
+    class Mover(Report):
+        def advance(self, now: Advance) -> None:
+            if (tmp_path / "a" / "checkpoint.h5").exists():
+                (tmp_path / "a").rename(tmp_path / "b")
+
+    with pytest.raises(RunError, match=r"iteration 8, is not at .*a/checkpoint\.h5 any more"):
+        run(tmp_path / "a", "output.checkpoint_every=8", report=Mover())
+    assert checkpoint.load(tmp_path / "b" / "checkpoint.h5").iteration == 8
+
+
 @pytest.mark.parametrize("order", ["given", "random"])
 def test_a_breakdown_is_traced_to_loop_iteration_and_cell(order: str):
     """One cell gets a negative pressure: its speed of sound is NaN in the first loop that asks for it."""

@@ -150,6 +150,8 @@ class CudaBackend(Backend):
         spec = bound.spec
         arrays = {spec.access(k).pointer: s.storage for k, s in enumerate(bound.storages)}
         for k, one in enumerate(bound.maps):
+            if one.formula:
+                continue
             if one not in self._maps:
                 self._maps[one] = self.engine.upload(one.positions)
             arrays[f"m{k}"] = self._maps[one]
@@ -233,7 +235,7 @@ def _spills(used: dict[str, dict[str, Any]]) -> int:
 
 def _largest(bound: Bound, plan: Plan) -> int:
     """The largest position that generated code may compute."""
-    sizes = [s.storage.size for s in bound.storages] + [m.positions.size for m in bound.maps]
+    sizes = [s.storage.size for s in bound.storages] + [m.source.total * m.arity for m in bound.maps]
     sizes += [a.size for a in plan_arrays(plan).values()]
     sizes += [bound.elements * per for _, _, per in temporaries(bound.spec, plan)]
     return max(sizes, default=0) + 2 * plan.block

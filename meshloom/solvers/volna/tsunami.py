@@ -70,11 +70,16 @@ class UpliftOptions:
     duration: float = option(20.0, "seconds that it takes; 0: at once", low=0.0)
 
 
+CHART_X = "time, s"
+
+
 def check_gauge(name: str, place: Any) -> None:
-    """ValueError unless it is a place, with a name that nothing else in monitors.csv has."""
+    """ValueError unless it is a place, with a name that nothing else in monitors.csv or in the chart has."""
     check_place(name, place)
     if name in (taken := ("iteration", *WaterCase.monitors)):
         raise ValueError(f"has a name that monitors.csv uses already ({', '.join(taken)}); take another")
+    if name == CHART_X:
+        raise ValueError("has a name that chart_gauges.csv uses already; take another")
 
 
 @dataclass(frozen=True)
@@ -241,4 +246,4 @@ class Tsunami(WaterCase):
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         curves = {name: history[name] for name in self.gauges.names}
-        return (Chart("gauges", history["time"], curves, "time, s", "surface, m"),) if curves else ()
+        return (Chart("gauges", history["time"], curves, CHART_X, "surface, m"),) if curves else ()
