@@ -296,8 +296,8 @@ def _along_own_map(composer: _Composer, tables: RoleTables, degree: int) -> tupl
     near, entry = (one.reshape(composer.on.total, degree) for one in (tables.near, tables.entry))
     for k, ring in tables.ring.items():
         for j, one in enumerate(composer.maps):
-            on_targets = one.source is composer.on and one.arity == degree and not one.formula
-            if on_targets and one.target is composer.maps[k].target:
+            fits = one.source is composer.on and one.arity == degree and one.target is composer.maps[k].target
+            if fits and not one.formula:
                 found = along_map(ring.reshape(near.shape), near, entry, one.positions)
                 if found is not None:
                     rest = {other: nodes for other, nodes in tables.ring.items() if other != k}

@@ -19,7 +19,7 @@ _COUNT = 2**40  # more than any size
 
 def check_form(plan: Plan, topology: Topology) -> None:
     """Raise PlanError unless the plan holds just what its type declares."""
-    _Form(plan)._object(plan, Place(topology, (plan,)), ())
+    _Form(plan).check(plan, Place(topology, (plan,)), ())
 
 
 def demand(condition: Any, plan: Plan, what: str) -> None:
@@ -37,7 +37,8 @@ class _Form:
     def _demand(self, condition: Any, path: Path, what: str) -> None:
         demand(condition, self.plan, f"{'.'.join(map(str, path))} {what}")
 
-    def _object(self, value: Any, place: Place, path: Path) -> None:
+    def check(self, value: Any, place: Place, path: Path) -> None:
+        """The fields of an object, which stand at ``place``."""
         for one in declared(type(value)):
             found, here, needed = getattr(value, one.name), (*path, one.name), one.needed(place)
             if found is None:
@@ -55,7 +56,7 @@ class _Form:
                 self._demand(whole and low <= value < _COUNT, path, f"is {value}")
             case Part():
                 self._demand(type(value) in holding.kinds, path, f"is a {type(value).__name__}")
-                self._object(value, replace(place, objects=(*place.objects, value)), path)
+                self.check(value, replace(place, objects=(*place.objects, value)), path)
             case Table():
                 self._table(value, holding, place, path)
             case Listed(of):

@@ -15,7 +15,19 @@ import numpy as np
 from meshloom.schedule.declare import Pair, declared, sizes_of_type
 from meshloom.schedule.topology import Topology, topology
 
-__all__ = ["Path", "Plan", "Topology", "alike", "arrays", "leaves", "sizes", "symbol", "topology", "with_arrays"]
+__all__ = [
+    "Path",
+    "Plan",
+    "Topology",
+    "alike",
+    "arrays",
+    "identifier",
+    "leaves",
+    "sizes",
+    "symbol",
+    "topology",
+    "with_arrays",
+]
 
 Path = tuple[str | int, ...]  # names of fields, and numbers of maps, target sets, axes, operators or slots
 Anything = TypeVar("Anything")
@@ -53,8 +65,9 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
-def _identifier(path: Path) -> str:
-    """The last word of a path, then its numbers: near0_9 for map 0's table of the rows of map 9."""
+def identifier(*path: str | int) -> str:
+    """What generated code calls the end of a path: its last word, then its numbers, as in near0_9 for map 0's table of
+    the rows of map 9. Nobody reads such names back."""
     words, numbers = [one for one in path if isinstance(one, str)], [str(one) for one in path if isinstance(one, int)]
     return words[-1] + "_".join(numbers)
 
@@ -65,7 +78,7 @@ def symbol(plan: Plan, *path: str | int) -> str:
     for step in path:
         found = getattr(found, step) if isinstance(step, str) else found[step]
     assert found is not None, path
-    return _identifier(path)
+    return identifier(*path)
 
 
 def arrays(plan: Plan) -> dict[str, np.ndarray]:
@@ -81,8 +94,9 @@ def sizes(plan: Plan) -> dict[str, int]:
 def _named(found: Any) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for path, one in found:
-        assert _identifier(path) not in named, f"two parts of a plan would be called {_identifier(path)}"
-        named[_identifier(path)] = one
+        name = identifier(*path)
+        assert name not in named, f"two parts of a plan would be called {name}"
+        named[name] = one
     return named
 
 

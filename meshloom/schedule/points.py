@@ -1,7 +1,8 @@
 """Code for the points of a grid: neighbours by arithmetic, small tiles of points with their loads shared.
 
-A point has the coordinates ``x0``, ``x1``, ... in memory (ghosts included). ``pitch<a>`` is the distance of neighbours
-along axis a, ``n<a>`` the number of points there; along the last axis the distance is 1.
+A point has the coordinates ``x0``, ``x1``, ... in memory (ghosts included). ``pitch`` is the distance of neighbours
+along an axis, ``n`` the number of points there; along the last axis the distance is 1. Both are sizes of the plan,
+whose ``axes`` the strategy ``box`` declares.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from meshloom.kernel.expr import Node, load, topological
 from meshloom.kernel.model import Output
 from meshloom.mesh.box import Index
 from meshloom.schedule.code import ElementCode, Sink
+from meshloom.schedule.plan import identifier
 from meshloom.schedule.spec import Address, LoopSpec, SpecParam
 
 NEAR = 16  # steps up to this far are numbers in the text; others are sizes, so that grids of any shape share it
@@ -92,16 +94,17 @@ class PointCode(ElementCode):
     def _word(self, axis: int, d: int) -> str:
         """A step as part of a name; that of a far one does not tell how far."""
         if abs(d) > NEAR:
-            return far_name(axis, far_steps(self.spec, axis).index(d))
+            return identifier("axes", axis, "far", far_steps(self.spec, axis).index(d))
         return f"{'m' if d < 0 else 'p' if d else ''}{abs(d)}"
 
     def _step(self, axis: int, d: int) -> str:
         """C expression of the way in memory to the neighbour d points along an axis."""
         step = str(d) if abs(d) <= NEAR else self._word(axis, d)
         if self._wraps(axis, d):
-            over, back = (f"x{axis} + {step} >= n{axis}", "-") if d > 0 else (f"x{axis} + {step} < 0", "+")
-            step = f"({over} ? {step} {back} n{axis} : {step})"
-        return step if axis == len(self.wraps) - 1 else f"{step} * pitch{axis}"
+            n = identifier("axes", axis, "n")
+            over, back = (f"x{axis} + {step} >= {n}", "-") if d > 0 else (f"x{axis} + {step} < 0", "+")
+            step = f"({over} ? {step} {back} {n} : {step})"
+        return step if axis == len(self.wraps) - 1 else f"{step} * {identifier('axes', axis, 'pitch')}"
 
     # ----- several points at once ---------------------------------------------------------------------------------
     def in_vectors(self, param: int) -> bool:
@@ -184,7 +187,10 @@ class EdgeCode(PointCode):
         lines, shifts = [], list(_points(self.tile))
         count = len(self.outputs) // len(shifts)
         for k, shift in enumerate(shifts):
-            inside = " && ".join(f"x{a} + {d} >= low{a} && x{a} + {d} < end{a}" for a, d in enumerate(shift))
+            inside = " && ".join(
+                f"x{a} + {d} >= {identifier('axes', a, 'low')} && x{a} + {d} < {identifier('axes', a, 'end')}"
+                for a, d in enumerate(shift)
+            )
             part = PointCode(self.spec, self.outputs[k * count : (k + 1) * count], self.wraps)
             lines += [f"if ({inside}) {{", *part.sunk(names[k * count : (k + 1) * count], sink), "}"]
         return lines
@@ -193,11 +199,7 @@ class EdgeCode(PointCode):
 def position(coordinates: Sequence[str]) -> str:
     """C expression of the position in memory of a point."""
     *slow, last = coordinates
-    return " + ".join([*(f"{x} * pitch{a}" for a, x in enumerate(slow)), last])
-
-
-def far_name(axis: int, number: int) -> str:
-    return f"far{axis}_{number}"
+    return " + ".join([*(f"{x} * {identifier('axes', a, 'pitch')}" for a, x in enumerate(slow)), last])
 
 
 def far_steps(spec: LoopSpec, axis: int) -> list[int]:

@@ -60,10 +60,10 @@ class LineMethod(Emitter):
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         assert isinstance(spec, LineSpec)
-        return self.line_passes(spec, simt=simt)
+        return self.line_passes(spec, plan, simt=simt)
 
     @abstractmethod
-    def line_passes(self, spec: LineSpec, *, simt: bool) -> list[Pass]:
+    def line_passes(self, spec: LineSpec, plan: Plan, *, simt: bool) -> list[Pass]:
         """The passes to emit."""
 
 

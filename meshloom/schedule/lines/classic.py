@@ -109,8 +109,8 @@ class Classic(LineMethod):
     def tables(self, operator: LineOperator, n: int) -> Tables:
         """Tables of an operator for lines of n points."""
 
-    def line_passes(self, spec: LineSpec, *, simt: bool) -> list[Pass]:
-        code = LinePointCode(spec)
+    def line_passes(self, spec: LineSpec, plan: Plan, *, simt: bool) -> list[Pass]:
+        code = LinePointCode(spec, plan)
         return [one for v in range(len(spec.operands)) for one in self.passes_of(spec, code, v, simt=simt)]
 
     @abstractmethod

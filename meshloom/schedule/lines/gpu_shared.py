@@ -176,9 +176,9 @@ class SharedText(SegmentText):
         return [*lines, "}"]
 
     def operand_sum(self, v: int, width: int, table: str) -> list[str]:
-        k = self.spec.number(v)
+        at = self.code.table(self.spec.number(v), "closure_at")
         least, most = -self.halo, f"window * {self.m} + {self.halo - 1}"
-        return [f"for (int q = 0; q < {width}; ++q) {{", f"const ml_index wish = j - first + closure_at{k}[row] + q;",
+        return [f"for (int q = 0; q < {width}; ++q) {{", f"const ml_index wish = j - first + {at}[row] + q;",
                 f"const ml_index a = ml_max<ml_index>({least}, ml_min<ml_index>(wish, {most}));",
                 f"sum += {table} * {self.kept(v, self.position('a'))};", "}"]  # fmt: skip
 

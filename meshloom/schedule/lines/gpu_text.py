@@ -11,6 +11,7 @@ from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.operator import Offsets
 from meshloom.schedule.lines.spec import Group, LinePointCode, LineSpec
 from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_expression
+from meshloom.schedule.plan import Plan
 
 #: The tile of lines and the part of them that a place in the launch means.
 TILE = "const ml_index tile = place % across, chunk = (place / across) % chunks;"
@@ -21,6 +22,7 @@ class SegmentText(ABC):
     """What both forms share: the solve in registers and the exchange of carries."""
 
     spec: LineSpec
+    plan: Plan
     level: int = 0  # 1: leave the ends of a part in ``ends``; 2: take those of the neighbours from there
 
     def __post_init__(self) -> None:
@@ -30,7 +32,7 @@ class SegmentText(ABC):
         self.t = f"ml_pair<{self.number_type}>" if form.pair else self.number_type
         self.reach = self.spec.reach
         self.count = form.group or len(self.spec.operands)  # of operands that a block solves
-        self.code = LinePointCode(self.spec)
+        self.code = LinePointCode(self.spec, self.plan)
 
     def number(self, value: float) -> str:
         return literal(self.spec.dtype.type(value).item(), self.spec.dtype)
@@ -179,20 +181,20 @@ class SegmentText(ABC):
 
     def _joined(self, v: int) -> list[str]:
         """The right-hand sides of the first and last rows of a part, without the share of its neighbours' ends."""
-        k = self.spec.number(v)
+        joined, joints = (self.code.table(self.spec.number(v), "ends", word) for word in ("joined", "joints"))
 
         def end(row: str) -> list[str]:
             return [f"{self.t} beside = 0;", f"const ml_index at = {self._ends_of_line(v)};",
                     "for (ml_index q = 0; q < 2 * chunks; ++q)",
-                    f"  beside += joined{k}[({row}) * 2 * chunks + q] * ends[at + q];"]  # fmt: skip
+                    f"  beside += {joined}[({row}) * 2 * chunks + q] * ends[at + q];"]  # fmt: skip
 
         before = "(chunk == 0 ? chunks - 1 : chunk - 1) * 2 + 1"
         behind = "(chunk == chunks - 1 ? 0 : chunk + 1) * 2"
-        return [f"if (slot == 0 && joints{k}[2 * chunk] != 0) {{", *end(before),
-                f"x{v}[0] -= joints{k}[2 * chunk] * beside;", "}",
+        return [f"if (slot == 0 && {joints}[2 * chunk] != 0) {{", *end(before),
+                f"x{v}[0] -= {joints}[2 * chunk] * beside;", "}",
                 f"if (const ml_index last = {self._last_row()};",
-                f"    last >= j0 && last < j0 + {self.m} && joints{k}[2 * chunk + 1] != 0) {{", *end(behind),
-                f"const {self.t} share = joints{k}[2 * chunk + 1] * beside;",
+                f"    last >= j0 && last < j0 + {self.m} && {joints}[2 * chunk + 1] != 0) {{", *end(behind),
+                f"const {self.t} share = {joints}[2 * chunk + 1] * beside;",
                 *self.unrolled(f"x{v}[i] -= j0 + i == last ? share : 0;"), "}"]  # fmt: skip
 
     @staticmethod
@@ -242,11 +244,11 @@ class SegmentText(ABC):
             far.append(f"row == {low + d} && !({self._last_is_full})" if known else f"row == {low + d}")
         lines = ["if (edge) {"]
         if far:
-            width = closure_tables(stencil, self.spec.dtype)[0].shape[1]
+            width, closure = closure_tables(stencil, self.spec.dtype)[0].shape[1], self.code.table(k, "closure")
             lines += [f"for (int row = 0; row < {len(stencil.closures)}; ++row) {{",
                       f"const ml_index j = row < {low} ? row : length - 1 - (row - {low});",
                       f"if (j < j0 || j >= j0 + {m} || !({' || '.join(f'({one})' for one in far)})) continue;",
-                      f"{self.t} sum = 0;", *self.operand_sum(v, width, f"closure{k}[row * {width} + q]"),
+                      f"{self.t} sum = 0;", *self.operand_sum(v, width, f"{closure}[row * {width} + q]"),
                       *self.unrolled(f"x{v}[i] = j0 + i == j ? sum : x{v}[i];"), "}"]  # fmt: skip
         inside = "j0 + i < length" if self.spec.periodic else "j0 + i >= 0 && j0 + i < length"
         return [*lines, *self.unrolled(f"x{v}[i] = {inside} ? x{v}[i] : {self.t}(0);"), "}"]
@@ -273,7 +275,7 @@ class SegmentText(ABC):
     def factor(self, table: str, k: int, i: str) -> str:
         """The factor of point i of a segment that is not like the others; ``table``: lower, inverse or upper."""
         if not self.spec.form.special:
-            return f"{table}{k}[j0 + overlap * {self.m} + {i}]"
+            return f"{self.code.table(k, table)}[j0 + overlap * {self.m} + {i}]"
         return f"own{k}[{('lower', 'inverse', 'upper').index(table) * self.m} + {i}]"
 
     def factor_room(self) -> tuple[Scratch, ...]:
@@ -298,13 +300,13 @@ class SegmentText(ABC):
     def _carry(self, v: int, operands: list[int], *, forward: bool) -> list[str]:
         """What comes in from the neighbours, and what that changes in the segment."""
         k, m, share = self.spec.number(v), self.m, self._share(operands, v)
-        name, products = ("ahead", f"forward{k}") if forward else ("behind", f"backward{k}")
+        name, products = ("ahead", "forward") if forward else ("behind", "backward")
         move = "t = t == 0 ? window - 1 : t - 1;" if forward else "t = t == window - 1 ? 0 : t + 1;"
-        turn = [f"carry *= turn{k}[{0 if forward else 1}];"] if self.spec.periodic else []
+        turn = [f"carry *= {self.code.table(k, 'turn')}[{0 if forward else 1}];"] if self.spec.periodic else []
         lines = ["{", f"{self.t} carry = 0;", f"{self.number_type} weight = 1;", "ml_index t = slot;",
                  "#pragma unroll" if self.k <= 8 else "",
                  f"for (int q = 0; q < {self.k}; ++q) {{", move, f"carry += weight * {name}[{share}{self.cell('t')}];",
-                 f"weight *= {products}[chunk * core + t];", "}", *turn]  # fmt: skip
+                 f"weight *= {self.code.table(k, products)}[chunk * core + t];", "}", *turn]  # fmt: skip
         lower, _, upper = self.spec.operators[v].matrix.constants
         i = "i" if forward else f"{m - 1} - i"
         table = self.factor("lower" if forward else "upper", k, i)
@@ -314,7 +316,8 @@ class SegmentText(ABC):
         return [*lines, "if (edge) {", *edge, "} else {", *inner, "}", "}"]
 
     def pivots(self) -> list[str]:
-        return [f"const {self.number_type} pivot{k} = steady{k}[0];" for k in range(len(self.spec.distinct))]
+        steady = (self.code.table(k, "steady") for k in range(len(self.spec.distinct)))
+        return [f"const {self.number_type} pivot{k} = {one}[0];" for k, one in enumerate(steady)]
 
 
 def strided_rows(points: int, tile: int) -> tuple[str, list[str], str, str]:
@@ -423,7 +426,8 @@ class StridedText(SegmentText):
         return self.spec.operators[v].stencil.inner == {0: 1.0}
 
     def operand_sum(self, v: int, width: int, table: str) -> list[str]:
-        point = f"start + {self.wrapped(f'j + closure_at{self.spec.number(v)}[row] + q')} * step"
+        at = self.code.table(self.spec.number(v), "closure_at")
+        point = f"start + {self.wrapped(f'j + {at}[row] + q')} * step"
 
         def text(only: Group | None) -> list[str]:
             load, names = self.operands(point, only)

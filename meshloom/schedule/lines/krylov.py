@@ -41,12 +41,13 @@ class _Krylov(Classic):
         return MatrixTables(below, middle, above, np.array([operator.scale]))
 
     def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, simt: bool) -> list[Pass]:
-        words, t = _Words(spec, v, simt), spec.ctype
+        words, t = _Words(spec, code, v, simt), spec.ctype
         load, name = operand(code, v, "start + j * step")
         close, lost = negligible(spec.dtype) ** 2, float(np.finfo(spec.dtype).eps)  # squares of residuals, as a share
         start = ["s_x[j] = 0; s_r[j] = s_b[j]; s_0[j] = s_b[j]; s_p[j] = s_b[j];"]
         start += ["s_u[j] = s_b[j];"] if "u" in self.vectors else []
-        body = [*start_of_block(), *words.loop(*load, f"s_b[j] = {name} * scale{words.k}[0]; s_y[j] = 0;"),
+        scale = code.table(words.k, "scale")
+        body = [*start_of_block(), *words.loop(*load, f"s_b[j] = {name} * {scale}[0]; s_y[j] = 0;"),
                 *words.total("size", "s_b[j] * s_b[j]"), f"const {t} least = {close!r} * size, whole = size;",
                 f"int rounds = {MOST_ITERATIONS};",
                 f"for (int start_anew = 0; start_anew < {MOST_STARTS} && size > least; ++start_anew) {{",
@@ -72,8 +73,8 @@ class _Krylov(Classic):
 class _Words:
     """What the text of an iteration is made of: loops over the points of a line, products with A, sums."""
 
-    def __init__(self, spec: LineSpec, v: int, simt: bool):
-        self.t, self.k, self.simt, self.periodic = spec.ctype, spec.number(v), simt, spec.periodic
+    def __init__(self, spec: LineSpec, code: LinePointCode, v: int, simt: bool):
+        self.code, self.t, self.k, self.simt, self.periodic = code, spec.ctype, spec.number(v), simt, spec.periodic
         self.barrier = "__syncthreads();" if simt else ""
 
     def loop(self, *inside: str) -> list[str]:
@@ -84,9 +85,9 @@ class _Words:
     def product(self, x: str) -> str:
         """A x at row j; ``x``: C expression of an entry, with {}."""
         before, behind = ("length - 1", "0") if self.periodic else ("0", "length - 1")
-        k = self.k
-        return (f"(below{k}[j] * {x.format(f'(j > 0 ? j - 1 : {before})')} + middle{k}[j] * {x.format('j')}"
-                f" + above{k}[j] * {x.format(f'(j < length - 1 ? j + 1 : {behind})')})")  # fmt: skip
+        below, middle, above = (self.code.table(self.k, word) for word in ("below", "middle", "above"))
+        return (f"({below}[j] * {x.format(f'(j > 0 ? j - 1 : {before})')} + {middle}[j] * {x.format('j')}"
+                f" + {above}[j] * {x.format(f'(j < length - 1 ? j + 1 : {behind})')})")  # fmt: skip
 
     def total(self, name: str, term: str) -> list[str]:
         """``name``: the sum of a term over the line."""

@@ -48,8 +48,8 @@ class Segmented(LineMethod):
     def registers(self, spec: LineSpec) -> int | None:
         return on_gpu.registers(spec)
 
-    def line_passes(self, spec: LineSpec, *, simt: bool) -> list[Pass]:
-        return on_gpu.passes(spec) if simt else on_cpu.passes(spec)
+    def line_passes(self, spec: LineSpec, plan: Plan, *, simt: bool) -> list[Pass]:
+        return on_gpu.passes(spec, plan) if simt else on_cpu.passes(spec, plan)
 
 
 def method(name: str) -> LineMethod:

@@ -17,6 +17,7 @@ from meshloom.schedule.lines.decay import decay_points, turn
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
 from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_expression
+from meshloom.schedule.plan import Plan
 
 BUFFER = 1 << 18  # bytes that a buffer of a thread may have before fewer lines go side by side
 
@@ -76,17 +77,18 @@ def _tables(spec: LineSpec, operator: LineOperator, length: int) -> SweepTables:
     return SweepTables(first, second, third, *closure_tables(operator.stencil, spec.dtype), warm, turned)
 
 
-def passes(spec: LineSpec) -> list[Pass]:
+def passes(spec: LineSpec, plan: Plan) -> list[Pass]:
     """One pass over tiles of lines."""
-    return [_Text(spec).made()]
+    return [_Text(spec, plan).made()]
 
 
 @dataclass
 class _Text:
     spec: LineSpec
+    plan: Plan
 
     def __post_init__(self) -> None:
-        self.w, self.t, self.code = self.spec.form.tile, self.spec.ctype, LinePointCode(self.spec)
+        self.w, self.t, self.code = self.spec.form.tile, self.spec.ctype, LinePointCode(self.spec, self.plan)
         self.first = self.spec.reach + 1  # rows of a buffer before that of the first point
 
     def made(self) -> Pass:
@@ -153,14 +155,14 @@ class _Text:
         low, high = len(stencil.low), len(stencil.high)
         lines += self._closures(v, k, low, high)
         behind = f"{self._at('work', 'j - 1')}"
-        lines += [f"for (ml_index j = {low}; j < length - {high}; ++j) {{", f"const {self.t} factor = lower{k}[j];"]
+        factor = f"const {self.t} factor = {self.code.table(k, 'lower')}[j];"
+        lines += [f"for (ml_index j = {low}; j < length - {high}; ++j) {{", factor]
         lines += self._lanes(f"{self._at('work', 'j')} = {right('j')} - factor * {behind};")
         lines.append("}")
         if high:
             here = self._at("work", "j")
             lines += [f"for (ml_index j = length - {high}; j < length; ++j) {{",
-                      f"const {self.t} factor = lower{k}[j];", *self._lanes(f"{here} = {here} - factor * {behind};"),
-                      "}"]  # fmt: skip
+                      factor, *self._lanes(f"{here} = {here} - factor * {behind};"), "}"]  # fmt: skip
         lines += self._backward(v, k)
         return [*lines, "}"]
 
@@ -180,31 +182,33 @@ class _Text:
         lines = self._lanes(f"{before} = 0;")
         if not self.spec.periodic:
             return lines
-        return [*lines, f"for (ml_index j = length - warm{k}; j < length; ++j) {{",
-                f"const {self.t} factor = lower{k}[j];",
+        return [*lines, f"for (ml_index j = length - {self.code.table(k, 'warm')}; j < length; ++j) {{",
+                f"const {self.t} factor = {self.code.table(k, 'lower')}[j];",
                 *self._lanes(f"{before} = {right} - factor * {before};"), "}",
-                *self._lanes(f"{before} *= turn{k}[0];")]  # fmt: skip
+                *self._lanes(f"{before} *= {self.code.table(k, 'turn')}[0];")]  # fmt: skip
 
     def _closures(self, v: int, k: int, low: int, high: int) -> list[str]:
         """Right-hand sides of the rows at the ends; those at the low end go on at once."""
         if not low + high:
             return []
         width = closure_tables(self.spec.operators[v].stencil, self.spec.dtype)[0].shape[1]
-        sum_ = [f"{self.t} sum = 0;", f"for (ml_index q = 0; q < {width}; ++q) sum += closure{k}[row * {width} + q] *"
+        closure, closure_at, lower = (self.code.table(k, word) for word in ("closure", "closure_at", "lower"))
+        sum_ = [f"{self.t} sum = 0;", f"for (ml_index q = 0; q < {width}; ++q) sum += {closure}[row * {width} + q] *"
                 f" {self._at(f's{v}', 'j + at + q')};"]  # fmt: skip
-        forward = f"{self._at('work', 'j')} = row < {low} ? sum - lower{k}[j] * {self._at('work', 'j - 1')} : sum;"
+        forward = f"{self._at('work', 'j')} = row < {low} ? sum - {lower}[j] * {self._at('work', 'j - 1')} : sum;"
         return [f"for (ml_index row = 0; row < {low + high}; ++row) {{",
-                f"const ml_index j = row < {low} ? row : length - 1 - (row - {low}), at = closure_at{k}[row];",
+                f"const ml_index j = row < {low} ? row : length - 1 - (row - {low}), at = {closure_at}[row];",
                 f"for (ml_index l = 0; l < {self.w}; ++l) {{", *sum_, forward, "}", "}"]  # fmt: skip
 
     def _backward(self, v: int, k: int) -> list[str]:
         buffer, ahead = f"s{v}", self._at(f"s{v}", "length")
         lines = self._lanes(f"{ahead} = 0;")
         step = f"{self._at('work', 'j')} * inverse - factor *"
-        head = f"const {self.t} factor = upper{k}[j], inverse = inverse{k}[j];"
+        upper, inverse = self.code.table(k, "upper"), self.code.table(k, "inverse")
+        head = f"const {self.t} factor = {upper}[j], inverse = {inverse}[j];"
         if self.spec.periodic:
-            lines += [f"for (ml_index j = warm{k} - 1; j >= 0; --j) {{", head,
+            lines += [f"for (ml_index j = {self.code.table(k, 'warm')} - 1; j >= 0; --j) {{", head,
                       *self._lanes(f"{ahead} = {step} {ahead};"), "}",
-                      *self._lanes(f"{ahead} *= turn{k}[1];")]  # fmt: skip
+                      *self._lanes(f"{ahead} *= {self.code.table(k, 'turn')}[1];")]  # fmt: skip
         return [*lines, "for (ml_index j = length - 1; j >= 0; --j) {", head,
                 *self._lanes(f"{self._at(buffer, 'j')} = {step} {self._at(buffer, 'j + 1')};"), "}"]  # fmt: skip

@@ -45,6 +45,7 @@ from meshloom.schedule.lines.segments import (
 )
 from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
 from meshloom.schedule.lines.text import CACHE_LINE, closure_tables
+from meshloom.schedule.plan import Plan
 
 MOST_THREADS = 1024
 LINE_THREADS = 128  # of a block that takes whole contiguous lines
@@ -359,7 +360,7 @@ def _padded(cut: Cut, form: LineForm, dtype: np.dtype) -> int:
     return least + (wanted - least) % banks
 
 
-def passes(spec: LineSpec) -> list[Pass]:
+def passes(spec: LineSpec, plan: Plan) -> list[Pass]:
     """One pass over tiles of lines; on two levels, one for the ends of parts and one with the ends known."""
     kind = SharedText if spec.form.kind == "contiguous" or spec.form.shared else StridedText
-    return [kind(spec, level).made() for level in ((1, 2) if spec.form.levels == 2 else (0,))]
+    return [kind(spec, plan, level).made() for level in ((1, 2) if spec.form.levels == 2 else (0,))]

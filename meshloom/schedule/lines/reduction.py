@@ -37,8 +37,10 @@ class _Reduction(Classic):
         """Rows and right-hand sides of the block's line to shared memory."""
         k = spec.number(v)
         load, name = operand(code, v, "start + j * step")
-        body = ["const ml_index j = i;", *(f"s_{name}[j] = {name}{k}[j];" for name in _ROWS), "s_right[j] = 0;",
-                "if (j < length) {", *start_of_block(), *load, f"s_right[j] = {name} * scale{k}[0];", "}"]  # fmt: skip
+        rows = [f"s_{row}[j] = {code.table(k, row)}[j];" for row in _ROWS]
+        right = f"s_right[j] = {name} * {code.table(k, 'scale')}[0];"
+        body = ["const ml_index j = i;", *rows, "s_right[j] = 0;",
+                "if (j < length) {", *start_of_block(), *load, right, "}"]  # fmt: skip
         return Phase("0", "padded_rows", tuple(body))
 
     def finish(self, spec: LineSpec, code: LinePointCode, v: int, solution: str) -> Phase:
@@ -46,8 +48,8 @@ class _Reduction(Classic):
         k, t = spec.number(v), spec.ctype
         x = solution.format("j")
         if spec.periodic:
-            ends = f"({solution.format('0')} + mix{k}[0] * {solution.format('length - 1')})"
-            x = f"{x} - corner{k}[j] * {ends}"
+            ends = f"({solution.format('0')} + {code.table(k, 'mix')}[0] * {solution.format('length - 1')})"
+            x = f"{x} - {code.table(k, 'corner')}[j] * {ends}"
         body = ["const ml_index j = i;", *start_of_block(), f"const {t} x = {x};",
                 *code.after("start + j * step", ["x"], (v,))]  # fmt: skip
         return Phase("0", "length", tuple(body))

@@ -14,6 +14,7 @@ from meshloom.kernel.model import Output
 from meshloom.mesh.grid import Grid
 from meshloom.schedule.code import ElementCode, combined
 from meshloom.schedule.lines.operator import LineOperator
+from meshloom.schedule.plan import Plan, symbol
 from meshloom.schedule.spec import LoopSpec
 
 Group = tuple[int, ...]  # numbers of operands
@@ -210,9 +211,14 @@ class LinePointCode(ElementCode):
 
     spec: LineSpec
 
-    def __init__(self, spec: LineSpec):
+    def __init__(self, spec: LineSpec, plan: Plan):
         super().__init__(spec, ())
+        self.plan = plan
         self._results: Sequence[str] = ()
+
+    def table(self, operator: int, *path: str) -> str:
+        """What a table or number of one of the operators is called."""
+        return symbol(self.plan, "operators", operator, *path)
 
     def leaf(self, node: Node) -> str:
         if node.value[0] == len(self.spec.params):

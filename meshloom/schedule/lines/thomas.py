@@ -54,29 +54,32 @@ class Thomas(Classic):
             start = [f"const ml_index start = {START_OF_LINE};"]
             load, name = operand(code, v, "start + j * step")
             store = code.after("start + j * step", ["x"], (v,))
-            return [_sweeps(spec, v, [*start], load, name, store)]
+            return [_sweeps(spec, code, v, [*start], load, name, store)]
         place = "work[j * lines + i]"
         there, name = operand(code, v, "start + j * step")
         return [
             _transpose(spec, [*there, f"square[p * {EDGE + 1} + q] = {name};"], load=True),
-            _sweeps(spec, v, [], [], place, [f"{place} = x;"]),
+            _sweeps(spec, code, v, [], [], place, [f"{place} = x;"]),
             _transpose(spec, code.after("start + j * step", [f"square[p * {EDGE + 1} + q]"], (v,)), load=False),
         ]
 
 
-def _sweeps(spec: LineSpec, v: int, start: list[str], load: list[str], name: str, store: list[str]) -> Pass:
+def _sweeps(
+    spec: LineSpec, code: LinePointCode, v: int, start: list[str], load: list[str], name: str, store: list[str]
+) -> Pass:
     """Forwards into ``work``, which has the lines side by side, and backwards."""
     k, t, place = spec.number(v), spec.ctype, "work[j * lines + i]"
+    back = f"x = {place} * {code.table(k, 'inverse')}[j] - {code.table(k, 'upper')}[j] * x;"
     body = [*start, f"{t} g = 0;", "for (ml_index j = 0; j < length; ++j) {", *load,
-            f"g = {name} - lower{k}[j] * g;", f"{place} = g;", "}", f"{t} x = 0;"]  # fmt: skip
+            f"g = {name} - {code.table(k, 'lower')}[j] * g;", f"{place} = g;", "}", f"{t} x = 0;"]  # fmt: skip
     if spec.periodic:
         body += [f"{t} high = 0;", "for (ml_index j = length - 1; j >= 0; --j) {",
-                 f"x = {place} * inverse{k}[j] - upper{k}[j] * x;", f"{place} = x;",
-                 "high = j == length - 1 ? x : high;", "}", f"const {t} mixed = x + mix{k}[0] * high;",
+                 back, f"{place} = x;",
+                 "high = j == length - 1 ? x : high;", "}", f"const {t} mixed = x + {code.table(k, 'mix')}[0] * high;",
                  "for (ml_index j = 0; j < length; ++j) {",
-                 f"const {t} x = {place} - corner{k}[j] * mixed;", *store, "}"]  # fmt: skip
+                 f"const {t} x = {place} - {code.table(k, 'corner')}[j] * mixed;", *store, "}"]  # fmt: skip
     else:
-        body += ["for (ml_index j = length - 1; j >= 0; --j) {", f"x = {place} * inverse{k}[j] - upper{k}[j] * x;",
+        body += ["for (ml_index j = length - 1; j >= 0; --j) {", back,
                  *store, "}"]  # fmt: skip
     return Pass("sweeps", "lines", (Phase("", "", tuple(body)),))
 

@@ -68,9 +68,9 @@ class MarkedBlocks(Plan):
     def check_marks(self, topology: Topology, visit: np.ndarray) -> None:
         block_of = block_numbers(self.block_offsets)
         for space, rows, targets in zip(sorted(self.shared), *topology.conflicts(), strict=True):
-            lost = lost_stamps(block_of, rows[visit], targets)
-            marked = self.shared[space][rows[visit][lost]].all()
-            demand(marked, self, "a target shared by two blocks is not marked")
+            met = rows[visit]
+            lost = lost_stamps(block_of, met, targets)
+            demand(self.shared[space][met[lost]].all(), self, "a target shared by two blocks is not marked")
 
 
 @dataclass(frozen=True, eq=False)

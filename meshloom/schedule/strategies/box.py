@@ -18,7 +18,7 @@ from meshloom.schedule.code import Line, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.declare import Listed, Number, Part, Place, holds
 from meshloom.schedule.form import demand
-from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.plan import Plan, Topology, symbol
 from meshloom.schedule.points import VARIANTS, EdgeCode, PointCode, far_steps, tile_of, tiled
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
@@ -124,8 +124,8 @@ class Box(Strategy):
 
     def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
         if not simt:
-            return [Pass("lines", "lines", (_segment_phase(spec),), reductions=spec.reductions)]
-        phase = Phase("0", "brick", tuple(_tile_lines(spec)))
+            return [Pass("lines", "lines", (_segment_phase(spec, plan),), reductions=spec.reductions)]
+        phase = Phase("0", "brick", tuple(_tile_lines(spec, plan)))
         return [Pass("bricks", "bricks", (phase,), blocked=True, reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
@@ -140,17 +140,24 @@ def _axes(spec: LoopSpec, box: GridBox) -> tuple[Axis, ...]:
 
 
 # ----- CPU --------------------------------------------------------------------------------------------------------
-def _segment_phase(spec: LoopSpec) -> Phase:
+def _named(plan: Plan, word: str) -> list[str]:
+    """What generated code calls a number of each axis."""
+    assert isinstance(plan, SegmentPlan | BrickPlan)
+    return [symbol(plan, "axes", a, word) for a in range(len(plan.axes))]
+
+
+def _segment_phase(spec: LoopSpec, plan: Plan) -> Phase:
     """A segment of a line: its ends where neighbours may be at the other end of the grid, and the rest."""
     assert spec.box is not None
     wraps, last = spec.box.wraps, spec.box.rank - 1
     x = f"x{last}"
-    head = [f"const ml_index from = low{last} + i % segments * segment, to = ml_min(from + segment, end{last});"]
+    low, end, length = (_named(plan, word) for word in ("low", "end", "length"))
+    head = [f"const ml_index from = {low[last]} + i % segments * segment, to = ml_min(from + segment, {end[last]});"]
     if last == 1:
-        head.append("const ml_index x0 = low0 + i / segments;")
+        head.append(f"const ml_index x0 = {low[0]} + i / segments;")
     elif last == 2:
         head += ["const ml_index line = i / segments;",
-                 "const ml_index x0 = low0 + line / length1, x1 = low1 + line % length1;"]  # fmt: skip
+                 f"const ml_index x0 = {low[0]} + line / {length[1]}, x1 = {low[1]} + line % {length[1]};"]  # fmt: skip
     inner = PointCode(spec, spec.outputs, (*wraps[:last], False), ahead=last)
     head += inner.steps(range(last))
     body = inner.lines(inner.plain)
@@ -186,39 +193,42 @@ def _bricks(name: str, axes: tuple[Axis, ...], tile: Index, block: int, most: in
     return BrickPlan(name, block, cut, most, 1 << sum(shifts), prod(counts))
 
 
-def _tile_lines(spec: LoopSpec) -> list[str]:
+def _tile_lines(spec: LoopSpec, plan: Plan) -> list[str]:
     """What thread i of brick b does: its tile at once, with care where a part of it is outside."""
     assert spec.box is not None
     tile, wraps = tile_of(spec), spec.box.wraps
-    lines = _thread_lines(tile)
+    lines, low, end = _thread_lines(tile, plan), _named(plan, "low"), _named(plan, "end")
     if prod(tile) == 1:
         single = PointCode(spec, spec.outputs, wraps)
-        inside = " && ".join(f"x{a} >= low{a} && x{a} < end{a}" for a in range(len(tile)))
+        inside = " && ".join(f"x{a} >= {low[a]} && x{a} < {end[a]}" for a in range(len(tile)))
         return [*lines, f"if ({inside}) {{", *single.lines(single.plain), "}"]
     whole = tiled(spec, tile)
     middle, edge = PointCode(whole, whole.outputs, wraps, tile), EdgeCode(whole, wraps, tile)
-    inside = " && ".join(f"x{a} >= low{a} && x{a} + {t} <= end{a}" for a, t in enumerate(tile))
-    touched = " && ".join(f"x{a} + {t} > low{a} && x{a} < end{a}" for a, t in enumerate(tile))
+    inside = " && ".join(f"x{a} >= {low[a]} && x{a} + {t} <= {end[a]}" for a, t in enumerate(tile))
+    touched = " && ".join(f"x{a} + {t} > {low[a]} && x{a} < {end[a]}" for a, t in enumerate(tile))
     return [*lines, f"if ({inside}) {{", *middle.lines(middle.plain), f"}} else if ({touched}) {{",
             *edge.lines(edge.plain), "}"]  # fmt: skip
 
 
-def _thread_lines(tile: Index) -> list[str]:
+def _thread_lines(tile: Index, plan: Plan) -> list[str]:
     """The corner of the thread's tile; division only for the brick, which all threads of a block share."""
     last = len(tile) - 1
+    begin, shift, bricks = (_named(plan, word) for word in ("begin", "shift", "bricks"))
     lines = ["const ml_unsigned number = (ml_unsigned)b;"] if last else []
     brick = {0: "b"}
     if last == 1:
-        brick = {1: "(ml_index)(number % (ml_unsigned)bricks1)", 0: "(ml_index)(number / (ml_unsigned)bricks1)"}
+        across = f"(ml_unsigned){bricks[1]}"
+        brick = {1: f"(ml_index)(number % {across})", 0: f"(ml_index)(number / {across})"}
     elif last == 2:
-        lines.append("const ml_unsigned slab = number / (ml_unsigned)bricks2;")
-        brick = {2: "(ml_index)(number % (ml_unsigned)bricks2)", 1: "(ml_index)(slab % (ml_unsigned)bricks1)",
-                 0: "(ml_index)(slab / (ml_unsigned)bricks1)"}  # fmt: skip
+        along, across = f"(ml_unsigned){bricks[2]}", f"(ml_unsigned){bricks[1]}"
+        lines.append(f"const ml_unsigned slab = number / {along};")
+        brick = {2: f"(ml_index)(number % {along})", 1: f"(ml_index)(slab % {across})",
+                 0: f"(ml_index)(slab / {across})"}  # fmt: skip
     before = ""
     for a in range(last, -1, -1):
         thread = f"(i >> ({before}))" if before else "i"
-        thread = f"({thread} & ((1 << shift{a}) - 1))" if a else thread
+        thread = f"({thread} & ((1 << {shift[a]}) - 1))" if a else thread
         scale = f" * {tile[a]}" if tile[a] > 1 else ""
-        lines.append(f"const ml_index x{a} = begin{a} + (({brick[a]} << shift{a}) + {thread}){scale};")
-        before = f"{before} + shift{a}" if before else f"shift{a}"
+        lines.append(f"const ml_index x{a} = {begin[a]} + (({brick[a]} << {shift[a]}) + {thread}){scale};")
+        before = f"{before} + {shift[a]}" if before else shift[a]
     return lines
