@@ -12,11 +12,11 @@ from meshloom.control import locate
 from meshloom.ghosts import fill_ghosts
 from meshloom.io.meshes import read, write
 from meshloom.kernel.access import Inc, Max, Min, Read, ReadWrite, Sum, Write
+from meshloom.linalg.matrix import Matrix
 from meshloom.loop import Kernel, Loop, kernel
 from meshloom.mesh import generate
 from meshloom.mesh.core import Arg, Field, Global, Map, Set
 from meshloom.mesh.grid import Grid
-from meshloom.mesh.matrix import Matrix
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.subset import Subset
 from meshloom.order import names as orderings

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.errors import MeshError, ProgramError, shown, whole
+from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.product import inverse_diagonal
 from meshloom.linalg.steps import (
     add_scaled,
@@ -37,7 +38,6 @@ from meshloom.linalg.steps import (
     subtract_from,
 )
 from meshloom.mesh.core import Field, Global, Set
-from meshloom.mesh.matrix import Matrix
 from meshloom.mesh.recording import refuse_in_program
 from meshloom.program import Program
 

@@ -12,7 +12,7 @@ from meshloom.loop import kernel
 from meshloom.mesh.core import Field
 
 if TYPE_CHECKING:
-    from meshloom.mesh.matrix import Matrix
+    from meshloom.linalg.matrix import Matrix
 
 
 @kernel

@@ -18,7 +18,7 @@ from meshloom.kernel.symbols import Symbol
 from meshloom.kernel.trace import explained
 from meshloom.kernel.values import objects
 from meshloom.mesh.core import Map, Set
-from meshloom.mesh.values import named
+from meshloom.mesh.values import index_dtype, named
 
 MOST_OPERATIONS = 200  # of a formula: it is computed wherever an entry is needed
 CHUNK = 1 << 16  # elements that are looked at at a time
@@ -64,7 +64,7 @@ class ComputedMap(Map):
 
     @property
     def index_type(self) -> np.dtype:
-        return np.dtype(np.int32 if self.target.total < 2**31 else np.int64)
+        return index_dtype(self.target.total, None, self.name)
 
     @property
     def digest(self) -> str:

@@ -35,11 +35,11 @@ from meshloom.mesh.recording import (
     recorder,
     refuse_in_program,
 )
-from meshloom.mesh.rows import Rows
+from meshloom.mesh.rows import Rows, checked_numbering
 from meshloom.mesh.sharing import SharedMemory
 from meshloom.mesh.stored import Stored, on_host, overwrite
 from meshloom.mesh.ties import Kept
-from meshloom.mesh.values import as_array, enough_memory, field_dtype, known_dtype, named, one_number, same_kind
+from meshloom.mesh.values import as_array, enough_memory, field_dtype, index_dtype, named, one_number, same_kind
 from meshloom.mesh.values import whole_numbers as whole_array
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Set(ItsOwnCopy, Rows):
         self.owned = whole(f"set {name}: size", size, 0, MOST_ELEMENTS, error=MeshError)
         self.halo = whole(f"set {name}: halo", halo, 0, MOST_ELEMENTS - self.owned, error=MeshError)
         self.points = None if points is None else as_array(points, f"set {name}, points")
-        self.numbering = None if numbering is None else _checked_numbering(numbering, self)
+        self.numbering = None if numbering is None else checked_numbering(numbering, self.name, self.owned, self.total)
         #: Loops over this set that programs have recorded, found by their arguments.
         self.loops: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
         #: What is kept of loops that were called, in the same way: see ``meshloom.calls``.
@@ -133,24 +133,6 @@ class Set(ItsOwnCopy, Rows):
         return Field(self, name, dim, dtype=dtype, data=data, layout=layout, transient=transient)
 
 
-def _checked_numbering(numbering: ArrayLike, on: Set) -> np.ndarray:
-    """The numbering as a read-only int64 array, after checking that it names every element once, halo last."""
-    numbers = whole_array(numbering, f"set {on.name}: numbering")
-    if numbers.shape != (on.total,):
-        raise MeshError(f"set {on.name}: numbering must be {on.total} integers, got shape {numbers.shape}")
-    for first, last, what in ((0, on.owned, "owned"), (on.owned, on.total, "halo")):
-        part, seen = numbers[first:last], np.zeros(last - first, bool)
-        seen[part[(part >= first) & (part < last)] - first] = True
-        if not seen.all():
-            raise MeshError(
-                f"set {on.name}: numbering must name each of its {what} elements, {first} to {last - 1}, once at"
-                f" positions {first} to {last - 1}; number {first + int(np.argmin(seen))} is missing there"
-            )
-    numbers = numbers.astype(np.int64)
-    numbers.flags.writeable = False
-    return numbers
-
-
 class Map(ItsOwnCopy):
     """For every element of ``source``, the numbers of ``arity`` elements of ``target``: ``indices``, by number.
 
@@ -176,7 +158,7 @@ class Map(ItsOwnCopy):
         self.source, self.target, self.name = source, target, name
         rows = source.by_position(array)
         rows = rows if target.position is None else target.position[rows]
-        self.positions = np.array(rows, dtype=_index_dtype(target.total, dtype, name), order="C")
+        self.positions = np.array(rows, dtype=index_dtype(target.total, dtype, name), order="C")
         self.positions.flags.writeable = False
 
     @cached_property
@@ -230,15 +212,6 @@ class Map(ItsOwnCopy):
 
     def __repr__(self) -> str:
         return f"Map({self.name}: {self.source.name} -> {self.arity} {self.target.name})"
-
-
-def _index_dtype(target_size: int, dtype: DTypeLike | None, name: str) -> np.dtype:
-    if dtype is None:
-        return np.dtype(np.int32 if target_size < 2**31 else np.int64)
-    chosen = known_dtype(dtype, (np.dtype(np.int32), np.dtype(np.int64)), f"map {name}: index type")
-    if target_size > np.iinfo(chosen).max + 1:
-        raise MeshError(f"map {name}: int32 cannot name all {target_size} elements of its target; use int64")
-    return chosen
 
 
 class Field(Stored, SharedMemory):

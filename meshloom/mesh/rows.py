@@ -12,6 +12,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from meshloom.errors import MeshError
+from meshloom.mesh.values import whole_numbers
 
 
 class Rows:
@@ -69,3 +73,21 @@ class Rows:
     def with_shown(self, values: np.ndarray, rows: Callable[[], np.ndarray]) -> np.ndarray:
         """Rows (total, dim) by position that show ``values`` (*array_shape, dim); others stay as in ``rows()``."""
         return self.by_position(values)
+
+
+def checked_numbering(numbering: ArrayLike, name: str, owned: int, total: int) -> np.ndarray:
+    """The numbering of a set as a read-only int64 array, after checking that it names every element once, halo last."""
+    numbers = whole_numbers(numbering, f"set {name}: numbering")
+    if numbers.shape != (total,):
+        raise MeshError(f"set {name}: numbering must be {total} integers, got shape {numbers.shape}")
+    for first, last, what in ((0, owned, "owned"), (owned, total, "halo")):
+        part, seen = numbers[first:last], np.zeros(last - first, bool)
+        seen[part[(part >= first) & (part < last)] - first] = True
+        if not seen.all():
+            raise MeshError(
+                f"set {name}: numbering must name each of its {what} elements, {first} to {last - 1}, once at"
+                f" positions {first} to {last - 1}; number {first + int(np.argmin(seen))} is missing there"
+            )
+    numbers = numbers.astype(np.int64)
+    numbers.flags.writeable = False
+    return numbers

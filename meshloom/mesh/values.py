@@ -144,3 +144,13 @@ def one_number(value: Any, dtype: np.dtype, what: str) -> Any:
     if number.ndim:
         raise MeshError(f"{what}: expected one number, got an array of shape {number.shape}")
     return number.item()
+
+
+def index_dtype(targets: int, dtype: DTypeLike | None, name: str) -> np.dtype:
+    """The type of a map's entries: as small as it may be unless asked for."""
+    if dtype is None:
+        return np.dtype(np.int32 if targets < 2**31 else np.int64)
+    chosen = known_dtype(dtype, (np.dtype(np.int32), np.dtype(np.int64)), f"map {name}: index type")
+    if targets > np.iinfo(chosen).max + 1:
+        raise MeshError(f"map {name}: int32 cannot name all {targets} elements of its target; use int64")
+    return chosen

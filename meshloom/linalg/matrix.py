@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError, shown, whole
+from meshloom.linalg.product import product
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Arg, Field, Map, Set
 from meshloom.mesh.recording import MAKE_BEFORE, READ_LATER, refuse_in_program
@@ -130,8 +131,6 @@ class Matrix(NoCopy):
 
     def multiply(self, x: Field, y: Field) -> None:
         """y = A x; inside a program this is recorded."""
-        from meshloom.linalg.product import product
-
         product(self, x, y)
 
     __call__ = multiply
