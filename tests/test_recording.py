@@ -92,6 +92,7 @@ RECORDED: dict[str, Action] = {
     "Program.bind": lambda w: w.scaled.bind(w.u, w.total).run(2),
     "Fill.__call__": lambda w: w.inner.loops[1](),
     "Matrix.fill": lambda w: (w.matrix.fill(2.0), w.matrix(w.v, w.u)),
+    "Matrix.inverse_diagonal": lambda w: w.matrix.inverse_diagonal(blocks=False, into=w.v),
     "Matrix.multiply": lambda w: w.matrix.multiply(w.v, w.u), "Matrix.__call__": lambda w: w.matrix(w.v, w.u),
     "locate": lambda w: ml.locate(w.u, w.factor, w.where),
     "fill_ghosts": lambda w: (ml.fill_ghosts(w.f), add(w.grid.everything, w.f, w.g)),
@@ -315,7 +316,7 @@ HARMLESS |= {
 #: Names that are no calls: modes, modules, errors.
 NOT_CALLED = {"Inc", "Max", "Min", "Read", "ReadWrite", "Sum", "Write", "compact", "errors", "generate", "linalg"}
 #: Defined by Python or by dataclasses for every object; repr is tested for all at once.
-USUAL = {"__init__", "__repr__", "__eq__", "__hash__", "__str__", "__setattr__", "__delattr__", "__replace__",
+USUAL = {"__new__", "__init__", "__repr__", "__eq__", "__hash__", "__str__", "__setattr__", "__delattr__", "__replace__",
          "__getstate__", "__setstate__"}  # fmt: skip
 CLASSES = (ml.Set, ml.Subset, ml.Map, ml.Matrix, ml.Field, ml.Global, ml.Mesh, ml.Grid, Box, ml.Kernel, ml.Loop,
            ml.Program, ml.linalg.LineLoop, Fill, Condition)  # fmt: skip

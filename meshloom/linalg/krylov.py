@@ -16,7 +16,6 @@ import numpy as np
 
 from meshloom.errors import MeshError, ProgramError, shown, whole
 from meshloom.linalg.matrix import Matrix
-from meshloom.linalg.product import inverse_diagonal
 from meshloom.linalg.steps import (
     add_scaled,
     bicg_alpha,
@@ -274,10 +273,10 @@ class _Diagonal:
 
     def __init__(self, matrix: Matrix, *, blocks: bool):
         self.matrix, self.blocks = matrix, blocks
-        self.inverse = inverse_diagonal(matrix, blocks=blocks)
+        self.inverse = matrix.inverse_diagonal(blocks=blocks)
 
     def refresh(self) -> None:
-        inverse_diagonal(self.matrix, blocks=self.blocks, into=self.inverse)
+        self.matrix.inverse_diagonal(blocks=self.blocks, into=self.inverse)
 
     def __call__(self, r: Field, z: Field) -> None:
         multiply = multiply_block if len(self.inverse.components) > 1 else multiply_entries

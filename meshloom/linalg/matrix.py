@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError, shown, whole
-from meshloom.linalg.product import product
+from meshloom.linalg.product import inverse_diagonal, product
+from meshloom.mesh.box import Offsets
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Arg, Field, Map, Set
 from meshloom.mesh.recording import MAKE_BEFORE, READ_LATER, refuse_in_program
@@ -23,7 +24,7 @@ Pair = tuple[np.ndarray, np.ndarray]  # row and column of each entry
 class Matrix(NoCopy):
     """Entries (row, column) for all pairs of elements that ``through``, a map into ``rows``, shows together; each is a
     number, or a ``block`` of them. ``columns``: a map from the same elements into the set of the columns, where that is
-    another one.
+    another one. ``through`` may be offsets of a grid: ``GridMatrix``.
 
     ``matrix[map]`` is the argument of a kernel over the map's elements: ``m[i, j]`` is the entry at row ``map[i]`` and
     column ``map[j]`` (``m[i, j, a, b]`` in it, for blocks). ``matrix.multiply(x, y)`` makes y = A x.
@@ -32,15 +33,26 @@ class Matrix(NoCopy):
     ``column_of`` the maps that say where they are.
     """
 
-    def __init__(self, rows: Set, through: Map, *, columns: Map | None = None, block: int | Sequence[int] = (1, 1),
-                 dtype: DTypeLike = np.float64, name: str = "matrix"):  # fmt: skip
+    def __new__(cls, rows: Any = None, through: Any = None, **_: Any) -> Matrix:
+        """Offsets of a grid make a matrix that needs no indices: see ``grid_matrix``."""
+        if isinstance(through, Offsets):
+            from meshloom.linalg.grid_matrix import GridMatrix
+
+            return super().__new__(GridMatrix)
+        return super().__new__(cls)
+
+    def __init__(self, rows: Set, through: Map | Offsets, *, columns: Map | None = None,
+                 block: int | Sequence[int] = (1, 1), dtype: DTypeLike = np.float64, name: str = "matrix"):  # fmt: skip
         self.name = named("a matrix", name)
         refuse_in_program(f"making matrix {name}", MAKE_BEFORE)
         across = through if columns is None else columns
+        if not isinstance(through, Map) or not isinstance(across, Map):
+            wrong = across if isinstance(through, Map) else through
+            raise MeshError(f"matrix {name}: through must be a Map, or offsets of a grid, got {type(wrong).__name__}")
         _check_maps(name, rows, through, across)
         left, right = through.positions[: through.source.size], across.positions[: through.source.size]
         keys = left[:, :, None].astype(np.int64) * across.target.total + right[:, None, :]
-        self._hold(rows, across.target, np.unique(keys), _block(name, block), dtype)
+        self._hold(rows, across.target, np.unique(keys), block_of(name, block), dtype)
 
     def _hold(self, rows: Set, columns: Set, keys: np.ndarray, block: tuple[int, int], dtype: DTypeLike) -> None:
         """``keys``: row times number of columns plus column of each entry, by position, ascending."""
@@ -57,11 +69,11 @@ class Matrix(NoCopy):
                    block: int | Sequence[int] = (1, 1), name: str = "matrix") -> Matrix:  # fmt: skip
         """A matrix with the entries of a sparse one of ``scipy.sparse``, stored zeros included; sets are made unless
         they are given."""
-        sparse = _library()
+        sparse = library()
         refuse_in_program(f"making matrix {name}", MAKE_BEFORE)
         if not sparse.issparse(given):
             raise MeshError(f"matrix {name}: from_scipy takes a sparse matrix of scipy, got {type(given).__name__}")
-        size = _block(name, block)
+        size = block_of(name, block)
         if given.shape[0] % size[0] or given.shape[1] % size[1]:
             raise MeshError(f"matrix {name}: {given.shape} cannot be cut into blocks of {size}")
         shape = given.shape[0] // size[0], given.shape[1] // size[1]
@@ -135,9 +147,13 @@ class Matrix(NoCopy):
 
     __call__ = multiply
 
+    def inverse_diagonal(self, *, blocks: bool, into: Field | None = None) -> Field:
+        """One over the entries on the diagonal, or the inverses of the blocks there, as a field of the rows."""
+        return inverse_diagonal(self, blocks=blocks, into=into)
+
     def to_scipy(self) -> Any:
         """The same entries as ``scipy.sparse`` has them, by number: CSR, or BSR for blocks."""
-        sparse = _library()
+        sparse = library()
         refuse_in_program(f"reading matrix {self.name}", READ_LATER)
         row, column, values = self.row_of.indices[:, 0], self.column_of.indices[:, 0], self.values.numpy()
         order = np.lexsort((column, row))
@@ -155,7 +171,7 @@ class Matrix(NoCopy):
         return f"Matrix({self.name}: {self.rows.name} x {self.columns.name}, {len(self.entries)} entries{blocks})"
 
 
-def _library() -> Any:
+def library() -> Any:
     """``scipy.sparse``, loaded where it is used."""
     from scipy import sparse
 
@@ -170,7 +186,7 @@ def _positions(one: Set, numbers: np.ndarray) -> np.ndarray:
     return numbers if one.position is None else one.position[numbers]
 
 
-def _block(name: str, given: int | Sequence[int]) -> tuple[int, int]:
+def block_of(name: str, given: int | Sequence[int]) -> tuple[int, int]:
     sizes = tuple(given) if isinstance(given, Sequence) else (given, given)
     if len(sizes) != 2:
         raise MeshError(f"matrix {name}: block is one size or two, got {shown(given)}")
@@ -179,9 +195,6 @@ def _block(name: str, given: int | Sequence[int]) -> tuple[int, int]:
 
 
 def _check_maps(name: str, rows: Set, through: Map, across: Map) -> None:
-    for one, what in ((through, "through"), (across, "columns")):
-        if not isinstance(one, Map):
-            raise MeshError(f"matrix {name}: {what} must be a Map, got {type(one).__name__}")
     if through.target is not rows:
         raise MeshError(f"matrix {name}: map {through.name} leads to {through.target.name}, not to {rows.name}")
     if across.source is not through.source:

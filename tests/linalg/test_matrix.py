@@ -126,7 +126,7 @@ def test_what_does_not_fit_is_refused() -> None:
         ml.Matrix(mesh.cells, through=mesh.cell_nodes)
     with one_line_from(MeshError, "start at different sets"):
         ml.Matrix(mesh.nodes, through=mesh.cell_nodes, columns=mesh.face_nodes)
-    with one_line_from(MeshError, "through must be a Map, got int"):
+    with one_line_from(MeshError, "through must be a Map, or offsets of a grid, got int"):
         ml.Matrix(mesh.nodes, through=3)  # type: ignore[arg-type]
     for block in (0, 17, (2, 2, 2), 1.5):
         with one_line_from(MeshError, "block"):
@@ -142,3 +142,64 @@ def test_what_does_not_fit_is_refused() -> None:
         ml.Matrix.from_scipy(sparse.eye(3), block=2)
     with one_line_from(MeshError, "but nodes and nodes have 16 and 16 elements"):
         ml.Matrix.from_scipy(sparse.eye(3), mesh.nodes, mesh.nodes)
+
+
+@pytest.mark.parametrize("block", [1, 2, (2, 3)])
+@pytest.mark.parametrize("periodic", [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize("backend", ["numpy", "cpu", pytest.param("emulated", marks=pytest.mark.slow),
+                                     pytest.param("cuda", marks=pytest.mark.gpu)])  # fmt: skip
+def test_on_a_grid(backend: str, periodic: tuple[bool, bool], block: int | tuple[int, int]) -> None:
+    ml.use(backend)
+    dice = np.random.default_rng(5)
+    grid = ml.Grid((7, 6), periodic=periodic, ghosts=tuple(0 if p else 2 for p in periodic))
+    around = grid.offsets((0, 0), (1, 0), (-1, 0), (0, 2), (-1, -1))
+    matrix = ml.Matrix(grid, through=around, block=block)
+    a, b = (block, block) if isinstance(block, int) else block
+    matrix.assign(dice.integers(-4, 5, (7, 6, 5, a, b)).astype(float).reshape(matrix.values.shape))
+    x, y = grid.field("x", b), grid.field("y", a)
+    x.assign(dice.integers(-4, 5, x.shape).astype(float))
+    matrix.multiply(x, y)
+    there = matrix.to_scipy()
+    assert there.shape == matrix.shape == (42 * a, 42 * b)
+    np.testing.assert_array_equal(y.numpy().ravel(), there @ x.numpy().ravel())
+    dense, values = there.toarray(), matrix.values.numpy().reshape(7, 6, 5, a, b)
+    for i, j in ((0, 0), (6, 5), (3, 2)):  # by hand
+        for k, (di, dj) in enumerate(around.offsets):
+            inside = all(p or 0 <= at < n for p, at, n in zip(periodic, (i + di, j + dj), (7, 6), strict=True))
+            row, column = 6 * i + j, 6 * ((i + di) % 7) + (j + dj) % 6
+            if inside:
+                found = dense[row * a : row * a + a, column * b : column * b + b]
+                np.testing.assert_array_equal(found, values[i, j, k])
+
+
+def test_a_matrix_on_a_grid_is_assembled_and_solved() -> None:
+    for backend in ("numpy", "cpu"):
+        ml.use(backend)
+        grid = ml.Grid((16, 12), ghosts=1)
+        star = grid.star(1)
+        matrix = ml.Matrix(grid, through=star, name="poisson")
+        assert repr(matrix) == "Matrix(poisson: grid, 5 entries a point)"
+
+        @ml.kernel
+        def fill(a: ml.Write):
+            a[...] = np.array([4.0, -1.0, -1.0, -1.0, -1.0])
+
+        fill(grid, matrix[star])
+        b, x = grid.field("b", data=1.0), grid.field("x")
+        report = ml.linalg.cg(matrix, x, b, tol=1e-11, preconditioner="jacobi")
+        assert report.converged
+        np.testing.assert_allclose(matrix.to_scipy() @ x.numpy().ravel(), 1.0, atol=1e-9)
+
+
+def test_what_does_not_fit_a_grid_is_refused() -> None:
+    grid, other = ml.Grid((4, 4), ghosts=1, name="one"), ml.Grid((4, 4), ghosts=1, name="other")
+    matrix = ml.Matrix(grid, through=grid.offsets((1, 0)))
+    for wrong in (lambda: ml.Matrix(other, through=grid.star(1)), lambda: ml.Matrix(ml.Set(3), through=grid.star(1))):
+        with one_line_from(MeshError, "offsets of a grid make a matrix with that grid"):
+            wrong()
+    with one_line_from(MeshError, "index it with the offsets that it was made with"):
+        _ = matrix[grid.star(1)]
+    with one_line_from(MeshError, "no entry on the diagonal"):
+        ml.linalg.cg(matrix, grid.field("x"), grid.field("b", data=1.0), preconditioner="jacobi")
+    with one_line_from(MeshError, "x must be a field of 1 on one"):
+        matrix.multiply(other.field("x"), grid.field("y"))
