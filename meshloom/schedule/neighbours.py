@@ -92,7 +92,7 @@ def _turning_maps(place: Place) -> Collection[int]:
 
 
 def _other_maps(place: Place) -> Collection[int]:
-    return all_maps(place) - {place.numbers[0]} - place.inside(RoleTables).ring.keys()  # type: ignore[operator]
+    return set(all_maps(place)) - {place.numbers[0]} - place.inside(RoleTables).ring.keys()
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,7 +111,7 @@ def with_arrays(value: Anything, change: Callable[[np.ndarray], np.ndarray]) -> 
         made = tuple(with_arrays(one, change) for one in value)
     elif hasattr(value, "__dataclass_fields__"):
         parts = {d.name: with_arrays(getattr(value, d.name), change) for d in declared(type(value))}
-        made = replace(value, **parts)  # type: ignore[type-var]
+        made = replace(made, **parts)
     return made
 
 

@@ -7,6 +7,7 @@ the targets, so that everybody sees the values from before the loop.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from meshloom.kernel.count import loads
@@ -38,7 +39,7 @@ ROOMY_VISIT = 80  # bytes that a thread may ask for at a visit and leave room fo
 class NeighbourPlan(GatherPlan):
     """With tables of neighbours, for threads that would wait for one look after the other."""
 
-    gathers: dict[int, TabledIncidence] = holds(  # type: ignore[assignment]
+    gathers: Mapping[int, TabledIncidence] = holds(
         Table(Part(TabledIncidence), racy_maps), "what leads to the targets of each map, and tables of that"
     )
 

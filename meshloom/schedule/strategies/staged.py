@@ -4,6 +4,7 @@ How the array is laid out: ``stage.py``."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,7 @@ ROWS = "n"  # of each slot: one for every element
 class GatherPlan(VisitPlan):
     """For each racy map the entries of each target."""
 
-    gathers: dict[int, Incidence] = holds(Table(Part(Incidence), racy_maps), "what leads to the targets of each map")
+    gathers: Mapping[int, Incidence] = holds(Table(Part(Incidence), racy_maps), "what leads to the targets of each map")
 
     def check(self, topology: Topology) -> None:
         super().check(topology)
