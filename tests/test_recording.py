@@ -316,8 +316,8 @@ HARMLESS |= {
 #: Names that are no calls: modes, modules, errors.
 NOT_CALLED = {"Inc", "Max", "Min", "Read", "ReadWrite", "Sum", "Write", "compact", "errors", "generate", "linalg"}
 #: Defined by Python or by dataclasses for every object; repr is tested for all at once.
-USUAL = {"__new__", "__init__", "__repr__", "__eq__", "__hash__", "__str__", "__setattr__", "__delattr__", "__replace__",
-         "__getstate__", "__setstate__"}  # fmt: skip
+USUAL = {"__new__", "__init__", "__repr__", "__eq__", "__hash__", "__str__", "__setattr__", "__delattr__",
+         "__replace__", "__getstate__", "__setstate__"}  # fmt: skip
 CLASSES = (ml.Set, ml.Subset, ml.Map, ml.Matrix, ml.Field, ml.Global, ml.Mesh, ml.Grid, Box, ml.Kernel, ml.Loop,
            ml.Program, ml.linalg.LineLoop, Fill, Condition)  # fmt: skip
 #: What others may add to make fields arrays: it reads values, so it is refused wherever it exists.
