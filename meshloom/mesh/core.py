@@ -304,7 +304,8 @@ class Field(Stored, SharedMemory):
             refuse_in_program(f"assigning to field {self.name}, but not to its ghosts,", "fill() it, or use a loop")
             values = np.broadcast_to(values, self.shape)
         places, each = self.set.array_shape, self.components
-        fitting = [(*where, *what) for where in (places, (prod(places),)) for what in (each, (self.dim,))]
+        shapes = (each,) if len(each) > 1 else (each, (self.dim,))  # a number may come as a vector of one
+        fitting = [(*where, *what) for where in (places, (prod(places),)) for what in shapes]
         if values.shape not in fitting:
             raise MeshError(
                 f"field {self.name} on {self.set.name}: data has shape {values.shape}, expected {self.shape}"

@@ -190,8 +190,8 @@ def test_what_a_network_file_system_keeps_open_stops_no_run(tmp_path: Path):
     (tmp_path / "checkpoint.h5").write_text("newer")
     folder.keep()
     folder.release()
-    for path in tmp_path.rglob(".nfs*"):
-        path.unlink()
+    (path,) = tmp_path.rglob(".nfs*")
+    path.unlink()
     claim("airfoil", tmp_path, goes_on=True).release()
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.h5"]
 
