@@ -162,19 +162,20 @@ class SharedMemory(SeenByNumPy):
         return self.set.by_number(self.rows())
 
     def saved(self) -> np.ndarray:
-        """A copy by number, (n,) or (n, dim), ghosts included: what a checkpoint holds, and ``restore`` takes back."""
+        """A copy by number, (n, *components), ghosts included: what a checkpoint holds, and ``restore`` takes back."""
         rows = np.delete(self.numbered(), self.set.padding, axis=0)
-        return rows.reshape(len(rows) if self.dim == 1 else rows.shape)
+        return rows.reshape(len(rows), *self.components)
 
     def restore(self, saved: ArrayLike) -> None:
         """Take back what ``saved()`` gave, ghosts included."""
         values, padding = same_kind(saved, self.dtype, f"field {self.name}"), self.set.padding
         rows = np.zeros((self.set.total, self.dim), self.dtype)
         known = np.delete(np.arange(self.set.total), padding)
-        if values.shape not in ((len(known), self.dim), *([(len(known),)] if self.dim == 1 else [])):
+        expected = (len(known), *self.components)
+        if values.shape not in (expected, (len(known), self.dim) if len(self.components) < 2 else expected):
             raise MeshError(
-                f"field {self.name} on {self.set.name}: what was saved has shape {values.shape}, expected"
-                f" {(len(known),) if self.dim == 1 else (len(known), self.dim)}, ghosts included"
+                f"field {self.name} on {self.set.name}: what was saved has shape {values.shape}, expected {expected},"
+                " ghosts included"
             )
         rows[known] = values.reshape(-1, self.dim)
         self.assign_rows(self.set.by_position(rows))
