@@ -232,7 +232,7 @@ def test_a_second_signal_ends_at_once():
         "from meshloom.run.stop import StopRequest\n"
         "with StopRequest() as stop:\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "    time.sleep(0.05)\n"
+        "    time.sleep(0.6)\n"
         "    assert stop\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    time.sleep(5)\n"
