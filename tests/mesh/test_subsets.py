@@ -195,3 +195,25 @@ def test_halo_elements_are_in_no_part() -> None:
     assert len(things.subset(np.ones(4, bool))) == 4
     with one_line_from(MeshError, "has no element 4"):
         things.subset([4])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_points_of_a_grid(backend: str) -> None:
+    """A mask has the grid's shape; numbers are of its points, not of places in memory."""
+    ml.use(backend)
+    grid = ml.Grid((6, 5), ghosts=2)
+    u = grid.field("u", data=np.arange(30.0).reshape(6, 5))
+    mask = np.random.default_rng(2).random((6, 5)) < 0.4
+
+    @ml.kernel
+    def negate(u: ml.ReadWrite):
+        u *= -1.0
+
+    for which in (mask, np.flatnonzero(mask)):
+        u.assign(np.arange(30.0).reshape(6, 5))
+        negate(grid.subset(which), u)
+        np.testing.assert_array_equal(u.numpy(), np.where(mask, -1.0, 1.0) * np.arange(30.0).reshape(6, 5))
+    with one_line_from(MeshError, re.escape("a mask of grid has the shape (6, 5), got (30,)")):
+        grid.subset(mask.ravel())
+    with one_line_from(MeshError, "grid has no element 30; its 30 are counted from 0"):
+        grid.subset([30])
