@@ -137,16 +137,16 @@ def _check_aliases(kernel: str, modes: Modes, box: Box | None, arguments: Sequen
 
     The exception is a field of a grid that is read at offsets outside of the box where it is written.
     """
-    seen: dict[int, tuple[str, type[Mode], Arg | Global]] = {}
+    seen: dict[int, list[tuple[str, type[Mode], Arg | Global]]] = {}
     for (name, mode), argument in zip(modes.items(), arguments, strict=True):
         storage = argument if isinstance(argument, Global) else argument.field
-        before = seen.get(id(storage))
-        if before and (mode.writes or before[1].writes) and not (box and _apart(box, argument, before[2])):
-            raise KernelError(
-                f"kernel {kernel}: {storage.name} is passed as {before[0]} and as {name}, and one of"
-                " them is written; pass it once, as ReadWrite, or use a second field"
-            )
-        seen[id(storage)] = (name, mode, argument)
+        for before, its_mode, other in seen.setdefault(id(storage), []):
+            if (mode.writes or its_mode.writes) and not (box and _apart(box, argument, other)):
+                raise KernelError(
+                    f"kernel {kernel}: {storage.name} is passed as {before} and as {name}, and one of"
+                    " them is written; pass it once, as ReadWrite, or use a second field"
+                )
+        seen[id(storage)].append((name, mode, argument))
 
 
 def _apart(box: Box, one: Arg | Global, other: Arg | Global) -> bool:
