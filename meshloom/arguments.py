@@ -98,7 +98,7 @@ def _checked(where: str, mode: type[Mode], on: Set, argument: Argument) -> Arg |
         )
     if arg.map is not None and arg.map.source is not on:
         if isinstance(on, Subset) and on.members_of(arg.map.source) is not None:
-            return Arg(arg.field, on.restricted(arg.map))
+            return Arg(arg.field, on.restricted(arg.map), slots=arg.slots)
         raise MeshError(
             f"{where}: map {arg.map.name} starts at {arg.map.source.name}, but the loop runs over {on.name}"
         )
