@@ -98,7 +98,7 @@ def _checked(where: str, mode: type[Mode], on: Set, argument: Argument) -> Arg |
         )
     if arg.map is not None and arg.map.source is not on:
         if isinstance(on, Subset) and on.members_of(arg.map.source) is not None:
-            return Arg(arg.field, on.restricted(arg.map))
+            return Arg(arg.field, on.restricted(arg.map), slots=arg.slots)
         raise MeshError(
             f"{where}: map {arg.map.name} starts at {arg.map.source.name}, but the loop runs over {on.name}"
         )
@@ -137,16 +137,16 @@ def _check_aliases(kernel: str, modes: Modes, box: Box | None, arguments: Sequen
 
     The exception is a field of a grid that is read at offsets outside of the box where it is written.
     """
-    seen: dict[int, tuple[str, type[Mode], Arg | Global]] = {}
+    seen: dict[int, list[tuple[str, type[Mode], Arg | Global]]] = {}
     for (name, mode), argument in zip(modes.items(), arguments, strict=True):
         storage = argument if isinstance(argument, Global) else argument.field
-        before = seen.get(id(storage))
-        if before and (mode.writes or before[1].writes) and not (box and _apart(box, argument, before[2])):
-            raise KernelError(
-                f"kernel {kernel}: {storage.name} is passed as {before[0]} and as {name}, and one of"
-                " them is written; pass it once, as ReadWrite, or use a second field"
-            )
-        seen[id(storage)] = (name, mode, argument)
+        for before, its_mode, other in seen.setdefault(id(storage), []):
+            if (mode.writes or its_mode.writes) and not (box and _apart(box, argument, other)):
+                raise KernelError(
+                    f"kernel {kernel}: {storage.name} is passed as {before} and as {name}, and one of"
+                    " them is written; pass it once, as ReadWrite, or use a second field"
+                )
+        seen[id(storage)].append((name, mode, argument))
 
 
 def _apart(box: Box, one: Arg | Global, other: Arg | Global) -> bool:

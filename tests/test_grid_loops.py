@@ -371,3 +371,16 @@ def test_a_form_of_another_strategy_means_nothing_to_a_box() -> None:
         assert grid.shaped(v)[:, :4].tolist() == [[2.0] * 4] * 4
     with pytest.raises(ml.errors.ScheduleError, match="strategy 'color' has no variant 'row'"):
         moved.loop(box, u[grid.offsets((0, 1))], v, schedule=ml.Schedule("color", variant="row"))()
+
+
+def test_each_place_where_a_written_field_is_read_is_looked_at() -> None:
+    """The first of them lies apart from what is written, the second does not."""
+    grid = ml.Grid(8)
+    u = grid.field("u")
+
+    @ml.kernel
+    def extrapolate(u: ml.Write, far: ml.Read, near: ml.Read):
+        u[...] = far[2] + near[1]
+
+    with pytest.raises(KernelError, match="u is passed as u and as near, and one of them is written"):
+        extrapolate(grid.boundary(0, "low", 2), u, u[grid.offsets((2,))], u[grid.offsets((1,))])

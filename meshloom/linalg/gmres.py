@@ -168,7 +168,7 @@ class GMRES(Solver):
             residual()
 
         refresh = self._refresh(make_close)
-        return Programs(Program(start), Program(cycle), x, left, size, count, history, refresh, most, steps)
+        return Programs(Program(start), Program(cycle), x, b, left, size, count, history, refresh, most, steps)
 
 
 def _orthogonal(w: Field, basis: list[Field]) -> list[Global]:

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from meshloom.errors import MeshError
+from meshloom.ghosts import fill_ghosts
 from meshloom.kernel.access import Read, Write
 from meshloom.linalg.matrix import Matrix, block_of, library
-from meshloom.linalg.product import check_operand
+from meshloom.linalg.product import check_operand, times
 from meshloom.loop import Kernel, kernel
 from meshloom.mesh.box import Index, Offsets
 from meshloom.mesh.core import Arg, Field, Map
@@ -24,7 +25,8 @@ from meshloom.mesh.values import named
 
 class GridMatrix(Matrix):
     """``ml.Matrix(grid, through=grid.star(1))``: the row of a point has an entry for the point at each offset, in their
-    order. Behind the end of a periodic axis is its beginning; behind other ends are ghosts, whose values in x count.
+    order. Behind the end of a periodic axis is its beginning (x gets it where there are ghosts); behind other ends are
+    ghosts, whose values in x count.
 
     ``matrix[offsets]``, or ``matrix.values``, is the argument of kernels over the grid: ``m[k]`` is the entry for the
     offset number k (``m[k, a, b]`` in a block).
@@ -55,6 +57,8 @@ class GridMatrix(Matrix):
         """y = A x, in one loop; inside a program this is recorded."""
         check_operand(self, x, "x")
         check_operand(self, y, "y")
+        if any(self.grid.periodic):
+            fill_ghosts(x, closed=None)
         _product(self.offsets.offsets, self.block != (1, 1))(self.grid, self.values, x[self.offsets], y)
 
     __call__ = multiply
@@ -108,7 +112,7 @@ def _neighbours(points: np.ndarray, offset: Index, periodic: Sequence[bool]) -> 
 def _product(offsets: tuple[Index, ...], blocks: bool) -> Kernel:
     @kernel
     def multiply_on_grid(a: Read, x: Read, y: Write):
-        y[...] = sum((a[k] @ x[offset] if blocks else a[k] * x[offset]) for k, offset in enumerate(offsets))
+        y[...] = sum((times(a[k], x[offset]) if blocks else a[k] * x[offset]) for k, offset in enumerate(offsets))
 
     return multiply_on_grid
 

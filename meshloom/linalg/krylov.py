@@ -44,6 +44,7 @@ Operator = Callable[[Field, Field], Any]
 Preconditioner = str | Operator | None
 MOST_ITERATIONS = 10**6
 RESTARTS = 4  # as often the residual is computed anew where that which was carried along had lost touch with it
+NOT_FINITE = "values that are not finite"
 ONE = Set(1, "decisions of a solver")
 
 
@@ -81,15 +82,16 @@ class Solver(ABC):
         self._made: tuple[Field, Field, Programs] | None = None
 
     def solve(self, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None) -> Report:
-        """Improve x until the norm of b - A x is at most ``tol`` times that of b, in at most so many iterations (unless
-        said, as many as there are unknowns, and at least 1000)."""
+        """Improve x until the norm of b - A x is at most ``tol`` times that of b (for b = 0, that of x = 0, where
+        ghosts make a right-hand side), in at most so many iterations (unless said, as many as there are unknowns, and
+        at least 1000)."""
         refuse_in_program(f"solving by {self.name}", "call it outside, or write its steps as kernels")
         _check_fields(self.name, x, b)
         tol = _check_tolerance(self.name, tol)
         unknowns = max(x.set.size * x.dim, 1000)
         most = min(unknowns, MOST_ITERATIONS) if at_most is None else at_most
         most = whole(f"{self.name}: at_most", most, 0, MOST_ITERATIONS, error=ProgramError)
-        if self._made is None or self._made[0] is not x or self._made[1] is not b or self._made[2].most < most:
+        if self._made is None or self._made[0] is not x or self._made[1] is not b or not self._made[2].serves(most):
             self._made = (x, b, self._programs(x, b, most))
         return self._made[2].solved(tol, most)
 
@@ -116,6 +118,7 @@ class Programs:
     start: Program
     iterate: Program
     x: Field
+    b: Field
     left: Global
     size: Global
     count: Global
@@ -124,19 +127,33 @@ class Programs:
     most: int
     steps: int = 1
 
+    def serves(self, most: int) -> bool:
+        """Can they be used for at most so many iterations?"""
+        return self.steps <= max(most, 1) and most <= self.most
+
     def solved(self, tol: float, most: int) -> Report:
         self.refresh()
         self.count.value = 0
         self.start()
-        size, done = float(self.size.value), 0
-        if size == 0.0:
-            self.x.fill(0.0)
-            return Report(True, 0, 0.0, np.zeros(1), "b is zero, and so is x")
+        size = float(self.size.value)
+        if size == 0.0 and not np.any(self.b):
+            self.x.assign(0.0)
+            self.start()
+            if float(self.left.value) == 0.0:
+                return Report(True, 0, 0.0, np.zeros(1), "b is zero, and so is x")
+            size = float(self.left.value)  # ghosts of x, or the operator by itself, make a right-hand side
+        return self._iterated(tol, size, most)
+
+    def _iterated(self, tol: float, size: float, most: int) -> Report:
+        done, kind = 0, self.left.dtype
+        if tol * tol * size < np.finfo(kind).tiny or not np.isfinite(size):
+            few = f"b is too small for {kind}, or tol for b: the squares of residuals vanish; scale the equations"
+            return Report(False, 0, np.nan, np.full(1, np.nan), few if np.isfinite(size) else NOT_FINITE)
         target = Global(tol * tol * size, "target", dtype=self.left.dtype)
         for _ in range(RESTARTS):
-            if float(self.left.value) <= float(target.value) or done >= most:
+            runs = (most - done) // self.steps
+            if float(self.left.value) <= float(target.value) or not runs:
                 break
-            runs = -(-(most - done) // self.steps)
             done += self.steps * self.iterate.repeat(until=self.left <= target, at_most=runs)
             broken = float(self.left.value) < 0.0
             self.start()  # what was carried along is one thing, what is left another
@@ -152,8 +169,8 @@ class Programs:
         if residual <= tol:
             return Report(True, done, residual, history, "converged")
         if not np.isfinite(residual):
-            return Report(False, done, residual, history, "values that are not finite")
-        reason = "not converged" if done >= most else "broke down"
+            return Report(False, done, residual, history, NOT_FINITE)
+        reason = "not converged" if done > most - self.steps else "broke down"
         return Report(False, done, residual, history, reason)
 
 
@@ -200,7 +217,7 @@ class ConjugateGradients(Solver):
             note(history.set, history.set.numbers, count, rr, history)
 
         refresh = self._refresh(make_close)
-        return Programs(Program(start), Program(iterate), x, left, size, count, history, refresh, most)
+        return Programs(Program(start), Program(iterate), x, b, left, size, count, history, refresh, most)
 
 
 class BiCGStab(Solver):
@@ -250,7 +267,7 @@ class BiCGStab(Solver):
             note(history.set, history.set.numbers, count, rr, history)
 
         refresh = self._refresh(make_close)
-        return Programs(Program(start), Program(iterate), x, left, size, count, history, refresh, most)
+        return Programs(Program(start), Program(iterate), x, b, left, size, count, history, refresh, most)
 
 
 def cg(operator: Operator, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None,

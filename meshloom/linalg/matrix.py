@@ -73,6 +73,9 @@ class Matrix(NoCopy):
         refuse_in_program(f"making matrix {name}", MAKE_BEFORE)
         if not sparse.issparse(given):
             raise MeshError(f"matrix {name}: from_scipy takes a sparse matrix of scipy, got {type(given).__name__}")
+        if given.ndim != 2 or given.dtype.kind == "c":
+            wrong = f"{given.ndim} axes" if given.ndim != 2 else f"complex numbers, {given.dtype}"
+            raise MeshError(f"matrix {name}: from_scipy takes rows and columns of real numbers, got {wrong}")
         size = block_of(name, block)
         if given.shape[0] % size[0] or given.shape[1] % size[1]:
             raise MeshError(f"matrix {name}: {given.shape} cannot be cut into blocks of {size}")
@@ -112,7 +115,8 @@ class Matrix(NoCopy):
         keys = rows[:, :, None] * self.columns.total + columns[:, None, :]
         place = np.searchsorted(self._keys, keys)
         missing = self._keys[np.minimum(place, len(self._keys) - 1)] != keys if len(self._keys) else keys >= 0
-        if missing.any():
+        place[left.source.size :] = 0  # copies of what others own: no loop adds there
+        if missing[: left.source.size].any():
             element, i, j = np.argwhere(missing)[0]
             number = _numbers(left.source, np.array([element]))[0]
             raise MeshError(f"matrix {self.name} has no entry for slots {i} and {j} of {left.name} at element {number}"

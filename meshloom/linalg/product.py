@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from meshloom.linalg.matrix import Matrix
 
 
+def times(a: Any, x: Any) -> Any:
+    """The product of a block and the components of a field, in kernels: one component is a number, and has no axis."""
+    y = a @ x if np.ndim(x) else a[:, 0] * x
+    return y if len(a) > 1 else y[0]
+
+
 @kernel
 def add_entry(a: Read, x: Read, y: Inc):
     y[0] += a * x[0]
@@ -22,7 +28,7 @@ def add_entry(a: Read, x: Read, y: Inc):
 
 @kernel
 def add_block(a: Read, x: Read, y: Inc):
-    y[0] += a @ x[0]
+    y[0] += times(a, x[0])
 
 
 @kernel
@@ -42,7 +48,7 @@ def invert_entries_of_block(a: Read, inverse: Write):
 
 def check_operand(matrix: Matrix, one: Field, which: str) -> None:
     on, size = (matrix.columns, matrix.block[1]) if which == "x" else (matrix.rows, matrix.block[0])
-    if not isinstance(one, Field) or one.set is not on or one.dim != size:
+    if not isinstance(one, Field) or one.set is not on or one.components != ((size,) if size > 1 else ()):
         raise MeshError(f"matrix {matrix.name}: {which} must be a field of {size} on {on.name}, got {one!r}")
 
 

@@ -9,7 +9,7 @@ from weakref import ref
 
 import numpy as np
 
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, shown
 from meshloom.kernel import expr
 from meshloom.kernel.emit import nested
 from meshloom.kernel.evaluate import evaluate
@@ -103,4 +103,6 @@ def traced_formula(function: Callable[[Any], Any], name: str) -> Formula:
 def _constant(value: Any, name: str) -> Node:
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         raise MeshError(f"map {name}: a formula gives whole numbers, got {value!r}")
+    if not -(2**63) <= value < 2**63:
+        raise MeshError(f"map {name}: a formula gives {shown(value)}, which 64 bits do not hold")
     return expr.const(int(value), INT64)

@@ -134,3 +134,9 @@ def test_sets_that_lie_otherwise_in_memory_are_refused() -> None:
     arranged = ml.Set(4, "arranged", numbering=[3, 2, 1, 0])
     with one_line_from(MeshError, "arranged does not"):
         ml.Map.computed(arranged, ml.Set(4), lambda e: e, "m")
+
+
+def test_a_number_that_64_bits_do_not_hold_is_refused() -> None:
+    some = ml.Set(3, "some")
+    with pytest.raises(MeshError, match="which 64 bits do not hold"):
+        ml.Map.computed(some, some, lambda e: 2**80)
