@@ -14,7 +14,18 @@ import numpy as np
 
 from meshloom.errors import ProgramError, whole
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
-from meshloom.linalg.krylov import ONE, Operator, Preconditioner, Programs, Report, Solver, counting, like, numbers
+from meshloom.linalg.krylov import (
+    MOST_ITERATIONS,
+    ONE,
+    Operator,
+    Preconditioner,
+    Programs,
+    Report,
+    Solver,
+    counting,
+    like,
+    numbers,
+)
 from meshloom.linalg.steps import BROKEN, dot, note, subtract_from
 from meshloom.loop import Kernel, kernel
 from meshloom.mesh.core import Field, Global
@@ -110,7 +121,8 @@ def combination(first: int) -> Kernel:
 
 
 class GMRES(Solver):
-    """For any operator; ``restart``: steps of a cycle, of which each keeps one more field."""
+    """For any operator; ``restart``: steps of a cycle, of which each keeps one more field. Cycles are done to their
+    end: as many as ``at_most`` has room for."""
 
     name = "gmres"
 
@@ -119,7 +131,7 @@ class GMRES(Solver):
         self.restart = whole("gmres: restart", restart, 1, MOST_STEPS, error=ProgramError)
 
     def _programs(self, x: Field, b: Field, most: int) -> Programs:
-        apply, make_close = self.operator, self._precondition(x)
+        apply, make_close = self._applied(x), self._precondition(x)
         steps = max(1, min(self.restart, most))
         r, u = like(x, "residual"), like(x, "update")
         basis = [like(x, f"basis {k}") for k in range(steps + 1)]
@@ -127,7 +139,7 @@ class GMRES(Solver):
         rr, norm, size, scale, left = numbers(x, 5)
         turns, g, y = (Global(np.zeros(n, x.dtype), "numbers") for n in (2 * steps, steps + 1, steps))
         columns = [Global(np.zeros(j + 1, x.dtype), f"column {j}") for j in range(steps)]
-        count, history = counting(x, most + steps)
+        count, history = counting(x, steps)
 
         def residual() -> None:
             apply(x, r)
@@ -168,7 +180,8 @@ class GMRES(Solver):
             residual()
 
         refresh = self._refresh(make_close)
-        return Programs(Program(start), Program(cycle), x, b, left, size, count, history, refresh, most, steps)
+        enough = MOST_ITERATIONS if steps == self.restart else steps
+        return Programs(Program(start), Program(cycle), x, b, left, size, count, history, refresh, steps, enough)
 
 
 def _orthogonal(w: Field, basis: list[Field]) -> list[Global]:

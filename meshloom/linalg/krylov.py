@@ -36,7 +36,7 @@ from meshloom.linalg.steps import (
     set_to,
     subtract_from,
 )
-from meshloom.mesh.core import Field, Global, Set
+from meshloom.mesh.core import Field, Fill, Global, Set
 from meshloom.mesh.recording import refuse_in_program
 from meshloom.program import Program
 
@@ -44,7 +44,8 @@ Operator = Callable[[Field, Field], Any]
 Preconditioner = str | Operator | None
 MOST_ITERATIONS = 10**6
 RESTARTS = 4  # as often the residual is computed anew where that which was carried along had lost touch with it
-NOT_FINITE = "values that are not finite"
+NOTED = 1000  # residuals that are kept where the loops run: each iteration looks through all of them for its place
+SMALLEST = 100.0  # times the least normal number: what is below has lost digits
 ONE = Set(1, "decisions of a solver")
 
 
@@ -99,11 +100,37 @@ class Solver(ABC):
     def _programs(self, x: Field, b: Field, most: int) -> Programs:
         """Its programs for these fields."""
 
-    def _precondition(self, like: Field) -> Operator | None:
-        if self.preconditioner is None or callable(self.preconditioner):
-            return self.preconditioner
+    def _applied(self, x: Field) -> Operator:
+        """The operator, which sets all of y."""
+        return self.operator if isinstance(self.operator, Matrix) else self._complete("operator", self.operator, x)
+
+    def _precondition(self, x: Field) -> Operator | None:
+        if self.preconditioner is None:
+            return None
+        if callable(self.preconditioner):
+            return self._complete("preconditioner", self.preconditioner, x)
         assert isinstance(self.operator, Matrix)
         return _Diagonal(self.operator, blocks=self.preconditioner == "block_jacobi")
+
+    def _complete(self, which: str, apply: Operator, x: Field) -> Operator:
+        """``apply``, with y made zero before where it adds to what is there or leaves some of it as it is."""
+        y = like(x, "image")
+
+        def once() -> None:
+            y.fill(0.0)
+            apply(x, y)
+
+        first = next((one for one in Program(once).loops[1:] if y in one.writes), None)
+        if first is None:
+            raise MeshError(f"{self.name}: the {which} must make y from x by loops, and writes nothing to y")
+        if isinstance(first, Fill) or first.defines(y):
+            return apply
+
+        def from_zero(a: Field, b: Field) -> None:
+            b.fill(0.0)
+            apply(a, b)
+
+        return from_zero
 
     def _refresh(self, make_close: Operator | None) -> Callable[[], None]:
         """What is done before each solution: the entries of a matrix may have changed."""
@@ -113,7 +140,8 @@ class Solver(ABC):
 @dataclass
 class Programs:
     """``start``: from x and b to the first residual; ``iterate``: so many ``steps``. ``left``: the square of the
-    residual that is left, negative where the method cannot go on; ``size``: that of b."""
+    residual that is left, negative where the method cannot go on; ``size``: that of b. ``history``: that after each of
+    the last iterations, ``count`` says how many. ``most``: they do for as many iterations in all."""
 
     start: Program
     iterate: Program
@@ -124,8 +152,8 @@ class Programs:
     count: Global
     history: Field
     refresh: Callable[[], None]
-    most: int
     steps: int = 1
+    most: int = MOST_ITERATIONS
 
     def serves(self, most: int) -> bool:
         """Can they be used for at most so many iterations?"""
@@ -133,44 +161,58 @@ class Programs:
 
     def solved(self, tol: float, most: int) -> Report:
         self.refresh()
+        norms = [self._started()]
+        size, done, broken = float(self.size.value), 0, False
+        if size == 0.0 and not self.b.numpy().any():
+            self.x.assign(0.0)
+            norms = [self._started()]
+            size = float(self.left.value)  # ghosts of x, or the operator by itself, make a right-hand side
+            if size == 0.0:
+                return Report(True, 0, 0.0, np.zeros(1), "b is zero, and so is x")
+        if tol * tol * size < SMALLEST * float(np.finfo(self.x.dtype).tiny):
+            reason = f"b is too small: in {self.x.dtype} the square of tol times its norm is lost; scale the equations"
+            return Report(False, 0, float("nan"), np.full(1, np.nan), reason)
+        target = Global(tol * tol * size, "target", dtype=self.left.dtype)
+        for _ in range(RESTARTS if np.isfinite(size) else 0):
+            if self._there(target) or done + self.steps > most or broken:
+                break
+            norms += self._iterated(target, most - done)
+            done = sum(map(len, norms)) - 1
+            broken = float(self.left.value) < 0.0
+            norms[-1][-1:] = self._started()  # what was carried along is one thing, what is left another
+        reason = "broke down" if broken else "not converged" if done + self.steps > most else "stalled"
+        return self._report(tol, size, np.concatenate(norms), reason)
+
+    def _started(self) -> np.ndarray:
+        """Begin with the x that is there; the square of the residual, (1,)."""
         self.count.value = 0
         self.start()
-        size = float(self.size.value)
-        if size == 0.0 and not np.any(self.b):
-            self.x.assign(0.0)
-            self.start()
-            if float(self.left.value) == 0.0:
-                return Report(True, 0, 0.0, np.zeros(1), "b is zero, and so is x")
-            size = float(self.left.value)  # ghosts of x, or the operator by itself, make a right-hand side
-        return self._iterated(tol, size, most)
+        return self.history.numpy()[:1]
 
-    def _iterated(self, tol: float, size: float, most: int) -> Report:
-        done, kind = 0, self.left.dtype
-        if tol * tol * size < np.finfo(kind).tiny or not np.isfinite(size):
-            few = f"b is too small for {kind}, or tol for b: the squares of residuals vanish; scale the equations"
-            return Report(False, 0, np.nan, np.full(1, np.nan), few if np.isfinite(size) else NOT_FINITE)
-        target = Global(tol * tol * size, "target", dtype=self.left.dtype)
-        for _ in range(RESTARTS):
-            runs = (most - done) // self.steps
-            if float(self.left.value) <= float(target.value) or not runs:
-                break
-            done += self.steps * self.iterate.repeat(until=self.left <= target, at_most=runs)
-            broken = float(self.left.value) < 0.0
-            self.start()  # what was carried along is one thing, what is left another
-            if broken:
-                break
-        return self._report(tol, size, done, most)
+    def _there(self, target: Global) -> bool:
+        return float(self.left.value) <= float(target.value)
 
-    def _report(self, tol: float, size: float, done: int, most: int) -> Report:
-        left = float(self.left.value)
-        history = np.sqrt(np.abs(self.history.numpy()[: done + 1]) / size)
-        residual = float(np.sqrt(left / size)) if left >= 0.0 else float("nan")
+    def _iterated(self, target: Global, most: int) -> list[np.ndarray]:
+        """Iterate until that is reached; the squares of the residuals, as many at a time as there is room for."""
+        norms: list[np.ndarray] = []
+        while most >= self.steps and not self._there(target):
+            self.count.value = 0
+            runs = max(1, min(most, NOTED) // self.steps)
+            done = self.steps * self.iterate.repeat(until=self.left <= target, at_most=runs)
+            norms.append(self.history.numpy()[1 : done + 1])
+            most -= done
+        return norms
+
+    def _report(self, tol: float, size: float, norms: np.ndarray, otherwise: str) -> Report:
+        """``otherwise``: the reason where it has not converged, and values are finite."""
+        left, done = float(self.left.value), len(norms) - 1
+        with np.errstate(invalid="ignore"):
+            history = np.sqrt(np.abs(norms) / size)
+        residual = float(np.sqrt(left / size)) if left >= 0.0 and np.isfinite(size) else float("nan")
         history[done] = residual
         if residual <= tol:
             return Report(True, done, residual, history, "converged")
-        if not np.isfinite(residual):
-            return Report(False, done, residual, history, NOT_FINITE)
-        reason = "not converged" if done > most - self.steps else "broke down"
+        reason = otherwise if np.isfinite(residual) else "values that are not finite"
         return Report(False, done, residual, history, reason)
 
 
@@ -181,10 +223,10 @@ class ConjugateGradients(Solver):
 
     def _programs(self, x: Field, b: Field, most: int) -> Programs:
         r, p, q = (like(x, name) for name in ("residual", "direction", "image"))
-        apply, make_close = self.operator, self._precondition(x)
+        apply, make_close = self._applied(x), self._precondition(x)
         z = r if make_close is None else like(x, "close")
         rr, rz, rz_new, pq, size, alpha, beta, left = numbers(x, 8)
-        count, history = counting(x, most)
+        count, history = counting(x)
 
         def start() -> None:
             apply(x, r)
@@ -217,7 +259,7 @@ class ConjugateGradients(Solver):
             note(history.set, history.set.numbers, count, rr, history)
 
         refresh = self._refresh(make_close)
-        return Programs(Program(start), Program(iterate), x, b, left, size, count, history, refresh, most)
+        return Programs(Program(start), Program(iterate), x, b, left, size, count, history, refresh)
 
 
 class BiCGStab(Solver):
@@ -228,10 +270,10 @@ class BiCGStab(Solver):
     def _programs(self, x: Field, b: Field, most: int) -> Programs:
         names = ("residual", "shadow", "direction", "image", "half", "image of the half")
         r, shadow, p, v, s, t = (like(x, name) for name in names)
-        apply, make_close = self.operator, self._precondition(x)
+        apply, make_close = self._applied(x), self._precondition(x)
         close_p, close_s = (p, s) if make_close is None else (like(x, "close p"), like(x, "close s"))
         rr, rho, rho_new, sv, ts, tt, size, alpha, beta, omega, left = numbers(x, 11)
-        count, history = counting(x, most)
+        count, history = counting(x)
 
         def start() -> None:
             apply(x, r)
@@ -267,7 +309,7 @@ class BiCGStab(Solver):
             note(history.set, history.set.numbers, count, rr, history)
 
         refresh = self._refresh(make_close)
-        return Programs(Program(start), Program(iterate), x, b, left, size, count, history, refresh, most)
+        return Programs(Program(start), Program(iterate), x, b, left, size, count, history, refresh)
 
 
 def cg(operator: Operator, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None,
@@ -308,8 +350,8 @@ def numbers(x: Field, how_many: int) -> list[Global]:
     return [Global(0.0, "number", dtype=x.dtype) for _ in range(how_many)]
 
 
-def counting(x: Field, most: int) -> tuple[Global, Field]:
-    return Global(0, "iterations", dtype=np.int64), Set(most + 1, "iterations").field("history", dtype=x.dtype)
+def counting(x: Field, steps: int = 1) -> tuple[Global, Field]:
+    return Global(0, "iterations", dtype=np.int64), Set(NOTED + steps, "iterations").field("history", dtype=x.dtype)
 
 
 def _check_fields(solver: str, x: Field, b: Field) -> None:

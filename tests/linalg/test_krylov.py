@@ -81,6 +81,80 @@ def test_any_operator_that_is_applied(backend: str) -> None:
     assert len(counts) == 1, "a multiple of the identity changes nothing"
 
 
+@pytest.mark.parametrize("solver", ["cg", "bicgstab", "gmres"])
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_operators_that_add_to_their_result(backend: str, solver: str) -> None:
+    """Fluxes over faces are increments: y is zero before them, and where nothing is written."""
+    ml.use(backend)
+    mesh = ml.generate.box((6, 5))
+    cells, sides = mesh.cells, mesh.face_cells
+    right = np.random.default_rng(0).random(len(cells))
+    b, x, y = cells.field("b", data=right), cells.field("x"), cells.field("y")
+    some = cells.subset(np.arange(7), "some")
+
+    @ml.kernel
+    def across(x: ml.Read, y: ml.Inc):
+        y[0] += x[0] - x[1]
+        y[1] += x[1] - x[0]
+
+    @ml.kernel
+    def own(x: ml.Read, y: ml.Inc):
+        y += 0.1 * x
+
+    @ml.kernel
+    def twice(x: ml.Read, y: ml.Write):
+        y[...] = 2.0 * x
+
+    def apply(x: ml.Field, y: ml.Field) -> None:
+        across(mesh.faces, x[sides], y[sides])
+        own(cells, x, y)
+
+    solve = getattr(ml.linalg, solver)
+    assert solve(apply, x, b, tol=1e-10, preconditioner=lambda r, z: own(cells, r, z)).converged
+    apply(x, y)
+    np.testing.assert_allclose(y.numpy(), right, atol=1e-8)
+    b.assign(np.where(np.arange(len(cells)) < 7, right, 0.0))
+    x.fill(0.0)
+    assert solve(lambda x, y: twice(some, x, y), x, b, tol=1e-10).converged
+    np.testing.assert_allclose(2.0 * x.numpy(), b.numpy(), atol=1e-9)
+    with one_line_from(MeshloomError, f"{solver}: the operator must make y from x by loops, and writes nothing to y"):
+        solve(lambda x, y: None, x, b)
+
+
+@pytest.mark.parametrize("solver", ["cg", "bicgstab", "gmres"])
+def test_right_hand_sides_at_the_ends_of_the_range(solver: str) -> None:
+    ml.use("cpu")
+    given = system(50, symmetric=True)
+    for dtype, size in (("float32", 1e-23), ("float32", 1e-20), ("float64", 1e-170), ("float64", 1e-157)):
+        matrix = ml.Matrix.from_scipy(given.astype(dtype))
+        x, b = matrix.rows.field("x", dtype=dtype), matrix.rows.field("b", data=np.full(50, size, dtype))
+        report = getattr(ml.linalg, solver)(matrix, x, b, tol=1e-4)
+        assert not report.converged and f"b is too small: in {dtype}" in report.reason and not x.numpy().any()
+    for size in (np.nan, np.inf, 1e200):
+        report, _ = solved(solver, given.toarray(), np.full(50, size))
+        assert not report.converged and report.reason == "values that are not finite" and report.iterations == 0
+
+
+@pytest.mark.parametrize(("solver", "options"), [("cg", {}), ("bicgstab", {}), ("gmres", {"restart": 30})])
+def test_more_iterations_than_are_noted_at_a_time(monkeypatch: pytest.MonkeyPatch, solver: str, options: Any) -> None:
+    """The history is whole, and finding its place in it costs the same whatever ``at_most`` is."""
+    ml.use("cpu")
+    dense, right = system(200, symmetric=True).toarray() + np.diag(np.arange(200.0)), np.arange(1.0, 201.0)
+    one, x = solved(solver, dense, right, tol=1e-11, **options)
+    monkeypatch.setattr("meshloom.linalg.krylov.NOTED", 7)
+    other, y = solved(solver, dense, right, tol=1e-11, **options)
+    assert one.converged and one.iterations == other.iterations > 14
+    assert (one.history == other.history).all() and (x == y).all()
+    assert solved(solver, dense, right, tol=1e-11, at_most=9, **options)[0].iterations == 9
+
+
+def test_what_rounding_does_not_allow_is_no_breakdown() -> None:
+    ml.use("cpu")
+    chain = sparse.diags([-1.0, 2.0, -1.0], [-1, 0, 1], (50, 50)).toarray()
+    report, _ = solved("bicgstab", chain, np.ones(50), tol=1e-17)
+    assert not report.converged and report.reason == "stalled" and report.residual < 1e-11
+
+
 @pytest.mark.parametrize("backend", ["cpu", "emulated"])
 def test_a_solver_is_used_again(backend: str) -> None:
     ml.use(backend)
