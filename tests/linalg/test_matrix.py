@@ -10,7 +10,8 @@ import meshloom as ml
 from meshloom.errors import MeshError
 from tests.one_line import one_line_from
 
-BACKENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
+BACKENDS = ("numpy", "cpu", pytest.param("emulated", marks=pytest.mark.slow),
+            pytest.param("cuda", marks=pytest.mark.gpu))  # fmt: skip
 
 
 @ml.kernel

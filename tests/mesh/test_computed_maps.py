@@ -14,7 +14,8 @@ import meshloom as ml
 from meshloom.errors import MeshError, MeshloomError
 from tests.one_line import one_line_from
 
-BACKENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
+BACKENDS = ("numpy", "cpu", pytest.param("emulated", marks=pytest.mark.slow),
+            pytest.param("cuda", marks=pytest.mark.gpu))  # fmt: skip
 N = 300
 FORMULAS: dict[str, Callable[[Any], Any]] = {
     "ring": lambda e: (e, (e + 1) % N),
