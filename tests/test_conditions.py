@@ -81,6 +81,13 @@ def test_other_things_do_not_compare(other: Any) -> None:
         g < ml.Set(3).field("u")  # noqa: B015
 
 
+def test_a_condition_is_one_comparison() -> None:
+    g = ml.Global(1.0, "g")
+    for joined in (lambda: (g < 1.0) & (g > 0.0), lambda: (g < 1.0) | True, lambda: ~(g < 1.0)):
+        with one_line_from(ProgramError, "^g < 1.0: a condition is one comparison"):
+            joined()
+
+
 def test_the_truth_of_a_condition_is_refused_in_a_recording() -> None:
     ml.use("numpy")
     counter = Counter("numpy")

@@ -151,6 +151,9 @@ class Matrix(NoCopy):
 
     __call__ = multiply
 
+    def __matmul__(self, x: Any) -> Any:
+        raise MeshError(f"matrix {self.name}: a product needs a field to go to, {self.name}.multiply(x, y)")
+
     def inverse_diagonal(self, *, blocks: bool, into: Field | None = None) -> Field:
         """One over the entries on the diagonal, or the inverses of the blocks there, as a field of the rows."""
         return inverse_diagonal(self, blocks=blocks, into=into)
@@ -199,6 +202,8 @@ def block_of(name: str, given: int | Sequence[int]) -> tuple[int, int]:
 
 
 def _check_maps(name: str, rows: Set, through: Map, across: Map) -> None:
+    if not isinstance(rows, Set):
+        raise MeshError(f"matrix {name}: rows must be a Set, got {type(rows).__name__}")
     if through.target is not rows:
         raise MeshError(f"matrix {name}: map {through.name} leads to {through.target.name}, not to {rows.name}")
     if across.source is not through.source:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from meshloom.errors import ProgramError
 from meshloom.mesh.recording import READ_LATER, refuse_in_program
 from meshloom.mesh.sharing import SeenByNumPy
 from meshloom.mesh.stored import on_host
@@ -52,6 +53,14 @@ class Condition:
     def __bool__(self) -> bool:
         refuse_in_program(f"asking whether {self}", READ_LATER)
         return self.in_memory().holds()
+
+    def __and__(self, other: object) -> Condition:
+        raise ProgramError(f"{self}: a condition is one comparison; join several in a kernel that sets one Global")
+
+    __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __and__
+
+    def __invert__(self) -> Condition:
+        raise ProgramError(f"{self}: a condition is one comparison; turn its sign round instead of ~")
 
     @property
     def globals(self) -> tuple[Global, ...]:
