@@ -139,7 +139,7 @@ def test_what_does_not_fit_is_refused() -> None:
         matrix.multiply(u, u)
     with one_line_from(MeshError, "takes a sparse matrix of scipy, got ndarray"):
         ml.Matrix.from_scipy(np.eye(3))
-    with one_line_from(MeshError, "entries must be real numbers, got complex128"):
+    with one_line_from(MeshError, "real numbers, got complex numbers, complex128"):
         ml.Matrix.from_scipy(sparse.eye(3) * 1j)
     with one_line_from(MeshError, "rows must be a Set, got int"):
         ml.Matrix(16, through=mesh.cell_nodes)  # type: ignore[arg-type]
