@@ -14,6 +14,7 @@ from meshloom.errors import ScheduleError, shown, whole
 from meshloom.mesh.recording import not_in_program
 from meshloom.native import threads as native_threads
 from meshloom.native.cache import tell
+from meshloom.target import cpu_count
 
 __all__ = [
     "Backend",
@@ -35,11 +36,6 @@ _current: Backend | None = None
 def register(new: Backend) -> None:
     """Add a back end, to be chosen by its name."""
     _BACKENDS[new.name] = new
-
-
-def cpu_count() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cpu() -> CpuBackend:
