@@ -27,7 +27,7 @@ from meshloom.schedule.code import Pass, partial_name
 from meshloom.schedule.plan import Plan, with_arrays
 from meshloom.schedule.plan import arrays as plan_arrays
 from meshloom.schedule.vectors import share_of
-from meshloom.target import Target
+from meshloom.target import H200, Target
 
 ENOUGH_BLOCKS = 3  # at a time: below that, spilling a little is better than one less
 FEW_SPILLS = 16  # bytes per thread that one more block on a multiprocessor makes up for
@@ -174,13 +174,17 @@ class CudaBackend(Backend):
 
 class EmulatedCuda(CudaBackend):
     """The CUDA back end on the CPU: what a GPU would run, the same text and the same fused programs, where there is
-    none. To be asked for by name: it is right, and slow."""
+    none. To be asked for by name: it is right, and slow. ``lanes``: threads of a warp, 64 as on AMD's GPUs."""
 
     name = "emulated"
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: int = H200.lanes) -> None:
         super().__init__()
-        self.engine = Emulator()
+        self.engine = Emulator(replace(H200, lanes=lanes))
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return *super().key, self.target.lanes
 
     def unavailable(self) -> str | None:
         from meshloom.backend.cpu import CpuBackend

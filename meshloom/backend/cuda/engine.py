@@ -182,12 +182,20 @@ class Emulator(Engine):
 
     name = "emulated"
 
+    def __init__(self, target: Target = H200):
+        self._target = target
+
+    @property
+    def target(self) -> Target:
+        return self._target
+
     def upload(self, array: np.ndarray) -> Any:
         return np.array(array, order="C")
 
     def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
-        source = dialect.render(unit, made, wide_index=wide_index, emulation=dialect.EMULATION)
+        header = f"#define ML_LANES {self.target.lanes}u\n{dialect.EMULATION}"
+        source = dialect.render(unit, made, wide_index=wide_index, emulation=header)
         options = ("-O1", "-fno-strict-aliasing", *(("-ffp-contract=off",) if NO_CONTRACTION in flags else ()))
         loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=options, generated=True)
         return {one.name: self._launcher(loaded, f"run_{one.name}", wide_index) for one in made}, {}
