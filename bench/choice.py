@@ -26,9 +26,10 @@ from bench.race_loop import Data, res_calc
 from bench.record import RESULTS, Record, load
 from meshloom.mesh.core import Field
 from meshloom.schedule.auto import estimates
-from meshloom.schedule.cost import GPU, Work
+from meshloom.schedule.cost import Work
 from meshloom.schedule.counts import Counts
 from meshloom.schedule.strategies import strategy
+from meshloom.target import H200
 
 RACES = tuple(f"2026-11-15_{name}_h200.json" for name in ("race", "race-rings", "race-orders", "race-more-orders"))
 LOCALITY = "2026-11-15_locality_h200.json"
@@ -86,8 +87,8 @@ class Loops:
         for storage in loop.storages:
             if isinstance(storage, Field) and storage.dim > 1:
                 storage.relayout(one.layout)
-        work = Counts(loop.spec, loop.elements, loop.storages, loop.maps, 1024).work(simt=True)
-        return estimates(loop.spec, scaled(work, one.elements / loop.elements), GPU)
+        work = Counts(loop.spec, loop.elements, loop.storages, loop.maps, 1024).work(H200)
+        return estimates(loop.spec, scaled(work, one.elements / loop.elements), H200)
 
     def _loop(self, one: Measured) -> ml.Loop:
         if one.loop == "airfoil":

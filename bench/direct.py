@@ -133,7 +133,7 @@ def rows_of(data: Data, device: Device, precision: str, copied: float,
     for wish in wishes(case, device, precision, blocks):
         loop = data.loop(wish)
         executable: Any = loop.prepare()
-        taken = share_of(loop.spec, loop.schedule, loop.elements) if loop.backend.simt else Share()
+        taken = share_of(loop.spec, loop.schedule, loop.elements) if loop.backend.target.together else Share()
         row: dict[str, Any] = {
             "loop": loop.name, "dim": case.dim, "layout": case.layout if case.dim > 1 else "-", "precision": precision,
             "schedule": str(loop.schedule), "elements_per_thread": taken.elements,

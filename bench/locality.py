@@ -191,11 +191,11 @@ class Locality:
         self._check_time()
         copy = self.device.copy_bandwidth()
         steps = APPLICATION_STEPS.get(self.device.backend, 3)
-        simt = self.device.backend not in ("cpu", "numpy")
-        rows = [application_row(case, steps, fuse, copy) for fuse in ((False, True) if simt else (False,))]
+        gpu = self.device.backend not in ("cpu", "numpy")
+        rows = [application_row(case, steps, fuse, copy) for fuse in ((False, True) if gpu else (False,))]
         found: dict[str, Any] = {"copy_GBps": copy / 1e9, "device": rows}
         self.result["applications"][contest.case] = found
-        if simt:
+        if gpu:
             ml.use("cpu")
             cpu = contest.make(self.result["size"])
             cpu.program.run(contest.steps)

@@ -131,7 +131,7 @@ def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program | Piece]
     programs: list[ml.Program | Piece] = [ml.program(one) for one in whole]
     programs += [Piece(case, one) for one in (update, boundaries) if one is update or flow.boundaries]
     steps: dict[str, ml.Program | Piece] = {"step": case.program}
-    if current().simt:
+    if current().target.together:
         steps["step_in_one_branch"] = ml.Program(case.program.function, branches=False)
     return steps | {one.name: one for one in programs}
 

@@ -306,7 +306,7 @@ class Loop(Runnable):
     @derived
     def _work(self) -> Work:
         """What there is to do, whatever the schedule."""
-        return self._uncut.work(simt=self.backend.simt)
+        return self._uncut.work(self.backend.target)
 
     @derived
     def _chosen(self) -> tuple[Schedule, str]:
@@ -314,7 +314,7 @@ class Loop(Runnable):
 
     def _choice(self, wish: Schedule) -> tuple[Schedule, str]:
         flops = float(self._uncut.flops * self.elements)
-        return choose(self.spec, self.elements, flops, lambda: self._work, wish, simt=self.backend.simt)
+        return choose(self.spec, self.elements, flops, lambda: self._work, wish, target=self.backend.target)
 
     def can_run(self, wish: Wish) -> bool:
         """Could the loop be executed so?"""
@@ -323,7 +323,7 @@ class Loop(Runnable):
     @property
     def estimate(self) -> float:
         """Seconds by the cost model: to weigh loops against each other, not to predict."""
-        return estimated(self.spec, self._work, self.schedule.strategy, simt=self.backend.simt)
+        return estimated(self.spec, self._work, self.schedule.strategy, target=self.backend.target)
 
     @property
     def schedule(self) -> Schedule:
@@ -355,15 +355,15 @@ class Loop(Runnable):
             self._visit_order(schedule),
             self.box,
         )
-        block, simt, variant = schedule.block or 1, self.backend.simt, schedule.variant
+        block, target, variant = schedule.block or 1, self.backend.target, schedule.variant
         return cached_plan(
-            partial(chosen.build, simt=simt, variant=variant),
-            chosen.plan_type(simt=simt, variant=variant),
+            partial(chosen.build, target=target, variant=variant),
+            chosen.plan_type(target=target, variant=variant),
             chosen.name,
             topo,
             block,
-            partial(verify, simt=simt, variant=variant),
-            f"{'simt ' if simt else ''}{variant}",
+            partial(verify, target=target, variant=variant),
+            f"{target.plan_key} {variant}",
             chosen.plan_has_blocks,
         )
 

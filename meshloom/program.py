@@ -97,7 +97,7 @@ class Program(NoCopy):
     @cached_property
     def layouts(self) -> dict[Field, str]:
         """On a GPU, what fields whose layout is free are changed to: decided once, by the sum over the loops."""
-        loops = [o for o in self.loops if isinstance(o, Loop) and o.backend.simt]
+        loops = [o for o in self.loops if isinstance(o, Loop) and o.backend.target.together]
         chosen: dict[Field, str] = {}
         for one in dict.fromkeys(s for o in loops for s in o.storages if isinstance(s, Field)):
             if one.layout_is_free and one.dim > 1 and not any(o.wish.layout for o in loops if one in o.storages):
@@ -270,7 +270,7 @@ class Program(NoCopy):
 
     def _fuses(self) -> bool:
         used = self._backends()
-        return self.fuse and len(used) == 1 and next(iter(used)).simt
+        return self.fuse and len(used) == 1 and next(iter(used)).target.together
 
     def _fused_recording(self) -> FusedRecording:
         """The fused program, ready to run; made again when a field has moved."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.target import H200
 
 BACK_ENDS = ("numpy", "cpu", "emulated")
 rng = np.random.default_rng(7)
@@ -104,7 +105,7 @@ def test_the_products_are_protected_on_a_gpu() -> None:
     ml.use("emulated")
     s = ml.Set(100, "s")
     loop = ml.kernel(root).loop(s, s.field("a"), s.field("b"), s.field("r"))
-    unit = make_unit(loop.spec, loop.plan, simt=True)
+    unit = make_unit(loop.spec, loop.plan, target=H200)
     source = dialect.render(unit, dialect.kernels(unit, 128, 128, [1]), wide_index=False)
     body = source.split("// loop root")[1]
     assert body.count("ml_times(") == 2

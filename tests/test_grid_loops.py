@@ -160,12 +160,12 @@ def test_a_gpu_shares_the_loads_of_a_tile_and_loads_vectors() -> None:
 def test_random_shapes_and_boxes(data: st.DataObject, backend: str) -> None:
     """Any box that the stencil can see around, on a grid whose axes wrap or not."""
     ml.use(backend)
-    simt = backend == "emulated"  # there boxes keep to what shares one text, with vectors, and edges that cut them
+    bricks = backend == "emulated"  # there boxes keep to what shares one text, with vectors, and edges that cut them
     shape = data.draw(st.tuples(st.integers(6, 12), st.sampled_from((72, 76, 80)))
-                      if simt else st.tuples(st.integers(3, 12), st.integers(3, 40)))  # fmt: skip
-    periodic = data.draw(st.sampled_from([(False, False)] if simt else [(False, False), (True, True)]))
+                      if bricks else st.tuples(st.integers(3, 12), st.integers(3, 40)))  # fmt: skip
+    periodic = data.draw(st.sampled_from([(False, False)] if bricks else [(False, False), (True, True)]))
     grid = ml.Grid(shape, periodic=periodic)
-    edge, thick = [0 if p else 1 for p in periodic], (4, 64) if simt else (1, 1)
+    edge, thick = [0 if p else 1 for p in periodic], (4, 64) if bricks else (1, 1)
     low = [data.draw(st.integers(e, n - e - t)) for e, n, t in zip(edge, shape, thick, strict=True)]
     high = [data.draw(st.integers(first + t, n - e)) for first, e, n, t in zip(low, edge, shape, thick, strict=True)]
     values = np.random.default_rng(3).random(shape)

@@ -14,6 +14,7 @@ from meshloom.errors import ScheduleError, shown, whole
 from meshloom.mesh.recording import not_in_program
 from meshloom.native import threads as native_threads
 from meshloom.native.cache import tell
+from meshloom.target import cpu_count
 
 __all__ = [
     "Backend",
@@ -29,17 +30,14 @@ __all__ = [
 ]
 
 _BACKENDS: dict[str, Backend] = {b.name: b for b in (NumpyBackend(), CpuBackend(), CudaBackend(), EmulatedCuda())}
+#: The emulated GPU by the threads of its warps.
+_EMULATED: dict[int, Backend] = {32: _BACKENDS["emulated"], 64: EmulatedCuda(lanes=64)}
 _current: Backend | None = None
 
 
 def register(new: Backend) -> None:
     """Add a back end, to be chosen by its name."""
     _BACKENDS[new.name] = new
-
-
-def cpu_count() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cpu() -> CpuBackend:
@@ -71,13 +69,17 @@ native_threads.choose(_threads_at_first(os.environ.get("OMP_NUM_THREADS")))
 
 
 @not_in_program("choosing a back end", "choose it before")
-def use(name: str, *, threads: int | None = None, contract: bool | None = None, strict: bool | None = None) -> None:
+def use(
+    name: str, *, threads: int | None = None, contract: bool | None = None, strict: bool | None = None,
+    lanes: int | None = None,
+) -> None:  # fmt: skip
     """Choose the back end of everything that follows.
 
     ``threads``: number of CPU threads, all cores unless given. ``contract``: may the compiler fuse a*b+c into one
     rounding (faster, the default); False for digit-by-digit comparison with other programs. ``strict``: True makes
     every loop that is made from now on compute its formula as written, as ``ml.kernel(strict=True)`` does for one
-    kernel; False leaves that to the kernels again.
+    kernel; False leaves that to the kernels again. ``lanes``: threads of a warp of the ``emulated`` GPU: 32 as on
+    NVIDIA's, which it is unless given, or 64 as a wavefront of AMD's.
     """
     global _current
     if not isinstance(name, str) or name not in _BACKENDS:
@@ -88,6 +90,7 @@ def use(name: str, *, threads: int | None = None, contract: bool | None = None, 
     for option, value in (("contract", contract), ("strict", strict)):
         if value is not None and not isinstance(value, bool):
             raise ScheduleError(f"{option} must be True or False, got {shown(value)}")
+    chosen = _BACKENDS[name] if lanes is None else _emulated(name, lanes)
     if threads is not None:
         wanted = whole("threads", threads, 1, MOST_THREADS, error=ScheduleError)
         if native_threads.choose(wanted) < wanted:
@@ -96,7 +99,16 @@ def use(name: str, *, threads: int | None = None, contract: bool | None = None, 
         cpu().contract = contract
     if strict is not None:
         Backend.strict = strict
-    _current = _BACKENDS[name]
+    _current = chosen
+
+
+def _emulated(name: str, lanes: int) -> Backend:
+    """The emulated GPU with so many lanes; nobody else's can be chosen."""
+    if name != "emulated":
+        raise ScheduleError(f"lanes can be chosen on the back end 'emulated' only, not on '{name}'")
+    if isinstance(lanes, bool) or not isinstance(lanes, int) or lanes not in _EMULATED:
+        raise ScheduleError(f"lanes must be {' or '.join(map(str, _EMULATED))}, got {shown(lanes)}")
+    return _EMULATED[lanes]
 
 
 def automatic_backend(found: Mapping[str, str | None]) -> str:

@@ -19,6 +19,7 @@ from meshloom.process.signals import held_back
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
+from meshloom.target import CPU, Target
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,12 @@ class Backend(ABC):
     """A compiler call, a launch and an allocator."""
 
     name: str = ""
-    simt: bool = False  # items of a block run at the same time, so plans must keep them apart too
     strict: bool = False  # are all kernels strict from now on? one answer for all back ends, so it is set on this class
+
+    @property
+    def target(self) -> Target:
+        """What there is where its code runs."""
+        return CPU
 
     def place(self, storage: Any) -> Any:
         """The values of a field or global in this back end's memory; they stay there until somebody moves them."""

@@ -17,6 +17,7 @@ from meshloom.schedule.code import Pass, partial_name
 from meshloom.schedule.plan import Plan, arrays, sizes
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import emitter
+from meshloom.target import CPU, Target
 
 _OPERATIONS = Path(__file__).with_name("operations.hpp")
 _C_OF = {np.dtype(f"uint{bits}"): f"uint{bits}_t" for bits in (8, 16, 32)} | C_TYPES
@@ -37,12 +38,13 @@ class Argument:
 
 @dataclass(frozen=True)
 class Unit:
-    """Everything one generated source needs: pointers, sizes (whole numbers), passes."""
+    """Everything one generated source needs: pointers, sizes (whole numbers), passes; and where it runs."""
 
     spec: LoopSpec
     pointers: tuple[Argument, ...]
     sizes: tuple[str, ...]
     passes: tuple[Pass, ...]
+    target: Target = CPU
 
 
 def prelude(path: Path) -> str:
@@ -50,15 +52,15 @@ def prelude(path: Path) -> str:
     return path.read_text().replace("//@ operations.hpp\n", _OPERATIONS.read_text())
 
 
-def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), simt: bool = False) -> Unit:
+def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), target: Target = CPU) -> Unit:
     """The generated source as data: a function of the loop's spec and of which arrays the plan has, of which types."""
     pointers = [Argument(spec.access(k).pointer, p.ctype, not p.mode.writes) for k, p in enumerate(spec.params)]
     pointers += [Argument(f"m{k}", C_TYPES[m.dtype], True) for k, m in enumerate(spec.maps) if not m.formula]
     pointers += [Argument(name, _C_OF[array.dtype], True) for name, array in sorted(arrays(plan).items())]
     pointers += [Argument(name, C_TYPES[dtype], False) for name, dtype, _ in temporaries(spec, plan)]
     pointers += [Argument(f"{partial_name(o)}_parts", spec.params[o.param].ctype, False) for o in spec.reductions]
-    passes = emitter(plan.strategy).passes(spec, plan, simt=simt)
-    return Unit(spec, (*pointers, *extra), tuple(_size_names(spec, plan)), tuple(passes))
+    passes = emitter(plan.strategy).passes(spec, plan, target=target)
+    return Unit(spec, (*pointers, *extra), tuple(_size_names(spec, plan)), tuple(passes), target)
 
 
 def check_arrays(name: str, pointers: Sequence[Argument], arrays: Mapping[str, Any]) -> None:

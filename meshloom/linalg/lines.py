@@ -150,7 +150,7 @@ class LineLoop(Runnable):
             dtype=self.dtype, axis=self.axis, gives_way=True, plain=self.before is None and self.after is None,
             strict=self.strict,
         )  # fmt: skip
-        return replace(made, form=self.method.form(made, self.lines, self.tuning, simt=self.backend.simt))
+        return replace(made, form=self.method.form(made, self.lines, self.tuning, target=self.backend.target))
 
     def _operands(self, numbers: dict[Storage, int]) -> tuple[Any, ...]:
         if self.before is None:
@@ -196,7 +196,7 @@ class LineLoop(Runnable):
     @derived
     def plan(self) -> Plan:
         """Tables of the factors, and sizes."""
-        return self.method.plan(self.spec, self.lines, simt=self.backend.simt)
+        return self.method.plan(self.spec, self.lines, target=self.backend.target)
 
     @property
     def compulsory(self) -> int:
@@ -213,7 +213,7 @@ class LineLoop(Runnable):
     def _prepared(self) -> Callable[[], None]:
         for storage in self.storages:
             storage.move(self.backend.place(storage.storage))
-        reason = self.method.declines(self.spec, self.lines, simt=self.backend.simt)
+        reason = self.method.declines(self.spec, self.lines, target=self.backend.target)
         if reason:
             raise ScheduleError(f"line loop {self.name}: method '{self.method.name}' does not apply: {reason}")
         plan = self.plan

@@ -3,38 +3,41 @@
 1. No two elements meet: ``direct``, on a box of a grid ``box``.
 2. The loop is small (at most ``SMALL`` elements and ``SMALL_FLOPS`` operations): ``block_color`` in one block, which is
    a serial loop; starting threads costs more.
-3. Otherwise the deterministic strategy with the least estimated time on this kind of machine (``cost.Machine``);
+3. Otherwise the deterministic strategy with the least estimated time on this kind of machine (its ``target.Rates``);
    under "fastest" the strategy with the least estimated time, deterministic or not.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from meshloom.schedule.cost import CPU_CORE, GPU, Machine, Work
+from meshloom.schedule.cost import Work
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import AUTOMATIC, check_variant, names, strategy
+from meshloom.target import CPU, Target
 
 SMALL = 8192
 SMALL_FLOPS = 1_000_000
-MOST_SHARED = 96_000  # bytes; every current GPU has so much shared memory for a block
+MOST_SHARED = 96_000  # bytes of shared memory of a block: with more, fewer than two run at a time on a multiprocessor
 
 
-def estimates(spec: LoopSpec, work: Work, machine: Machine) -> dict[str, float]:
-    """Estimated seconds of every strategy that applies and, on a GPU, finds room in shared memory."""
+def estimates(spec: LoopSpec, work: Work, target: Target) -> dict[str, float]:
+    """Estimated seconds of every strategy that applies and finds room in shared memory, where blocks have that."""
     costs = {n: strategy(n).cost(spec, work) for n in names() if strategy(n).declines(spec) is None}
-    return {n: machine.seconds(c) for n, c in costs.items() if machine is not GPU or c.shared <= MOST_SHARED}
+    room = min(MOST_SHARED, target.shared) if target.together else math.inf
+    return {n: c.seconds(target.rates) for n, c in costs.items() if c.shared <= room}
 
 
-def estimated(spec: LoopSpec, work: Work, name: str, *, simt: bool) -> float:
+def estimated(spec: LoopSpec, work: Work, name: str, *, target: Target) -> float:
     """Estimated seconds of one strategy in the layout that it likes best: loops vote with that (``layouts.py``)."""
-    return (GPU if simt else CPU_CORE).seconds(strategy(name).cost(spec, replace(work, crowded=0.0)))
+    return strategy(name).cost(spec, replace(work, crowded=0.0)).seconds(target.rates)
 
 
 def choose(
-    spec: LoopSpec, elements: int, flops: float, work: Callable[[], Work], wish: Schedule, *, simt: bool = False
+    spec: LoopSpec, elements: int, flops: float, work: Callable[[], Work], wish: Schedule, *, target: Target = CPU
 ) -> tuple[Schedule, str]:
     """The schedule in force and the reason for it. A wish that names a strategy is kept.
 
@@ -48,24 +51,24 @@ def choose(
             own = wish.strategy in (*AUTOMATIC, "box")
             check_variant("box" if own else wish.strategy, wish.variant)
             kept = wish if own else wish.having(variant="plain")
-            return _with_block(kept, "box", simt, elements), "points of a grid: no two elements meet"
+            return _with_block(kept, "box", target, elements), "points of a grid: no two elements meet"
         plain = wish.having(variant="plain")
-        return _with_block(plain, "direct", simt, elements), "no two elements meet, so there is nothing to protect"
+        return _with_block(plain, "direct", target, elements), "no two elements meet, so there is nothing to protect"
     check_variant(wish.strategy, wish.variant)
     if wish.strategy not in AUTOMATIC:
-        return _with_block(wish, wish.strategy, simt, elements), "asked for"
-    if elements <= SMALL and flops <= SMALL_FLOPS and not simt:
+        return _with_block(wish, wish.strategy, target, elements), "asked for"
+    if elements <= SMALL and flops <= SMALL_FLOPS and not target.together:
         reason = f"only {elements:,} elements: a serial loop beats starting threads"
         return wish.having(strategy="block_color", block=wish.block or max(elements, 1)), reason
-    seconds = estimates(spec, work(), GPU if simt else CPU_CORE)
+    seconds = estimates(spec, work(), target)
     any_will_do = wish.strategy == "fastest"
     allowed = {n: s for n, s in seconds.items() if any_will_do or strategy(n).deterministic}
     best = min(allowed, key=allowed.__getitem__)
     ranked = sorted(seconds.items(), key=lambda item: item[1])
     others = ", ".join(f"{n} {s / allowed[best]:.2f}" for n, s in ranked if n != best)
     which = "" if any_will_do else " among deterministic ones"
-    return _with_block(wish, best, simt, elements), f"least estimated time{which} (relative: {others})"
+    return _with_block(wish, best, target, elements), f"least estimated time{which} (relative: {others})"
 
 
-def _with_block(wish: Schedule, name: str, simt: bool, elements: int) -> Schedule:
-    return wish.having(strategy=name, block=wish.block or strategy(name).block(simt, elements))
+def _with_block(wish: Schedule, name: str, target: Target, elements: int) -> Schedule:
+    return wish.having(strategy=name, block=wish.block or strategy(name).block(target, elements))

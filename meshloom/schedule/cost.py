@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from meshloom.order import Loads
+from meshloom.target import Rates
 
 #: Blocks that run one after the other load again what they share, and find it in a cache: so many loads of a row, and
 #: so much of lines that a block does not use itself, count as one. Orders of grids by rows or planes stay below.
@@ -74,39 +75,15 @@ class Cost:
     requests: float = 0.0  # bytes that threads ask caches for
     at_once: float = math.inf  # blocks that may run at the same time
 
-
-@dataclass(frozen=True)
-class Machine:
-    """Seconds per unit on one machine; the defaults are those of one core of a current server CPU."""
-
-    per_byte: float = 1 / 12e9
-    per_flop: float = 1 / 8e9
-    per_atomic: float = 7e-9
-    per_update: float = 0.02e-9
-    per_launch: float = 3e-6
-    per_visit: float = 0.0
-    per_request: float = 0.0
-    per_round: float = 0.0
-    per_crowded: float = 0.0
-    together: float = 8.0  # blocks that have to run at the same time to keep it busy
-
-    def seconds(self, cost: Cost) -> float:
+    def seconds(self, rates: Rates) -> float:
         """Traffic, arithmetic and requests overlap; atomics, dependent updates, launches, visits, rounds do not."""
-        idle = max(1.0, self.together / cost.at_once)
+        idle = max(1.0, rates.busy / self.at_once)
         return (
-            idle * max(cost.bytes * self.per_byte, cost.flops * self.per_flop, cost.requests * self.per_request)
-            + cost.atomics * self.per_atomic
-            + cost.crowded * self.per_crowded
-            + cost.updates * self.per_update
-            + cost.launches * self.per_launch
-            + cost.visits * self.per_visit
-            + cost.rounds * self.per_round
+            idle * max(self.bytes * rates.per_byte, self.flops * rates.per_flop, self.requests * rates.per_request)
+            + self.atomics * rates.per_atomic
+            + self.crowded * rates.per_crowded
+            + self.updates * rates.per_update
+            + self.launches * rates.per_launch
+            + self.visits * rates.per_visit
+            + self.rounds * rates.per_round
         )
-
-
-CPU_CORE = Machine(per_round=3e-6)
-#: A current data-centre GPU as a whole: arithmetic is nearly free, launches and atomics are what costs besides bytes.
-GPU = Machine(
-    per_byte=1 / 4e12, per_flop=1 / 20e12, per_atomic=2e-12, per_update=5e-12, per_launch=3e-6, per_visit=5e-12,
-    per_request=1 / 12e12, per_round=12e-6, per_crowded=5e-12,
-)  # fmt: skip

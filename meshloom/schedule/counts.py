@@ -23,6 +23,7 @@ from meshloom.schedule.cost import Work
 from meshloom.schedule.gather import columns_of
 from meshloom.schedule.loads import OrderOfLoop, distinct_targets
 from meshloom.schedule.spec import LoopSpec
+from meshloom.target import Target
 
 LINE = 64  # bytes
 
@@ -168,13 +169,13 @@ class Counts:
         distinct = sum(len(np.unique(indices[first:last])) for first, last in chosen)
         return sum(indices[first:last].size for first, last in chosen) / distinct
 
-    def work(self, *, simt: bool) -> Work:
-        """The input of the cost model, on a GPU or a CPU; most of it asks the maps for their order."""
+    def work(self, target: Target) -> Work:
+        """The input of the cost model for some target; most of it asks the maps for their order."""
         racy, order = self.spec.racy_maps, OrderOfLoop(self)
         staged = sum(
             len(c.nodes) * self.spec.params[c.param].dtype.itemsize for m in racy for c in columns_of(self.spec, m)
         )
-        colors, blocks = order.colors(simt)
+        colors, blocks = order.colors(target)
         again, added_again = order.again_by_elements()
         return Work(
             elements=self.elements,

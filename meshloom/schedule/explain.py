@@ -13,7 +13,7 @@ from meshloom.mesh.core import Arg, Global, Map, Set
 from meshloom.mesh.number import Number
 from meshloom.native.algorithms import color_blocks, thread_colors
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK, excess
-from meshloom.schedule.counts import Counts
+from meshloom.schedule.counts import LINE, Counts
 from meshloom.schedule.plan import topology
 from meshloom.schedule.points import tile_of
 from meshloom.schedule.schedule import Schedule
@@ -71,7 +71,7 @@ def _schedule(loop: Explained) -> str:
 
 def _per_thread(loop: Explained) -> str:
     """What a thread of a GPU takes, where that is more than one element."""
-    if not loop.backend.simt:
+    if not loop.backend.target.together:
         return ""
     if loop.spec.box is not None:
         return f"; {' x '.join(map(str, tile_of(loop.spec)))} points for each thread"
@@ -123,7 +123,8 @@ def _plan_figures(loop: Explained) -> list[tuple[str, str]]:
         return []
     counts = loop.counts
     blocks = -(-loop.set.size // counts.block)
-    text = f"reuse {counts.reuse:.2f}, {counts.bytes.lines / 64 / blocks:,.0f} cache lines per block of {counts.block}"
+    per_block = f"{counts.bytes.lines / LINE / blocks:,.0f} cache lines per block of {counts.block}"
+    text = f"reuse {counts.reuse:.2f}, {per_block}"
     try:
         block_colors, most = _colors(loop)
     except CompilerError:

@@ -23,6 +23,7 @@ from meshloom.schedule.spec import Address, LoopSpec
 from meshloom.schedule.strategies.base import Emitter
 from meshloom.schedule.strategies.owner import incident
 from meshloom.schedule.vectors import vector_pass
+from meshloom.target import CPU, Target
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Fused(Emitter):
 
     name = "fused"
 
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(spec, FusedSpec) and isinstance(plan, FusedPlan)
         if spec.share.elements > 1:
             return [vector_pass(spec)]

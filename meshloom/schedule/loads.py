@@ -18,6 +18,7 @@ from meshloom.order import (
 )
 from meshloom.schedule.cost import greedy_colors, loaded_again
 from meshloom.schedule.strategies import strategy
+from meshloom.target import Target
 
 if TYPE_CHECKING:
     from meshloom.schedule.counts import Counts
@@ -104,10 +105,10 @@ class OrderOfLoop:
                 total += 1.0 + float(np.count_nonzero(np.diff(blocks, axis=1))) / len(blocks)
         return total
 
-    def colors(self, simt: bool) -> tuple[float, int]:
+    def colors(self, target: Target) -> tuple[float, int]:
         """About how many colors do blocks of elements need, and how many blocks are there?"""
         elements = self.counts.elements
-        block = strategy("block_color").block(simt, elements)
+        block = strategy("block_color").block(target, elements)
         blocks = -(-elements // block)
         met = sum(meeting_blocks(self._rows(m), self.counts.maps[m].target.total, block) for m in self.spec.racy_maps)
         return greedy_colors(met, blocks), blocks

@@ -165,7 +165,7 @@ def _color_ranges(colors: np.ndarray, block_of: np.ndarray, offsets: np.ndarray)
     return starts, for_each - np.repeat(before, per_block + 1)
 
 
-def simt_phases(spec: LoopSpec, plan: Plan, merge: Merge) -> tuple[tuple[Phase, ...], tuple[Scratch, ...]]:
+def phases_together(spec: LoopSpec, plan: Plan, merge: Merge) -> tuple[tuple[Phase, ...], tuple[Scratch, ...]]:
     """The four phases and the memory they share; the plan's blocks are ``inside``."""
     named = Named(spec, plan)
     columns = [c for m in spec.racy_maps for c in columns_of(spec, m)]

@@ -8,6 +8,7 @@ import pytest
 import meshloom as ml
 from meshloom.backend.cuda import dialect
 from meshloom.backend.unit import make_unit
+from meshloom.target import H200
 from tests.backend.test_cuda import ARCHITECTURES, CompileBackend, needs_nvrtc
 from tests.test_grid_loops import MIXED_OFFSETS, mixed, star2, star3, star_of
 
@@ -24,7 +25,7 @@ def test_a_stencil_compiles_without_spills_and_reads_no_indices(precision: str) 
     found = backend.engine.resources
     assert set(found) == {f"star3 {a}" for a in ARCHITECTURES}
     assert all(r["pass0"]["spills"] == 0 and r["pass0"]["registers"] <= 128 for r in found.values())
-    unit = make_unit(loop.spec, loop.plan, simt=True)
+    unit = make_unit(loop.spec, loop.plan, target=H200)
     (kernel,) = dialect.kernels(unit, loop.plan.block, 256)
     assert [name for declared, name in kernel.parameters if "*" in declared] == ["f0_u", "f1_out"]
     ctype, vector = ("double", 2) if precision == "float64" else ("float", 4)

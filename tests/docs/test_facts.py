@@ -23,9 +23,10 @@ from meshloom.kernel import expr, passes
 from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK
 from meshloom.schedule import auto, vectors
-from meshloom.schedule.cost import CPU_CORE, GPU, HELD_LINES, HELD_ROWS, Work
+from meshloom.schedule.cost import HELD_LINES, HELD_ROWS, Work
 from meshloom.schedule.layouts import PREFERENCE
 from meshloom.schedule.strategies import strategy
+from meshloom.target import CPU, CPU_CORE, GPU, H200, Target
 from tests.docs.test_docs import program
 
 ROOT = Path(__file__).parents[2]
@@ -77,8 +78,8 @@ def test_block_sizes() -> None:
     for name, cpu, gpu in rows:
         found = strategy(name.strip("`"))
         assert (found.cpu_block, found.gpu_block) == (int(cpu), int(gpu)), name
-    shrunk = strategy("color").block(False, 64 * 1000)
-    assert (shrunk, strategy("color").block(False, 1)) == (1000, 512)
+    shrunk = strategy("color").block(CPU, 64 * 1000)
+    assert (shrunk, strategy("color").block(CPU, 1)) == (1000, 512)
     assert "1/64 of the elements, but not below 512" in page("docs/schedules.md")
 
 
@@ -130,11 +131,11 @@ def test_costs_of_the_strategies() -> None:
     crowded = strategy("atomic").cost(spec, replace(work, crowded=0.5))
     assert crowded.crowded == 0.5 * crowded.atomics
     idle = strategy("block_color").cost(spec, replace(work, colors=16.0, blocks=32))
-    busy = replace(idle, at_once=CPU_CORE.together)
-    waiting = CPU_CORE.seconds(replace(idle, bytes=0.0, flops=0.0, requests=0.0))
-    assert CPU_CORE.seconds(idle) - waiting == pytest.approx(4 * (CPU_CORE.seconds(busy) - waiting))
-    assert CPU_CORE.together == GPU.together
-    assert f"busy with {CPU_CORE.together:g} blocks at a time (`together`)" in page("docs/schedules.md")
+    busy = replace(idle, at_once=CPU_CORE.busy)
+    waiting = replace(idle, bytes=0.0, flops=0.0, requests=0.0).seconds(CPU_CORE)
+    assert idle.seconds(CPU_CORE) - waiting == pytest.approx(4 * (busy.seconds(CPU_CORE) - waiting))
+    assert CPU_CORE.busy == GPU.busy
+    assert f"busy with {CPU_CORE.busy:g} blocks at a time (`busy`)" in page("docs/schedules.md")
     assert f"so {HELD_ROWS:g} loads of a row\ncount as one, and lines of which {HELD_LINES:g} parts" in page(
         "docs/schedules.md")  # fmt: skip
 
@@ -253,19 +254,19 @@ def test_rooms_are_those_of_contributing() -> None:
     assert set(described) == set(rooms) - {"meshloom", "__main__"}
 
 
-def unit_of_smooth(*, simt: bool) -> Unit:
+def unit_of_smooth(target: Target) -> Unit:
     """The loop of schedules.md under ``tile``, as a back end would take it."""
-    ml.use("emulated" if simt else "cpu")
+    ml.use("emulated" if target.together else "cpu")
     loop = smooth_loop(ml.Schedule("tile", block=256))
-    extra = () if simt else (Argument("threads_in_use", "int64_t", True),)
-    return make_unit(replace(loop.spec, wide=simt), loop.plan, extra=extra, simt=simt)
+    extra = () if target.together else (Argument("threads_in_use", "int64_t", True),)
+    return make_unit(replace(loop.spec, wide=target.together), loop.plan, extra=extra, target=target)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "cuda"])
 def test_generated_code_is_as_shown(backend: str) -> None:
     block = re.search(rf"<!-- generated for {backend} -->\n```cpp\n(.*?)```", page("docs/architecture.md"), re.S)
     assert block, f"architecture.md shows no code for {backend}"
-    unit = unit_of_smooth(simt=backend == "cuda")
+    unit = unit_of_smooth(H200 if backend == "cuda" else CPU)
     if backend == "cpu":
         source = cpu_dialect.render(unit)
     else:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.schedule.lines.operator import lu, solved
+from meshloom.target import H200
 
 BACKENDS = ("cpu", "emulated")
 TOLERANCE = {"float64": 1e-14, "float32": 3e-6}
@@ -461,8 +462,8 @@ def test_generated_cuda_compiles_without_spilling(periodic: bool) -> None:
     limits = {"sm_80": 128, "sm_90": 0, "sm_100": 128}
     for on, axis, source, target, architecture in cases:
         loop = ml.linalg.LineLoop(on, axis, lele6(periodic), source, target)
-        unit, threads = make_unit(loop.spec, loop.plan, simt=True), -(-loop.plan.block // 32) * 32
-        blocks = dialect.REGISTERS // (loop.spec.form.registers * threads)
+        unit, threads = make_unit(loop.spec, loop.plan, target=H200), H200.whole_warps(loop.plan.block)
+        blocks = H200.registers // (loop.spec.form.registers * threads)
         made = dialect.kernels(unit, loop.plan.block, threads, [blocks])
         for one in (architecture, "sm_90"):
             _, log = nvrtc.build(dialect.render(unit, made, wide_index=False), "lines", one)

@@ -18,6 +18,7 @@ from meshloom.schedule.plan import Plan, Topology, symbol
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.verify import check_offsets, check_permutation
+from meshloom.target import CPU, Target
 
 
 def _turns(place: Place) -> int:
@@ -49,11 +50,11 @@ class OneByOne(Strategy):
     summary = "one element after the other"
     plans = OneByOnePlan
 
-    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
+    def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         backwards = np.arange(topology.elements - 1, -1, -1, dtype=topology.index_type)
         return OneByOnePlan(self.name, block, backwards, np.arange(topology.elements + 1))
 
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         code = ElementCode(spec, spec.outputs)
         body = code.lines(code.plain, element=f"{symbol(plan, 'backwards')}[i]")
         return [Pass("elements", "n", (Phase("", "", body),), colors=symbol(plan, "turns"), reductions=spec.reductions)]

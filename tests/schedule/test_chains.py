@@ -14,11 +14,12 @@ import meshloom as ml
 from meshloom.errors import PlanError
 from meshloom.schedule.auto import choose, estimates
 from meshloom.schedule.chains import LONGEST, Rule, best_strips, cut, links, updates
-from meshloom.schedule.cost import GPU, Work
+from meshloom.schedule.cost import Work
 from meshloom.schedule.declare import Pair
 from meshloom.schedule.plan import Topology
 from meshloom.schedule.strategies import strategy, verify
 from meshloom.schedule.strategies.strip import StripPlan
+from meshloom.target import H200
 from tests.schedule.spoil import spoilt
 
 
@@ -78,7 +79,7 @@ def test_where_nobody_shares_a_target_there_are_no_pairs() -> None:
 
 def test_the_verifier_rejects_strips_that_would_be_wrong() -> None:
     about = topology(ml.generate.box((4, 5, 6)).cell_nodes.indices)
-    plan = strategy("strip").plan(about, 32, simt=True)
+    plan = strategy("strip").plan(about, 32, target=H200)
     verify(plan, about)
     assert isinstance(plan, StripPlan)
     found, (kept, *_) = plan.meetings[0], plan.meetings[0].kept
@@ -111,9 +112,9 @@ def test_fastest_asks_nothing_but_the_estimated_time() -> None:
     spec = push.loop(mesh.cells, stress, force[mesh.cell_nodes]).spec
     dear = Work(elements=5_000_000, targets=5_000_000, incidences=40_000_000, components=24, flops=1e9, compulsory=6e8,
                 staged=1e9, requested=2e9, gathered=2e10, tiles=6.0)  # fmt: skip
-    seconds = estimates(spec, dear, GPU)
+    seconds = estimates(spec, dear, H200)
     chosen = {
-        name: choose(spec, dear.elements, dear.flops, lambda: dear, ml.Schedule(name), simt=True)
+        name: choose(spec, dear.elements, dear.flops, lambda: dear, ml.Schedule(name), target=H200)
         for name in ("auto", "fastest")
     }
     assert chosen["fastest"][0].strategy == min(seconds, key=seconds.__getitem__)

@@ -17,9 +17,10 @@ from meshloom import order
 from meshloom.mesh.mesh import Mesh
 from meshloom.schedule import auto, counts, loads
 from meshloom.schedule.auto import estimates
-from meshloom.schedule.cost import CPU_CORE, GPU, Machine, Work, greedy_colors, loaded_again
+from meshloom.schedule.cost import Work, greedy_colors, loaded_again
 from meshloom.schedule.counts import Counts
 from meshloom.schedule.strategies import strategy
+from meshloom.target import CPU, H200, Target
 
 SCHEDULES = Path(__file__).parents[2] / "docs" / "schedules.md"
 PARTS = np.linspace(0.0, 1.0, 9)  # of the elements that lie in a random order
@@ -39,26 +40,27 @@ def half_random(mesh: Mesh, what: str, part: float) -> Mesh:
     return renumbered(mesh, **{what: partly_random(getattr(mesh, what).total, part)})
 
 
-def work_of(loop: ml.Loop, simt: bool) -> Work:
-    return Counts(loop.spec, loop.elements, loop.storages, loop.maps, order.TYPICAL_BLOCK).work(simt=simt)
+def work_of(loop: ml.Loop, target: Target) -> Work:
+    return Counts(loop.spec, loop.elements, loop.storages, loop.maps, order.TYPICAL_BLOCK).work(target)
 
 
 # --- no cliffs --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("machine", [GPU, CPU_CORE], ids=["gpu", "cpu"])
+@pytest.mark.parametrize("target", [H200, CPU], ids=["gpu", "cpu"])
 @pytest.mark.parametrize(
     "which", ["loads", "again", "added_again", "gathered_again", "mapped_again", "staged_again", "tiles", "colors"]
 )
-def test_costs_grow_steadily_with_what_the_order_costs(which: str, machine: Machine) -> None:
+def test_costs_grow_steadily_with_what_the_order_costs(which: str, target: Target) -> None:
     """However bad an order is, one that is a little worse costs a little more, in every strategy."""
     loop = residual(ml.generate.naca0012(12, 9))
     # as large as the race, where nothing fits into a cache
-    base = choice.scaled(work_of(loop, machine is GPU), 5_757_200 / loop.elements)
+    base = choice.scaled(work_of(loop, target), 5_757_200 / loop.elements)
     most = {"loads": 4.0, "tiles": 2.0, "colors": float(base.blocks)}.get(which, 30 * base.compulsory)
     steps = np.linspace(1.0 if most < 1e7 else 0.0, most, 400)
     for name in ml.strategies():
-        times = np.array([machine.seconds(strategy(name).cost(loop.spec, replace(base, **{which: v}))) for v in steps])
+        costs = [strategy(name).cost(loop.spec, replace(base, **{which: v})) for v in steps]
+        times = np.array([one.seconds(target.rates) for one in costs])
         rises = np.diff(times)
         assert (rises >= 0).all(), name
         # no step is larger than a few times what an even slope would give
@@ -85,20 +87,20 @@ def test_colors_are_guessed_from_the_maps(name: str) -> None:
     mesh = mesh if name == "given" else mesh.reordered(name)
     from bench.race_loop import block_colors
 
-    for simt, block in ((True, 128), (False, max(512, mesh.faces.size // 64))):
-        guessed = work_of(residual(mesh), simt).colors
+    for target, block in ((H200, 128), (CPU, max(512, mesh.faces.size // 64))):
+        guessed = work_of(residual(mesh), target).colors
         counted = block_colors([mesh.face_cells], (block,))[str(block)]["block_colors"]
         assert counted / 2 < guessed < 2 * counted
 
 
 @pytest.mark.parametrize("what", ["cells", "faces"])
-@pytest.mark.parametrize("simt", [True, False], ids=["gpu", "cpu"])
-def test_a_growing_part_in_a_random_order_costs_steadily_more(what: str, simt: bool) -> None:
+@pytest.mark.parametrize("target", [H200, CPU], ids=["gpu", "cpu"])
+def test_a_growing_part_in_a_random_order_costs_steadily_more(what: str, target: Target) -> None:
     """The times of all strategies rise, none by a leap, and a choice that was left does not come back."""
-    mesh, machine = ml.generate.naca0012(100, 150), GPU if simt else CPU_CORE
+    mesh = ml.generate.naca0012(100, 150)
     loops = [residual(half_random(mesh, what, part)) for part in PARTS]
     scale = 5_757_200 / mesh.faces.size
-    found = [estimates(loop.spec, choice.scaled(work_of(loop, simt), scale), machine) for loop in loops]
+    found = [estimates(loop.spec, choice.scaled(work_of(loop, target), scale), target) for loop in loops]
     for name in ml.strategies():
         times = np.array([one[name] for one in found])
         assert (np.diff(times) >= -0.03 * times[:-1]).all(), name
@@ -118,7 +120,7 @@ def test_what_the_arrangement_calls_good_costs_the_model_little_and_what_costs_m
     orders |= {f"{what} {part}": half_random(mesh, what, part) for what in ("cells", "faces") for part in (0.05, 0.5)}
     price = {}
     for name, one in {"given": mesh, **orders}.items():
-        work = work_of(residual(one), True)
+        work = work_of(residual(one), H200)
         price[name] = (work.again + work.added_again + work.gathered_again) / work.compulsory
         assert (one.arranged().arrangement.order == "hilbert") == (price[name] > 0.6), (name, price)
     assert price["hilbert"] == 0.0 and price["random"] > 5.0

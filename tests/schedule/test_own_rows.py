@@ -9,13 +9,13 @@ import pytest
 
 import meshloom as ml
 from meshloom.schedule.auto import MOST_SHARED, estimates
-from meshloom.schedule.cost import CPU_CORE, GPU
 from meshloom.schedule.counts import Counts
 from meshloom.schedule.gather import columns_of
 from meshloom.schedule.plan import topology
 from meshloom.schedule.stage import has_own_rows
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.tile import TilePlan
+from meshloom.target import CPU, H200
 
 
 @pytest.fixture(params=["cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)], autouse=True)
@@ -78,7 +78,7 @@ def test_the_cost_of_tiles_knows_how_often_elements_are_evaluated(back_end: str)
     counts = Counts(loop.spec, loop.set.size, loop.storages, loop.maps, 64)
     assert isinstance(plan, TilePlan)
     again = len(plan.tiled[0].tile_elements) / loop.set.size
-    assert again > 1.5 and counts.work(simt=True).tiles == pytest.approx(again)
+    assert again > 1.5 and counts.work(H200).tiles == pytest.approx(again)
 
 
 @pytest.mark.parametrize("n, fits", [(8, True), (40, False)])
@@ -93,8 +93,8 @@ def test_the_automatic_choice_leaves_out_tiles_that_do_not_fit(n: int, fits: boo
             force[k] += x[k] * (1.0 + k)
 
     loop = spread.loop(cells, mesh.coordinates[to], nodes.field("force", 3)[to])
-    work = Counts(loop.spec, loop.set.size, loop.storages, loop.maps, 1024).work(simt=True)
-    assert ("tile" in estimates(loop.spec, work, GPU)) is fits and "tile" in estimates(loop.spec, work, CPU_CORE)
+    work = Counts(loop.spec, loop.set.size, loop.storages, loop.maps, 1024).work(H200)
+    assert ("tile" in estimates(loop.spec, work, H200)) is fits and "tile" in estimates(loop.spec, work, CPU)
     described = topology(loop.spec, loop.set.size, {0: (to.indices, nodes.total, to.digest)}, None)
     plan = strategy("tile").plan(described, 256)
     assert isinstance(plan, TilePlan)

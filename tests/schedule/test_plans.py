@@ -29,6 +29,7 @@ from meshloom.schedule.strategies.direct import VisitPlan
 from meshloom.schedule.strategies.owner import NeighbourPlan
 from meshloom.schedule.strategies.tile import TilePlan
 from meshloom.schedule.strategies.warp_atomic import WarpPlan
+from meshloom.target import CPU, H200, Target
 from tests.schedule.spoil import replaced, spoilt
 
 
@@ -54,9 +55,9 @@ def topologies(draw: st.DrawFn) -> Topology:
 
 @pytest.mark.parametrize("name, variant", [(name, variant) for name in names() for variant in variants(name)])
 @settings(max_examples=60, deadline=None)
-@given(topology=topologies(), block=st.integers(1, 50), simt=st.booleans())
-def test_the_verifier_accepts_every_plan(name: str, variant: str, topology: Topology, block: int, simt: bool) -> None:
-    verify(strategy(name).build(topology, block, simt=simt, variant=variant), topology)
+@given(topology=topologies(), block=st.integers(1, 50), target=st.sampled_from([CPU, H200]))
+def test_the_verifier_accepts_every_plan(name: str, variant: str, topology: Topology, block: int, target: Target):
+    verify(strategy(name).build(topology, block, target=target, variant=variant), topology)
 
 
 def grid(n: int = 12) -> Topology:
@@ -143,7 +144,7 @@ def neighbourly(by: str) -> Topology:
 )
 def test_the_verifier_rejects_spoilt_neighbour_tables(by: str, array: str, words: str) -> None:
     topology = neighbourly(by)
-    plan = strategy("owner").plan(topology, 16, simt=True)
+    plan = strategy("owner").plan(topology, 16, target=H200)
     verify(plan, topology)
     assert ("ring0_9" in arrays(plan)) == (by == "ring")
 
@@ -168,7 +169,7 @@ def with_tables(plan: Plan, **others: object) -> Plan:
 @pytest.mark.parametrize("by", ["rows", "ring"])
 def test_the_verifier_rejects_lost_and_doubled_neighbours(by: str) -> None:
     topology = neighbourly(by)
-    plan = strategy("owner").plan(topology, 16, simt=True)
+    plan = strategy("owner").plan(topology, 16, target=H200)
     with pytest.raises(PlanError, match="gap"):
         verify(spoilt(plan, "near0", lambda a: a.__setitem__(int(np.flatnonzero(a >= 0)[7]), -1)), topology)
     inner = 4 * (20 * 10 + 10)  # a cell with four faces
@@ -184,7 +185,7 @@ def test_the_verifier_rejects_lost_and_doubled_neighbours(by: str) -> None:
 def test_the_verifier_sorts_nothing(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking for equal numbers by sorting or hashing took 90 % of the time of a plan with 21 million neighbours."""
     topology = neighbourly(by)
-    plan = strategy("owner").plan(topology, 16, simt=True)
+    plan = strategy("owner").plan(topology, 16, target=H200)
 
     def sorts(*arguments: object, **options: object) -> None:
         raise AssertionError("sorted")
@@ -196,7 +197,7 @@ def test_the_verifier_sorts_nothing(by: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_an_entry_beyond_the_map_is_rejected_not_followed() -> None:
     topology = neighbourly("rows")
-    plan = strategy("owner").plan(topology, 16, simt=True)
+    plan = strategy("owner").plan(topology, 16, target=H200)
     inner = 4 * (20 * 10 + 10)
     with pytest.raises(PlanError, match="another entry"):
         verify(spoilt(plan, "entry0", lambda a: a.__setitem__(inner, 2 * topology.elements)), topology)
@@ -214,7 +215,7 @@ def test_tables_keep_as_many_entries_as_there_is_room_for() -> None:
 
 def test_rings_go_round_every_cell_and_leave_gaps_at_the_boundary() -> None:
     topology = neighbourly("ring")
-    plan = strategy("owner").plan(topology, 16, simt=True)
+    plan = strategy("owner").plan(topology, 16, target=H200)
     near = arrays(plan)["near0"].reshape(-1, 4)
     assert (near > -2).all()  # no cell has to take the general way
     assert (near == -1).sum() == 4 * 20  # one gap for every side at the boundary
@@ -260,9 +261,9 @@ def test_a_plan_of_another_type_or_form_is_rejected() -> None:
     plan = strategy("color").plan(topology, 16)
     assert isinstance(plan, ColorPlan)
     with pytest.raises(PlanError, match="its type is ColorPlan, expected IndexedColorPlan"):
-        verify(plan, topology, simt=False, variant="indices")
+        verify(plan, topology, target=CPU, variant="indices")
     with pytest.raises(PlanError, match="its type is VisitPlan, expected StripPlan"):
-        verify(strategy("strip").plan(topology, 16), topology, simt=True)
+        verify(strategy("strip").plan(topology, 16), topology, target=H200)
     ordered = replace(topology, order=np.arange(topology.elements)[::-1].copy())
     for wrong, about, words in (
         (replace(plan, color_offsets=None), topology, "color_offsets is missing"),
@@ -321,8 +322,8 @@ def test_plans_are_kept_on_disk_and_rebuilt_when_damaged(own_cache: Path) -> Non
 class OnDisk:
     """The plan of a strategy that is read from the disk, where other things can be put in its place."""
 
-    def __init__(self, folder: Path, name: str, variant: str, simt: bool):
-        self.name, self.variant, self.simt = name, variant, simt
+    def __init__(self, folder: Path, name: str, variant: str, target: Target):
+        self.name, self.variant, self.target = name, variant, target
         self.topology = replace(grid(8), order=np.arange(112)[::-1].copy(), digest="turned")
         self.built = 0
         self.first = self.plan()
@@ -333,14 +334,14 @@ class OnDisk:
 
     @property
     def kind(self) -> type[Plan]:
-        return strategy(self.name).plan_type(simt=self.simt, variant=self.variant)
+        return strategy(self.name).plan_type(target=self.target, variant=self.variant)
 
     def plan(self) -> Plan:
         def build(topology: Topology, block: int) -> Plan:
             self.built += 1
-            return strategy(self.name).build(topology, block, simt=self.simt, variant=self.variant)
+            return strategy(self.name).build(topology, block, target=self.target, variant=self.variant)
 
-        right = partial(verify, simt=self.simt, variant=self.variant)
+        right = partial(verify, target=self.target, variant=self.variant)
         return cached_plan(build, self.kind, self.name, self.topology, 16, right)
 
     def is_built_again(self, entry: dict[str, np.ndarray]) -> bool:
@@ -374,14 +375,14 @@ def as_text(outline: Any) -> dict[str, np.ndarray]:
 
 
 every_plan = pytest.mark.parametrize(
-    "name, variant, simt", [(n, v, simt) for n in names() for v in variants(n) for simt in (False, True)]
+    "name, variant, target", [(n, v, target) for n in names() for v in variants(n) for target in (CPU, H200)]
 )
 
 
 @every_plan
-def test_every_array_of_a_plan_on_disk_is_checked(own_cache: Path, name: str, variant: str, simt: bool) -> None:
+def test_every_array_of_a_plan_on_disk_is_checked(own_cache: Path, name: str, variant: str, target: Target) -> None:
     """An entry of each array is changed in turn, and each is left out: the plan is built again, and replaced."""
-    disk = OnDisk(own_cache, name, variant, simt)
+    disk = OnDisk(own_cache, name, variant, target)
     read = restored(disk.kind, name, 16, disk.entry)
     numbered = [path for path, one in leaves(read) if isinstance(one, np.ndarray)]
     assert len(numbered) == len(disk.entry) - 1
@@ -397,15 +398,15 @@ def test_every_array_of_a_plan_on_disk_is_checked(own_cache: Path, name: str, va
 
 
 @every_plan
-def test_every_part_of_an_outline_is_checked(own_cache: Path, name: str, variant: str, simt: bool) -> None:
+def test_every_part_of_an_outline_is_checked(own_cache: Path, name: str, variant: str, target: Target) -> None:
     """Nothing may be missing; pairs of slots may be fewer, which costs nothing but time. Schema and types are told."""
-    disk = OnDisk(own_cache, name, variant, simt)
+    disk = OnDisk(own_cache, name, variant, target)
     outline = json.loads(bytes(disk.entry[plan_cache.OUTLINE]))
     assert outline["schema"] == plan_cache.SCHEMA and outline["plan"]["type"] == disk.kind.__name__
     for less in outlines_without_a_part(outline):
         found = restored(disk.kind, name, 16, disk.entry | as_text(less))
         fewer_pairs = found is not None and len(list(leaves(found))) < len(list(leaves(disk.first)))
-        if found is not None and fewer_pairs and name in ("warp_atomic", "strip") and simt:
+        if found is not None and fewer_pairs and name in ("warp_atomic", "strip") and target.together:
             continue
         assert disk.is_built_again(disk.entry | as_text(less)), less
     plan = outline["plan"]
@@ -419,9 +420,9 @@ def test_every_part_of_an_outline_is_checked(own_cache: Path, name: str, variant
 
 
 @every_plan
-def test_plans_come_back_from_the_disk_as_they_were(name: str, variant: str, simt: bool) -> None:
+def test_plans_come_back_from_the_disk_as_they_were(name: str, variant: str, target: Target) -> None:
     for topology in (grid(), neighbourly("ring"), neighbourly("slots")):
-        plan = strategy(name).build(topology, 16, simt=simt, variant=variant)
+        plan = strategy(name).build(topology, 16, target=target, variant=variant)
         again = restored(type(plan), name, 16, stored(plan))
         assert type(again) is type(plan) and alike(again, plan)
 
@@ -444,14 +445,14 @@ def test_slots_that_often_agree_are_paired_whatever_made_the_mesh() -> None:
     shared = {tuple(sorted(set(a) & set(b))) for a, b in zip(rows[:-1].tolist(), rows[1:].tolist(), strict=True)}
     assert max(map(len, shared)) == 4
     topology = Topology(len(rows), {0: (rows, mesh.nodes.size)}, {0: 0})
-    plan = strategy("warp_atomic").plan(topology, 32, simt=True)
+    plan = strategy("warp_atomic").plan(topology, 32, target=H200)
     verify(plan, topology)
     assert isinstance(plan, WarpPlan) and len(plan.takes[0]) == 4
     for taker, giver in plan.takes[0]:
         assert np.mean(rows[:-1, taker] == rows[1:, giver]) > 0.8
     assert not isinstance(strategy("warp_atomic").plan(topology, 32), WarpPlan)
     shuffled = replace(topology, maps={0: (np.random.default_rng(0).permutation(rows), mesh.nodes.size)})
-    plan = strategy("warp_atomic").plan(shuffled, 32, simt=True)
+    plan = strategy("warp_atomic").plan(shuffled, 32, target=H200)
     assert isinstance(plan, WarpPlan) and plan.takes == {0: ()}
 
 

@@ -27,8 +27,8 @@ from meshloom.schedule.code import Pass, partial_name
 from meshloom.schedule.plan import Plan, with_arrays
 from meshloom.schedule.plan import arrays as plan_arrays
 from meshloom.schedule.vectors import share_of
+from meshloom.target import H200, Target
 
-MOST_THREADS = 1024
 ENOUGH_BLOCKS = 3  # at a time: below that, spilling a little is better than one less
 FEW_SPILLS = 16  # bytes per thread that one more block on a multiprocessor makes up for
 FEW_THREADS = 512  # on a multiprocessor: with fewer, one more block is worth another try
@@ -38,7 +38,6 @@ class CudaBackend(Backend):
     """Fields live in device memory while loops use them there; ``field.numpy()`` copies out."""
 
     name = "cuda"
-    simt = True
     engine: Engine
 
     def __init__(self) -> None:
@@ -59,9 +58,14 @@ class CudaBackend(Backend):
         device_begins()
         try:
             count = cupy.cuda.runtime.getDeviceCount()
+            _ = self.target if count else None  # asked for now: a process that forks cannot ask any more
         except (cupy.cuda.runtime.CUDARuntimeError, ImportError, RuntimeError) as error:
             return f"no CUDA device can be used ({' '.join(str(error).split())})"
         return None if count else "there is no CUDA device"
+
+    @property
+    def target(self) -> Target:
+        return self.engine.target
 
     def place(self, storage: Any) -> Any:
         """A field's or global's values in the memory of this back end."""
@@ -74,8 +78,8 @@ class CudaBackend(Backend):
             plan = with_arrays(plan, lambda a: a.astype(np.int32) if a.dtype == np.int64 else a)
         share = share_of(bound.spec, bound.schedule, bound.elements)
         bound = replace(bound, spec=replace(bound.spec, wide=bound.schedule.whole_rows, share=share))
-        unit = make_unit(bound.spec, plan, simt=True)
-        threads = min(-(-plan.block // 32) * 32, MOST_THREADS)
+        unit = make_unit(bound.spec, plan, target=self.target)
+        threads = self.target.whole_warps(plan.block)
         kept = bound.compiled.get(self.key)
         if kept is None or kept[0] is not made_for:
             compiled = self._compiled(unit, plan.block, threads, bound.schedule.registers, wide_index)
@@ -110,7 +114,7 @@ class CudaBackend(Backend):
         flags = (NO_CONTRACTION,) if unit.spec.strict else ()
         count = len(unit.passes)
         if registers:
-            most = max(1, dialect.REGISTERS // (registers * threads))
+            most = max(1, self.target.registers // (registers * threads))
             found = load([most] * count)
             while unit.spec.gives_way and most > ENOUGH_BLOCKS and _spills(found[2]) > FEW_SPILLS:
                 most -= 1
@@ -120,7 +124,7 @@ class CudaBackend(Backend):
         names = [f"pass{k}" for k in range(count)]
         if not all("registers" in used.get(name, {}) for name in names):
             return made, functions, used
-        blocks = [dialect.blocks_with(used[name]["registers"], threads) for name in names]
+        blocks = [self.target.blocks_with(used[name]["registers"], threads) for name in names]
         chosen, trying = [1] * count, set(range(count))
         while trying:
             asked = [blocks[k] + 1 if k in trying else chosen[k] for k in range(count)]
@@ -136,7 +140,7 @@ class CudaBackend(Backend):
         return self.engine.copy_bandwidth()
 
     def recording(self, operations: Sequence[Callable[[], None]], *, branches: bool = True) -> Recording:
-        dealt = dealt_out(operations, self.engine.threads, branches=branches)
+        dealt = dealt_out(operations, self.target.threads, branches=branches)
         made = self._recording(operations, dealt)
         made.summary = summary(dealt)
         return made
@@ -170,13 +174,17 @@ class CudaBackend(Backend):
 
 class EmulatedCuda(CudaBackend):
     """The CUDA back end on the CPU: what a GPU would run, the same text and the same fused programs, where there is
-    none. To be asked for by name: it is right, and slow."""
+    none. To be asked for by name: it is right, and slow. ``lanes``: threads of a warp, 64 as on AMD's GPUs."""
 
     name = "emulated"
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: int = H200.lanes) -> None:
         super().__init__()
-        self.engine = Emulator()
+        self.engine = Emulator(replace(H200, lanes=lanes))
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return *super().key, self.target.lanes
 
     def unavailable(self) -> str | None:
         from meshloom.backend.cpu import CpuBackend

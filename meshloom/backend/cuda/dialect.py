@@ -22,12 +22,6 @@ LANGUAGE = "".join((Path(__file__).parent / name).read_text() for name in ("lang
 EMULATION = LANGUAGE + Path(__file__).with_name("emulation.hpp").read_text()
 FINISH = "ml_finish"
 FINISH_THREADS = 1024
-REGISTERS = 65536  # of a multiprocessor, on every architecture we know
-
-
-def blocks_with(registers: int, threads: int) -> int:
-    """Blocks that fit a multiprocessor's registers; a warp gets them in units of 256."""
-    return REGISTERS // (-(-registers // 8) * 8 * threads)
 
 
 @dataclass(frozen=True)
@@ -79,9 +73,9 @@ def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, block
     body += _where(one, threads, block)
     body += [f"{unit.spec.params[o.param].ctype} {partial_name(o)} = {neutral(unit.spec, o)};" for o in one.reductions]
     if one.ahead:
-        body += ["if (is_ahead) {", *_phase(one, one.ahead[1], threads, block, last=True), "} else {"]
+        body += ["if (is_ahead) {", *_phase(unit, one, one.ahead[1], threads, block, last=True), "} else {"]
     for position, phase in enumerate(one.phases):
-        body += _phase(one, phase, threads, block, last=position == len(one.phases) - 1)
+        body += _phase(unit, one, phase, threads, block, last=position == len(one.phases) - 1)
     body += ["}"] if one.ahead else []
     for o in one.reductions:
         store = f"{partial_name(o)}_parts[parts + blockIdx.x] = {partial_name(o)};"
@@ -115,7 +109,7 @@ def _where(one: Pass, threads: int, block: int) -> list[str]:
     return [*lines, f"const ml_index begin = {start} * block;", f"const ml_index end = ml_min(begin + block, {limit});"]
 
 
-def _phase(one: Pass, phase: Phase, threads: int, block: int, *, last: bool) -> list[str]:
+def _phase(unit: Unit, one: Pass, phase: Phase, threads: int, block: int, *, last: bool) -> list[str]:
     """The items of a phase, given to the threads of the block, and a barrier unless it is the last."""
     if phase.whole:
         return ["{", *phase.body, "}", *([] if last else ["__syncthreads();"])]
@@ -126,8 +120,8 @@ def _phase(one: Pass, phase: Phase, threads: int, block: int, *, last: bool) -> 
         head = ["{", "const ml_index at = mine, last = limit;"] if alone else [
             f"for (ml_index start = {first}, last = {end}; start < last; start += (ml_index)blockDim.x) {{",
             "const ml_index at = start + (ml_index)threadIdx.x;"]  # fmt: skip
-        head += ["const int own_lane = (int)(threadIdx.x % 32);", "const bool inside = at < last;",
-                 "const bool followed = own_lane < 31 && at + 1 < last;",
+        head += [f"const int own_lane = (int)(threadIdx.x % {unit.target.lanes});", "const bool inside = at < last;",
+                 f"const bool followed = own_lane < {unit.target.lanes - 1} && at + 1 < last;",
                  "const ml_index i = inside ? at : last - 1;"]  # fmt: skip
     elif alone:
         head = ["if (const ml_index i = mine; i < limit) {"]
@@ -142,18 +136,18 @@ def _phase(one: Pass, phase: Phase, threads: int, block: int, *, last: bool) -> 
 
 def _tree(unit: Unit, output: Output, threads: int, value: str, store: str) -> list[str]:
     """Reduce one value per thread by a fixed tree, within warps and then over them; thread 0 does the ``store``."""
-    param, name = unit.spec.params[output.param], f"tree_{partial_name(output)}"
+    param, name, lanes = unit.spec.params[output.param], f"tree_{partial_name(output)}", unit.target.lanes
 
     def merge(a: str, b: str) -> str:
         return merged(param, a, b)
 
     return [
-        f"__shared__ {param.ctype} {name}[{threads // 32}];",
-        f"for (int h = 16; h > 0; h >>= 1) {value} = {merge(value, f'ml_lane({value}, h)')};",
-        f"if (threadIdx.x % 32 == 0) {name}[threadIdx.x / 32] = {value};",
+        f"__shared__ {param.ctype} {name}[{threads // lanes}];",
+        f"for (int h = {lanes // 2}; h > 0; h >>= 1) {value} = {merge(value, f'ml_lane({value}, h)')};",
+        f"if (threadIdx.x % {lanes} == 0) {name}[threadIdx.x / {lanes}] = {value};",
         "__syncthreads();",
         "if (threadIdx.x == 0) {",
-        f"for (int w = 1; w < {threads // 32}; ++w) {value} = {merge(value, f'{name}[w]')};",
+        f"for (int w = 1; w < {threads // lanes}; ++w) {value} = {merge(value, f'{name}[w]')};",
         store,
         "}",
     ]

@@ -19,6 +19,7 @@ from meshloom.native import compiler, threads
 from meshloom.native.closing import function_of
 from meshloom.native.ffi import address
 from meshloom.native.runtime import copy_bandwidth
+from meshloom.target import H200, Target, of_device
 
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 SHARED_CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, in percent
@@ -34,9 +35,9 @@ class Engine(ABC):
     name: str = ""
 
     @property
-    def threads(self) -> int:
-        """How many threads run at the same time, at most; where there is no device, those of a large one."""
-        return 1 << 18
+    def target(self) -> Target:
+        """What there is; where there is no device, what a large one has."""
+        return H200
 
     @abstractmethod
     def upload(self, array: np.ndarray) -> Any:
@@ -87,10 +88,9 @@ class Device(Engine):
         threads.device_begins()
         return cupy
 
-    @property
-    def threads(self) -> int:
-        attributes = self.cupy.cuda.Device().attributes
-        return int(attributes["MultiProcessorCount"] * attributes["MaxThreadsPerMultiProcessor"])
+    @cached_property
+    def target(self) -> Target:
+        return of_device(self.cupy.cuda.Device().attributes)
 
     @cached_property
     def architecture(self) -> str:
@@ -122,22 +122,21 @@ class Device(Engine):
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
         assert isinstance(launch, DeviceLaunch)
         driver, function = self.cupy.cuda.driver, launch.function
-        limit = self.cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+        limit = self.target.shared
         if shared > limit:
             raise ScheduleError(
                 f"a block needs {shared:,} bytes of shared memory, the device has {limit:,}; use smaller blocks"
             )
         launch.allow(shared)
         blocks = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared)
-        most = self.cupy.cuda.Device().attributes["MaxThreadsPerMultiProcessor"]
-        return {"dynamic_shared": shared, "occupancy": blocks * threads / most}
+        return {"dynamic_shared": shared, "occupancy": blocks * threads / self.target.resident_threads}
 
     def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
         source = dialect.render(unit, made, wide_index=wide_index)
         module, log = self._module(source, unit.spec.name, flags)
         return {
-            one.name: DeviceLaunch(self.cupy, module.get_function(one.name), wide_index) for one in made
+            one.name: DeviceLaunch(self.cupy, module.get_function(one.name), wide_index, self.target) for one in made
         }, nvrtc.resources(log)
 
     def function(self, source: str, name: str) -> Any:
@@ -155,10 +154,10 @@ class Device(Engine):
 class DeviceLaunch:
     """A kernel of a module, ready to be put on the current stream."""
 
-    def __init__(self, cupy: Any, function: Any, wide_index: bool):
+    def __init__(self, cupy: Any, function: Any, wide_index: bool, target: Target):
         self._cupy, self.function = cupy, function
         self._number = np.int64 if wide_index else np.int32
-        self._limit = 48 * 1024  # shared memory beyond this has to be asked for once
+        self._limit = target.shared_unasked  # shared memory beyond this has to be asked for once
 
     def allow(self, shared: int) -> None:
         """Much shared memory has to be asked for, and that a multiprocessor gives all it has to such blocks."""
@@ -183,12 +182,20 @@ class Emulator(Engine):
 
     name = "emulated"
 
+    def __init__(self, target: Target = H200):
+        self._target = target
+
+    @property
+    def target(self) -> Target:
+        return self._target
+
     def upload(self, array: np.ndarray) -> Any:
         return np.array(array, order="C")
 
     def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
-        source = dialect.render(unit, made, wide_index=wide_index, emulation=dialect.EMULATION)
+        header = f"#define ML_LANES {self.target.lanes}u\n{dialect.EMULATION}"
+        source = dialect.render(unit, made, wide_index=wide_index, emulation=header)
         options = ("-O1", "-fno-strict-aliasing", *(("-ffp-contract=off",) if NO_CONTRACTION in flags else ()))
         loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=options, generated=True)
         return {one.name: self._launcher(loaded, f"run_{one.name}", wide_index) for one in made}, {}

@@ -23,6 +23,9 @@ struct ml_dim { unsigned x; };
 static thread_local ml_dim threadIdx;
 static ml_dim blockIdx, blockDim, gridDim;
 static std::vector<unsigned char> ml_shared_bytes;
+#ifndef ML_LANES
+#define ML_LANES 32u  // threads of a warp
+#endif
 static uint64_t ml_lanes[1024];  // what the threads of a block show each other
 inline unsigned char* ml_dynamic_shared() {
   return (unsigned char*)(((uintptr_t)ml_shared_bytes.data() + 15) / 16 * 16);
@@ -32,8 +35,8 @@ template <class T> inline T ml_from(T value, int lane) {
   ml_lanes[threadIdx.x] = 0;
   std::memcpy(&ml_lanes[threadIdx.x], &value, sizeof(T));
   __syncthreads();
-  std::memcpy(&value, &ml_lanes[(threadIdx.x & ~31u) | ((unsigned)lane & 31u)], sizeof(T));
+  std::memcpy(&value, &ml_lanes[(threadIdx.x & ~(ML_LANES - 1)) | ((unsigned)lane & (ML_LANES - 1))], sizeof(T));
   __syncthreads();
   return value;
 }
-template <class T> inline T ml_lane(T value, int mask) { return ml_from(value, (int)((threadIdx.x ^ mask) & 31)); }
+template <class T> inline T ml_lane(T value, int mask) { return ml_from(value, (int)((threadIdx.x ^ (unsigned)mask) & (ML_LANES - 1))); }

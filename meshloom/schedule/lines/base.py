@@ -14,6 +14,7 @@ from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Emitter
+from meshloom.target import CPU, Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,28 +43,28 @@ class LineMethod(Emitter):
 
     summary: ClassVar[str] = ""
 
-    def declines(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> str | None:
+    def declines(self, spec: LineSpec, lines: Geometry, *, target: Target) -> str | None:
         """Why this method cannot do it; None when it can."""
         return None
 
     @abstractmethod
-    def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, simt: bool) -> LineForm:
+    def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
         """How lines are cut up; ``wish``: entries of the form that somebody asked for."""
 
     @abstractmethod
-    def plan(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> Plan:
+    def plan(self, spec: LineSpec, lines: Geometry, *, target: Target) -> Plan:
         """Tables and sizes for lines of this length."""
 
     def registers(self, spec: LineSpec) -> int | None:
         """Registers that a thread of a GPU should do with; None: as the compiler likes."""
         return None
 
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(spec, LineSpec)
-        return self.line_passes(spec, plan, simt=simt)
+        return self.line_passes(spec, plan, target=target)
 
     @abstractmethod
-    def line_passes(self, spec: LineSpec, plan: Plan, *, simt: bool) -> list[Pass]:
+    def line_passes(self, spec: LineSpec, plan: Plan, *, target: Target) -> list[Pass]:
         """The passes to emit."""
 
 

@@ -15,10 +15,10 @@ from meshloom.schedule.lines.base import LineMethod, LinePlan, line_places
 from meshloom.schedule.lines.operator import LineOperator, lu
 from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
 from meshloom.schedule.plan import Plan, with_arrays
+from meshloom.target import Target
 
 #: The point that item ``i``, a line, begins at.
 START_OF_LINE = "offset + ((i / lanes) / inner) * outer_step + ((i / lanes) % inner) * inner_step + i % lanes"
-SHARED_LIMIT = 200 * 1024  # bytes of shared memory that every GPU we know gives to a block
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,15 +74,16 @@ class Classic(LineMethod):
     shared_vectors = 0  # values per point that a block keeps in shared memory; 0: none
     threads = 128
 
-    def declines(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> str | None:
+    def declines(self, spec: LineSpec, lines: Geometry, *, target: Target) -> str | None:
         if any(one.stencil.inner != {0: 1.0} or one.stencil.closures for one in spec.operators):
             return "it solves A x = f alone; only 'segmented' takes a stencil for the right-hand side"
         if len(spec.operands) > 1 and not spec.separable:
             return "it takes one operand after the other, but a result needs several of them"
         needed = self.shared_vectors * self.rows(lines.length) * spec.dtype.itemsize
-        if self.shared_vectors and simt and needed > SHARED_LIMIT:
+        if self.shared_vectors and target.together and needed > target.shared:
             return (
-                f"a line of {lines.length} points needs {needed:,} bytes of shared memory, a block has {SHARED_LIMIT:,}"
+                f"a line of {lines.length} points needs {needed:,} bytes of shared memory, a block has"
+                f" {target.shared:,}"
             )
         return None
 
@@ -90,12 +91,12 @@ class Classic(LineMethod):
         """Rows that a line is padded to."""
         return length
 
-    def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, simt: bool) -> LineForm:
+    def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
         return LineForm("contiguous" if lines.contiguous else "strided", 1, 0, 1)
 
-    def plan(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> Plan:
+    def plan(self, spec: LineSpec, lines: Geometry, *, target: Target) -> Plan:
         found = tuple(self._tables(spec, one, lines.length) for one in spec.distinct)
-        block, rows = self.threads if simt else 16, self.rows(lines.length)
+        block, rows = self.threads if target.together else 16, self.rows(lines.length)
         return self.plans(self.name, block, line_places(lines), found, lines.lines, rows, **self.counts(lines))
 
     def _tables(self, spec: LineSpec, operator: LineOperator, n: int) -> Tables:
@@ -109,12 +110,12 @@ class Classic(LineMethod):
     def tables(self, operator: LineOperator, n: int) -> Tables:
         """Tables of an operator for lines of n points."""
 
-    def line_passes(self, spec: LineSpec, plan: Plan, *, simt: bool) -> list[Pass]:
+    def line_passes(self, spec: LineSpec, plan: Plan, *, target: Target) -> list[Pass]:
         code = LinePointCode(spec, plan)
-        return [one for v in range(len(spec.operands)) for one in self.passes_of(spec, code, v, simt=simt)]
+        return [one for v in range(len(spec.operands)) for one in self.passes_of(spec, code, v, target=target)]
 
     @abstractmethod
-    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, simt: bool) -> list[Pass]:
+    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, target: Target) -> list[Pass]:
         """The passes for one operand."""
 
 

@@ -16,6 +16,7 @@ from meshloom.schedule.lines.decay import negligible
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.reduction import start_of_block
 from meshloom.schedule.lines.spec import Geometry, LinePointCode, LineSpec
+from meshloom.target import Target
 
 MOST_ITERATIONS = 500
 SHORT = 32
@@ -30,18 +31,18 @@ class _Krylov(Classic):
     def shared_vectors(self) -> int:  # type: ignore[override]
         return len(self.vectors)
 
-    def declines(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> str | None:
+    def declines(self, spec: LineSpec, lines: Geometry, *, target: Target) -> str | None:
         ends = [row for one in spec.operators for row in (*one.matrix.low, *one.matrix.high)]
         if lines.length < SHORT and any(abs(b) <= abs(a) + abs(c) for a, b, c in ends):
             return f"on lines of less than {SHORT} points it needs rows dominated by their diagonal, also at the ends"
-        return super().declines(spec, lines, simt=simt)
+        return super().declines(spec, lines, target=target)
 
     def tables(self, operator: LineOperator, n: int) -> MatrixTables:
         below, middle, above = operator.matrix.rows(n).T
         return MatrixTables(below, middle, above, np.array([operator.scale]))
 
-    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, simt: bool) -> list[Pass]:
-        words, t = _Words(spec, code, v, simt), spec.ctype
+    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, target: Target) -> list[Pass]:
+        words, t = _Words(spec, code, v, target.together), spec.ctype
         load, name = operand(code, v, "start + j * step")
         close, lost = negligible(spec.dtype) ** 2, float(np.finfo(spec.dtype).eps)  # squares of residuals, as a share
         start = ["s_x[j] = 0; s_r[j] = s_b[j]; s_0[j] = s_b[j]; s_p[j] = s_b[j];"]
@@ -61,7 +62,7 @@ class _Krylov(Classic):
                 *words.loop(f"const {t} x = size > {lost!r} * whole ? ({t})NAN : s_y[j];",
                             *code.after("start + j * step", ["x"], (v,)))]  # fmt: skip
         scratch = [Scratch(t, f"s_{n}", "length") for n in self.vectors]
-        scratch += [Scratch(t, "room", str(self.threads))] if simt else []
+        scratch += [Scratch(t, "room", str(self.threads))] if target.together else []
         phase = Phase("0", "1", tuple(body), whole=True)
         return [Pass("iterated", "lines", (phase,), blocked=True, scratch=tuple(scratch))]
 
@@ -73,14 +74,14 @@ class _Krylov(Classic):
 class _Words:
     """What the text of an iteration is made of: loops over the points of a line, products with A, sums."""
 
-    def __init__(self, spec: LineSpec, code: LinePointCode, v: int, simt: bool):
-        self.code, self.t, self.k, self.simt, self.periodic = code, spec.ctype, spec.number(v), simt, spec.periodic
-        self.barrier = "__syncthreads();" if simt else ""
+    def __init__(self, spec: LineSpec, code: LinePointCode, v: int, together: bool):
+        self.code, self.t, self.k, self.periodic = code, spec.ctype, spec.number(v), spec.periodic
+        self.together = together
+        self.barrier = "__syncthreads();" if together else ""
 
     def loop(self, *inside: str) -> list[str]:
-        head = "for (ml_index j = (ml_index)threadIdx.x; j < length; j += (ml_index)blockDim.x) {" if self.simt else (
-               "for (ml_index j = 0; j < length; ++j) {")  # fmt: skip
-        return [head, *inside, "}", self.barrier]
+        first, by = ("(ml_index)threadIdx.x", "j += (ml_index)blockDim.x") if self.together else ("0", "++j")
+        return [f"for (ml_index j = {first}; j < length; {by}) {{", *inside, "}", self.barrier]
 
     def product(self, x: str) -> str:
         """A x at row j; ``x``: C expression of an entry, with {}."""
@@ -92,7 +93,7 @@ class _Words:
     def total(self, name: str, term: str) -> list[str]:
         """``name``: the sum of a term over the line."""
         lines = [f"{self.t} {name} = 0;", *self.loop(f"{name} += {term};")]
-        return [*lines, f"{name} = ml_block_sum({name}, room);"] if self.simt else lines
+        return [*lines, f"{name} = ml_block_sum({name}, room);"] if self.together else lines
 
 
 class ConjugateGradientSquared(_Krylov):

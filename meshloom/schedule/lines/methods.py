@@ -14,6 +14,7 @@ from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Emitter
+from meshloom.target import Target
 
 __all__ = ["LineMethod", "Segmented", "krylov", "method", "names", "reduction", "thomas"]
 
@@ -25,16 +26,16 @@ class Segmented(LineMethod):
     name = "segmented"
     summary = "one pass: segments of lines in registers, joined by the carries of their neighbours"
 
-    def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, simt: bool) -> LineForm:
-        return on_gpu.form(spec, lines, wish) if simt else on_cpu.form(spec, lines)
+    def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
+        return on_gpu.form(spec, lines, wish, target) if target.together else on_cpu.form(spec, lines)
 
-    def plan(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> Plan:
-        if not simt:
+    def plan(self, spec: LineSpec, lines: Geometry, *, target: Target) -> Plan:
+        if not target.together:
             return on_cpu.plan(self.name, line_places(lines), spec, lines)
         return on_gpu.plan(self.name, line_places(on_gpu.held(spec, lines)), spec, lines)
 
-    def declines(self, spec: LineSpec, lines: Geometry, *, simt: bool) -> str | None:
-        if not simt or not on_gpu.in_parts(spec, lines) or not in_place(spec):
+    def declines(self, spec: LineSpec, lines: Geometry, *, target: Target) -> str | None:
+        if not target.together or not on_gpu.in_parts(spec, lines) or not in_place(spec):
             return None
         return (
             f"a line of {lines.length} points goes to several blocks, so it cannot be solved in place; use a second"
@@ -48,8 +49,8 @@ class Segmented(LineMethod):
     def registers(self, spec: LineSpec) -> int | None:
         return on_gpu.registers(spec)
 
-    def line_passes(self, spec: LineSpec, plan: Plan, *, simt: bool) -> list[Pass]:
-        return on_gpu.passes(spec, plan) if simt else on_cpu.passes(spec, plan)
+    def line_passes(self, spec: LineSpec, plan: Plan, *, target: Target) -> list[Pass]:
+        return on_gpu.passes(spec, plan) if target.together else on_cpu.passes(spec, plan)
 
 
 def method(name: str) -> LineMethod:

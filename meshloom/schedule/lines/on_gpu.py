@@ -44,50 +44,49 @@ from meshloom.schedule.lines.segments import (
     turns,
 )
 from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
-from meshloom.schedule.lines.text import CACHE_LINE, closure_tables
+from meshloom.schedule.lines.text import closure_tables
 from meshloom.schedule.plan import Plan
+from meshloom.target import SHARED_ROW, Target
 
-MOST_THREADS = 1024
 LINE_THREADS = 128  # of a block that takes whole contiguous lines
-SHARED_BYTES = 48 * 1024  # of it, so that some blocks run at a time
-MOST_SHARED_BYTES = 100 * 1024  # of a block that takes several operands
+MOST_SHARED_BYTES = 100 * 1024  # of a block that takes several operands, where it may have so much
 SEVERAL_POINTS, SEVERAL_LINES = 8, 8  # of a thread, and side by side in a block, where it takes several operands
 CACHE_BYTES = 1 << 25
-AHEAD, AHEAD_NEAR = 528, 132  # blocks: of contiguous lines, of others whose points are near each other
+AHEAD, AHEAD_NEAR = 4, 1  # blocks per multiprocessor: of contiguous lines, of others whose points are near each other
 POINTS_AHEAD = 26 * 32 * 256  # where operands are evaluated on the way
 LIGHT = 40  # operations: a kernel that needs few registers
-FEW_BLOCKS = 2 * 132  # fewer do not fill a large device twice
+FEW_BLOCKS = 2  # per multiprocessor: fewer do not fill a device twice
 FAR_APART = 1 << 18  # bytes between the points of a line: hardly two of them in one page
 MOST_SPECIAL = 12  # kinds of segments whose factors are kept in shared memory
 _WISHES = ("points", "tile", "ahead", "registers", "threads", "batch", "side", "shared", "pair", "exchange")
 CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
 
-#: Points of a thread, tile, threads and registers of plain loops over strided lines, by: in double? are rows of a tile
-#: whole cache lines near each other? in pairs?
+#: Points of a thread, tile, part of the threads that a block may have (one half: 2) and registers of plain loops over
+#: strided lines, by: in double? are rows of a tile whole cache lines near each other? in pairs?
 _BY_NEARNESS = {
-    (True, True, False): (16, 16, MOST_THREADS, 64),
-    (True, False, False): (32, 32, MOST_THREADS // 2, 128),
-    (True, False, True): (16, 16, MOST_THREADS // 2, 128),
-    (False, True, False): (32, 32, MOST_THREADS, 64),
-    (False, True, True): (16, 16, MOST_THREADS, 64),
-    (False, False, False): (32, 32, MOST_THREADS, 64),
-    (False, False, True): (32, 32, MOST_THREADS // 2, 128),
+    (True, True, False): (16, 16, 1, 64),
+    (True, False, False): (32, 32, 2, 128),
+    (True, False, True): (16, 16, 2, 128),
+    (False, True, False): (32, 32, 1, 64),
+    (False, True, True): (16, 16, 1, 64),
+    (False, False, False): (32, 32, 1, 64),
+    (False, False, True): (32, 32, 2, 128),
 }
 
 
-def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
+def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int], target: Target) -> LineForm:
     """How lines are cut up."""
-    group = min(wish.get("group", _group(spec, lines)), len(spec.operands)) if spec.separable else 0
+    group = min(wish.get("group", _group(spec, lines, target)), len(spec.operands)) if spec.separable else 0
     spec = replace(spec, form=replace(spec.form, group=group))
-    usual = _contiguous_form(spec, lines) if lines.contiguous else _strided_form(spec, lines)
+    usual = (_contiguous_form if lines.contiguous else _strided_form)(spec, lines, target)
     wished: dict[str, Any] = {k: v for k, v in wish.items() if k in _WISHES}
     made = replace(usual, group=group, **wished)
     made = replace(made, pair=bool(made.pair) and _may_pair(replace(spec, form=made), lines))
     segments = -(-lines.length // made.points)
     if "tile" not in wish:
-        made = replace(made, tile=_tile(spec, lines, segments, made))
+        made = replace(made, tile=_tile(spec, lines, segments, made, target))
     if lines.contiguous:  # a line, or a part of it, and others beside it: not more than a block can have
-        made = replace(made, tile=min(made.tile, max(1, MOST_THREADS // min(segments, CHUNK_THREADS))))
+        made = replace(made, tile=min(made.tile, max(1, target.block_threads // min(segments, CHUNK_THREADS))))
     needed = _carries(replace(spec, form=made), lines)  # fewer would be wrong
     made = replace(made, carries=max(wish.get("carries", 0), needed))
     made = replace(made, exchange=bool(made.exchange) and _may_exchange(replace(spec, form=made), lines))
@@ -98,13 +97,14 @@ def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int]) -> LineForm:
     return replace(made, levels=2, carries=_most_segments(made))
 
 
-def _group(spec: LineSpec, lines: Geometry) -> int:
+def _group(spec: LineSpec, lines: Geometry, target: Target) -> int:
     """Operands that a block takes, where they may be solved by themselves: those that are made of the same values
     together, as many as there is room for in shared memory, so that these are read once; else each by itself."""
     if not _through_shared(spec, lines):
         return 1
     segments, tile = min(-(-lines.length // SEVERAL_POINTS), CHUNK_THREADS), 1 if lines.contiguous else SEVERAL_LINES
-    return max(1, MOST_SHARED_BYTES // ((segments + 2) * (SEVERAL_POINTS + 1) * tile * spec.dtype.itemsize))
+    room = min(MOST_SHARED_BYTES, target.shared)
+    return max(1, room // ((segments + 2) * (SEVERAL_POINTS + 1) * tile * spec.dtype.itemsize))
 
 
 def _through_shared(spec: LineSpec, lines: Geometry) -> bool:
@@ -115,9 +115,9 @@ def _through_shared(spec: LineSpec, lines: Geometry) -> bool:
     return common and (lines.contiguous or not _large(spec, lines))
 
 
-def _contiguous_form(spec: LineSpec, lines: Geometry) -> LineForm:
+def _contiguous_form(spec: LineSpec, lines: Geometry, target: Target) -> LineForm:
     """Measured on an H200: many small blocks, and a look ahead where the cache cannot hold everything anyway."""
-    ahead = AHEAD if _large(spec, lines) else 0
+    ahead = AHEAD * target.multiprocessors if _large(spec, lines) else 0
     if _together(spec) > 1:
         return LineForm("contiguous", _points(lines, SEVERAL_POINTS), threads=CHUNK_THREADS, ahead=ahead)
     points, double = _points(lines, 16), spec.dtype.itemsize == 8
@@ -127,28 +127,28 @@ def _contiguous_form(spec: LineSpec, lines: Geometry) -> LineForm:
     return LineForm("contiguous", points, threads=CHUNK_THREADS, registers=registers, ahead=ahead)
 
 
-def _strided_form(spec: LineSpec, lines: Geometry) -> LineForm:
+def _strided_form(spec: LineSpec, lines: Geometry, target: Target) -> LineForm:
     """Measured on an H200: two blocks of 512 threads with 64 registers where rows of a tile are whole cache lines, near
     each other; wider tiles, with twice the numbers in a thread, where they are not. Pairs of lines make wide loads."""
-    together, double = _together(spec), spec.dtype.itemsize == 8
+    together, double, most = _together(spec), spec.dtype.itemsize == 8, target.block_threads
     if together > 1 and spec.separable and _through_shared(spec, lines):
-        return LineForm("strided", _points(lines, SEVERAL_POINTS), tile=SEVERAL_LINES, threads=MOST_THREADS // 2,
+        return LineForm("strided", _points(lines, SEVERAL_POINTS), tile=SEVERAL_LINES, threads=most // 2,
                         shared=True)  # fmt: skip
     if together > 1:  # as many registers as there are
         points = 16 if together <= 5 else 8 if together <= 10 else 4
-        return LineForm("strided", _points(lines, points), tile=16, threads=MOST_THREADS // (2 if together == 2 else 4))
+        return LineForm("strided", _points(lines, points), tile=16, threads=most // (2 if together == 2 else 4))
     if not spec.plain:
         light = _light(spec)
-        threads, tile, registers = (MOST_THREADS, 32, 64) if light else (MOST_THREADS // 2, 16, 0)
+        threads, tile, registers = (most, 32, 64) if light else (most // 2, 16, 0)
         ahead = POINTS_AHEAD // (tile * lines.length) if light and _large(spec, lines) else 0
         return LineForm("strided", _points(lines, 16), tile=tile, threads=threads, registers=registers, ahead=ahead,
                         exchange=True)  # fmt: skip
     row = lines.step * spec.dtype.itemsize
-    near = row < FAR_APART and row % CACHE_LINE == 0 and lines.length <= MOST_THREADS
+    near = row < FAR_APART and row % target.cache_line == 0 and lines.length <= most
     pair = _may_pair(spec, lines) and not (double and near)
-    points, tile, threads, registers = _BY_NEARNESS[double, near, pair]
-    ahead = AHEAD_NEAR if double and near and spec.periodic and _large(spec, lines) else 0
-    return LineForm("strided", _points(lines, points), tile=tile, threads=threads, registers=registers, pair=pair,
+    points, tile, share, registers = _BY_NEARNESS[double, near, pair]
+    ahead = AHEAD_NEAR * target.multiprocessors if double and near and spec.periodic and _large(spec, lines) else 0
+    return LineForm("strided", _points(lines, points), tile=tile, threads=most // share, registers=registers, pair=pair,
                     ahead=ahead)  # fmt: skip
 
 
@@ -188,16 +188,16 @@ def _together(spec: LineSpec) -> int:
     return spec.form.group or len(spec.operands)
 
 
-def _tile(spec: LineSpec, lines: Geometry, segments: int, form: LineForm) -> int:
+def _tile(spec: LineSpec, lines: Geometry, segments: int, form: LineForm, target: Target) -> int:
     """Lines of a block: contiguous ones to fill it, others as many as make loads wide and still fit."""
     if lines.contiguous:
-        room = SHARED_BYTES // ((segments + 2) * (form.points + 1) * _together(spec) * spec.dtype.itemsize)
+        room = target.shared_unasked // ((segments + 2) * (form.points + 1) * _together(spec) * spec.dtype.itemsize)
         threads = LINE_THREADS if _together(spec) == 1 else LINE_THREADS // 2
         return max(1, min(threads // segments, lines.outer, room))
     spec = replace(spec, form=form)
     lines = held(spec, lines)
     wide, blocks, least = form.tile, lines.lines * len(spec.groups), 16 if form.pair else 8
-    while wide > least and (wide * segments > form.threads or blocks < FEW_BLOCKS * wide):
+    while wide > least and (wide * segments > form.threads or blocks < FEW_BLOCKS * target.multiprocessors * wide):
         wide //= 2
     while wide * segments < LINE_THREADS and wide < min(128, lines.lanes):
         wide *= 2
@@ -353,7 +353,7 @@ def _operator_tables(spec: LineSpec, cut: Cut, operator: LineOperator, made: Seg
 
 def _padded(cut: Cut, form: LineForm, dtype: np.dtype) -> int:
     """Entries of a line in shared memory: segments of several lines, side by side, must lie in different banks."""
-    banks = 128 // dtype.itemsize
+    banks = SHARED_ROW // dtype.itemsize
     wanted, least = max(1, banks // form.tile), (cut.window + 2) * (form.points + form.spaced(dtype))
     if form.kind != "contiguous":
         return least

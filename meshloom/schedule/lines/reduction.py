@@ -10,6 +10,7 @@ from meshloom.schedule.declare import Number, holds
 from meshloom.schedule.lines.classic import START_OF_LINE, Classic, ClassicPlan, RowTables, operand, row_tables
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.spec import Geometry, LinePointCode, LineSpec
+from meshloom.target import Target
 
 _ROWS = ("below", "middle", "above")
 
@@ -72,7 +73,7 @@ class CyclicReduction(_Reduction):
     summary = "a line in shared memory, halved in every step"
     shared_vectors = 4
 
-    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, simt: bool) -> list[Pass]:
+    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, target: Target) -> list[Pass]:
         t = spec.ctype
         halve = (
             "const ml_index h = (ml_index)1 << c, k = (i + 1) * 2 * h - 1, up = k + h;",
@@ -107,7 +108,7 @@ class ParallelCyclicReduction(_Reduction):
     summary = "a line in shared memory, every equation reduced in every step"
     shared_vectors = 8
 
-    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, simt: bool) -> list[Pass]:
+    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, target: Target) -> list[Pass]:
         t = spec.ctype
         reduce = (
             "const ml_index h = (ml_index)1 << c, old = (c & 1) * padded_rows, now = padded_rows - old, k = i;",

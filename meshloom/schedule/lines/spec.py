@@ -16,6 +16,7 @@ from meshloom.schedule.code import ElementCode, combined
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.plan import Plan, symbol
 from meshloom.schedule.spec import LoopSpec
+from meshloom.target import SHARED_ROW
 
 Group = tuple[int, ...]  # numbers of operands
 
@@ -48,7 +49,7 @@ class LineForm:
     def spaced(self, dtype: np.dtype) -> int:
         """Rows of shared memory left out after each segment: one keeps segments side by side in different banks, which
         lines side by side that fill all banks are anyway."""
-        return int(self.kind == "contiguous" or self.tile * dtype.itemsize < 128)
+        return int(self.kind == "contiguous" or self.tile * dtype.itemsize < SHARED_ROW)
 
 
 #: What may be asked of a form, from and to; "transposed" is for the method "thomas".

@@ -9,8 +9,6 @@ import numpy as np
 from meshloom.kernel.emit import literal
 from meshloom.schedule.lines.operator import Stencil
 
-CACHE_LINE = 128  # bytes
-
 #: Number of a line's first point: ``o`` counts lines that are not side by side.
 LINE_START = "offset + (o / inner) * outer_step + (o % inner) * inner_step"
 

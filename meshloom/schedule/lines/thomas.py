@@ -14,6 +14,7 @@ from meshloom.schedule.lines.classic import START_OF_LINE, Classic, ClassicPlan,
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
 from meshloom.schedule.spec import LoopSpec
+from meshloom.target import Target
 
 EDGE = 32  # of the squares that are transposed
 
@@ -34,7 +35,7 @@ class Thomas(Classic):
     name = "thomas"
     summary = "LU factors, one thread goes along a line"
 
-    def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, simt: bool) -> LineForm:
+    def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
         transposed = wish.get("transposed", int(lines.contiguous))
         return LineForm("transposed" if transposed else "strided", 1, 0, 1)
 
@@ -49,7 +50,7 @@ class Thomas(Classic):
         assert isinstance(spec, LineSpec)
         return [("work", spec.dtype, 1)]
 
-    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, simt: bool) -> list[Pass]:
+    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, target: Target) -> list[Pass]:
         if spec.form.kind == "strided":
             start = [f"const ml_index start = {START_OF_LINE};"]
             load, name = operand(code, v, "start + j * step")

@@ -8,6 +8,7 @@ from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import VisitPlan, visiting
+from meshloom.target import CPU, Target
 
 
 class Atomic(Strategy):
@@ -16,10 +17,10 @@ class Atomic(Strategy):
     summary = "one launch, hardware atomics"
     plans = VisitPlan
 
-    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
+    def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         return VisitPlan(self.name, block, visiting(topology))
 
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(plan, VisitPlan)
         code = ElementCode(spec, spec.outputs)
         body = code.lines(code.atomic, element=plan.element)

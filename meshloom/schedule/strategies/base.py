@@ -13,6 +13,7 @@ from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.form import check_form, demand
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
+from meshloom.target import CPU, Target
 
 #: Not strategies, but ways to choose one: the least estimated time of deterministic ones, or of all.
 AUTOMATIC = ("auto", "fastest")
@@ -29,7 +30,7 @@ class Emitter(ABC):
             Emitter.registry[cls.name] = cls()
 
     @abstractmethod
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         """The passes to emit. Only which arrays the plan has, and their types, may be used, not their contents."""
 
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
@@ -51,31 +52,31 @@ class Strategy(Emitter):
     competes: ClassVar[bool] = True  # may it be asked for, for any loop?
     variants: ClassVar[tuple[str, ...]] = ("plain",)  # forms of the plan that a schedule may ask for
     plans: ClassVar[type[Plan]] = Plan  # the type of its plans, declared beside it
-    simt_plans: ClassVar[type[Plan] | None] = None  # where threads run together, if another one
+    plans_together: ClassVar[type[Plan] | None] = None  # where threads run together, if another one
 
-    def block(self, simt: bool, elements: int) -> int:
+    def block(self, target: Target, elements: int) -> int:
         """The block size where none is asked for; on a CPU about 64 blocks at least, so that threads share evenly."""
-        return self.gpu_block if simt else max(512, min(self.cpu_block, elements // 64))
+        return self.gpu_block if target.together else max(512, min(self.cpu_block, elements // 64))
 
     def declines(self, spec: LoopSpec) -> str | None:
         """Why this strategy cannot run the loop; None when it can."""
         return None
 
-    def plan_type(self, *, simt: bool = False, variant: str = "plain") -> type[Plan]:
+    def plan_type(self, *, target: Target = CPU, variant: str = "plain") -> type[Plan]:
         """The type of the plan of a variant."""
-        return self.simt_plans if simt and self.simt_plans else self.plans
+        return self.plans_together if target.together and self.plans_together else self.plans
 
     @abstractmethod
-    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
+    def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         """A plan of the declared type, a pure function of the maps and the block size."""
 
     def varied(self, variant: str, plan: Plan, topology: Topology) -> Plan:
         """The plan of one of ``variants``, made from the plain one; its code may ask for its type."""
         return plan
 
-    def build(self, topology: Topology, block: int, *, simt: bool = False, variant: str = "plain") -> Plan:
+    def build(self, topology: Topology, block: int, *, target: Target = CPU, variant: str = "plain") -> Plan:
         """The plan of a variant."""
-        return self.varied(variant, self.plan(topology, block, simt=simt), topology)
+        return self.varied(variant, self.plan(topology, block, target=target), topology)
 
     @abstractmethod
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
@@ -106,10 +107,10 @@ def check_variant(name: str, variant: str) -> None:
         raise ScheduleError(f"strategy '{name}' has no variant '{variant}'; allowed: {', '.join(variants(name))}")
 
 
-def verify(plan: Plan, topology: Topology, *, simt: bool | None = None, variant: str = "plain") -> None:
-    """Raise PlanError unless the plan is right for these maps; where ``simt`` is known, for such threads too."""
-    if simt is not None:
-        expected = strategy(plan.strategy).plan_type(simt=simt, variant=variant)
+def verify(plan: Plan, topology: Topology, *, target: Target | None = None, variant: str = "plain") -> None:
+    """Raise PlanError unless the plan is right for these maps; where ``target`` is known, for its threads too."""
+    if target is not None:
+        expected = strategy(plan.strategy).plan_type(target=target, variant=variant)
         demand(type(plan) is expected, plan, f"its type is {type(plan).__name__}, expected {expected.__name__}")
     check_form(plan, topology)
     plan.check(topology)

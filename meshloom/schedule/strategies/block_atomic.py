@@ -36,14 +36,15 @@ from meshloom.schedule.shared_blocks import (
     SharedBlocks,
     block_numbers,
     check_blocks,
+    phases_together,
     shared_blocks,
-    simt_phases,
 )
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.block_color import block_offsets
 from meshloom.schedule.strategies.direct import visiting
 from meshloom.schedule.verify import check_given_visit, lost_stamps
+from meshloom.target import CPU, Target
 
 
 def _targets(place: Place) -> int:
@@ -100,10 +101,10 @@ class BlockAtomic(Strategy):
     name = "block_atomic"
     deterministic = False  # sums at shared targets depend on who comes first
     plan_has_blocks = True
-    plans, simt_plans = SerialMarkedBlocks, SharedMarkedBlocks
+    plans, plans_together = SerialMarkedBlocks, SharedMarkedBlocks
     summary = "blocks of elements; atomics only for targets that blocks share"
 
-    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
+    def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         offsets = block_offsets(topology.elements, block)
         rows, targets = topology.conflicts()
         into = sorted(set(topology.spaces.values()))
@@ -111,12 +112,15 @@ class BlockAtomic(Strategy):
             space: shared_targets(offsets, topology.visit, a, t)
             for space, a, t in zip(into, rows, targets, strict=True)
         }
-        if simt:
+        if target.together:
             return SharedMarkedBlocks(self.name, block, offsets, flags, shared_blocks(topology, offsets))
         return SerialMarkedBlocks(self.name, block, offsets, flags, visiting(topology))
 
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        phases, scratch = simt_phases(spec, plan, _merge(spec, plan)) if simt else ((_serial_phase(spec, plan),), ())
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
+        if target.together:
+            phases, scratch = phases_together(spec, plan, _merge(spec, plan))
+        else:
+            phases, scratch = (_serial_phase(spec, plan),), ()
         return [Pass("blocks", "n_blocks", phases, blocked=True, scratch=scratch, reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:

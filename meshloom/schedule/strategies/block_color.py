@@ -34,13 +34,14 @@ from meshloom.schedule.shared_blocks import (
     SharedBlocks,
     block_numbers,
     check_blocks,
+    phases_together,
     shared_blocks,
-    simt_phases,
 )
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import visiting
 from meshloom.schedule.verify import check_given_visit, check_offsets, check_permutation, lost_stamps
+from meshloom.target import CPU, Target
 
 
 def _blocks(place: Place) -> int:
@@ -107,21 +108,24 @@ class BlockColor(Strategy):
     plan_has_blocks = True
     summary = "blocks of elements, colored; plain updates inside a block"
     cpu_block = 16384
-    plans, simt_plans = SerialColoredBlocks, SharedColoredBlocks
+    plans, plans_together = SerialColoredBlocks, SharedColoredBlocks
 
-    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
+    def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         rows, targets = topology.conflicts()
         offsets = block_offsets(topology.elements, block)
         colors = color_blocks(offsets, topology.visit, rows, targets)
         counts = np.bincount(colors) if len(colors) else np.zeros(0, np.int64)
         listed = np.argsort(colors, kind="stable").astype(np.int64)
         colored = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        if simt:
+        if target.together:
             return SharedColoredBlocks(self.name, block, offsets, listed, colored, shared_blocks(topology, offsets))
         return SerialColoredBlocks(self.name, block, offsets, listed, colored, visiting(topology))
 
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        phases, scratch = simt_phases(spec, plan, _merge(spec)) if simt else ((_serial_phase(spec, plan),), ())
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
+        if target.together:
+            phases, scratch = phases_together(spec, plan, _merge(spec))
+        else:
+            phases, scratch = (_serial_phase(spec, plan),), ()
         return [Pass("blocks", "n_blocks", phases, blocked=True, colors="color_offsets", block_number="block_list[k]",
                      scratch=scratch, reductions=spec.reductions)]  # fmt: skip
 

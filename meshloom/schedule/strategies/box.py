@@ -22,8 +22,8 @@ from meshloom.schedule.plan import Plan, Topology, symbol
 from meshloom.schedule.points import VARIANTS, EdgeCode, PointCode, far_steps, tile_of, tiled
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
+from meshloom.target import CPU, Target
 
-_WARP_SHIFT = 5  # 32 threads next to each other along the last axis, where there are other axes
 _ALIGNED = 16  # points: bricks of long lines begin at such multiples, so that warps read whole lines of the cache
 
 
@@ -102,16 +102,16 @@ class Box(Strategy):
     cpu_block = 8192
     gpu_block = 256
     variants = tuple(VARIANTS)
-    plans, simt_plans = SegmentPlan, BrickPlan
+    plans, plans_together = SegmentPlan, BrickPlan
 
     def declines(self, spec: LoopSpec) -> str | None:
         return None if spec.box is not None else "the loop does not run over a box of a grid"
 
-    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
+    def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         spec, box = topology.spec, topology.box
         assert spec is not None and box is not None
-        if simt:
-            return _bricks(self.name, _axes(spec, box), tile_of(spec), block, box.grid.total - 1)
+        if target.together:
+            return _bricks(self.name, _axes(spec, box), tile_of(spec), block, box.grid.total - 1, target.lanes)
         length = box.shape[-1]
         segment = length if length <= 2 * block else block
         segments, steps = -(-length // segment), [o[-1] for o in spec.offsets] or [0]
@@ -122,8 +122,8 @@ class Box(Strategy):
             segment=segment, segments=segments, lines=prod(box.shape[:-1]) * segments,
         )  # fmt: skip
 
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        if not simt:
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
+        if not target.together:
             return [Pass("lines", "lines", (_segment_phase(spec, plan),), reductions=spec.reductions)]
         phase = Phase("0", "brick", tuple(_tile_lines(spec, plan)))
         return [Pass("bricks", "bricks", (phase,), blocked=True, reductions=spec.reductions)]
@@ -172,8 +172,10 @@ def _segment_phase(spec: LoopSpec, plan: Plan) -> Phase:
 
 
 # ----- GPU --------------------------------------------------------------------------------------------------------
-def _bricks(name: str, axes: tuple[Axis, ...], tile: Index, block: int, most: int) -> BrickPlan:
-    """The threads of a block as a brick of 2^shift threads along each axis, and how many bricks cover the box."""
+def _bricks(name: str, axes: tuple[Axis, ...], tile: Index, block: int, most: int, lanes: int) -> BrickPlan:
+    """The threads of a block as a brick of 2^shift threads along each axis, and how many bricks cover the box.
+
+    Where there are other axes, the ``lanes`` of a warp are next to each other along the last one."""
     last = len(tile) - 1
     begin = [one.low for one in axes]
     if axes[last].end - begin[last] >= 4 * _ALIGNED:
@@ -183,7 +185,7 @@ def _bricks(name: str, axes: tuple[Axis, ...], tile: Index, block: int, most: in
     needed = [-(-(axes[a].end - begin[a]) // t) for a, t in enumerate(tile)]  # threads along each axis
     left, shifts = block.bit_length() - 1, [0] * (last + 1)
     for a in (last, *range(last - 1, -1, -1), last):  # what is left over goes to the last axis again
-        free = left if last == 0 or any(shifts) else min(left, _WARP_SHIFT)
+        free = left if last == 0 or any(shifts) else min(left, lanes.bit_length() - 1)
         more = min(free, max((needed[a] - 1).bit_length() - shifts[a], 0))
         shifts[a] += more
         left -= more

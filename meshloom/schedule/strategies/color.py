@@ -40,6 +40,7 @@ from meshloom.schedule.plan import Plan, Topology, symbol
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.verify import check_offsets, lost_stamps, visited
+from meshloom.target import CPU, Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +94,10 @@ class Color(Strategy):
     summary = "global coloring, one launch per color"
     variants = ("plain", "indices")
 
-    def plan_type(self, *, simt: bool = False, variant: str = "plain") -> type[Plan]:
+    def plan_type(self, *, target: Target = CPU, variant: str = "plain") -> type[Plan]:
         return ColorPlan if variant == "plain" else IndexedColorPlan
 
-    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
+    def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         rows, targets = topology.conflicts()
         visit = topology.visit
         visited = [np.ascontiguousarray(a[visit]) for a in rows] if topology.order is not None else rows
@@ -116,7 +117,7 @@ class Color(Strategy):
         tables = {m: np.ascontiguousarray(rows[visit].T) for m, rows in topology.rows().items()}
         return IndexedColorPlan(plan.strategy, plan.block, plan.color_offsets, plan.visit, tables)
 
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(plan, ColorPlan)
         code = ElementCode(spec, spec.outputs, _in_tables(plan) if isinstance(plan, IndexedColorPlan) else None)
         body = code.lines(code.plain, element="i" if plan.visit is None else "visit[i]")

@@ -15,6 +15,7 @@ from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.vectors import vector_pass
 from meshloom.schedule.verify import check_given_visit
+from meshloom.target import CPU, Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +42,10 @@ class Direct(Strategy):
     def declines(self, spec: LoopSpec) -> str | None:
         return "elements meet through a map, so it would race" if spec.racy_outputs else None
 
-    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
+    def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         return VisitPlan(self.name, block, visiting(topology))
 
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(plan, VisitPlan)
         return [vector_pass(spec) if spec.share.elements > 1 else element_pass(spec, plan)]
 

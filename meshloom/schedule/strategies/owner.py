@@ -31,6 +31,7 @@ from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import element_pass, visiting
 from meshloom.schedule.strategies.staged import GatherPlan, incidences
+from meshloom.target import CPU, Target
 
 ROOMY_VISIT = 80  # bytes that a thread may ask for at a visit and leave room for others
 
@@ -48,17 +49,17 @@ class Owner(Strategy):
     name = "owner"
     summary = "over the targets, recomputing what each incident element gives it"
     gpu_block = 64
-    plans, simt_plans = GatherPlan, NeighbourPlan
+    plans, plans_together = GatherPlan, NeighbourPlan
 
-    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
+    def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         found, visit = incidences(topology), visiting(topology)
-        if not simt:
+        if not target.together:
             return GatherPlan(self.name, block, visit, found)
         return NeighbourPlan(self.name, block, visit, {m: tabled(topology, m, one) for m, one in found.items()})
 
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(plan, GatherPlan)
-        targets = [one for m in spec.racy_maps for one in _target_passes(spec, m, plan, simt)]
+        targets = [one for m in spec.racy_maps for one in _target_passes(spec, m, plan, target.together)]
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
@@ -69,9 +70,10 @@ class Owner(Strategy):
         return Cost(moved, work.flops * repeated, visits=work.targets, requests=crowding * work.gathered)
 
 
-def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, simt: bool) -> list[Pass]:
+def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, together: bool) -> list[Pass]:
     groups, arity, found = columns_of(spec, m), spec.maps[m].arity, plan.gathers[m]
-    code, degree, offsets = ElementCode(spec, ()), found.degree if simt else 0, symbol(plan, "gathers", m, "offsets")
+    code, degree = ElementCode(spec, ()), found.degree if together else 0
+    offsets = symbol(plan, "gathers", m, "offsets")
     roots = [n for g in groups for n in g.nodes]
     if (tables := role_tables(found)) is not None:
         return [replace(_role_pass(spec, m, plan, found), ahead=_marked(spec, m, plan, tables))]

@@ -18,6 +18,7 @@ from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.stage import Stage, staged_columns
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import VisitPlan, visiting
+from meshloom.target import CPU, Target
 
 ROWS = "n"  # of each slot: one for every element
 
@@ -39,10 +40,10 @@ class Staged(Strategy):
     summary = "increments to a temporary array, then a gather by target"
     plans = GatherPlan
 
-    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
+    def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         return GatherPlan(self.name, block, visiting(topology), incidences(topology))
 
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(plan, GatherPlan)
         groups = [(m, staged_columns(spec, m)) for m in spec.racy_maps]
         columns = [c for _, members in groups for c in members]
@@ -51,7 +52,7 @@ class Staged(Strategy):
         first = Pass(
             "elements", "n", (Phase("", "", body, independent=plan.visit is None),), reductions=spec.reductions
         )
-        return [first, *(gather_pass(spec, m, members, plan, simt) for m, members in groups)]
+        return [first, *(gather_pass(spec, m, members, plan, target.together) for m, members in groups)]
 
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
         return [
@@ -71,9 +72,9 @@ def incidences(topology: Topology) -> dict[int, Incidence]:
     return {m: Incidence(*topology.incidence(m)) for m in topology.maps}
 
 
-def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], plan: GatherPlan, simt: bool) -> Pass:
+def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], plan: GatherPlan, together: bool) -> Pass:
     """A pass over the targets of a map that merges the staged columns."""
-    arity, degree = spec.maps[map_number].arity, plan.gathers[map_number].degree if simt else 0
+    arity, degree = spec.maps[map_number].arity, plan.gathers[map_number].degree if together else 0
     offsets, entries = (symbol(plan, "gathers", map_number, word) for word in ("offsets", "entries"))
     incident = [*split_entry(entries, arity), *Stage(spec, ROWS).merge(groups, arity, "e")]
     return Pass(

@@ -36,6 +36,7 @@ from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.atomic import Atomic
 from meshloom.schedule.verify import check_offsets, check_permutation
+from meshloom.target import CPU, Target
 
 Address = tuple[int, int, int]  # parameter, slot, component
 
@@ -82,18 +83,18 @@ class Strip(Atomic):
     name = "strip"
     summary = "strips of elements, joined in registers and between neighbouring threads, then hardware atomics"
 
-    simt_plans = StripPlan
+    plans_together = StripPlan
 
-    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
-        if not simt:
+    def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
+        if not target.together:
             return super().plan(topology, block)
         strips, meetings = best_strips([rows[topology.visit] for rows, _ in topology.maps.values()])
         found = topology.visit[strips.elements].astype(topology.index_type)
         return StripPlan(self.name, block, found, strips.offsets, dict(zip(topology.maps, meetings, strict=True)))
 
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        if not simt:
-            return super().passes(spec, plan, simt=False)
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
+        if not target.together:
+            return super().passes(spec, plan, target=target)
         assert isinstance(plan, StripPlan)
         body = StripCode(spec, {m: plan.meetings[m] for m in spec.racy_maps}).lines()
         return [Pass("strips", "n_strips", (Phase("", "", tuple(body), together=True),), reductions=spec.reductions)]

@@ -45,6 +45,7 @@ from meshloom.schedule.stage import Stage, staged_columns
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import VisitPlan, element_pass, visiting
 from meshloom.schedule.verify import check_incidence, check_offsets
+from meshloom.target import CPU, Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +111,7 @@ class Tile(Strategy):
     gpu_block = 256
     plans = TilePlan
 
-    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
+    def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         found = {}
         for m, (indices, _) in topology.maps.items():
             offsets, entries = topology.incidence(m)
@@ -118,9 +119,9 @@ class Tile(Strategy):
             found[m] = Tiles(offsets, block, made.offsets, made.elements, made.local)
         return TilePlan(self.name, block, visiting(topology), found)
 
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(plan, TilePlan)
-        targets = [_tile_pass(spec, m, staged_columns(spec, m), plan, simt) for m in spec.racy_maps]
+        targets = [_tile_pass(spec, m, staged_columns(spec, m), plan, target.together) for m in spec.racy_maps]
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
@@ -134,12 +135,12 @@ class Tile(Strategy):
                     requests=waiting * again * work.requested)  # fmt: skip
 
 
-def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], plan: TilePlan, simt: bool) -> Pass:
+def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], plan: TilePlan, together: bool) -> Pass:
     def named(word: str) -> str:
         return symbol(plan, "tiled", m, word)
 
-    degree, offsets, first = plan.tiled[m].degree if simt else 0, named("offsets"), named("tile_offsets")
-    arity, stage = spec.maps[m].arity, Stage(spec, named("largest"), apart=simt)
+    degree, offsets, first = plan.tiled[m].degree if together else 0, named("offsets"), named("tile_offsets")
+    arity, stage = spec.maps[m].arity, Stage(spec, named("largest"), apart=together)
     own = (f"const ml_index e = {named('tile_elements')}[i];", f"const ml_index l = i - {first}[b];")
     body = (*own, *staging(ElementCode(spec, ()), groups, "l", stage.stores))
     evaluate = Phase(f"{first}[b]", f"{first}[b + 1]", body, independent=True)

@@ -19,6 +19,7 @@ from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.atomic import Atomic
 from meshloom.schedule.strategies.direct import VisitPlan, visiting
+from meshloom.target import CPU, Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,17 +41,17 @@ class WarpAtomic(Atomic):
     name = "warp_atomic"
     summary = "hardware atomics, after neighbouring threads have joined what goes to the same target"
 
-    simt_plans = WarpPlan
+    plans_together = WarpPlan
 
-    def plan(self, topology: Topology, block: int, *, simt: bool = False) -> Plan:
-        if not simt:
+    def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
+        if not target.together:
             return super().plan(topology, block)
         rows = {m: indices[topology.visit] for m, (indices, _) in topology.maps.items()}
         return WarpPlan(self.name, block, visiting(topology), {m: pairs_beside(one) for m, one in rows.items()})
 
-    def passes(self, spec: LoopSpec, plan: Plan, *, simt: bool = False) -> list[Pass]:
-        if not simt:
-            return super().passes(spec, plan, simt=False)
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
+        if not target.together:
+            return super().passes(spec, plan, target=target)
         assert isinstance(plan, WarpPlan)
         code = ElementCode(spec, spec.outputs)
         roots = [o.value for o in code.outputs]

@@ -1,0 +1,90 @@
+"""What a machine has: lanes, multiprocessors, memory that threads share, and how fast it is.
+
+Back ends hold one (``backend.target``). Nothing here names a device: two that have the same get the same plans, choices
+and text.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from meshloom.target.rates import CPU_CORE, GPU, Rates
+
+SHARED_ROW = 128  # bytes that the banks of shared memory give at a time, on every GPU we know
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where generated code runs. Memory is in bytes; on a CPU a block has one thread, which shares with nobody."""
+
+    lanes: int  # threads in step, which can ask each other for values (a warp); 1 on a CPU
+    multiprocessors: int  # what blocks are dealt out to; on a CPU its cores
+    block_threads: int  # of a block, at most
+    resident_threads: int  # of a multiprocessor, at most
+    registers: int  # of a multiprocessor, 4 bytes each; 0 where nobody counts them
+    shared: int  # memory of a block, at most
+    shared_unasked: int  # of that, what a block has without asking for more
+    cache_line: int
+    rates: Rates
+
+    @property
+    def together(self) -> bool:
+        """Do the threads of a block run at the same time, with barriers, so that plans must keep them apart too?"""
+        return self.lanes > 1
+
+    @property
+    def threads(self) -> int:
+        """How many run at the same time, at most."""
+        return self.multiprocessors * self.resident_threads
+
+    @property
+    def plan_key(self) -> str:
+        """What the arrays of a plan depend on, in short: plans on disk are found by it."""
+        return f"{self.lanes} lanes"
+
+    def whole_warps(self, threads: int) -> int:
+        """The number of threads of a block that has room for so many items at a time: whole warps, and not too many."""
+        return min(-(-threads // self.lanes) * self.lanes, self.block_threads)
+
+    def blocks_with(self, registers: int, threads: int) -> int:
+        """Blocks that fit a multiprocessor's registers; a thread gets them in units of 8."""
+        return self.registers // (-(-registers // 8) * 8 * threads)
+
+
+def cpu_count() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+#: This machine's.
+CPU = Target(
+    lanes=1, multiprocessors=cpu_count(), block_threads=1, resident_threads=1, registers=0, shared=0, shared_unasked=0,
+    cache_line=64, rates=CPU_CORE,
+)  # fmt: skip
+
+#: The GPU that figures were measured on, for emulation and wherever there is no device to ask.
+H200 = Target(
+    lanes=32, multiprocessors=132, block_threads=1024, resident_threads=2048, registers=65536, shared=232_448,
+    shared_unasked=49_152, cache_line=128, rates=GPU,
+)  # fmt: skip
+
+
+def of_device(attributes: Mapping[str, int]) -> Target:
+    """A GPU by the attributes that CUDA has for it, under CuPy's names.
+
+    Rates are those measured on an H200, as much slower as there are fewer multiprocessors: no attribute tells them.
+    """
+    multiprocessors = attributes["MultiProcessorCount"]
+    return Target(
+        lanes=attributes["WarpSize"],
+        multiprocessors=multiprocessors,
+        block_threads=attributes["MaxThreadsPerBlock"],
+        resident_threads=attributes["MaxThreadsPerMultiProcessor"],
+        registers=attributes["MaxRegistersPerMultiprocessor"],
+        shared=attributes["MaxSharedMemoryPerBlockOptin"],
+        shared_unasked=attributes["MaxSharedMemoryPerBlock"],
+        cache_line=H200.cache_line,
+        rates=GPU.slower(H200.multiprocessors / multiprocessors),
+    )
