@@ -178,6 +178,12 @@ REFUSED: dict[str, Action] = {
     "Condition.__bool__": lambda w: bool(w.total < 1.0),
     "Condition in a decision": lambda w: w.u.fill(1.0) if w.total > w.factor else w.v.fill(1.0),
     "Condition.in_memory": lambda w: (w.total < 1.0).in_memory(),
+    "Condition.__and__": lambda w: (w.total < 1.0) & (w.factor < 1.0), "Condition.__invert__": lambda w: ~(w.total < 1.0),
+    "Condition.__or__": lambda w: (w.total < 1.0) | (w.factor < 1.0),
+    "Condition.__xor__": lambda w: (w.total < 1.0) ^ (w.factor < 1.0),
+    **{f"Condition.{name}": (lambda w, name=name: getattr(w.total < 1.0, name)(True))
+       for name in ("__rand__", "__ror__", "__rxor__")},
+    "Matrix.__matmul__": lambda w: w.matrix @ w.u,
     "use": lambda w: ml.use("numpy"),
     "read": lambda w: ml.read("no_such_file.msh"),
     "write": lambda w: ml.write("never_written.vtu", w.mesh, {"u": np.zeros(6)}),
