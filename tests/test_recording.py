@@ -178,7 +178,8 @@ REFUSED: dict[str, Action] = {
     "Condition.__bool__": lambda w: bool(w.total < 1.0),
     "Condition in a decision": lambda w: w.u.fill(1.0) if w.total > w.factor else w.v.fill(1.0),
     "Condition.in_memory": lambda w: (w.total < 1.0).in_memory(),
-    "Condition.__and__": lambda w: (w.total < 1.0) & (w.factor < 1.0), "Condition.__invert__": lambda w: ~(w.total < 1.0),
+    "Condition.__and__": lambda w: (w.total < 1.0) & (w.factor < 1.0),
+    "Condition.__invert__": lambda w: ~(w.total < 1.0),
     "Condition.__or__": lambda w: (w.total < 1.0) | (w.factor < 1.0),
     "Condition.__xor__": lambda w: (w.total < 1.0) ^ (w.factor < 1.0),
     **{f"Condition.{name}": (lambda w, name=name: getattr(w.total < 1.0, name)(True))
