@@ -24,10 +24,10 @@ import meshloom as ml
 from bench.measure import surroundings
 from bench.race_loop import Cuda
 from bench.record import Record
+from meshloom.case import PRECISIONS as CASE_PRECISIONS
+from meshloom.case import Case
 from meshloom.mesh.reorder import SETS, Permutation, renumbered
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig
-from meshloom.solvers.case import PRECISIONS as CASE_PRECISIONS
-from meshloom.solvers.case import Case
 
 SHUFFLED = "shuffled"
 PRECISIONS = ("double", "single")

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.case import Case
 from meshloom.config import build, parse_set
-from meshloom.solvers.case import Case, find_case
+from meshloom.solvers import find_case
 
 
 def make(case: str | type[Case], *settings: str) -> Any:

@@ -36,8 +36,8 @@ from bench.race import BLOCKS, LAYOUTS, Stopped, block_of, line_of, stopping_cle
 from bench.race_loop import Choices, Cuda, Device, block_colors, measured, wish_entries
 from bench.record import Record
 from bench.turns import alone
+from meshloom.case import PRECISIONS, Case
 from meshloom.errors import MeshloomError
-from meshloom.solvers.case import PRECISIONS, Case
 
 #: As it comes, ours, the paper's GPS, and two partitions: by coordinates, and of the graph where that is installed. The
 #: latter cuts up faces by the cells they join, also for loops over cells that meet at nodes; cells and nodes follow.

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
+from meshloom.case import Case
 from meshloom.config import build, parse_set
+from meshloom.solvers import find_case
 from meshloom.solvers.bookleaf.quad import CORNERS, corner_volumes
-from meshloom.solvers.case import Case, find_case
 from meshloom.solvers.lulesh.hexahedron import centre_gradient, corner_normals
 from meshloom.solvers.volna.flux import Water, hll, sides
 

@@ -22,12 +22,12 @@ import meshloom as ml
 from bench.cases import make
 from bench.measure import surroundings
 from bench.record import Record
+from meshloom.case import Case
 from meshloom.kernel.count import arithmetic, flops_by_kind
 from meshloom.linalg.lines import LineLoop
 from meshloom.loop import Runnable
 from meshloom.mesh.core import Fill
 from meshloom.run.diagnose import Snapshot, restore, take_snapshot
-from meshloom.solvers.case import Case
 
 #: Name -> settings of a mesh that keeps a GPU busy, and of a small one.
 APPLICATIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

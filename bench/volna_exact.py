@@ -20,7 +20,7 @@ import meshloom as ml
 from bench.measure import surroundings
 from bench.record import Record
 from meshloom.config import build, parse_set
-from meshloom.solvers.case import find_case
+from meshloom.solvers import find_case
 from meshloom.solvers.exact_water import Thacker
 
 TRUTH = Path(__file__).parent.parent / "tests" / "data" / "volna"

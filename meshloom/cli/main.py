@@ -292,7 +292,7 @@ def _tell_that_stdout_is_lost(loss: OSError) -> None:
 @app.command(cls=_Command)
 def cases() -> None:
     """List the cases that can be run."""
-    from meshloom.solvers.case import cases as all_cases
+    from meshloom.solvers import cases as all_cases
 
     width = max(map(len, all_cases()))
     for name, case in all_cases().items():

@@ -10,12 +10,12 @@ from math import isfinite
 from pathlib import Path
 
 import meshloom as ml
+from meshloom.case import Case
 from meshloom.errors import one_line
 from meshloom.run.folder import RunFolder
 from meshloom.run.launch import threads_in_use
 from meshloom.run.report import duration
 from meshloom.run.runner import Outcome
-from meshloom.solvers.case import Case
 
 _WIDEST = 40  # letters of the names in the table, for which all lines make room
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from meshloom.case import Case, Limit
 from meshloom.mesh.core import Field, Fill, Global
-from meshloom.solvers.case import Case, Limit
 
 Snapshot = list[np.ndarray]  # rows of case.state, as they lie: the fastest to copy
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from meshloom.case import Case
 from meshloom.errors import RunError, UserError
 from meshloom.run.report import Report
-from meshloom.solvers.case import Case
 
 _PACKAGE = Path(__file__).parents[1]
 

@@ -13,6 +13,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_count
+from meshloom.case import Case, RunOptions, UnknownLoop, loops_text
 from meshloom.config import Setting, build, flatten, parse_settings, read_settings
 from meshloom.errors import ConfigError, MeshloomError, UserError, nearest, one_line, shown
 from meshloom.io import checkpoint as checkpoints
@@ -21,7 +22,7 @@ from meshloom.run.folder import RunFolder, claim, settled
 from meshloom.run.names import CHECKPOINT, CONFIG
 from meshloom.run.report import Report
 from meshloom.run.runner import Outcome, Runner, Start
-from meshloom.solvers.case import Case, RunOptions, UnknownLoop, cases, find_case, loops_text
+from meshloom.solvers import cases, find_case
 from meshloom.toml import toml_key, toml_shown
 
 CASE = ("case",)  # the key that names it in a file

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from meshloom.case import Case, Chart, GridCase, Image, Picture
 from meshloom.io.grids import suffix_of, write_grid
 from meshloom.io.vtk import write_vtu
-from meshloom.solvers.case import Case, Chart, Image, Picture
-from meshloom.solvers.grid_case import GridCase
 
 
 def write_fields(case: Case, stem: Path) -> Path:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.case import Case, GridCase, loops_text
 from meshloom.config import flatten, to_toml
 from meshloom.errors import RunError, UserError
 from meshloom.io import checkpoint as checkpoints
@@ -31,8 +32,6 @@ from meshloom.run.output import draw, write_fields
 from meshloom.run.pace import Pace
 from meshloom.run.report import Advance, Report
 from meshloom.run.stop import StopRequest
-from meshloom.solvers.case import Case, loops_text
-from meshloom.solvers.grid_case import GridCase
 
 _SNAPSHOT_SECONDS = 1.0  # a copy of the state costs some milliseconds on large meshes: not before every chunk
 

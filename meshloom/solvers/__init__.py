@@ -1,0 +1,24 @@
+"""The cases: physics only. Every module of this folder is asked for them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from meshloom.case import Case, registry
+from meshloom.errors import UserError, nearest
+
+
+def cases() -> dict[str, type[Case]]:
+    """All cases by name."""
+    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+        importlib.import_module(module.name)
+    return dict(sorted(registry.items()))
+
+
+def find_case(name: str, where: str = "") -> type[Case]:
+    """The case of that name, or UserError that names the nearest."""
+    known = cases()
+    if name not in known:
+        raise UserError(f"{where}unknown case '{name}'{nearest(name, known)}")
+    return known[name]

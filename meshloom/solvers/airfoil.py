@@ -17,9 +17,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 import meshloom as ml
+from meshloom.case import PRECISIONS, Case, OutputOptions, Picture, RunOptions, order_option, schedule_table
 from meshloom.config import option, section
 from meshloom.errors import MeshError, nearest, shown
-from meshloom.solvers.case import PRECISIONS, Case, OutputOptions, Picture, RunOptions, order_option, schedule_table
 
 WALL, FAR_FIELD = 1, 2  # kinds of boundary faces
 

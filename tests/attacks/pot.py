@@ -10,9 +10,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from meshloom.case import Chart, OutputOptions, Picture, RunOptions
 from meshloom.config import section
 from meshloom.solvers import case as cases
-from meshloom.solvers.case import Chart, OutputOptions, Picture, RunOptions
 from tests.run.cooling import Cooling, CoolingConfig, PotOptions
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from meshloom.config import Setting, build, choices, flatten, option, parse_set, parse_settings, section, table, to_toml
 from meshloom.errors import ConfigError, one_line
 from meshloom.run.folder import RunFolder
-from meshloom.solvers.case import cases
+from meshloom.solvers import cases
 from meshloom.toml import statements, toml_key, toml_value
 from tests.cli.harness import Command, files_below
 from tests.one_line import one_line_from

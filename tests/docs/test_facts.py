@@ -297,7 +297,7 @@ def test_extras_are_those_of_the_project() -> None:
 
 
 def test_all_cases_stand_in_the_readme_and_in_the_docs() -> None:
-    from meshloom.solvers.case import cases
+    from meshloom.solvers import cases
 
     named = re.findall(r"`(\w+)`", " ".join(row[0] for row in table("README.md", "cases")))
     assert sorted(named) == [n for n, one in cases().items() if one.__module__.startswith("meshloom.")], "not of tests"

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
+from meshloom.case import Case, Limit, OutputOptions, RunOptions, schedule_table
 from meshloom.config import option, section
 from meshloom.solvers import case as cases
-from meshloom.solvers.case import Case, Limit, OutputOptions, RunOptions, schedule_table
 
 GROWTH = 1.1
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.case import GridCase, Limit, OutputOptions, RunOptions, schedule_table
 from meshloom.cli import summary
 from meshloom.config import option, parse_set, section
 from meshloom.errors import RunError, UserError
@@ -21,8 +22,6 @@ from meshloom.run.folder import RunFolder
 from meshloom.run.launch import Request, check, folder_for, launch
 from meshloom.run.report import Advance, Report
 from meshloom.solvers import case as cases
-from meshloom.solvers.case import Limit, OutputOptions, RunOptions, schedule_table
-from meshloom.solvers.grid_case import GridCase
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.case import Case, Picture
 from meshloom.solvers import case as cases
-from meshloom.solvers.case import Case, Picture
 from tests.cli.conftest import meshloom as meshloom  # the fixture
 from tests.cli.harness import Command
 from tests.run.cooling import Cooling

@@ -9,11 +9,11 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend import automatic_backend
+from meshloom.case import RunOptions
 from meshloom.config import parse_set
 from meshloom.errors import UserError
 from meshloom.run.launch import Request, _choose_backend, _differences, check, long_compilations, set_up
 from meshloom.solvers.airfoil import Airfoil
-from meshloom.solvers.case import RunOptions
 from tests.one_line import one_line_from
 
 NO_COMPILER, NO_GPU = "no C++ compiler was found", "there is no CUDA device"

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from meshloom.run.report import Advance, BarReport, PlainReport, Report, duration, make_report
-from meshloom.solvers.case import cases
+from meshloom.solvers import cases
 
 
 class Terminal(io.StringIO):

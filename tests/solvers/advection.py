@@ -8,8 +8,8 @@ import pytest
 
 import meshloom as ml
 from meshloom.config import build, parse_set
+from meshloom.solvers import find_case
 from meshloom.solvers.advection.base import AdvectionCase
-from meshloom.solvers.case import find_case
 
 
 def make(name: str, *settings: str) -> AdvectionCase:

@@ -15,8 +15,8 @@ import meshloom as ml
 from bench.airfoil import shuffled
 from meshloom.config import build, parse_set
 from meshloom.errors import MeshError
+from meshloom.solvers import cases, find_case
 from meshloom.solvers.airfoil import FAR_FIELD, Airfoil, AirfoilConfig, Gas, MeshOptions, _boundary_kind, kernels
-from meshloom.solvers.case import cases, find_case
 from tests.one_line import one_line_from
 
 TRUTH = json.loads((Path(__file__).parents[1] / "data" / "airfoil_rms.json").read_text())

@@ -22,6 +22,7 @@ from bench.truth_cases import (
     unmet,
 )
 from meshloom.errors import ConfigError, MeshError
+from meshloom.solvers import cases
 from meshloom.solvers.bookleaf import Noh, Saltzmann, Sedov, Sod
 from meshloom.solvers.bookleaf.case import BookLeaf
 from meshloom.solvers.bookleaf.connect import surroundings
@@ -37,7 +38,6 @@ from meshloom.solvers.bookleaf.physics import (
 )
 from meshloom.solvers.bookleaf.problems import check_convex
 from meshloom.solvers.bookleaf.quad import corner_cells, corner_volumes, volume, volume_gradient, width_squared
-from meshloom.solvers.case import cases
 from tests.backend.test_cuda import CompileBackend, needs_nvrtc
 
 DATA = Path(__file__).parents[1] / "data"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.case import Case, GridCase
 from meshloom.config import Setting, build
-from meshloom.solvers.case import Case, cases
-from meshloom.solvers.grid_case import GridCase
+from meshloom.solvers import cases
 
 
 def made(case: type[Case]) -> Case:

@@ -20,7 +20,7 @@ from bench.cases import make
 from bench.truth_cases import MINIAERO_CONSERVED, MINIAERO_RUNS, miniaero_run, unmet
 from bench.truth_cases import miniaero_away as away_from
 from bench.truth_cases import miniaero_conserved as conserved
-from meshloom.solvers.case import find_case
+from meshloom.solvers import find_case
 from meshloom.solvers.exact import GasState, Riemann
 from meshloom.solvers.miniaero.gas import viscous_flux
 from meshloom.solvers.miniaero.kernels import EXTRAPOLATE, Kernels, Scheme, kernels

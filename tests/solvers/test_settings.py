@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.case import Case, loops_text
 from meshloom.config import Setting, build, choices, parse_set, to_toml
 from meshloom.errors import ConfigError
 from meshloom.run.launch import Request, check, schedule_remark
-from meshloom.solvers.case import Case, cases, loops_text
+from meshloom.solvers import cases
 from tests.cli.harness import files_below
 
 ALL = tuple(cases())

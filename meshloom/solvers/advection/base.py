@@ -18,10 +18,9 @@ import numpy as np
 
 import meshloom as ml
 from meshloom import compact
+from meshloom.case import PRECISIONS, GridCase, Limit, OutputOptions, RunOptions, schedule_table
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
-from meshloom.solvers.case import PRECISIONS, Limit, OutputOptions, RunOptions, schedule_table
-from meshloom.solvers.grid_case import GridCase
 from meshloom.solvers.runge_kutta import RungeKutta4, largest_step
 
 CENTRAL = {"lele6": compact.LELE6, "pade4": compact.PADE4}

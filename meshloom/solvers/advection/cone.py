@@ -16,6 +16,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom import compact
+from meshloom.case import Image
 from meshloom.config import option, section
 from meshloom.solvers.advection.base import (
     CENTRAL,
@@ -28,7 +29,6 @@ from meshloom.solvers.advection.base import (
     TimeOptions,
     scheme_limit,
 )
-from meshloom.solvers.case import Image
 
 UPWIND = "deng5"
 SHAPES = ("box", "cone", "hump")

@@ -16,9 +16,9 @@ import numpy as np
 
 import meshloom as ml
 from meshloom import compact
+from meshloom.case import Chart
 from meshloom.config import option, section
 from meshloom.solvers.advection.base import CENTRAL, AdvectionCase, AdvectionConfig, Slopes, scheme_limit
-from meshloom.solvers.case import Chart
 
 
 @dataclass(frozen=True)

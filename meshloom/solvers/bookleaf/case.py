@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
+from meshloom.case import PRECISIONS, Case, Limit, Picture
 from meshloom.solvers.bookleaf import problems
 from meshloom.solvers.bookleaf.connect import surroundings
 from meshloom.solvers.bookleaf.kernels import kernels
@@ -16,7 +17,6 @@ from meshloom.solvers.bookleaf.options import BlastConfig, NohConfig, SaltzmannC
 from meshloom.solvers.bookleaf.physics import ideal_gas
 from meshloom.solvers.bookleaf.problems import Start
 from meshloom.solvers.bookleaf.quad import corner_cells, corner_volumes, volume
-from meshloom.solvers.case import PRECISIONS, Case, Limit, Picture
 
 _LOOK_AHEAD = 10_000  # steps: further the end of a run is not estimated
 

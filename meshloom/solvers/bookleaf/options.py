@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.case import OutputOptions, RunOptions, order_option, schedule_table
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.bookleaf.kernels import Clock
 from meshloom.solvers.bookleaf.physics import Gas
-from meshloom.solvers.case import OutputOptions, RunOptions, order_option, schedule_table
 
 MOST_STEPS = 1_000_000  # the end is a time; this only stops a run that never gets there
 

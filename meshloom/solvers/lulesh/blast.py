@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.case import PRECISIONS, Case, Limit, Picture
+from meshloom.case import PRECISIONS, Case, Limit, Picture
 from meshloom.solvers.lulesh.kernels import ENDS, NO_LIMIT, free_bit, kernels, masses, mirror_bit
 from meshloom.solvers.lulesh.options import LuleshConfig, MeshOptions
 

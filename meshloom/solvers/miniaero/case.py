@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.case import PRECISIONS, Case, Limit, Picture
+from meshloom.case import PRECISIONS, Case, Limit, Picture
 from meshloom.solvers.miniaero.kernels import EXTRAPOLATE, INFLOW, NO_SLIP, TANGENT, Kernels, Scheme, kernels
 from meshloom.solvers.miniaero.options import MeshOptions, PlateConfig, RampConfig, SodConfig
 from meshloom.solvers.miniaero.step import Geometry, TimeStep

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from meshloom.case import OutputOptions, RunOptions, order_option, schedule_table
 from meshloom.config import option, section
-from meshloom.solvers.case import OutputOptions, RunOptions, order_option, schedule_table
 from meshloom.solvers.miniaero.gas import Gas
 
 

@@ -10,9 +10,8 @@ import numpy as np
 
 import meshloom as ml
 from meshloom import compact
+from meshloom.case import PRECISIONS, GridCase, Image, Limit
 from meshloom.errors import ConfigError
-from meshloom.solvers.case import PRECISIONS, Image, Limit
-from meshloom.solvers.grid_case import GridCase
 from meshloom.solvers.navier_stokes.equations import DIVERGENCE, Equations
 from meshloom.solvers.navier_stokes.flow import MONITORS, Boundaries, Clock, Flow
 from meshloom.solvers.navier_stokes.gas import Gas, squared, vorticity

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
+from meshloom.case import Chart, Image, OutputOptions, RunOptions, schedule_table
 from meshloom.config import option, section
-from meshloom.solvers.case import Chart, Image, OutputOptions, RunOptions, schedule_table
 from meshloom.solvers.navier_stokes.case import FlowCase
 from meshloom.solvers.navier_stokes.equations import FORMS, SPLIT
 from meshloom.solvers.navier_stokes.gas import Gas

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
+from meshloom.case import PRECISIONS, Chart, Image, OutputOptions, RunOptions, schedule_table
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
-from meshloom.solvers.case import PRECISIONS, Chart, Image, OutputOptions, RunOptions, schedule_table
 from meshloom.solvers.navier_stokes.boundary import (
     HIGH,
     LOW,

@@ -11,18 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
+from meshloom.case import PRECISIONS, Case, Limit, OutputOptions, Picture, RunOptions, order_option, schedule_table
 from meshloom.config import option, section
 from meshloom.errors import MeshError
-from meshloom.solvers.case import (
-    PRECISIONS,
-    Case,
-    Limit,
-    OutputOptions,
-    Picture,
-    RunOptions,
-    order_option,
-    schedule_table,
-)
 from meshloom.solvers.volna.clock import Timing
 from meshloom.solvers.volna.flux import BED, H, U, V, Water
 from meshloom.solvers.volna.geometry import cell_centres

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
+from meshloom.case import Chart, Picture
 from meshloom.config import option, section, table
-from meshloom.solvers.case import Chart, Picture
 from meshloom.solvers.volna.basins import (
     MESH_DOC,
     TIME_DOC,

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.case import Case, Chart, Image, Picture
+from meshloom.case.base import Case
+from meshloom.case.views import Chart, Image, Picture
 
 AXES = ml.Grid.axis_names
 

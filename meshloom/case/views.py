@@ -1,0 +1,47 @@
+"""What a case gives to be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A field to draw over the mesh: ``values`` (cells,).
+
+    ``points`` (m, 2) and ``polygons`` (cells, corners) where it is not the mesh itself that is drawn, but a cut.
+    """
+
+    values: np.ndarray
+    label: str
+    window: tuple[float, float, float, float]  # xmin, xmax, ymin, ymax
+    axes: tuple[str, str] = ("x", "y")
+    points: np.ndarray | None = None
+    polygons: np.ndarray | None = None
+    curves: tuple[str, ...] | None = None  # the monitors to draw beside it; None: all
+
+
+@dataclass(frozen=True)
+class Image:
+    """Values (nx, ny) at the points x (nx,), y (ny,) of a plane grid, or of a plane of a grid in space."""
+
+    x: np.ndarray
+    y: np.ndarray
+    values: np.ndarray
+    label: str
+    axes: tuple[str, str] = ("x", "y")
+    curves: tuple[str, ...] | None = None  # the monitors to draw beside it; None: all
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Curves over one axis, such as what gauges saw: a CSV file and a drawing, both ``chart_<name>``."""
+
+    name: str
+    x: np.ndarray  # (n,)
+    curves: Mapping[str, np.ndarray]  # (n,) each
+    x_label: str
+    y_label: str
