@@ -124,11 +124,13 @@ def getacc_scatter(force: ml.Read, corner_mass: ml.Read, weight: ml.Read, densit
 def bookleaf_loop(case: Any) -> ml.Loop:
     """getacc_scatter on the gas of a case."""
     mesh, dtype = case.mesh, case.density.dtype
-    own("corner_forces")(case)()  # the forces are there between two loops of a step only
+    forces = own("corner_forces")(case)
+    forces()  # what they are is there between two loops of a step only
+    force = next(one for one in forces.writes if one.name == "force")
     corners = np.moveaxis(case.node_positions()[mesh.cell_nodes.indices], 0, -1)
     weight = mesh.cells.field("weight", 4, dtype=dtype, data=corner_volumes(corners).T)
     node = mesh.nodes.field("node", 4, dtype=dtype)
-    return getacc_scatter.loop(mesh.cells, case.force, case.corner_mass, weight, case.density, node[mesh.cell_nodes])
+    return getacc_scatter.loop(mesh.cells, force, case.corner_mass, weight, case.density, node[mesh.cell_nodes])
 
 
 @ml.kernel

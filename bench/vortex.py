@@ -29,6 +29,7 @@ from meshloom.mesh.recording import recorder
 from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
 from meshloom.solvers.navier_stokes.case import FlowCase
 from meshloom.solvers.navier_stokes.equations import FUSED, STORED, Equations
+from meshloom.solvers.runge_kutta import STAGES, advance_kernel
 
 VORTEX_GOAL, TAYLOR_GREEN_GOAL = 0.6, 0.30  # share of the compulsory bytes; ns per cell, equation and right-hand side
 TOLERANCE = 1e-10
@@ -101,31 +102,33 @@ def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program | Piece]
     with fluxes stored, if they are not."""
     flow, equations = case.flow, case.flow.equations
     other = variant(case, FUSED if equations.passes == STORED else STORED)
+    rate, ahead, total = (flow.q.like(name) for name in ("rate", "ahead", "total"))
 
     def right_hand_side() -> None:
         equations.take_slopes(flow.q, flow.slopes)
-        equations.rate(flow.q, flow.slopes, flow.rk.slope)
+        equations.rate(flow.q, flow.slopes, rate)
 
     def slopes() -> None:
         equations.take_slopes(flow.q, flow.slopes)
 
     def fluxes() -> None:
-        equations.rate(flow.q, flow.slopes, flow.rk.slope)
+        equations.rate(flow.q, flow.slopes, rate)
 
     def boundaries() -> None:
         assert flow.boundaries is not None
-        flow.boundaries(flow.q, flow.slopes, flow.rk.slope)
+        flow.boundaries(flow.q, flow.slopes, rate)
 
     def other_right_hand_side() -> None:
         other.take_slopes(flow.q, flow.slopes)
-        other.rate(flow.q, flow.slopes, flow.rk.slope)
+        other.rate(flow.q, flow.slopes, rate)
 
     def monitors() -> None:
         flow.measure()
 
     def update() -> None:
-        for stage in flow.rk.stages:
-            stage.advance()
+        for number in range(len(STAGES)):
+            ends = (ahead, total) if number + 1 < len(STAGES) else (total,)
+            advance_kernel(number)(flow.equations.grid, flow.q, rate, *ends, flow.dt)
 
     whole = [right_hand_side, slopes, fluxes, monitors, *([other_right_hand_side] if both else [])]
     programs: list[ml.Program | Piece] = [ml.program(one) for one in whole]
@@ -149,10 +152,11 @@ def variant(case: FlowCase, passes: str) -> Equations:
 def fused_loops(case: FlowCase) -> list[ml.linalg.LineLoop]:
     """The passes of a right-hand side that stores no flux: their bytes are the fewest that do."""
     flow, equations = case.flow, variant(case, FUSED)
+    rate = flow.q.like("rate")
 
     def right_hand_side() -> None:
         equations.take_slopes(flow.q, flow.slopes)
-        equations.rate(flow.q, flow.slopes, flow.rk.slope)
+        equations.rate(flow.q, flow.slopes, rate)
 
     return [o for o in ml.program(right_hand_side).loops if isinstance(o, ml.linalg.LineLoop)]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshloom.errors import ProgramError, UserError, one_line
+from meshloom.errors import ProgramError, UserError, one_line, shown
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.stored import Stored
 
@@ -33,11 +34,20 @@ class Given(NamedTuple):
         return (*self.values, *self.named.values())
 
 
+def name_of(function: Callable[..., Any]) -> str:
+    """What a program is called: as its function, that behind a ``functools.partial``, or what it is."""
+    if isinstance(function, partial):
+        return name_of(function.func)
+    if not callable(function):
+        raise ProgramError(f"a program is made of a function, got {shown(function)}")
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
 class Parameters:
     """The parameters of a program's function. ``names`` are those that a call has to fill."""
 
     def __init__(self, function: Callable[..., None]):
-        self.function, self.program = function, function.__name__
+        self.function, self.program = function, name_of(function)
         try:
             self._signature = inspect.signature(function)
         except ValueError:  # of something that was not written in Python

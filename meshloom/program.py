@@ -20,7 +20,7 @@ from meshloom.mesh.core import Field, Fill, Global
 from meshloom.mesh.recording import outside_program, recorder, refuse_in_program
 from meshloom.mesh.ties import Kept, tied
 from meshloom.native import machine
-from meshloom.parameters import Given, Known, Parameters
+from meshloom.parameters import Given, Known, Parameters, name_of
 from meshloom.replay import ReadyProgram, Replay, Way, left_behind, transients_among, written_by
 from meshloom.schedule.layouts import best_layout
 
@@ -45,7 +45,7 @@ class Program(NoCopy):
     """
 
     def __init__(self, function: Callable[..., None], *, fuse: bool = True, branches: bool = True):
-        self.function, self.name, self.fuse, self.branches = function, function.__name__, fuse, branches
+        self.function, self.name, self.fuse, self.branches = function, name_of(function), fuse, branches
         self._loops: tuple[Runnable | Fill, ...] | None = None
         self._ready: tuple[tuple[int, ...], Recording] | None = None
         self._fused: tuple[tuple[object, ...], FusedRecording] | None = None
@@ -87,7 +87,7 @@ class Program(NoCopy):
         if not recorded:
             raise KernelError(f"program {self.name} calls no kernel: there is nothing to replay")
         check_written_first(recorded)
-        return tuple(recorded)
+        return tuple(without_idle_fills(recorded))
 
     def bind(self, *arguments: Known, **named: Known) -> Program:
         """The program with these arguments, as one that takes none: to look at, or to keep. It keeps its arguments."""
@@ -397,6 +397,29 @@ def check_written_first(operations: Sequence[Runnable | Fill]) -> None:
                     " make it an ordinary field"
                 )
         written |= set(operation.writes)
+
+
+def without_idle_fills(operations: Sequence[Runnable | Fill]) -> list[Runnable | Fill]:
+    """Without the fills that nobody sees: what comes next sets all of the field anew."""
+    last_first: list[Runnable | Fill] = []
+    next_use: dict[Field | Global, Runnable | Fill] = {}
+    for operation in reversed(operations):
+        if isinstance(operation, Fill) and _replaced(operation.target, next_use.get(operation.target)):
+            continue
+        last_first.append(operation)
+        used = operation.storages if isinstance(operation, Runnable) else operation.writes
+        next_use |= dict.fromkeys(used, operation)
+    return last_first[::-1]
+
+
+def _replaced(what: Field | Global, by: Runnable | Fill | None) -> bool:
+    """Does an operation set everything that there is of a field or global, without looking at it? Ghosts and copies of
+    another rank's elements are set by fills only. What is left of a transient field in the end nobody sees."""
+    if by is None:
+        return isinstance(what, Field) and what.transient
+    if isinstance(by, Fill):
+        return True
+    return isinstance(what, Field) and what.set.shows_all and not what.set.halo and by.defines(what)
 
 
 @overload

@@ -78,7 +78,7 @@ RECORDED: dict[str, Action] = {
     "Global.assign": lambda w: (w.total.assign(2.0), scale(w.cells, w.u, w.factor, w.total)),
     "Global.assign to all entries": lambda w: w.vector.assign([4.0, 4.0, 4.0]),
     "Field": with_new_field,
-    "Set.field": with_new_field,
+    "Set.field": with_new_field, "Field.like": lambda w: Into(w).sum_up(w.u.like("new")),
     "Set.field with a number": lambda w: Into(w).sum_up(w.cells.field("new", data=2.0)),
     "Grid.field": lambda w: ml.fill_ghosts(w.grid.field("new"), w.f),
     "Global": with_new_global,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -138,3 +139,97 @@ def test_another_layout_needs_no_values() -> None:
     step.run()
     with pytest.raises(ProgramError):
         flux.numpy()
+
+
+@ml.kernel
+def gather(u: ml.Read, into: ml.Inc):
+    into[0] += u
+    into[1] += 2.0 * u
+
+
+def own_fields(w: Steps) -> None:
+    """A function that makes what it needs on its way."""
+    flux, sums = w.u.like("flux"), w.cells.field("sums")
+    double(w.cells, w.u, flux)
+    gather(w.cells, flux, sums[w.round])
+    add(w.cells, sums, w.out)
+
+
+class Round(Steps):
+    def __init__(self) -> None:
+        super().__init__()
+        self.round = ml.Map(self.cells, self.cells, [[(k + 1) % 5, (k + 2) % 5] for k in range(5)], "round")
+        self.made: list[ml.Field] = []
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+@pytest.mark.parametrize("fuse", [True, False])
+def test_fields_made_inside_a_program_are_its_own(back_end: str, fuse: bool) -> None:
+    ml.use(back_end)
+    eager, recorded = Round(), Round()
+    for _ in range(3):
+        own_fields(eager)
+    program = ml.program(fuse=fuse)(lambda: own_fields(recorded))
+    program.run(3)
+    np.testing.assert_array_equal(recorded.out.numpy(), eager.out.numpy())
+    made = {f.name: f for f in program.loops[-1].reads if isinstance(f, ml.Field)}
+    assert made["sums"].transient
+    with pytest.raises(ProgramError, match="sums is transient and has no values after program"):
+        made["sums"].numpy()
+
+
+def test_a_field_of_a_program_is_filled_only_where_somebody_sees_it() -> None:
+    """``flux`` is written as a whole before it is read, ``sums`` is added to; nobody asks for ``idle``."""
+    ml.use("numpy")
+    w = Round()
+
+    def body() -> None:
+        w.u.like("idle")
+        own_fields(w)
+
+    assert [o.name for o in ml.program(body).loops] == ["sums = 0", "double", "gather", "add"]
+
+
+def test_a_field_made_inside_may_be_kept() -> None:
+    ml.use("cpu")
+    w = Round()
+
+    def body() -> None:
+        w.made.append(w.cells.field("kept", transient=False))
+        double(w.cells, w.u, w.made[-1])
+
+    ml.program(body).run(2)
+    np.testing.assert_array_equal(w.made[-1].numpy(), 2.0 * w.u.numpy())
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+def test_ghosts_of_a_field_made_inside_are_zero_at_every_replay(back_end: str) -> None:
+    """A loop that writes all points leaves ghosts as they are: the fill before it must stay."""
+    ml.use(back_end)
+    grid = ml.Grid((4, 6), ghosts=1)
+    u, out = grid.field("u", data=np.ones((4, 6))), ml.Global(0.0, "out")
+
+    @ml.kernel
+    def beside(flux: ml.Read, out: ml.Sum):
+        out += flux[1, 0]
+
+    def body() -> None:
+        flux = grid.field("flux")
+        double(grid, u, flux)
+        out.value = 0.0
+        beside(grid, flux[grid.offsets((1, 0))], out)
+        ml.fill_ghosts(flux)
+
+    program = ml.program(body)
+    program.run(1)
+    once = out.value
+    program.run(2)
+    assert out.value == once
+
+
+def test_a_program_of_something_without_a_name() -> None:
+    ml.use("numpy")
+    w = Round()
+    assert ml.program(partial(own_fields, w)).name == "own_fields"
+    with pytest.raises(ProgramError, match="a program is made of a function, got 3"):
+        ml.program(3)  # type: ignore[call-overload]

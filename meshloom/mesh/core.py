@@ -119,7 +119,7 @@ class Set(ItsOwnCopy, Rows):
         dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
         layout: str | Layout | None = None,
-        transient: bool = False,
+        transient: bool | None = None,
     ) -> Field:
         """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given, by number; of a grid
         (*shape, dim) or (*shape,), without its ghosts, which are zero until something is written to them.
@@ -127,8 +127,9 @@ class Set(ItsOwnCopy, Rows):
         ``dim``: so many values for each element, or their shape, such as (5, 3); ``data`` is (total, 5, 3) then.
 
         ``transient``: it serves inside a program only. What it holds between two runs is nobody's business, so the
-        program may keep its values in registers and never store them. ``layout``: "aos", "soa" or "aosoa" with a width;
-        left out, it is "aos", and a program on a GPU may change it to what suits its loops best; on a Grid it is "soa".
+        program may keep its values in registers and never store them. Left out, that holds for fields that are made
+        inside a program. ``layout``: "aos", "soa" or "aosoa" with a width; left out, it is "aos", and a program on a
+        GPU may change it to what suits its loops best; on a Grid it is "soa".
         """
         return Field(self, name, dim, dtype=dtype, data=data, layout=layout, transient=transient)
 
@@ -232,9 +233,10 @@ class Field(Stored, SharedMemory):
         dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
         layout: str | Layout | None = None,
-        transient: bool = False,
+        transient: bool | None = None,
     ):
-        self.set, self.name, self.transient = on, named("a field", name), transient
+        self.set, self.name = on, named("a field", name)
+        self.transient = recorder.get() is not None if transient is None else transient
         self.components = component_shape(dim, f"field {name}")
         self.dim = prod(self.components)
         self.dtype = field_dtype(dtype, data, f"field {name}")
@@ -276,6 +278,11 @@ class Field(Stored, SharedMemory):
         """The same for the engine: whatever is in memory."""
         return self.layout.unpack(on_host(self.storage), self.set.total, self.dim)
 
+    def like(self, name: str) -> Field:
+        """Another field on the same set, zero, with the same components, type of numbers and layout."""
+        layout = None if self.layout_is_free else self.layout
+        return Field(self.set, name, self.components, dtype=self.dtype, layout=layout)
+
     @not_in_program("copying field {}", MAKE_BEFORE)
     def __copy__(self) -> Field:
         made = Field(self.set, self.name, self.components, dtype=self.dtype, layout=self.layout)
@@ -290,7 +297,7 @@ class Field(Stored, SharedMemory):
         if self.undefined_after:
             raise ProgramError(
                 f"{who}field {self.name} is transient and has no values after program {self.undefined_after} ran: make"
-                " it an ordinary field to read it, or write all of it first"
+                " it outside, an ordinary field, to read it, or write all of it first"
             )
 
     def assign(self, data: ArrayLike) -> None:

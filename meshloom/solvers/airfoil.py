@@ -208,13 +208,12 @@ class Airfoil(Case):
         mesh, q, rms = self.mesh, self.q, self.rms
         cells, faces, boundary = mesh.cells, mesh.faces, mesh.boundary_faces
         x = mesh.nodes.field("x", 2, dtype=dtype, data=mesh.coordinates.numpy())
-        qold = cells.field("qold", 4, dtype=dtype, transient=True)
-        adt = cells.field("adt", dtype=dtype, transient=True)
         res, kind = cells.field("res", 4, dtype=dtype), _boundary_kind(mesh, self.config.mesh)
         save_soln, adt_calc, res_calc, bres_calc, update = kernels(self.gas)
 
         @ml.program
         def iteration() -> None:
+            qold, adt = q.like("qold"), cells.field("adt", dtype=dtype)
             save_soln(cells, q, qold)
             for _stage in range(2):
                 adt_calc(cells, x[mesh.cell_nodes], q, adt)

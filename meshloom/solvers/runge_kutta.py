@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -16,66 +16,45 @@ _TOLERANCE = 1e-12  # of |R| beyond 1, for rounding
 _HALVINGS = 50
 
 
-@dataclass(frozen=True)
-class Stage:
-    """One of the four evaluations of a step.
+#: For each evaluation: when, in steps; how far the next one starts along its slope; how much the slope counts.
+STAGES = ((0.0, 1 / 2, 1 / 6), (1 / 2, 1 / 2, 1 / 3), (1 / 2, 1.0, 1 / 3), (1.0, 0.0, 1 / 6))
 
-    ``when`` is the time of the evaluation in steps, ``ahead`` how far the next stage starts along this slope,
-    ``weight`` how much the slope counts in the end. ``at`` is the field to evaluate at; ``advance()`` uses the slope.
+
+def runge_kutta4(u: ml.Field, dt: ml.Global, rate: Callable[[int, ml.Field, ml.Field], None]) -> None:
+    """One step of the field ``u``, for a program or by itself.
+
+    ``rate(number, at, slope)``: sets ``slope`` = du/dt of the state ``at``, for the evaluation of that number.
     """
+    slope, ahead, total = (u.like(f"{u.name}_{name}") for name in ("slope", "ahead", "sum"))
+    for number in range(len(STAGES)):
+        rate(number, ahead if number else u, slope)
+        advance = advance_kernel(number)
+        if number + 1 < len(STAGES):
+            advance(u.set, u, slope, ahead, total, dt)
+        else:
+            advance(u.set, u, slope, total, dt)
 
-    when: float
-    ahead: float
-    weight: float
-    at: ml.Field
-    advance: Callable[[], None]
 
+@cache
+def advance_kernel(number: int) -> ml.Kernel:
+    """What becomes of the slope of an evaluation: the state of the next one, and its share of the step."""
+    _when, length, weight = STAGES[number]
 
-class RungeKutta4:
-    """Steps of a field. In a program, for each of the ``stages``: set ``slope`` from ``stage.at``, then ``advance()``.
+    @ml.kernel
+    def rk_first(u: ml.Read, slope: ml.Read, ahead: ml.Write, total: ml.Write, dt: ml.Read):
+        ahead[...] = u + length * dt * slope
+        total[...] = u + weight * dt * slope
 
-    After the fourth stage the field holds the new state. The step ``dt`` is a number, or a Global that is read then.
-    """
+    @ml.kernel
+    def rk_middle(u: ml.Read, slope: ml.Read, ahead: ml.Write, total: ml.ReadWrite, dt: ml.Read):
+        ahead[...] = u + length * dt * slope
+        total[...] = total + weight * dt * slope
 
-    _TABLEAU = ((0.0, 1 / 2, 1 / 6), (1 / 2, 1 / 2, 1 / 3), (1 / 2, 1.0, 1 / 3), (1.0, 0.0, 1 / 6))
+    @ml.kernel
+    def rk_last(u: ml.Write, slope: ml.Read, total: ml.Read, dt: ml.Read):
+        u[...] = total + weight * dt * slope
 
-    def __init__(self, u: ml.Field, dt: ml.Global | float):
-        self.u, self.dt = u, dt if isinstance(dt, ml.Global) else ml.Global(float(dt), "dt", dtype=u.dtype)
-        layout = None if u.layout_is_free else str(u.layout)
-        self.slope, self.ahead, self.sum = (
-            u.set.field(f"{u.name}_{name}", u.components, dtype=u.dtype, layout=layout, transient=True)
-            for name in ("slope", "ahead", "sum")
-        )
-        self.stages = tuple(self._stage(i) for i in range(len(self._TABLEAU)))
-
-    def _stage(self, i: int) -> Stage:
-        when, ahead, weight = self._TABLEAU[i]
-        u, slope, partial, total, dt = self.u, self.slope, self.ahead, self.sum, self.dt
-        first, last = i == 0, i == len(self._TABLEAU) - 1
-
-        @ml.kernel
-        def rk_first(u: ml.Read, slope: ml.Read, partial: ml.Write, total: ml.Write, dt: ml.Read):
-            partial[...] = u + ahead * dt * slope
-            total[...] = u + weight * dt * slope
-
-        @ml.kernel
-        def rk_middle(u: ml.Read, slope: ml.Read, partial: ml.Write, total: ml.ReadWrite, dt: ml.Read):
-            partial[...] = u + ahead * dt * slope
-            total[...] = total + weight * dt * slope
-
-        @ml.kernel
-        def rk_last(u: ml.Write, slope: ml.Read, total: ml.Read, dt: ml.Read):
-            u[...] = total + weight * dt * slope
-
-        update = rk_last if last else rk_first if first else rk_middle
-
-        def advance() -> None:
-            if last:
-                update(u.set, u, slope, total, dt)
-            else:
-                update(u.set, u, slope, partial, total, dt)
-
-        return Stage(when, ahead, weight, u if first else partial, advance)
+    return (rk_first, rk_middle, rk_middle, rk_last)[number]
 
 
 def amplification(z: np.ndarray) -> np.ndarray:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
 import meshloom as ml
 from meshloom import compact
-from meshloom.solvers.runge_kutta import IMAGINARY_LIMIT, RungeKutta4, largest_step
+from meshloom.solvers.runge_kutta import IMAGINARY_LIMIT, largest_step, runge_kutta4
 
 
 @ml.kernel
@@ -19,14 +20,8 @@ def swing(u: ml.Read, slope: ml.Write):
 def error_after_one_turn(steps: int) -> float:
     points = ml.Set(3, "points")
     u = points.field("u", 2, data=np.tile([1.0, 0.0], (3, 1)))
-    rk = RungeKutta4(u, 2.0 * math.pi / steps)
-
-    @ml.program
-    def step() -> None:
-        for stage in rk.stages:
-            swing(points, stage.at, rk.slope)
-            stage.advance()
-
+    dt = ml.Global(2.0 * math.pi / steps, "dt")
+    step = ml.program(lambda: runge_kutta4(u, dt, lambda _number, at, slope: swing(points, at, slope)))
     step.run(steps)
     return float(np.abs(u.numpy() - [1.0, 0.0]).max())
 
@@ -47,14 +42,12 @@ def test_stages_round_a_line_loop_on_a_gpu():
         ml.use(backend)
         grid = ml.Grid(16, 1.0, periodic=True)
         u = grid.field("u", data=np.sin(2 * np.pi * grid.coordinates[0]))
-        rk = RungeKutta4(u, 0.01)
+        dt = ml.Global(0.01, "dt")
 
-        @ml.program
-        def step(rk=rk) -> None:
-            for stage in rk.stages:
-                compact.d(stage.at, 0, rk.slope, compact.PADE4)
-                stage.advance()
+        def slopes(_number: int, at: ml.Field, slope: ml.Field) -> None:
+            compact.d(at, 0, slope, compact.PADE4)
 
+        step = ml.program(partial(runge_kutta4, u, dt, slopes))
         step.run(3)
         found.append(grid.shaped(u))
     ml.use(before)

@@ -21,7 +21,7 @@ from meshloom import compact
 from meshloom.case import PRECISIONS, GridCase, Limit, OutputOptions, RunOptions, schedule_table
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
-from meshloom.solvers.runge_kutta import RungeKutta4, largest_step
+from meshloom.solvers.runge_kutta import largest_step, runge_kutta4
 
 CENTRAL = {"lele6": compact.LELE6, "pade4": compact.PADE4}
 Slopes = Callable[[ml.Field, ml.Field], Any]
@@ -202,11 +202,9 @@ class AdvectionCase(GridCase):
     def _program(self) -> ml.Program:
         """One step: four stages, the filter, and the comparison with the exact solution."""
         grid, phi, rank, tick = self.grid, self.phi, self.grid.rank, self.steps.kernel()
-        rk = RungeKutta4(phi, self.dt)
         x = grid.field("x", rank, dtype=self.dtype, data=np.stack(grid.meshgrid(), axis=-1))
         order, alpha = self.config.filter.order, self.config.filter.alpha
         smoothing = compact.filters(order, alpha) if order else None
-        filtered = grid.field("filtered", dtype=self.dtype, transient=True)
         clock = ml.Set(1, "clock")
         exact, slopes = self.exact, self.right_hand_side()
 
@@ -224,11 +222,9 @@ class AdvectionCase(GridCase):
         @ml.program
         def step() -> None:
             tick(clock, self.time, self.dt)
-            for stage in rk.stages:
-                slopes(stage.at, rk.slope)
-                stage.advance()
+            runge_kutta4(phi, self.dt, lambda _number, at, slope: slopes(at, slope))
             if smoothing is not None:
-                self._smooth(smoothing, filtered)
+                self._smooth(smoothing, phi.like("filtered"))
             for one, start in ((self.l1, 0.0), (self.l2, 0.0), (self.largest, 0.0), (self.lowest, math.inf),
                                (self.highest, -math.inf), (self.total, 0.0)):  # fmt: skip
                 one.value = start

@@ -58,10 +58,6 @@ class BookLeaf(Case):
                 return on.field(name, values, dtype=kind)
             return on.field(name, 1 if values.ndim == 1 else values.shape[1], dtype=kind, data=values)
 
-        def within_step(on: ml.Set, name: str, dim: int) -> ml.Field:
-            """A field that no step hands to the next."""
-            return on.field(name, dim, dtype=dtype, transient=True)
-
         x = begin.mesh.coordinates.numpy()
         corners = np.moveaxis(x[begin.mesh.cell_nodes.indices], 0, -1)  # (4, 2, cells): the functions of one cell fit
         now = ideal_gas(self.gas, begin.density, begin.energy)
@@ -74,10 +70,7 @@ class BookLeaf(Case):
         self.corner_mass = field(cells, "corner_mass", corner_mass)
         self.density, self.energy = field(cells, "density", begin.density), field(cells, "energy", begin.energy)
         self.pressure, self.sound2 = field(cells, "pressure", now.pressure), field(cells, "sound2", now.sound2)
-        self.pull, self.mean_u = field(nodes, "pull", 3), within_step(nodes, "mean_u", 2)
-        self.volume, self.cell_dt = field(cells, "volume", volume(corners)), within_step(cells, "cell_dt", 1)
-        self.q, self.q_sound2 = within_step(cells, "q", 8), within_step(cells, "q_sound2", 1)
-        self.force = within_step(cells, "force", 8)
+        self.pull, self.volume = field(nodes, "pull", 3), field(cells, "volume", volume(corners))
 
         self.dt, self.time = ml.Global(self.clock.initial, "dt"), ml.Global(0.0, "time")
         self.steps = ml.Global(0, "steps", dtype=np.int64)
@@ -96,7 +89,7 @@ class BookLeaf(Case):
         """One step: viscosity and time step at its start, then to its middle, then with the forces there to its end."""
         mesh, around, clock = self.mesh, surroundings(self.mesh), ml.Set(1, "clock")
         cells, at, far, near = mesh.cells, mesh.cell_nodes, around.beyond, around.neighbours
-        x, u, dt, mass, q, force = self.x, self.u, self.dt, self.mass, self.q, self.force
+        x, u, dt, mass, dtype = self.x, self.u, self.dt, self.mass, self.x.dtype
         density, pressure, sound2, energy = self.density, self.pressure, self.sound2, self.energy
         least_dt, least_volume = self.least
         artificial_viscosity, time_step, advance_clock, predict, corner_forces, accelerate, correct = kernels(
@@ -105,22 +98,25 @@ class BookLeaf(Case):
 
         @ml.program
         def step() -> None:
+            q, force = (cells.field(name, 8, dtype=dtype) for name in ("q", "force"))
+            q_sound2, cell_dt = (cells.field(name, dtype=dtype) for name in ("q_sound2", "cell_dt"))
+            mean_u = u.like("mean_u")
             artificial_viscosity(cells, x[at], u[at], x[far], u[far], around.inner, density, density[near],
-                                 sound2, sound2[near], q, self.q_sound2)  # fmt: skip
+                                 sound2, sound2[near], q, q_sound2)  # fmt: skip
             least_dt.value = np.inf
-            time_step(cells, x[at], u[at], sound2, self.q_sound2, self.cell_dt, least_dt)
+            time_step(cells, x[at], u[at], sound2, q_sound2, cell_dt, least_dt)
             advance_clock(clock, least_dt, dt, self.time, self.steps)
             least_volume.value = np.inf
-            predict(cells, x[at], u[at], q, self.q_sound2, mass, self.corner_mass, energy, dt,
+            predict(cells, x[at], u[at], q, q_sound2, mass, self.corner_mass, energy, dt,
                     density, pressure, sound2, self.volume, least_volume)  # fmt: skip
             corner_forces(cells, x[at], u[at], q, mass, self.corner_mass, density, pressure, sound2, dt,
                           force, self.pull[at])  # fmt: skip
-            accelerate(mesh.nodes, self.node_mass, self.kind, dt, self.pull, u, self.mean_u, x)
+            accelerate(mesh.nodes, self.node_mass, self.kind, dt, self.pull, u, mean_u, x)
             for total in self.totals:
                 total.value = 0.0
             for lowest, highest in zip(self.extremes[::2], self.extremes[1::2], strict=True):
                 lowest.value, highest.value = np.inf, -np.inf
-            correct(cells, x[at], u[at], self.mean_u[at], force, mass, dt, energy, density, pressure, sound2,
+            correct(cells, x[at], u[at], mean_u[at], force, mass, dt, energy, density, pressure, sound2,
                     self.volume, least_volume, *self.totals, *self.extremes)  # fmt: skip
 
         return step

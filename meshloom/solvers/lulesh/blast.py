@@ -86,14 +86,14 @@ class Lulesh(Case):
         """One step."""
         mesh, nodes, cells = self.mesh, self.mesh.nodes, self.mesh.cells
         corners, dt = mesh.cell_nodes, self.dt
-        v_new, spread, length = map(self._within_step, ("v_new", "spread", "length"))
-        gradients, lengths = self._within_step("gradients", 3), self._within_step("lengths", 3)
         mirrors, sides, beside = _held_nodes(mesh), _sides(mesh), _beside(mesh)
         clock, pairs, at_origin, partners = self._watched()
         increment, forces, move, kinematics, material, watch_origin, watch_symmetry = kernels(self.config)
 
         @ml.program
         def step() -> None:
+            v_new, spread, length = (cells.field(name, dtype=self.dtype) for name in ("v_new", "spread", "length"))
+            gradients, lengths = (cells.field(name, 3, dtype=self.dtype) for name in ("gradients", "lengths"))
             increment(clock, self.courant, self.hydro, dt, self.time, self.cycle, self.least_volume, self.largest_q,
                       *self.symmetry)  # fmt: skip
             forces(cells, self.x[corners], self.velocity[corners], self.p, self.q, self.v, self.sound, self.volume0,
@@ -107,10 +107,6 @@ class Lulesh(Case):
             watch_symmetry(pairs, self.e[partners], *self.symmetry)
 
         return step
-
-    def _within_step(self, name: str, dim: int = 1) -> ml.Field:
-        """A field on elements that no step hands to the next."""
-        return self.mesh.cells.field(name, dim, dtype=self.dtype, transient=True)
 
     def _watched(self) -> tuple[ml.Set, ml.Set, ml.Map, ml.Map]:
         """The clock and its way to the first element; pairs of elements of the lowest layer that mirror each other."""

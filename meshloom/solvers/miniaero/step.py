@@ -78,63 +78,55 @@ class TimeStep:
     ):
         self.u, self.geometry, self.run, self.scheme, self.monitors = u, geometry, run, scheme, monitors
 
-        def within_step(name: str, dim: int = 5) -> ml.Field:
-            """A field on cells that no step hands to the next."""
-            return geometry.cells.field(name, dim, dtype=u.dtype, transient=True)
-
         def parameter(name: str, value: float) -> ml.Global:
             return ml.Global(value, name, dtype=u.dtype)
 
         self.inflow = geometry.cells.field("inflow", 5, dtype=u.dtype)
-        self.v, self.temperature = within_step("v"), within_step("temperature", 1)
-        self.change, self.total = within_step("change"), within_step("total")
         self.dt = parameter("dt", dt)
         self.stages = [(parameter("alpha", alpha), parameter("beta", beta)) for alpha, beta in STAGES]
-        if scheme.needs_gradients:
-            self.slope, self.share = within_step("slope", 15), within_step("share")
-            self.low, self.high = within_step("low"), within_step("high")
 
     def time_step(self) -> None:
         cells, volume = self.geometry.cells, self.geometry.volume
-        self.change.fill(0.0)
-        self.total.fill(0.0)
+        change, total, v = (self.u.like(name) for name in ("change", "total", "v"))
+        temperature = cells.field("temperature", dtype=self.u.dtype)
+        slope = cells.field("slope", 15, dtype=self.u.dtype)
+        share, low, high = (self.u.like(name) for name in ("share", "low", "high"))
         for alpha, beta in self.stages:
-            self.run.predict(cells, self.u, self.change, alpha, self.v, self.temperature)
+            self.run.predict(cells, self.u, change, alpha, v, temperature)
             if self.scheme.needs_gradients:
-                self._gradients()
+                self._gradients(v, slope)
             if self.scheme.order == 2:
-                self._limiters()
-            self._fluxes()
-            self.run.advance(cells, self.inflow, volume, self.dt, beta, self.change, self.total)
+                self._limiters(v, slope, low, high, share)
+            self._fluxes(v, slope, share)
+            self.run.advance(cells, self.inflow, volume, self.dt, beta, change, total)
         *sums, lowest_temperature = self.monitors
         for one in sums:
             one.value = 0.0
         lowest_temperature.value = np.inf
-        self.run.finish(cells, self.u, self.total, volume, self.temperature, *self.monitors)
+        self.run.finish(cells, self.u, total, volume, temperature, *self.monitors)
 
-    def _gradients(self) -> None:
-        self.slope.fill(0.0)
+    def _gradients(self, v: ml.Field, slope: ml.Field) -> None:
+        slope.fill(0.0)
         for gradient, sides in (
             (self.run.gradient, self.geometry.inner),
             (self.run.boundary_gradient, self.geometry.outer),
         ):
             at = sides.cells
-            gradient(sides.faces, self.v[at], sides.area, self.geometry.volume[at], self.slope[at])
+            gradient(sides.faces, v[at], sides.area, self.geometry.volume[at], slope[at])
 
-    def _limiters(self) -> None:
+    def _limiters(self, v: ml.Field, slope: ml.Field, low: ml.Field, high: ml.Field, share: ml.Field) -> None:
         inner, outer = self.geometry.inner, self.geometry.outer
-        self.run.own_bounds(self.geometry.cells, self.v, self.low, self.high)
-        self.run.bounds(inner.faces, self.v[inner.cells], self.low[inner.cells], self.high[inner.cells])
-        self.share.fill(1.0)
+        self.run.own_bounds(self.geometry.cells, v, low, high)
+        self.run.bounds(inner.faces, v[inner.cells], low[inner.cells], high[inner.cells])
+        share.fill(1.0)
         for sides in (inner, outer):
             at, centre = sides.cells, self.geometry.centre
-            self.run.limit(sides.faces, self.v[at], self.low[at], self.high[at], self.slope[at], centre[at],
-                           sides.middle, self.share[at])  # fmt: skip
+            self.run.limit(sides.faces, v[at], low[at], high[at], slope[at], centre[at], sides.middle, share[at])
 
-    def _fluxes(self) -> None:
+    def _fluxes(self, v: ml.Field, slope: ml.Field, share: ml.Field) -> None:
         inner, outer, centre = self.geometry.inner, self.geometry.outer, self.geometry.centre
         at, own = inner.cells, outer.cells
-        gradients = (self.slope[at], self.share[at], centre[at], inner.middle) if self.scheme.needs_gradients else ()
-        self.run.face_flux(inner.faces, self.v[at], inner.area, *gradients, self.inflow[at])
-        self.run.boundary_flux(outer.faces, self.v[own], outer.area, self.geometry.kind, centre[own], outer.middle,
+        gradients = (slope[at], share[at], centre[at], inner.middle) if self.scheme.needs_gradients else ()
+        self.run.face_flux(inner.faces, v[at], inner.area, *gradients, self.inflow[at])
+        self.run.boundary_flux(outer.faces, v[own], outer.area, self.geometry.kind, centre[own], outer.middle,
                                self.inflow[own])  # fmt: skip

@@ -43,13 +43,13 @@ class Equations:
         self._derivatives = [derivative(grid, a) for a in range(grid.rank)]
         self._inner_derivatives = [inner_derivative(grid, a) for a in range(grid.rank)]
         if passes == STORED:
-            self._carried = grid.field("carried", grid.rank + 1, dtype=dtype, transient=True)
-            self._fluxes = self._fields("flux", grid.rank + 2, transient=True)
+            self._carried = grid.field("carried", grid.rank + 1, dtype=dtype)
+            self._fluxes = self._fields("flux", grid.rank + 2)
 
-    def _fields(self, name: str, dim: int, *, transient: bool = False) -> tuple[ml.Field, ...]:
+    def _fields(self, name: str, dim: int) -> tuple[ml.Field, ...]:
         """One for each axis."""
         names = [f"{name}_{letter}" for letter in ml.Grid.axis_names[: self.grid.rank]]
-        return tuple(self.grid.field(one, dim, dtype=self.dtype, transient=transient) for one in names)
+        return tuple(self.grid.field(one, dim, dtype=self.dtype) for one in names)
 
     def slope_fields(self) -> tuple[ml.Field, ...]:
         """Room for the slopes: for each axis a field of d + 1 components."""

@@ -14,7 +14,7 @@ import meshloom as ml
 from meshloom import compact
 from meshloom.solvers.navier_stokes.equations import Equations
 from meshloom.solvers.navier_stokes.gas import Gas, squared, vorticity
-from meshloom.solvers.runge_kutta import RungeKutta4
+from meshloom.solvers.runge_kutta import runge_kutta4
 
 MONITORS = ("time", "vorticity", "kinetic_energy", "enstrophy", "density", "lowest_density")
 Boundaries = Callable[[ml.Field, Sequence[ml.Field], ml.Field], None]  # adds to dq/dt, from q and its slopes
@@ -55,7 +55,6 @@ class Flow:
         self.time, self.dt = ml.Global(0.0, "time"), ml.Global(clock.step, "dt", dtype=dtype)
         self.measured = tuple(ml.Global(0.0, name) for name in MONITORS[1:])
         self.clocks = ml.Set(1, "clock")
-        self.rk = RungeKutta4(self.q, self.dt)
         self._tick = tick_kernel(clock)
         self._measure = measure_kernel(equations.gas, grid.rank)
         self._look = ml.program(self.take_stock)
@@ -77,17 +76,19 @@ class Flow:
     def time_step(self) -> None:
         """Four stages, then the filter."""
         self._tick(self.clocks, self.dt, self.time)
-        for number, stage in enumerate(self.rk.stages):
-            if number > 0:
-                self.equations.take_slopes(stage.at, self.slopes)
-            self.equations.rate(stage.at, self.slopes, self.rk.slope)
-            if self.boundaries is not None:
-                self.boundaries(stage.at, self.slopes, self.rk.slope)
-            stage.advance()
+        runge_kutta4(self.q, self.dt, self.rate)
         if self.smoothing is not None:
             for axis in range(self.equations.grid.rank):
                 compact.filter(self.q, axis, self.q, self.smoothing, method=self.equations.method)
         self.take_stock()
+
+    def rate(self, number: int, at: ml.Field, rate: ml.Field) -> None:
+        """dq/dt of a state; the slopes of the first one are known from the end of the step before."""
+        if number > 0:
+            self.equations.take_slopes(at, self.slopes)
+        self.equations.rate(at, self.slopes, rate)
+        if self.boundaries is not None:
+            self.boundaries(at, self.slopes, rate)
 
     def take_stock(self) -> None:
         """The slopes of the state as it is, and what they tell."""

@@ -33,7 +33,6 @@ class Flow(ABC):
         self.w = mesh.cells.field("w", 4, data=state)
         self.inflow = mesh.cells.field("inflow", 3, dtype=self.dtype)
         self.waves = mesh.cells.field("waves", dtype=self.dtype)
-        self.longest, self.depth = self._within_step("longest_step"), self._within_step("depth")
         self.time = ml.Global(0.0, "time")
         self.pace, self.dt, self.limit, self.lowest = (
             ml.Global(value, name, dtype=self.dtype)
@@ -45,9 +44,8 @@ class Flow(ABC):
         self.clock_set = ml.Set(1, "clock")
         self._clock = clock.kernels(timing)
 
-    def _within_step(self, name: str, dim: int = 1) -> ml.Field:
-        """A field on cells that no step hands to the next."""
-        return self.mesh.cells.field(name, dim, dtype=self.dtype, transient=True)
+    def _on_cells(self, name: str, dim: int = 1) -> ml.Field:
+        return self.mesh.cells.field(name, dim, dtype=self.dtype)
 
     @abstractmethod
     def step(self) -> None:
@@ -56,17 +54,16 @@ class Flow(ABC):
     def _choose_step(self) -> None:
         """From the waves that the rates have met."""
         self.limit.value = np.inf
-        self._clock.time_limit(self.mesh.cells, self.geometry.area, self.waves, self.longest, self.limit)
+        longest = self._on_cells("longest_step")
+        self._clock.time_limit(self.mesh.cells, self.geometry.area, self.waves, longest, self.limit)
         self._clock.tick(self.clock_set, self.limit, self.pace, self.dt, self.time)
 
-    def _empty_totals(self) -> None:
+    def _empty_totals(self) -> tuple[ml.Field | ml.Global, ...]:
+        """What the last loop of a step tells: depths, the lowest one, volume and energy."""
         self.lowest.value = np.inf
         self.volume.value = 0.0
         self.energy.value = 0.0
-
-    @property
-    def _totals(self) -> tuple[ml.Field | ml.Global, ...]:
-        return self.depth, self.lowest, self.volume, self.energy
+        return self._on_cells("depth"), self.lowest, self.volume, self.energy
 
 
 class FirstOrder(Flow):
@@ -74,7 +71,6 @@ class FirstOrder(Flow):
 
     def __init__(self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing):
         super().__init__(mesh, state, water, timing)
-        self.ahead, self.mid = self._within_step("ahead", 3), self._within_step("mid", 4)
         self.kernels = first_order.kernels(water)
 
     def rates(self, w: ml.Field) -> None:
@@ -87,12 +83,12 @@ class FirstOrder(Flow):
 
     def step(self) -> None:
         cells, area, dt, inflow = self.mesh.cells, self.geometry.area, self.dt, self.inflow
+        ahead, mid = self._on_cells("ahead", 3), self.w.like("mid")
         self.rates(self.w)
         self._choose_step()
-        self.kernels.predict(cells, area, self.w, dt, inflow, self.ahead, self.mid)
-        self.rates(self.mid)
-        self._empty_totals()
-        self.kernels.correct(cells, area, self.ahead, dt, inflow, self.waves, self.w, *self._totals)
+        self.kernels.predict(cells, area, self.w, dt, inflow, ahead, mid)
+        self.rates(mid)
+        self.kernels.correct(cells, area, ahead, dt, inflow, self.waves, self.w, *self._empty_totals())
 
 
 class SecondOrder(Flow):
@@ -104,30 +100,29 @@ class SecondOrder(Flow):
     ):
         super().__init__(mesh, state, water, timing)
         self.renew = renew
-        self.rate, self.gain = self._within_step("rate", 3), self._within_step("gain", 3)
-        self.mid, self.slopes = self._within_step("mid", 4), self._within_step("slopes", 8)
         self.kernels = second_order.kernels(water)
 
-    def rates(self, w: ml.Field) -> None:
-        """What flows into every cell in the state ``w``."""
+    def rates(self, w: ml.Field, slopes: ml.Field) -> None:
+        """What flows into every cell in the state ``w``, whose ``slopes`` are found on the way."""
         mesh, at = self.mesh, self.geometry
-        self.kernels.reconstruct(mesh.cells, at.fit, at.reach, w, w[at.neighbours], self.slopes)
-        self.kernels.fluxes(mesh.faces, at.normal, at.length, at.way, w[mesh.face_cells], self.slopes[mesh.face_cells],
+        self.kernels.reconstruct(mesh.cells, at.fit, at.reach, w, w[at.neighbours], slopes)
+        self.kernels.fluxes(mesh.faces, at.normal, at.length, at.way, w[mesh.face_cells], slopes[mesh.face_cells],
                             self.inflow[mesh.face_cells], self.waves[mesh.face_cells])  # fmt: skip
         self.kernels.wall_fluxes(mesh.boundary_faces, at.wall_normal, at.wall_length, w[mesh.boundary_cells],
                                  self.inflow[mesh.boundary_cells], self.waves[mesh.boundary_cells])  # fmt: skip
 
     def step(self) -> None:
-        cells, area, w, dt, inflow, gain = self.mesh.cells, self.geometry.area, self.w, self.dt, self.inflow, self.gain
-        self.rates(w)
+        cells, area, w, dt, inflow = self.mesh.cells, self.geometry.area, self.w, self.dt, self.inflow
+        rate, gain = self._on_cells("rate", 3), self._on_cells("gain", 3)
+        mid, slopes = w.like("mid"), self._on_cells("slopes", 8)
+        self.rates(w, slopes)
         self._choose_step()
-        self.kernels.start(cells, area, w, dt, inflow, self.rate, gain, self.mid)
-        self.rates(self.mid)
-        self.kernels.half(cells, area, w, dt, inflow, gain, self.mid)
+        self.kernels.start(cells, area, w, dt, inflow, rate, gain, mid)
+        self.rates(mid, slopes)
+        self.kernels.half(cells, area, w, dt, inflow, gain, mid)
         if self.renew:
-            self.rates(self.mid)
-            self.kernels.renew(cells, area, inflow, self.rate)
-        self.kernels.blend(cells, w, dt, self.rate, gain, self.mid)
-        self.rates(self.mid)
-        self._empty_totals()
-        self.kernels.finish(cells, area, gain, dt, inflow, self.waves, w, *self._totals)
+            self.rates(mid, slopes)
+            self.kernels.renew(cells, area, inflow, rate)
+        self.kernels.blend(cells, w, dt, rate, gain, mid)
+        self.rates(mid, slopes)
+        self.kernels.finish(cells, area, gain, dt, inflow, self.waves, w, *self._empty_totals())

@@ -1,0 +1,70 @@
+"""A solver says what and never how: its modules are read as syntax trees."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import meshloom.solvers
+
+SOLVERS = Path(meshloom.solvers.__file__).parent
+#: Words of those who make loops fast, as attributes, arguments or values.
+HOW = {
+    "transient", "layout", "layouts", "relayout", "aligned", "aos", "soa", "aosoa", "storage",
+    "schedule", "reschedule", "Schedule", "strategy", "strategies", "block", "threads", "passes", "fuse", "branches",
+    "backend", "backends", "use of ml", "target of ml", "the back end numpy", "cpu", "cuda", "hip", "emulated",
+}  # fmt: skip
+ROOMS = ("backend", "schedule", "target", "fusion", "native", "loop", "kernel", "mesh", "program")
+
+
+def words(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Every attribute, argument and value of a module that may say how, and the rooms it imports, with lines."""
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        if isinstance(node, ast.Attribute):
+            of_package = isinstance(node.value, ast.Name) and node.value.id == "ml"
+            yield (f"{node.attr} of ml" if of_package and node.attr in ("use", "target") else node.attr), line
+        elif isinstance(node, ast.keyword) and node.arg:
+            yield node.arg, node.value.lineno
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield ("the back end numpy" if node.value == "numpy" else node.value), line
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, line) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((f"{node.module}.{alias.name}", line) for alias in node.names)
+
+
+def how(source: str) -> list[str]:
+    """What a module says of how, with lines. That a case has a table ``config.schedule`` is the user's word."""
+    rooms = tuple(f"meshloom.{room}." for room in ROOMS)
+    return [f"line {line}: {word}" for word, line in words(ast.parse(source))
+            if word in HOW or f"{word}.".startswith(rooms)]  # fmt: skip
+
+
+MODULES = sorted(SOLVERS.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOLVERS)))
+def test_a_solver_says_what_and_never_how(path: Path) -> None:
+    assert not how(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["u = cells.field('u', transient=True)", "cells.field('u', layout='soa')", "fast = ml.backend() == 'cuda'",
+     "ml.use('cpu')", "loop.reschedule(x)", "from meshloom.schedule import cost",
+     "from meshloom.backend import current", "Equations(passes=STORED)", "if where == 'numpy': pass",
+     "u.storage[0] = 1", "import meshloom.native.cache", "ml.program(step, fuse=False)"],
+)  # fmt: skip
+def test_the_test_finds_what_it_is_for(line: str) -> None:
+    assert how(line)
+
+
+@pytest.mark.parametrize(
+    "line", ["x = u.numpy()", "u = cells.field('u', 3)", "import numpy as np", "import meshloom as ml", "a.use(b)"]
+)
+def test_the_test_leaves_physics_alone(line: str) -> None:
+    assert not how(line)
