@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar, overload
 
@@ -147,6 +147,14 @@ class Runnable(NoCopy, ABC):
     @abstractmethod
     def defines(self, one: Field) -> bool:
         """Does it write all values of a field (of a grid: but for ghosts) without looking at them?"""
+
+    def taking(self, before: Mapping[Field, Any], after: Sequence[Any], idle: Collection[Field]) -> Runnable | None:
+        """The same with some loops done on its way, at the points that it visits; None where it cannot.
+
+        ``before``: fields that it reads, and the loops that make them; ``after``: loops that follow; ``idle``: fields
+        that nobody reads any more, so that they need no store.
+        """
+        return None
 
     def settle(self) -> None:
         """Give the fields the layout that was wished for, once, before it first runs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -15,9 +15,9 @@ from meshloom.calls import remembered
 from meshloom.errors import KernelError, MeshError, ScheduleError, one_line, whole
 from meshloom.kernel.access import Mode, Read, ReadWrite, Write
 from meshloom.kernel.count import loads
-from meshloom.kernel.expr import load
+from meshloom.kernel.expr import Node, load
 from meshloom.kernel.model import Output, Param
-from meshloom.loop import Kernel, Runnable, derived
+from meshloom.loop import Kernel, Loop, Runnable, derived
 from meshloom.mesh.components import MOST_COMPONENTS
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
@@ -32,6 +32,7 @@ from meshloom.schedule.spec import SpecParam
 
 Storage = Field | Global
 Fields = Storage | Sequence[Storage]
+Body = tuple[tuple[Node, ...], tuple[Output, ...], tuple[str, ...]]
 Operators = LineOperator | Sequence[LineOperator]
 _NO_GRID = "line loop: the first argument is a Grid, got {}"
 
@@ -140,17 +141,25 @@ class LineLoop(Runnable):
     @derived
     def spec(self) -> LineSpec:
         """The loop without data: both kernels traced, in terms of the same parameters."""
-        numbers = {s: k for k, s in enumerate(self.storages)}
         written = set(self.writes)
         params = tuple(_spec_param(s, ReadWrite if s in written else Read) for s in self.storages)
-        operands = self._operands(numbers)
-        results, combines = self._results(numbers)
+        operands, results, combines = self._body()
         made = LineSpec(
             self.name, params, (), (), operands=operands, results=results, combines=combines, operators=self.operators,
-            dtype=self.dtype, axis=self.axis, gives_way=True, plain=self.before is None and self.after is None,
+            dtype=self.dtype, axis=self.axis, gives_way=True, plain=not self.kernels,
             strict=self.strict,
         )  # fmt: skip
         return replace(made, form=self.method.form(made, self.lines, self.tuning, target=self.backend.target))
+
+    def _body(self) -> Body:
+        """Operands, results and how these are merged, in terms of ``storages``."""
+        numbers = {s: k for k, s in enumerate(self.storages)}
+        return self._operands(numbers), *self._results(numbers)
+
+    def taking(self, before: Mapping[Field, Loop], after: Sequence[Loop], idle: Collection[Field]) -> Runnable:
+        from meshloom.linalg.composed import ComposedLines
+
+        return ComposedLines(self, before, after, idle)
 
     def _operands(self, numbers: dict[Storage, int]) -> tuple[Any, ...]:
         if self.before is None:

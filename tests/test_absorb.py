@@ -1,0 +1,157 @@
+"""Loops at the points of a grid that line loops do on their way give what they give by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom import compact
+from meshloom.fusion.absorb import absorbed
+from meshloom.linalg.composed import ComposedLines
+
+BACK_ENDS = ["numpy", "cpu", "emulated"]
+
+
+@ml.kernel
+def squares(u: ml.Read, a: ml.Write, b: ml.Write):
+    a[...] = u[0] * u[1]
+    b[...] = np.stack([u[0] ** 2, np.sin(u[1])])
+
+
+@ml.kernel
+def scaled(a: ml.Read, c: ml.Write):
+    c[...] = 0.5 * a + 1.0
+
+
+@ml.kernel
+def follow(da: ml.Read, db: ml.Read, rate: ml.Write, out: ml.ReadWrite):
+    rate[...] = np.stack([da + db[0], db[1]])
+    out[...] = out + rate
+
+
+@ml.kernel
+def finish(rate: ml.Read, dt: ml.Read, u: ml.ReadWrite):
+    u[...] = u + dt * rate
+
+
+@ml.kernel
+def accumulate(df: ml.Read, total: ml.Inc):
+    total += df
+
+
+class World:
+    """Two components on a ring of a grid."""
+
+    def __init__(self, ghosts: int = 0) -> None:
+        self.grid = ml.Grid((12, 10), extent=2 * np.pi, periodic=True, ghosts=ghosts)
+        x, y = self.grid.meshgrid()
+        self.u = self.grid.field("u", 2, data=np.stack([np.sin(x) + 2, np.cos(y) * np.sin(x)], axis=-1))
+        self.out, self.dt = self.u.like("out"), ml.Global(0.01, "dt")
+
+    def fields(self, *names: str) -> list[ml.Field]:
+        return [self.grid.field(name) for name in names]
+
+
+def makers_for_both_axes(w: World) -> None:
+    """One loop makes what line loops along both axes derive."""
+    a, da, db = *w.fields("a", "da"), w.u.like("db")
+    b = w.u.like("b")
+    squares(w.grid, w.u, a, b)
+    compact.d(a, 0, da, compact.PADE4)
+    compact.d(b, 1, db, compact.PADE4)
+    rate = w.u.like("rate")
+    follow(w.grid, da, db, rate, w.out)
+    finish(w.grid, rate, w.dt, w.u)
+
+
+def chained_makers(w: World) -> None:
+    a, c, dc = w.fields("a", "c", "dc")
+    b = w.u.like("b")
+    squares(w.grid, w.u, a, b)
+    scaled(w.grid, a, c)
+    compact.d(c, 0, dc, compact.PADE4)
+    db = w.u.like("db")
+    compact.d(b, 1, db, compact.PADE4)
+    follow(w.grid, dc, db, w.u.like("rate"), w.out)
+
+
+def overwritten_between(w: World) -> None:
+    """The state changes between the maker and the second line loop: this one must not be given the new state."""
+    a, b = w.fields("a")[0], w.u.like("b")
+    da, db = w.fields("da")[0], w.u.like("db")
+    squares(w.grid, w.u, a, b)
+    compact.d(a, 0, da, compact.PADE4)
+    finish(w.grid, w.out, w.dt, w.u)
+    compact.d(b, 1, db, compact.PADE4)
+    follow(w.grid, da, db, w.u.like("rate"), w.out)
+
+
+def in_place_behind(w: World) -> None:
+    """What follows a line loop writes what this reads."""
+    (a, da), b = w.fields("a", "da"), w.u.like("b")
+    squares(w.grid, w.u, a, b)
+    compact.d(a, 0, da, compact.PADE4)
+    db = w.u.like("db")
+    compact.d(w.u, 1, db, compact.PADE4)
+    finish(w.grid, db, w.dt, w.u)
+    follow(w.grid, da, db, w.u.like("rate"), w.out)
+
+
+def added_up(w: World) -> None:
+    """Line loops that add to a field, then one that uses the sum."""
+    total, (a, da) = w.u.like("total"), w.fields("a", "da")
+    b, db = w.u.like("b"), w.u.like("db")
+    squares(w.grid, w.u, a, b)
+    for axis in (0, 1):
+        compact.apply(w.grid, axis, compact.operator(compact.PADE4, w.grid, axis), b, total, after=accumulate)
+    finish(w.grid, total, w.dt, w.out)
+    compact.d(a, 1, da, compact.PADE4)
+    follow(w.grid, da, db, w.u.like("rate"), w.out)
+
+
+PROGRAMS: list[Callable[[World], None]] = [
+    makers_for_both_axes, chained_makers, overwritten_between, in_place_behind, added_up
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+@pytest.mark.parametrize("ghosts", [0, 1])
+@pytest.mark.parametrize("body", PROGRAMS, ids=lambda body: body.__name__)
+def test_taken_along_or_by_themselves(body: Callable[[World], None], ghosts: int, back_end: str) -> None:
+    ml.use("numpy")
+    plain = World(ghosts=ghosts)
+    program = ml.program(fuse=False)(lambda: body(plain))
+    program.run(2)
+    ml.use(back_end)
+    taken = World(ghosts=ghosts)
+    operations = absorbed(ml.program(fuse=False)(lambda: body(taken)).loops, together=False)
+    assert any(isinstance(o, ComposedLines) for o in operations) or (ghosts and body is overwritten_between)
+    for operation in operations * 2:
+        operation()
+    for name in ("u", "out"):
+        np.testing.assert_allclose(getattr(taken, name).numpy(), getattr(plain, name).numpy(), rtol=0, atol=1e-12)
+
+
+def names(body: Callable[[World], None]) -> list[str]:
+    w = World()
+    return [o.name for o in absorbed(ml.program(fuse=False)(lambda: body(w)).loops, together=False)]
+
+
+def test_what_is_taken_along() -> None:
+    """What both axes need is evaluated by both, what follows is done by the last; but not what the state of another
+    moment would be given to, and nothing that writes what a line loop reads."""
+    ml.use("cpu")
+    assert names(makers_for_both_axes) == ["squares+lines", "squares+lines+follow", "finish"]
+    assert names(overwritten_between) == ["squares", "lines", "finish", "lines+follow"]
+    assert names(chained_makers) == ["squares+scaled+lines", "squares+lines+follow"]
+    assert names(in_place_behind)[-2:] == ["finish", "follow"]
+
+
+def test_a_gpu_keeps_its_light_passes() -> None:
+    ml.use("emulated")
+    w = World()
+    loops = ml.program(lambda: makers_for_both_axes(w)).loops
+    assert absorbed(loops, together=True) == list(loops)
