@@ -25,10 +25,11 @@ from bench.measure import fastest, surroundings
 from bench.record import Record
 from bench.report import Goal
 from meshloom.backend import current
+from meshloom.fusion.absorb import absorbed
+from meshloom.mesh.core import Fill
 from meshloom.mesh.recording import recorder
 from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
 from meshloom.solvers.navier_stokes.case import FlowCase
-from meshloom.solvers.navier_stokes.equations import FUSED, STORED, Equations
 from meshloom.solvers.runge_kutta import STAGES, advance_kernel
 
 VORTEX_GOAL, TAYLOR_GREEN_GOAL = 0.6, 0.30  # share of the compulsory bytes; ns per cell, equation and right-hand side
@@ -96,12 +97,25 @@ class Piece:
         self._replay.run(times, ())
 
 
-def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program | Piece]:
+class OtherWay:
+    """The operations of a right-hand side with loops taken along by line loops where the back end would not, or not."""
+
+    name = "other_right_hand_side"
+
+    def __init__(self, function: Callable[[], None]):
+        loops = absorbed(ml.program(function).loops, together=not current().target.together)
+        self._replay = current().recording([o.prepare() for o in loops if not isinstance(o, Fill)])
+
+    def run(self, times: int = 1) -> None:
+        self._replay.run(times, ())
+
+
+def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program | Piece | OtherWay]:
     """The programs that a step is made of; ``TIMES`` says how often a step needs each. The step first: parts by
     themselves, over and over, lead to states that mean nothing. On a GPU the step also without branches. ``both``: also
-    with fluxes stored, if they are not."""
+    the right-hand side with what is derived evaluated by the line loops, or by loops before them, whichever is not the
+    usual way."""
     flow, equations = case.flow, case.flow.equations
-    other = variant(case, FUSED if equations.passes == STORED else STORED)
     rate, ahead, total = (flow.q.like(name) for name in ("rate", "ahead", "total"))
 
     def right_hand_side() -> None:
@@ -118,10 +132,6 @@ def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program | Piece]
         assert flow.boundaries is not None
         flow.boundaries(flow.q, flow.slopes, rate)
 
-    def other_right_hand_side() -> None:
-        other.take_slopes(flow.q, flow.slopes)
-        other.rate(flow.q, flow.slopes, rate)
-
     def monitors() -> None:
         flow.measure()
 
@@ -130,10 +140,11 @@ def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program | Piece]
             ends = (ahead, total) if number + 1 < len(STAGES) else (total,)
             advance_kernel(number)(flow.equations.grid, flow.q, rate, *ends, flow.dt)
 
-    whole = [right_hand_side, slopes, fluxes, monitors, *([other_right_hand_side] if both else [])]
-    programs: list[ml.Program | Piece] = [ml.program(one) for one in whole]
+    whole = (right_hand_side, slopes, fluxes, monitors)
+    programs: list[ml.Program | Piece | OtherWay] = [ml.program(one) for one in whole]
+    programs += [OtherWay(right_hand_side)] if both else []
     programs += [Piece(case, one) for one in (update, boundaries) if one is update or flow.boundaries]
-    steps: dict[str, ml.Program | Piece] = {"step": case.program}
+    steps: dict[str, ml.Program | Piece | OtherWay] = {"step": case.program}
     if current().target.together:
         steps["step_in_one_branch"] = ml.Program(case.program.function, branches=False)
     return steps | {one.name: one for one in programs}
@@ -143,22 +154,17 @@ TIMES = {"step": 1, "step_in_one_branch": 1, "right_hand_side": 4, "slopes": 4, 
          "update": 1, "monitors": 1, "other_right_hand_side": 4}  # fmt: skip
 
 
-def variant(case: FlowCase, passes: str) -> Equations:
-    """The equations of a case with fluxes stored, or not."""
-    mine = case.flow.equations
-    return Equations(mine.grid, mine.gas, mine.form, passes=passes, method=mine.method, dtype=mine.dtype)
-
-
 def fused_loops(case: FlowCase) -> list[ml.linalg.LineLoop]:
     """The passes of a right-hand side that stores no flux: their bytes are the fewest that do."""
-    flow, equations = case.flow, variant(case, FUSED)
+    flow, equations = case.flow, case.flow.equations
     rate = flow.q.like("rate")
 
     def right_hand_side() -> None:
         equations.take_slopes(flow.q, flow.slopes)
         equations.rate(flow.q, flow.slopes, rate)
 
-    return [o for o in ml.program(right_hand_side).loops if isinstance(o, ml.linalg.LineLoop)]
+    loops = absorbed(ml.program(right_hand_side).loops, together=False)
+    return [o for o in loops if isinstance(o, ml.linalg.LineLoop)]
 
 
 def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float, both: bool = True) -> dict[str, Any]:
@@ -171,7 +177,7 @@ def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float, bot
     taken, other = seconds["right_hand_side"], seconds.get("other_right_hand_side")
     return {
         "points": list(grid.shape),
-        "passes": case.flow.equations.passes,
+        "passes": "stored" if current().target.together else "fused",
         "ms_per_step": seconds["step"] * 1e3,
         "ms_in_a_step": {name: TIMES[name] * s * 1e3 for name, s in seconds.items()},
         "derivatives": derivatives,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
@@ -156,8 +157,12 @@ def _schema(cls: type, prefix: Key = ()) -> Mapping[Key, _Entry]:
     return found
 
 
-def build(cls: type[Config], settings: Iterable[Setting], start: Config | None = None) -> Config:
-    """A ``cls`` from ``start`` (or the defaults) with the settings applied in order, each one checked."""
+def build(cls: type[Config], settings: Iterable[Setting], start: Config | None = None, *, old: bool = False) -> Config:
+    """A ``cls`` from ``start`` (or the defaults) with the settings applied in order, each one checked.
+
+    What a section names as ``retired`` (name -> why) is ignored, with a warning unless the settings are of an ``old``
+    run, whose owner did not write them now.
+    """
     schema = _schema(cls)
     values = _flat(cls() if start is None else start)
     tables = {key: _Table(key, entry, values[key]) for key, entry in schema.items() if entry.is_table}
@@ -165,6 +170,11 @@ def build(cls: type[Config], settings: Iterable[Setting], start: Config | None =
         for one in _opened(setting, schema):
             key = _known_part(one.key, schema)
             entry = schema.get(key)
+            if key == one.key[:-1] and (why := _retired(entry, one.key[-1])):
+                if not old:
+                    ignored = f"{one.where}: {one.name} is no longer a setting, and is ignored: {why}"
+                    warnings.warn(ignored, stacklevel=2)
+                continue
             if entry is None or (key != one.key and not entry.is_table):
                 raise ConfigError(f"{one.where}: unknown key '{one.name}'{_hint(one.key, schema)}")
             _check_text(one)
@@ -175,6 +185,11 @@ def build(cls: type[Config], settings: Iterable[Setting], start: Config | None =
             else:
                 values[key] = _checked(one, entry)
     return _assemble(cls, values | {key: one.checked() for key, one in tables.items()})
+
+
+def _retired(entry: _Entry | None, name: str) -> str:
+    """Why a section has no such setting any more; '' where it never had."""
+    return str(getattr(entry.type, "retired", {}).get(name, "")) if entry is not None and entry.is_section else ""
 
 
 def _opened(setting: Setting, schema: Mapping[Key, _Entry]) -> Iterator[Setting]:

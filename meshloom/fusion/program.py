@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshloom.errors import one_line
+from meshloom.fusion.absorb import absorbed
 from meshloom.fusion.compose import FusedLoop, NoConstant, fused
 from meshloom.fusion.groups import Operation, grouped, sunk
 from meshloom.fusion.memory import Memory
@@ -114,7 +115,8 @@ def fuse(operations: Sequence[Operation]) -> FusedProgram:
     Operations at its start that write transient fields only may be done at its end as well, for the next replay, where
     they can join the last group; before the first replay they are then done once by themselves. What moves less counts.
     """
-    operations = sunk(operations)
+    together = any(isinstance(o, Runnable) and o.backend.target.together for o in operations)
+    operations = sunk(absorbed(operations, together=together))
     ways = [_with_constants(way, operations) for way in (_rotated, _straight)]
     return min((way for way in ways if way is not None), key=lambda way: way.bytes_moved)
 

@@ -65,7 +65,7 @@ def check(request: Request) -> Job:
         return Job(case, build(case.Config, settings), None, settings=tuple(settings))
     if saved.case != case.name:
         raise UserError(f"{path}: checkpoint of case '{saved.case}', not of '{case.name}'")
-    before: Any = build(case.Config, _without_case(parse_settings(saved.config, str(path))))
+    before: Any = build(case.Config, _without_case(parse_settings(saved.config, str(path))), old=True)
     config, start = build(case.Config, settings, before), Start(path, saved, before, identity)
     _check_restart(start, config)
     return Job(case, config, start, _differences(before, config), tuple(settings), request.finish)

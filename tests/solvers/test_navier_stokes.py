@@ -18,7 +18,7 @@ from meshloom.errors import UserError
 from meshloom.io import checkpoint
 from meshloom.run.diagnose import breakdown, take_snapshot
 from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
-from meshloom.solvers.navier_stokes.equations import DIVERGENCE, FUSED, SPLIT, STORED, Equations
+from meshloom.solvers.navier_stokes.equations import DIVERGENCE, SPLIT, Equations
 from meshloom.solvers.navier_stokes.gas import Gas
 from meshloom.solvers.navier_stokes.operators import derivative, inner_derivative
 from meshloom.solvers.navier_stokes.stability import Stream, courant, longest_step
@@ -81,9 +81,8 @@ def test_inner_derivative_is_the_derivative_but_for_the_ends(numpy_backend):
 # --- right-hand sides -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("passes", [FUSED, STORED])
 @pytest.mark.parametrize("form", [DIVERGENCE, SPLIT])
-def test_right_hand_side_in_space(numpy_backend, form, passes):
+def test_right_hand_side_in_space(numpy_backend, form):
     shape, extent = (9, 12, 10), (2.0, 3.0, 2.5)
     grid = ml.Grid(shape, extent=extent, periodic=True)
     gas = Gas(GAMMA, 1.7, 0.01, 0.71)
@@ -91,7 +90,7 @@ def test_right_hand_side_in_space(numpy_backend, form, passes):
     x, y, z = grid.meshgrid()
     start = gas.conserved(1.0 + 0.1 * np.sin(math.pi * x), [0.3 * np.cos(y), 0.2 + 0 * x, 0.1 * np.sin(z)], 1.0 + 0 * x)
     start = disturbed(start)
-    equations = Equations(grid, gas, form, passes=passes)
+    equations = Equations(grid, gas, form)
     q = grid.field("q", 5, data=np.moveaxis(start, 0, -1))
     slopes, rate = equations.slope_fields(), grid.field("rate", 5)
     equations.take_slopes(q, slopes)
@@ -99,10 +98,10 @@ def test_right_hand_side_in_space(numpy_backend, form, passes):
     assert_close(values(rate), reference.interior(start))
 
 
-@pytest.mark.parametrize(("mach", "passes"), [(1.1, FUSED), (1.1, STORED), (0.6, FUSED)])
-def test_right_hand_side_in_the_plane_with_open_boundaries(numpy_backend, mach, passes):
+@pytest.mark.parametrize("mach", [1.1, 0.6])
+def test_right_hand_side_in_the_plane_with_open_boundaries(numpy_backend, mach):
     case = make(VortexOutflow, "mesh.points=[14, 11]", f"flow.mach={mach}", "flow.relaxation=0.3", "flow.reynolds=50",
-                "vortex.strength=-0.05", f"scheme.passes={passes}")  # fmt: skip
+                "vortex.strength=-0.05")  # fmt: skip
     grid, flow = case.grid, case.flow
     start = disturbed(values(flow.q), 0.05)
     flow.assign(start)
@@ -270,13 +269,13 @@ def test_the_published_curves_on_64_points():
     "backend", ["cpu", pytest.param("emulated", marks=pytest.mark.slow), pytest.param("cuda", marks=pytest.mark.gpu)]
 )
 @pytest.mark.parametrize(("kind", "points"), [(VortexOutflow, [65, 62]), (TaylorGreen, 15)])
-@pytest.mark.parametrize("passes", [FUSED, pytest.param(STORED, marks=pytest.mark.slow)])
-def test_back_ends_agree(backend, kind, points, passes):
+@pytest.mark.parametrize("fuse", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_back_ends_agree(backend, kind, points, fuse):
     found = {}
     for name in ("numpy", backend):
         ml.use(name)
-        case = make(kind, f"mesh.points={points}", f"scheme.passes={passes if name == backend else FUSED}")
-        case.program.run(2)
+        case = make(kind, f"mesh.points={points}")
+        ml.Program(case.program.function, fuse=fuse and name == backend).run(2)
         found[name] = values(case.flow.q), case.monitor_rows(case.recorded_now()[None])
     for one, other in zip(found["numpy"], found[backend], strict=True):
         assert other == pytest.approx(one, rel=1e-11, abs=1e-12)
@@ -312,3 +311,18 @@ def test_pictures_show_the_vorticity_and_the_density(numpy_backend):
     assert middle == pytest.approx(-plane.config.vortex.largest_vorticity, rel=0.2)  # it turns clockwise
     assert plane.maps()["density"].values.min() < -1e-6
     assert box.picture().values.shape == box.maps()["density"].values.shape == (8, 8)
+
+
+def test_an_old_setting_is_named_and_ignored(meshloom: Command, tmp_path: Path):  # noqa: F811
+    """``scheme.passes`` said how loops were to run; files that have it still work."""
+    (tmp_path / "old.toml").write_text('case = "taylor_green"\n\n[scheme]\npasses = "stored"\n', encoding="utf-8")
+    few = ("--set", "mesh.points=6", "--set", "output.plot=false", "--set", "output.vtu=false", "--backend", "numpy")
+    done = meshloom("run", "old.toml", *few, "--iterations", "1", "--out", "box", "--quiet")
+    assert done.code == 0 and "old.toml:4: scheme.passes is no longer a setting, and is ignored" in done.err
+    assert "passes =" not in (tmp_path / "box" / "run.toml").read_text(encoding="utf-8")
+    path = tmp_path / "box" / "checkpoint.h5"
+    saved = checkpoint.load(path)
+    assert "[scheme]\n" in saved.config
+    checkpoint.save(path, replace(saved, config=saved.config.replace("[scheme]\n", '[scheme]\npasses = "fused"\n')))
+    again = meshloom("run", "--restart", "box", "--iterations", "2", "--quiet")
+    assert again.code == 0 and "passes" not in again.err

@@ -47,9 +47,7 @@ class FlowCase(GridCase):
 
     def _equations(self, config: Any) -> Equations:
         scheme, dtype = config.scheme, PRECISIONS[config.run.precision]
-        return Equations(
-            self.grid, self.gas, self.form, passes=scheme.chosen_passes, method=scheme.solver, dtype=dtype
-        )
+        return Equations(self.grid, self.gas, self.form, method=scheme.solver, dtype=dtype)
 
     @property
     def form(self) -> str:

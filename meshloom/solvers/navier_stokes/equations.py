@@ -1,17 +1,14 @@
 """The right-hand side of the Navier-Stokes equations on a grid, axis by axis.
 
-One pass over the lines of an axis takes the slopes of velocity and temperature, another one derives the fluxes and adds
-what it finds to dq/dt. In the plane that is 6 + 8 = 14 compact derivatives, in space 12 + 15 = 27.
-
-What is derived can be evaluated where it is derived and never be stored (FUSED), which moves the fewest bytes. Or it is
-evaluated once for all axes before (STORED), which keeps the passes light.
+Velocity and temperature are derived along every axis, which gives the slopes; then the fluxes, which gives dq/dt. In
+the plane that is 6 + 8 = 14 compact derivatives, in space 12 + 15 = 27.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,28 +20,30 @@ from meshloom.solvers.navier_stokes.operators import derivative, inner_derivativ
 
 DIVERGENCE, SPLIT = "divergence", "split"
 FORMS = (DIVERGENCE, SPLIT)
-FUSED, STORED = "fused", "stored"
+
+
+class Room(NamedTuple):
+    """Fields for what is derived: velocity and temperature, and for each axis the flux along it."""
+
+    carried: ml.Field
+    fluxes: tuple[ml.Field, ...]
 
 
 class Equations:
-    """Of a gas on a uniform grid; ``form`` says how what is carried is derived, ``passes`` whether fluxes are stored.
+    """Of a gas on a uniform grid; ``form`` says how what is carried is derived.
 
     On closed axes the normal derivatives at the ends are left out of dq/dt: ``boundary.py`` adds them. ``method``
     solves the tridiagonal systems of the lines. ``dtype`` is that of all fields.
     """
 
     def __init__(
-        self, grid: ml.Grid, gas: Gas, form: str = DIVERGENCE, *,
-        passes: str = FUSED, method: str = "auto", dtype: Any = np.float64,
-    ):  # fmt: skip
+        self, grid: ml.Grid, gas: Gas, form: str = DIVERGENCE, *, method: str = "auto", dtype: Any = np.float64
+    ):
         if form == SPLIT and (grid.rank != 3 or not all(grid.periodic)):
             raise MeshError(f"grid {grid.name}: the split form of the equations needs three periodic axes")
-        self.grid, self.gas, self.form, self.passes, self.method, self.dtype = grid, gas, form, passes, method, dtype
+        self.grid, self.gas, self.form, self.method, self.dtype = grid, gas, form, method, dtype
         self._derivatives = [derivative(grid, a) for a in range(grid.rank)]
         self._inner_derivatives = [inner_derivative(grid, a) for a in range(grid.rank)]
-        if passes == STORED:
-            self._carried = grid.field("carried", grid.rank + 1, dtype=dtype)
-            self._fluxes = self._fields("flux", grid.rank + 2)
 
     def _fields(self, name: str, dim: int) -> tuple[ml.Field, ...]:
         """One for each axis."""
@@ -52,33 +51,32 @@ class Equations:
         return tuple(self.grid.field(one, dim, dtype=self.dtype) for one in names)
 
     def slope_fields(self) -> tuple[ml.Field, ...]:
-        """Room for the slopes: for each axis a field of d + 1 components."""
+        """Fields for the slopes: for each axis one of d + 1 components."""
         return self._fields("slope", self.grid.rank + 1)
 
-    def take_slopes(self, q: ml.Field, slopes: Sequence[ml.Field]) -> None:
-        """Derivatives of velocity and temperature along every axis."""
-        evaluate, source = slope_kernel(self.gas), q
-        if self.passes == STORED:
-            evaluate(self.grid, q, self._carried)
-            source = self._carried
-        for axis, operator in enumerate(self._derivatives):
-            before = None if self.passes == STORED else evaluate
-            self._derive("slope", axis, operator, source, slopes[axis], before=before)
+    def room(self) -> Room:
+        """What both of the following can share, where they are called often."""
+        carried = self.grid.field("carried", self.grid.rank + 1, dtype=self.dtype)
+        return Room(carried, self._fields("flux", self.grid.rank + 2))
 
-    def rate(self, q: ml.Field, slopes: Sequence[ml.Field], rate: ml.Field) -> None:
+    def take_slopes(self, q: ml.Field, slopes: Sequence[ml.Field], room: Room | None = None) -> None:
+        """Derivatives of velocity and temperature along every axis."""
+        carried = (room or self.room()).carried
+        slope_kernel(self.gas)(self.grid, q, carried)
+        for axis, operator in enumerate(self._derivatives):
+            self._derive("slope", axis, operator, carried, slopes[axis])
+
+    def rate(self, q: ml.Field, slopes: Sequence[ml.Field], rate: ml.Field, room: Room | None = None) -> None:
         """dq/dt into ``rate``, from q and its slopes."""
         gas, rank, split = self.gas, self.grid.rank, self.form == SPLIT
-        if self.passes == STORED:
-            fluxes_kernel(gas, rank, split)(self.grid, q, *slopes, *self._fluxes)
+        fluxes = (room or self.room()).fluxes
+        fluxes_kernel(gas, rank, split)(self.grid, q, *slopes, *fluxes)
         for axis, operator in enumerate(self._inner_derivatives):
-            stored, first = self.passes == STORED, axis == 0
-            before = None if stored else flux_kernel(gas, axis, rank, split)
-            after, reads = divergence_kernel(first), [self._fluxes[axis]] if stored else [q, *slopes]
-            self._derive("flux", axis, operator, reads, rate, before=before, after=after, values=rank + 2)
+            self._derive("flux", axis, operator, fluxes[axis], rate, after=divergence_kernel(axis == 0))
         if split:
             split_kernel(gas)(self.grid, q, *slopes, rate)
 
-    def _derive(self, name: str, axis: int, operator: Any, reads: Any, writes: Any, **kernels: Any) -> None:
+    def _derive(self, name: str, axis: int, operator: Any, reads: ml.Field, writes: ml.Field, **kernels: Any) -> None:
         name = f"{name}_{ml.Grid.axis_names[axis]}"
         compact.apply(self.grid, axis, operator, reads, writes, method=self.method, name=name, **kernels)
 
@@ -94,22 +92,6 @@ def slope_kernel(gas: Gas) -> ml.Kernel:
         f[...] = np.stack([*state.velocity, state.temperature])
 
     return velocity_and_temperature
-
-
-@cache
-def flux_kernel(gas: Gas, axis: int, rank: int, split: bool) -> ml.Kernel:
-    """The flux along an axis, of q and its slopes at one point."""
-    flux_of = split_flux if split else flux
-
-    @ml.kernel
-    def flux_in_plane(q: ml.Read, slope_x: ml.Read, slope_y: ml.Read, f: ml.Write):
-        f[...] = flux_of(gas, q, (slope_x, slope_y), axis)
-
-    @ml.kernel
-    def flux_in_space(q: ml.Read, slope_x: ml.Read, slope_y: ml.Read, slope_z: ml.Read, f: ml.Write):
-        f[...] = flux_of(gas, q, (slope_x, slope_y, slope_z), axis)
-
-    return flux_in_plane if rank == 2 else flux_in_space
 
 
 @cache

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 import meshloom as ml
 from meshloom import compact
-from meshloom.solvers.navier_stokes.equations import Equations
+from meshloom.solvers.navier_stokes.equations import Equations, Room
 from meshloom.solvers.navier_stokes.gas import Gas, squared, vorticity
 from meshloom.solvers.runge_kutta import runge_kutta4
 
@@ -57,7 +57,7 @@ class Flow:
         self.clocks = ml.Set(1, "clock")
         self._tick = tick_kernel(clock)
         self._measure = measure_kernel(equations.gas, grid.rank)
-        self._look = ml.program(self.take_stock)
+        self._look = ml.program(lambda: self.take_stock())
         self._look.run()
 
     def assign(self, q: np.ndarray) -> None:
@@ -76,23 +76,24 @@ class Flow:
     def time_step(self) -> None:
         """Four stages, then the filter."""
         self._tick(self.clocks, self.dt, self.time)
-        runge_kutta4(self.q, self.dt, self.rate)
+        room = self.equations.room()
+        runge_kutta4(self.q, self.dt, partial(self.rate, room))
         if self.smoothing is not None:
             for axis in range(self.equations.grid.rank):
                 compact.filter(self.q, axis, self.q, self.smoothing, method=self.equations.method)
-        self.take_stock()
+        self.take_stock(room)
 
-    def rate(self, number: int, at: ml.Field, rate: ml.Field) -> None:
+    def rate(self, room: Room, number: int, at: ml.Field, rate: ml.Field) -> None:
         """dq/dt of a state; the slopes of the first one are known from the end of the step before."""
         if number > 0:
-            self.equations.take_slopes(at, self.slopes)
-        self.equations.rate(at, self.slopes, rate)
+            self.equations.take_slopes(at, self.slopes, room)
+        self.equations.rate(at, self.slopes, rate, room)
         if self.boundaries is not None:
             self.boundaries(at, self.slopes, rate)
 
-    def take_stock(self) -> None:
+    def take_stock(self, room: Room | None = None) -> None:
         """The slopes of the state as it is, and what they tell."""
-        self.equations.take_slopes(self.q, self.slopes)
+        self.equations.take_slopes(self.q, self.slopes, room)
         self.measure()
 
     def measure(self) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import meshloom as ml
 from meshloom import compact
 from meshloom.config import option
-from meshloom.solvers.navier_stokes.equations import FUSED, STORED
 
 MOST_STEPS = 10_000_000
 RUN_DOC, TIME_DOC, OUTPUT_DOC = "How many steps at most, and on what.", "Time steps.", "What to write, and how often."
@@ -28,23 +28,13 @@ class TimeOptions:
 class SchemeOptions:
     """How the equations are made discrete."""
 
-    passes: str = option(
-        "auto",
-        "fused: fluxes are evaluated where they are derived; stored: once for all axes before; auto: stored on a GPU,"
-        " where light passes are faster than few bytes",
-        allowed=("auto", FUSED, STORED),
-    )
+    retired: ClassVar[Mapping[str, str]] = {"passes": "what is stored between loops is decided where they run"}
+
     solver: str = option(
         "auto",
         "what solves the tridiagonal systems along lines",
         allowed=lambda: ("auto", *ml.linalg.tridiagonal.methods()),
     )
-
-    @property
-    def chosen_passes(self) -> str:
-        if self.passes != "auto":
-            return self.passes
-        return STORED if ml.backend() == "cuda" else FUSED
 
 
 @dataclass(frozen=True)
