@@ -18,7 +18,7 @@ from pathlib import Path
 import meshloom as ml
 from bench.measure import surroundings
 from bench.record import Record
-from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, MeshOptions
+from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilMeshOptions
 
 TRUTH = Path(__file__).parent.parent / "tests" / "data" / "airfoil_rms.json"
 PUBLISHED = {"double": 0.0001060114637578, "single": 0.000105987}
@@ -29,7 +29,7 @@ def reference_run(backend: str, precision: str, iterations: int = 1000) -> dict:
     """Run, and compare with the truth at every iteration it knows."""
     ml.use(backend)
     plain = AirfoilConfig()
-    case = Airfoil(replace(plain, mesh=MeshOptions(i=400, j=600), run=replace(plain.run, precision=precision)))
+    case = Airfoil(replace(plain, mesh=AirfoilMeshOptions(i=400, j=600), run=replace(plain.run, precision=precision)))
     begin = time.perf_counter()
     rms = case.monitor_rows(case.program.run(iterations, record=case.recorded))[:, 0]
     seconds = time.perf_counter() - begin

@@ -22,13 +22,13 @@ from bench.cases import make, run_to_the_end
 from bench.measure import surroundings
 from bench.record import Record
 from meshloom.solvers import exact
-from meshloom.solvers.bookleaf import Blast, Noh, Sedov, Sod
+from meshloom.solvers.bookleaf import Blast, NohCase, SedovCase, SodCase
 from meshloom.solvers.bookleaf.case import BookLeaf
 from meshloom.solvers.bookleaf.problems import SEDOV_ENERGY, SOD_MIDDLE
 
 TRUTH = json.loads((Path(__file__).parents[1] / "tests" / "data" / "bookleaf_summary.json").read_text())["finals"]
 DECKS: dict[str, type[BookLeaf]] = {
-    "sod_sm_lag_small": Sod, "sedov_lag_small": Sedov, "noh_small": Noh, "blast_sm_lag_small": Blast,
+    "sod_sm_lag_small": SodCase, "sedov_lag_small": SedovCase, "noh_small": NohCase, "blast_sm_lag_small": Blast,
 }  # fmt: skip
 TOLERANCE = 1e-9  # of energies, relative
 
@@ -45,11 +45,11 @@ class Comparison:
 
 
 COMPARISONS = {
-    "sod": Comparison(Sod, exact.sod(SOD_MIDDLE), False, ((50, 1), (100, 1), (200, 1), (400, 1))),
+    "sod": Comparison(SodCase, exact.sod(SOD_MIDDLE), False, ((50, 1), (100, 1), (200, 1), (400, 1))),
     # A quarter of the blast is computed. At time 1 its shock has left the box; at 0.9 it has not.
-    "sedov": Comparison(Sedov, exact.Sedov(4.0 * SEDOV_ENERGY, exact.CYLINDRICAL, 5.0 / 3.0), True,
+    "sedov": Comparison(SedovCase, exact.Sedov(4.0 * SEDOV_ENERGY, exact.CYLINDRICAL, 5.0 / 3.0), True,
                         ((15, 15), (30, 30), (60, 60)), ("time.end=0.9",)),
-    "noh": Comparison(Noh, exact.Noh(), True, ((15, 6), (30, 12), (60, 24))),
+    "noh": Comparison(NohCase, exact.Noh(), True, ((15, 6), (30, 12), (60, 24))),
 }  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from bench.peers import case as peer_case
 from bench.peers import cpp, numpy_airfoil
 from bench.record import Record
 from bench.report import Goal
-from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, MeshOptions
+from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilMeshOptions
 
 
 class Meshloom:
@@ -106,7 +106,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     rounds, target = (2, 0.01) if options.quick else (options.rounds, 0.15)
     ml.use("cpu", threads=options.threads)
     mesh = ml.generate.naca0012(options.i, options.j).reordered(options.order)  # for the peers too
-    case = Airfoil(AirfoilConfig(mesh=MeshOptions(i=options.i, j=options.j)), mesh)
+    case = Airfoil(AirfoilConfig(mesh=AirfoilMeshOptions(i=options.i, j=options.j)), mesh)
     result = surroundings() | {
         "benchmark": "cpu_airfoil",
         "mesh": {"i": options.i, "j": options.j, "order": options.order,

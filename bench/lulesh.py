@@ -23,7 +23,7 @@ from bench.measure import surroundings
 from bench.record import Record
 from bench.truth_cases import LULESH_ENERGY, lulesh_truth
 from meshloom.solvers.lulesh import Lulesh
-from meshloom.solvers.lulesh.options import LuleshConfig, MeshOptions
+from meshloom.solvers.lulesh.options import LuleshConfig, LuleshMeshOptions
 
 CHECK = {"size": 10, **{name: lulesh_truth()["10"][key] for name, key in
                         (("cycles", "cycle"), ("origin_energy", "origin_energy"))}}  # fmt: skip
@@ -32,7 +32,8 @@ BATCHES = 3
 
 def make(size: int, precision: str = "double", forces: str = "auto", order: str = "given") -> Lulesh:
     plain = LuleshConfig()
-    return Lulesh(replace(plain, mesh=MeshOptions(size=size, order=order), run=replace(plain.run, precision=precision),
+    mesh = LuleshMeshOptions(size=size, order=order)
+    return Lulesh(replace(plain, mesh=mesh, run=replace(plain.run, precision=precision),
                           schedule={} if forces == "auto" else {"forces": forces}))  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import meshloom as ml
 from meshloom.errors import KernelError
 from meshloom.fusion import FusedLoop
 from meshloom.mesh.core import Fill
-from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, MeshOptions
+from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilMeshOptions
 from tests.backend import streams  # noqa: F401 registers the back end shuffled
 
 DEVICES = ["emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -24,7 +24,7 @@ DEVICES = ["emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
 def airfoil(backend: str, precision: str = "double", fuse: bool = True, order: str = "given") -> Airfoil:
     ml.use(backend)
     plain = AirfoilConfig()
-    mesh = MeshOptions(i=14, j=12, order=order)
+    mesh = AirfoilMeshOptions(i=14, j=12, order=order)
     case = Airfoil(replace(plain, mesh=mesh, run=replace(plain.run, precision=precision)))
     case.program.fuse = fuse
     return case
@@ -119,7 +119,7 @@ def test_a_loop_that_asks_for_another_strategy_stays_by_itself() -> None:
     for name, fuse in (("numpy", False), ("emulated", True)):
         ml.use(name)
         plain = AirfoilConfig()
-        case = Airfoil(replace(plain, mesh=MeshOptions(i=14, j=12), schedule={"res_calc": "color"}))
+        case = Airfoil(replace(plain, mesh=AirfoilMeshOptions(i=14, j=12), schedule={"res_calc": "color"}))
         case.program.fuse = fuse
         case.program.run(3)
         results.append(case.q.numpy())

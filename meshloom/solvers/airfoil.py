@@ -28,7 +28,7 @@ WALL, FAR_FIELD = 1, 2  # kinds of boundary faces
 
 
 @dataclass(frozen=True)
-class MeshOptions:
+class AirfoilMeshOptions:
     """Which mesh: a generated one round a NACA 0012, or a file."""
 
     i: int = option(100, "cells along the surface; the mesh has 3 i j cells", low=3, high=20_000)
@@ -43,7 +43,7 @@ class MeshOptions:
 
 
 @dataclass(frozen=True)
-class FlowOptions:
+class AirfoilFlowOptions:
     """The gas, the free stream and the scheme."""
 
     mach: float = option(0.4, "Mach number of the free stream", above=0.0, high=10.0)
@@ -72,8 +72,8 @@ class AirfoilOutput(OutputOptions):
 @dataclass(frozen=True)
 class AirfoilConfig:
     run: RunOptions = section(RunOptions, "How long, and on what.", iterations=2000)
-    mesh: MeshOptions = section(MeshOptions, "The mesh: NACA 0012 in a C-shaped grid, or a file.")
-    flow: FlowOptions = section(FlowOptions, "The gas, the free stream and the scheme.")
+    mesh: AirfoilMeshOptions = section(AirfoilMeshOptions, "The mesh: NACA 0012 in a C-shaped grid, or a file.")
+    flow: AirfoilFlowOptions = section(AirfoilFlowOptions, "The gas, the free stream and the scheme.")
     output: AirfoilOutput = section(AirfoilOutput, "What to write, and how often.")
     schedule: dict[str, Any] = schedule_table("res_calc")
 
@@ -82,7 +82,7 @@ class AirfoilConfig:
 
 
 @dataclass(frozen=True)
-class Gas:
+class AirfoilGas:
     """The constants of the equations and of the scheme."""
 
     gamma: float
@@ -92,7 +92,7 @@ class Gas:
     dissipation: float
 
     @classmethod
-    def of(cls, flow: FlowOptions) -> Gas:
+    def of(cls, flow: AirfoilFlowOptions) -> AirfoilGas:
         keep = (lambda value: float(np.float32(value))) if flow.float_constants else float
         angle = math.radians(flow.incidence)
         return cls(keep(flow.gamma), keep(flow.mach), angle, keep(flow.cfl), keep(flow.dissipation))
@@ -110,7 +110,7 @@ class Gas:
         return (self.gamma - 1.0) * (q[..., 3] - kinetic)
 
 
-class Kernels(NamedTuple):
+class AirfoilKernels(NamedTuple):
     """One iteration's kernels, in the order of first use."""
 
     save_soln: ml.Kernel
@@ -120,7 +120,7 @@ class Kernels(NamedTuple):
     update: ml.Kernel
 
 
-def kernels(gas: Gas) -> Kernels:
+def kernels(gas: AirfoilGas) -> AirfoilKernels:
     """The five kernels for a gas; its constants become literals in the compiled code."""
     gamma, cfl, dissipation = gas.gamma, gas.cfl, gas.dissipation
     q_far, p_far = gas.free_stream.tolist(), float(gas.pressure(gas.free_stream))  # as Python's: in any precision
@@ -177,7 +177,7 @@ def kernels(gas: Gas) -> Kernels:
         res[...] = 0.0
         rms += change @ change
 
-    return Kernels(save_soln, adt_calc, res_calc, bres_calc, update)
+    return AirfoilKernels(save_soln, adt_calc, res_calc, bres_calc, update)
 
 
 # --- the case ---------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Airfoil(Case):
 
     def __init__(self, config: AirfoilConfig, mesh: ml.Mesh | None = None):
         """``mesh`` is one already at hand, to be used as it is; otherwise the configuration says which."""
-        self.config, self.gas = config, Gas.of(config.flow)
+        self.config, self.gas = config, AirfoilGas.of(config.flow)
         self.mesh = _mesh(config.mesh) if mesh is None else mesh
         dtype = PRECISIONS[config.run.precision]
         free_stream = np.tile(self.gas.free_stream, (len(self.mesh.cells), 1))
@@ -238,7 +238,7 @@ class Airfoil(Case):
         return Picture(self.cell_fields()["mach"], "Mach number", self.config.output.window, ("x / chord", "y / chord"))
 
 
-def _mesh(options: MeshOptions) -> ml.Mesh:
+def _mesh(options: AirfoilMeshOptions) -> ml.Mesh:
     """The mesh that the configuration asks for."""
     if not options.file:
         decimals = None if options.decimals < 0 else options.decimals
@@ -249,17 +249,17 @@ def _mesh(options: MeshOptions) -> ml.Mesh:
     return mesh
 
 
-def _check_names(mesh: ml.Mesh, options: MeshOptions) -> None:
+def _check_names(mesh: ml.Mesh, options: AirfoilMeshOptions) -> None:
     """MeshError where walls or far field are given names that no group has. The defaults need not be there."""
     for key in ("walls", "farfield"):
         names = getattr(options, key)
-        for name in names if names != getattr(MeshOptions(), key) else ():
+        for name in names if names != getattr(AirfoilMeshOptions(), key) else ():
             if name not in mesh.groups:
                 raise MeshError(f"mesh.{key} names {shown(name)}, which is no boundary group of the mesh"
                                 f"{nearest(name, mesh.groups)}")  # fmt: skip
 
 
-def _boundary_kind(mesh: ml.Mesh, options: MeshOptions) -> ml.Field:
+def _boundary_kind(mesh: ml.Mesh, options: AirfoilMeshOptions) -> ml.Field:
     """WALL or FAR_FIELD on every boundary face, from the names of its group."""
     _check_names(mesh, options)
     kinds = dict.fromkeys(options.farfield, FAR_FIELD) | dict.fromkeys(options.walls, WALL)

@@ -18,7 +18,7 @@ from meshloom.errors import CompilerError, ScheduleError
 from meshloom.fusion import fuse
 from meshloom.mesh.core import Fill
 from meshloom.program import FusedRecording
-from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, Gas, MeshOptions, kernels
+from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilGas, AirfoilMeshOptions, kernels
 from tests.schedule.forms import every_form
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
@@ -62,7 +62,7 @@ class CompileBackend(EmulatedCuda):
 def airfoil_loops(backend: Any, form: ml.Schedule, layout: str, dtype: type) -> list[ml.Loop]:
     """The airfoil's loops with the racy ones on a strategy, prepared by a back end."""
     mesh = ml.generate.naca0012(6, 4)
-    k = kernels(Gas.of(AirfoilConfig().flow))
+    k = kernels(AirfoilGas.of(AirfoilConfig().flow))
     cells = mesh.cells
     x = mesh.nodes.field("x", 2, dtype=dtype, layout=layout, data=mesh.coordinates.numpy())
     make = {
@@ -103,7 +103,7 @@ def test_airfoil_kernels_compile_without_spills(form: ml.Schedule, layout: str, 
 @pytest.mark.parametrize("precision", ["double", "single"])
 def test_the_fused_airfoil_iteration_compiles_without_spills(precision: str) -> None:
     plain = AirfoilConfig()
-    case = Airfoil(replace(plain, mesh=MeshOptions(i=40, j=30), run=replace(plain.run, precision=precision)))
+    case = Airfoil(replace(plain, mesh=AirfoilMeshOptions(i=40, j=30), run=replace(plain.run, precision=precision)))
     backend = CompileBackend()
     for loop in case.program.loops:
         if isinstance(loop, ml.Loop):
@@ -165,9 +165,9 @@ def test_emulated_programs_equal_the_cpu() -> None:
     for backend in ("numpy", "emulated"):
         ml.use(backend)
         mesh = ml.generate.naca0012(12, 8)
-        k = kernels(Gas.of(AirfoilConfig().flow))
+        k = kernels(AirfoilGas.of(AirfoilConfig().flow))
         cells, x, rms = mesh.cells, mesh.coordinates, ml.Global(0.0)
-        far = Gas.of(AirfoilConfig().flow).free_stream
+        far = AirfoilGas.of(AirfoilConfig().flow).free_stream
         q = cells.field("q", 4, data=np.tile(far, (cells.size, 1)))
         qold, res, adt = cells.field("qold", 4), cells.field("res", 4), cells.field("adt")
 

@@ -281,10 +281,10 @@ def test_generated_code_is_as_shown(backend: str) -> None:
 
 def test_what_is_printed_about_fusion() -> None:
     """The text of architecture.md is what a GPU's program says; the emulated one says the same."""
-    from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, MeshOptions
+    from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilMeshOptions
 
     ml.use("emulated")
-    printed = Airfoil(AirfoilConfig(mesh=MeshOptions(i=20, j=30))).program.explain().split("\n\n")[0]
+    printed = Airfoil(AirfoilConfig(mesh=AirfoilMeshOptions(i=20, j=30))).program.explain().split("\n\n")[0]
     assert printed in page("docs/architecture.md")
 
 

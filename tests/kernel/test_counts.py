@@ -10,7 +10,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.kernel.evaluate import evaluate
-from meshloom.solvers.airfoil import AirfoilConfig, Gas, kernels
+from meshloom.solvers.airfoil import AirfoilConfig, AirfoilGas, kernels
 
 NI, NJ = 6, 4
 
@@ -68,7 +68,7 @@ def value_of(number: object) -> float:
 def loops() -> dict[str, ml.Loop]:
     """The airfoil's loops on a tiny mesh, in double precision."""
     mesh = ml.generate.naca0012(NI, NJ)
-    k = kernels(Gas.of(AirfoilConfig().flow))
+    k = kernels(AirfoilGas.of(AirfoilConfig().flow))
     cells, x = mesh.cells, mesh.coordinates
     q, qold, res, adt = (cells.field(n, d) for n, d in (("q", 4), ("qold", 4), ("res", 4), ("adt", 1)))
     rms = ml.Global(0.0)

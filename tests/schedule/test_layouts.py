@@ -10,7 +10,7 @@ import pytest
 import meshloom as ml
 from meshloom.errors import ScheduleError
 from meshloom.schedule.layouts import PREFERENCE, best_layout
-from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, MeshOptions
+from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilMeshOptions
 
 
 def test_every_strategy_has_a_preference_and_its_better_layout_is_one() -> None:
@@ -27,7 +27,7 @@ def test_the_sum_decides() -> None:
 
 def airfoil(backend: str, strategy: str) -> Airfoil:
     ml.use(backend)
-    return Airfoil(replace(AirfoilConfig(), mesh=MeshOptions(i=12, j=9), schedule={"res_calc": strategy}))
+    return Airfoil(replace(AirfoilConfig(), mesh=AirfoilMeshOptions(i=12, j=9), schedule={"res_calc": strategy}))
 
 
 def test_a_program_changes_free_layouts_once_and_gives_the_same() -> None:

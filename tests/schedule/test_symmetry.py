@@ -14,7 +14,7 @@ from meshloom.kernel.expr import OPS
 from meshloom.kernel.symbols import len_arguments
 from meshloom.schedule.neighbours import RoleTables, SlotTables
 from meshloom.schedule.symmetry import COMMUTING, EVEN, ODD, swapped_maps, values
-from meshloom.solvers.airfoil import AirfoilConfig, Gas, kernels
+from meshloom.solvers.airfoil import AirfoilConfig, AirfoilGas, kernels
 
 
 def loop_of(kernel: ml.Kernel, *, weight: bool = False) -> ml.Loop:
@@ -192,7 +192,7 @@ def test_what_must_change_places(kernel: ml.Kernel, expected: set[int] | None) -
 
 def test_the_airfoil_flux_is_symmetric_in_both_precisions() -> None:
     mesh = ml.generate.naca0012(6, 4)
-    k = kernels(Gas.of(AirfoilConfig().flow))
+    k = kernels(AirfoilGas.of(AirfoilConfig().flow))
     for dtype in (np.float64, np.float32):
         x = mesh.nodes.field("x", 2, dtype=dtype)
         q, res, adt = (mesh.cells.field(n, d, dtype=dtype) for n, d in (("q", 4), ("res", 4), ("adt", 1)))

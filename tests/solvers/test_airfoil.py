@@ -16,7 +16,15 @@ from bench.airfoil import shuffled
 from meshloom.config import build, parse_set
 from meshloom.errors import MeshError
 from meshloom.solvers import cases, find_case
-from meshloom.solvers.airfoil import FAR_FIELD, Airfoil, AirfoilConfig, Gas, MeshOptions, _boundary_kind, kernels
+from meshloom.solvers.airfoil import (
+    FAR_FIELD,
+    Airfoil,
+    AirfoilConfig,
+    AirfoilGas,
+    AirfoilMeshOptions,
+    _boundary_kind,
+    kernels,
+)
 from tests.one_line import one_line_from
 
 TRUTH = json.loads((Path(__file__).parents[1] / "data" / "airfoil_rms.json").read_text())
@@ -155,7 +163,7 @@ def test_lift_has_the_sign_of_the_incidence():
 
 
 def test_fluxes_between_cells_conserve():
-    gas = Gas.of(AirfoilConfig().flow)
+    gas = AirfoilGas.of(AirfoilConfig().flow)
     mesh, rng = ml.generate.naca0012(8, 6), np.random.default_rng(5)
     q = mesh.cells.field("q", 4, data=gas.free_stream * rng.uniform(0.8, 1.2, (len(mesh.cells), 4)))
     adt, res = mesh.cells.field("adt", data=rng.uniform(1, 2, len(mesh.cells))), mesh.cells.field("res", 4)
@@ -214,8 +222,9 @@ def test_groups_that_nobody_named_and_names_that_no_group_has():
     mesh = ml.generate.box((3, 1))
     first, *others = mesh.groups  # xmin, one face
     with one_line_from(MeshError, "^1 boundary face is neither wall nor far field; .* groups .*" + first):
-        _boundary_kind(mesh, MeshOptions(walls=(), farfield=tuple(others)))
+        _boundary_kind(mesh, AirfoilMeshOptions(walls=(), farfield=tuple(others)))
     with one_line_from(MeshError, f"mesh.walls names 'body', which is no boundary group .*; allowed: {first}, "):
-        _boundary_kind(mesh, MeshOptions(walls=("body",), farfield=(first, *others)))
-    kinds = _boundary_kind(mesh, MeshOptions(farfield=(first, *others))).numpy()  # 'wall', the default, need not exist
+        _boundary_kind(mesh, AirfoilMeshOptions(walls=("body",), farfield=(first, *others)))
+    options = AirfoilMeshOptions(farfield=(first, *others))  # 'wall', the default, need not exist
+    kinds = _boundary_kind(mesh, options).numpy()
     assert (kinds == FAR_FIELD).all()

@@ -23,7 +23,7 @@ from bench.truth_cases import (
 )
 from meshloom.errors import ConfigError, MeshError
 from meshloom.solvers import cases
-from meshloom.solvers.bookleaf import Noh, Saltzmann, Sedov, Sod
+from meshloom.solvers.bookleaf import NohCase, Saltzmann, SedovCase, SodCase
 from meshloom.solvers.bookleaf.case import BookLeaf
 from meshloom.solvers.bookleaf.connect import surroundings
 from meshloom.solvers.bookleaf.physics import (
@@ -31,7 +31,7 @@ from meshloom.solvers.bookleaf.physics import (
     SLIP_X,
     SLIP_Y,
     WALL,
-    Gas,
+    BookLeafGas,
     hourglass_forces,
     subzonal_forces,
     work,
@@ -41,7 +41,7 @@ from meshloom.solvers.bookleaf.quad import corner_cells, corner_volumes, volume,
 from tests.backend.test_cuda import CompileBackend, needs_nvrtc
 
 DATA = Path(__file__).parents[1] / "data"
-PROBLEMS: dict[str, type[BookLeaf]] = {"sod": Sod, "sedov": Sedov, "noh": Noh}
+PROBLEMS: dict[str, type[BookLeaf]] = {"sod": SodCase, "sedov": SedovCase, "noh": NohCase}
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 
 
@@ -149,7 +149,7 @@ def test_mass_and_energy_are_kept(name: str):
 
 
 def test_the_blast_is_symmetric_to_the_diagonal():
-    case = make(Sedov, "mesh.cells=[20,20]", "time.end=0.5")
+    case = make(SedovCase, "mesh.cells=[20,20]", "time.end=0.5")
     run_to_the_end(case)
     found = bookleaf_fields(case)
     density, mirrored = found["density"].reshape(20, 20), found["x"].reshape(21, 21).T
@@ -158,7 +158,7 @@ def test_the_blast_is_symmetric_to_the_diagonal():
 
 
 def test_the_implosion_is_round():
-    case = make(Noh, "mesh.cells=[20,8]", "time.end=0.3")
+    case = make(NohCase, "mesh.cells=[20,8]", "time.end=0.3")
     run_to_the_end(case)
     density = case.cell_fields()["density"].reshape(20, 8)
     np.testing.assert_allclose(density, np.broadcast_to(density[:, :1], density.shape), rtol=2e-9)
@@ -179,7 +179,7 @@ def test_gas_at_rest_stays_at_rest():
 @pytest.mark.parametrize("order", ["rcm", "hilbert"])
 def test_every_numbering_gives_the_same_flow(order: str):
     ml.use("numpy")
-    given, moved = make(Sedov, "mesh.cells=[12,9]"), make(Sedov, "mesh.cells=[12,9]", f"mesh.order={order}")
+    given, moved = make(SedovCase, "mesh.cells=[12,9]"), make(SedovCase, "mesh.cells=[12,9]", f"mesh.order={order}")
     for case in (given, moved):
         case.program.run(50)
     for name, values in bookleaf_fields(moved).items():
@@ -190,13 +190,13 @@ def test_every_numbering_gives_the_same_flow(order: str):
 def test_every_strategy_gives_the_same_flow(backend: str):
     """The forces of the cells meet at their nodes: the one loop with races."""
     ml.use("numpy")
-    reference = make(Sedov, "mesh.cells=[14,9]")
+    reference = make(SedovCase, "mesh.cells=[14,9]")
     reference.program.run(12)
     ml.use(backend)
     for strategy in ml.strategies():
         if backend == "emulated" and strategy not in ("atomic", "block_atomic", "tile"):
             continue  # compiling takes a while
-        case = make(Sedov, "mesh.cells=[14,9]", f"schedule.corner_forces={{strategy='{strategy}', block=32}}")
+        case = make(SedovCase, "mesh.cells=[14,9]", f"schedule.corner_forces={{strategy='{strategy}', block=32}}")
         case.program.run(12)
         for name, values in bookleaf_fields(case).items():
             wanted = bookleaf_fields(reference)[name]
@@ -217,7 +217,7 @@ def test_kernels_element_by_element_agree_with_the_program():
 def test_single_precision_is_close():
     ml.use("numpy")
     exactly, roughly = (
-        make(Sod, "mesh.cells=[30,2]", "time.end=4", "time.growth=1.2", f"run.precision={precision}")
+        make(SodCase, "mesh.cells=[30,2]", "time.end=4", "time.growth=1.2", f"run.precision={precision}")
         for precision in ("double", "single")
     )
     assert roughly.x.dtype == np.float32
@@ -258,7 +258,7 @@ def test_the_width_of_a_cell():
 
 
 def test_what_a_cell_sees_beyond_its_corners():
-    start = Sod.start((3, 3))
+    start = SodCase.start((3, 3))
     around = surroundings(start.mesh)
     assert around.neighbours.indices[4].tolist() == [3, 7, 5, 1], "below, right, above, left of the middle cell"
     assert around.beyond.indices[4].tolist() == [1, 13, 8, 11, 14, 2, 7, 4]
@@ -269,7 +269,7 @@ def test_what_a_cell_sees_beyond_its_corners():
 # --- forces -----------------------------------------------------------------------------------------------
 
 
-def gas_of(problem: type[BookLeaf]) -> Gas:
+def gas_of(problem: type[BookLeaf]) -> BookLeafGas:
     config = problem.Config()
     return config.gas.constants(config.time, np.dtype(np.float64))
 
@@ -287,7 +287,7 @@ def test_subzonal_forces_are_the_gradient_of_their_energy():
 
 
 def test_the_hourglass_filter_brakes_its_own_motion_only():
-    gas, straight = gas_of(Sedov), np.array([[1.0, 0.5]] * 4) + QUAD @ [[0.3, -0.2], [0.1, 0.4]]
+    gas, straight = gas_of(SedovCase), np.array([[1.0, 0.5]] * 4) + QUAD @ [[0.3, -0.2], [0.1, 0.4]]
     square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     linear = square @ [[0.3, -0.2], [0.1, 0.4]] + [1.0, 0.5]
     np.testing.assert_allclose(hourglass_forces(gas, linear, 2.0, 0.1), 0.0, atol=1e-15)
@@ -300,7 +300,7 @@ def viscosity_field(velocity: np.ndarray) -> tuple[BookLeaf, np.ndarray, np.ndar
     """A box of 8 by 6 cells with given node velocities (nodes, 2): the viscous forces (cells, 4, 2), and where a cell
     and its neighbours have neighbours."""
     ml.use("numpy")
-    case = make(Sod, "mesh.cells=[8,6]")
+    case = make(SodCase, "mesh.cells=[8,6]")
     case.u.assign(velocity)
     viscosity = next(loop for loop in case.program.loops if loop.name == "artificial_viscosity")
     viscosity()
@@ -310,7 +310,7 @@ def viscosity_field(velocity: np.ndarray) -> tuple[BookLeaf, np.ndarray, np.ndar
 
 def test_smooth_compression_has_no_viscosity():
     """The velocity is linear in space: no edge differs from the ones before and behind it."""
-    x = make(Sod, "mesh.cells=[8,6]").node_positions()
+    x = make(SodCase, "mesh.cells=[8,6]").node_positions()
     _, force, inside = viscosity_field(-0.01 * x)
     np.testing.assert_allclose(force[inside], 0.0, atol=1e-13)
     _, force, _ = viscosity_field(-0.01 * x * (x[:, :1] > 50.0))
@@ -320,7 +320,7 @@ def test_smooth_compression_has_no_viscosity():
 def test_viscosity_only_takes_kinetic_energy():
     velocity = np.random.default_rng(8).standard_normal((63, 2))
     _, force, _ = viscosity_field(velocity)
-    case = make(Sod, "mesh.cells=[8,6]")
+    case = make(SodCase, "mesh.cells=[8,6]")
     power = (force * velocity[case.mesh.cell_nodes.indices]).sum(axis=(1, 2))
     assert power.max() < 1e-12 and power.min() < -0.1
     np.testing.assert_allclose(force.sum(axis=1), 0.0, atol=1e-12)
@@ -350,7 +350,7 @@ def test_all_cases_are_listed():
 
 
 def test_a_tangled_start_is_refused():
-    start = Sod.start((3, 2))
+    start = SodCase.start((3, 2))
     x = start.mesh.coordinates.numpy()
     x[4] = [90.0, 24.0]
     with pytest.raises(MeshError, match=r"tangled at the start: cell 2 at .* counter-clockwise"):
@@ -371,5 +371,5 @@ def test_a_tangled_start_is_refused():
 )
 def test_bad_settings(settings: list[str], words: str):
     with pytest.raises(ConfigError) as problem:
-        make(Sod, *settings)
+        make(SodCase, *settings)
     assert words in str(problem.value)

@@ -18,7 +18,7 @@ from meshloom.solvers.lulesh.hexahedron import (
 from meshloom.solvers.lulesh.options import MaterialOptions
 from meshloom.solvers.lulesh.physics import (
     MODES,
-    Gas,
+    LuleshGas,
     directional_gradients,
     divergence,
     equation_of_state,
@@ -113,7 +113,7 @@ def test_viscosity_acts_on_compression_alone():
 
 def test_slow_compression_is_isentropic():
     """p v**(5/3) is constant, and the error falls with the square of the step or faster."""
-    gas, errors = Gas(MaterialOptions()), []
+    gas, errors = LuleshGas(MaterialOptions()), []
     for steps in (20, 40):
         e, q = 3.0, 0.0
         p = gas.pressure(e, 0.0, 1.0)
@@ -126,7 +126,7 @@ def test_slow_compression_is_isentropic():
 
 
 def test_what_is_too_small_is_zero():
-    gas = Gas(MaterialOptions())
+    gas = LuleshGas(MaterialOptions())
     e, p, q, sound = equation_of_state(gas, (1e-8, 0.0, 0.0), 1.0, 0.0, 0.0, 0.0)
     assert (e, p, q) == (0.0, 0.0, 0.0) and sound == 0.3333333e-18
     assert gas.pressure(-1.0, 0.0, 1.0) == 0.0, "pressures are not negative"

@@ -23,9 +23,9 @@ from bench.truth_cases import miniaero_conserved as conserved
 from meshloom.solvers import find_case
 from meshloom.solvers.exact import GasState, Riemann
 from meshloom.solvers.miniaero.gas import viscous_flux
-from meshloom.solvers.miniaero.kernels import EXTRAPOLATE, Kernels, Scheme, kernels
-from meshloom.solvers.miniaero.options import GasOptions
-from meshloom.solvers.miniaero.step import Geometry, TimeStep
+from meshloom.solvers.miniaero.kernels import EXTRAPOLATE, MiniAeroKernels, MiniAeroScheme, kernels
+from meshloom.solvers.miniaero.options import MiniAeroGasOptions
+from meshloom.solvers.miniaero.step import FiniteVolumes, TimeStep
 from tests.backend.test_cuda import CompileBackend, needs_nvrtc
 from tests.cli.conftest import meshloom  # noqa: F401  a fixture
 from tests.cli.harness import Command
@@ -137,7 +137,7 @@ def test_a_plate_that_stops_a_slow_stream():
     """Stokes' first problem: u = U erf(y / 2 sqrt(nu t)), far from the leading edge."""
     ml.use("cpu")
     speed, density, temperature, end = 10.0, 0.5805, 300.0, 7.5e-6
-    gas = GasOptions().gas()
+    gas = MiniAeroGasOptions().gas()
     state = gas.conserved(np.array([density, speed, 0.0, 0.0, temperature]))
     errors = []
     for ny in (16, 32):
@@ -187,7 +187,7 @@ def test_sod_is_one_dimensional_and_goes_to_the_right():
 
 
 def test_viscous_flux_of_shear_and_of_heat():
-    gas = GasOptions().gas()
+    gas = MiniAeroGasOptions().gas()
     state, area = np.array([1.2, 30.0, 0.0, 0.0, 300.0]), np.array([0.0, 2.0, 0.0])
     viscosity = 1.458e-6 * 300.0**1.5 / (300.0 + 110.4)
     slope = np.zeros((5, 3))
@@ -263,11 +263,11 @@ def test_kernels_element_by_element_agree_with_the_program():
     """One time step, each kernel called plainly as the Python function it is."""
     ml.use("numpy")
     one = case("plate", {"mesh.cells": [3, 2, 2], "mesh.angle": 10.0, "mesh.extent": [1.0, 1.0, 1.0], "time.dt": 1e-5})
-    gas, scheme = one.gas, Scheme(2, True, 0.1, 2)
-    plain = Kernels(*(k.python for k in kernels(gas, scheme, tuple(gas.primitives(one.inflow_state).tolist()))))
+    gas, scheme = one.gas, MiniAeroScheme(2, True, 0.1, 2)
+    plain = MiniAeroKernels(*(k.python for k in kernels(gas, scheme, tuple(gas.primitives(one.inflow_state).tolist()))))
     u = one.mesh.cells.field("u", 5, data=one.u.numpy())
     monitors = tuple(ml.Global(0.0, name) for name in one.monitors)
-    TimeStep(u, Geometry.of(one.mesh, one.boundary, u.dtype), plain, scheme, 1e-5, monitors).time_step()
+    TimeStep(u, FiniteVolumes.of(one.mesh, one.boundary, u.dtype), plain, scheme, 1e-5, monitors).time_step()
     recorded = one.program.run(1, record=one.recorded)
     assert np.abs(u.numpy() - one.inflow_state).max() > 0.1
     np.testing.assert_allclose(one.u.numpy(), u.numpy(), rtol=1e-12, atol=1e-9)

@@ -39,7 +39,7 @@ _SANE = Limit(above=-1e6, below=1e6, why="the solution grows without bounds")
 
 
 @dataclass(frozen=True)
-class TimeOptions:
+class AdvectionTimeOptions:
     """How long the steps are, and when the run ends."""
 
     dt: float = option(0.001, "length of a step; shortened a little where the end is no multiple of it", above=0.0)
@@ -48,7 +48,7 @@ class TimeOptions:
 
 
 @dataclass(frozen=True)
-class FilterOptions:
+class AdvectionFilterOptions:
     """A low-pass filter."""
 
     order: int = option(0, "order of the filter: 2, 4, 6, 8 or 10; 0 for none",
@@ -60,8 +60,8 @@ class FilterOptions:
 @dataclass(frozen=True)
 class AdvectionConfig:
     run: RunOptions = section(RunOptions, "How long, and on what.", iterations=_MANY)
-    time: TimeOptions = section(TimeOptions, TIME_DOC)
-    filter: FilterOptions = section(FilterOptions, FILTER_DOC)
+    time: AdvectionTimeOptions = section(AdvectionTimeOptions, TIME_DOC)
+    filter: AdvectionFilterOptions = section(AdvectionFilterOptions, FILTER_DOC)
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
     schedule: dict[str, Any] = schedule_table("compare")
 
@@ -106,7 +106,7 @@ class Steps:
         return tick
 
 
-def steps(time: TimeOptions, rate: float, schemes: dict[str, float]) -> Steps:
+def steps(time: AdvectionTimeOptions, rate: float, schemes: dict[str, float]) -> Steps:
     """The steps of a run; ConfigError where they are longer than the scheme allows, or too many to be counted.
 
     ``rate`` is the largest speed / spacing, summed over the axes; ``schemes`` the CFL limit of each scheme by its name.

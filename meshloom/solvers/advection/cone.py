@@ -24,9 +24,9 @@ from meshloom.solvers.advection.base import (
     TIME_DOC,
     AdvectionCase,
     AdvectionConfig,
-    FilterOptions,
+    AdvectionFilterOptions,
+    AdvectionTimeOptions,
     Slopes,
-    TimeOptions,
     scheme_limit,
 )
 
@@ -36,14 +36,14 @@ TURN = 2.0 * np.pi  # radians per unit of time
 
 
 @dataclass(frozen=True)
-class PlaneOptions:
+class ConeMeshOptions:
     """The square from -1 to 1."""
 
     points: int = option(256, "points along a side", low=5, high=30_000)
 
 
 @dataclass(frozen=True)
-class SchemeOptions:
+class ConeSchemeOptions:
     """The derivatives."""
 
     name: str = option("lele6", "central (lele6, pade4), or deng5: dissipative, by the direction of the flow",
@@ -61,10 +61,10 @@ class HeapOptions:
 
 @dataclass(frozen=True)
 class ConeConfig(AdvectionConfig):
-    time: TimeOptions = section(TimeOptions, TIME_DOC, dt=0.0005, end=1.0)
-    filter: FilterOptions = section(FilterOptions, FILTER_DOC, order=8)
-    mesh: PlaneOptions = section(PlaneOptions, "The plane.")
-    scheme: SchemeOptions = section(SchemeOptions, "The scheme.")
+    time: AdvectionTimeOptions = section(AdvectionTimeOptions, TIME_DOC, dt=0.0005, end=1.0)
+    filter: AdvectionFilterOptions = section(AdvectionFilterOptions, FILTER_DOC, order=8)
+    mesh: ConeMeshOptions = section(ConeMeshOptions, "The plane.")
+    scheme: ConeSchemeOptions = section(ConeSchemeOptions, "The scheme.")
     heap: HeapOptions = section(HeapOptions, "What turns.")
 
 

@@ -31,7 +31,7 @@ class LineOptions:
 
 
 @dataclass(frozen=True)
-class FlowOptions:
+class LineFlowOptions:
     """What carries the scalar."""
 
     speed: float = option(1.0, "speed of the flow; negative: to the left",
@@ -41,7 +41,7 @@ class FlowOptions:
 @dataclass(frozen=True)
 class LineConfig(AdvectionConfig):
     mesh: LineOptions = section(LineOptions, "The line.")
-    flow: FlowOptions = section(FlowOptions, "The flow.")
+    flow: LineFlowOptions = section(LineFlowOptions, "The flow.")
 
 
 class LineCase(AdvectionCase):

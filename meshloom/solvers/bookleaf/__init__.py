@@ -4,6 +4,6 @@
 neighbours of a cell, ``problems`` the starts, ``options`` the settings, ``case`` the cases.
 """
 
-from meshloom.solvers.bookleaf.case import Blast, Noh, Saltzmann, Sedov, Sod
+from meshloom.solvers.bookleaf.case import Blast, NohCase, Saltzmann, SedovCase, SodCase
 
-__all__ = ["Blast", "Noh", "Saltzmann", "Sedov", "Sod"]
+__all__ = ["Blast", "NohCase", "Saltzmann", "SedovCase", "SodCase"]

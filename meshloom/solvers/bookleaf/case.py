@@ -15,7 +15,7 @@ from meshloom.solvers.bookleaf.connect import surroundings
 from meshloom.solvers.bookleaf.kernels import kernels
 from meshloom.solvers.bookleaf.options import BlastConfig, NohConfig, SaltzmannConfig, SedovConfig, SodConfig
 from meshloom.solvers.bookleaf.physics import ideal_gas
-from meshloom.solvers.bookleaf.problems import Start
+from meshloom.solvers.bookleaf.problems import BookLeafStart
 from meshloom.solvers.bookleaf.quad import corner_cells, corner_volumes, volume
 
 _LOOK_AHEAD = 10_000  # steps: further the end of a run is not estimated
@@ -45,10 +45,10 @@ class BookLeaf(Case):
 
     @staticmethod
     @abstractmethod
-    def start(cells: tuple[int, int]) -> Start:
+    def start(cells: tuple[int, int]) -> BookLeafStart:
         """The problem at time 0 on a mesh of so many cells."""
 
-    def _fields(self, begin: Start, dtype: np.dtype) -> None:
+    def _fields(self, begin: BookLeafStart, dtype: np.dtype) -> None:
         """Everything that lives on cells and nodes, at time 0."""
         cells, nodes = self.mesh.cells, self.mesh.nodes
 
@@ -158,7 +158,7 @@ class BookLeaf(Case):
         return Picture(self.cell_fields()["density"], "density", (xmin, xmax, ymin, ymax), curves=curves)
 
 
-class Sod(BookLeaf):
+class SodCase(BookLeaf):
     name = "bookleaf_sod"
     title = "Sod's shock tube on a mesh that moves with the gas (Lagrangian hydrodynamics; BookLeaf)"
     Config = SodConfig
@@ -172,14 +172,14 @@ class Blast(BookLeaf):
     start = staticmethod(problems.blast)
 
 
-class Sedov(BookLeaf):
+class SedovCase(BookLeaf):
     name = "bookleaf_sedov"
     title = "Sedov's blast, a quarter of the plane (Lagrangian hydrodynamics; BookLeaf)"
     Config = SedovConfig
     start = staticmethod(problems.sedov)
 
 
-class Noh(BookLeaf):
+class NohCase(BookLeaf):
     name = "bookleaf_noh"
     title = "Noh's implosion of a cold gas, a quarter of a disk (Lagrangian hydrodynamics; BookLeaf)"
     Config = NohConfig

@@ -19,7 +19,7 @@ from meshloom.solvers.bookleaf.physics import (
     SLIP_X,
     SLIP_Y,
     WALL,
-    Gas,
+    BookLeafGas,
     cell_forces,
     hourglass_forces,
     ideal_gas,
@@ -31,7 +31,7 @@ from meshloom.solvers.bookleaf.quad import CORNERS, corner_volumes, volume, volu
 
 
 @dataclass(frozen=True)
-class Clock:
+class BookLeafClock:
     """How long a time step may be."""
 
     initial: float
@@ -39,7 +39,7 @@ class Clock:
     growth: float  # from one step to the next
 
 
-class Kernels(NamedTuple):
+class BookLeafKernels(NamedTuple):
     """One step's kernels, in the order of use."""
 
     artificial_viscosity: ml.Kernel
@@ -57,12 +57,12 @@ def _corners(values: Any) -> Any:
 
 
 @cache
-def kernels(gas: Gas, clock: Clock) -> Kernels:
+def kernels(gas: BookLeafGas, clock: BookLeafClock) -> BookLeafKernels:
     """The kernels for a gas; made once for the same constants, because tracing them takes a second."""
-    return Kernels(*_at_the_start(gas, clock), *_to_the_middle(gas), *_to_the_end(gas))
+    return BookLeafKernels(*_at_the_start(gas, clock), *_to_the_middle(gas), *_to_the_end(gas))
 
 
-def _at_the_start(gas: Gas, clock: Clock) -> tuple[ml.Kernel, ml.Kernel, ml.Kernel]:
+def _at_the_start(gas: BookLeafGas, clock: BookLeafClock) -> tuple[ml.Kernel, ml.Kernel, ml.Kernel]:
     @ml.kernel
     def artificial_viscosity(x: ml.Read, u: ml.Read, far_x: ml.Read, far_u: ml.Read, inner: ml.Read, density: ml.Read,
                              near_density: ml.Read, sound2: ml.Read, near_sound2: ml.Read,
@@ -92,7 +92,7 @@ def _at_the_start(gas: Gas, clock: Clock) -> tuple[ml.Kernel, ml.Kernel, ml.Kern
     return artificial_viscosity, time_step, advance_clock
 
 
-def _to_the_middle(gas: Gas) -> tuple[ml.Kernel, ml.Kernel]:
+def _to_the_middle(gas: BookLeafGas) -> tuple[ml.Kernel, ml.Kernel]:
     @ml.kernel
     def predict(x: ml.Read, u: ml.Read, q: ml.Read, q_sound2: ml.Read, mass: ml.Read, corner_mass: ml.Read,
                 energy: ml.Read, dt: ml.Read, density: ml.ReadWrite, pressure: ml.ReadWrite,
@@ -121,7 +121,7 @@ def _to_the_middle(gas: Gas) -> tuple[ml.Kernel, ml.Kernel]:
     return predict, corner_forces
 
 
-def _to_the_end(gas: Gas) -> tuple[ml.Kernel, ml.Kernel]:
+def _to_the_end(gas: BookLeafGas) -> tuple[ml.Kernel, ml.Kernel]:
     @ml.kernel
     def accelerate(mass: ml.Read, kind: ml.Read, dt: ml.Read, pull: ml.ReadWrite, u: ml.ReadWrite, mean_u: ml.Write,
                    x: ml.ReadWrite):  # fmt: skip

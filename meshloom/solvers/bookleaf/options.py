@@ -11,14 +11,14 @@ import numpy as np
 from meshloom.case import OutputOptions, RunOptions, order_option, schedule_table
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
-from meshloom.solvers.bookleaf.kernels import Clock
-from meshloom.solvers.bookleaf.physics import Gas
+from meshloom.solvers.bookleaf.kernels import BookLeafClock
+from meshloom.solvers.bookleaf.physics import BookLeafGas
 
 MOST_STEPS = 1_000_000  # the end is a time; this only stops a run that never gets there
 
 
 @dataclass(frozen=True)
-class MeshOptions:
+class BookLeafMeshOptions:
     """How fine the mesh is."""
 
     cells: tuple[int, int] = option(
@@ -28,7 +28,7 @@ class MeshOptions:
 
 
 @dataclass(frozen=True)
-class TimeOptions:
+class BookLeafTimeOptions:
     """When to stop, and how long a time step may be."""
 
     end: float = option(20.0, "the run stops after the first step that reaches this time", above=0.0)
@@ -40,14 +40,14 @@ class TimeOptions:
     divergence: float = option(0.25, "part of a cell's volume that may be won or lost in a step", above=0.0, high=10.0)
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> BookLeafClock:
         if not self.shortest < self.initial:
             raise ConfigError(f"time.initial must be longer than time.shortest, got {self.initial} and {self.shortest}")
-        return Clock(self.initial, self.longest, self.growth)
+        return BookLeafClock(self.initial, self.longest, self.growth)
 
 
 @dataclass(frozen=True)
-class GasOptions:
+class BookLeafGasOptions:
     """The gas, the scheme, and below which sizes a number counts as nothing."""
 
     gamma: float = option(1.4, "ratio of specific heats", above=1.0, high=10.0)
@@ -62,11 +62,11 @@ class GasOptions:
     pressure: float = option(1e-8, "smaller pressures are none", low=0.0)
     sound2: float = option(1e-6, "least square of the speed of sound", above=0.0)
 
-    def constants(self, time: TimeOptions, dtype: np.dtype) -> Gas:
+    def constants(self, time: BookLeafTimeOptions, dtype: np.dtype) -> BookLeafGas:
         """As the kernels take them. Quotients by ``zero`` squared must stay finite, also in single precision."""
         zero = max(self.zero, float(np.finfo(dtype).tiny) ** 0.25)
         values = {name: getattr(self, name) for name in self.__dataclass_fields__} | {"zero": zero}
-        return Gas(**values, cfl=time.cfl, divergence=time.divergence)
+        return BookLeafGas(**values, cfl=time.cfl, divergence=time.divergence)
 
 
 MESH_DOC = "How fine the mesh is."
@@ -75,15 +75,15 @@ GAS_DOC = "The gas, the scheme, and below which sizes a number counts as nothing
 
 
 def _mesh(*cells: int) -> Any:
-    return section(MeshOptions, MESH_DOC, cells=cells)
+    return section(BookLeafMeshOptions, MESH_DOC, cells=cells)
 
 
 def _time(**values: float) -> Any:
-    return section(TimeOptions, TIME_DOC, **values)
+    return section(BookLeafTimeOptions, TIME_DOC, **values)
 
 
 def _gas(**values: float) -> Any:
-    return section(GasOptions, GAS_DOC, **values)
+    return section(BookLeafGasOptions, GAS_DOC, **values)
 
 
 @dataclass(frozen=True)
@@ -91,42 +91,42 @@ class BookLeafConfig:
     """The sections of all problems; each says what differs."""
 
     run: RunOptions = section(RunOptions, "How many steps at most, and on what.", iterations=MOST_STEPS)
-    mesh: MeshOptions = section(MeshOptions, MESH_DOC)
-    time: TimeOptions = section(TimeOptions, TIME_DOC)
-    gas: GasOptions = section(GasOptions, GAS_DOC)
+    mesh: BookLeafMeshOptions = section(BookLeafMeshOptions, MESH_DOC)
+    time: BookLeafTimeOptions = section(BookLeafTimeOptions, TIME_DOC)
+    gas: BookLeafGasOptions = section(BookLeafGasOptions, GAS_DOC)
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
     schedule: dict[str, Any] = schedule_table("corner_forces")
 
 
 @dataclass(frozen=True)
 class SodConfig(BookLeafConfig):
-    mesh: MeshOptions = _mesh(100, 25)
-    time: TimeOptions = _time(end=20.0)
+    mesh: BookLeafMeshOptions = _mesh(100, 25)
+    time: BookLeafTimeOptions = _time(end=20.0)
 
 
 @dataclass(frozen=True)
 class BlastConfig(BookLeafConfig):
-    mesh: MeshOptions = _mesh(800, 20)
-    time: TimeOptions = _time(end=3.8, initial=1e-5, shortest=1e-15)
-    gas: GasOptions = _gas(linear_viscosity=0.25, quadratic_viscosity=0.7)
+    mesh: BookLeafMeshOptions = _mesh(800, 20)
+    time: BookLeafTimeOptions = _time(end=3.8, initial=1e-5, shortest=1e-15)
+    gas: BookLeafGasOptions = _gas(linear_viscosity=0.25, quadratic_viscosity=0.7)
 
 
 @dataclass(frozen=True)
 class SedovConfig(BookLeafConfig):
-    mesh: MeshOptions = _mesh(45, 45)
-    time: TimeOptions = _time(end=1.0, initial=1e-4, shortest=1e-6)
-    gas: GasOptions = _gas(gamma=1.6666666667, hourglass=0.01)  # 5/3 with the digits of the reference deck
+    mesh: BookLeafMeshOptions = _mesh(45, 45)
+    time: BookLeafTimeOptions = _time(end=1.0, initial=1e-4, shortest=1e-6)
+    gas: BookLeafGasOptions = _gas(gamma=1.6666666667, hourglass=0.01)  # 5/3 with the digits of the reference deck
 
 
 @dataclass(frozen=True)
 class NohConfig(BookLeafConfig):
-    mesh: MeshOptions = _mesh(75, 30)
-    time: TimeOptions = _time(end=0.6, initial=1e-4, longest=1e-2)
-    gas: GasOptions = _gas(gamma=1.6666667, degenerate=1e-40, acceleration=1e-40, pressure=1e-40)
+    mesh: BookLeafMeshOptions = _mesh(75, 30)
+    time: BookLeafTimeOptions = _time(end=0.6, initial=1e-4, longest=1e-2)
+    gas: BookLeafGasOptions = _gas(gamma=1.6666667, degenerate=1e-40, acceleration=1e-40, pressure=1e-40)
 
 
 @dataclass(frozen=True)
 class SaltzmannConfig(BookLeafConfig):
-    mesh: MeshOptions = _mesh(100, 10)
-    time: TimeOptions = _time(end=0.6, initial=1e-4, shortest=1e-6)
-    gas: GasOptions = _gas(gamma=1.6666666667, subzonal=1.0)
+    mesh: BookLeafMeshOptions = _mesh(100, 10)
+    time: BookLeafTimeOptions = _time(end=0.6, initial=1e-4, shortest=1e-6)
+    gas: BookLeafGasOptions = _gas(gamma=1.6666666667, subzonal=1.0)

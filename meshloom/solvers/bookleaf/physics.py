@@ -28,7 +28,7 @@ OUTER = 0  # value of ``inner`` where a side lies on the boundary
 
 
 @dataclass(frozen=True)
-class Gas:
+class BookLeafGas:
     """The constants of the equations and of the scheme, as they become literals of the compiled code."""
 
     gamma: float
@@ -53,7 +53,7 @@ class Thermal(NamedTuple):
     sound2: Any  # speed of sound squared
 
 
-def ideal_gas(gas: Gas, density: Any, energy: Any) -> Thermal:
+def ideal_gas(gas: BookLeafGas, density: Any, energy: Any) -> Thermal:
     """Of a density and an internal energy per mass."""
     pressure = (gas.gamma - 1.0) * density * energy
     sound2 = gas.gamma * (gas.gamma - 1.0) * energy
@@ -72,7 +72,9 @@ def length(a: np.ndarray) -> Any:
 # --- artificial viscosity ---------------------------------------------------------------------------------
 
 
-def smoothness(gas: Gas, du: np.ndarray, dx: np.ndarray, beyond: list[tuple[np.ndarray, np.ndarray, Any, Any]]) -> Any:
+def smoothness(
+    gas: BookLeafGas, du: np.ndarray, dx: np.ndarray, beyond: list[tuple[np.ndarray, np.ndarray, Any, Any]]
+) -> Any:
     """1 where the velocity changes along an edge as it does along the edges that go on before and behind it, and no
     viscosity is wanted; 0 in a shock.
 
@@ -93,14 +95,16 @@ def smoothness(gas: Gas, du: np.ndarray, dx: np.ndarray, beyond: list[tuple[np.n
     return np.maximum(limit, 0.0)
 
 
-def edge_viscosity(gas: Gas, smooth: Any, speed: Any, density: tuple[Any, Any], sound2: tuple[Any, Any]) -> Any:
+def edge_viscosity(gas: BookLeafGas, smooth: Any, speed: Any, density: tuple[Any, Any], sound2: tuple[Any, Any]) -> Any:
     """Viscous momentum per area and speed, between the two cells of an edge whose ends part at ``speed``."""
     sound = np.sqrt(0.5 * (sound2[0] + sound2[1]))
     wave = gas.linear_viscosity * sound + gas.quadratic_viscosity * speed
     return 0.5 * (1.0 - smooth) * (density[0] + density[1]) * wave
 
 
-def viscous_force(gas: Gas, viscosity: Any, du: np.ndarray, dx: np.ndarray, to_centre: np.ndarray) -> np.ndarray:
+def viscous_force(
+    gas: BookLeafGas, viscosity: Any, du: np.ndarray, dx: np.ndarray, to_centre: np.ndarray
+) -> np.ndarray:
     """Force (2,) that the first end of an edge gets and the second gives, through the line from the edge's middle to
     the centre of the cell; only where the two ends approach each other."""
     normal = turned(to_centre)
@@ -117,7 +121,7 @@ class Viscosity(NamedTuple):
     sound2: Any  # what it adds to the square of the speed of sound in the time step
 
 
-def viscosity(gas: Gas, x: np.ndarray, u: np.ndarray, far_x: np.ndarray, far_u: np.ndarray, inner: np.ndarray,
+def viscosity(gas: BookLeafGas, x: np.ndarray, u: np.ndarray, far_x: np.ndarray, far_u: np.ndarray, inner: np.ndarray,
               density: list[Any], sound2: list[Any]) -> Viscosity:  # fmt: skip
     """Of one cell: corners x, u (4, 2); ``far_x``, ``far_u`` (8, 2) the nodes on which edge k goes on, backwards at
     2 k and forwards at 2 k + 1; ``inner`` (4,) whether a side has a neighbour; ``density`` and ``sound2`` (5,) of the
@@ -142,7 +146,7 @@ def viscosity(gas: Gas, x: np.ndarray, u: np.ndarray, far_x: np.ndarray, far_u: 
 # --- forces of a cell on its corners ----------------------------------------------------------------------
 
 
-def subzonal_forces(gas: Gas, x: np.ndarray, corner_mass: np.ndarray, density: Any, sound2: Any) -> np.ndarray:
+def subzonal_forces(gas: BookLeafGas, x: np.ndarray, corner_mass: np.ndarray, density: Any, sound2: Any) -> np.ndarray:
     """(4, 2) Forces that undo differences of density between a cell's four corner cells (Caramana & Shashkov)."""
     forces = [0.0 * x[k] for k in CORNERS]
     for k, part in enumerate(corner_cells(x)):
@@ -156,14 +160,14 @@ def subzonal_forces(gas: Gas, x: np.ndarray, corner_mass: np.ndarray, density: A
 
 
 def cell_forces(
-    gas: Gas, x: np.ndarray, q: np.ndarray, corner_mass: np.ndarray, density: Any, pressure: Any, sound2: Any
+    gas: BookLeafGas, x: np.ndarray, q: np.ndarray, corner_mass: np.ndarray, density: Any, pressure: Any, sound2: Any
 ) -> np.ndarray:
     """(4, 2) Of pressure, viscosity ``q`` (4, 2) and, where wanted, the sub-zonal pressures."""
     forces = pressure * volume_gradient(x) + q
     return forces + subzonal_forces(gas, x, corner_mass, density, sound2) if gas.subzonal else forces
 
 
-def hourglass_forces(gas: Gas, u: np.ndarray, mass: Any, dt: Any) -> np.ndarray:
+def hourglass_forces(gas: BookLeafGas, u: np.ndarray, mass: Any, dt: Any) -> np.ndarray:
     """(4, 2) Forces against the motion in which opposite corners move together and neighbours apart (Hancock)."""
     pattern = u[0] - u[1] + u[2] - u[3]
     push = -gas.hourglass * mass / dt * pattern

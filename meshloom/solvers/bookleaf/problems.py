@@ -32,7 +32,7 @@ SALTZMANN_NUDGE = 1e-6  # the original program adds it before it takes apart wha
 
 
 @dataclass(frozen=True)
-class Start:
+class BookLeafStart:
     """Everything at time 0; arrays in the mesh's numbering."""
 
     mesh: ml.Mesh
@@ -42,29 +42,29 @@ class Start:
     energy: np.ndarray  # (cells,) internal, per mass
 
 
-def sod(cells: tuple[int, int]) -> Start:
+def sod(cells: tuple[int, int]) -> BookLeafStart:
     """A tube along x with a dense, hot gas at the left and a thin one at the right."""
     mesh, kind = _block(_box(cells, SOD_LENGTH, SOD_HEIGHT), SLIP_Y, SLIP_X, SLIP_Y, SLIP_X)
     right = (mesh.cell_centroids()[:, 0] > SOD_MIDDLE).astype(int)
-    return Start(mesh, kind, _at_rest(mesh), np.take(SOD_DENSITY, right), np.take(SOD_ENERGY, right))
+    return BookLeafStart(mesh, kind, _at_rest(mesh), np.take(SOD_DENSITY, right), np.take(SOD_ENERGY, right))
 
 
-def blast(cells: tuple[int, int]) -> Start:
+def blast(cells: tuple[int, int]) -> BookLeafStart:
     """A tube along x with hot gas at both ends: two shocks run into each other."""
     mesh, kind = _block(_box(cells, BLAST_LENGTH, BLAST_HEIGHT), SLIP_Y, SLIP_X, SLIP_Y, SLIP_X)
     part = np.searchsorted(BLAST_WALLS, mesh.cell_centroids()[:, 0])
-    return Start(mesh, kind, _at_rest(mesh), np.ones(len(mesh.cells)), np.take(BLAST_ENERGY, part))
+    return BookLeafStart(mesh, kind, _at_rest(mesh), np.ones(len(mesh.cells)), np.take(BLAST_ENERGY, part))
 
 
-def sedov(cells: tuple[int, int]) -> Start:
+def sedov(cells: tuple[int, int]) -> BookLeafStart:
     """A quarter of a blast: all energy is in the cell at the origin."""
     mesh, kind = _block(_box(cells, SEDOV_WIDTH, SEDOV_WIDTH), SLIP_Y, FREE, FREE, SLIP_X)
     density, energy = np.ones(len(mesh.cells)), np.zeros(len(mesh.cells))
     energy[0] = SEDOV_ENERGY / mesh.cell_volumes()[0]
-    return Start(mesh, kind, _at_rest(mesh), density, energy)
+    return BookLeafStart(mesh, kind, _at_rest(mesh), density, energy)
 
 
-def noh(cells: tuple[int, int]) -> Start:
+def noh(cells: tuple[int, int]) -> BookLeafStart:
     """A quarter of a disk, nx cells along the radius and ny along the angle, in which all gas flows to the centre."""
     radius = np.linspace(*NOH_RADII, cells[0] + 1)[:, None]
     angle = 0.5 * np.pi * np.arange(cells[1] + 1) / cells[1]
@@ -73,10 +73,10 @@ def noh(cells: tuple[int, int]) -> Start:
     mesh, kind = _block(radius[:, :, None] * towards, SLIP_Y, FREE, SLIP_X, WALL)
     velocity = np.broadcast_to(-NOH_SPEED * towards, (cells[0] + 1, *towards.shape)).reshape(-1, 2).copy()
     velocity[kind == WALL] = 0.0
-    return Start(mesh, kind, velocity, np.ones(len(mesh.cells)), np.zeros(len(mesh.cells)))
+    return BookLeafStart(mesh, kind, velocity, np.ones(len(mesh.cells)), np.zeros(len(mesh.cells)))
 
 
-def saltzmann(cells: tuple[int, int]) -> Start:
+def saltzmann(cells: tuple[int, int]) -> BookLeafStart:
     """A piston at the left drives a plane shock through a mesh that is skewed on purpose (Dukowicz & Meltz 1992)."""
     points = _box(cells, SALTZMANN_LENGTH, SALTZMANN_HEIGHT)
     column, row = np.moveaxis(100.0 * points + SALTZMANN_NUDGE, -1, 0)  # in hundredths of the length
@@ -84,7 +84,7 @@ def saltzmann(cells: tuple[int, int]) -> Start:
     mesh, kind = _block(points, SLIP_Y, SLIP_X, SLIP_Y, SLIP_X)
     velocity = _at_rest(mesh)
     velocity[: cells[1] + 1, 0] = SALTZMANN_PISTON  # the left side comes first in the numbering
-    return Start(mesh, kind, velocity, np.ones(len(mesh.cells)), np.zeros(len(mesh.cells)))
+    return BookLeafStart(mesh, kind, velocity, np.ones(len(mesh.cells)), np.zeros(len(mesh.cells)))
 
 
 def _at_rest(mesh: ml.Mesh) -> np.ndarray:

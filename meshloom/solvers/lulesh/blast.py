@@ -15,7 +15,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.case import PRECISIONS, Case, Limit, Picture
 from meshloom.solvers.lulesh.kernels import ENDS, NO_LIMIT, free_bit, kernels, masses, mirror_bit
-from meshloom.solvers.lulesh.options import LuleshConfig, MeshOptions
+from meshloom.solvers.lulesh.options import LuleshConfig, LuleshMeshOptions
 
 _ENERGY_SIZE = 45  # elements along an edge for which the energy of the origin is given
 _MIRRORS = ("xmin", "ymin", "zmin")
@@ -154,7 +154,7 @@ class Lulesh(Case):
                        curves=("origin_energy",))  # fmt: skip
 
 
-def _ticked(x: np.ndarray, options: MeshOptions) -> np.ndarray:
+def _ticked(x: np.ndarray, options: LuleshMeshOptions) -> np.ndarray:
     """Coordinates rounded as the original computes them: side * i / n, in this order."""
     return options.side * np.rint(x * (options.size / options.side)) / options.size
 

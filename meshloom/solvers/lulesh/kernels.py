@@ -10,7 +10,7 @@ import meshloom as ml
 from meshloom.solvers.lulesh.hexahedron import volume
 from meshloom.solvers.lulesh.options import LuleshConfig
 from meshloom.solvers.lulesh.physics import (
-    Gas,
+    LuleshGas,
     equation_of_state,
     hourglass_force,
     new_geometry,
@@ -35,7 +35,7 @@ def free_bit(face: int) -> int:
     return 1 << (face + 6)
 
 
-class Kernels(NamedTuple):
+class LuleshKernels(NamedTuple):
     """One step's kernels, in order."""
 
     increment: ml.Kernel
@@ -47,11 +47,11 @@ class Kernels(NamedTuple):
     watch_symmetry: ml.Kernel
 
 
-def kernels(config: LuleshConfig) -> Kernels:
+def kernels(config: LuleshConfig) -> LuleshKernels:
     """The kernels of a step; constants become literals in the compiled code."""
     forces, move = _node_kernels(config)
     kinematics, material = _element_kernels(config)
-    return Kernels(increment_kernel(config), forces, move, kinematics, material, *_watching())
+    return LuleshKernels(increment_kernel(config), forces, move, kinematics, material, *_watching())
 
 
 @ml.kernel
@@ -119,7 +119,7 @@ def _node_kernels(config: LuleshConfig) -> tuple[ml.Kernel, ml.Kernel]:
 
 
 def _element_kernels(config: LuleshConfig) -> tuple[ml.Kernel, ml.Kernel]:
-    m, gas, expansion = config.material, Gas(config.material), config.time.expansion
+    m, gas, expansion = config.material, LuleshGas(config.material), config.time.expansion
 
     @ml.kernel
     def kinematics(dt: ml.Read, x: ml.Read, velocity: ml.Read, volume0: ml.Read, v_new: ml.Write,

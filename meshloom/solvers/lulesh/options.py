@@ -11,7 +11,7 @@ from meshloom.config import option, section
 
 
 @dataclass(frozen=True)
-class MeshOptions:
+class LuleshMeshOptions:
     """A cube of hexahedra: one eighth of the blast, with mirrors at x = 0, y = 0 and z = 0."""
 
     size: int = option(30, "elements along each edge of the cube", low=2, high=1000)
@@ -28,7 +28,7 @@ class BlastOptions:
 
 
 @dataclass(frozen=True)
-class TimeOptions:
+class LuleshTimeOptions:
     """How far to go, and in what steps."""
 
     end: float = option(1.0e-2, "time at the end", above=0.0)
@@ -62,9 +62,9 @@ class MaterialOptions:
 @dataclass(frozen=True)
 class LuleshConfig:
     run: RunOptions = section(RunOptions, "On what to run, and the most iterations.", iterations=1_000_000)
-    mesh: MeshOptions = section(MeshOptions, "The mesh.")
+    mesh: LuleshMeshOptions = section(LuleshMeshOptions, "The mesh.")
     blast: BlastOptions = section(BlastOptions, "The energy that starts it.")
-    time: TimeOptions = section(TimeOptions, "How far to go, and in what steps.")
+    time: LuleshTimeOptions = section(LuleshTimeOptions, "How far to go, and in what steps.")
     material: MaterialOptions = section(MaterialOptions, "The gas and the scheme.")
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
     schedule: dict[str, Any] = schedule_table("forces")

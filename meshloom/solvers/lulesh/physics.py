@@ -116,7 +116,7 @@ def viscosity(gradients: np.ndarray, behind: Any, lengths: np.ndarray, spread: A
 
 
 @dataclass(frozen=True)
-class Gas:
+class LuleshGas:
     """An ideal gas with gamma = 5/3."""
 
     m: MaterialOptions
@@ -140,7 +140,7 @@ class Gas:
         return np.where(squared <= _SLOW_SOUND_SQUARED, _SLOW_SOUND, np.sqrt(squared))
 
 
-def equation_of_state(gas: Gas, state: tuple[Any, Any, Any], v_new: Any, change: Any, ql: Any, qq: Any):
+def equation_of_state(gas: LuleshGas, state: tuple[Any, Any, Any], v_new: Any, change: Any, ql: Any, qq: Any):
     """Energy, pressure, viscosity and sound after a step that changed the relative volume by ``change``.
 
     The work done on the element is integrated in three stages: half a step, a whole one, and a correction that

@@ -15,9 +15,17 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.case import PRECISIONS, Case, Limit, Picture
-from meshloom.solvers.miniaero.kernels import EXTRAPOLATE, INFLOW, NO_SLIP, TANGENT, Kernels, Scheme, kernels
-from meshloom.solvers.miniaero.options import MeshOptions, PlateConfig, RampConfig, SodConfig
-from meshloom.solvers.miniaero.step import Geometry, TimeStep
+from meshloom.solvers.miniaero.kernels import (
+    EXTRAPOLATE,
+    INFLOW,
+    NO_SLIP,
+    TANGENT,
+    MiniAeroKernels,
+    MiniAeroScheme,
+    kernels,
+)
+from meshloom.solvers.miniaero.options import MiniAeroMeshOptions, PlateConfig, RampConfig, ShockTubeConfig
+from meshloom.solvers.miniaero.step import FiniteVolumes, TimeStep
 
 
 class MiniAero(Case):
@@ -35,7 +43,7 @@ class MiniAero(Case):
 
     def __init__(self, config: Any):
         self.config, self.gas = config, config.gas.gas()
-        scheme = Scheme(config.order, config.viscous, config.scheme.entropy_fix, config.scheme.limiter_exponent)
+        scheme = MiniAeroScheme(config.order, config.viscous, config.scheme.entropy_fix, config.scheme.limiter_exponent)
         self.mesh = _channel(config.mesh).arranged(config.mesh.order)
         dtype = PRECISIONS[config.run.precision]
         start = self.initial_state(np.asarray(self.mesh.cells.points))
@@ -43,8 +51,8 @@ class MiniAero(Case):
         self.recorded = tuple(ml.Global(0.0, name) for name in self.monitors)
         self.state = (self.u,)
         inflow = self.gas.primitives(self.inflow_state)
-        run = Kernels(*kernels(self.gas, scheme, tuple(inflow.tolist())))
-        geometry = Geometry.of(self.mesh, self.boundary, dtype)
+        run = MiniAeroKernels(*kernels(self.gas, scheme, tuple(inflow.tolist())))
+        geometry = FiniteVolumes.of(self.mesh, self.boundary, dtype)
         step = TimeStep(self.u, geometry, run, scheme, config.time.dt, self.recorded)
         self.program = ml.program(step.time_step)
 
@@ -90,12 +98,12 @@ class MiniAero(Case):
         )
 
 
-class Sod(MiniAero):
+class ShockTube(MiniAero):
     """A membrane bursts between gas at high and at low pressure."""
 
     name: ClassVar[str] = "miniaero_sod"
     title: ClassVar[str] = "shock tube, 3-D compressible flow on hexahedra (Roe's flux; the miniAero benchmark)"
-    Config: ClassVar[type] = SodConfig
+    Config: ClassVar[type] = ShockTubeConfig
     drawn: ClassVar[tuple[str, str]] = ("rho", "density in kg/m³")
     boundary: ClassVar[Mapping[str, int]] = dict.fromkeys(("xmin", "xmax"), EXTRAPOLATE) | dict.fromkeys(
         ("ymin", "ymax", "zmin", "zmax"), TANGENT
@@ -138,7 +146,7 @@ class FlatPlate(Ramp):
     boundary: ClassVar[Mapping[str, int]] = {**Ramp.boundary, "ymin": NO_SLIP, "ymax": EXTRAPOLATE}
 
 
-def _channel(options: MeshOptions) -> ml.Mesh:
+def _channel(options: MiniAeroMeshOptions) -> ml.Mesh:
     """The mesh that the configuration asks for, numbered as the original does: along z first, then y, then x."""
     pi = math.pi if options.pi_decimals < 0 else round(math.pi, options.pi_decimals)
     return ml.generate.ramp(options.cells, extent=options.extent, slope=math.tan(options.angle * pi / 180.0))

@@ -14,7 +14,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Gas:
+class MiniAeroGas:
     """An ideal gas with Sutherland's viscosity."""
 
     gamma: float
@@ -60,7 +60,7 @@ def mirrored(V: Any, normal: Any) -> Any:
     return np.stack([V[0], *velocity, V[4]])
 
 
-def roe_flux(gas: Gas, left: Any, right: Any, area: Any, entropy_fix: float) -> Any:
+def roe_flux(gas: MiniAeroGas, left: Any, right: Any, area: Any, entropy_fix: float) -> Any:
     """Mass, momentum and energy (5,) per time through a face with area vector ``area`` (3,), from left to right.
 
     The mean of both sides' fluxes, minus half the jump of U taken apart into waves, each times its speed. The entropy
@@ -87,23 +87,23 @@ def roe_flux(gas: Gas, left: Any, right: Any, area: Any, entropy_fix: float) -> 
     return 0.5 * (_convected(gas, left, area) + _convected(gas, right, area)) - 0.5 * dissipation
 
 
-def _total_enthalpy(gas: Gas, V: Any) -> Any:
+def _total_enthalpy(gas: MiniAeroGas, V: Any) -> Any:
     return gas.cp_enthalpy * V[4] + 0.5 * (V[1:4] @ V[1:4])
 
 
-def _convected(gas: Gas, V: Any, area: Any) -> Any:
+def _convected(gas: MiniAeroGas, V: Any, area: Any) -> Any:
     """The flux of one side by itself."""
     mass = V[0] * (area @ V[1:4])
     return np.stack([mass, *(mass * V[1:4] + gas.pressure(V) * area), mass * _total_enthalpy(gas, V)])
 
 
-def _carried(gas: Gas, V: Any) -> Any:
+def _carried(gas: MiniAeroGas, V: Any) -> Any:
     """U as Roe's flux sees it: the energy from the enthalpy, not from the equation of state."""
     energy = V[0] * _total_enthalpy(gas, V) - gas.pressure(V)
     return np.stack([V[0], *(V[0] * V[1:4]), energy])
 
 
-def _roe_average(gas: Gas, left: Any, right: Any) -> tuple[Any, Any, Any]:
+def _roe_average(gas: MiniAeroGas, left: Any, right: Any) -> tuple[Any, Any, Any]:
     """Velocity (3,), enthalpy without kinetic energy, and speed of sound between two states."""
     root_left, root_right = np.sqrt(left[0]), np.sqrt(right[0])
     alpha = root_left / (root_left + root_right)
@@ -125,7 +125,7 @@ def _wave_speeds(un: Any, c: Any, entropy_fix: float) -> tuple[Any, Any, Any]:
     return kept_away_from_zero(un), kept_away_from_zero(un - c), kept_away_from_zero(un + c)
 
 
-def viscous_flux(gas: Gas, V: Any, gradient: Any, area: Any) -> Any:
+def viscous_flux(gas: MiniAeroGas, V: Any, gradient: Any, area: Any) -> Any:
     """Momentum and energy (5,) per time that friction and conduction bring in through a face from the right.
 
     ``gradient`` (5, 3) is that of V.

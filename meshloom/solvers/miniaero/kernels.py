@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.miniaero.gas import Gas, mirrored, roe_flux, viscous_flux
+from meshloom.solvers.miniaero.gas import MiniAeroGas, mirrored, roe_flux, viscous_flux
 
 TANGENT, EXTRAPOLATE, INFLOW, NO_SLIP = 1, 2, 3, 4  # kinds of boundary faces
 _FLAT = 1e-40  # a change towards the face that is smaller than this needs no limit
 
 
 @dataclass(frozen=True)
-class Scheme:
+class MiniAeroScheme:
     """How the equations are made discrete."""
 
     order: int  # 1 or 2
@@ -34,7 +34,7 @@ class Scheme:
         return self.order == 2 or self.viscous
 
 
-class Kernels(NamedTuple):
+class MiniAeroKernels(NamedTuple):
     """In the order of first use."""
 
     predict: Callable[..., None]
@@ -52,7 +52,7 @@ class Kernels(NamedTuple):
 
 
 @cache  # tracing takes about a second: cases with the same gas and scheme share their kernels
-def kernels(gas: Gas, scheme: Scheme, inflow_state: tuple[float, ...]) -> tuple[ml.Kernel, ...]:
+def kernels(gas: MiniAeroGas, scheme: MiniAeroScheme, inflow_state: tuple[float, ...]) -> tuple[ml.Kernel, ...]:
     """The kernels by the names of ``Kernels``; ``inflow_state`` (5,) is the v that comes in."""
     face_flux = flux_with_gradients(gas, scheme) if scheme.needs_gradients else flux_of_values(gas, scheme)
     return (
@@ -72,7 +72,7 @@ def kernels(gas: Gas, scheme: Scheme, inflow_state: tuple[float, ...]) -> tuple[
 # --- cells ------------------------------------------------------------------------------------------------
 
 
-def predictor(gas: Gas) -> ml.Kernel:
+def predictor(gas: MiniAeroGas) -> ml.Kernel:
     @ml.kernel
     def predict(u: ml.Read, change: ml.Read, alpha: ml.Read, v: ml.Write, temperature: ml.Write):
         """The state that a stage looks at: u and alpha times the change that the last stage found.
@@ -86,7 +86,7 @@ def predictor(gas: Gas) -> ml.Kernel:
     return predict
 
 
-def finisher(gas: Gas) -> ml.Kernel:
+def finisher(gas: MiniAeroGas) -> ml.Kernel:
     @ml.kernel
     def finish(
         u: ml.ReadWrite, total: ml.Read, volume: ml.Read, temperature: ml.Write, rms: ml.Sum, mass: ml.Sum,
@@ -144,7 +144,7 @@ def bounds(v: ml.Read, low: ml.Min, high: ml.Max):
         high[mine] = v[other]
 
 
-def limiter(scheme: Scheme) -> ml.Kernel:
+def limiter(scheme: MiniAeroScheme) -> ml.Kernel:
     @ml.kernel
     def limit(v: ml.Read, low: ml.Read, high: ml.Read, slope: ml.Read, centre: ml.Read, middle: ml.Read, share: ml.Min):
         """The share of its gradient that keeps each cell of a face within its bounds at the face."""
@@ -164,7 +164,7 @@ def limiter(scheme: Scheme) -> ml.Kernel:
 # --- fluxes -------------------------------------------------------------------------------------------------
 
 
-def flux_of_values(gas: Gas, scheme: Scheme) -> ml.Kernel:
+def flux_of_values(gas: MiniAeroGas, scheme: MiniAeroScheme) -> ml.Kernel:
     """First order, inviscid."""
 
     @ml.kernel
@@ -176,7 +176,7 @@ def flux_of_values(gas: Gas, scheme: Scheme) -> ml.Kernel:
     return face_flux
 
 
-def flux_with_gradients(gas: Gas, scheme: Scheme) -> ml.Kernel:
+def flux_with_gradients(gas: MiniAeroGas, scheme: MiniAeroScheme) -> ml.Kernel:
     """Second order, or viscous, or both."""
 
     def at_face(v: Any, slope: Any, share: Any, to_face: Any) -> Any:
@@ -197,7 +197,7 @@ def flux_with_gradients(gas: Gas, scheme: Scheme) -> ml.Kernel:
     return face_flux
 
 
-def flux_at_boundary(gas: Gas, scheme: Scheme, inflow_state: list[float]) -> ml.Kernel:
+def flux_at_boundary(gas: MiniAeroGas, scheme: MiniAeroScheme, inflow_state: list[float]) -> ml.Kernel:
 
     @ml.kernel
     def boundary_flux(v: ml.Read, area: ml.Read, kind: ml.Read, centre: ml.Read, middle: ml.Read, inflow: ml.Inc):

@@ -8,11 +8,11 @@ from typing import Any
 
 from meshloom.case import OutputOptions, RunOptions, order_option, schedule_table
 from meshloom.config import option, section
-from meshloom.solvers.miniaero.gas import Gas
+from meshloom.solvers.miniaero.gas import MiniAeroGas
 
 
 @dataclass(frozen=True)
-class MeshOptions:
+class MiniAeroMeshOptions:
     """A channel of hexahedra whose floor may rise from half its length on."""
 
     cells: tuple[int, int, int] = option((64, 32, 2), "cells along x, y and z", low=1, high=100_000)
@@ -25,14 +25,14 @@ class MeshOptions:
 
 
 @dataclass(frozen=True)
-class TimeOptions:
+class MiniAeroTimeOptions:
     """The four-stage Runge-Kutta method with steps of one length."""
 
     dt: float = option(1e-5, "time step in seconds", above=0.0, high=1e6)
 
 
 @dataclass(frozen=True)
-class GasOptions:
+class MiniAeroGasOptions:
     """The gas. The original's three heat capacities contradict each other: keep them to reproduce it."""
 
     gamma: float = option(1.4, "ratio of specific heats", above=1.0, high=3.0)
@@ -52,9 +52,9 @@ class GasOptions:
     sutherland_factor: float = option(1.458e-6, "factor of Sutherland's viscosity in kg/(m s sqrt(K))", low=0.0)
     sutherland_temperature: float = option(110.4, "temperature in Sutherland's viscosity in K", low=0.0)
 
-    def gas(self) -> Gas:
+    def gas(self) -> MiniAeroGas:
         consistent = self.gamma * self.gas_constant / (self.gamma - 1.0)
-        return Gas(
+        return MiniAeroGas(
             self.gamma,
             self.gas_constant,
             self.cp_enthalpy or consistent,
@@ -66,7 +66,7 @@ class GasOptions:
 
 
 @dataclass(frozen=True)
-class SchemeOptions:
+class MiniAeroSchemeOptions:
     """Details of the scheme."""
 
     entropy_fix: float = option(
@@ -90,7 +90,7 @@ class TubeOptions:
 
 
 @dataclass(frozen=True)
-class StreamOptions:
+class MiniAeroStreamOptions:
     """What comes in, and is everywhere at the start."""
 
     state: tuple[float, float, float, float, float] = option(
@@ -108,15 +108,15 @@ _VISCOUS = "friction and heat conduction between cells and at walls where the ga
 
 
 @dataclass(frozen=True)
-class SodConfig:
+class ShockTubeConfig:
     order: int = option(1, _ORDER, low=1, high=2)
     viscous: bool = option(False, _VISCOUS)
     run: RunOptions = section(RunOptions, "How long, and on what.", iterations=100)
-    time: TimeOptions = section(TimeOptions, "Time steps.", dt=2e-6)
-    mesh: MeshOptions = section(MeshOptions, "The mesh.", cells=(128, 4, 4), extent=(0.3048, 1.0, 1.0))
+    time: MiniAeroTimeOptions = section(MiniAeroTimeOptions, "Time steps.", dt=2e-6)
+    mesh: MiniAeroMeshOptions = section(MiniAeroMeshOptions, "The mesh.", cells=(128, 4, 4), extent=(0.3048, 1.0, 1.0))
     tube: TubeOptions = section(TubeOptions, "The gas on both sides of the membrane.")
-    gas: GasOptions = section(GasOptions, "The gas.")
-    scheme: SchemeOptions = section(SchemeOptions, "Details of the scheme.")
+    gas: MiniAeroGasOptions = section(MiniAeroGasOptions, "The gas.")
+    scheme: MiniAeroSchemeOptions = section(MiniAeroSchemeOptions, "Details of the scheme.")
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
     schedule: dict[str, Any] = schedule_table("face_flux")
 
@@ -126,11 +126,11 @@ class RampConfig:
     order: int = option(2, _ORDER, low=1, high=2)
     viscous: bool = option(False, _VISCOUS)
     run: RunOptions = section(RunOptions, "How long, and on what.", iterations=400)
-    time: TimeOptions = section(TimeOptions, "Time steps.", dt=1e-5)
-    mesh: MeshOptions = section(MeshOptions, "The mesh.", angle=30.0)
-    stream: StreamOptions = section(StreamOptions, "The gas that comes in.")
-    gas: GasOptions = section(GasOptions, "The gas.")
-    scheme: SchemeOptions = section(SchemeOptions, "Details of the scheme.")
+    time: MiniAeroTimeOptions = section(MiniAeroTimeOptions, "Time steps.", dt=1e-5)
+    mesh: MiniAeroMeshOptions = section(MiniAeroMeshOptions, "The mesh.", angle=30.0)
+    stream: MiniAeroStreamOptions = section(MiniAeroStreamOptions, "The gas that comes in.")
+    gas: MiniAeroGasOptions = section(MiniAeroGasOptions, "The gas.")
+    scheme: MiniAeroSchemeOptions = section(MiniAeroSchemeOptions, "Details of the scheme.")
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
     schedule: dict[str, Any] = schedule_table("face_flux")
 
@@ -138,5 +138,5 @@ class RampConfig:
 @dataclass(frozen=True)
 class PlateConfig(RampConfig):
     viscous: bool = option(True, _VISCOUS)
-    time: TimeOptions = section(TimeOptions, "Time steps.", dt=3e-8)
-    mesh: MeshOptions = section(MeshOptions, "The mesh.", cells=(16, 32, 2), extent=(2.0, 0.002, 1.0))
+    time: MiniAeroTimeOptions = section(MiniAeroTimeOptions, "Time steps.", dt=3e-8)
+    mesh: MiniAeroMeshOptions = section(MiniAeroMeshOptions, "The mesh.", cells=(16, 32, 2), extent=(2.0, 0.002, 1.0))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.miniaero.kernels import Kernels, Scheme
+from meshloom.solvers.miniaero.kernels import MiniAeroKernels, MiniAeroScheme
 
 STAGES = ((0.0, 1.0 / 6.0), (0.5, 1.0 / 3.0), (0.5, 1.0 / 3.0), (1.0, 1.0 / 6.0))  # alpha and beta of Runge-Kutta
 
@@ -31,7 +31,7 @@ class Sides:
 
 
 @dataclass(frozen=True)
-class Geometry:
+class FiniteVolumes:
     """The mesh as the kernels see it; ``kind`` says of each boundary face what it is."""
 
     cells: ml.Set
@@ -42,7 +42,7 @@ class Geometry:
     kind: ml.Field
 
     @classmethod
-    def of(cls, mesh: ml.Mesh, boundary: Mapping[str, int], dtype: np.dtype) -> Geometry:
+    def of(cls, mesh: ml.Mesh, boundary: Mapping[str, int], dtype: np.dtype) -> FiniteVolumes:
         """``boundary`` gives the kind of each of the mesh's groups."""
         cells = mesh.cells
         return cls(
@@ -70,9 +70,9 @@ class TimeStep:
     def __init__(
         self,
         u: ml.Field,
-        geometry: Geometry,
-        run: Kernels,
-        scheme: Scheme,
+        geometry: FiniteVolumes,
+        run: MiniAeroKernels,
+        scheme: MiniAeroScheme,
         dt: float,
         monitors: Sequence[ml.Global],
     ):

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.navier_stokes.gas import Gas, State, squared, stress
+from meshloom.solvers.navier_stokes.gas import Gas, GasState, squared, stress
 
 LOW, HIGH = "low", "high"
 ONE_SIDED = (-25.0 / 12.0, 4.0, -3.0, 4.0 / 3.0, -1.0 / 4.0)  # first derivative of fourth order from the end inwards
 
 
 @dataclass(frozen=True)
-class Side:
+class BoundarySide:
     """One end of one axis of a grid with ``rank`` axes."""
 
     axis: int
@@ -62,7 +62,7 @@ class FarField:
 
 
 def outflow_terms(
-    gas: Gas, far: FarField, side: Side, points: Sequence[State], slopes: Any, per_length: Any
+    gas: Gas, far: FarField, side: BoundarySide, points: Sequence[GasState], slopes: Any, per_length: Any
 ) -> np.ndarray:
     """What the normal derivatives add to dq/dt at a boundary point, (d + 2,), without any wave from outside.
 
@@ -90,17 +90,19 @@ def outflow_terms(
     return np.stack([-density, *(-m for m in momentum), -energy + u[n] * force + heating])
 
 
-def _normal_slopes(side: Side, points: Sequence[State], per_length: Any) -> State:
+def _normal_slopes(side: BoundarySide, points: Sequence[GasState], per_length: Any) -> GasState:
     """Derivatives of the primitive variables along the axis."""
 
     def slope(values: Sequence[Any]) -> Any:
         return side.slope(values, per_length)
 
     velocity = [slope([p.velocity[i] for p in points]) for i in range(len(points[0].velocity))]
-    return State(slope([p.density for p in points]), velocity, slope([p.pressure for p in points]), None)
+    return GasState(slope([p.density for p in points]), velocity, slope([p.pressure for p in points]), None)
 
 
-def _amplitudes(side: Side, far: FarField, here: State, c: Any, slope: State) -> tuple[Any, Any, list[Any], Any]:
+def _amplitudes(
+    side: BoundarySide, far: FarField, here: GasState, c: Any, slope: GasState
+) -> tuple[Any, Any, list[Any], Any]:
     """L of the sound at u_n - c, of entropy, of shear (d,; its normal entry means nothing), of the sound at u_n + c."""
     n = side.axis
     un, rho = here.velocity[n], here.density
@@ -120,7 +122,7 @@ def _amplitudes(side: Side, far: FarField, here: State, c: Any, slope: State) ->
 
 
 @cache
-def outflow_kernel(gas: Gas, far: FarField, side: Side) -> ml.Kernel:
+def outflow_kernel(gas: Gas, far: FarField, side: BoundarySide) -> ml.Kernel:
     """Adds to dq/dt what the normal derivatives give on one side of a plane grid. For points of that side alone."""
     offsets = side.offsets
 
@@ -140,7 +142,7 @@ def held_inflow(rate: ml.Write):
 
 
 @cache
-def subsonic_inflow_kernel(gas: Gas, side: Side) -> ml.Kernel:
+def subsonic_inflow_kernel(gas: Gas, side: BoundarySide) -> ml.Kernel:
     """A subsonic stream comes in with fixed velocity and temperature; the density follows the sound that goes out.
 
     ``rate`` holds what the derivatives along the boundary gave.

@@ -13,7 +13,7 @@ from meshloom import compact
 from meshloom.case import PRECISIONS, GridCase, Image, Limit
 from meshloom.errors import ConfigError
 from meshloom.solvers.navier_stokes.equations import DIVERGENCE, Equations
-from meshloom.solvers.navier_stokes.flow import MONITORS, Boundaries, Clock, Flow
+from meshloom.solvers.navier_stokes.flow import MONITORS, Boundaries, EvenSteps, GasFlow
 from meshloom.solvers.navier_stokes.gas import Gas, squared, vorticity
 from meshloom.solvers.navier_stokes.stability import Stream, chosen_step
 
@@ -28,17 +28,17 @@ class FlowCase(GridCase):
     limits: Mapping[str, Limit] = {"q": _DENSITY, "q_ahead": _DENSITY, "lowest_density": Limit(above=0.0, why=_WHY)}
     drawn: ClassVar[tuple[str, ...]] = ("vorticity",)  # the monitors beside the picture
     gas: Gas
-    flow: Flow
+    flow: GasFlow
 
     def __init__(self, config: Any):
         self.config = config
         self.gas, self.grid = self.make_gas(), self.make_grid()
         _check_size(self.grid)
         step = chosen_step(config.time.dt, config.time.cfl, self.gas, self.fastest_stream(), self.grid.spacing)
-        self.flow = Flow(
+        self.flow = GasFlow(
             self._equations(config),
             self.initial_state(),
-            Clock(step, config.time.end),
+            EvenSteps(step, config.time.end),
             boundaries=self.boundaries(),
             smoothing=config.filter.scheme,
         )

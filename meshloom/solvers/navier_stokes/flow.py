@@ -21,7 +21,7 @@ Boundaries = Callable[[ml.Field, Sequence[ml.Field], ml.Field], None]  # adds to
 
 
 @dataclass(frozen=True)
-class Clock:
+class EvenSteps:
     """Steps of one length until the end; the last one is cut to end there."""
 
     step: float
@@ -31,7 +31,7 @@ class Clock:
         return max(math.ceil((self.end - time) / self.step - 1e-9), 0)
 
 
-class Flow:
+class GasFlow:
     """A gas in motion on a grid: ``time_step`` is what a program replays.
 
     q (density, momentum, energy) and its ``slopes`` are what one step hands to the next: the slopes at the end of a
@@ -42,7 +42,7 @@ class Flow:
         self,
         equations: Equations,
         start: np.ndarray,
-        clock: Clock,
+        clock: EvenSteps,
         *,
         boundaries: Boundaries | None = None,
         smoothing: compact.Scheme | None = None,
@@ -111,7 +111,7 @@ class Flow:
 
 
 @cache
-def tick_kernel(clock: Clock) -> ml.Kernel:
+def tick_kernel(clock: EvenSteps) -> ml.Kernel:
     """The next step, and the time at its end."""
 
     @ml.kernel

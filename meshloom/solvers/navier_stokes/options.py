@@ -16,7 +16,7 @@ SCHEME_DOC, FILTER_DOC = "How the equations are made discrete.", "A low-pass fil
 
 
 @dataclass(frozen=True)
-class TimeOptions:
+class FlowTimeOptions:
     """When to end, and how long a step is."""
 
     end: float = option(2.0, "time at the end", above=0.0)
@@ -25,7 +25,7 @@ class TimeOptions:
 
 
 @dataclass(frozen=True)
-class SchemeOptions:
+class FlowSchemeOptions:
     """How the equations are made discrete."""
 
     retired: ClassVar[Mapping[str, str]] = {"passes": "what is stored between loops is decided where they run"}
@@ -38,7 +38,7 @@ class SchemeOptions:
 
 
 @dataclass(frozen=True)
-class FilterOptions:
+class FlowFilterOptions:
     """A compact low-pass filter along every axis."""
 
     order: int = option(0, "order of the filter, an even number; 0 leaves it out", low=0, high=10)

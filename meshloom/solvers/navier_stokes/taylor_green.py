@@ -27,9 +27,9 @@ from meshloom.solvers.navier_stokes.options import (
     RUN_DOC,
     SCHEME_DOC,
     TIME_DOC,
-    FilterOptions,
-    SchemeOptions,
-    TimeOptions,
+    FlowFilterOptions,
+    FlowSchemeOptions,
+    FlowTimeOptions,
 )  # fmt: skip
 from meshloom.solvers.navier_stokes.stability import Stream
 
@@ -52,7 +52,7 @@ class VorticesOptions:
 
 
 @dataclass(frozen=True)
-class BoxSchemeOptions(SchemeOptions):
+class BoxSchemeOptions(FlowSchemeOptions):
     """How the equations are made discrete."""
 
     form: str = option(
@@ -68,9 +68,9 @@ class TaylorGreenConfig:
     run: RunOptions = section(RunOptions, RUN_DOC, iterations=MOST_STEPS)
     mesh: BoxOptions = section(BoxOptions, "The grid.")
     flow: VorticesOptions = section(VorticesOptions, "The gas and its speed.")
-    time: TimeOptions = section(TimeOptions, TIME_DOC, end=20.0, cfl=1.2)
+    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC, end=20.0, cfl=1.2)
     scheme: BoxSchemeOptions = section(BoxSchemeOptions, SCHEME_DOC)
-    filter: FilterOptions = section(FilterOptions, FILTER_DOC)
+    filter: FlowFilterOptions = section(FlowFilterOptions, FILTER_DOC)
     output: OutputOptions = section(OutputOptions, OUTPUT_DOC)
     schedule: dict[str, Any] = schedule_table("rk_first")
 

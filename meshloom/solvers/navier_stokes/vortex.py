@@ -21,8 +21,8 @@ from meshloom.errors import ConfigError
 from meshloom.solvers.navier_stokes.boundary import (
     HIGH,
     LOW,
+    BoundarySide,
     FarField,
-    Side,
     held_inflow,
     outflow_kernel,
     subsonic_inflow_kernel,
@@ -37,15 +37,15 @@ from meshloom.solvers.navier_stokes.options import (
     RUN_DOC,
     SCHEME_DOC,
     TIME_DOC,
-    FilterOptions,
-    SchemeOptions,
-    TimeOptions,
+    FlowFilterOptions,
+    FlowSchemeOptions,
+    FlowTimeOptions,
 )  # fmt: skip
 from meshloom.solvers.navier_stokes.stability import Stream
 
 
 @dataclass(frozen=True)
-class PlaneOptions:
+class VortexMeshOptions:
     """A rectangle round the place where the vortex starts."""
 
     points: tuple[int, int] = option((512, 512), "points along x and y", low=1, high=65536)
@@ -53,7 +53,7 @@ class PlaneOptions:
 
 
 @dataclass(frozen=True)
-class StreamOptions:
+class VortexStreamOptions:
     """The gas and the stream."""
 
     mach: float = option(1.1, "speed of the stream over the speed of sound", above=0.0, high=5.0)
@@ -87,12 +87,12 @@ class VortexOptions:
 @dataclass(frozen=True)
 class VortexConfig:
     run: RunOptions = section(RunOptions, RUN_DOC, iterations=MOST_STEPS)
-    mesh: PlaneOptions = section(PlaneOptions, "The grid.")
-    flow: StreamOptions = section(StreamOptions, "The gas and the stream.")
+    mesh: VortexMeshOptions = section(VortexMeshOptions, "The grid.")
+    flow: VortexStreamOptions = section(VortexStreamOptions, "The gas and the stream.")
     vortex: VortexOptions = section(VortexOptions, "The vortex.")
-    time: TimeOptions = section(TimeOptions, TIME_DOC)
-    scheme: SchemeOptions = section(SchemeOptions, SCHEME_DOC)
-    filter: FilterOptions = section(FilterOptions, FILTER_DOC)
+    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC)
+    scheme: FlowSchemeOptions = section(FlowSchemeOptions, SCHEME_DOC)
+    filter: FlowFilterOptions = section(FlowFilterOptions, FILTER_DOC)
     output: OutputOptions = section(OutputOptions, OUTPUT_DOC)
     schedule: dict[str, Any] = schedule_table("outflow")
 
@@ -138,7 +138,7 @@ class VortexOutflow(FlowCase):
     def boundaries(self) -> Boundaries:
         """Inflow on the left, open everywhere else."""
         gas, grid = self.gas, self.grid
-        left, *others = (Side(a, end, grid.rank) for a, end in ((0, LOW), (1, LOW), (1, HIGH), (0, HIGH)))
+        left, *others = (BoundarySide(a, end, grid.rank) for a, end in ((0, LOW), (1, LOW), (1, HIGH), (0, HIGH)))
         open_sides = [(side, outflow_kernel(gas, self._far_field(side), side)) for side in others]
         supersonic = self.config.flow.mach > 1.0
         inflow = held_inflow if supersonic else subsonic_inflow_kernel(gas, left)
@@ -155,7 +155,7 @@ class VortexOutflow(FlowCase):
 
         return apply
 
-    def _far_field(self, side: Side) -> FarField:
+    def _far_field(self, side: BoundarySide) -> FarField:
         """The pull of the outside: weaker, the faster the stream goes out there."""
         flow = self.config.flow
         across = flow.mach if side.axis == 0 else 0.0

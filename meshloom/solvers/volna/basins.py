@@ -17,7 +17,7 @@ from meshloom.errors import MeshError
 from meshloom.solvers.volna.clock import Timing
 from meshloom.solvers.volna.flux import BED, H, U, V, Water
 from meshloom.solvers.volna.geometry import cell_centres
-from meshloom.solvers.volna.scheme import SCHEMES, FirstOrder, Flow, SecondOrder
+from meshloom.solvers.volna.scheme import SCHEMES, FirstOrder, SecondOrder, WaterFlow
 
 MESH_DOC = "The mesh: a rectangle of squares cut into two triangles each, or a file."
 TIME_DOC = "When to end, and the time step."
@@ -26,7 +26,7 @@ Region = tuple[float, float, float, float]  # xmin, xmax, ymin, ymax
 
 
 @dataclass(frozen=True)
-class MeshOptions:
+class VolnaMeshOptions:
     """Which mesh."""
 
     nx: int = option(100, "squares along x", low=1, high=50_000)
@@ -37,7 +37,7 @@ class MeshOptions:
 
 
 @dataclass(frozen=True)
-class TimeOptions:
+class VolnaTimeOptions:
     """When to end, and the time step."""
 
     end: float = option(1.0, "seconds to compute", above=0.0, high=1e9)
@@ -47,7 +47,7 @@ class TimeOptions:
 
 
 @dataclass(frozen=True)
-class FlowOptions:
+class VolnaFlowOptions:
     """The water and the scheme."""
 
     scheme: str = option("v18", "v17: first order, HLL, two stages; v18: second order, HLLC, four", allowed=SCHEMES)
@@ -69,9 +69,9 @@ class WaterConfig:
     """The sections that all water cases have."""
 
     run: RunOptions = section(RunOptions, RUN_DOC, iterations=10_000_000, precision="single")
-    mesh: MeshOptions = section(MeshOptions, MESH_DOC)
-    time: TimeOptions = section(TimeOptions, TIME_DOC)
-    flow: FlowOptions = section(FlowOptions, "The water and the scheme.")
+    mesh: VolnaMeshOptions = section(VolnaMeshOptions, MESH_DOC)
+    time: VolnaTimeOptions = section(VolnaTimeOptions, TIME_DOC)
+    flow: VolnaFlowOptions = section(VolnaFlowOptions, "The water and the scheme.")
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
     schedule: dict[str, Any] = schedule_table("fluxes")
 
@@ -81,7 +81,7 @@ class WaterCase(Case):
 
     monitors: ClassVar[tuple[str, ...]] = ("time", "dt", "volume", "energy")
     small: ClassVar[Mapping[str, Any]] = {"mesh.nx": 6, "mesh.ny": 4}
-    flow: Flow
+    flow: WaterFlow
 
     def __init__(self, config: Any):
         self.config = config
@@ -107,7 +107,7 @@ class WaterCase(Case):
     def surface(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Height of the water's surface at the start, m; where it is below the bed the land is dry."""
 
-    def _mesh(self, options: MeshOptions) -> ml.Mesh:
+    def _mesh(self, options: VolnaMeshOptions) -> ml.Mesh:
         if options.file:
             mesh = ml.read(options.file, order=options.order)
             if mesh.kind != "triangle":
@@ -129,7 +129,7 @@ class WaterCase(Case):
         depth = np.maximum(self.surface(x, y) - bed, self.config.flow.dry)
         return np.stack([depth, 0.0 * x, 0.0 * x, bed], axis=1).astype(dtype)
 
-    def _flow(self, dtype: np.dtype) -> Flow:
+    def _flow(self, dtype: np.dtype) -> WaterFlow:
         flow, time = self.config.flow, self.config.time
         water, timing = Water(flow.gravity, flow.dry), Timing(time.end, time.trim, time.growth, flow.cfl)
         start = self._start(dtype)

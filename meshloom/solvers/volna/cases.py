@@ -13,9 +13,9 @@ from meshloom.solvers.exact_water import Stoker, Thacker
 from meshloom.solvers.volna.basins import (
     MESH_DOC,
     TIME_DOC,
-    MeshOptions,
     Region,
-    TimeOptions,
+    VolnaMeshOptions,
+    VolnaTimeOptions,
     WaterCase,
     WaterConfig,
 )
@@ -36,7 +36,7 @@ class DamOptions:
 
 @dataclass(frozen=True)
 class DambreakConfig(WaterConfig):
-    time: TimeOptions = section(TimeOptions, TIME_DOC, end=0.5)
+    time: VolnaTimeOptions = section(VolnaTimeOptions, TIME_DOC, end=0.5)
     dam: DamOptions = section(DamOptions, "The dam, gone at time 0.")
 
 
@@ -77,7 +77,7 @@ class LakeOptions:
 
 @dataclass(frozen=True)
 class LakeConfig(WaterConfig):
-    mesh: MeshOptions = section(MeshOptions, MESH_DOC, nx=20, ny=20)
+    mesh: VolnaMeshOptions = section(VolnaMeshOptions, MESH_DOC, nx=20, ny=20)
     lake: LakeOptions = section(LakeOptions, "The lake.")
 
 
@@ -115,8 +115,8 @@ class BowlOptions:
 
 @dataclass(frozen=True)
 class ThackerConfig(WaterConfig):
-    mesh: MeshOptions = section(MeshOptions, MESH_DOC, nx=40, ny=40)
-    time: TimeOptions = section(TimeOptions, TIME_DOC, end=Thacker().period)
+    mesh: VolnaMeshOptions = section(VolnaMeshOptions, MESH_DOC, nx=40, ny=40)
+    time: VolnaTimeOptions = section(VolnaTimeOptions, TIME_DOC, end=Thacker().period)
     bowl: BowlOptions = section(BowlOptions, "The bowl.")
 
 
@@ -161,8 +161,8 @@ class HumpOptions:
 
 @dataclass(frozen=True)
 class HumpConfig(WaterConfig):
-    mesh: MeshOptions = section(MeshOptions, MESH_DOC, nx=180, ny=60)
-    time: TimeOptions = section(TimeOptions, TIME_DOC, end=5.0)
+    mesh: VolnaMeshOptions = section(VolnaMeshOptions, MESH_DOC, nx=180, ny=60)
+    time: VolnaTimeOptions = section(VolnaTimeOptions, TIME_DOC, end=5.0)
     hump: HumpOptions = section(HumpOptions, "The pool and the hump.")
 
 

@@ -31,14 +31,14 @@ class Timing:
         return max(1, math.floor(math.log1p(left * (growth - 1.0) / (growth * pace)) / math.log(growth) - 1e-9))
 
 
-class Kernels(NamedTuple):
+class ClockKernels(NamedTuple):
     """In the order of use."""
 
     time_limit: ml.Kernel
     tick: ml.Kernel
 
 
-def kernels(timing: Timing) -> Kernels:
+def kernels(timing: Timing) -> ClockKernels:
     """The two kernels of the clock."""
 
     @ml.kernel
@@ -61,4 +61,4 @@ def kernels(timing: Timing) -> Kernels:
             dt[...] = step
             time[...] = time + step
 
-    return Kernels(time_limit, tick)
+    return ClockKernels(time_limit, tick)

@@ -10,7 +10,7 @@ import meshloom as ml
 from meshloom.solvers.volna.flux import BED, H, Water, fastest, hll, kinetic, mirrored, momenta, sides, state
 
 
-class Kernels(NamedTuple):
+class FirstOrderKernels(NamedTuple):
     """The kernels of a step, in the order of first use."""
 
     fluxes: ml.Kernel
@@ -19,7 +19,7 @@ class Kernels(NamedTuple):
     correct: ml.Kernel
 
 
-def kernels(water: Water) -> Kernels:
+def kernels(water: Water) -> FirstOrderKernels:
     """The kernels; the constants of ``water`` become literals in the compiled code."""
     g, dry = water.gravity, water.dry
 
@@ -64,4 +64,4 @@ def kernels(water: Water) -> Kernels:
         volume += area * after[H]
         energy += area * kinetic(after)
 
-    return Kernels(fluxes, wall_fluxes, predict, correct)
+    return FirstOrderKernels(fluxes, wall_fluxes, predict, correct)

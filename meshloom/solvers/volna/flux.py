@@ -37,7 +37,7 @@ def kinetic(w: np.ndarray) -> Scalar:
     return 0.5 * w[H] * (w[U] ** 2 + w[V] ** 2)
 
 
-class Side(NamedTuple):
+class WaterSide(NamedTuple):
     """The water on one side of an edge, above the sill: the higher bed of the two."""
 
     h: Scalar  # depth above the sill
@@ -60,14 +60,14 @@ class Crossing(NamedTuple):
     to_right: np.ndarray  # momentum (2,)
 
 
-def side(state: np.ndarray, sill: Scalar, n: np.ndarray, g: float) -> Side:
+def side(state: np.ndarray, sill: Scalar, n: np.ndarray, g: float) -> WaterSide:
     """The part of a cell's water that stands above the sill (hydrostatic reconstruction, Audusse et al. 2004)."""
     depth, u, v, bed = state
     h = np.maximum(depth + bed - sill, 0.0)
-    return Side(h, u, v, u * n[0] + v * n[1], v * n[0] - u * n[1], np.sqrt(g * h))
+    return WaterSide(h, u, v, u * n[0] + v * n[1], v * n[0] - u * n[1], np.sqrt(g * h))
 
 
-def sides(left: np.ndarray, right: np.ndarray, n: np.ndarray, g: float) -> tuple[Side, Side]:
+def sides(left: np.ndarray, right: np.ndarray, n: np.ndarray, g: float) -> tuple[WaterSide, WaterSide]:
     """Both sides of an edge above their common sill."""
     sill = np.maximum(left[BED], right[BED])
     return side(left, sill, n, g), side(right, sill, n, g)
@@ -79,19 +79,19 @@ def mirrored(state: np.ndarray, n: np.ndarray) -> np.ndarray:
     return np.stack([state[H], state[U] - 2.0 * through * n[0], state[V] - 2.0 * through * n[1], state[BED]])
 
 
-def fastest(left: Side, right: Side) -> Scalar:
+def fastest(left: WaterSide, right: WaterSide) -> Scalar:
     """The speed of the fastest wave on either side."""
     return np.maximum(np.abs(left.normal) + left.c, np.abs(right.normal) + right.c)
 
 
-def wave_speeds(left: Side, right: Side) -> tuple[Scalar, Scalar]:
+def wave_speeds(left: WaterSide, right: WaterSide) -> tuple[Scalar, Scalar]:
     """Bounds of the waves that leave the edge: of each side, and of the water between two rarefactions."""
     u = 0.5 * (left.normal + right.normal) + (left.c - right.c)
     c = 0.5 * (left.c + right.c) - 0.25 * (right.normal - left.normal)
     return np.minimum(left.normal - left.c, u - c), np.maximum(right.normal + right.c, u + c)
 
 
-def pressure_rise(left: Side, right: Side, water: Water) -> Scalar:
+def pressure_rise(left: WaterSide, right: WaterSide, water: Water) -> Scalar:
     """By how much the pressure of the right side exceeds that of the left.
 
     As a product: the difference of two squares is not 0 between equal depths where a fused multiply-add rounds one of
@@ -119,11 +119,11 @@ class Fan:
         return self.right_share * (flux_jump - self.slow * jump)
 
 
-def hll(left: Side, right: Side, n: np.ndarray, water: Water) -> Crossing:
+def hll(left: WaterSide, right: WaterSide, n: np.ndarray, water: Water) -> Crossing:
     """The flux of one average state between the two outermost waves."""
     fan = Fan(*wave_speeds(left, right), water.dry)  # as in the original the least depth serves as least speed too
 
-    def carried(s: Side) -> np.ndarray:
+    def carried(s: WaterSide) -> np.ndarray:
         return s.h * s.normal * np.stack([s.u, s.v])
 
     flow_jump = right.h * right.normal - left.h * left.normal
@@ -137,7 +137,7 @@ def hll(left: Side, right: Side, n: np.ndarray, water: Water) -> Crossing:
     )
 
 
-def hllc(left: Side, right: Side, n: np.ndarray, water: Water) -> Crossing:
+def hllc(left: WaterSide, right: WaterSide, n: np.ndarray, water: Water) -> Crossing:
     """As HLL, with the middle wave, on either side of which the velocity along the edge is that of its side; a dry
     side sends no waves, there the water's own front counts (Huang et al. 2013)."""
     dry = water.dry

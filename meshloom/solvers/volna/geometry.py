@@ -16,7 +16,7 @@ EDGES = 3  # of a cell
 
 
 @dataclass(frozen=True)
-class Geometry:
+class WaterGeometry:
     """Fields on edges (interior faces), on walls (boundary faces) and on cells."""
 
     normal: ml.Field  # unit vector from the first cell of an edge to its second
@@ -30,7 +30,7 @@ class Geometry:
     neighbours: ml.Map  # the cells across the three edges
 
 
-def measure(mesh: ml.Mesh, dtype: np.dtype) -> Geometry:
+def measure(mesh: ml.Mesh, dtype: np.dtype) -> WaterGeometry:
     """The geometry of a mesh in a precision."""
 
     def rounded(values: np.ndarray) -> np.ndarray:
@@ -48,7 +48,7 @@ def measure(mesh: ml.Mesh, dtype: np.dtype) -> Geometry:
         flat = values.reshape(len(values), -1)
         return on.field(name, flat.shape[1], dtype=dtype, data=flat)
 
-    return Geometry(
+    return WaterGeometry(
         field(mesh.faces, "normal", normal),
         field(mesh.faces, "length", length),
         field(mesh.faces, "way", middles[:, None] - centres[mesh.face_cells.indices]),

@@ -19,7 +19,7 @@ from meshloom.solvers.volna.geometry import measure
 SCHEMES = ("v17", "v18")
 
 
-class Flow(ABC):
+class WaterFlow(ABC):
     """Water that flows over a bed, walls all round. ``step()`` calls the loops of one time step.
 
     ``w`` and the clock's ``time`` and ``pace`` are the state; ``dt``, ``lowest`` (depth before it is kept above that
@@ -66,7 +66,7 @@ class Flow(ABC):
         return self._on_cells("depth"), self.lowest, self.volume, self.energy
 
 
-class FirstOrder(Flow):
+class FirstOrder(WaterFlow):
     """The scheme of 2017."""
 
     def __init__(self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing):
@@ -91,7 +91,7 @@ class FirstOrder(Flow):
         self.kernels.correct(cells, area, ahead, dt, inflow, self.waves, self.w, *self._empty_totals())
 
 
-class SecondOrder(Flow):
+class SecondOrder(WaterFlow):
     """The scheme of 2018. ``renew`` False takes the rates of the first stage again in the third, as the original does;
     True evaluates them anew, which makes the four stages the third-order scheme that they are meant to be."""
 

@@ -13,7 +13,7 @@ from meshloom.solvers.volna.geometry import EDGES
 VARIABLES = 4  # depth, u, v, bed
 
 
-class Kernels(NamedTuple):
+class SecondOrderKernels(NamedTuple):
     """The kernels of a step, in the order of first use."""
 
     reconstruct: ml.Kernel
@@ -72,9 +72,9 @@ def after(gain: np.ndarray, u: np.ndarray, bed: Any, dry: float) -> np.ndarray:
     return state(np.stack([np.maximum(there[0], dry), there[1], there[2]]), np.maximum(there[0], dry), bed)
 
 
-def kernels(water: Water) -> Kernels:
+def kernels(water: Water) -> SecondOrderKernels:
     """The kernels; the constants of ``water`` become literals in the compiled code."""
-    return Kernels(*rate_kernels(water), *stage_kernels(water.dry))
+    return SecondOrderKernels(*rate_kernels(water), *stage_kernels(water.dry))
 
 
 def rate_kernels(water: Water) -> tuple[ml.Kernel, ...]:

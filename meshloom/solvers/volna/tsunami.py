@@ -20,9 +20,9 @@ from meshloom.config import option, section, table
 from meshloom.solvers.volna.basins import (
     MESH_DOC,
     TIME_DOC,
-    MeshOptions,
     Region,
-    TimeOptions,
+    VolnaMeshOptions,
+    VolnaTimeOptions,
     WaterCase,
     WaterConfig,
 )
@@ -84,8 +84,8 @@ def check_gauge(name: str, place: Any) -> None:
 
 @dataclass(frozen=True)
 class TsunamiConfig(WaterConfig):
-    mesh: MeshOptions = section(MeshOptions, MESH_DOC, nx=160, ny=96, alternate=True)
-    time: TimeOptions = section(TimeOptions, TIME_DOC, end=2400.0, trim=True)
+    mesh: VolnaMeshOptions = section(VolnaMeshOptions, MESH_DOC, nx=160, ny=96, alternate=True)
+    time: VolnaTimeOptions = section(VolnaTimeOptions, TIME_DOC, end=2400.0, trim=True)
     sea: SeaOptions = section(SeaOptions, "The sea and its beach.")
     island: IslandOptions = section(IslandOptions, "The island.")
     uplift: UpliftOptions = section(UpliftOptions, "The source: a rise of the sea floor.")
