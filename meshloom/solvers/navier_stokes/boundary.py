@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.navier_stokes.gas import Gas, GasState, squared, stress
+from meshloom.solvers.navier_stokes.gas import Gas, FlowState, squared, stress
 
 LOW, HIGH = "low", "high"
 ONE_SIDED = (-25.0 / 12.0, 4.0, -3.0, 4.0 / 3.0, -1.0 / 4.0)  # first derivative of fourth order from the end inwards
@@ -62,7 +62,7 @@ class FarField:
 
 
 def outflow_terms(
-    gas: Gas, far: FarField, side: BoundarySide, points: Sequence[GasState], slopes: Any, per_length: Any
+    gas: Gas, far: FarField, side: BoundarySide, points: Sequence[FlowState], slopes: Any, per_length: Any
 ) -> np.ndarray:
     """What the normal derivatives add to dq/dt at a boundary point, (d + 2,), without any wave from outside.
 
@@ -90,18 +90,18 @@ def outflow_terms(
     return np.stack([-density, *(-m for m in momentum), -energy + u[n] * force + heating])
 
 
-def _normal_slopes(side: BoundarySide, points: Sequence[GasState], per_length: Any) -> GasState:
+def _normal_slopes(side: BoundarySide, points: Sequence[FlowState], per_length: Any) -> FlowState:
     """Derivatives of the primitive variables along the axis."""
 
     def slope(values: Sequence[Any]) -> Any:
         return side.slope(values, per_length)
 
     velocity = [slope([p.velocity[i] for p in points]) for i in range(len(points[0].velocity))]
-    return GasState(slope([p.density for p in points]), velocity, slope([p.pressure for p in points]), None)
+    return FlowState(slope([p.density for p in points]), velocity, slope([p.pressure for p in points]), None)
 
 
 def _amplitudes(
-    side: BoundarySide, far: FarField, here: GasState, c: Any, slope: GasState
+    side: BoundarySide, far: FarField, here: FlowState, c: Any, slope: FlowState
 ) -> tuple[Any, Any, list[Any], Any]:
     """L of the sound at u_n - c, of entropy, of shear (d,; its normal entry means nothing), of the sound at u_n + c."""
     n = side.axis

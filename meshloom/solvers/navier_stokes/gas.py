@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class GasState(NamedTuple):
+class FlowState(NamedTuple):
     """Primitive variables."""
 
     density: Any
@@ -45,17 +45,17 @@ class Gas:
     def conductivity(self) -> float:
         return self.viscosity * self.heat_capacity / self.prandtl
 
-    def state(self, q: Any) -> GasState:
+    def state(self, q: Any) -> FlowState:
         velocity = q[1:-1] / q[0]
         pressure = (self.gamma - 1.0) * (q[-1] - 0.5 * q[0] * squared(velocity))
-        return GasState(q[0], velocity, pressure, pressure / (self.constant * q[0]))
+        return FlowState(q[0], velocity, pressure, pressure / (self.constant * q[0]))
 
     def conserved(self, density: Any, velocity: Any, pressure: Any) -> np.ndarray:
         """q of primitive variables; ``velocity`` (d, ...)."""
         energy = pressure / (self.gamma - 1.0) + 0.5 * density * squared(velocity)
         return np.stack([density, *(density * v for v in velocity), energy])
 
-    def sound_speed(self, state: GasState) -> Any:
+    def sound_speed(self, state: FlowState) -> Any:
         return np.sqrt(self.gamma * state.pressure / state.density)
 
 
