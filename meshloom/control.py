@@ -23,7 +23,8 @@ def locate(values: Field, wanted: Global, where: Global) -> None:
     """Set ``where`` (an int64 Global) to the lowest number of an element at which the field equals ``wanted``.
 
     After a loop has reduced ``values`` to ``wanted`` by Min or Max, this is the place of the extreme: the same
-    element in every run, however many share the value. ``NOWHERE`` when there is none. Inside a program it is recorded.
+    element in every run, however many share the value. ``NOWHERE`` when there is none. Of a grid only points are looked
+    at: ``grid.index_of`` tells the index of their number. Inside a program it is recorded.
     """
     if values.dim != 1 or wanted.dim != 1:
         raise MeshError(f"locate: {values.name} and {wanted.name} must have one value each, got {values.dim} and"

@@ -286,7 +286,7 @@ class Loop(Runnable):
     @property
     def elements(self) -> int:
         """How many elements it visits."""
-        return self.set.size if self.box is None else self.box.size
+        return self.set.owned if self.box is None else self.box.size
 
     @property
     def over(self) -> str:
@@ -374,9 +374,9 @@ class Loop(Runnable):
         points = self.set.points
         return order_elements(
             schedule.order,
-            one.positions[: self.set.size],
+            one.positions[: self.set.owned],
             one.target.total,
-            points=None if points is None else self.set.by_position(points)[: self.set.size],
+            points=None if points is None else self.set.by_position(points)[: self.set.owned],
             block=schedule.block or 256,
         )
 

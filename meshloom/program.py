@@ -360,7 +360,7 @@ def _executable(step: Step, backend: Backend) -> Callable[[], None]:
     for storage in step.storages:  # the fields are there already; spare buffers may not be
         storage.move(backend.place(storage.storage))
     plan = step.plan
-    return backend.prepare(Bound(step.spec, step.on.size, step.storages, step.maps, step.schedule, lambda: plan))
+    return backend.prepare(Bound(step.spec, step.on.owned, step.storages, step.maps, step.schedule, lambda: plan))
 
 
 # ----- what a person gives ------------------------------------------------------------------------------------------

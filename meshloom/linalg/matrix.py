@@ -50,7 +50,7 @@ class Matrix(NoCopy):
             wrong = across if isinstance(through, Map) else through
             raise MeshError(f"matrix {name}: through must be a Map, or offsets of a grid, got {type(wrong).__name__}")
         _check_maps(name, rows, through, across)
-        left, right = through.positions[: through.source.size], across.positions[: through.source.size]
+        left, right = through.positions[: through.source.owned], across.positions[: through.source.owned]
         keys = left[:, :, None].astype(np.int64) * across.target.total + right[:, None, :]
         self._hold(rows, across.target, np.unique(keys), block_of(name, block), dtype)
 
@@ -115,8 +115,8 @@ class Matrix(NoCopy):
         keys = rows[:, :, None] * self.columns.total + columns[:, None, :]
         place = np.searchsorted(self._keys, keys)
         missing = self._keys[np.minimum(place, len(self._keys) - 1)] != keys if len(self._keys) else keys >= 0
-        place[left.source.size :] = 0  # copies of what others own: no loop adds there
-        if missing[: left.source.size].any():
+        place[left.source.owned :] = 0  # copies of what others own: no loop adds there
+        if missing[: left.source.owned].any():
             element, i, j = np.argwhere(missing)[0]
             number = _numbers(left.source, np.array([element]))[0]
             raise MeshError(f"matrix {self.name} has no entry for slots {i} and {j} of {left.name} at element {number}"

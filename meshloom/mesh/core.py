@@ -80,23 +80,29 @@ class Set(ItsOwnCopy, Rows):
 
     @property
     def size(self) -> int:
-        """Number of owned elements: what a loop visits."""
+        """Number of its elements, without copies of another rank's: of a grid, of its points."""
         return self.owned
 
     @property
     def total(self) -> int:
-        """Owned and halo elements: the rows of a field."""
+        """The rows of a field: the ``owned`` ones, which a loop over all of them visits, and then the halo."""
         return self.owned + self.halo
 
     def __len__(self) -> int:
-        return self.owned
+        return self.size
+
+    @property
+    def choices(self) -> np.ndarray:
+        """Among rows by number those that a person may choose, in the shape of a mask of them: (size,)."""
+        return np.arange(self.owned)
 
     @cached_property
     def numbers(self) -> Field:
-        """Every element's own number, for kernels that want to know where they are."""
+        """Every element's own number, for kernels that want to know where they are; -1 at ghosts, which have none."""
         with outside_program(), enough_memory(f"set {self.name}", self.total, 8):
             made = Field(self, f"number of {self.name}", dtype=np.int64)
-            made.assign_rows(self.by_position(np.arange(self.total).reshape(-1, 1)))
+            made.fill(-1)
+            made.assign(np.arange(prod(self.array_shape)))
             return made
 
     def subset(self, which: ArrayLike, name: str | None = None) -> Subset:
@@ -106,7 +112,7 @@ class Set(ItsOwnCopy, Rows):
         """
         from meshloom.mesh.subset import chosen
 
-        return chosen(self, which, name or f"part of {self.name}")
+        return chosen(self, which, f"part of {self.name}" if name is None else name)
 
     def __repr__(self) -> str:
         return f"Set({self.name}, {self.owned}" + (f" + {self.halo} halo)" if self.halo else ")")

@@ -115,6 +115,16 @@ class Grid(Set):
         """Number of axes."""
         return len(self.shape)
 
+    @property
+    def size(self) -> int:
+        """Number of points, ghosts not counted."""
+        return prod(self.shape)
+
+    @property
+    def choices(self) -> np.ndarray:
+        """Those of the points, (*shape,)."""
+        return np.arange(self.total).reshape(self.places)[self.inner]
+
     def axis(self, axis: int) -> int:
         """The axis as a number from 0, counted from the end where negative; MeshError where there is none."""
         if isinstance(axis, int | np.integer) and not isinstance(axis, bool) and -self.rank <= axis < self.rank:
@@ -221,8 +231,14 @@ class Grid(Set):
 
     # ----- single points ------------------------------------------------------------------------------------------
     def index_of(self, number: int) -> Index:
-        """The index (i, j, k) of the point with a number; ghosts have entries below 0 or from n."""
-        known = whole(f"grid {self.name}: the number of a point", number, 0, self.total - 1, error=MeshError)
+        """The index (i, j, k) of the point with a number, as ``numbers`` and ``ml.locate`` count them: in the order of
+        ``numpy()``, without ghosts."""
+        known = whole(f"grid {self.name}: the number of a point", number, 0, self.size - 1, error=MeshError)
+        return tuple(int(x) for x in np.unravel_index(known, self.shape))
+
+    def index_at(self, row: int) -> Index:
+        """The index of what lies in a row of ``field.numbered()``; ghosts have entries below 0 or from n."""
+        known = whole(f"grid {self.name}: a row", row, 0, self.total - 1, error=MeshError)
         place = np.unravel_index(known, self.places)
         return tuple(int(x) - first for x, first in zip(place, self.first, strict=True))
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError
 from meshloom.mesh.core import Map, Set
-from meshloom.mesh.values import whole_numbers
+from meshloom.mesh.values import as_array, named, whole_numbers
 
 if TYPE_CHECKING:
     from meshloom.mesh.mesh import Mesh
@@ -53,25 +53,22 @@ class Subset(Set):
 def chosen(whole: Set, which: ArrayLike, name: str) -> Subset:
     """The part of a set that a mask (size,), or numbers of elements, choose; of a grid a mask of its shape, or numbers
     of its points, ghosts not counted."""
-    given = np.asarray(which)
-    is_grid = whole.array_shape != (whole.total,)
-    places = whole.shown(np.arange(whole.total).reshape(-1, 1)).reshape(-1) if is_grid else None
-    shape, size = (whole.array_shape, len(places)) if places is not None else ((whole.size,), whole.size)
+    what, choices = f"{named('a part of a set', name)}: numbers of {whole.name}", whole.choices
+    given = as_array(which, what)
     if given.dtype == bool:
-        if given.shape != shape:
-            raise MeshError(f"{name}: a mask of {whole.name} has the shape {shape}, got {given.shape}")
-        chosen_ones = np.flatnonzero(given)
-        return Subset(whole, chosen_ones if places is None else places[chosen_ones], name)
-    numbers = whole_numbers(given if given.size else np.empty(0, np.int64), f"{name}: numbers of {whole.name}")
+        if given.shape != choices.shape:
+            raise MeshError(f"{name}: a mask of {whole.name} has the shape {choices.shape}, got {given.shape}")
+        return Subset(whole, choices[given], name)
+    numbers = whole_numbers(given, what)
     if numbers.ndim != 1:
         raise MeshError(f"{name}: expected a mask or a list of numbers of {whole.name}, got shape {numbers.shape}")
-    outside = numbers[(numbers < 0) | (numbers >= size)]
+    outside = numbers[(numbers < 0) | (numbers >= choices.size)]
     if outside.size:
-        raise MeshError(f"{name}: {whole.name} has no element {outside[0]}; its {size} are counted from 0")
+        raise MeshError(f"{name}: {whole.name} has no element {outside[0]}; its {choices.size} are counted from 0")
     ascending, times = np.unique(numbers, return_counts=True)
     if (times > 1).any():
         raise MeshError(f"{name}: element {ascending[times > 1][0]} of {whole.name} is named twice")
-    return Subset(whole, ascending.astype(np.int64) if places is None else places[ascending], name)
+    return Subset(whole, choices.reshape(-1)[ascending], name)
 
 
 def _as_in_memory(whole: Set, numbers: np.ndarray) -> np.ndarray | None:
