@@ -26,7 +26,7 @@ from meshloom.mesh.box import Box, Offsets
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, on_host
 from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.mesh import Mesh
-from meshloom.mesh.number import Number, kind_of_number
+from meshloom.mesh.number import PlainNumber, kind_of_number
 from meshloom.mesh.recording import not_in_program, refuse_in_program
 from meshloom.mesh.sharing import hidden_values
 from meshloom.mesh.ties import tied
@@ -175,7 +175,7 @@ class Loop(Runnable):
     """
 
     def __init__(self, what: Kernel, on: Set | Box, arguments: tuple[Argument, ...], wish: Wish, *,
-                 strict: bool = False, numbers: Sequence[Number] = ()):  # fmt: skip
+                 strict: bool = False, numbers: Sequence[PlainNumber] = ()):  # fmt: skip
         self.kernel, self.kernels, self.name = what, (what,), what.name
         self.backend: Backend = current()
         self.strict = strict or what.strict or self.backend.strict

@@ -17,6 +17,11 @@ Known = Stored | ItsOwnCopy  # what is known by being itself: fields, globals; s
 _GATHERED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
+def name_of(function: Callable[..., None]) -> str:
+    """What messages call a function: its name, where it has one (an object that is called may not)."""
+    return str(getattr(function, "__name__", None) or getattr(function, "name", type(function).__name__))
+
+
 class Given(NamedTuple):
     """Arguments as the function is called with them."""
 
@@ -37,7 +42,7 @@ class Parameters:
     """The parameters of a program's function. ``names`` are those that a call has to fill."""
 
     def __init__(self, function: Callable[..., None]):
-        self.function, self.program = function, function.__name__
+        self.function, self.program = function, name_of(function)
         try:
             self._signature = inspect.signature(function)
         except ValueError:  # of something that was not written in Python

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, instance
 from meshloom.mesh.core import Map, Set
 from meshloom.mesh.values import as_array, named, whole_numbers
 
@@ -32,6 +32,7 @@ class Subset(Set):
 
     def members_of(self, other: Set) -> Map | None:
         """From each element to itself in a set that this is a part of, or a part of a part; None for any other set."""
+        instance(f"{self.name}: what it may be a part of", other, Set, error=MeshError)
         if other not in self._members_of and isinstance(self.whole, Subset):
             further = self.whole.members_of(other)
             if further is not None:
@@ -41,6 +42,7 @@ class Subset(Set):
 
     def restricted(self, map_: Map) -> Map:
         """A map of a set that this is a part of, for its elements alone; made once."""
+        instance(f"{self.name}: what is restricted to it", map_, Map, error=MeshError)
         if map_ not in self._restricted:
             members = self.members_of(map_.source)
             if members is None:
