@@ -130,7 +130,8 @@ def known_name(what: str, name: object, allowed: Iterable[str], *, error: type[U
     """``name`` if it is one of those allowed; else the error has the nearest. ``what`` it names: "cell kind"."""
     names = list(allowed)
     if not isinstance(name, str) or name not in names:
-        raise error(f"unknown {what} {shown(name)}{nearest(shown(name), names) if names else ': there is none'}")
+        hint = nearest(name if isinstance(name, str) else shown(name), names) if names else "; there is none"
+        raise error(f"unknown {what} {shown(name)}{hint}")
     return name
 
 

@@ -317,6 +317,7 @@ HARMLESS |= {
     "Global.check_visible": lambda w: w.total.check_visible(),
     "Mesh.cell_group": lambda w: list(w.mesh.cell_groups),
     "Subset": lambda w: ml.Subset(w.cells, np.array([1, 2]), "some"), "Set.subset": lambda w: w.cells.subset([1, 2]),
+    "Set.of": lambda w: w.mesh.cells.of("quad"),
     "Subset.members_of": lambda w: w.cells.subset([1, 2]).members_of(w.cells),
     "Subset.restricted": lambda w: w.edges.subset([1, 2]).restricted(w.ends),
     "Loop.as_written": lambda w: w.loop.as_written(), "Loop.can_run": lambda w: w.loop.can_run("color"),

@@ -46,7 +46,9 @@ def _raises(*_: Any) -> None:
 def sets_and_fields(w: World) -> dict[str, Attack]:
     new = {"name": "new", "dim": 2, "dtype": np.float64, "data": np.zeros((6, 2)), "layout": "soa", "transient": False}
     return {
-        "Set": (ml.Set, {"size": 3, "name": "s", "halo": 1, "points": np.zeros((4, 2)), "numbering": [0, 2, 1, 3]}),
+        "Set": (ml.Set, {"size": 3, "name": "s", "halo": 1, "points": np.zeros((4, 2)), "numbering": [0, 2, 1, 3],
+                         "kinds": {"a": [0], "b": [1, 2]}}),
+        "Set.of": (w.mesh.cells.of, {"kind": "quad"}),
         "Set.subset": (w.cells.subset, {"which": [0, 2], "name": "part"}),
         "Set.field": (w.cells.field, new), "Field": (ml.Field, {"on": w.cells, **new}),
         "Map": (ml.Map, {"source": w.edges, "target": w.cells, "indices": w.ends.indices, "name": "m", "dtype": "i4"}),

@@ -11,7 +11,7 @@ unless the set carries a ``numbering``. What a person gives and gets is ordered 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,12 +20,13 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from meshloom.errors import MeshError, ProgramError, instance, whole, yes_or_no
+from meshloom.errors import MeshError, ProgramError, instance, known_name, whole, yes_or_no
 from meshloom.mesh.box import Offsets
 from meshloom.mesh.components import Components, component_shape
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.fill import Fill
 from meshloom.mesh.globals import Global
+from meshloom.mesh.kinds import Kinds, checked_kinds
 from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.recording import (
     MAKE_BEFORE,
@@ -53,7 +54,8 @@ class Set(ItsOwnCopy, Rows):
     """``size`` things of one kind; ``halo`` more are copies owned by another rank, and come last.
 
     ``points`` (total, d), optional: where each is in space, by number; used by geometric orderings. ``numbering``
-    (total,), optional: the number of the element at each position in memory.
+    (total,), optional: the number of the element at each position in memory. ``kinds``, optional: where elements differ
+    in kind, the numbers of those of each, by name: {"triangle": [0, 2], "quad": [1]}.
     """
 
     usual_layout: ClassVar[str] = "aos"  # of fields that are given none
@@ -67,12 +69,15 @@ class Set(ItsOwnCopy, Rows):
         halo: int = 0,
         points: np.ndarray | None = None,
         numbering: ArrayLike | None = None,
+        kinds: Mapping[str, ArrayLike] | None = None,
     ):
         self.name = named("a set", name)
         self.owned = whole(f"set {name}: size", size, 0, MOST_ELEMENTS, error=MeshError)
         self.halo = whole(f"set {name}: halo", halo, 0, MOST_ELEMENTS - self.owned, error=MeshError)
         self.points = None if points is None else as_array(points, f"set {name}, points")
         self.numbering = None if numbering is None else checked_numbering(numbering, self.name, self.owned, self.total)
+        #: The numbers of the elements of each kind, ascending; {} where nothing is said about kinds.
+        self.kinds: Kinds = {} if kinds is None else checked_kinds(kinds, self.name, self.owned)
         #: Loops over this set that programs have recorded, found by their arguments.
         self.loops: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
         #: What is kept of loops that were called, in the same way: see ``meshloom.calls``.
@@ -114,6 +119,19 @@ class Set(ItsOwnCopy, Rows):
         from meshloom.mesh.subset import chosen
 
         return chosen(self, which, f"part of {self.name}" if name is None else name)
+
+    def of(self, kind: str) -> Subset:
+        """The elements of a kind as a set to loop over, with maps and fields of its own; the same at every call. Of the
+        cells of a mesh it has the map ``nodes``, whose arity is that of the kind."""
+        known_name(f"kind of {self.name}", kind, self.kinds, error=MeshError)
+        if ("kind", kind) not in self.kept:
+            self.kept["kind", kind] = self._part_of(kind)
+        return self.kept["kind", kind]
+
+    def _part_of(self, kind: str) -> Subset:
+        from meshloom.mesh.subset import Subset
+
+        return Subset(self, np.asarray(self.kinds[kind], np.int64), kind)
 
     def __repr__(self) -> str:
         return f"Set({self.name}, {self.owned}" + (f" + {self.halo} halo)" if self.halo else ")")

@@ -27,9 +27,10 @@ from meshloom.mesh.faces import (
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.recording import MAKE_BEFORE, refuse_in_program
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
-from meshloom.mesh.subset import BoundaryPart
+from meshloom.mesh.subset import BoundaryPart, Cells
 from meshloom.mesh.values import as_array, same_kind
 
+S = TypeVar("S", bound=Set)
 T = TypeVar("T")
 #: The group of boundary faces that nobody named.
 UNNAMED = "boundary"
@@ -82,10 +83,12 @@ class Mesh(ItsOwnCopy):
                  "boundary_faces": len(arrays["boundary_cells"])}  # fmt: skip
         self.kind = shape.name
         self.arrangement = arrangement or Arrangement("given", "nothing else was asked for")
-        self.nodes, self.cells, self.faces, self.boundary_faces = (
-            _set(name, sizes[name], copies, self.arrangement.numbers) for name in SETS
+        self.nodes, self.faces, self.boundary_faces = (
+            _set(Set, name, sizes[name], copies, self.arrangement.numbers) for name in SETS if name != "cells"
         )
+        self.cells = _set(Cells, "cells", sizes["cells"], copies, self.arrangement.numbers)
         self.cell_nodes = Map(self.cells, self.nodes, arrays["cell_nodes"], "cell_nodes")
+        self.cells.corners(shape.name, self.cell_nodes)
         self.face_nodes = Map(self.faces, self.nodes, arrays["face_nodes"], "face_nodes")
         self.face_cells = Map(self.faces, self.cells, arrays["face_cells"], "face_cells")
         self.boundary_nodes = Map(self.boundary_faces, self.nodes, arrays["boundary_nodes"], "boundary_nodes")
@@ -377,9 +380,9 @@ def _checked_halo(halo: Mapping[str, int] | None) -> dict[str, int]:
     return copies
 
 
-def _set(name: str, total: int, halo: Mapping[str, int], numbers: Permutation | None) -> Set:
+def _set(make: type[S], name: str, total: int, halo: Mapping[str, int], numbers: Permutation | None) -> S:
     copies = whole(f"{name}: halo", halo.get(name, 0), 0, total, error=MeshError)
-    return Set(total - copies, name, halo=copies, numbering=None if numbers is None else numbers.of(name))
+    return make(total - copies, name, halo=copies, numbering=None if numbers is None else numbers.of(name))
 
 
 def _numbered(names: list[str], given: Mapping[str, int]) -> dict[str, int]:

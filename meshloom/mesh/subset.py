@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import ref
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -78,6 +79,30 @@ def _as_in_memory(whole: Set, numbers: np.ndarray) -> np.ndarray | None:
     if whole.position is None:
         return None
     return np.argsort(whole.position[numbers], kind="stable")
+
+
+class Cells(Set):
+    """The cells of a mesh: those of a kind, ``cells.of("triangle")``, have the map ``nodes``."""
+
+    _corners: ref[Map] | None = None  # weakly: the map holds the cells
+
+    def corners(self, kind: str, nodes: Map) -> None:
+        """All of them are of this kind, and have these nodes."""
+        self.kinds, self._corners = {kind: range(self.owned)}, ref(nodes)
+
+    def _part_of(self, kind: str) -> Subset:
+        nodes = self._corners() if self._corners is not None else None
+        if nodes is None:
+            raise MeshError(f"the mesh of these {self.name} is gone, and with it the nodes of its {kind} cells")
+        return CellPart(self, np.asarray(self.kinds[kind], np.int64), kind, nodes)
+
+
+class CellPart(Subset):
+    """The cells of a kind; ``nodes``, a map, has the arity of the kind."""
+
+    def __init__(self, cells: Cells, numbers: np.ndarray, kind: str, nodes: Map):
+        super().__init__(cells, numbers, kind)
+        self.nodes = self.restricted(nodes)
 
 
 class BoundaryPart(Subset):
