@@ -12,7 +12,7 @@ from meshloom.kernel.model import Param
 from meshloom.mesh.box import Box, Index, index_text
 from meshloom.mesh.core import Arg, Field, Global, Set
 from meshloom.mesh.grid import AXES, Grid
-from meshloom.mesh.number import Number, kind_of_number
+from meshloom.mesh.number import PlainNumber, kind_of_number
 from meshloom.mesh.subset import Subset
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import SpecBox
@@ -35,7 +35,7 @@ def place_of(kernel: str, on: Set | Box, given: Sequence[Argument]) -> tuple[Set
 
 
 def as_arguments(
-    kernel: str, modes: Modes, on: Set, box: Box | None, given: Sequence[Argument], numbers: Sequence[Number] = ()
+    kernel: str, modes: Modes, on: Set, box: Box | None, given: Sequence[Argument], numbers: Sequence[PlainNumber] = ()
 ) -> tuple[Arg | Global, ...]:
     """The arguments, one for each mode, checked against the kernel's parameters and the set.
 
@@ -55,12 +55,12 @@ def as_arguments(
     return tuple(result)
 
 
-def _number(where: str, mode: type[Mode], value: object, kind: str, name: str) -> Number:
+def _number(where: str, mode: type[Mode], value: object, kind: str, name: str) -> PlainNumber:
     if mode is not Read:
         raise KernelError(
             f"{where}: a number can only be Read, and this is {mode.__name__}; pass a Field or an ml.Global"
         )
-    return Number(value, kind, name)
+    return PlainNumber(value, kind, name)
 
 
 def _wrap(argument: object) -> str:
@@ -159,7 +159,7 @@ def _apart(box: Box, one: Arg | Global, other: Arg | Global) -> bool:
 def param_of(name: str, mode: type[Mode], argument: Arg | Global) -> Param:
     """A parameter as the kernel sees it."""
     if isinstance(argument, Global):
-        number = argument.kind if isinstance(argument, Number) else ""
+        number = argument.kind if isinstance(argument, PlainNumber) else ""
         return Param(name, mode, argument.shape, argument.dtype, 0, argument.dim, number=number)
     through = argument.map or argument.offsets
     arity = through.arity if through is not None and not argument.as_member else 0

@@ -15,7 +15,7 @@ from meshloom.kernel.recent import Recent
 from meshloom.kernel.state import State
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Set
-from meshloom.mesh.number import Number
+from meshloom.mesh.number import PlainNumber
 from meshloom.mesh.recording import recorder
 from meshloom.mesh.ties import tied
 from meshloom.runnable import Runnable, Stateful
@@ -48,7 +48,7 @@ class Call:
 
     def __init__(self, loop: Runnable, ties: tuple[weakref.ref[Any], ...]):
         self.name, self.ties = loop.name, ties
-        self.numbers = tuple([one for one in loop.storages if isinstance(one, Number)])  # its own: nobody else has them
+        self.numbers = tuple([one for one in loop.storages if isinstance(one, PlainNumber)])  # its own: no one else's
         self._known: Recent[States, Ready] = Recent(MOST_READY)
         self.now = self._renewed(loop)
         for storage in loop.storages:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, instance
 from meshloom.kernel.access import Min, Read
 from meshloom.loop import kernel
 from meshloom.mesh.core import Field, Global
@@ -23,8 +23,12 @@ def locate(values: Field, wanted: Global, where: Global) -> None:
     """Set ``where`` (an int64 Global) to the lowest number of an element at which the field equals ``wanted``.
 
     After a loop has reduced ``values`` to ``wanted`` by Min or Max, this is the place of the extreme: the same
-    element in every run, however many share the value. ``NOWHERE`` when there is none. Inside a program it is recorded.
+    element in every run, however many share the value. ``NOWHERE`` when there is none. Of a grid only points are looked
+    at: ``grid.index_of`` tells the index of their number. Inside a program it is recorded.
     """
+    instance("locate: values", values, Field, error=MeshError)
+    for one, what in ((wanted, "wanted"), (where, "where")):
+        instance(f"locate: {what}", one, Global, error=MeshError)
     if values.dim != 1 or wanted.dim != 1:
         raise MeshError(f"locate: {values.name} and {wanted.name} must have one value each, got {values.dim} and"
                         f" {wanted.dim}")  # fmt: skip

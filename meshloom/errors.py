@@ -10,7 +10,9 @@ from __future__ import annotations
 import difflib
 import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class MeshloomError(Exception):
@@ -115,6 +117,29 @@ def whole(what: str, value: object, low: int, high: int, *, error: type[UserErro
     if number is None or not low <= number <= high:
         raise error(f"{what} must be a whole number from {low} to {high}, got {shown(value)}")
     return number
+
+
+def instance(what: str, value: Any, kind: type[T], *, error: type[UserError] = UserError) -> T:
+    """``value`` if it is one of a class. ``what`` begins the message: "map ends: source"."""
+    if not isinstance(value, kind):
+        raise error(f"{what} must be a {kind.__name__}, got {type(value).__name__}")
+    return value
+
+
+def known_name(what: str, name: object, allowed: Iterable[str], *, error: type[UserError] = UserError) -> str:
+    """``name`` if it is one of those allowed; else the error has the nearest. ``what`` it names: "cell kind"."""
+    names = list(allowed)
+    if not isinstance(name, str) or name not in names:
+        hint = nearest(name if isinstance(name, str) else shown(name), names) if names else "; there is none"
+        raise error(f"unknown {what} {shown(name)}{hint}")
+    return name
+
+
+def yes_or_no(what: str, value: object, *, error: type[UserError] = UserError) -> bool:
+    """``value`` if it is True or False, Python's or NumPy's. ``what`` begins the message: "field u: transient"."""
+    if type(value).__name__ not in ("bool", "bool_"):  # of NumPy, which messages alone need not import
+        raise error(f"{what} must be True or False, got {shown(value)}")
+    return bool(value)
 
 
 def install(extra: str) -> str:

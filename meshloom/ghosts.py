@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from meshloom.errors import MeshError, nearest
+from meshloom.errors import MeshError, instance, known_name
 from meshloom.kernel.access import Read, Write
 from meshloom.loop import Kernel, kernel
 from meshloom.mesh.box import Box, Index
@@ -34,10 +34,10 @@ def fill_ghosts(*fields: Field, closed: str | None = "copy") -> None:
     "copy" repeats the value at the end, "mirror" takes that of the point as far inside, None leaves them as they are.
     Axis after axis, so that edges and corners are right, too. Inside a program it is recorded.
     """
-    if closed is not None and closed not in CLOSED:
-        raise MeshError(f"fill_ghosts: beyond closed ends they cannot be {closed!r}{nearest(closed, CLOSED)}")
+    if closed is not None:
+        known_name("way to fill ghosts beyond closed ends", closed, CLOSED, error=MeshError)
     for field in fields:
-        grid = field.set
+        grid = instance("fill_ghosts: what has ghosts", field, Field, error=MeshError).set
         if not isinstance(grid, Grid):
             raise MeshError(f"fill_ghosts: field {field.name} lives on {grid.name}, which is no grid")
         for axis, width in enumerate(grid.ghosts):

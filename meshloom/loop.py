@@ -26,7 +26,7 @@ from meshloom.mesh.box import Box, Offsets
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, on_host
 from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.mesh import Mesh
-from meshloom.mesh.number import Number, kind_of_number
+from meshloom.mesh.number import PlainNumber, kind_of_number
 from meshloom.mesh.recording import not_in_program, refuse_in_program
 from meshloom.mesh.sharing import hidden_values
 from meshloom.mesh.ties import tied
@@ -175,7 +175,7 @@ class Loop(Runnable):
     """
 
     def __init__(self, what: Kernel, on: Set | Box, arguments: tuple[Argument, ...], wish: Wish, *,
-                 strict: bool = False, numbers: Sequence[Number] = ()):  # fmt: skip
+                 strict: bool = False, numbers: Sequence[PlainNumber] = ()):  # fmt: skip
         self.kernel, self.kernels, self.name = what, (what,), what.name
         self.backend: Backend = current()
         self.strict = strict or what.strict or self.backend.strict
@@ -286,7 +286,7 @@ class Loop(Runnable):
     @property
     def elements(self) -> int:
         """How many elements it visits."""
-        return self.set.size if self.box is None else self.box.size
+        return self.set.owned if self.box is None else self.box.size
 
     @property
     def over(self) -> str:
@@ -374,9 +374,9 @@ class Loop(Runnable):
         points = self.set.points
         return order_elements(
             schedule.order,
-            one.positions[: self.set.size],
+            one.positions[: self.set.owned],
             one.target.total,
-            points=None if points is None else self.set.by_position(points)[: self.set.size],
+            points=None if points is None else self.set.by_position(points)[: self.set.owned],
             block=schedule.block or 256,
         )
 

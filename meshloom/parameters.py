@@ -10,12 +10,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshloom.errors import ProgramError, UserError, one_line, shown
+from meshloom.errors import ProgramError, UserError, one_line
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.stored import Stored
 
 Known = Stored | ItsOwnCopy  # what is known by being itself: fields, globals; sets, maps, grids, boxes, offsets
 _GATHERED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def name_of(function: Callable[..., None]) -> str:
+    """What messages call a function: its name, that of the one behind a ``functools.partial``, or what it is."""
+    if isinstance(function, partial):
+        return name_of(function.func)
+    return str(getattr(function, "__name__", None) or getattr(function, "name", type(function).__name__))
 
 
 class Given(NamedTuple):
@@ -32,15 +39,6 @@ class Given(NamedTuple):
     @property
     def parts(self) -> tuple[Known, ...]:
         return (*self.values, *self.named.values())
-
-
-def name_of(function: Callable[..., Any]) -> str:
-    """What a program is called: as its function, that behind a ``functools.partial``, or what it is."""
-    if isinstance(function, partial):
-        return name_of(function.func)
-    if not callable(function):
-        raise ProgramError(f"a program is made of a function, got {shown(function)}")
-    return str(getattr(function, "__name__", type(function).__name__))
 
 
 class Parameters:

@@ -15,7 +15,7 @@ from meshloom.kernel.stencil import Stencil
 from meshloom.kernel.trace import explained
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Arg, Global
-from meshloom.mesh.number import Number
+from meshloom.mesh.number import PlainNumber
 
 
 class _Offers(np.ndarray):
@@ -95,7 +95,7 @@ def _local(mode: type[Mode], argument: Arg | Global, before: np.ndarray, rows: A
 
 def _handed_over(name: str, argument: Arg | Global, part: np.ndarray) -> Any:
     """What the user's function gets."""
-    if isinstance(argument, Number):
+    if isinstance(argument, PlainNumber):
         return argument.plain
     at_offsets = isinstance(argument, Arg) and argument.offsets is not None
     return Stencil(name, argument.offsets.offsets, part) if at_offsets else part  # type: ignore[union-attr]

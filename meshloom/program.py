@@ -11,7 +11,7 @@ import numpy as np
 
 from meshloom.backend import current
 from meshloom.backend.base import Backend, Bound, FillMemory, Recording, Replayed
-from meshloom.errors import KernelError, ProgramError, UserError, interrupted, shown, whole
+from meshloom.errors import KernelError, ProgramError, UserError, interrupted, shown, whole, yes_or_no
 from meshloom.fusion import Copy, FusedLoop, FusedProgram, Step, fuse
 from meshloom.loop import Loop, Runnable
 from meshloom.mesh.condition import Condition
@@ -45,7 +45,11 @@ class Program(NoCopy):
     """
 
     def __init__(self, function: Callable[..., None], *, fuse: bool = True, branches: bool = True):
-        self.function, self.name, self.fuse, self.branches = function, name_of(function), fuse, branches
+        if not callable(function):
+            raise ProgramError(f"a program is made of a function that calls kernels, got {type(function).__name__}")
+        self.function, self.name = function, name_of(function)
+        self.fuse = yes_or_no(f"program {self.name}: fuse", fuse, error=ProgramError)
+        self.branches = yes_or_no(f"program {self.name}: branches", branches, error=ProgramError)
         self._loops: tuple[Runnable | Fill, ...] | None = None
         self._ready: tuple[tuple[int, ...], Recording] | None = None
         self._fused: tuple[tuple[object, ...], FusedRecording] | None = None
@@ -147,21 +151,26 @@ class Program(NoCopy):
         def way(one: Recording | Replay, most: int) -> Replayed:
             return one.repeat(most, until.in_memory())
 
-        done = self._performed(most, way, until.globals, arguments, named)
+        done = self._performed(most, way, until.globals, arguments, named, until=until)
         return len(self._whole(done, most))
 
     def _performed(
-        self, times: int, way: Way, watched: Sequence[Global], arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> Replayed:
-        """Run it with these arguments: by what is kept of an earlier run with them, where it still fits."""
+        self, times: int, way: Way, watched: Sequence[Global], arguments: tuple[Any, ...], named: dict[str, Any], *,
+        until: Condition | None = None,
+    ) -> Replayed:  # fmt: skip
+        """Run it with these arguments: by what is kept of an earlier run with them, where it still fits. ``until``:
+        what decides when to end."""
         if not arguments and not named and not self.parameters.names:
+            check_decides(self.name, until, self._left[0])
             return self._execute(times, way, watched)
         given = self.parameters.given(arguments, named) if named else Given(arguments, {})
         key = (current().key, self.fuse, self.branches, *given.key)
         ready = self._kept.get(key)
         if ready is not None and ready.usable():
+            check_decides(self.name, until, ready.written)
             return ready.perform(times, way, watched)
         bound = self.bind(*arguments, **named)
+        check_decides(self.name, until, bound._left[0])
         done = bound._execute(times, way, watched)
         if times:
             self._kept.pop(key, None)
@@ -360,7 +369,7 @@ def _executable(step: Step, backend: Backend) -> Callable[[], None]:
     for storage in step.storages:  # the fields are there already; spare buffers may not be
         storage.move(backend.place(storage.storage))
     plan = step.plan
-    return backend.prepare(Bound(step.spec, step.on.size, step.storages, step.maps, step.schedule, lambda: plan))
+    return backend.prepare(Bound(step.spec, step.on.owned, step.storages, step.maps, step.schedule, lambda: plan))
 
 
 # ----- what a person gives ------------------------------------------------------------------------------------------
@@ -368,7 +377,10 @@ def checked_record(name: str, record: Any, times: int) -> tuple[Global, ...]:
     """The globals to keep after every replay: ProgramError for anything else, and where memory cannot hold them."""
     if isinstance(record, Global) or not isinstance(record, Iterable):
         raise ProgramError(f"program {name}: record takes a tuple of Globals, got a single {type(record).__name__}")
-    kept = tuple(record)
+    try:
+        kept = tuple(record)
+    except TypeError:  # an array without axes, and others that only look as if there was something in them
+        raise ProgramError(f"program {name}: record takes a tuple of Globals, got {type(record).__name__}") from None
     for one in kept:
         if not isinstance(one, Global):
             what = f"field {one.name}" if isinstance(one, Field) else f"{type(one).__name__}"
@@ -383,6 +395,15 @@ def checked_record(name: str, record: Any, times: int) -> tuple[Global, ...]:
             f" {memory / 2**30:.3g}; run fewer at a time"
         )
     return kept
+
+
+def check_decides(name: str, until: Condition | None, written: Iterable[Field | Global]) -> None:
+    """ProgramError where no Global of a condition is among what a program writes: it would never change."""
+    if until is not None and not any(one is known for one in written for known in until.globals):
+        raise ProgramError(
+            f"program {name}: it never sets {' or '.join(one.name for one in until.globals)}, so {until} would stay as"
+            " it is; repeat until something that its loops set, or run it n times"
+        )
 
 
 def check_written_first(operations: Sequence[Runnable | Fill]) -> None:
@@ -435,4 +456,4 @@ def program(function: Callable[..., None] | None = None, *, fuse: bool = True, b
     ``@ml.program(fuse=False)`` keeps every loop by itself, ``branches=False`` one operation after the other.
     """
     made = partial(Program, fuse=fuse, branches=branches)
-    return made(function) if function else made
+    return made if function is None else made(function)

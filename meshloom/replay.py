@@ -81,6 +81,11 @@ class ReadyProgram:
             and self.replay.may_start()
         )
 
+    @property
+    def written(self) -> list[Field | Global]:
+        """What it changes, as far as somebody still has it."""
+        return [one for ref in self._written if (one := ref()) is not None]
+
     def perform(self, times: int, way: Way, watched: Iterable[Global]) -> Replayed:
         """Run it; ``watched`` are globals that somebody looks at after replays."""
         assert self.replay is not None
@@ -90,7 +95,7 @@ class ReadyProgram:
         try:
             return way(self.replay, times)
         finally:
-            left_behind(self.name, [ref() for ref in self._written], [ref() for ref in self._transients])
+            left_behind(self.name, self.written, [ref() for ref in self._transients])
 
 
 def written_by(loops: Iterable[Operation]) -> tuple[Field | Global, ...]:

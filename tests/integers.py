@@ -173,6 +173,7 @@ def data_numbers() -> dict[str, Drive]:
         "axis": lambda v: _grid().axis(v),
         "metric": lambda v: _grid().metric(v),
         "index_of": lambda v: _grid().index_of(v),
+        "index_at": lambda v: _grid(ghosts=1).index_at(v),
         "offsets": lambda v: _grid().offsets((v, 0)),
         "naca0012 i": lambda v: _airfoil(i=v),
         "naca0012 j": lambda v: _airfoil(j=v),

@@ -53,7 +53,7 @@ def test_rows_begin_at_multiples_and_values_are_as_given(
     np.testing.assert_array_equal(grid.everything.rows(), np.delete(np.arange(grid.total), grid.padding))
     assert not np.delete(field.numbered(), grid.everything.rows(), axis=0).any()  # padding is zero
     for number in (int(starts[-1]), int(grid.everything.rows()[0])):
-        index = grid.index_of(number)
+        index = grid.index_at(number)
         assert grid.box(index, [i + 1 for i in index]).rows() == [number]
     other = grid.field("v", dim)
     other.restore(field.saved())

@@ -136,7 +136,7 @@ def test_large_whole_numbers_are_exact(backend: str) -> None:
 @every_backend
 def test_not_a_number_is_never_less(backend: str) -> None:
     counter, nan = Counter(backend), ml.Global(np.nan, "nan")
-    assert counter.program.repeat(until=nan < 1.0, at_most=5) == 5
+    assert counter.program.repeat(until=nan < counter.count, at_most=5) == 5
     assert counter.program.repeat(until=counter.count > np.nan, at_most=5) == 5
     assert counter.u.numpy()[0] == 10.0
 
@@ -210,3 +210,27 @@ def test_wrong_use_changes_nothing(until: Any, at_most: Any, why: str) -> None:
     with one_line_from(ProgramError, "takes no arguments, got 1"):
         counter.program.repeat(counter.u, until=counter.count > 2, at_most=3)
     assert not counter.u.numpy().any()
+
+
+@every_backend
+def test_what_the_program_never_sets_decides_nothing(backend: str) -> None:
+    counter, other = Counter(backend), ml.Global(1.0, "other")
+    with one_line_from(ProgramError, "it never sets other, so other < 2.0 would stay as it is; repeat until something"):
+        counter.program.repeat(until=other < 2.0, at_most=5)
+    with one_line_from(ProgramError, "it never sets other or other"):
+        counter.program.repeat(until=other < other, at_most=5)
+    assert not counter.u.numpy().any()
+
+    @ml.program
+    def step(count: ml.Global) -> None:
+        count.value = 0.0
+        up(counter.cells, counter.u, count)
+
+    assert step.repeat(counter.count, until=counter.count >= 2.0, at_most=9) == 2
+    for _ in range(2):  # recorded, and found again
+        with one_line_from(ProgramError, "it never sets count, so count > 9.0"):
+            step.repeat(other, until=counter.count > 9.0, at_most=9)
+    assert step.repeat(other, until=other > 3.0, at_most=9) == 2
+    with one_line_from(ProgramError, "it never sets count"):
+        step.repeat(other, until=counter.count > 9.0, at_most=9)
+    assert counter.u.numpy().tolist() == [4.0] * 5

@@ -231,5 +231,5 @@ def test_a_program_of_something_without_a_name() -> None:
     ml.use("numpy")
     w = Round()
     assert ml.program(partial(own_fields, w)).name == "own_fields"
-    with pytest.raises(ProgramError, match="a program is made of a function, got 3"):
+    with pytest.raises(ProgramError, match="a program is made of a function that calls kernels, got int"):
         ml.program(3)  # type: ignore[call-overload]

@@ -59,7 +59,7 @@ class GridCase(Case):
     def whereabouts(self, on: ml.Set, element: int) -> str:
         if not isinstance(on, ml.Grid):
             return f"{on.name} element {element}"
-        index = on.index_of(element)
+        index = on.index_at(element)
         place = ", ".join(f"{x:.4g}" for x in on.place_of(index))
         return f"point ({', '.join(map(str, index))}) at ({place})"
 

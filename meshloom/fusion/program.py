@@ -84,10 +84,10 @@ class FusedProgram:
         for step in self.body:
             if isinstance(step, FusedLoop):
                 apart = sum(o.counts.bytes.compulsory for o in step.parts if isinstance(o, Loop))
-                now, before = step.compulsory / step.on.size, apart / step.on.size
+                now, before = step.compulsory / step.on.owned, apart / step.on.owned
                 lines.append(
                     f"  {step.spec.name} as one loop over {step.on.name}: {now:.0f} bytes per element instead of"
-                    f" {before:.0f}{in_words(share_of(step.spec, step.schedule, step.on.size))}"
+                    f" {before:.0f}{in_words(share_of(step.spec, step.schedule, step.on.owned))}"
                     f"{', formulas as written (strict)' if step.spec.strict else ''}"
                 )
             else:

@@ -2,7 +2,8 @@
 
 from meshloom.linalg import tridiagonal
 from meshloom.linalg.gmres import GMRES, gmres
-from meshloom.linalg.krylov import BiCGStab, ConjugateGradients, Report, bicgstab, cg
+from meshloom.linalg.iteration import Report
+from meshloom.linalg.krylov import BiCGStab, ConjugateGradients, bicgstab, cg
 from meshloom.linalg.lines import LineLoop, line_loop
 from meshloom.schedule.lines.operator import LineOperator, Stencil, Tridiagonal
 

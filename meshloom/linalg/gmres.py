@@ -14,18 +14,8 @@ import numpy as np
 
 from meshloom.errors import ProgramError, whole
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
-from meshloom.linalg.krylov import (
-    MOST_ITERATIONS,
-    ONE,
-    Operator,
-    Preconditioner,
-    Programs,
-    Report,
-    Solver,
-    counting,
-    like,
-    numbers,
-)
+from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, like, numbers
+from meshloom.linalg.krylov import ONE, Operator, Preconditioner, Solver
 from meshloom.linalg.steps import BROKEN, dot, note, subtract_from
 from meshloom.loop import Kernel, kernel
 from meshloom.mesh.core import Field, Global
@@ -33,6 +23,7 @@ from meshloom.program import Program
 
 GROUP = 4  # vectors of the basis that one loop looks at
 MOST_STEPS = 100  # of a cycle
+NOTHING_NEW = 100.0  # times the rounding of a number: what is left of an image, or of the residual, is then noise
 
 
 @kernel
@@ -62,40 +53,59 @@ def add_to(z: Read, x: ReadWrite):
 
 
 @kernel
-def begin(rr: Read, g: ReadWrite, scale: Write):
+def begin(rr: Read, first: Write, g: ReadWrite, scale: Write, stopped: Write):
     norm = np.sqrt(rr)
+    first[...] = rr
     g[0] = norm
+    stopped[...] = 0.0
     scale[...] = np.where(rr > 0.0, 1.0 / norm, 0.0)
 
 
 @kernel
-def finite(rr: Read, left: Write):
-    left[...] = np.where(np.isfinite(rr), rr, BROKEN)
+def left_after(rr: Read, stopped: Read, left: Write):
+    """What is left to do: nothing where the space is exhausted, whatever the residual is: it begins again from x."""
+    left[...] = np.where(np.isfinite(rr), np.where(stopped > 0.0, 0.0, rr), BROKEN)
 
 
 @cache
-def rotation(j: int) -> Kernel:
-    """Step j: the new column, turned as those before, and the turn that takes its last entry away."""
+def rotation(j: int, rounding: float) -> Kernel:
+    """Step j: the new column, turned as those before, and the turn that takes its last entry away.
+
+    Where the image of the last vector lies in the space already, up to ``rounding`` of the ``largest`` image, or
+    nothing else is left of the first residual, the space is as large as it gets (a "lucky breakdown"): the steps of the
+    cycle after that change nothing, and do not count. A vector whose image is nothing but rounding (the operator is
+    singular) takes no part.
+    """
 
     @kernel
-    def rotate(norm: Read, turns: ReadWrite, g: ReadWrite, column: Write, scale: Write, rr: Write, count: ReadWrite,
-               *projections: Read):  # fmt: skip
+    def rotate(norm: Read, first: Read, largest: ReadWrite, turns: ReadWrite, g: ReadWrite, column: Write, scale: Write,
+               rr: ReadWrite, stopped: ReadWrite, count: ReadWrite, *projections: Read):  # fmt: skip
+        over = stopped > 0.0
         entries = [entry for part in projections for entry in part]
         h = [entries[i] + entries[len(entries) // 2 + i] for i in range(j + 1)]  # of both passes
+        all_of_it = np.maximum(largest, norm + sum(one * one for one in h))
+        largest[...] = all_of_it
+        noise = rounding * rounding * all_of_it
+        within = norm <= noise
+        new = np.where(within, 0.0, norm)
         for i in range(j):
             c, s = turns[2 * i], turns[2 * i + 1]
             h[i], h[i + 1] = c * h[i] + s * h[i + 1], c * h[i + 1] - s * h[i]
             column[i] = h[i]
-        length = np.sqrt(h[j] * h[j] + norm)
-        below = np.sqrt(norm)
+        square = h[j] * h[j] + new
+        length = np.sqrt(np.where(square <= noise, 0.0, square))
+        below = np.sqrt(new)
         c, s = np.where(length > 0.0, h[j] / length, 1.0), np.where(length > 0.0, below / length, 0.0)
-        column[j] = length
+        column[j] = np.where(over, 0.0, length)
         turns[2 * j], turns[2 * j + 1] = c, s
         last = g[j] + 0.0
         g[j], g[j + 1] = c * last, -s * last
-        rr[...] = (s * last) * (s * last)
-        scale[...] = np.where(norm > 0.0, 1.0 / below, 0.0)
-        count += 1
+        rest = np.where(length > 0.0, s * last, last)
+        last_one = over | within | (rest * rest <= rounding * rounding * first)
+        rr[...] = np.where(over, rr, rest * rest)
+        scale[...] = np.where(last_one, 0.0, 1.0 / below)
+        count += np.where(over, 0, 1)
+        stopped[...] = np.where(last_one, 1.0, 0.0)
 
     return rotate
 
@@ -130,26 +140,27 @@ class GMRES(Solver):
         super().__init__(operator, preconditioner=preconditioner)
         self.restart = whole("gmres: restart", restart, 1, MOST_STEPS, error=ProgramError)
 
-    def _programs(self, x: Field, b: Field, most: int) -> Programs:
-        apply, make_close = self._applied(x), self._precondition(x)
-        steps = max(1, min(self.restart, most))
-        r, u = like(x, "residual"), like(x, "update")
-        basis = [like(x, f"basis {k}") for k in range(steps + 1)]
-        z = None if make_close is None else like(x, "close")
-        rr, norm, size, scale, left = numbers(x, 5)
-        turns, g, y = (Global(np.zeros(n, x.dtype), "numbers") for n in (2 * steps, steps + 1, steps))
-        columns = [Global(np.zeros(j + 1, x.dtype), f"column {j}") for j in range(steps)]
-        count, history = counting(x, steps)
+    def _iteration(self, like_x: Field, most: int) -> Iteration:
+        apply, make_close = self._applied(like_x), self._precondition(like_x)
+        steps, rounding = max(1, min(self.restart, most)), NOTHING_NEW * float(np.finfo(like_x.dtype).eps)
+        r, u = like(like_x, "residual"), like(like_x, "update")
+        basis = [like(like_x, f"basis {k}") for k in range(steps + 1)]
+        z = None if make_close is None else like(like_x, "close")
+        rr, first, largest, norm, size, scale, left, stopped = numbers(like_x, 8)
+        turns, g, y = (Global(np.zeros(n, like_x.dtype), "numbers") for n in (2 * steps, steps + 1, steps))
+        columns = [Global(np.zeros(j + 1, like_x.dtype), f"column {j}") for j in range(steps)]
+        count, history = counting(like_x, steps)
 
-        def residual() -> None:
+        def residual(x: Field, b: Field) -> None:
             apply(x, r)
             subtract_from(x.set, b, r)
             rr.value = 0.0
             dot(x.set, r, r, rr)
-            finite(ONE, rr, left)
+            left_after(ONE, rr, stopped, left)
 
-        def start() -> None:
-            residual()
+        def start(x: Field, b: Field) -> None:
+            stopped.value = 0.0
+            residual(x, b)
             size.value = 0.0
             dot(x.set, b, b, size)
             note(history.set, history.set.numbers, count, rr, history)
@@ -160,8 +171,8 @@ class GMRES(Solver):
             make_close(v, z)
             return z
 
-        def cycle() -> None:
-            begin(ONE, rr, g, scale)
+        def cycle(x: Field, b: Field) -> None:
+            begin(ONE, rr, first, g, scale, stopped)
             scaled(x.set, scale, r, basis[0])
             for j in range(steps):
                 w = basis[j + 1]
@@ -169,19 +180,23 @@ class GMRES(Solver):
                 parts = [part for _ in range(2) for part in _orthogonal(w, basis[: j + 1])]
                 norm.value = 0.0
                 dot(x.set, w, w, norm)
-                rotation(j)(ONE, norm, turns, g, columns[j], scale, rr, count, *parts)
+                turn = rotation(j, rounding)
+                turn(ONE, norm, first, largest, turns, g, columns[j], scale, rr, stopped, count, *parts)
                 rescale(x.set, scale, w)
                 note(history.set, history.set.numbers, count, rr, history)
             solve_back(ONE, g, y, *columns)
             u.fill(0.0)
-            for first in range(0, steps, GROUP):
-                combination(first)(x.set, y, u, *basis[first : min(first + GROUP, steps)])
+            for k in range(0, steps, GROUP):
+                combination(k)(x.set, y, u, *basis[k : min(k + GROUP, steps)])
             add_to(x.set, close_to(u), x)
-            residual()
+            residual(x, b)
 
-        refresh = self._refresh(make_close)
+        def refresh() -> None:
+            self._refresh(make_close)()
+            largest.value = 0.0
+
         enough = MOST_ITERATIONS if steps == self.restart else steps
-        return Programs(Program(start), Program(cycle), x, b, left, size, count, history, refresh, steps, enough)
+        return Iteration(Program(start), Program(cycle), left, size, count, history, refresh, steps, enough)
 
 
 def _orthogonal(w: Field, basis: list[Field]) -> list[Global]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,16 @@ from numpy.typing import DTypeLike
 from meshloom.errors import MeshError
 from meshloom.ghosts import fill_ghosts
 from meshloom.kernel.access import Read, Write
-from meshloom.linalg.matrix import Matrix, block_of, library
-from meshloom.linalg.product import check_operand, times
+from meshloom.linalg.matrix import Matrix, block_of
+from meshloom.linalg.product import times
 from meshloom.loop import Kernel, kernel
 from meshloom.mesh.box import Index, Offsets
-from meshloom.mesh.core import Arg, Field, Map
+from meshloom.mesh.core import Arg, Field, Map, Set
 from meshloom.mesh.grid import Grid
-from meshloom.mesh.recording import MAKE_BEFORE, READ_LATER, refuse_in_program
+from meshloom.mesh.recording import MAKE_BEFORE, refuse_in_program
 from meshloom.mesh.values import named
+
+_OF_MAPS = ("entries", "row_of", "column_of", "diagonal")  # what matrices through maps have besides
 
 
 class GridMatrix(Matrix):
@@ -49,51 +50,32 @@ class GridMatrix(Matrix):
             raise MeshError(f"matrix {self.name}: index it with the offsets that it was made with, {self.offsets.name}")
         return self.values.direct
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return prod(self.grid.shape) * self.block[0], prod(self.grid.shape) * self.block[1]
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_MAPS:
+            raise MeshError(f"matrix {self.name} on grid {self.grid.name} stores no indices, so it has no {name}; its"
+                            " entries are the components of matrix.values, and to_scipy() lists them")  # fmt: skip
+        raise AttributeError(f"matrix {self.__dict__.get('name', '')} has no attribute {name}")
 
-    def multiply(self, x: Field, y: Field) -> None:
-        """y = A x, in one loop; inside a program this is recorded."""
-        check_operand(self, x, "x")
-        check_operand(self, y, "y")
+    def _multiply(self, x: Field, y: Field) -> None:
         if any(self.grid.periodic):
             fill_ghosts(x, closed=None)
         _product(self.offsets.offsets, self.block != (1, 1))(self.grid, self.values, x[self.offsets], y)
 
-    __call__ = multiply
-
-    def inverse_diagonal(self, *, blocks: bool, into: Field | None = None) -> Field:
+    def _on_diagonal(self) -> tuple[Set, int | None]:
         origin = (0,) * self.grid.rank
         if origin not in self.offsets.offsets:
             raise MeshError(f"matrix {self.name} has no entry on the diagonal: {self.offsets.name}")
-        whole_blocks = blocks and self.block != (1, 1)
-        shape = self.block if whole_blocks else self.block[0]
-        made = self.grid.field("inverse of the diagonal", shape, dtype=self.dtype) if into is None else into
-        _inversion(self.offsets.offsets.index(origin), self.block != (1, 1), whole_blocks)(self.grid, self.values, made)
-        return made
+        return self.grid, self.offsets.offsets.index(origin)
 
-    def to_scipy(self) -> Any:
-        """CSR, or BSR for blocks, of the grid's points in their order; entries at ghosts are left out."""
-        refuse_in_program(f"reading matrix {self.name}", READ_LATER)
-        sparse, points = library(), np.arange(prod(self.grid.shape)).reshape(self.grid.shape)
+    def _listed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        points = np.arange(self.grid.size).reshape(self.grid.shape)
         values = self.values.numpy().reshape(points.size, self.offsets.arity, *self.block)
         places = np.stack([_neighbours(points, offset, self.grid.periodic) for offset in self.offsets.offsets], axis=1)
         row, slot = np.nonzero(places >= 0)
-        column, data = places[row, slot], values[row, slot]
-        order = np.lexsort((column, row))
-        starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=points.size))])
-        if self.block == (1, 1):
-            return sparse.csr_matrix((data[order, 0, 0], column[order], starts), shape=self.shape)
-        return sparse.bsr_matrix((data[order], column[order], starts), shape=self.shape)
-
-    def assign(self, values: Any) -> None:
-        """New values (*shape of the grid, offsets, *block)."""
-        self.values.assign(values)
+        return row, places[row, slot], values[row, slot]
 
     def __repr__(self) -> str:
-        blocks = "" if self.block == (1, 1) else f" of {self.block[0]} x {self.block[1]}"
-        return f"Matrix({self.name}: {self.grid.name}, {self.offsets.arity} entries{blocks} a point)"
+        return f"Matrix({self.name}: {self.grid.name}, {self.offsets.arity} entries{self._blocks} a point)"
 
 
 def _neighbours(points: np.ndarray, offset: Index, periodic: Sequence[bool]) -> np.ndarray:
@@ -115,13 +97,3 @@ def _product(offsets: tuple[Index, ...], blocks: bool) -> Kernel:
         y[...] = sum((times(a[k], x[offset]) if blocks else a[k] * x[offset]) for k, offset in enumerate(offsets))
 
     return multiply_on_grid
-
-
-@cache
-def _inversion(slot: int, blocks: bool, whole_blocks: bool) -> Kernel:
-    @kernel
-    def invert_on_grid(a: Read, inverse: Write):
-        entry = a[slot]
-        inverse[...] = np.linalg.inv(entry) if whole_blocks else 1.0 / (np.diagonal(entry) if blocks else entry)
-
-    return invert_on_grid

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from meshloom.errors import MeshError, ProgramError, shown, whole
+from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, like, numbers
 from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.steps import (
     add_scaled,
@@ -36,37 +36,17 @@ from meshloom.linalg.steps import (
     set_to,
     subtract_from,
 )
-from meshloom.mesh.core import Field, Fill, Global, Set
+from meshloom.mesh.core import Field, Fill, Set
 from meshloom.mesh.recording import refuse_in_program
 from meshloom.program import Program
 
 Operator = Callable[[Field, Field], Any]
 Preconditioner = str | Operator | None
-MOST_ITERATIONS = 10**6
-RESTARTS = 4  # as often the residual is computed anew where that which was carried along had lost touch with it
-NOTED = 1000  # residuals that are kept where the loops run: each iteration looks through all of them for its place
-SMALLEST = 100.0  # times the least normal number: what is below has lost digits
 ONE = Set(1, "decisions of a solver")
 
 
-@dataclass(frozen=True)
-class Report:
-    """How a solver ended. ``history`` (iterations + 1,): the norm of the residual before each iteration and after the
-    last, as a multiple of that of b; ``residual``, the last of them, is that of the result, computed anew. ``reason``
-    says in words why it stopped."""
-
-    converged: bool
-    iterations: int
-    residual: float
-    history: np.ndarray
-    reason: str
-
-    def __repr__(self) -> str:
-        return f"Report({self.reason} after {self.iterations} iterations, residual {self.residual:.2e})"
-
-
 class Solver(ABC):
-    """A method for one operator. Its programs are recorded for the first x and b, and used as long as these come again.
+    """A method for one operator. It keeps memory of its own for fields like the last x, and neither x nor b.
 
     ``preconditioner``: "jacobi" or "block_jacobi" of a Matrix, whose diagonal is looked at in every ``solve``, or
     whatever can be called as ``preconditioner(r, z)`` and makes z, close to the solution for r, by loops.
@@ -80,7 +60,7 @@ class Solver(ABC):
                             f" {type(operator).__name__}")  # fmt: skip
         self.operator, self.preconditioner = operator, preconditioner
         _check_preconditioner(self.name, operator, preconditioner)
-        self._made: tuple[Field, Field, Programs] | None = None
+        self._made: tuple[tuple[Any, ...], Iteration] | None = None
 
     def solve(self, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None) -> Report:
         """Improve x until the norm of b - A x is at most ``tol`` times that of b (for b = 0, that of x = 0, where
@@ -92,13 +72,14 @@ class Solver(ABC):
         unknowns = max(x.set.size * x.dim, 1000)
         most = min(unknowns, MOST_ITERATIONS) if at_most is None else at_most
         most = whole(f"{self.name}: at_most", most, 0, MOST_ITERATIONS, error=ProgramError)
-        if self._made is None or self._made[0] is not x or self._made[1] is not b or not self._made[2].serves(most):
-            self._made = (x, b, self._programs(x, b, most))
-        return self._made[2].solved(tol, most)
+        kind = (x.set, x.components, x.dtype, x.layout)
+        if self._made is None or self._made[0] != kind or not self._made[1].serves(most):
+            self._made = kind, self._iteration(x, most)
+        return self._made[1].solve(x, b, tol, most)
 
     @abstractmethod
-    def _programs(self, x: Field, b: Field, most: int) -> Programs:
-        """Its programs for these fields."""
+    def _iteration(self, like_x: Field, most: int) -> Iteration:
+        """The method for fields like one."""
 
     def _applied(self, x: Field) -> Operator:
         """The operator, which sets all of y."""
@@ -137,98 +118,19 @@ class Solver(ABC):
         return make_close.refresh if isinstance(make_close, _Diagonal) else lambda: None
 
 
-@dataclass
-class Programs:
-    """``start``: from x and b to the first residual; ``iterate``: so many ``steps``. ``left``: the square of the
-    residual that is left, negative where the method cannot go on; ``size``: that of b. ``history``: that after each of
-    the last iterations, ``count`` says how many. ``most``: they do for as many iterations in all."""
-
-    start: Program
-    iterate: Program
-    x: Field
-    b: Field
-    left: Global
-    size: Global
-    count: Global
-    history: Field
-    refresh: Callable[[], None]
-    steps: int = 1
-    most: int = MOST_ITERATIONS
-
-    def serves(self, most: int) -> bool:
-        """Can they be used for at most so many iterations?"""
-        return self.steps <= max(most, 1) and most <= self.most
-
-    def solved(self, tol: float, most: int) -> Report:
-        self.refresh()
-        norms = [self._started()]
-        size, done, broken = float(self.size.value), 0, False
-        if size == 0.0 and not self.b.numpy().any():
-            self.x.assign(0.0)
-            norms = [self._started()]
-            size = float(self.left.value)  # ghosts of x, or the operator by itself, make a right-hand side
-            if size == 0.0:
-                return Report(True, 0, 0.0, np.zeros(1), "b is zero, and so is x")
-        if tol * tol * size < SMALLEST * float(np.finfo(self.x.dtype).tiny):
-            reason = f"b is too small: in {self.x.dtype} the square of tol times its norm is lost; scale the equations"
-            return Report(False, 0, float("nan"), np.full(1, np.nan), reason)
-        target = Global(tol * tol * size, "target", dtype=self.left.dtype)
-        for _ in range(RESTARTS if np.isfinite(size) else 0):
-            if self._there(target) or done + self.steps > most or broken:
-                break
-            norms += self._iterated(target, most - done)
-            done = sum(map(len, norms)) - 1
-            broken = float(self.left.value) < 0.0
-            norms[-1][-1:] = self._started()  # what was carried along is one thing, what is left another
-        reason = "broke down" if broken else "not converged" if done + self.steps > most else "stalled"
-        return self._report(tol, size, np.concatenate(norms), reason)
-
-    def _started(self) -> np.ndarray:
-        """Begin with the x that is there; the square of the residual, (1,)."""
-        self.count.value = 0
-        self.start()
-        return self.history.numpy()[:1]
-
-    def _there(self, target: Global) -> bool:
-        return float(self.left.value) <= float(target.value)
-
-    def _iterated(self, target: Global, most: int) -> list[np.ndarray]:
-        """Iterate until that is reached; the squares of the residuals, as many at a time as there is room for."""
-        norms: list[np.ndarray] = []
-        while most >= self.steps and not self._there(target):
-            self.count.value = 0
-            runs = max(1, min(most, NOTED) // self.steps)
-            done = self.steps * self.iterate.repeat(until=self.left <= target, at_most=runs)
-            norms.append(self.history.numpy()[1 : done + 1])
-            most -= done
-        return norms
-
-    def _report(self, tol: float, size: float, norms: np.ndarray, otherwise: str) -> Report:
-        """``otherwise``: the reason where it has not converged, and values are finite."""
-        left, done = float(self.left.value), len(norms) - 1
-        with np.errstate(invalid="ignore"):
-            history = np.sqrt(np.abs(norms) / size)
-        residual = float(np.sqrt(left / size)) if left >= 0.0 and np.isfinite(size) else float("nan")
-        history[done] = residual
-        if residual <= tol:
-            return Report(True, done, residual, history, "converged")
-        reason = otherwise if np.isfinite(residual) else "values that are not finite"
-        return Report(False, done, residual, history, reason)
-
-
 class ConjugateGradients(Solver):
     """For symmetric positive definite operators, and preconditioners that are so, too."""
 
     name = "cg"
 
-    def _programs(self, x: Field, b: Field, most: int) -> Programs:
-        r, p, q = (like(x, name) for name in ("residual", "direction", "image"))
-        apply, make_close = self._applied(x), self._precondition(x)
-        z = r if make_close is None else like(x, "close")
-        rr, rz, rz_new, pq, size, alpha, beta, left = numbers(x, 8)
-        count, history = counting(x)
+    def _iteration(self, like_x: Field, most: int) -> Iteration:
+        r, p, q = (like(like_x, name) for name in ("residual", "direction", "image"))
+        apply, make_close = self._applied(like_x), self._precondition(like_x)
+        z = r if make_close is None else like(like_x, "close")
+        rr, rz, rz_new, pq, size, alpha, beta, left = numbers(like_x, 8)
+        count, history = counting(like_x)
 
-        def start() -> None:
+        def start(x: Field, b: Field) -> None:
             apply(x, r)
             subtract_from(x.set, b, r)
             for total, one, other in ((size, b, b), (rr, r, r)):
@@ -242,7 +144,7 @@ class ConjugateGradients(Solver):
             set_to(ONE, rr, left)
             note(history.set, history.set.numbers, count, rr, history)
 
-        def iterate() -> None:
+        def iterate(x: Field, b: Field) -> None:
             apply(p, q)
             pq.value = 0.0
             dot(x.set, p, q, pq)
@@ -259,7 +161,7 @@ class ConjugateGradients(Solver):
             note(history.set, history.set.numbers, count, rr, history)
 
         refresh = self._refresh(make_close)
-        return Programs(Program(start), Program(iterate), x, b, left, size, count, history, refresh)
+        return Iteration(Program(start), Program(iterate), left, size, count, history, refresh)
 
 
 class BiCGStab(Solver):
@@ -267,15 +169,15 @@ class BiCGStab(Solver):
 
     name = "bicgstab"
 
-    def _programs(self, x: Field, b: Field, most: int) -> Programs:
+    def _iteration(self, like_x: Field, most: int) -> Iteration:
         names = ("residual", "shadow", "direction", "image", "half", "image of the half")
-        r, shadow, p, v, s, t = (like(x, name) for name in names)
-        apply, make_close = self._applied(x), self._precondition(x)
-        close_p, close_s = (p, s) if make_close is None else (like(x, "close p"), like(x, "close s"))
-        rr, rho, rho_new, sv, ts, tt, size, alpha, beta, omega, left = numbers(x, 11)
-        count, history = counting(x)
+        r, shadow, p, v, s, t = (like(like_x, name) for name in names)
+        apply, make_close = self._applied(like_x), self._precondition(like_x)
+        close_p, close_s = (p, s) if make_close is None else (like(like_x, "close p"), like(like_x, "close s"))
+        rr, rho, rho_new, sv, ts, tt, size, alpha, beta, omega, left = numbers(like_x, 11)
+        count, history = counting(like_x)
 
-        def start() -> None:
+        def start(x: Field, b: Field) -> None:
             apply(x, r)
             subtract_from(x.set, b, r)
             set_to(x.set, r, shadow)
@@ -286,7 +188,7 @@ class BiCGStab(Solver):
             set_to(ONE, rr, left)
             note(history.set, history.set.numbers, count, rr, history)
 
-        def iterate() -> None:
+        def iterate(x: Field, b: Field) -> None:
             if make_close is not None:
                 make_close(p, close_p)
             apply(close_p, v)
@@ -309,7 +211,7 @@ class BiCGStab(Solver):
             note(history.set, history.set.numbers, count, rr, history)
 
         refresh = self._refresh(make_close)
-        return Programs(Program(start), Program(iterate), x, b, left, size, count, history, refresh)
+        return Iteration(Program(start), Program(iterate), left, size, count, history, refresh)
 
 
 def cg(operator: Operator, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None,
@@ -342,18 +244,6 @@ class _Diagonal:
         multiply(r.set, self.inverse, r, z)
 
 
-def like(x: Field, name: str) -> Field:
-    return Field(x.set, name, x.components or 1, dtype=x.dtype, layout=x.layout)
-
-
-def numbers(x: Field, how_many: int) -> list[Global]:
-    return [Global(0.0, "number", dtype=x.dtype) for _ in range(how_many)]
-
-
-def counting(x: Field, steps: int = 1) -> tuple[Global, Field]:
-    return Global(0, "iterations", dtype=np.int64), Set(NOTED + steps, "iterations").field("history", dtype=x.dtype)
-
-
 def _check_fields(solver: str, x: Field, b: Field) -> None:
     for one, name in ((x, "x"), (b, "b")):
         if not isinstance(one, Field):
@@ -376,7 +266,7 @@ def _check_preconditioner(solver: str, operator: Operator, given: Preconditioner
     named = ("jacobi", "block_jacobi")
     if given is None or callable(given):
         return
-    if given not in named:
+    if not isinstance(given, str) or given not in named:
         raise MeshError(f"{solver}: preconditioner must be {' or '.join(map(repr, named))}, or callable as"
                         f" preconditioner(r, z), got {shown(given)}")  # fmt: skip
     if not isinstance(operator, Matrix):

@@ -1,27 +1,27 @@
-"""Sparse matrices: an entry for every pair of things that meet, assembled by kernels as fields are."""
+"""Sparse matrices: what those through a map (``map_matrix``) and those of a grid (``grid_matrix``) have in common."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError, shown, whole
-from meshloom.linalg.product import inverse_diagonal, product
+from meshloom.errors import MeshError, instance, shown, whole, yes_or_no
+from meshloom.linalg.product import check_operand, inversion, invertible_blocks
 from meshloom.mesh.box import Offsets
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Arg, Field, Map, Set
-from meshloom.mesh.recording import MAKE_BEFORE, READ_LATER, refuse_in_program
-from meshloom.mesh.values import as_array, named
+from meshloom.mesh.recording import READ_LATER, refuse_in_program
+from meshloom.mesh.subset import Subset
 
 LARGEST_BLOCK = 16
-Pair = tuple[np.ndarray, np.ndarray]  # row and column of each entry
 
 
-class Matrix(NoCopy):
+class Matrix(NoCopy, ABC):
     """Entries (row, column) for all pairs of elements that ``through``, a map into ``rows``, shows together; each is a
     number, or a ``block`` of them. ``columns``: a map from the same elements into the set of the columns, where that is
     another one. ``through`` may be offsets of a grid: ``GridMatrix``.
@@ -29,153 +29,114 @@ class Matrix(NoCopy):
     ``matrix[map]`` is the argument of a kernel over the map's elements: ``m[i, j]`` is the entry at row ``map[i]`` and
     column ``map[j]`` (``m[i, j, a, b]`` in it, for blocks). ``matrix.multiply(x, y)`` makes y = A x.
 
-    ``entries`` is the set of the entries, row by row, ``values`` the field of what they hold, ``row_of`` and
-    ``column_of`` the maps that say where they are.
+    ``values`` is the field of what the entries hold. Through a map they are a set, ``entries``, row by row, ``row_of``
+    and ``column_of`` are the maps that say where they are, and ``diagonal`` is the part of them on the diagonal.
     """
+
+    name: str
+    rows: Set
+    columns: Set
+    block: tuple[int, int]
+    values: Field
+    entries: Set
+    row_of: Map
+    column_of: Map
+    diagonal: Subset
 
     def __new__(cls, rows: Any = None, through: Any = None, **_: Any) -> Matrix:
         """Offsets of a grid make a matrix that needs no indices: see ``grid_matrix``."""
-        if isinstance(through, Offsets):
-            from meshloom.linalg.grid_matrix import GridMatrix
+        if cls is not Matrix:
+            return super().__new__(cls)
+        from meshloom.linalg.grid_matrix import GridMatrix
+        from meshloom.linalg.map_matrix import MapMatrix
 
-            return super().__new__(GridMatrix)
-        return super().__new__(cls)
+        return super().__new__(GridMatrix if isinstance(through, Offsets) else MapMatrix)
 
-    def __init__(self, rows: Set, through: Map | Offsets, *, columns: Map | None = None,
-                 block: int | Sequence[int] = (1, 1), dtype: DTypeLike = np.float64, name: str = "matrix"):  # fmt: skip
-        self.name = named("a matrix", name)
-        refuse_in_program(f"making matrix {name}", MAKE_BEFORE)
-        across = through if columns is None else columns
-        if not isinstance(through, Map) or not isinstance(across, Map):
-            wrong = across if isinstance(through, Map) else through
-            raise MeshError(f"matrix {name}: through must be a Map, or offsets of a grid, got {type(wrong).__name__}")
-        _check_maps(name, rows, through, across)
-        left, right = through.positions[: through.source.size], across.positions[: through.source.size]
-        keys = left[:, :, None].astype(np.int64) * across.target.total + right[:, None, :]
-        self._hold(rows, across.target, np.unique(keys), block_of(name, block), dtype)
-
-    def _hold(self, rows: Set, columns: Set, keys: np.ndarray, block: tuple[int, int], dtype: DTypeLike) -> None:
-        """``keys``: row times number of columns plus column of each entry, by position, ascending."""
-        self.rows, self.columns, self.block, self._keys = rows, columns, block, keys
-        self.entries = Set(len(keys), f"entries of {self.name}")
-        row, column = np.divmod(keys, max(columns.total, 1))
-        self.row_of = Map(self.entries, rows, _numbers(rows, row), f"rows of {self.name}")
-        self.column_of = Map(self.entries, columns, _numbers(columns, column), f"columns of {self.name}")
-        self.values = self.entries.field(self.name, block if block != (1, 1) else 1, dtype=dtype)
-        self._places: dict[tuple[Map, Map], Map] = {}
-
-    @classmethod
-    def from_scipy(cls, given: Any, rows: Set | None = None, columns: Set | None = None, *,
+    @staticmethod
+    def from_scipy(given: Any, rows: Set | None = None, columns: Set | None = None, *,
                    block: int | Sequence[int] = (1, 1), name: str = "matrix") -> Matrix:  # fmt: skip
         """A matrix with the entries of a sparse one of ``scipy.sparse``, stored zeros included; sets are made unless
         they are given."""
-        sparse = library()
-        refuse_in_program(f"making matrix {name}", MAKE_BEFORE)
-        if not sparse.issparse(given):
-            raise MeshError(f"matrix {name}: from_scipy takes a sparse matrix of scipy, got {type(given).__name__}")
-        if given.ndim != 2 or given.dtype.kind == "c":
-            wrong = f"{given.ndim} axes" if given.ndim != 2 else f"complex numbers, {given.dtype}"
-            raise MeshError(f"matrix {name}: from_scipy takes rows and columns of real numbers, got {wrong}")
-        size = block_of(name, block)
-        if given.shape[0] % size[0] or given.shape[1] % size[1]:
-            raise MeshError(f"matrix {name}: {given.shape} cannot be cut into blocks of {size}")
-        shape = given.shape[0] // size[0], given.shape[1] // size[1]
-        square = columns is None and shape[0] == shape[1]
-        rows = Set(shape[0], f"rows of {name}") if rows is None else rows
-        columns = (rows if square else Set(shape[1], f"columns of {name}")) if columns is None else columns
-        if (rows.total, columns.total) != shape:
-            raise MeshError(f"matrix {name}: {shape[0]} x {shape[1]} blocks, but {rows.name} and {columns.name} have"
-                            f" {rows.total} and {columns.total} elements")  # fmt: skip
-        blocks = sparse.coo_matrix(given) if size == (1, 1) else sparse.bsr_matrix(given, blocksize=size).tocoo()
-        made = cls.__new__(cls)
-        made.name = named("a matrix", name)
-        row, column = _positions(rows, blocks.row // size[0]), _positions(columns, blocks.col // size[1])
-        keys = row.astype(np.int64) * columns.total + column
-        dtype = blocks.data.dtype if blocks.data.dtype in (np.float32, np.float64) else np.float64
-        made._hold(rows, columns, np.unique(keys), size, dtype)
-        values = np.zeros((len(made.entries), *size), dtype)
-        np.add.at(values, (np.searchsorted(made._keys, keys), blocks.row % size[0], blocks.col % size[1]), blocks.data)
-        made.values.assign(values.reshape(made.values.shape))
-        return made
+        from meshloom.linalg.map_matrix import MapMatrix
 
-    def __getitem__(self, through: Map | tuple[Map, Map]) -> Arg:
-        """For kernels: the entries at the rows and columns that a map, or a pair of maps, leads an element to."""
-        pair = through if isinstance(through, tuple) else (through, through)
-        if len(pair) != 2 or not all(isinstance(one, Map) for one in pair):
-            raise MeshError(f"matrix {self.name}: index it with a map into {self.rows.name}, or a pair of maps")
-        if pair not in self._places:
-            self._places[pair] = self._found(*pair)
-        return Arg(self.values, self._places[pair], slots=(pair[0].arity, pair[1].arity))
+        return MapMatrix.of_scipy(given, rows, columns, block, name)
 
-    def _found(self, left: Map, right: Map) -> Map:
-        if left.target is not self.rows or right.target is not self.columns or left.source is not right.source:
-            raise MeshError(f"matrix {self.name}: {left.name} and {right.name} must lead from one set to"
-                            f" {self.rows.name} and {self.columns.name}")  # fmt: skip
-        rows, columns = left.positions.astype(np.int64), right.positions
-        keys = rows[:, :, None] * self.columns.total + columns[:, None, :]
-        place = np.searchsorted(self._keys, keys)
-        missing = self._keys[np.minimum(place, len(self._keys) - 1)] != keys if len(self._keys) else keys >= 0
-        place[left.source.size :] = 0  # copies of what others own: no loop adds there
-        if missing[: left.source.size].any():
-            element, i, j = np.argwhere(missing)[0]
-            number = _numbers(left.source, np.array([element]))[0]
-            raise MeshError(f"matrix {self.name} has no entry for slots {i} and {j} of {left.name} at element {number}"
-                            f" of {left.source.name}: make it through that map")  # fmt: skip
-        numbered = left.source.by_number(place.reshape(left.source.total, -1))
-        return Map(left.source, self.entries, numbered, f"{self.name} by {left.name}")
+    @abstractmethod
+    def __getitem__(self, through: Any) -> Arg:
+        """For kernels: the entries that belong to an element."""
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns, those of the blocks counted."""
-        return self.rows.total * self.block[0], self.columns.total * self.block[1]
+        return prod(self.rows.array_shape) * self.block[0], prod(self.columns.array_shape) * self.block[1]
 
     @property
     def dtype(self) -> np.dtype:
         return self.values.dtype
 
-    @cached_property
-    def diagonal(self) -> Any:
-        """The part of ``entries`` on the diagonal."""
-        if self.rows is not self.columns:
-            raise MeshError(f"matrix {self.name} leads from {self.columns.name} to {self.rows.name}: no diagonal")
-        row, column = np.divmod(self._keys, max(self.columns.total, 1))
-        return self.entries.subset(np.flatnonzero(row == column), f"diagonal of {self.name}")
-
     def fill(self, value: float) -> None:
         """Set every entry; inside a program this is recorded."""
         self.values.fill(value)
 
+    def assign(self, values: ArrayLike) -> None:
+        """New values, in the shape of ``values.numpy()``: (entries, *block) in the order of ``row_of`` and
+        ``column_of``; on a grid (*shape, offsets, *block)."""
+        self.values.assign(values)
+
     def multiply(self, x: Field, y: Field) -> None:
         """y = A x; inside a program this is recorded."""
-        product(self, x, y)
+        check_operand(self, x, "x")
+        check_operand(self, y, "y")
+        if x is y:
+            raise MeshError(f"matrix {self.name}: x and y are the same field, {x.name}; y must be another one")
+        self._multiply(x, y)
 
     __call__ = multiply
+
+    @abstractmethod
+    def _multiply(self, x: Field, y: Field) -> None:
+        """The loops of a product."""
 
     def __matmul__(self, x: Any) -> Any:
         raise MeshError(f"matrix {self.name}: a product needs a field to go to, {self.name}.multiply(x, y)")
 
     def inverse_diagonal(self, *, blocks: bool, into: Field | None = None) -> Field:
         """One over the entries on the diagonal, or the inverses of the blocks there, as a field of the rows."""
-        return inverse_diagonal(self, blocks=blocks, into=into)
+        wanted = yes_or_no(f"matrix {self.name}: blocks", blocks, error=MeshError)
+        whole_blocks = wanted and invertible_blocks(self)
+        shape = self.block if whole_blocks else self.block[0]
+        on, slot = self._on_diagonal()
+        if into is not None:
+            instance(f"matrix {self.name}: what takes the inverse", into, Field, error=MeshError)
+        made = self.rows.field("inverse of the diagonal", shape, dtype=self.dtype) if into is None else into
+        target = made if on is self.rows else made[self.row_of]
+        inversion(slot, self.block != (1, 1), whole_blocks)(on, self.values, target)
+        return made
+
+    @abstractmethod
+    def _on_diagonal(self) -> tuple[Set, int | None]:
+        """What to loop over to see each entry on the diagonal once, and its slot in ``values``, where there are more
+        than one; MeshError where one is missing."""
 
     def to_scipy(self) -> Any:
-        """The same entries as ``scipy.sparse`` has them, by number: CSR, or BSR for blocks."""
-        sparse = library()
+        """The same entries as ``scipy.sparse`` has them, by number: CSR, or BSR for blocks. On a grid they are those of
+        its points, in their order, and entries at ghosts are left out."""
         refuse_in_program(f"reading matrix {self.name}", READ_LATER)
-        row, column, values = self.row_of.indices[:, 0], self.column_of.indices[:, 0], self.values.numpy()
+        row, column, values = self._listed()
         order = np.lexsort((column, row))
-        starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=self.rows.total))])
-        if self.block == (1, 1):
-            return sparse.csr_matrix((values[order], column[order], starts), shape=self.shape)
-        return sparse.bsr_matrix((values[order], column[order], starts), shape=self.shape)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=prod(self.rows.array_shape)))])
+        plain = self.block == (1, 1)
+        data = values.reshape(len(row), *(() if plain else self.block))[order]
+        make = library().csr_matrix if plain else library().bsr_matrix
+        return make((data, column[order], starts), shape=self.shape)
 
-    def assign(self, values: ArrayLike) -> None:
-        """New values (entries, *block), in the order of ``row_of`` and ``column_of``."""
-        self.values.assign(as_array(values, f"matrix {self.name}"))
+    @abstractmethod
+    def _listed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Row, column, by number, and value of each entry."""
 
-    def __repr__(self) -> str:
-        blocks = "" if self.block == (1, 1) else f" of {self.block[0]} x {self.block[1]}"
-        return f"Matrix({self.name}: {self.rows.name} x {self.columns.name}, {len(self.entries)} entries{blocks})"
+    @property
+    def _blocks(self) -> str:
+        return "" if self.block == (1, 1) else f" of {self.block[0]} x {self.block[1]}"
 
 
 def library() -> Any:
@@ -185,27 +146,10 @@ def library() -> Any:
     return sparse
 
 
-def _numbers(one: Set, positions: np.ndarray) -> np.ndarray:
-    return positions if one.numbering is None else one.numbering[positions]
-
-
-def _positions(one: Set, numbers: np.ndarray) -> np.ndarray:
-    return numbers if one.position is None else one.position[numbers]
-
-
 def block_of(name: str, given: int | Sequence[int]) -> tuple[int, int]:
+    """The size of a block, as a person gives it: one number, or rows and columns."""
     sizes = tuple(given) if isinstance(given, Sequence) else (given, given)
     if len(sizes) != 2:
         raise MeshError(f"matrix {name}: block is one size or two, got {shown(given)}")
     a, b = (whole(f"matrix {name}: block", one, 1, LARGEST_BLOCK, error=MeshError) for one in sizes)
     return a, b
-
-
-def _check_maps(name: str, rows: Set, through: Map, across: Map) -> None:
-    if not isinstance(rows, Set):
-        raise MeshError(f"matrix {name}: rows must be a Set, got {type(rows).__name__}")
-    if through.target is not rows:
-        raise MeshError(f"matrix {name}: map {through.name} leads to {through.target.name}, not to {rows.name}")
-    if across.source is not through.source:
-        raise MeshError(f"matrix {name}: maps {through.name} and {across.name} start at different sets,"
-                        f" {through.source.name} and {across.source.name}")  # fmt: skip

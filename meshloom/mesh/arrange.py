@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshloom.errors import CompilerError
+from meshloom.errors import CompilerError, ScheduleError, known_name
 from meshloom.mesh.reorder import Permutation, ordering
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ class Arrangement:
 
 def arrangement(mesh: Mesh, order: str, *, block: int = 256, seed: int = 0) -> Arrangement:
     """The arrangement of ``mesh`` by an ordering, or by the rule above for "auto"."""
-    if order != AUTO:
+    from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK, excess, names
+
+    if known_name("ordering", order, (AUTO, *names()), error=ScheduleError) != AUTO:
         numbers = None if order == "given" else ordering(mesh, order, block=block, seed=seed)
         return Arrangement(order, "asked for", numbers)
-    from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK, excess
-
     maps = (mesh.face_cells, mesh.cell_nodes)
     found, where = max((excess(m.indices[: m.source.owned], m.target.total), m.source.name) for m in maps)
     text = f"blocks of {TYPICAL_BLOCK} {where} load {found:.2g} times the memory they need"

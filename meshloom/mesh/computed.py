@@ -17,8 +17,8 @@ from meshloom.kernel.expr import INT64, Node
 from meshloom.kernel.symbols import Symbol
 from meshloom.kernel.trace import explained
 from meshloom.kernel.values import objects
-from meshloom.mesh.core import Map, Set
-from meshloom.mesh.values import index_dtype, named
+from meshloom.mesh.core import Map, Set, check_ends
+from meshloom.mesh.values import index_dtype
 
 MOST_OPERATIONS = 200  # of a formula: it is computed wherever an entry is needed
 CHUNK = 1 << 16  # elements that are looked at at a time
@@ -30,7 +30,8 @@ class ComputedMap(Map):
     when somebody asks, which plans do, and go when nobody holds them."""
 
     def __init__(self, source: Set, target: Set, function: Callable[[Any], Any], name: str = "map"):
-        self.source, self.target, self.name = source, target, named("a map", name)
+        check_ends(name, source, target)
+        self.source, self.target, self.name = source, target, name
         for one in (source, target):
             if one.numbering is not None:
                 raise MeshError(f"map {name}: a formula needs sets that lie in memory by number, and {one.name} does"

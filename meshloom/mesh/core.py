@@ -11,7 +11,7 @@ unless the set carries a ``numbering``. What a person gives and gets is ordered 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,12 +20,13 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from meshloom.errors import MeshError, ProgramError, whole
+from meshloom.errors import MeshError, ProgramError, instance, known_name, whole, yes_or_no
 from meshloom.mesh.box import Offsets
 from meshloom.mesh.components import Components, component_shape
-from meshloom.mesh.condition import Compared
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.fill import Fill
+from meshloom.mesh.globals import Global
+from meshloom.mesh.kinds import Kinds, checked_kinds
 from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.recording import (
     MAKE_BEFORE,
@@ -45,6 +46,7 @@ from meshloom.mesh.values import whole_numbers as whole_array
 if TYPE_CHECKING:
     from meshloom.mesh.subset import Subset
 
+__all__ = ["MOST_ELEMENTS", "Arg", "Field", "Fill", "Global", "Map", "Set", "check_ends", "on_host"]
 MOST_ELEMENTS = 2**40  # of a set: with any number of components, places in memory are still numbers of 64 bits
 
 
@@ -52,7 +54,8 @@ class Set(ItsOwnCopy, Rows):
     """``size`` things of one kind; ``halo`` more are copies owned by another rank, and come last.
 
     ``points`` (total, d), optional: where each is in space, by number; used by geometric orderings. ``numbering``
-    (total,), optional: the number of the element at each position in memory.
+    (total,), optional: the number of the element at each position in memory. ``kinds``, optional: where elements differ
+    in kind, the numbers of those of each, by name: {"triangle": [0, 2], "quad": [1]}.
     """
 
     usual_layout: ClassVar[str] = "aos"  # of fields that are given none
@@ -66,12 +69,15 @@ class Set(ItsOwnCopy, Rows):
         halo: int = 0,
         points: np.ndarray | None = None,
         numbering: ArrayLike | None = None,
+        kinds: Mapping[str, ArrayLike] | None = None,
     ):
         self.name = named("a set", name)
         self.owned = whole(f"set {name}: size", size, 0, MOST_ELEMENTS, error=MeshError)
         self.halo = whole(f"set {name}: halo", halo, 0, MOST_ELEMENTS - self.owned, error=MeshError)
         self.points = None if points is None else as_array(points, f"set {name}, points")
         self.numbering = None if numbering is None else checked_numbering(numbering, self.name, self.owned, self.total)
+        #: The numbers of the elements of each kind, ascending; {} where nothing is said about kinds.
+        self.kinds: Kinds = {} if kinds is None else checked_kinds(kinds, self.name, self.owned)
         #: Loops over this set that programs have recorded, found by their arguments.
         self.loops: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
         #: What is kept of loops that were called, in the same way: see ``meshloom.calls``.
@@ -80,23 +86,29 @@ class Set(ItsOwnCopy, Rows):
 
     @property
     def size(self) -> int:
-        """Number of owned elements: what a loop visits."""
+        """Number of its elements, without copies of another rank's: of a grid, of its points."""
         return self.owned
 
     @property
     def total(self) -> int:
-        """Owned and halo elements: the rows of a field."""
+        """The rows of a field: the ``owned`` ones, which a loop over all of them visits, and then the halo."""
         return self.owned + self.halo
 
     def __len__(self) -> int:
-        return self.owned
+        return self.size
+
+    @property
+    def choices(self) -> np.ndarray:
+        """Among rows by number those that a person may choose, in the shape of a mask of them: (size,)."""
+        return np.arange(self.owned)
 
     @cached_property
     def numbers(self) -> Field:
-        """Every element's own number, for kernels that want to know where they are."""
+        """Every element's own number, for kernels that want to know where they are; -1 at ghosts, which have none."""
         with outside_program(), enough_memory(f"set {self.name}", self.total, 8):
             made = Field(self, f"number of {self.name}", dtype=np.int64)
-            made.assign_rows(self.by_position(np.arange(self.total).reshape(-1, 1)))
+            made.fill(-1)
+            made.assign(np.arange(prod(self.array_shape)))
             return made
 
     def subset(self, which: ArrayLike, name: str | None = None) -> Subset:
@@ -106,7 +118,20 @@ class Set(ItsOwnCopy, Rows):
         """
         from meshloom.mesh.subset import chosen
 
-        return chosen(self, which, name or f"part of {self.name}")
+        return chosen(self, which, f"part of {self.name}" if name is None else name)
+
+    def of(self, kind: str) -> Subset:
+        """The elements of a kind as a set to loop over, with maps and fields of its own; the same at every call. Of the
+        cells of a mesh it has the map ``nodes``, whose arity is that of the kind."""
+        known_name(f"kind of {self.name}", kind, self.kinds, error=MeshError)
+        if ("kind", kind) not in self.kept:
+            self.kept["kind", kind] = self._part_of(kind)
+        return self.kept["kind", kind]
+
+    def _part_of(self, kind: str) -> Subset:
+        from meshloom.mesh.subset import Subset
+
+        return Subset(self, np.asarray(self.kinds[kind], np.int64), kind)
 
     def __repr__(self) -> str:
         return f"Set({self.name}, {self.owned}" + (f" + {self.halo} halo)" if self.halo else ")")
@@ -134,6 +159,12 @@ class Set(ItsOwnCopy, Rows):
         return Field(self, name, dim, dtype=dtype, data=data, layout=layout, transient=transient)
 
 
+def check_ends(name: str, source: object, target: object) -> None:
+    """MeshError unless a map of this name can lead from one to the other."""
+    for one, which in ((source, "source"), (target, "target")):
+        instance(f"map {named('a map', name)}: {which}", one, Set, error=MeshError)
+
+
 class Map(ItsOwnCopy):
     """For every element of ``source``, the numbers of ``arity`` elements of ``target``: ``indices``, by number.
 
@@ -147,7 +178,8 @@ class Map(ItsOwnCopy):
     def __init__(
         self, source: Set, target: Set, indices: ArrayLike, name: str = "map", *, dtype: DTypeLike | None = None
     ):
-        array = whole_array(indices, f"map {named('a map', name)}: indices")
+        check_ends(name, source, target)
+        array = whole_array(indices, f"map {name}: indices")
         if array.ndim == 1:
             array = array.reshape(-1, 1)
         if array.ndim != 2 or len(array) != source.total or array.shape[1] < 1:
@@ -235,8 +267,10 @@ class Field(Stored, SharedMemory):
         layout: str | Layout | None = None,
         transient: bool | None = None,
     ):
-        self.set, self.name = on, named("a field", name)
-        self.transient = recorder.get() is not None if transient is None else transient
+        self.name = named("a field", name)
+        self.set = instance(f"field {name}: what it lives on", on, Set, error=MeshError)
+        own = recorder.get() is not None if transient is None else transient
+        self.transient = yes_or_no(f"field {name}: transient", own, error=MeshError)
         self.components = component_shape(dim, f"field {name}")
         self.dim = prod(self.components)
         self.dtype = field_dtype(dtype, data, f"field {name}")
@@ -343,7 +377,7 @@ class Field(Stored, SharedMemory):
     @not_in_program("a new layout of field {}", "give it the layout before")
     def relayout(self, layout: str | Layout, *, free: bool = False) -> None:
         """Change the layout in place; loops that use the field notice. ``free``: a program may change it again."""
-        new, self.layout_is_free = parse_layout(layout), free
+        new, self.layout_is_free = parse_layout(layout), yes_or_no(f"field {self.name}: free", free, error=MeshError)
         if new != self.layout:
             values = self.unpacked()
             self.layout = new
@@ -369,109 +403,6 @@ class Field(Stored, SharedMemory):
     def __repr__(self) -> str:
         each = self.components if len(self.components) > 1 else self.dim
         return f"Field({self.name}: {self.set.name} x {each}, {self.dtype}, {self.layout})"
-
-
-class Global(Stored, Compared):
-    """A scalar or a short vector that belongs to no set: a constant that is read, or a reduction."""
-
-    __slots__ = ("shape",)
-    _kind, _change = "global", "value = ..."
-
-    def __init__(self, value: ArrayLike, name: str = "global", *, dtype: DTypeLike | None = None):
-        self.name, self.dtype = named("a global", name), field_dtype(dtype, value, f"global {name}")
-        array = same_kind(value, self.dtype, f"global {name}")
-        if array.ndim > 1 or not array.size:
-            raise MeshError(f"global {name}: a scalar or a vector, got shape {array.shape}")
-        super().__init__(np.array(array, ndmin=1))
-        self.shape = array.shape
-        if recorder.get() is not None:  # a new global has this value at every replay
-            self._record(self._storage)
-
-    @property
-    def dim(self) -> int:
-        return int(self._storage.size)
-
-    @property
-    def value(self) -> Any:
-        """A Python number, or a copy of the vector."""
-        values = self.numpy()
-        return values.item() if self.shape == () else values
-
-    @value.setter
-    def value(self, value: ArrayLike) -> None:
-        self.assign(value)
-
-    def _record(self, value: ArrayLike) -> None:
-        values = np.broadcast_to(np.asarray(value, self.dtype), self._storage.shape)
-        if any(one.tobytes() != values[0].tobytes() for one in values):
-            raise MeshError(f"global {self.name}: inside a program it can be set to one number only; set it before")
-        record = recorder.get()
-        assert record is not None
-        record(Fill(self, values[0].item()))
-
-    @not_in_program("reading global {}", READ_LATER)
-    def numpy(self) -> np.ndarray:
-        """A copy of the values, shape () or (dim,)."""
-        return np.array(on_host(self.storage)).reshape(self.shape)
-
-    def __bool__(self) -> bool:
-        raise MeshError(f"global {self.name} is neither true nor false: ask for its .value, outside of programs")
-
-    def saved(self) -> np.ndarray:
-        """The same: what a checkpoint holds."""
-        return self.numpy()
-
-    def restore(self, saved: ArrayLike) -> None:
-        """Take back what ``saved()`` gave."""
-        self.assign(saved)
-
-    def assign(self, data: ArrayLike) -> None:
-        """Take new values; a scalar fills, and only that can be recorded."""
-        values = same_kind(data, self.dtype, f"global {self.name}")
-        if values.shape not in ((), (self.dim,)):
-            raise MeshError(f"global {self.name}: expected {self.dim} values or one, got shape {values.shape}")
-        if recorder.get() is not None:
-            self._record(values)
-            return
-        overwrite(self.storage, np.broadcast_to(values, self.storage.shape))
-        self.changed()
-
-    @not_in_program("copying global {}", MAKE_BEFORE)
-    def __copy__(self) -> Global:
-        return Global(self.numpy(), self.name, dtype=self.dtype)
-
-    def __float__(self) -> float:
-        return float(self._one())
-
-    def __int__(self) -> int:
-        return int(self._one())
-
-    def _one(self) -> Any:
-        refuse_in_program(f"reading global {self.name}", READ_LATER)
-        self.check_visible()
-        if self.dim != 1:
-            raise MeshError(f"global {self.name} has {self.dim} values, so it is not one number; use its value")
-        return on_host(self.storage)[0].item()
-
-    def rows(self) -> np.ndarray:
-        """A copy of the values as one row, (1, dim): what a loop over a single element sees."""
-        return self.numpy().reshape(1, -1)
-
-    def unpacked(self) -> np.ndarray:
-        """The same for the engine."""
-        return np.array(on_host(self.storage)).reshape(1, -1)
-
-    def assign_rows(self, rows: np.ndarray) -> None:
-        """Take new values, (1, dim)."""
-        self.assign(rows.reshape(-1))
-
-    def repack(self, rows: np.ndarray) -> None:
-        """The same for the engine."""
-        overwrite(self.storage, rows.reshape(-1))
-        self.changed()
-
-    def __repr__(self) -> str:
-        return f"Global({self.name} = {self.value})" if recorder.get() is None else f"Global({self.name})"
 
 
 class Arg:

@@ -14,10 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError, nearest
+from meshloom.errors import MeshError, known_name
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.geometry import cell_volumes, corner_volumes, inward_corners
+from meshloom.mesh.values import as_array
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,7 @@ KINDS = {
 
 def cell_kind(name: str) -> CellKind:
     """The kind of that name."""
-    if name not in KINDS:
-        raise MeshError(f"unknown cell kind {name!r}{nearest(str(name), KINDS)}")
-    return KINDS[name]
+    return KINDS[known_name("cell kind", name, KINDS, error=MeshError)]
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Faces:
     boundary_cells: np.ndarray
 
 
-def checked_cells(cell_nodes: np.ndarray, kind: CellKind, n_nodes: int) -> np.ndarray:
+def checked_cells(cell_nodes: ArrayLike, kind: CellKind, n_nodes: int) -> np.ndarray:
     """``cell_nodes`` as int32 (int64 where needed), after checking shape, range and repeated nodes."""
-    cells = np.asarray(cell_nodes)
+    cells = as_array(cell_nodes, "cell nodes")
     if cells.ndim != 2 or cells.shape[1] != kind.nodes:
         raise MeshError(f"cell nodes of {kind.name} cells: expected shape (n, {kind.nodes}), got {cells.shape}")
     if not np.issubdtype(cells.dtype, np.integer):
@@ -183,7 +183,7 @@ def cells_across(cells: np.ndarray, face_nodes: np.ndarray, face_cells: np.ndarr
     return across
 
 
-def group_boundary(boundary_nodes: np.ndarray, named: Mapping[str, np.ndarray], n_nodes: int) -> np.ndarray:
+def group_boundary(boundary_nodes: np.ndarray, named: Mapping[str, ArrayLike], n_nodes: int) -> np.ndarray:
     """For each boundary face 1 + the position in ``named`` of the group that lists its nodes, or 0 for none."""
     groups = np.zeros(len(boundary_nodes), dtype=np.int32)
     arrays = [_checked_group(name, faces, boundary_nodes.shape[1], n_nodes) for name, faces in named.items()]
@@ -224,8 +224,8 @@ def _unbraced(name: str) -> str:
     return name.replace("{", "{{").replace("}", "}}")
 
 
-def _checked_group(name: str, faces: np.ndarray, face_nodes: int, n_nodes: int) -> np.ndarray:
-    array = np.asarray(faces)
+def _checked_group(name: str, faces: ArrayLike, face_nodes: int, n_nodes: int) -> np.ndarray:
+    array = as_array(faces, f"boundary group {name}")
     if array.size == 0:
         return np.zeros((0, face_nodes), dtype=np.int64)
     if array.ndim != 2 or array.shape[1] != face_nodes or not np.issubdtype(array.dtype, np.integer):

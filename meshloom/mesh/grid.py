@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError, shown, whole
+from meshloom.errors import MeshError, instance, shown, whole, yes_or_no
 from meshloom.mesh.box import Box, Index, Offsets, index_text
 from meshloom.mesh.core import MOST_ELEMENTS, Field, Set
 from meshloom.mesh.ties import recalled
@@ -115,6 +115,16 @@ class Grid(Set):
         """Number of axes."""
         return len(self.shape)
 
+    @property
+    def size(self) -> int:
+        """Number of points, ghosts not counted."""
+        return prod(self.shape)
+
+    @property
+    def choices(self) -> np.ndarray:
+        """Those of the points, (*shape,)."""
+        return np.arange(self.total).reshape(self.places)[self.inner]
+
     def axis(self, axis: int) -> int:
         """The axis as a number from 0, counted from the end where negative; MeshError where there is none."""
         if isinstance(axis, int | np.integer) and not isinstance(axis, bool) and -self.rank <= axis < self.rank:
@@ -201,8 +211,8 @@ class Grid(Set):
         return self.box(low, high)
 
     def _side(self, axis: int, side: str) -> int:
-        if side not in SIDES:
-            raise MeshError(f"grid {self.name}: a side is 'low' or 'high', got {side!r}")
+        if not isinstance(side, str) or side not in SIDES:
+            raise MeshError(f"grid {self.name}: a side is 'low' or 'high', got {shown(side)}")
         return self.axis(axis)
 
     def metric(self, axis: int) -> np.ndarray:
@@ -221,8 +231,14 @@ class Grid(Set):
 
     # ----- single points ------------------------------------------------------------------------------------------
     def index_of(self, number: int) -> Index:
-        """The index (i, j, k) of the point with a number; ghosts have entries below 0 or from n."""
-        known = whole(f"grid {self.name}: the number of a point", number, 0, self.total - 1, error=MeshError)
+        """The index (i, j, k) of the point with a number, as ``numbers`` and ``ml.locate`` count them: in the order of
+        ``numpy()``, without ghosts."""
+        known = whole(f"grid {self.name}: the number of a point", number, 0, self.size - 1, error=MeshError)
+        return tuple(int(x) for x in np.unravel_index(known, self.shape))
+
+    def index_at(self, row: int) -> Index:
+        """The index of what lies in a row of ``field.numbered()``; ghosts have entries below 0 or from n."""
+        known = whole(f"grid {self.name}: a row", row, 0, self.total - 1, error=MeshError)
         place = np.unravel_index(known, self.places)
         return tuple(int(x) - first for x, first in zip(place, self.first, strict=True))
 
@@ -242,9 +258,10 @@ class Grid(Set):
     # ----- values as arrays with one dimension for each axis ------------------------------------------------------
     def shaped(self, field: Field, *, ghosts: bool = False) -> np.ndarray:
         """A copy of a field's values, as its numpy(); with ``ghosts`` those of all that is stored, (*stored, ...)."""
+        instance(f"grid {self.name}: what is shaped", field, Field, error=MeshError)
         if field.set is not self:
             raise MeshError(f"field {field.name} lives on {field.set.name}, not on grid {self.name}")
-        if not ghosts:
+        if not yes_or_no(f"grid {self.name}: ghosts", ghosts, error=MeshError):
             return field.numpy()
         values = field.rows().reshape(*self.places, -1)[self._with_ghosts]
         return values.reshape(self.stored + field.shape[self.rank :])
@@ -303,7 +320,7 @@ def _listed(value: Any) -> tuple[Any, ...]:
 
 def _each(name: str, what: str, value: Any, rank: int) -> list[Any]:
     """One entry for each axis: a single value serves all."""
-    if not isinstance(value, list | tuple | np.ndarray):
+    if not isinstance(value, list | tuple | np.ndarray) or (isinstance(value, np.ndarray) and not value.ndim):
         return [value] * rank
     if len(value) != rank:
         raise MeshError(f"grid {name}: {what} has {len(value)} entries, but the grid has {rank} axes")
@@ -331,8 +348,8 @@ def _yes_or_no(name: str, what: str, value: Any, rank: int) -> tuple[bool, ...]:
 
 def _row(name: str, aligned: Any, rank: int, points: int, ghosts: int) -> tuple[int, int]:
     """(where the first point that is no ghost lies, places) of a row along the last axis."""
-    if not isinstance(aligned, bool | np.bool_) and aligned != AUTO:
-        raise MeshError(f"grid {name}: aligned is True, False or {AUTO!r}, got {aligned!r}")
+    if not isinstance(aligned, bool | np.bool_) and not (isinstance(aligned, str) and aligned == AUTO):
+        raise MeshError(f"grid {name}: aligned is True, False or {AUTO!r}, got {shown(aligned)}")
     stored = points + 2 * ghosts
     first = -(-ghosts // ALIGNMENT) * ALIGNMENT
     places = -(-(first + points + ghosts) // ALIGNMENT) * ALIGNMENT

@@ -68,9 +68,9 @@ def parse_layout(text: str | Layout) -> Layout:
     """``"aos"``, ``"soa"`` or ``"aosoa8"`` (a width from 1 to ``MOST_WIDTH``) as a Layout."""
     if isinstance(text, Layout):
         return text
-    if text in ("aos", "soa"):
+    if isinstance(text, str) and text in ("aos", "soa"):
         return Layout(text)
-    match = re.fullmatch(r"aosoa([1-9][0-9]{0,8})", str(text))
+    match = re.fullmatch(r"aosoa([1-9][0-9]{0,8})", text) if isinstance(text, str) else None
     if match:
         return Layout("aosoa", int(match[1]))
     raise ScheduleError(f"unknown layout {shown(text)}; {_ALLOWED}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError, nearest, whole
+from meshloom.errors import MeshError, known_name, shown, whole
 from meshloom.mesh import geometry, soundness
 from meshloom.mesh.arrange import AUTO, Arrangement, arrangement
 from meshloom.mesh.copies import ItsOwnCopy
@@ -27,9 +27,11 @@ from meshloom.mesh.faces import (
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.recording import MAKE_BEFORE, refuse_in_program
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
-from meshloom.mesh.subset import BoundaryPart
-from meshloom.mesh.values import same_kind
+from meshloom.mesh.subset import BoundaryPart, Cells
+from meshloom.mesh.values import as_array, same_kind
 
+S = TypeVar("S", bound=Set)
+T = TypeVar("T")
 #: The group of boundary faces that nobody named.
 UNNAMED = "boundary"
 
@@ -81,10 +83,12 @@ class Mesh(ItsOwnCopy):
                  "boundary_faces": len(arrays["boundary_cells"])}  # fmt: skip
         self.kind = shape.name
         self.arrangement = arrangement or Arrangement("given", "nothing else was asked for")
-        self.nodes, self.cells, self.faces, self.boundary_faces = (
-            _set(name, sizes[name], copies, self.arrangement.numbers) for name in SETS
+        self.nodes, self.faces, self.boundary_faces = (
+            _set(Set, name, sizes[name], copies, self.arrangement.numbers) for name in SETS if name != "cells"
         )
+        self.cells = _set(Cells, "cells", sizes["cells"], copies, self.arrangement.numbers)
         self.cell_nodes = Map(self.cells, self.nodes, arrays["cell_nodes"], "cell_nodes")
+        self.cells.corners(shape.name, self.cell_nodes)
         self.face_nodes = Map(self.faces, self.nodes, arrays["face_nodes"], "face_nodes")
         self.face_cells = Map(self.faces, self.cells, arrays["face_cells"], "face_cells")
         self.boundary_nodes = Map(self.boundary_faces, self.nodes, arrays["boundary_nodes"], "boundary_nodes")
@@ -120,15 +124,15 @@ class Mesh(ItsOwnCopy):
         """
         shape = cell_kind(kind)
         x = _checked_coordinates(coordinates, shape)
-        named = {name: np.asarray(nodes) for name, nodes in (boundary or {}).items()}
+        named = _by_name("boundary", boundary)
         try:
-            cells = oriented_cells(x, checked_cells(np.asarray(cell_nodes), shape, len(x)), shape)
+            cells = oriented_cells(x, checked_cells(cell_nodes, shape, len(x)), shape)
             faces = derive_faces(cells, shape, len(x))
             member = group_boundary(faces.boundary_nodes, named, len(x))
         except Fault as fault:
             raise fault.placed(x) from None
         names = [*named, UNNAMED] if (member == 0).any() and UNNAMED not in named else list(named)
-        numbers = _numbered(names, groups or {})
+        numbers = _numbered(names, _group_numbers(groups))
         values = np.array([numbers.get(UNNAMED, 0), *(numbers[name] for name in named)], dtype=np.int64)
         return cls(
             x,
@@ -256,7 +260,7 @@ class Mesh(ItsOwnCopy):
         values there and back; it leads to the numbering before the first reordering. "given" leaves every number.
         """
         refuse_in_program("reordering a mesh", MAKE_BEFORE)
-        if name == "given":
+        if isinstance(name, str) and name == "given":
             step = Permutation.identity(*(getattr(self, set_name).total for set_name in SETS))
         else:
             step = ordering(self, name, block=block, seed=seed)
@@ -289,13 +293,13 @@ class Mesh(ItsOwnCopy):
 
     def group(self, name: str) -> np.ndarray:
         """The numbers of the boundary faces of a group."""
-        if name not in self.groups:
-            raise MeshError(f"unknown boundary group {name!r}{nearest(name, self.groups)}")
+        known_name("boundary group", name, self.groups, error=MeshError)
         return np.flatnonzero(self.boundary_group.numpy() == self.groups[name])
 
     def boundary(self, name: str) -> BoundaryPart:
         """The boundary faces of a group as a set to loop over, with their maps ``cells`` and ``nodes`` and the fields
         ``normal`` (times area, out of the domain) and ``centre``; the same object at every call."""
+        known_name("boundary group", name, self.groups, error=MeshError)
         if name not in self._parts:
             refuse_in_program(f"making boundary {name}", MAKE_BEFORE)
             self._parts[name] = BoundaryPart(self, name)
@@ -303,10 +307,7 @@ class Mesh(ItsOwnCopy):
 
     def cell_group(self, name: str) -> np.ndarray:
         """The numbers of the cells of a group, ascending."""
-        if name not in self.cell_groups:
-            known = nearest(name, self.cell_groups) if self.cell_groups else "; the mesh has none"
-            raise MeshError(f"unknown cell group {name!r}{known}")
-        return self.cell_groups[name].copy()
+        return self.cell_groups[known_name("cell group", name, self.cell_groups, error=MeshError)].copy()
 
     def cell_volumes(self) -> np.ndarray:
         """Volume (area in 2-D) of each cell, (cells,)."""
@@ -346,7 +347,7 @@ def _checked_coordinates(coordinates: ArrayLike, kind: CellKind) -> np.ndarray:
 
 
 def _rows(name: str, indices: ArrayLike, width: int) -> np.ndarray:
-    array = np.asarray(indices)
+    array = as_array(indices, name)
     if array.size == 0:
         return np.zeros((0, width), dtype=np.int32)
     if array.ndim == 1 and width == 1:
@@ -356,16 +357,32 @@ def _rows(name: str, indices: ArrayLike, width: int) -> np.ndarray:
     return array
 
 
+def _by_name(what: str, given: Mapping[str, T] | None) -> dict[str, T]:
+    """What is given by name; MeshError where it is no such thing."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise MeshError(f"{what} takes names and what they stand for, {{name: value}}, got {shown(given)}")
+    return dict(given)
+
+
+def _group_numbers(groups: Mapping[str, int] | None) -> dict[str, int]:
+    """The numbers of named boundary groups."""
+    most = 2**31 - 1
+    return {name: whole(f"boundary groups: the number of {name}", number, 1, most, error=MeshError)
+            for name, number in _by_name("groups", groups).items()}  # fmt: skip
+
+
 def _checked_halo(halo: Mapping[str, int] | None) -> dict[str, int]:
-    for name in halo or {}:
-        if name not in SETS:
-            raise MeshError(f"halo of unknown set {name!r}{nearest(name, SETS)}")
-    return dict(halo or {})
+    copies = _by_name("halo", halo)
+    for name in copies:
+        known_name("set with a halo", name, SETS, error=MeshError)
+    return copies
 
 
-def _set(name: str, total: int, halo: Mapping[str, int], numbers: Permutation | None) -> Set:
+def _set(make: type[S], name: str, total: int, halo: Mapping[str, int], numbers: Permutation | None) -> S:
     copies = whole(f"{name}: halo", halo.get(name, 0), 0, total, error=MeshError)
-    return Set(total - copies, name, halo=copies, numbering=None if numbers is None else numbers.of(name))
+    return make(total - copies, name, halo=copies, numbering=None if numbers is None else numbers.of(name))
 
 
 def _numbered(names: list[str], given: Mapping[str, int]) -> dict[str, int]:
@@ -377,8 +394,8 @@ def _numbered(names: list[str], given: Mapping[str, int]) -> dict[str, int]:
 def _checked_cell_groups(groups: Mapping[str, ArrayLike] | None, count: int) -> dict[str, np.ndarray]:
     """The cells of each group, ascending, each once; arrays that nobody changes by mistake."""
     checked = {}
-    for name, cells in (groups or {}).items():
-        numbers = np.asarray(cells)
+    for name, cells in _by_name("cell_groups", groups).items():
+        numbers = as_array(cells, f"cell group {name!r}")
         if numbers.ndim != 1 or not (numbers.size == 0 or np.issubdtype(numbers.dtype, np.integer)):
             raise MeshError(f"cell group {name!r}: expected a list of cell numbers, got {numbers.dtype} of shape"
                             f" {numbers.shape}")  # fmt: skip
@@ -394,19 +411,18 @@ def _checked_groups(
     groups: Mapping[str, int] | None, numbers: ArrayLike | None, count: int
 ) -> tuple[dict[str, int], np.ndarray]:
     """Names and the number of each boundary face, checked against each other."""
+    known = _group_numbers(groups)
     if numbers is None:
-        names = dict(groups) if groups else ({UNNAMED: 1} if count else {})
+        names = known or ({UNNAMED: 1} if count else {})
         if len(names) > 1:
             raise MeshError(f"boundary_group is missing: which boundary faces belong to {', '.join(names)}?")
         return names, np.full(count, next(iter(names.values()), 1), dtype=np.int32)
-    values = np.asarray(numbers)
+    values = as_array(numbers, "boundary_group")
     if values.shape not in ((count,), (count, 1)) or not (values.size == 0 or np.issubdtype(values.dtype, np.integer)):
         raise MeshError(f"boundary_group: expected {count} integers, got shape {values.shape} of {values.dtype}")
     values = values.reshape(-1)
     present = np.unique(values).tolist()
-    names = dict(groups) if groups is not None else {f"group{number}": number for number in present}
-    if any(not 1 <= number < 2**31 for number in names.values()):
-        raise MeshError(f"boundary groups are numbered from 1 to {2**31 - 1}, got {names}")
+    names = known if groups is not None else _group_numbers({f"group{number}": number for number in present})
     if len(set(names.values())) < len(names):
         raise MeshError(f"two boundary groups have the same number: {names}")
     unknown = [number for number in present if number not in names.values()]

@@ -35,7 +35,7 @@ def kind_of_number(value: object) -> str | None:
     return "int" if -(2**31) <= value < 2**31 else "large int"
 
 
-class Number(Global):
+class PlainNumber(Global):
     """A plain number that a loop was given: a Global that nobody else sees. ``kind``: see ``kind_of_number``."""
 
     __slots__ = ("kind",)

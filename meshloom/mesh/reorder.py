@@ -90,8 +90,10 @@ class Permutation:
 def ordering(mesh: Mesh, name: str, *, block: int, seed: int) -> Permutation:
     """The renumbering of ``mesh`` by the ordering ``name``; halo elements stay last."""
     from meshloom.order import follow, order_elements, order_targets
+    from meshloom.order.registry import find
 
     face_cells, n_cells = mesh.face_cells.indices, mesh.cells.total
+    find(name)
     if name in BLOCK_ORDERINGS:
         faces = order_elements(name, face_cells, n_cells, points=mesh.faces.points, block=block, seed=seed)
         faces = _halo_last(faces, mesh.faces)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import ref
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, instance
 from meshloom.mesh.core import Map, Set
-from meshloom.mesh.values import whole_numbers
+from meshloom.mesh.values import as_array, named, whole_numbers
 
 if TYPE_CHECKING:
     from meshloom.mesh.mesh import Mesh
@@ -32,6 +33,7 @@ class Subset(Set):
 
     def members_of(self, other: Set) -> Map | None:
         """From each element to itself in a set that this is a part of, or a part of a part; None for any other set."""
+        instance(f"{self.name}: what it may be a part of", other, Set, error=MeshError)
         if other not in self._members_of and isinstance(self.whole, Subset):
             further = self.whole.members_of(other)
             if further is not None:
@@ -41,6 +43,7 @@ class Subset(Set):
 
     def restricted(self, map_: Map) -> Map:
         """A map of a set that this is a part of, for its elements alone; made once."""
+        instance(f"{self.name}: what is restricted to it", map_, Map, error=MeshError)
         if map_ not in self._restricted:
             members = self.members_of(map_.source)
             if members is None:
@@ -53,25 +56,22 @@ class Subset(Set):
 def chosen(whole: Set, which: ArrayLike, name: str) -> Subset:
     """The part of a set that a mask (size,), or numbers of elements, choose; of a grid a mask of its shape, or numbers
     of its points, ghosts not counted."""
-    given = np.asarray(which)
-    is_grid = whole.array_shape != (whole.total,)
-    places = whole.shown(np.arange(whole.total).reshape(-1, 1)).reshape(-1) if is_grid else None
-    shape, size = (whole.array_shape, len(places)) if places is not None else ((whole.size,), whole.size)
+    what, choices = f"{named('a part of a set', name)}: numbers of {whole.name}", whole.choices
+    given = as_array(which, what)
     if given.dtype == bool:
-        if given.shape != shape:
-            raise MeshError(f"{name}: a mask of {whole.name} has the shape {shape}, got {given.shape}")
-        chosen_ones = np.flatnonzero(given)
-        return Subset(whole, chosen_ones if places is None else places[chosen_ones], name)
-    numbers = whole_numbers(given if given.size else np.empty(0, np.int64), f"{name}: numbers of {whole.name}")
+        if given.shape != choices.shape:
+            raise MeshError(f"{name}: a mask of {whole.name} has the shape {choices.shape}, got {given.shape}")
+        return Subset(whole, choices[given], name)
+    numbers = whole_numbers(given, what)
     if numbers.ndim != 1:
         raise MeshError(f"{name}: expected a mask or a list of numbers of {whole.name}, got shape {numbers.shape}")
-    outside = numbers[(numbers < 0) | (numbers >= size)]
+    outside = numbers[(numbers < 0) | (numbers >= choices.size)]
     if outside.size:
-        raise MeshError(f"{name}: {whole.name} has no element {outside[0]}; its {size} are counted from 0")
+        raise MeshError(f"{name}: {whole.name} has no element {outside[0]}; its {choices.size} are counted from 0")
     ascending, times = np.unique(numbers, return_counts=True)
     if (times > 1).any():
         raise MeshError(f"{name}: element {ascending[times > 1][0]} of {whole.name} is named twice")
-    return Subset(whole, ascending.astype(np.int64) if places is None else places[ascending], name)
+    return Subset(whole, choices.reshape(-1)[ascending], name)
 
 
 def _as_in_memory(whole: Set, numbers: np.ndarray) -> np.ndarray | None:
@@ -79,6 +79,30 @@ def _as_in_memory(whole: Set, numbers: np.ndarray) -> np.ndarray | None:
     if whole.position is None:
         return None
     return np.argsort(whole.position[numbers], kind="stable")
+
+
+class Cells(Set):
+    """The cells of a mesh: those of a kind, ``cells.of("triangle")``, have the map ``nodes``."""
+
+    _corners: ref[Map] | None = None  # weakly: the map holds the cells
+
+    def corners(self, kind: str, nodes: Map) -> None:
+        """All of them are of this kind, and have these nodes."""
+        self.kinds, self._corners = {kind: range(self.owned)}, ref(nodes)
+
+    def _part_of(self, kind: str) -> Subset:
+        nodes = self._corners() if self._corners is not None else None
+        if nodes is None:
+            raise MeshError(f"the mesh of these {self.name} is gone, and with it the nodes of its {kind} cells")
+        return CellPart(self, np.asarray(self.kinds[kind], np.int64), kind, nodes)
+
+
+class CellPart(Subset):
+    """The cells of a kind; ``nodes``, a map, has the arity of the kind."""
+
+    def __init__(self, cells: Cells, numbers: np.ndarray, kind: str, nodes: Map):
+        super().__init__(cells, numbers, kind)
+        self.nodes = self.restricted(nodes)
 
 
 class BoundaryPart(Subset):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from meshloom.errors import ScheduleError, nearest
+from meshloom.errors import ScheduleError, known_name
 from meshloom.order.task import Task
 
 Ordering = Callable[[Task], np.ndarray]
@@ -30,6 +30,4 @@ def names() -> tuple[str, ...]:
 
 def find(name: str) -> Ordering:
     """The ordering of this name, or an error with the nearest one."""
-    if name not in ORDERINGS:
-        raise ScheduleError(f"unknown ordering {name!r}{nearest(str(name), ORDERINGS)}")
-    return ORDERINGS[name]
+    return ORDERINGS[known_name("ordering", name, ORDERINGS, error=ScheduleError)]

@@ -10,7 +10,7 @@ from meshloom.errors import CompilerError, one_line
 from meshloom.kernel.access import Mode
 from meshloom.kernel.expr import FLOAT32, FLOAT64, topological
 from meshloom.mesh.core import Arg, Global, Map, Set
-from meshloom.mesh.number import Number
+from meshloom.mesh.number import PlainNumber
 from meshloom.native.algorithms import color_blocks, thread_colors
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK, excess
 from meshloom.schedule.counts import LINE, Counts
@@ -87,7 +87,7 @@ def _arguments(loop: Explained) -> str:
 
 
 def _value(argument: Global) -> str:
-    return "number" if isinstance(argument, Number) else "global"
+    return "number" if isinstance(argument, PlainNumber) else "global"
 
 
 def algebra_of(spec: LoopSpec, backend: Any) -> list[tuple[str, str]]:

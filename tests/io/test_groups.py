@@ -159,7 +159,7 @@ def test_unknown_names_say_which_there_are() -> None:
     assert "cell groups: water" in repr(mesh) and "cell groups" not in repr(grid)
     with pytest.raises(MeshError, match="unknown cell group 'watr'; did you mean 'water'"):
         mesh.cell_group("watr")
-    with pytest.raises(MeshError, match="unknown cell group 'x'; the mesh has none"):
+    with pytest.raises(MeshError, match="unknown cell group 'x'; there is none"):
         grid.cell_group("x")
     with pytest.raises(MeshError, match="unknown boundary group 'q'; allowed: xmin, xmax, ymin, ymax"):
         grid.group("q")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,7 @@ def test_more_iterations_than_are_noted_at_a_time(monkeypatch: pytest.MonkeyPatc
     ml.use("cpu")
     dense, right = system(200, symmetric=True).toarray() + np.diag(np.arange(200.0)), np.arange(1.0, 201.0)
     one, x = solved(solver, dense, right, tol=1e-11, **options)
-    monkeypatch.setattr("meshloom.linalg.krylov.NOTED", 7)
+    monkeypatch.setattr("meshloom.linalg.iteration.NOTED", 7)
     other, y = solved(solver, dense, right, tol=1e-11, **options)
     assert one.converged and one.iterations == other.iterations > 14
     assert (one.history == other.history).all() and (x == y).all()
@@ -168,6 +169,25 @@ def test_a_solver_is_used_again(backend: str) -> None:
     b.assign(np.arange(60.0))
     assert solver.solve(x, b, tol=1e-10).converged and first.converged
     np.testing.assert_allclose(3.0 * (given @ x.numpy()), np.arange(60.0), atol=1e-7)
+
+
+@pytest.mark.parametrize("method", [ml.linalg.ConjugateGradients, ml.linalg.BiCGStab, ml.linalg.GMRES])
+@pytest.mark.parametrize("backend", ["cpu", "emulated"])
+def test_a_solver_keeps_neither_x_nor_b(backend: str, method: Any) -> None:
+    """And the next ones of their kind find everything recorded."""
+    ml.use(backend)
+    given = system(30, symmetric=True)
+    matrix = ml.Matrix.from_scipy(given)
+    solver = method(matrix, **({"restart": 3} if method is ml.linalg.GMRES else {}))
+    for size in (1.0, 2.0):
+        x, b = matrix.rows.field("x"), matrix.rows.field("b", data=np.full(30, size))
+        assert solver.solve(x, b, tol=1e-10).converged
+        np.testing.assert_allclose(given @ x.numpy(), size, atol=1e-8)
+        refs, made = (weakref.ref(x), weakref.ref(b)), solver._made[1]
+        del x, b
+        assert [one() for one in refs] == [None, None], "they go at once"
+    single = [matrix.rows.field(name, dtype=np.float32) for name in "xb"]
+    assert solver.solve(*single, tol=1e-3).converged and solver._made[1] is not made, "another kind"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -208,9 +228,45 @@ def test_ends_are_honest() -> None:
     report, x = solved("gmres", np.array([[0.0, 1.0], [-1.0, 0.0]]), np.array([1.0, 1.0]), restart=1, at_most=9)
     assert not report.converged and report.iterations == 9 and report.reason == "not converged", "it cannot move"
     report, x = solved("gmres", np.diag([2.0, 3.0]), np.array([1.0, 0.0]), restart=5)
-    assert report.converged and np.allclose(x, [0.5, 0.0]), "done before the cycle is"
+    assert report.converged and np.allclose(x, [0.5, 0.0]) and report.iterations == 1, "done before the cycle is"
     report, x = solved("bicgstab", np.array([[0.0, 1.0], [-1.0, 0.0]]), np.array([1.0, 1.0]), at_most=20)
     assert report.converged == bool(np.allclose(x, [-1.0, 1.0], atol=1e-6)), "a rotation may break it, not fool it"
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_gmres_stops_where_there_is_nothing_new(scale: float) -> None:
+    """The images of b span as many dimensions as there are eigenvalues; steps after that do not count."""
+    ml.use("numpy")
+    turn, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(40, 40)))
+    dense = scale * turn @ np.diag(np.repeat([1.0, 2.0, 3.0, 5.0], 10)) @ turn.T
+    report, x = solved("gmres", dense, np.arange(1.0, 41.0), restart=8, tol=1e-11)
+    assert report.converged and report.iterations == 4 and len(report.history) == 5
+    np.testing.assert_allclose(dense @ x, np.arange(1.0, 41.0), rtol=1e-9)
+    singular = scale * np.diag([1.0, 2.0, 3.0, 0.0])
+    report, x = solved("gmres", singular, np.ones(4), restart=6, at_most=1000)
+    assert not report.converged and report.reason == "stalled" and report.iterations < 20
+    np.testing.assert_allclose(x[:3] * scale, [1.0, 0.5, 1 / 3], rtol=1e-6)
+    assert abs(report.residual - 0.5) < 1e-9, "what is left is b outside of the range"
+
+
+def test_blocks_that_kernels_do_not_invert_are_told_what_to_do() -> None:
+    ml.use("cpu")
+    matrix = ml.Matrix.from_scipy(sparse.eye(16) * 2.0, block=8)
+    x, b = matrix.rows.field("x", 8), matrix.rows.field("b", 8, data=1.0)
+    with one_line_from(MeshloomError, "square blocks of at most 6 x 6 are inverted, these are 8 x 8; use 'jacobi'"):
+        ml.linalg.cg(matrix, x, b, preconditioner="block_jacobi")
+    assert not x.numpy().any() and ml.linalg.cg(matrix, x, b, preconditioner="jacobi").converged
+
+
+def test_inside_a_program_it_says_what_to_do() -> None:
+    ml.use("cpu")
+    matrix = ml.Matrix.from_scipy(sparse.eye(3))
+    x, b = matrix.rows.field("x"), matrix.rows.field("b", data=1.0)
+    for solve in (ml.linalg.cg, ml.linalg.bicgstab, ml.linalg.gmres):
+        step = ml.Program(lambda solve=solve: solve(matrix, x, b))
+        with one_line_from(MeshloomError, f"solving by {solve.__name__} .* call it outside, or write its steps"):
+            step()
+    assert not x.numpy().any()
 
 
 @pytest.mark.parametrize(("change", "words"), [

@@ -210,3 +210,9 @@ def test_what_does_not_fit_a_grid_is_refused() -> None:
         ml.linalg.cg(matrix, grid.field("x"), grid.field("b", data=1.0), preconditioner="jacobi")
     with one_line_from(MeshError, "x must be a field of 1 on one"):
         matrix.multiply(other.field("x"), grid.field("y"))
+    for name in ("entries", "row_of", "column_of", "diagonal"):
+        with one_line_from(MeshError, f"on grid one stores no indices, so it has no {name}; its entries are"):
+            getattr(matrix, name)
+    x = grid.field("x")
+    with one_line_from(MeshError, "x and y are the same field, x"):
+        matrix.multiply(x, x)

@@ -120,3 +120,53 @@ def test_wrong_grids_get_one_clear_line(make, words):
     with pytest.raises(MeshError, match=words) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("backend", ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_grid_counts_and_finds_its_points_and_no_ghosts(backend, aligned):
+    ml.use(backend)
+    grid = ml.Grid((4, 3), ghosts=(2, 1), aligned=aligned)
+    field = grid.field("u", data=np.arange(12.0).reshape(4, 3) % 7.0)
+    ml.fill_ghosts(field)  # the same values stand beside the points
+    assert len(grid) == grid.size == 12 < grid.total and len(grid.field("v")) == 4
+    np.testing.assert_array_equal(grid.numbers.numpy(), np.arange(12).reshape(4, 3))
+    ghosts = np.ones(grid.stored, bool)
+    ghosts[2:6, 1:4] = False
+    assert set(grid.shaped(grid.numbers, ghosts=True)[ghosts].tolist()) == {-1}
+    where = ml.Global(0, "where", dtype=np.int64)
+    ml.locate(field, ml.Global(6.0), where)
+    assert where.value == 6 == np.argmax(field.numpy()) and grid.index_of(where.value) == (2, 0)
+    total = ml.Global(0.0)
+
+    @ml.kernel
+    def add_up(u: ml.Read, total: ml.Sum):
+        total += u
+
+    ones = grid.field("ones")
+    ones.fill(1.0)
+    add_up(grid, ones, total)
+    add_up(grid.everything, ones, total)
+    assert total.value == 12.0 + 8 * 5, "a loop over everything visits ghosts, too"
+    with one_line_from(MeshError, "the number of a point must be a whole number from 0 to 11, got 12"):
+        grid.index_of(12)
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+def test_a_part_of_a_grid_is_chosen_among_its_points(aligned):
+    grid = ml.Grid((4, 3), ghosts=1, aligned=aligned)
+    mask = np.arange(12).reshape(4, 3) % 5 == 1
+    field = grid.field("u", data=np.arange(12.0))
+
+    @ml.kernel
+    def mark(u: ml.ReadWrite):
+        u += 100.0
+
+    for some in (grid.subset(mask), grid.subset([11, 1, 6])):
+        assert len(some) == 3
+        mark(some, field)
+    np.testing.assert_array_equal(field.numpy(), np.arange(12.0).reshape(4, 3) + 200.0 * mask)
+    assert not grid.shaped(field, ghosts=True)[0].any()
+    for wrong, words in ((mask.reshape(-1), r"has the shape \(4, 3\), got \(12,\)"), ([12], "no element 12; its 12")):
+        with one_line_from(MeshError, words):
+            grid.subset(wrong)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, shown, yes_or_no
 
 Row = tuple[float, float, float]
 MOST_GROWTH = 1e6  # of a factor of the LU decomposition: beyond it the solution loses that many digits
@@ -36,7 +36,10 @@ class Tridiagonal:
     def __post_init__(self) -> None:
         for name in ("low", "high"):
             object.__setattr__(self, name, tuple(_row(name, k, r) for k, r in enumerate(getattr(self, name))))
-        _row("matrix", 0, (self.lower, self.diag, self.upper))
+        numbers = _row("matrix", 0, (self.lower, self.diag, self.upper))
+        for name, number in zip(("lower", "diag", "upper"), numbers, strict=True):
+            object.__setattr__(self, name, number)
+        yes_or_no("tridiagonal matrix: periodic", self.periodic, error=MeshError)
         if not abs(self.diag) > abs(self.lower) + abs(self.upper):
             raise MeshError(
                 f"tridiagonal matrix: row ({self.lower:g}, {self.diag:g}, {self.upper:g}) is not dominated by its"
@@ -103,7 +106,8 @@ def _row(name: str, number: int, given: Any) -> Row:
     except (TypeError, ValueError):
         values = ()
     if len(values) != 3 or not all(map(math.isfinite, values)):
-        raise MeshError(f"tridiagonal matrix: {name}[{number}] must be three numbers (lower, diag, upper), got {given}")
+        where = f"tridiagonal matrix: {name}[{number}]"
+        raise MeshError(f"{where} must be three numbers (lower, diag, upper), got {shown(given)}")
     return values
 
 

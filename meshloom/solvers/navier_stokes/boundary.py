@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.navier_stokes.gas import Gas, FlowState, squared, stress
+from meshloom.solvers.navier_stokes.gas import FlowState, Gas, squared, stress
 
 LOW, HIGH = "low", "high"
 ONE_SIDED = (-25.0 / 12.0, 4.0, -3.0, 4.0 / 3.0, -1.0 / 4.0)  # first derivative of fourth order from the end inwards

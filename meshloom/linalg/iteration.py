@@ -1,0 +1,133 @@
+"""How the iterations of a Krylov solver are driven: started, repeated where the loops run, looked at, reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshloom.mesh.core import Field, Global, Set
+from meshloom.program import Program
+
+MOST_ITERATIONS = 10**6
+RESTARTS = 4  # as often the residual is computed anew where that which was carried along had lost touch with it
+NOTED = 1000  # residuals that are kept where the loops run: each iteration looks through all of them for its place
+SMALLEST = 100.0  # times the least normal number: what is below has lost digits
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a solver ended. ``history`` (iterations + 1,): the norm of the residual before each iteration and after the
+    last, as a multiple of that of b; ``residual``, the last of them, is that of the result, computed anew. ``reason``
+    says in words why it stopped."""
+
+    converged: bool
+    iterations: int
+    residual: float
+    history: np.ndarray
+    reason: str
+
+    def __repr__(self) -> str:
+        return f"Report({self.reason} after {self.iterations} iterations, residual {self.residual:.2e})"
+
+
+@dataclass
+class Iteration:
+    """A method for fields of one kind, with memory of its own; x and b are given to each solution, and not kept.
+
+    ``start``, a program of x and b: to the first residual; ``iterate``, of the same: so many ``steps`` at most.
+    ``left``: the square of the residual that is left, negative where the method cannot go on; ``size``: that of b.
+    ``history``: that after each of the last iterations, ``count`` says how many. ``most``: it does for as many
+    iterations in all.
+    """
+
+    start: Program
+    iterate: Program
+    left: Global
+    size: Global
+    count: Global
+    history: Field
+    refresh: Callable[[], None]
+    steps: int = 1
+    most: int = MOST_ITERATIONS
+
+    def serves(self, most: int) -> bool:
+        """Can it be used for at most so many iterations?"""
+        return self.steps <= max(most, 1) and most <= self.most
+
+    def solve(self, x: Field, b: Field, tol: float, most: int) -> Report:
+        """Improve x until the residual is ``tol`` times b, or it cannot be done."""
+        self.refresh()
+        norms = [self._started(x, b)]
+        size, done, broken = float(self.size.value), 0, False
+        if size == 0.0 and not b.numpy().any():
+            x.assign(0.0)
+            norms = [self._started(x, b)]
+            size = float(self.left.value)  # ghosts of x, or the operator by itself, make a right-hand side
+            if size == 0.0:
+                return Report(True, 0, 0.0, np.zeros(1), "b is zero, and so is x")
+        if tol * tol * size < SMALLEST * float(np.finfo(x.dtype).tiny):
+            reason = f"b is too small: in {x.dtype} the square of tol times its norm is lost; scale the equations"
+            return Report(False, 0, float("nan"), np.full(1, np.nan), reason)
+        target = Global(tol * tol * size, "target", dtype=self.left.dtype)
+        for _ in range(RESTARTS if np.isfinite(size) else 0):
+            if self._there(target) or done + self.steps > most or broken:
+                break
+            norms += self._iterated(x, b, target, most - done)
+            done = sum(map(len, norms)) - 1
+            broken = float(self.left.value) < 0.0
+            norms[-1][-1:] = self._started(x, b)  # what was carried along is one thing, what is left another
+        reason = "broke down" if broken else "not converged" if done + self.steps > most else "stalled"
+        return self._report(tol, size, np.concatenate(norms), reason)
+
+    def _started(self, x: Field, b: Field) -> np.ndarray:
+        """Begin with the x that is there; the square of the residual, (1,)."""
+        self.count.value = 0
+        self.start(x, b)
+        return self.history.numpy()[:1]
+
+    def _there(self, target: Global) -> bool:
+        return float(self.left.value) <= float(target.value)
+
+    def _iterated(self, x: Field, b: Field, target: Global, most: int) -> list[np.ndarray]:
+        """Iterate until that is reached; the squares of the residuals, as many at a time as there is room for."""
+        norms: list[np.ndarray] = []
+        while most >= self.steps and not self._there(target):
+            self.count.value = 0
+            runs = max(1, min(most, NOTED) // self.steps)
+            self.iterate.repeat(x, b, until=self.left <= target, at_most=runs)
+            done = int(self.count.value)
+            norms.append(self.history.numpy()[1 : done + 1])
+            most -= done
+        return norms
+
+    def _report(self, tol: float, size: float, norms: np.ndarray, otherwise: str) -> Report:
+        """``otherwise``: the reason where it has not converged, and values are finite."""
+        left, done = float(self.left.value), len(norms) - 1
+        with np.errstate(invalid="ignore"):
+            history = np.sqrt(np.abs(norms) / size)
+        residual = float(np.sqrt(left / size)) if left >= 0.0 and np.isfinite(size) else float("nan")
+        history[done] = residual
+        if residual <= tol:
+            return Report(True, done, residual, history, "converged")
+        reason = otherwise if np.isfinite(residual) else "values that are not finite"
+        return Report(False, done, residual, history, reason)
+
+
+# --- what iterations work on ------------------------------------------------------------------------------------------
+
+
+def like(x: Field, name: str) -> Field:
+    """Another field of the same kind."""
+    return Field(x.set, name, x.components or 1, dtype=x.dtype, layout=x.layout)
+
+
+def numbers(x: Field, how_many: int) -> list[Global]:
+    """Globals of the type of x."""
+    return [Global(0.0, "number", dtype=x.dtype) for _ in range(how_many)]
+
+
+def counting(x: Field, steps: int = 1) -> tuple[Global, Field]:
+    """The number of iterations, and the place for a residual after each."""
+    return Global(0, "iterations", dtype=np.int64), Set(NOTED + steps, "iterations").field("history", dtype=x.dtype)
