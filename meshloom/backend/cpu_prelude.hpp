@@ -2,8 +2,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <stdlib.h>
 #include <type_traits>
-#include <vector>
 using ml_index = int64_t;  // numbers of elements and positions in arrays
 using ml_unsigned = uint64_t;
 #define ML_FUNCTION inline
@@ -46,8 +46,18 @@ template <class T, class F> inline void ml_atomic_apply(T* p, T v, F f) {
 template <class T> inline void ml_atomic_add(T* p, T v) { ml_atomic_apply(p, v, [](T a, T b) { return ml_sum(a, b); }); }
 template <class T> inline void ml_atomic_minimum(T* p, T v) { ml_atomic_apply(p, v, [](T a, T b) { return ml_min(a, b); }); }
 template <class T> inline void ml_atomic_maximum(T* p, T v) { ml_atomic_apply(p, v, [](T a, T b) { return ml_max(a, b); }); }
-template <class T, int K> inline T* ml_scratch(int64_t size) {  // one buffer per thread, kept between calls
-  static thread_local std::vector<T> buffer;
-  if ((int64_t)buffer.size() < size) buffer.resize(size);
-  return buffer.data();
+// One buffer per thread, kept between calls. (The text of a vector would take longer to compile than most loops.)
+struct ml_buffer {
+  void* data;
+  size_t bytes;
+  ~ml_buffer() { free(data); }
+};
+template <class T, int K> inline T* ml_scratch(int64_t size) {
+  static thread_local ml_buffer buffer;
+  if (buffer.bytes < (size_t)size * sizeof(T)) {
+    free(buffer.data);
+    buffer.data = malloc(buffer.bytes = (size_t)size * sizeof(T));
+    if (!buffer.data) abort();
+  }
+  return (T*)buffer.data;
 }

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 struct ml_barrier {
   std::mutex lock;
@@ -42,7 +43,7 @@ template <class T> inline T atomicAdd(T* p, T v) {
   return old.value;
 }
 inline void ml_emulate(int64_t grid, int64_t threads, int64_t shared, const ml_job& body) {
-  ml_shared_bytes.resize(shared + 16);
+  ml_make_room(shared);
   blockDim.x = (unsigned)threads;
   gridDim.x = (unsigned)grid;
   for (int64_t b = 0; b < grid; ++b) {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <vector>
+#include <stdlib.h>
 #define __global__
 #define __device__
 #define __forceinline__ inline
@@ -22,13 +22,24 @@ struct ml_job {
 struct ml_dim { unsigned x; };
 static thread_local ml_dim threadIdx;
 static ml_dim blockIdx, blockDim, gridDim;
-static std::vector<unsigned char> ml_shared_bytes;
+// Plain memory, here and in what is built on this: a vector would take more of a compiler's time than most kernels.
+static struct ml_shared_memory {
+  unsigned char* bytes;
+  size_t size;
+  ~ml_shared_memory() { free(bytes); }
+} ml_shared_bytes;
+inline void ml_make_room(int64_t shared) {
+  if (ml_shared_bytes.size >= (size_t)shared + 16) return;
+  ml_shared_bytes.bytes = (unsigned char*)realloc(ml_shared_bytes.bytes, ml_shared_bytes.size = (size_t)shared + 16);
+  if (!ml_shared_bytes.bytes) abort();
+}
+constexpr int ML_THREADS = 1024;  // of a block, at most
 #ifndef ML_LANES
 #define ML_LANES 32u  // threads of a warp
 #endif
-static uint64_t ml_lanes[1024];  // what the threads of a block show each other
+static uint64_t ml_lanes[ML_THREADS];  // what the threads of a block show each other
 inline unsigned char* ml_dynamic_shared() {
-  return (unsigned char*)(((uintptr_t)ml_shared_bytes.data() + 15) / 16 * 16);
+  return (unsigned char*)(((uintptr_t)ml_shared_bytes.bytes + 15) / 16 * 16);
 }
 inline void __syncthreads();
 template <class T> inline T ml_from(T value, int lane) {
