@@ -2,7 +2,6 @@
 // memory is static, atomics are plain. Blocks run one after the other. The system starts a fibre once; all later switches
 // are jumps, which ask the system for nothing.
 #include <setjmp.h>
-#include <stdlib.h>
 #include <ucontext.h>
 
 namespace ml_fibres {
@@ -14,7 +13,7 @@ static size_t running;
 // Of this library alone: what an inline function keeps may be shared by libraries, and be destroyed with one of them.
 static struct Stacks {
   char* all[ML_THREADS];
-  ~Stacks() { for (char* one : all) free(one); }
+  ~Stacks() { for (char* one : all) ml_free(one); }
 } stacks;
 static void enter() {  // once; the fibre then waits for what the next block has to do
   for (;;) {
@@ -25,8 +24,7 @@ static void enter() {  // once; the fibre then waits for what the next block has
 }
 static void start() {
   static ucontext_t before, fresh;
-  char* const stack = stacks.all[running] = (char*)malloc(STACK);
-  if (!stack) abort();
+  char* const stack = stacks.all[running] = (char*)ml_room(STACK);
   getcontext(&fresh);
   fresh.uc_stack.ss_sp = stack;
   fresh.uc_stack.ss_size = STACK;
