@@ -12,6 +12,8 @@ DEMO_OUT ?= runs/demo
 
 # Test processes share the cores: waiting threads must sleep, not spin.
 export OMP_WAIT_POLICY ?= passive
+# Tests start Python hundreds of times; without bytecode each start would take twice as long.
+export PYTHONDONTWRITEBYTECODE :=
 # The docs stay on the major version that pyproject.toml names.
 export NO_MKDOCS_2_WARNING := 1
 

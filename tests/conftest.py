@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
 
@@ -22,6 +23,12 @@ def keep_back_end() -> Iterator[None]:
     before = ml.backend()
     yield
     ml.use(before)
+
+
+def pytest_collection_finish() -> None:
+    """Tests that look for what is left behind collect often: modules and tests themselves need not be gone through."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

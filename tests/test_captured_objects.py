@@ -131,6 +131,12 @@ def method_of_a_dictionary() -> Case:
     return (lambda x: get("a") * x), lambda to: entries.update(a=to)  # type: ignore[operator]
 
 
+def table_that_is_only_read() -> Case:
+    entries = {"a": 2.0}
+    shown = types.MappingProxyType(entries)
+    return (lambda x: shown["a"] * x), lambda to: entries.update(a=to)
+
+
 def entry_of_a_module_by_another_name() -> Case:
     constants.table = {"a": 2.0}  # type: ignore[attr-defined]
 
@@ -165,8 +171,8 @@ def variable_of_a_context() -> Case:
 
 WAYS = [operator_of_a_class, iterator, descriptor, data_behind_super, method_behind_super,
         method_of_an_object_handed_on, new_entry_of_a_class, class_of_a_dictionary, attribute_of_a_dictionary,
-        method_of_a_dictionary, entry_of_a_module_by_another_name, value_of_a_member, behind_a_reference,
-        variable_of_a_context]  # fmt: skip
+        method_of_a_dictionary, table_that_is_only_read, entry_of_a_module_by_another_name, value_of_a_member,
+        behind_a_reference, variable_of_a_context]  # fmt: skip
 
 
 def variable_by_its_name() -> Case:

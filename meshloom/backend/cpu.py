@@ -61,7 +61,7 @@ class CpuBackend(Backend):
     def _compiled(self, bound: Bound, plan: Plan) -> tuple[Unit, Any]:
         unit = make_unit(bound.spec, plan, extra=(Argument("threads_in_use", "int64_t", True),))
         flags = FLAGS if self.contract and not bound.spec.strict else (*FLAGS, NO_CONTRACTION)
-        library = load(render(unit), bound.spec.name, extra_flags=flags, generated=True)
+        library = load(render(unit), bound.spec.name, extra_flags=flags)
         return unit, function_of(library, "ml_loop", ctypes.c_void_p, ctypes.c_void_p)
 
     def _arrays(self, bound: Bound, plan: Plan) -> dict[str, np.ndarray]:

@@ -19,7 +19,7 @@ from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import emitter
 from meshloom.target import CPU, Target
 
-_OPERATIONS = Path(__file__).with_name("operations.hpp")
+_PASTED = re.compile(r"^//@ (\w+\.hpp)\n", re.MULTILINE)
 _C_OF = {np.dtype(f"uint{bits}"): f"uint{bits}_t" for bits in (8, 16, 32)} | C_TYPES
 
 
@@ -48,8 +48,8 @@ class Unit:
 
 
 def prelude(path: Path) -> str:
-    """What generated code of a dialect may call, with the operations that all dialects share in their place."""
-    return path.read_text().replace("//@ operations.hpp\n", _OPERATIONS.read_text())
+    """What generated code of a dialect may call, with what dialects share (``//@ operations.hpp``) in its place."""
+    return _PASTED.sub(lambda found: prelude(Path(__file__).with_name(found[1])), path.read_text())
 
 
 def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), target: Target = CPU) -> Unit:

@@ -12,7 +12,6 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
-from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
@@ -111,13 +110,20 @@ def head(kind: str) -> bytes:
     ).encode()
 
 
+def _quoted(text: str) -> str:
+    """As the value of an attribute."""
+    from xml.sax.saxutils import quoteattr  # which brings everything with it that opens addresses of the net
+
+    return quoteattr(text)
+
+
 def section(tag: str, arrays: Mapping[str, np.ndarray], attributes: str = "") -> Iterator[bytes]:
     """An element that holds arrays, each as base64 of its length in bytes and its bytes."""
     yield f"<{tag}>\n".encode()
     for name, values in arrays.items():
         native = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
         components = f' NumberOfComponents="{native.shape[1]}"' if native.ndim == 2 else ""
-        described = f'type="{_type_name(native.dtype)}" Name={quoteattr(one_line(name))}{components}{attributes}'
+        described = f'type="{_type_name(native.dtype)}" Name={_quoted(one_line(name))}{components}{attributes}'
         yield f'<DataArray {described} format="binary">'.encode()
         yield b64encode(np.uint64(native.nbytes).tobytes() + native.tobytes())
         yield b"</DataArray>\n"
@@ -170,7 +176,7 @@ class Series:
     def write(self) -> None:
         """Write the list as it is now, in one step."""
         rows = "".join(
-            f'<DataSet timestep="{time!r}" group="" part="0" file={quoteattr(file)}/>\n' for time, file in self.entries
+            f'<DataSet timestep="{time!r}" group="" part="0" file={_quoted(file)}/>\n' for time, file in self.entries
         )
         text = (
             f'<?xml version="1.0"?>\n<VTKFile type="Collection" version="0.1" byte_order="{_BYTE_ORDER}">\n'

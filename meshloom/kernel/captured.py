@@ -32,9 +32,10 @@ MOST = 10_000  # values that are compared at every call
 MOST_BYTES = 2**20  # of arrays that are compared at every call without a word
 _UNFOLLOWED = frozenset({*sys.stdlib_module_names, "numpy", "scipy", "cupy"} - {"__main__"})
 _ATOMS = (type(None), type(Ellipsis), bool, int, str, bytes)
+_TABLES = (dict, types.MappingProxyType)
 #: What a class may hold that a kernel can use; the rest is Python's own machinery.
-_HELD = (*_ATOMS, numbers.Number, np.ndarray, np.generic, tuple, list, dict, set, frozenset, types.FunctionType, type,
-         staticmethod, classmethod, property, functools.cached_property, functools.partial)  # fmt: skip
+_HELD = (*_ATOMS, numbers.Number, np.ndarray, np.generic, tuple, list, *_TABLES, set, frozenset, types.FunctionType,
+         type, staticmethod, classmethod, property, functools.cached_property, functools.partial)  # fmt: skip
 #: Methods of a class that say nothing about values.
 _SILENT = ("__repr__", "__str__", "__format__", "__hash__", "__del__", "__reduce__", "__reduce_ex__", "__getstate__",
            "__setstate__", "__set_name__", "__setattr__", "__delattr__", "__post_init__")  # fmt: skip
@@ -146,7 +147,7 @@ def _entries(holder: Any, _: Any = None) -> tuple[Any, ...]:
     """What a container holds, in order; of a dictionary the keys, then the values."""
     if isinstance(holder, np.ndarray):
         return tuple(holder.ravel().tolist())
-    return (*holder, *holder.values()) if isinstance(holder, dict) else tuple(holder)
+    return (*holder, *holder.values()) if isinstance(holder, _TABLES) else tuple(holder)
 
 
 def _names(holder: Any, _: Any = None) -> tuple[str, ...]:
@@ -210,7 +211,7 @@ class _Survey:
             return _Same(value), _short(content)
         if isinstance(value, np.ndarray):
             return self._array(value)
-        if isinstance(value, tuple | list | dict | set | frozenset):
+        if isinstance(value, (tuple, list, *_TABLES, set, frozenset)):
             return self._container(value)
         if isinstance(value, enum.Enum):
             return _Same(value), self.whole(value._value_)
@@ -309,7 +310,7 @@ class _Survey:
         for name in chain:
             if isinstance(value, types.ModuleType) and not _followed(value.__name__):
                 return _Same(value)
-            if isinstance(value, np.ndarray | list | tuple | dict | set | numbers.Number | str):
+            if isinstance(value, (np.ndarray, list, tuple, *_TABLES, set, numbers.Number, str)):
                 break
             try:
                 inner = getattr(value, name)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from meshloom.errors import CompilerError, shown
-from meshloom.native import cache, closing, headers, threads
+from meshloom.native import cache, closing, threads
 from meshloom.native.elf import is_whole
 from meshloom.native.names import safe_name
 from meshloom.process.children import run_apart
@@ -91,11 +91,8 @@ def host_compiler() -> Compiler:
     return Compiler(found.path, found.version, found.flags + own) if own else found
 
 
-def build(source: str, name: str, *, extra_flags: tuple[str, ...] = (), generated: bool = False) -> Path:
-    """The shared library made from C++ ``source``; compiled only if it is not in the cache, intact.
-
-    ``generated``: one of many with the same headers, which are then read ahead for all of them (``headers.py``).
-    """
+def build(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> Path:
+    """The shared library made from C++ ``source``; compiled only if it is not in the cache, intact."""
     compiler = host_compiler()
     stem = f"{safe_name(name)}-{_key(source, compiler, extra_flags)[:32]}"
     known = cache.cache_dir("code") / f"{stem}.so"
@@ -106,22 +103,22 @@ def build(source: str, name: str, *, extra_flags: tuple[str, ...] = (), generate
         library = folder / f"{stem}.so"
         with _building(library):
             if not _sealed(library):  # nobody else made it while we waited
-                _compile(compiler, source, name, library, extra_flags, generated)
+                _compile(compiler, source, name, library, extra_flags)
         return library
 
     return _somewhere(made)
 
 
-def load(source: str, name: str, *, extra_flags: tuple[str, ...] = (), generated: bool = False) -> ctypes.CDLL:
+def load(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     """``build`` and open; a library that does not open is built once more. One CDLL per library and process, which is
     closed when nobody holds it: ``closing.function_of`` gives functions that hold it, and nothing else.
     """
-    library = build(source, name, extra_flags=extra_flags, generated=generated)
+    library = build(source, name, extra_flags=extra_flags)
     try:
         return _open(library)
     except OSError:
         cache.remove(library)
-    library = build(source, name, extra_flags=extra_flags, generated=generated)
+    library = build(source, name, extra_flags=extra_flags)
     try:
         return _open(library)
     except OSError as error:
@@ -285,21 +282,14 @@ def _key(source: str, compiler: Compiler, extra_flags: tuple[str, ...]) -> str:
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
-def _compile(
-    compiler: Compiler, source: str, name: str, library: Path, extra_flags: tuple[str, ...], generated: bool
-) -> None:
+def _compile(compiler: Compiler, source: str, name: str, library: Path, extra_flags: tuple[str, ...]) -> None:
     """OSError where the folder is to blame."""
     text = library.with_suffix(".cpp")
-    ahead = _headers(compiler, source, library.parent, extra_flags) if generated else ()
     with cache.storing(text) as temporary:
         temporary.write_text(source, encoding="utf-8")
     with cache.storing(library) as temporary:
         command = [compiler.path, *compiler.flags, str(text), "-o", str(temporary), *extra_flags]
-        result = _run([*command, *ahead])
-        if result.returncode and ahead:  # is it because of them?
-            result = _run(command)
-            if not result.returncode:
-                headers.forget(ahead)
+        result = _run(command)
         _check_room(result, library.parent)
         if result.returncode:
             _look_again(text)
@@ -311,17 +301,6 @@ def _compile(
             raise CompilerError(f"{name}: {compiler.path} reported success, but left {left}")
         with open(temporary, "ab") as end:
             end.write(_seal(body, library.stem))
-
-
-def _headers(compiler: Compiler, source: str, folder: Path, extra_flags: tuple[str, ...]) -> tuple[str, ...]:
-    """Flags by which a compiler finds the headers of a source already read."""
-
-    def make(header: Path, form: Path) -> bool:
-        flags = [flag for flag in compiler.flags if flag != "-shared"]
-        made = _run([compiler.path, *flags, "-x", "c++-header", str(header), "-o", str(form), *extra_flags])
-        return made.returncode == 0
-
-    return headers.flags_for(source, folder, (compiler, extra_flags, _processor()), make)
 
 
 def _check_room(result: subprocess.CompletedProcess[str], folder: Path) -> None:

@@ -27,6 +27,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _KEYED = r"(?P<entry>[\w.+\-]+-[0-9a-f]{32})"
 #: kind -> (what one entry is and what more of them are, the names of their files)
 KINDS = {
+    # .h, .gch and .sum: headers that earlier versions had the compiler read ahead
     "code": (("library", "libraries"), re.compile(rf"{_KEYED}\.(so|cpp|log|lock|h|h\.gch|sum)")),
     "plans": (("plan", "plans"), re.compile(r"(?P<entry>[0-9a-f]{64})\.npz")),
     "cuda": (("GPU program", "GPU programs"), re.compile(rf"{_KEYED}\.(cubin|log)")),

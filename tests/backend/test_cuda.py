@@ -1,4 +1,5 @@
-"""The CUDA back end: every generated kernel compiles for three architectures; on a device: graphs, sharing."""
+"""The CUDA back end: every generated kernel compiles, every strategy for three architectures; on a device: graphs,
+sharing."""
 
 from __future__ import annotations
 
@@ -19,9 +20,11 @@ from meshloom.fusion import fuse
 from meshloom.mesh.core import Fill
 from meshloom.program import FusedRecording
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilGas, AirfoilMeshOptions, kernels
-from tests.schedule.forms import every_form
+from tests.schedule.forms import FORMS, every_form
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+AIRFOIL_LAYOUTS = ("aos", "soa", "aosoa8")
+LAYOUTS = ("aos", "soa", "aosoa4", "aosoa3")
 
 
 def has_nvrtc() -> bool:
@@ -59,6 +62,16 @@ class CompileBackend(EmulatedCuda):
         self.engine = CompileOnly(architectures)
 
 
+#: For how many architectures a variant is compiled. One, by turns: each strategy comes to all of them by its layouts.
+how_many = pytest.mark.parametrize("how_many", ["one", pytest.param("all", marks=pytest.mark.slow)])
+
+
+def chosen(how_many: str, form: ml.Schedule, layout: str, layouts: tuple[str, ...], dtype: type) -> tuple[str, ...]:
+    """The architectures to compile a variant for."""
+    turn = FORMS.index(form) + layouts.index(layout) + (dtype is np.float32)
+    return ARCHITECTURES if how_many == "all" else (ARCHITECTURES[turn % len(ARCHITECTURES)],)
+
+
 def airfoil_loops(backend: Any, form: ml.Schedule, layout: str, dtype: type) -> list[ml.Loop]:
     """The airfoil's loops with the racy ones on a strategy, prepared by a back end."""
     mesh = ml.generate.naca0012(6, 4)
@@ -86,13 +99,16 @@ def airfoil_loops(backend: Any, form: ml.Schedule, layout: str, dtype: type) -> 
 
 @needs_nvrtc
 @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["double", "single"])
-@pytest.mark.parametrize("layout", ["aos", "soa", "aosoa8"])
+@pytest.mark.parametrize("layout", AIRFOIL_LAYOUTS)
+@how_many
 @every_form
-def test_airfoil_kernels_compile_without_spills(form: ml.Schedule, layout: str, dtype: type) -> None:
-    backend = CompileBackend()
+def test_airfoil_kernels_compile_without_spills(form: ml.Schedule, how_many: str, layout: str, dtype: type) -> None:
+    """For one architecture each, for all three when slow."""
+    architectures = chosen(how_many, form, layout, AIRFOIL_LAYOUTS, dtype)
+    backend = CompileBackend(architectures)
     airfoil_loops(backend, form, layout, dtype)
     found = backend.engine.resources
-    assert len(found) == 5 * len(ARCHITECTURES)
+    assert len(found) == 5 * len(architectures)
     for name, per_kernel in found.items():
         assert per_kernel, name
         for kernel, used in per_kernel.items():
@@ -118,15 +134,17 @@ def test_the_fused_airfoil_iteration_compiles_without_spills(precision: str) -> 
 
 @needs_nvrtc
 @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["double", "single"])
-@pytest.mark.parametrize("layout", ["aos", "soa", "aosoa4", "aosoa3"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@how_many
 @every_form
-def test_every_kernel_of_the_matrix_compiles(form: ml.Schedule, layout: str, dtype: type) -> None:
+def test_every_kernel_of_the_matrix_compiles(form: ml.Schedule, how_many: str, layout: str, dtype: type) -> None:
+    """For one architecture each, for all three when slow."""
     from tests.schedule.test_matrix import Case, everything
 
     for ordering in ("given", "random"):
         case = Case("structured", dtype, layout)
         loop = everything.loop(case.edges, *case.arguments, schedule=form.having(block=32, order=ordering))
-        loop.backend = CompileBackend()
+        loop.backend = CompileBackend(chosen(how_many, form, layout, LAYOUTS, dtype))
         loop.prepare()
 
 

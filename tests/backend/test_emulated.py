@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.backend import automatic_backend
+from meshloom.backend import automatic_backend, cpu_dialect
+from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.errors import CompilerError, ScheduleError
 
@@ -83,3 +85,10 @@ assert results == [[200.0] * 500] * 4
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("text", [dialect.EMULATION + dialect.PRELUDE, cpu_dialect.PRELUDE], ids=["emulated", "cpu"])
+def test_generated_code_reads_few_headers(text: str) -> None:
+    """Those of C++ take a compiler longer than most loops."""
+    included = set(re.findall(r"^#include (.*)$", text, re.MULTILINE))
+    assert included <= {"<stddef.h>", "<stdint.h>", "<setjmp.h>", "<ucontext.h>"} and "<stdint.h>" in included

@@ -136,7 +136,7 @@ def test_right_hand_sides_at_the_ends_of_the_range(solver: str) -> None:
         assert not report.converged and report.reason == "values that are not finite" and report.iterations == 0
 
 
-@pytest.mark.parametrize(("solver", "options"), [("cg", {}), ("bicgstab", {}), ("gmres", {"restart": 30})])
+@pytest.mark.parametrize(("solver", "options"), [("cg", {}), ("bicgstab", {}), ("gmres", {"restart": 10})])
 def test_more_iterations_than_are_noted_at_a_time(monkeypatch: pytest.MonkeyPatch, solver: str, options: Any) -> None:
     """The history is whole, and finding its place in it costs the same whatever ``at_most`` is."""
     ml.use("cpu")

@@ -105,8 +105,6 @@ GRIDS: dict[str, tuple[str, ...]] = {
     "vortex_outflow": ("vortex_outflow", "mesh.points=[14,15]"),
 }
 NOTHING_FUSES = ("lulesh", "vortex_outflow")  # loops of other sets, or of lines, stand between
-#: Compiled in about ten seconds each; the others take longer, or differ from these in nothing that fusion sees.
-IN_EVERY_RUN = ("airfoil", "bookleaf", "miniaero", "volna_v17", "volna_v18", "tophat1d")
 
 
 def five_steps(name: str, *, fuse: bool) -> tuple[ml.Program, list[np.ndarray]]:
@@ -125,24 +123,18 @@ def assert_same(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
         np.testing.assert_allclose(one / scale, other / scale, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", IN_EVERY_RUN)
-def test_fused_steps_equal_the_reference(name: str):
-    """Fused CUDA, emulated, against NumPy loop by loop."""
+@pytest.mark.parametrize("backend", ["emulated", CUDA])
+@pytest.mark.parametrize("name", [*CASES, *GRIDS])
+def test_fused_steps_equal_loop_by_loop_and_the_reference(name: str, backend: str):
+    """Every application, as CUDA: fused, loop by loop, and by NumPy."""
     ml.use("numpy")
     _, expected = five_steps(name, fuse=False)
-    ml.use("emulated")
-    program, found = five_steps(name, fuse=True)
-    assert program.fused_steps and program.launches < len(program.loops), "it is about fused loops"
-    assert_same(found, expected)
-
-
-@pytest.mark.parametrize("backend", [pytest.param("emulated", marks=pytest.mark.slow), CUDA])
-@pytest.mark.parametrize("name", [*CASES, *GRIDS])
-def test_fused_steps_equal_loop_by_loop(name: str, backend: str):
     ml.use(backend)
     (_, apart), (program, fused) = (five_steps(name, fuse=fuse) for fuse in (False, True))
     assert bool(program.fused_steps) == (name not in NOTHING_FUSES)
+    assert name in NOTHING_FUSES or program.launches < len(program.loops)
     assert_same(fused, apart)
+    assert_same(fused, expected)
 
 
 @pytest.mark.parametrize("backend", [pytest.param("shuffled", marks=pytest.mark.slow), CUDA])

@@ -18,7 +18,7 @@ from meshloom.schedule.code import Pass, Phase, merged, neutral, partial_name
 
 PRELUDE = prelude(Path(__file__).with_name("prelude.cuh"))
 #: The words of CUDA for a CPU's compiler, and threads as fibres on top of them.
-LANGUAGE = "".join((Path(__file__).parent / name).read_text() for name in ("language.hpp", "../rounded.hpp"))
+LANGUAGE = "".join(prelude(Path(__file__).parent / name) for name in ("language.hpp", "../rounded.hpp"))
 EMULATION = LANGUAGE + Path(__file__).with_name("emulation.hpp").read_text()
 FINISH = "ml_finish"
 FINISH_THREADS = 1024

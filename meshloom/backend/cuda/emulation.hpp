@@ -1,42 +1,52 @@
 // Generated CUDA C++ on a CPU, for tests: the threads of a block are fibres, a barrier switches to the next one, shared
-// memory is static, atomics are plain. Blocks run one after the other.
+// memory is static, atomics are plain. Blocks run one after the other. The system starts a fibre once; all later switches
+// are jumps, which ask the system for nothing.
+#include <setjmp.h>
 #include <ucontext.h>
 
 namespace ml_fibres {
 constexpr size_t STACK = 64 * 1024;
-static std::vector<ucontext_t> contexts;
-static std::vector<char> alive;
-static ucontext_t home;
+static jmp_buf places[ML_THREADS], home;  // where each fibre waits, and where the block goes on
+static bool started[ML_THREADS], alive[ML_THREADS];
 static const ml_job* job;
 static size_t running;
-static void enter() {
-  (*job)();
-  alive[running] = 0;
-  swapcontext(&contexts[running], &home);
-}
 // Of this library alone: what an inline function keeps may be shared by libraries, and be destroyed with one of them.
 static struct Stacks {
-  std::vector<char*> all;  // kept for the next launch
-  ~Stacks() { for (char* one : all) delete[] one; }
+  char* all[ML_THREADS];
+  ~Stacks() { for (char* one : all) ml_free(one); }
 } stacks;
-static void block(unsigned threads) {
-  while (stacks.all.size() < threads) stacks.all.push_back(new char[STACK]);
-  contexts.resize(threads);
-  alive.assign(threads, 1);
-  for (unsigned t = 0; t < threads; ++t) {
-    getcontext(&contexts[t]);
-    contexts[t].uc_stack.ss_sp = stacks.all[t];
-    contexts[t].uc_stack.ss_size = STACK;
-    contexts[t].uc_link = nullptr;
-    makecontext(&contexts[t], enter, 0);
+static void enter() {  // once; the fibre then waits for what the next block has to do
+  for (;;) {
+    (*job)();
+    alive[running] = false;
+    if (!_setjmp(places[running])) _longjmp(home, 1);
   }
-  for (bool any = true; any;) {  // one round: every living fibre runs to its next barrier or its end
+}
+static void start() {
+  static ucontext_t before, fresh;
+  char* const stack = stacks.all[running] = (char*)ml_room(STACK);
+  getcontext(&fresh);
+  fresh.uc_stack.ss_sp = stack;
+  fresh.uc_stack.ss_size = STACK;
+  fresh.uc_link = nullptr;
+  makecontext(&fresh, enter, 0);
+  started[running] = true;
+  swapcontext(&before, &fresh);
+}
+static void resume() {  // a fibre runs to its next barrier or its end
+  if (_setjmp(home)) return;
+  if (started[running]) _longjmp(places[running], 1);
+  start();
+}
+static void block(unsigned threads) {
+  for (unsigned t = 0; t < threads; ++t) alive[t] = true;
+  for (bool any = true; any;) {
     any = false;
     for (running = 0; running < threads; ++running)
       if (alive[running]) {
         threadIdx.x = (unsigned)running;
-        swapcontext(&home, &contexts[running]);
-        any |= alive[running] != 0;
+        resume();
+        any |= alive[running];
       }
   }
 }
@@ -44,8 +54,7 @@ static void block(unsigned threads) {
 
 inline void __syncthreads() {
   const size_t me = ml_fibres::running;
-  swapcontext(&ml_fibres::contexts[me], &ml_fibres::home);
-  threadIdx.x = (unsigned)me;
+  if (!_setjmp(ml_fibres::places[me])) _longjmp(ml_fibres::home, 1);
 }
 template <class U> inline U ml_peek(U* p) { return *p; }
 inline void ml_prefetch(const void* p, int bytes) {  // reads, so that tools see what is asked for
@@ -55,7 +64,7 @@ template <class T> inline T atomicAdd(T* p, T v) { const T old = *p; *p = old + 
 inline int atomicAdd(int* p, int v) { const int old = *p; *p = (int)((unsigned)old + (unsigned)v); return old; }
 template <class T> inline T atomicCAS(T* p, T expected, T fresh) { const T old = *p; if (old == expected) *p = fresh; return old; }
 inline void ml_emulate(int64_t grid, int64_t threads, int64_t shared, const ml_job& thread) {
-  if ((int64_t)ml_shared_bytes.size() < shared + 16) ml_shared_bytes.resize(shared + 16);
+  ml_make_room(shared);
   ml_fibres::job = &thread;
   blockDim.x = (unsigned)threads;
   gridDim.x = (unsigned)grid;

@@ -197,7 +197,7 @@ class Emulator(Engine):
         header = f"#define ML_LANES {self.target.lanes}u\n{dialect.EMULATION}"
         source = dialect.render(unit, made, wide_index=wide_index, emulation=header)
         options = ("-O1", "-fno-strict-aliasing", *(("-ffp-contract=off",) if NO_CONTRACTION in flags else ()))
-        loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=options, generated=True)
+        loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=options)
         return {one.name: self._launcher(loaded, f"run_{one.name}", wide_index) for one in made}, {}
 
     def _launcher(self, library: ctypes.CDLL, name: str, wide_index: bool) -> LaunchFunction:

@@ -12,21 +12,8 @@ typedef unsigned long long uint64_t;
 #define INFINITY __int_as_float(0x7f800000)
 #define NAN __int_as_float(0x7fffffff)
 #define ML_FUNCTION __device__ __forceinline__
-namespace std {
-#define ML_MATH1(NAME) \
-  ML_FUNCTION double NAME(double a) { return ::NAME(a); } \
-  ML_FUNCTION float NAME(float a) { return ::NAME##f(a); }
-#define ML_MATH2(NAME) \
-  ML_FUNCTION double NAME(double a, double b) { return ::NAME(a, b); } \
-  ML_FUNCTION float NAME(float a, float b) { return ::NAME##f(a, b); }
-ML_MATH1(sqrt) ML_MATH1(cbrt) ML_MATH1(exp) ML_MATH1(exp2) ML_MATH1(expm1) ML_MATH1(log) ML_MATH1(log2)
-ML_MATH1(log10) ML_MATH1(log1p) ML_MATH1(sin) ML_MATH1(cos) ML_MATH1(tan) ML_MATH1(asin) ML_MATH1(acos)
-ML_MATH1(atan) ML_MATH1(sinh) ML_MATH1(cosh) ML_MATH1(tanh) ML_MATH1(floor) ML_MATH1(ceil) ML_MATH1(trunc)
-ML_MATH1(nearbyint) ML_MATH1(fabs) ML_MATH2(hypot) ML_MATH2(atan2) ML_MATH2(copysign) ML_MATH2(fmod) ML_MATH2(pow)
-template <class T> ML_FUNCTION bool isnan(T a) { return a != a; }
-template <class T> ML_FUNCTION bool isinf(T a) { return a == (T)INFINITY || a == -(T)INFINITY; }
-template <class T> ML_FUNCTION bool isfinite(T a) { return !(isnan(a) || isinf(a)); }
-}  // namespace std
+#define ML_C(NAME) ::NAME
+//@ mathematics.hpp
 ML_FUNCTION double ml_times(double a, double b) { return __dmul_rn(a, b); }  // never contracted with a sum
 ML_FUNCTION float ml_times(float a, float b) { return __fmul_rn(a, b); }
 // Ask for so many bytes from p on, which must all be there, to be brought into the L2 cache.
