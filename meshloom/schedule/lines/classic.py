@@ -14,20 +14,17 @@ from meshloom.schedule.declare import ANY, REALS, Array, Listed, Number, Part, R
 from meshloom.schedule.lines.base import LineMethod, LinePlan, line_places
 from meshloom.schedule.lines.operator import LineOperator, lu
 from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
+from meshloom.schedule.lines.tables import FactorTables
+from meshloom.schedule.lines.terms import ALONG_LINE, start_of_line
+from meshloom.schedule.nest.nodes import Expr, Let, Statement, let
 from meshloom.schedule.plan import Plan, with_arrays
 from meshloom.target import Target
 
-#: The point that item ``i``, a line, begins at.
-START_OF_LINE = "offset + ((i / lanes) / inner) * outer_step + ((i / lanes) % inner) * inner_step + i % lanes"
-
 
 @dataclass(frozen=True, eq=False)
-class FactorTables:
+class CornerTables(FactorTables):
     """LU factors of one operator (the scale in the pivots) and the correction of a periodic line."""
 
-    lower: Reals = holds(Array(REALS, ANY), "factors of the sweep forwards")
-    inverse: Reals = holds(Array(REALS, ANY), "inverse pivots, scaled")
-    upper: Reals = holds(Array(REALS, ANY), "factors of the sweep backwards")
     corner: Reals = holds(Array(REALS, ANY), "what the ends of a periodic line add to each point")
     mix: Reals = holds(Array(REALS, 1), "the share of the last point in that")
 
@@ -50,7 +47,7 @@ class RowTables(MatrixTables):
     mix: Reals = holds(Array(REALS, 1), "the share of the last point in that")
 
 
-Tables = FactorTables | MatrixTables
+Tables = CornerTables | MatrixTables
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +55,7 @@ class ClassicPlan(LinePlan):
     """Tables of the operators, for methods that take a line as a whole."""
 
     operators: tuple[Tables, ...] = holds(
-        Listed(Part(FactorTables, MatrixTables, RowTables)), "of each distinct operator"
+        Listed(Part(CornerTables, MatrixTables, RowTables)), "of each distinct operator"
     )
     lines: int = holds(Number(), "how many there are")
     padded_rows: int = holds(Number(), "rows that a line is padded to")
@@ -119,10 +116,20 @@ class Classic(LineMethod):
         """The passes for one operand."""
 
 
-def operand(code: LinePointCode, v: int, element: str) -> tuple[list[str], str]:
-    """Statements for an operand at a point, and its name."""
-    lines, names = code.operands(element, (v,))
-    return lines, names[0]
+def operand(code: LinePointCode, v: int) -> tuple[list[Statement], Expr]:
+    """Statements for an operand at point ``j`` of a line, and its value."""
+    computed, found = code.operands(ALONG_LINE, (v,))
+    return computed, found[0]
+
+
+def stored(code: LinePointCode, v: int, result: Expr) -> list[Statement]:
+    """Statements that bring what the solution of an operand gives to the fields, at point ``j`` of a line."""
+    return code.after(ALONG_LINE, [result], (v,))
+
+
+def start_of(line: Expr) -> Let:
+    """Where a line begins."""
+    return let("start", start_of_line(line))
 
 
 def cornerless(operator: LineOperator, n: int) -> tuple[np.ndarray, np.ndarray, float]:
@@ -148,11 +155,11 @@ def cornerless(operator: LineOperator, n: int) -> tuple[np.ndarray, np.ndarray, 
     return rows, z / (1.0 + z[0] + m * z[-1]), m
 
 
-def factor_tables(operator: LineOperator, n: int) -> FactorTables:
+def corner_tables(operator: LineOperator, n: int) -> CornerTables:
     """For lines of n points."""
     rows, z, m = cornerless(operator, n)
     lower, inverse, upper = lu(rows).T
-    return FactorTables(lower, inverse * operator.scale, upper, z, np.array([m]))
+    return CornerTables(lower, inverse * operator.scale, upper, z, np.array([m]))
 
 
 def row_tables(operator: LineOperator, n: int, padded: int) -> RowTables:

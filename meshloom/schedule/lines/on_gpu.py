@@ -1,5 +1,5 @@
-"""Line loops on a GPU: a thread owns some consecutive points of a line, in registers (the text is in
-``gpu_text`` and ``gpu_shared``).
+"""Line loops on a GPU: a thread owns some consecutive points of a line, in registers. Here is how lines are cut up,
+and the plan; the nests are in ``gpu_strided`` and ``gpu_shared``.
 
 It evaluates their right-hand sides, sweeps forwards with nothing coming in, hands what goes out to its neighbours
 through shared memory, adds what really comes in, and does the same backwards. Lines that are not contiguous are taken
@@ -30,8 +30,8 @@ from meshloom.schedule.declare import (
     size,
 )
 from meshloom.schedule.lines.base import LinePlaces, LinePlan
-from meshloom.schedule.lines.gpu_shared import SharedText
-from meshloom.schedule.lines.gpu_text import StridedText
+from meshloom.schedule.lines.gpu_shared import SharedNest
+from meshloom.schedule.lines.gpu_strided import StridedNest
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.segments import (
     FAR,
@@ -44,7 +44,7 @@ from meshloom.schedule.lines.segments import (
     turns,
 )
 from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
-from meshloom.schedule.lines.text import closure_tables
+from meshloom.schedule.lines.tables import OperatorTables, closure_tables
 from meshloom.schedule.plan import Plan
 from meshloom.target import SHARED_ROW, Target
 
@@ -277,18 +277,13 @@ class JointTables:
 
 
 @dataclass(frozen=True, eq=False)
-class OperatorTables:
+class WindowTables(OperatorTables):
     """Of one operator, for lines cut into segments: see ``segments.py``."""
 
-    lower: Reals = holds(Array(REALS, ANY), "factors of the sweep forwards")
-    inverse: Reals = holds(Array(REALS, ANY), "inverse pivots, scaled")
-    upper: Reals = holds(Array(REALS, ANY), "factors of the sweep backwards")
     forward: Reals = holds(Array(REALS, ANY), "products over segments, forwards")
     backward: Reals = holds(Array(REALS, ANY), "products over segments, backwards")
     turn: Reals = holds(Array(REALS, 2), "what carries are multiplied by for further turns round the line")
     steady: Reals = holds(Array(REALS, 1), "the inverse pivot far from the ends, scaled")
-    closure: Reals = holds(Array(REALS, ANY, ANY), "coefficients of the rows at the ends, padded with zeros")
-    closure_at: Numbers = holds(Array(("int32",), ANY), "their first offsets")
     ends: JointTables | None = holds(Part(JointTables), "how parts of lines are joined, on two levels", maybe)
 
 
@@ -304,7 +299,7 @@ class SpecialSegments:
 class WindowPlan(LinePlan):
     """Windows of segments of lines, tile by tile, each by one block of threads."""
 
-    operators: tuple[OperatorTables, ...] = holds(Listed(Part(OperatorTables)), "of each distinct operator")
+    operators: tuple[WindowTables, ...] = holds(Listed(Part(WindowTables)), "of each distinct operator")
     unlike: SpecialSegments | None = holds(Part(SpecialSegments), "segments unlike the others", maybe)
     window: int = holds(Number(), "segments that a block takes of a line")
     overlap: int = holds(Number(), "of these at either side those that its neighbours take, too")
@@ -340,13 +335,12 @@ def plan(name: str, places: LinePlaces, spec: LineSpec, lines: Geometry) -> Wind
     )  # fmt: skip
 
 
-def _operator_tables(spec: LineSpec, cut: Cut, operator: LineOperator, made: SegmentTables) -> OperatorTables:
+def _operator_tables(spec: LineSpec, cut: Cut, operator: LineOperator, made: SegmentTables) -> WindowTables:
     dtype, form = spec.dtype, spec.form
-    return OperatorTables(
-        made.lower, made.inverse, made.upper, made.forward.astype(dtype), made.backward.astype(dtype),
-        np.array(turns(made, cut, form.carries), dtype),
+    return WindowTables(
+        made.lower, made.inverse, made.upper, *closure_tables(operator.stencil, dtype),
+        made.forward.astype(dtype), made.backward.astype(dtype), np.array(turns(made, cut, form.carries), dtype),
         np.array([operator.matrix.constants[1] * operator.scale], dtype),
-        *closure_tables(operator.stencil, dtype),
         JointTables(*joints(operator, cut, dtype)) if form.levels == 2 else None,
     )  # fmt: skip
 
@@ -362,5 +356,5 @@ def _padded(cut: Cut, form: LineForm, dtype: np.dtype) -> int:
 
 def passes(spec: LineSpec, plan: Plan) -> list[Pass]:
     """One pass over tiles of lines; on two levels, one for the ends of parts and one with the ends known."""
-    kind = SharedText if spec.form.kind == "contiguous" or spec.form.shared else StridedText
+    kind = SharedNest if spec.form.kind == "contiguous" or spec.form.shared else StridedNest
     return [kind(spec, plan, level).made() for level in ((1, 2) if spec.form.levels == 2 else (0,))]

@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.declare import Number, holds
-from meshloom.schedule.lines.classic import START_OF_LINE, Classic, ClassicPlan, RowTables, operand, row_tables
+from meshloom.schedule.lines import bridge
+from meshloom.schedule.lines.classic import Classic, ClassicPlan, RowTables, operand, row_tables, start_of, stored
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.spec import Geometry, LinePointCode, LineSpec
+from meshloom.schedule.lines.terms import BLOCK, ITEM, LENGTH, J, X, higher_of, lets, lower_of
+from meshloom.schedule.nest.nodes import (
+    BOOL,
+    INDEX,
+    Body,
+    Cast,
+    Expr,
+    Grouped,
+    If,
+    Let,
+    Name,
+    Select,
+    Store,
+    chained,
+    let,
+    value,
+)
 from meshloom.target import Target
 
 _ROWS = ("below", "middle", "above")
+BELOW, MIDDLE, ABOVE, RIGHT = map(Name, ("s_below", "s_middle", "s_above", "s_right"))  # in shared memory
+#: Numbers of the plan, and the step of a repeated phase.
+LINES, PADDED_ROWS, DOUBLINGS, ROUND = map(Name, ("lines", "padded_rows", "doublings", "c"))
+#: An equation, how far its neighbours are, the one behind and whether it is there, the solution of the one before.
+K, H, UP, THERE, BEFORE = map(Name, ("k", "h", "up", "there", "before"))
+#: Multiples of its neighbours that are added to it; the halves of memory that a step reads and writes.
+ALPHA, GAMMA, OLD, NOW = map(Name, ("alpha", "gamma", "old", "now"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,33 +62,23 @@ class _Reduction(Classic):
 
     def start(self, spec: LineSpec, code: LinePointCode, v: int) -> Phase:
         """Rows and right-hand sides of the block's line to shared memory."""
-        k = spec.number(v)
-        load, name = operand(code, v, "start + j * step")
-        rows = [f"s_{row}[j] = {code.table(k, row)}[j];" for row in _ROWS]
-        right = f"s_right[j] = {name} * {code.table(k, 'scale')}[0];"
-        body = ["const ml_index j = i;", *rows, "s_right[j] = 0;",
-                "if (j < length) {", *start_of_block(), *load, right, "}"]  # fmt: skip
-        return Phase("0", "padded_rows", tuple(body))
+        k, (load, found) = spec.number(v), operand(code, v)
+        rows = (Store(Name(f"s_{row}")[J], code.table(k, row)[J]) for row in _ROWS)
+        right = Store(RIGHT[J], found * code.table(k, "scale")[0])
+        inside = If(J < LENGTH, (start_of(BLOCK), *load, right))
+        return bridge.phase((let("j", ITEM), *rows, Store(RIGHT[J], value(0)), inside), value(0), PADDED_ROWS)
 
-    def finish(self, spec: LineSpec, code: LinePointCode, v: int, solution: str) -> Phase:
-        """The solution, corrected on a periodic line, to the fields. ``solution``: C expression with {}."""
-        k, t = spec.number(v), spec.ctype
-        x = solution.format("j")
+    def finish(self, spec: LineSpec, code: LinePointCode, v: int, solution: Callable[[Expr], Expr]) -> Phase:
+        """The solution at a row, corrected on a periodic line, to the fields."""
+        k, x = spec.number(v), solution(J)
         if spec.periodic:
-            ends = f"({solution.format('0')} + {code.table(k, 'mix')}[0] * {solution.format('length - 1')})"
-            x = f"{x} - {code.table(k, 'corner')}[j] * {ends}"
-        body = ["const ml_index j = i;", *start_of_block(), f"const {t} x = {x};",
-                *code.after("start + j * step", ["x"], (v,))]  # fmt: skip
-        return Phase("0", "length", tuple(body))
+            ends = solution(value(0)) + code.table(k, "mix")[0] * solution(LENGTH - 1)
+            x = x - code.table(k, "corner")[J] * ends
+        body = (let("j", ITEM), start_of(BLOCK), let("x", x, spec.ctype), *stored(code, v, X))
+        return bridge.phase(body, value(0), LENGTH)
 
     def scratch(self, spec: LineSpec, copies: int) -> tuple[Scratch, ...]:
-        return tuple(Scratch(spec.ctype, f"s_{n}", f"{copies} * padded_rows") for n in (*_ROWS, "right"))
-
-
-def start_of_block() -> list[str]:
-    """Where the block's line begins."""
-    place = START_OF_LINE.replace("(i / lanes)", "(b / lanes)").replace("i % lanes", "b % lanes")
-    return [f"const ml_index start = {place};"]
+        return tuple(bridge.scratch(spec.ctype, f"s_{n}", copies * PADDED_ROWS) for n in (*_ROWS, "right"))
 
 
 class CyclicReduction(_Reduction):
@@ -74,30 +90,43 @@ class CyclicReduction(_Reduction):
     shared_vectors = 4
 
     def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, target: Target) -> list[Pass]:
-        t = spec.ctype
-        halve = (
-            "const ml_index h = (ml_index)1 << c, k = (i + 1) * 2 * h - 1, up = k + h;",
-            "const bool there = up < padded_rows;",
-            f"const {t} alpha = -s_below[k] / s_middle[k - h], gamma = there ? -s_above[k] / s_middle[up] : 0;",
-            "s_middle[k] += alpha * s_above[k - h] + (there ? gamma * s_below[up] : 0);",
-            "s_right[k] += alpha * s_right[k - h] + (there ? gamma * s_right[up] : 0);",
-            "s_below[k] = alpha * s_below[k - h];",
-            "s_above[k] = there ? gamma * s_above[up] : 0;",
-        )
-        back = (
-            "const ml_index h = padded_rows >> (c + 1), k = i * 2 * h + h - 1;",
-            f"const {t} before = k >= h ? s_right[k - h] : 0;",
-            "s_right[k] = (s_right[k] - s_below[k] * before - s_above[k] * s_right[k + h]) / s_middle[k];",
-        )
-        last = ("s_right[padded_rows - 1] /= s_middle[padded_rows - 1];",)
+        last = Store(RIGHT[PADDED_ROWS - 1], MIDDLE[PADDED_ROWS - 1], "/")
         phases = (
             self.start(spec, code, v),
-            Phase("0", "padded_rows >> (c + 1)", halve, repeat="doublings"),
-            Phase("0", "1", last),
-            Phase("0", "(ml_index)1 << c", back, repeat="doublings"),
-            self.finish(spec, code, v, "s_right[{}]"),
+            bridge.phase(_halved(spec.ctype), value(0), PADDED_ROWS >> Grouped(ROUND + 1), repeat=DOUBLINGS),
+            bridge.phase((last,), value(0), value(1)),
+            bridge.phase(_found_again(spec.ctype), value(0), Cast(INDEX, value(1)) << ROUND, repeat=DOUBLINGS),
+            self.finish(spec, code, v, lambda j: RIGHT[j]),
         )
-        return [Pass("halved", "lines", phases, blocked=True, scratch=self.scratch(spec, 1))]
+        return [bridge.passed("halved", LINES, phases, blocked=True, scratch=self.scratch(spec, 1))]
+
+
+def _halved(t: str) -> Body:
+    """Equation ``k`` without its neighbours ``k - h`` and ``up``, which may not be there."""
+
+    def there(one: Expr) -> Expr:
+        return Select(THERE, one, value(0))
+
+    alpha, gamma = -BELOW[K] / MIDDLE[K - H], there(-ABOVE[K] / MIDDLE[UP])
+    return (
+        lets(h=Cast(INDEX, value(1)) << ROUND, k=(ITEM + 1) * 2 * H - 1, up=K + H),
+        let("there", UP < PADDED_ROWS, BOOL),
+        Let(t, (("alpha", alpha), ("gamma", gamma))),
+        Store(MIDDLE[K], ALPHA * ABOVE[K - H] + Grouped(there(GAMMA * BELOW[UP])), "+"),
+        Store(RIGHT[K], ALPHA * RIGHT[K - H] + Grouped(there(GAMMA * RIGHT[UP])), "+"),
+        Store(BELOW[K], ALPHA * BELOW[K - H]),
+        Store(ABOVE[K], there(GAMMA * ABOVE[UP])),
+    )
+
+
+def _found_again(t: str) -> Body:
+    """The solution of equation ``k`` from those of its neighbours."""
+    rest = RIGHT[K] - BELOW[K] * BEFORE - ABOVE[K] * RIGHT[K + H]
+    return (
+        lets(h=PADDED_ROWS >> Grouped(ROUND + 1), k=ITEM * 2 * H + H - 1),
+        let("before", Select(K >= H, RIGHT[K - H], value(0)), t),
+        Store(RIGHT[K], rest / MIDDLE[K]),
+    )
 
 
 class ParallelCyclicReduction(_Reduction):
@@ -109,22 +138,30 @@ class ParallelCyclicReduction(_Reduction):
     shared_vectors = 8
 
     def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, target: Target) -> list[Pass]:
-        t = spec.ctype
-        reduce = (
-            "const ml_index h = (ml_index)1 << c, old = (c & 1) * padded_rows, now = padded_rows - old, k = i;",
-            "const ml_index m = old + ml_max<ml_index>(k - h, 0), o = old + k;",
-            "const ml_index p = old + ml_min<ml_index>(k + h, padded_rows - 1);",
-            f"const {t} alpha = k >= h ? -s_below[o] / s_middle[m] : 0;",
-            f"const {t} gamma = k + h < padded_rows ? -s_above[o] / s_middle[p] : 0;",
-            "s_middle[now + k] = s_middle[o] + alpha * s_above[m] + gamma * s_below[p];",
-            "s_right[now + k] = s_right[o] + alpha * s_right[m] + gamma * s_right[p];",
-            "s_below[now + k] = alpha * s_below[m];",
-            "s_above[now + k] = gamma * s_above[p];",
-        )
-        at = "(doublings & 1) * padded_rows + {0}"
+        def solution(j: Expr) -> Expr:
+            at = chained((DOUBLINGS & 1) * PADDED_ROWS, j)
+            return Grouped(RIGHT[at] / MIDDLE[at])
+
         phases = (
             self.start(spec, code, v),
-            Phase("0", "padded_rows", reduce, repeat="doublings"),
-            self.finish(spec, code, v, f"(s_right[{at}] / s_middle[{at}])"),
+            bridge.phase(_reduced(spec.ctype), value(0), PADDED_ROWS, repeat=DOUBLINGS),
+            self.finish(spec, code, v, solution),
         )
-        return [Pass("reduced", "lines", phases, blocked=True, scratch=self.scratch(spec, 2))]
+        return [bridge.passed("reduced", LINES, phases, blocked=True, scratch=self.scratch(spec, 2))]
+
+
+def _reduced(t: str) -> Body:
+    """Equation ``k`` without its neighbours ``h`` before and behind it: from the ``old`` half of memory to the other.
+    Places in the old one: ``m`` of the neighbour before, ``o`` of the equation, ``p`` of the one behind."""
+    m, o, p = map(Name, "mop")
+    return (
+        lets(h=Cast(INDEX, value(1)) << ROUND, old=(ROUND & 1) * PADDED_ROWS, now=PADDED_ROWS - OLD, k=ITEM),
+        lets(m=OLD + higher_of(K - H, 0), o=OLD + K),
+        let("p", OLD + lower_of(K + H, PADDED_ROWS - 1)),
+        let("alpha", Select(K >= H, -BELOW[o] / MIDDLE[m], value(0)), t),
+        let("gamma", Select(K + H < PADDED_ROWS, -ABOVE[o] / MIDDLE[p], value(0)), t),
+        Store(MIDDLE[NOW + K], MIDDLE[o] + ALPHA * ABOVE[m] + GAMMA * BELOW[p]),
+        Store(RIGHT[NOW + K], RIGHT[o] + ALPHA * RIGHT[m] + GAMMA * RIGHT[p]),
+        Store(BELOW[NOW + K], ALPHA * BELOW[m]),
+        Store(ABOVE[NOW + K], GAMMA * ABOVE[p]),
+    )

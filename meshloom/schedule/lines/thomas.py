@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from meshloom.schedule.code import Pass, Phase, Scratch
+from meshloom.schedule.code import Pass, Phase
 from meshloom.schedule.declare import Number, holds
-from meshloom.schedule.lines.classic import START_OF_LINE, Classic, ClassicPlan, FactorTables, factor_tables, operand
+from meshloom.schedule.lines import bridge
+from meshloom.schedule.lines.classic import Classic, ClassicPlan, CornerTables, corner_tables, operand, start_of, stored
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
+from meshloom.schedule.lines.terms import BLOCK, ITEM, LENGTH, J, Q, X, for_each, lets
+from meshloom.schedule.nest.nodes import (
+    Block,
+    Expr,
+    For,
+    Grouped,
+    If,
+    Name,
+    Select,
+    Statement,
+    Store,
+    all_of,
+    let,
+    value,
+    variable,
+)
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import Target
 
 EDGE = 32  # of the squares that are transposed
+#: Numbers of the plan; the solution on the way forwards and, of a periodic line, at its high end and mixed with that.
+LINES, SQUARES, ALONG = map(Name, ("lines", "squares", "along"))
+FORWARD, HIGH, MIXED = map(Name, ("g", "high", "mixed"))
+#: A point of a square, its row and, with ``q``, its column; the corner of the square.
+S, P, ACROSS, DOWN = map(Name, ("s", "p", "across", "down"))
+WORK, SQUARE = Name("work")[J * LINES + ITEM], Name("square")[P * (EDGE + 1) + Q]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +62,8 @@ class Thomas(Classic):
         transposed = wish.get("transposed", int(lines.contiguous))
         return LineForm("transposed" if transposed else "strided", 1, 0, 1)
 
-    def tables(self, operator: LineOperator, n: int) -> FactorTables:
-        return factor_tables(operator, n)
+    def tables(self, operator: LineOperator, n: int) -> CornerTables:
+        return corner_tables(operator, n)
 
     def counts(self, lines: Geometry) -> dict[str, Any]:
         along, beside = -(-lines.length // EDGE), -(-lines.lines // EDGE)
@@ -51,53 +74,63 @@ class Thomas(Classic):
         return [("work", spec.dtype, 1)]
 
     def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, target: Target) -> list[Pass]:
+        load, found = operand(code, v)
         if spec.form.kind == "strided":
-            start = [f"const ml_index start = {START_OF_LINE};"]
-            load, name = operand(code, v, "start + j * step")
-            store = code.after("start + j * step", ["x"], (v,))
-            return [_sweeps(spec, code, v, [*start], load, name, store)]
-        place = "work[j * lines + i]"
-        there, name = operand(code, v, "start + j * step")
+            return [_Sweeps(spec, code, v).made((start_of(ITEM),), load, found, stored(code, v, X))]
         return [
-            _transpose(spec, [*there, f"square[p * {EDGE + 1} + q] = {name};"], load=True),
-            _sweeps(spec, code, v, [], [], place, [f"{place} = x;"]),
-            _transpose(spec, code.after("start + j * step", [f"square[p * {EDGE + 1} + q]"], (v,)), load=False),
+            _transposed(spec, [*load, Store(SQUARE, found)], Store(WORK, SQUARE), load=True),
+            _Sweeps(spec, code, v).made((), (), WORK, [Store(WORK, X)]),
+            _transposed(spec, stored(code, v, SQUARE), Store(SQUARE, WORK), load=False),
         ]
 
 
-def _sweeps(
-    spec: LineSpec, code: LinePointCode, v: int, start: list[str], load: list[str], name: str, store: list[str]
-) -> Pass:
+@dataclass(frozen=True)
+class _Sweeps:
     """Forwards into ``work``, which has the lines side by side, and backwards."""
-    k, t, place = spec.number(v), spec.ctype, "work[j * lines + i]"
-    back = f"x = {place} * {code.table(k, 'inverse')}[j] - {code.table(k, 'upper')}[j] * x;"
-    body = [*start, f"{t} g = 0;", "for (ml_index j = 0; j < length; ++j) {", *load,
-            f"g = {name} - {code.table(k, 'lower')}[j] * g;", f"{place} = g;", "}", f"{t} x = 0;"]  # fmt: skip
-    if spec.periodic:
-        body += [f"{t} high = 0;", "for (ml_index j = length - 1; j >= 0; --j) {",
-                 back, f"{place} = x;",
-                 "high = j == length - 1 ? x : high;", "}", f"const {t} mixed = x + {code.table(k, 'mix')}[0] * high;",
-                 "for (ml_index j = 0; j < length; ++j) {",
-                 f"const {t} x = {place} - {code.table(k, 'corner')}[j] * mixed;", *store, "}"]  # fmt: skip
-    else:
-        body += ["for (ml_index j = length - 1; j >= 0; --j) {", back,
-                 *store, "}"]  # fmt: skip
-    return Pass("sweeps", "lines", (Phase("", "", tuple(body)),))
+
+    spec: LineSpec
+    code: LinePointCode
+    v: int
+
+    def _table(self, table: str) -> Name:
+        return self.code.table(self.spec.number(self.v), table)
+
+    def made(
+        self, start: Sequence[Statement], load: Sequence[Statement], found: Expr, store: Sequence[Statement]
+    ) -> Pass:
+        t = self.spec.ctype
+        step = Store(FORWARD, found - self._table("lower")[J] * FORWARD)
+        forward = for_each(J, 0, LENGTH, *load, step, Store(WORK, FORWARD))
+        back = Store(X, WORK * self._table("inverse")[J] - self._table("upper")[J] * X)
+        body = (*start, variable("g", 0, t), forward, variable("x", 0, t))
+        ends = self._corrected(back, store) if self.spec.periodic else [_backwards(back, *store)]
+        return bridge.passed("sweeps", LINES, (bridge.phase((*body, *ends)),))
+
+    def _corrected(self, back: Statement, store: Sequence[Statement]) -> list[Statement]:
+        """What the ends of a periodic line add is known when all of it is solved."""
+        t = self.spec.ctype
+        last = Store(HIGH, Select(J.equals(LENGTH - 1), X, HIGH))
+        solution = let("x", WORK - self._table("corner")[J] * MIXED, t)
+        mixed = let("mixed", X + self._table("mix")[0] * HIGH, t)
+        return [variable("high", 0, t), _backwards(back, Store(WORK, X), last), mixed,
+                for_each(J, 0, LENGTH, solution, *store)]  # fmt: skip
 
 
-def _transpose(spec: LineSpec, inside: list[str], *, load: bool) -> Pass:
+def _backwards(*body: Statement) -> For:
+    return replace(for_each(J, LENGTH - 1, 0, *body), down=True)
+
+
+def _transposed(spec: LineSpec, at_fields: Sequence[Statement], at_work: Statement, *, load: bool) -> Pass:
     """Squares of points between the fields, along the lines, and ``work``, across them."""
-    corner = f"const ml_index across = (b / along) * {EDGE}, down = (b % along) * {EDGE};"
-    at_field = (f"const ml_index p = s / {EDGE}, q = s % {EDGE}, i = across + p, j = down + q;",
-                "if (i < lines && j < length) {", f"const ml_index start = {START_OF_LINE};", *inside, "}")  # fmt: skip
-    work = (
-        f"work[j * lines + i] = square[p * {EDGE + 1} + q];"
-        if load
-        else f"square[p * {EDGE + 1} + q] = work[j * lines + i];"
-    )
-    at_work = (f"const ml_index q = s / {EDGE}, p = s % {EDGE}, i = across + p, j = down + q;",
-               "if (i < lines && j < length) {", work, "}")  # fmt: skip
-    order = (at_field, at_work) if load else (at_work, at_field)
-    phases = tuple(Phase("0", str(EDGE * EDGE), (corner, "const ml_index s = i;", "{", *body, "}")) for body in order)
-    scratch = (Scratch(spec.ctype, "square", str(EDGE * (EDGE + 1))),)
-    return Pass("transposed", "squares", phases, blocked=True, scratch=scratch)
+    along = _in_square(lets(p=S / EDGE, q=S % EDGE, i=ACROSS + P, j=DOWN + Q), start_of(ITEM), *at_fields)
+    across = _in_square(lets(q=S / EDGE, p=S % EDGE, i=ACROSS + P, j=DOWN + Q), at_work)
+    phases = (along, across) if load else (across, along)
+    scratch = (bridge.scratch(spec.ctype, "square", value(EDGE * (EDGE + 1))),)
+    return bridge.passed("transposed", SQUARES, phases, blocked=True, scratch=scratch)
+
+
+def _in_square(point: Statement, *body: Statement) -> Phase:
+    """A phase over the points ``s`` of the block's square: ``point`` says which is p, q there, i, j on the lines."""
+    corner = lets(across=Grouped(BLOCK / ALONG) * EDGE, down=Grouped(BLOCK % ALONG) * EDGE)
+    inside = If(all_of([ITEM < LINES, J < LENGTH]), body)
+    return bridge.phase((corner, let("s", ITEM), Block((point, inside))), value(0), value(EDGE * EDGE))

@@ -384,11 +384,13 @@ class If(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Switch(Statement):
-    """The body whose number ``of`` is; numbered from 0."""
+    """The body whose number ``of`` is; numbered from 0. ``total``: it is always one of them, so the first may stand for
+    all numbers that have none."""
 
     kind = "switch"
     of: Expr
     bodies: tuple[Body, ...]
+    total: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,3 +495,39 @@ def no(condition: Expr) -> Unary:
 def offset_by(start: Expr, offset: int) -> Expr:
     """``start`` and so many more."""
     return start + offset if offset else start
+
+
+def any_of(conditions: Iterable[Expr]) -> Expr:
+    """One of some conditions, at least one; later ones are asked only where the earlier do not hold."""
+    first, *rest = conditions
+    for one in rest:
+        first = Binary("||", first, one)
+    return first
+
+
+def chained(start: Expr, more: Expr) -> Expr:
+    """``start + more``, term by term from the left: no parentheses round the terms of ``more``."""
+    if isinstance(more, Binary) and more.operator in ("+", "-"):
+        return Binary(more.operator, chained(start, more.left), more.right)
+    return start + more
+
+
+@dataclass(frozen=True, slots=True)
+class UnsignedThread(Expr):
+    """``Thread``, as a number that divides cheaply."""
+
+    kind = "unsigned_thread"
+
+
+@dataclass(frozen=True, slots=True)
+class Leave(Statement):
+    """The loop around this is done."""
+
+    kind = "leave"
+
+
+@dataclass(frozen=True, slots=True)
+class Skip(Statement):
+    """This turn of the loop around is done."""
+
+    kind = "skip"

@@ -161,7 +161,8 @@ class Printer:
     def switch(self, node: nodes.Switch) -> list[str]:
         lines = [f"switch ({self.expression(node.of)}) {{"]
         for number, body in enumerate(node.bodies):
-            lines += [f"case {number}: {{", *self.lines(body), "} break;"]
+            case = f"case {number}" if number or not node.total else "default"
+            lines += [f"{case}: {{", *self.lines(body), "} break;"]
         return [*lines, "}"]
 
     def block(self, node: nodes.Block) -> list[str]:
@@ -184,6 +185,15 @@ class Printer:
 
     def raw(self, node: nodes.Raw) -> list[str]:
         return [node.text]
+
+    def unsigned_thread(self, node: nodes.UnsignedThread) -> str:
+        return "threadIdx.x"
+
+    def leave(self, node: nodes.Leave) -> list[str]:
+        return ["break;"]
+
+    def skip(self, node: nodes.Skip) -> list[str]:
+        return ["continue;"]
 
     def _braced(self, head: str, body: Body, bare: bool) -> list[str]:
         lines = self.lines(body)
