@@ -11,7 +11,8 @@ from collections.abc import Callable
 from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.gpu_text import SegmentText, strided_rows
 from meshloom.schedule.lines.spec import Group
-from meshloom.schedule.lines.text import LINE_START
+from meshloom.schedule.lines.text import LINE_START, raw
+from meshloom.schedule.nest.nodes import Name, Number
 
 
 class SharedText(SegmentText):
@@ -58,10 +59,10 @@ class SharedText(SegmentText):
         body += ["}"]
         body += ["__syncthreads();", *self._store()] if self.level != 1 and not self.straight else []
         names = [f"s{v}" for v in range(self.count)]
-        scratch = tuple(Scratch(self.t, name, f"{self.tile} * padded") for name in names)
-        cells = f"{min(side, self.count)} * cells"
+        scratch = tuple(Scratch(self.t, name, Number(self.tile) * Name("padded")) for name in names)
+        cells = Number(min(side, self.count)) * Name("cells")
         scratch += (*(Scratch(self.t, name, cells) for name in ("ahead", "behind")), *self.factor_room())
-        return Pass("lines", "tiles", (Phase("0", "1", tuple(body), whole=True),), blocked=True, scratch=scratch)
+        return Pass("lines", Name("tiles"), (Phase(raw(body), whole=True),), blocked=True, scratch=scratch)
 
     def _where(self) -> list[str]:
         """The line and the first row that a thread loads and stores: neighbouring threads have neighbouring points."""

@@ -10,7 +10,8 @@ from meshloom.kernel.emit import literal
 from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.operator import Offsets
 from meshloom.schedule.lines.spec import Group, LinePointCode, LineSpec
-from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_expression
+from meshloom.schedule.lines.text import LINE_START, closure_tables, first_of, raw, stencil_expression
+from meshloom.schedule.nest.nodes import Name
 from meshloom.schedule.plan import Plan
 
 #: The tile of lines and the part of them that a place in the launch means.
@@ -68,8 +69,8 @@ class SegmentText(ABC):
 
     def _pointers(self) -> list[str]:
         """Where the operand and the result of the block begin."""
-        loads = [self.code.place(*n.value).replace("[e", "[0") for n in self.spec.operands]
-        stores = [self.code.place(o.param, 0, o.comp).replace("[e", "[0") for o in self.spec.results]
+        loads = first_of(self.code.place(*n.value) for n in self.spec.operands)
+        stores = first_of(self.code.place(o.param, 0, o.comp) for o in self.spec.results)
         return [f"{kind}{self.t}* {name} = ({kind}{self.t}*)(" + "".join(
             f"group == {v} ? &{place} : " for v, place in enumerate(places[:-1])) + f"&{places[-1]});"
             for kind, name, places in (("const ", "source", loads), ("", "target", stores))]  # fmt: skip
@@ -279,8 +280,8 @@ class SegmentText(ABC):
         return f"own{k}[{('lower', 'inverse', 'upper').index(table) * self.m} + {i}]"
 
     def factor_room(self) -> tuple[Scratch, ...]:
-        count = len(self.spec.distinct) * 3 * self.m
-        return (Scratch(self.number_type, "factors", f"{count} * specials"),) if self.spec.form.special else ()
+        size = len(self.spec.distinct) * 3 * self.m * Name("specials")
+        return (Scratch(self.number_type, "factors", size),) if self.spec.form.special else ()
 
     def _sweep(self, v: int, *, forward: bool) -> list[str]:
         k, m = self.spec.number(v), self.m
@@ -348,11 +349,12 @@ class StridedText(SegmentText):
                 return self.stores("start + (j0 + i) * step", "j0 + i < length", results, v)
 
             body += ["if (mine) {", *self.each(store), "}"]
-        scratch = tuple(Scratch(self.t, name, f"{self.count} * cells") for name in ("ahead", "behind"))
+        cells = Name("cells")
+        scratch = tuple(Scratch(self.t, name, self.count * cells) for name in ("ahead", "behind"))
         scratch += self.factor_room()
         if self.spec.form.exchange:
-            scratch += (Scratch(self.t, "edges", f"{2 * self.reach * self.count} * cells"),)
-        return Pass("lines", "tiles", (Phase("0", "1", tuple(body), whole=True),), blocked=True, scratch=scratch)
+            scratch += (Scratch(self.t, "edges", 2 * self.reach * self.count * cells),)
+        return Pass("lines", Name("tiles"), (Phase(raw(body), whole=True),), blocked=True, scratch=scratch)
 
     def _where(self) -> list[str]:
         return [

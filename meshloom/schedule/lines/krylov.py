@@ -16,6 +16,8 @@ from meshloom.schedule.lines.decay import negligible
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.reduction import start_of_block
 from meshloom.schedule.lines.spec import Geometry, LinePointCode, LineSpec
+from meshloom.schedule.lines.text import raw
+from meshloom.schedule.nest.nodes import Name, Number
 from meshloom.target import Target
 
 MOST_ITERATIONS = 500
@@ -61,10 +63,10 @@ class _Krylov(Classic):
                 f"size = now; rounds = {MOST_ITERATIONS};", *words.loop("s_y[j] += s_x[j]; s_b[j] = s_r[j];"), "}",
                 *words.loop(f"const {t} x = size > {lost!r} * whole ? ({t})NAN : s_y[j];",
                             *code.after("start + j * step", ["x"], (v,)))]  # fmt: skip
-        scratch = [Scratch(t, f"s_{n}", "length") for n in self.vectors]
-        scratch += [Scratch(t, "room", str(self.threads))] if target.together else []
-        phase = Phase("0", "1", tuple(body), whole=True)
-        return [Pass("iterated", "lines", (phase,), blocked=True, scratch=tuple(scratch))]
+        scratch = [Scratch(t, f"s_{n}", Name("length")) for n in self.vectors]
+        scratch += [Scratch(t, "room", Number(self.threads))] if target.together else []
+        phase = Phase(raw(body), whole=True)
+        return [Pass("iterated", Name("lines"), (phase,), blocked=True, scratch=tuple(scratch))]
 
     @abstractmethod
     def iteration(self, words: _Words) -> list[str]:

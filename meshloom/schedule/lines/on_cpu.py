@@ -16,7 +16,8 @@ from meshloom.schedule.lines.base import LinePlaces, LinePlan
 from meshloom.schedule.lines.decay import decay_points, turn
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
-from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_expression
+from meshloom.schedule.lines.text import LINE_START, closure_tables, raw, stencil_expression
+from meshloom.schedule.nest.nodes import Name
 from meshloom.schedule.plan import Plan
 
 BUFFER = 1 << 18  # bytes that a buffer of a thread may have before fewer lines go side by side
@@ -97,9 +98,9 @@ class _Text:
             body += self._sweeps(v, self.spec.number(v))
         body += self._store()
         names = [f"s{v}" for v in range(len(self.spec.operands))] + ["work"]
-        scratch = tuple(Scratch(self.t, name, f"rows * {self.w}") for name in names)
-        phase = Phase("0", "1", tuple(body), whole=True)
-        return Pass("lines", "tiles", (phase,), blocked=True, scratch=scratch)
+        scratch = tuple(Scratch(self.t, name, Name("rows") * self.w) for name in names)
+        phase = Phase(raw(body), whole=True)
+        return Pass("lines", Name("tiles"), (phase,), blocked=True, scratch=scratch)
 
     def _where(self) -> list[str]:
         if self.spec.form.kind == "contiguous":

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from meshloom.schedule.code import Pass, Phase, Scratch
+from meshloom.schedule.code import ROUND, Pass, Phase, Scratch
 from meshloom.schedule.declare import Number, holds
 from meshloom.schedule.lines.classic import START_OF_LINE, Classic, ClassicPlan, RowTables, operand, row_tables
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.spec import Geometry, LinePointCode, LineSpec
+from meshloom.schedule.lines.text import raw
+from meshloom.schedule.nest.nodes import INDEX, Cast, Grouped, Name, value
 from meshloom.target import Target
 
+ROWS, DOUBLINGS = Name("padded_rows"), Name("doublings")
 _ROWS = ("below", "middle", "above")
 
 
@@ -42,7 +45,7 @@ class _Reduction(Classic):
         right = f"s_right[j] = {name} * {code.table(k, 'scale')}[0];"
         body = ["const ml_index j = i;", *rows, "s_right[j] = 0;",
                 "if (j < length) {", *start_of_block(), *load, right, "}"]  # fmt: skip
-        return Phase("0", "padded_rows", tuple(body))
+        return Phase(raw(body), value(0), ROWS)
 
     def finish(self, spec: LineSpec, code: LinePointCode, v: int, solution: str) -> Phase:
         """The solution, corrected on a periodic line, to the fields. ``solution``: C expression with {}."""
@@ -53,10 +56,10 @@ class _Reduction(Classic):
             x = f"{x} - {code.table(k, 'corner')}[j] * {ends}"
         body = ["const ml_index j = i;", *start_of_block(), f"const {t} x = {x};",
                 *code.after("start + j * step", ["x"], (v,))]  # fmt: skip
-        return Phase("0", "length", tuple(body))
+        return Phase(raw(body), value(0), Name("length"))
 
     def scratch(self, spec: LineSpec, copies: int) -> tuple[Scratch, ...]:
-        return tuple(Scratch(spec.ctype, f"s_{n}", f"{copies} * padded_rows") for n in (*_ROWS, "right"))
+        return tuple(Scratch(spec.ctype, f"s_{n}", copies * ROWS) for n in (*_ROWS, "right"))
 
 
 def start_of_block() -> list[str]:
@@ -92,12 +95,12 @@ class CyclicReduction(_Reduction):
         last = ("s_right[padded_rows - 1] /= s_middle[padded_rows - 1];",)
         phases = (
             self.start(spec, code, v),
-            Phase("0", "padded_rows >> (c + 1)", halve, repeat="doublings"),
-            Phase("0", "1", last),
-            Phase("0", "(ml_index)1 << c", back, repeat="doublings"),
+            Phase(raw(halve), value(0), ROWS >> Grouped(ROUND + 1), repeat=DOUBLINGS),
+            Phase(raw(last), value(0), value(1)),
+            Phase(raw(back), value(0), Cast(INDEX, value(1)) << ROUND, repeat=DOUBLINGS),
             self.finish(spec, code, v, "s_right[{}]"),
         )
-        return [Pass("halved", "lines", phases, blocked=True, scratch=self.scratch(spec, 1))]
+        return [Pass("halved", Name("lines"), phases, blocked=True, scratch=self.scratch(spec, 1))]
 
 
 class ParallelCyclicReduction(_Reduction):
@@ -124,7 +127,7 @@ class ParallelCyclicReduction(_Reduction):
         at = "(doublings & 1) * padded_rows + {0}"
         phases = (
             self.start(spec, code, v),
-            Phase("0", "padded_rows", reduce, repeat="doublings"),
+            Phase(raw(reduce), value(0), ROWS, repeat=DOUBLINGS),
             self.finish(spec, code, v, f"(s_right[{at}] / s_middle[{at}])"),
         )
-        return [Pass("reduced", "lines", phases, blocked=True, scratch=self.scratch(spec, 2))]
+        return [Pass("reduced", Name("lines"), phases, blocked=True, scratch=self.scratch(spec, 2))]

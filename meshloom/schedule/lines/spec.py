@@ -12,8 +12,11 @@ from meshloom.kernel.count import loads
 from meshloom.kernel.expr import C_TYPES, FLOAT64, Node, load, rebuild, topological
 from meshloom.kernel.model import Output
 from meshloom.mesh.grid import Grid
-from meshloom.schedule.code import ElementCode, combined
+from meshloom.schedule.code import ElementCode
 from meshloom.schedule.lines.operator import LineOperator
+from meshloom.schedule.nest.nodes import Expr, RawValue, Store, let
+from meshloom.schedule.nest.printer import PLAIN
+from meshloom.schedule.nest.reduce import combined
 from meshloom.schedule.plan import Plan, symbol
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import SHARED_ROW
@@ -221,9 +224,9 @@ class LinePointCode(ElementCode):
         """What a table or number of one of the operators is called."""
         return symbol(self.plan, "operators", operator, *path)
 
-    def leaf(self, node: Node) -> str:
+    def leaf(self, node: Node) -> Expr:
         if node.value[0] == len(self.spec.params):
-            return self._results[node.value[2]]
+            return RawValue(self._results[node.value[2]])
         return super().leaf(node)
 
     def in_whole_row(self, param: int) -> bool:
@@ -232,8 +235,8 @@ class LinePointCode(ElementCode):
     def operands(self, element: str, only: Group | None = None) -> tuple[list[str], list[str]]:
         """Statements for the operands (or ``only`` some) at a point (a C expression), and the names of their values."""
         roots = self.spec.operands if only is None else tuple(self.spec.operands[v] for v in only)
-        text, names = self.values(roots)
-        return [f"const ml_index e = {element};", *self.whole_rows(roots), *text], names
+        computed, values = self.values(roots)
+        return PLAIN.lines([let("e", RawValue(element)), *self.whole_rows(roots), *computed]), list(map(str, values))
 
     def after(
         self, element: str, results: Sequence[str], only: Group | None = None, old: Mapping[int, str] | None = None
@@ -245,26 +248,27 @@ class LinePointCode(ElementCode):
         self._results = [known.get(v, "") for v in everything]
         chosen = self._chosen(only)
         roots = [self.spec.results[k].value for k in chosen]
-        text, names = self.values(roots)
-        lines = [f"const ml_index e = {element};", *self.whole_rows(roots), *text]
-        for k, name in zip(chosen, names, strict=True):
+        computed, values = self.values(roots)
+        made = [let("e", RawValue(element)), *self.whole_rows(roots), *computed]
+        for k, value in zip(chosen, values, strict=True):
             place, dtype = self._target(k), self.spec.params[self.spec.results[k].param].dtype
-            lines.append(f"{place} = {combined(self.spec.combines[k], (old or {}).get(k, place), name, dtype)};")
-        return lines
+            before = RawValue(old[k]) if old and k in old else place
+            made.append(Store(place, combined(self.spec.combines[k], before, value, dtype)))
+        return PLAIN.lines(made)
 
     def merged(self, only: Group | None = None) -> dict[int, str]:
         """The results (by number) that are merged with what is there, and where that is, at point ``e``."""
-        return {k: self._target(k) for k in self._chosen(only) if self.spec.combines[k]}
+        return {k: str(self._target(k)) for k in self._chosen(only) if self.spec.combines[k]}
 
     def _chosen(self, only: Group | None) -> Sequence[int]:
         return range(len(self.spec.results)) if only is None else [k for v in only for k in self.spec.shares[v]]
 
-    def _target(self, number: int) -> str:
+    def _target(self, number: int) -> Expr:
         return self.place(self.spec.results[number].param, 0, self.spec.results[number].comp)
 
     def touched(self) -> list[str]:
         """What the operands read at point ``e``, as C expressions."""
-        return [self.place(*a) for a in sorted(loads(self.spec.operands)) if not self.spec.params[a[0]].is_global]
+        return [str(self.place(*a)) for a in sorted(loads(self.spec.operands)) if not self.spec.params[a[0]].is_global]
 
 
 def renumbered(roots: Sequence[Node], numbers: dict[int, int]) -> tuple[Node, ...]:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from meshloom.kernel.emit import literal
 from meshloom.schedule.lines.operator import Stencil
+from meshloom.schedule.nest.nodes import Body, Expr, Number, Raw
+from meshloom.schedule.nest.walk import substituted
+
+
+def raw(lines: Iterable[str]) -> Body:
+    """Lines of text as the body of a phase."""
+    return tuple(map(Raw, lines))
+
+
+def first_of(places: Iterable[Expr]) -> list[Expr]:
+    """The places at element 0 instead of ``e``."""
+    return [substituted(one, {"e": Number(0)}) for one in places]
+
 
 #: Number of a line's first point: ``o`` counts lines that are not side by side.
 LINE_START = "offset + (o / inner) * outer_step + (o % inner) * inner_step"

@@ -13,6 +13,8 @@ from meshloom.schedule.declare import Number, holds
 from meshloom.schedule.lines.classic import START_OF_LINE, Classic, ClassicPlan, FactorTables, factor_tables, operand
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
+from meshloom.schedule.lines.text import raw
+from meshloom.schedule.nest.nodes import Name, value
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import Target
 
@@ -82,7 +84,7 @@ def _sweeps(
     else:
         body += ["for (ml_index j = length - 1; j >= 0; --j) {", back,
                  *store, "}"]  # fmt: skip
-    return Pass("sweeps", "lines", (Phase("", "", tuple(body)),))
+    return Pass("sweeps", Name("lines"), (Phase(raw(body)),))
 
 
 def _transpose(spec: LineSpec, inside: list[str], *, load: bool) -> Pass:
@@ -98,6 +100,7 @@ def _transpose(spec: LineSpec, inside: list[str], *, load: bool) -> Pass:
     at_work = (f"const ml_index q = s / {EDGE}, p = s % {EDGE}, i = across + p, j = down + q;",
                "if (i < lines && j < length) {", work, "}")  # fmt: skip
     order = (at_field, at_work) if load else (at_work, at_field)
-    phases = tuple(Phase("0", str(EDGE * EDGE), (corner, "const ml_index s = i;", "{", *body, "}")) for body in order)
-    scratch = (Scratch(spec.ctype, "square", str(EDGE * (EDGE + 1))),)
-    return Pass("transposed", "squares", phases, blocked=True, scratch=scratch)
+    each = (raw((corner, "const ml_index s = i;", "{", *body, "}")) for body in order)
+    phases = tuple(Phase(body, value(0), value(EDGE * EDGE)) for body in each)
+    scratch = (Scratch(spec.ctype, "square", value(EDGE * (EDGE + 1))),)
+    return Pass("transposed", Name("squares"), phases, blocked=True, scratch=scratch)

@@ -142,7 +142,7 @@ class Piece(Expr):
 
 @dataclass(frozen=True, slots=True)
 class LoadRow(Expr):
-    """So many numbers side by side, loaded at once from an address (``Address`` of the first, or array + place)."""
+    """So many numbers side by side, loaded at once from an address (``AddressOf`` the first, or array + place)."""
 
     kind = "load_row"
     ctype: str
@@ -189,7 +189,7 @@ class Cast(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class Address(Expr):
+class AddressOf(Expr):
     """Where an entry of an array lies."""
 
     kind = "address"

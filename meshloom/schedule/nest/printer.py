@@ -6,7 +6,6 @@ Parentheses stand where C needs them for the tree that a value is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from meshloom.kernel.emit import literal
@@ -76,7 +75,7 @@ class Printer:
     def cast(self, node: nodes.Cast) -> str:
         return f"({self.type_name(node.ctype)}){self._bound(node.of, _PREFIX)}"
 
-    def address(self, node: nodes.Address) -> str:
+    def address(self, node: nodes.AddressOf) -> str:
         return f"&{self._bound(node.place, _PREFIX)}"
 
     def call(self, node: nodes.Call) -> str:
@@ -118,14 +117,14 @@ class Printer:
 
     def store_row(self, node: nodes.StoreRow) -> list[str]:
         values = ", ".join(map(self.expression, node.values))
-        place = self.address(nodes.Address(node.place))
+        place = self.address(nodes.AddressOf(node.place))
         return [f"ml_store<{node.ctype}, {len(node.values)}>({place}, {{{{{values}}}}});"]
 
     def accumulate(self, node: nodes.Accumulate) -> list[str]:
         return self.store(nodes.Store(node.place, combined(node.combine, node.place, node.value, node.dtype)))
 
     def atomic(self, node: nodes.Atomic) -> list[str]:
-        place = self.address(nodes.Address(node.place))
+        place = self.address(nodes.AddressOf(node.place))
         return [f"ml_atomic_{node.combine}({place}, {self.expression(node.value)});"]
 
     def for_(self, node: nodes.For) -> list[str]:
@@ -172,7 +171,7 @@ class Printer:
 
     def prefetch(self, node: nodes.Prefetch) -> list[str]:
         size = f"(int)(({self.expression(node.count)}) * sizeof({node.ctype}))"
-        return [f"ml_prefetch({self.address(nodes.Address(node.place))}, {size});"]
+        return [f"ml_prefetch({self.address(nodes.AddressOf(node.place))}, {size});"]
 
     def do(self, node: nodes.Do) -> list[str]:
         return [f"{self.expression(node.call)};"]
@@ -180,7 +179,9 @@ class Printer:
     def comment(self, node: nodes.Comment) -> list[str]:
         """Nothing may end the comment or go on behind it: no line breaks, no backslash, no trigraph for one."""
         words = "".join(c if c.isprintable() else " " for c in node.words.replace("\\", "/"))
-        return ["// " + re.sub(r"\?(?=\?)", "? ", words)]
+        while "??" in words:
+            words = words.replace("??", "? ?")
+        return [f"// {words}"]
 
     def raw(self, node: nodes.Raw) -> list[str]:
         return [node.text]
@@ -198,7 +199,7 @@ def _binding(node: Expr) -> int:
         return _BINDS[node.operator]
     if isinstance(node, nodes.Select):
         return _SELECT
-    prefixed = isinstance(node, nodes.Unary | nodes.Cast | nodes.Address | nodes.Thread | nodes.Threads)
+    prefixed = isinstance(node, nodes.Unary | nodes.Cast | nodes.AddressOf | nodes.Thread | nodes.Threads)
     return _PREFIX if prefixed else _WHOLE
 
 
