@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from meshloom.backend.cpu_dialect import CppPrinter
 from meshloom.schedule.nest import nodes
 from meshloom.schedule.nest.nodes import (
     Accumulate,
-    Address,
+    AddressOf,
     Atomic,
     Barrier,
     Binary,
@@ -20,19 +26,21 @@ from meshloom.schedule.nest.nodes import (
     For,
     Grouped,
     If,
+    Leave,
     Let,
     LoadRow,
     Name,
     Number,
+    PairOf,
     Piece,
+    PointerTo,
     Prefetch,
-    Raw,
-    RawValue,
     Room,
     RowOf,
     Select,
     SharedArray,
     Shuffle,
+    Skip,
     Statement,
     Store,
     StoreRow,
@@ -40,8 +48,11 @@ from meshloom.schedule.nest.nodes import (
     Thread,
     Threads,
     Unary,
+    UnsignedThread,
     all_of,
+    any_of,
     call,
+    chained,
     greatest,
     least,
     let,
@@ -65,7 +76,7 @@ VALUES: list[tuple[Expr, str]] = [
     (q[t * 4 + 1], "q[t * 4 + 1]"),
     (Piece(a, Number(2)), "a.v[2]"),
     (Piece(q[t], Number(2)), "q[t].v[2]"),
-    (LoadRow("double", 4, Address(q[t * 4])), "ml_load<double, 4>(&q[t * 4])"),
+    (LoadRow("double", 4, AddressOf(q[t * 4])), "ml_load<double, 4>(&q[t * 4])"),
     (LoadRow("int32_t", 2, q + t * 2), "ml_load<int32_t, 2>(q + t * 2)"),
     (-a, "-a"),
     (-Number(-1), "-(-1)"),
@@ -96,12 +107,18 @@ VALUES: list[tuple[Expr, str]] = [
     (least(a + 1, greatest(b, 0)), "ml_min(a + 1, ml_max(b, 0))"),
     (Shuffle(a, Name("own_lane") + 1), "ml_from(a, own_lane + 1)"),
     (t - Thread(), "t - (ml_index)threadIdx.x"),
+    (Cast("int", UnsignedThread() % 16), "(int)(threadIdx.x % 16)"),
+    (Cast(PairOf("float"), Number(0)), "(ml_pair<float>)0"),
+    (Cast(PointerTo("int32_t"), AddressOf(q[0])), "(int32_t*)&q[0]"),
+    (no(any_of([a, all_of([b, c])])), "!(a || b && c)"),
+    (a + (b - c), "a + (b - c)"),
+    (chained(a, b - c + t * q), "a + b - c + t * q"),
+    (chained(a, b * c), "a + b * c"),
     (Threads() * 2, "(ml_index)blockDim.x * 2"),
     (Grouped(a * b) + Grouped(Grouped(c)), "(a * b) + ((c))"),
     (summed([a, 1, b * c]), "a + 1 + b * c"),
     (offset_by(a, 0), "a"),
     (offset_by(a, 3), "a + 3"),
-    (RawValue("x[0]") + 1, "x[0] + 1"),
 ]
 
 TURN = Store(q[t], a)
@@ -133,10 +150,13 @@ STATEMENTS: list[tuple[Statement, str]] = [
     (If(a, (TURN,), (Do(call("f")),), bare=True), "if (a) q[t] = a; else f();"),
     (If(t < b, (TURN,), given=let("t", a)), "if (const ml_index t = a; t < b) {\nq[t] = a;\n}"),
     (Switch(a, ((TURN,), ())), "switch (a) {\ncase 0: {\nq[t] = a;\n} break;\ncase 1: {\n} break;\n}"),
+    (Switch(a, ((), ()), total=True), "switch (a) {\ndefault: {\n} break;\ncase 1: {\n} break;\n}"),
+    (Leave(), "break;"),
+    (variable("x", q, PointerTo(PairOf("double"), fixed=True)), "const ml_pair<double>* x = q;"),
+    (Skip(), "continue;"),
     (Block((TURN,)), "{\nq[t] = a;\n}"),
     (Do(call("f", a)), "f(a);"),
     (Comment("x = 1 \\"), "// x = 1 /"),
-    (Raw("f(x);"), "f(x);"),
 ]
 
 
@@ -152,9 +172,28 @@ def test_statements_print(node: Statement, text: str) -> None:
 
 def test_what_only_threads_that_run_together_have() -> None:
     shared = (SharedArray("double", "room", Number(32)), Barrier(), Prefetch(q[t], a + 1, "double"))
-    assert PRINTER.lines(shared) == [
-        "__shared__ double room[32];", "__syncthreads();", "ml_prefetch(&q[t], (int)((a + 1) * sizeof(double)));",
-    ]  # fmt: skip
+    prefetch = "ml_prefetch(&q[t], (int)((a + 1) * sizeof(double)));"
+    assert PRINTER.lines(shared) == ["__shared__ double room[32];", "__syncthreads();", prefetch]
+    alone = CppPrinter()
+    assert alone.lines(shared) == ["double room[32];", prefetch], "a thread of a CPU waits for nobody"
+    assert alone.expression(Thread() * Threads()) == "(ml_index)0 * (ml_index)1"
+    assert alone.expression(UnsignedThread() % 16) == "0u % 16"
+    with pytest.raises(ValueError, match="no lanes"):
+        alone.expression(Shuffle(a, b))
+
+
+def test_independent_turns_are_for_vectors_of_a_cpu() -> None:
+    loop = For("x", a, b, (TURN,), "int64_t", independent=True)
+    head = "for (int64_t x = a; x < b; ++x) {"
+    assert CppPrinter(["reduction(+ : r0)"]).statement(loop)[:2] == ["#pragma omp simd reduction(+ : r0)", head]
+    assert CppPrinter().statement(loop)[:2] == ["#pragma omp simd", head] and PRINTER.statement(loop)[0] == head
+
+
+@pytest.mark.parametrize(("node", "text"), VALUES + STATEMENTS, ids=[text for _, text in VALUES + STATEMENTS])
+def test_what_one_thread_does_is_the_same_text_for_every_target(node: nodes.Node, text: str) -> None:
+    if not any(isinstance(one, Shuffle | Thread | UnsignedThread | Threads) for one in everything([node])):
+        printer = CppPrinter()
+        assert text == (printer.expression(node) if isinstance(node, Expr) else "\n".join(printer.statement(node)))
 
 
 def test_every_kind_of_node_is_printed_here() -> None:
@@ -168,7 +207,6 @@ def test_names_are_those_that_are_used_and_not_those_that_are_declared() -> None
     body = For("x", Name("low")[b], Name("n"), (let("e", Name("visit")[Name("x")]), Comment("block of words")))
     assert names([body]) == {"low", "b", "n", "visit", "x"}
     assert names([Switch(a, ((Store(b, c),), (Atomic(q[t], "add", a),)))]) == {"a", "b", "c", "q", "t"}
-    assert names([Raw("f(x) + low;")]) == {"f", "x", "low"}
 
 
 def test_substitution_changes_names_and_shares_the_rest() -> None:
@@ -193,3 +231,25 @@ def test_values_are_compared_by_content_and_have_no_truth() -> None:
         bool(a < b)
     with pytest.raises(TypeError):
         list(a)
+
+
+# ----- nobody else writes text --------------------------------------------------------------------------------------
+SCHEDULE = Path(nodes.__file__).parents[1]
+#: Ends or begins as a statement or an index of C does; calls something of the preludes.
+LOOKS_LIKE_C = re.compile(r";$|\{\s*$|^\s*\}|^\[|\[$|#pragma|\bml_\w+[(<]")
+
+
+def strings(path: Path) -> Iterator[str]:
+    """All strings of a module that are not its documentation, parts of formatted ones too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    described = [n for n in ast.walk(tree) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef) and n.body]
+    words = {id(n.body[0].value) for n in described if isinstance(n.body[0], ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in words:
+            yield node.value
+
+
+def test_only_the_printer_writes_c() -> None:
+    found = {path.relative_to(SCHEDULE).as_posix() for path in SCHEDULE.rglob("*.py")
+             if any(LOOKS_LIKE_C.search(text) for text in strings(path))}  # fmt: skip
+    assert found == {"nest/printer.py"}

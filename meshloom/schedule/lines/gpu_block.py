@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from meshloom.schedule.code import BLOCK, ELEMENT
 from meshloom.schedule.lines.gpu_factors import SegmentFactors
 from meshloom.schedule.lines.gpu_names import (
     ACROSS,
@@ -21,20 +22,9 @@ from meshloom.schedule.lines.gpu_names import (
     WINDOW,
 )
 from meshloom.schedule.lines.spec import Group, LinePointCode, LineSpec
-from meshloom.schedule.lines.terms import (
-    BLOCK,
-    ELEMENT,
-    LANES,
-    LENGTH,
-    OUTER_LINE,
-    STEP,
-    higher_of,
-    lets,
-    line_start,
-    lower_of,
-)
+from meshloom.schedule.lines.terms import LANES, LENGTH, OUTER_LINE, STEP, higher_of, lets, line_start, lower_of
 from meshloom.schedule.nest.nodes import (
-    Address,
+    AddressOf,
     Block,
     Body,
     Cast,
@@ -44,6 +34,8 @@ from meshloom.schedule.nest.nodes import (
     If,
     Name,
     Number,
+    PairOf,
+    PointerTo,
     Prefetch,
     Room,
     Select,
@@ -88,7 +80,7 @@ class BlockNest(ABC):
         form = self.spec.form
         self.m, self.k, self.tile, self.number_type = form.points, form.carries, form.tile, self.spec.ctype
         #: What a thread holds of a point: a number, or those of two lines side by side, which make wide loads.
-        self.t = f"ml_pair<{self.number_type}>" if form.pair else self.number_type
+        self.t = PairOf(self.number_type) if form.pair else self.number_type
         self.reach = self.spec.reach
         self.count = form.group or len(self.spec.operands)  # of operands that a block solves
         self.code = LinePointCode(self.spec, self.plan)
@@ -133,13 +125,14 @@ class BlockNest(ABC):
         """Where the operand and the result of the block begin."""
         loads = [self.code.begins(param, comp) for param, _, comp in (node.value for node in self.spec.operands)]
         stores = [self.code.begins(one.param, one.comp) for one in self.spec.results]
-        return [self._pointer(f"const {self.t}*", SOURCE, loads), self._pointer(f"{self.t}*", TARGET, stores)]
+        source, target = PointerTo(self.t, fixed=True), PointerTo(self.t)
+        return [self._pointer(source, SOURCE, loads), self._pointer(target, TARGET, stores)]
 
     @staticmethod
-    def _pointer(ctype: str, name: Name, places: Sequence[Expr]) -> Statement:
-        found: Expr = Address(places[-1])
+    def _pointer(ctype: PointerTo, name: Name, places: Sequence[Expr]) -> Statement:
+        found: Expr = AddressOf(places[-1])
         for v in reversed(range(len(places) - 1)):
-            found = Select(GROUP.equals(v), Address(places[v]), found)
+            found = Select(GROUP.equals(v), AddressOf(places[v]), found)
         return variable(name.name, Cast(ctype, Grouped(found)), ctype)
 
     # ----- asking for values before they are needed ---------------------------------------------------------------

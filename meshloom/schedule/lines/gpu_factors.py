@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshloom.schedule.code import Scratch
-from meshloom.schedule.lines import bridge
 from meshloom.schedule.lines.gpu_names import CHUNK, CORE, J0, OVERLAP, SLOT
 from meshloom.schedule.lines.spec import LinePointCode, LineSpec
 from meshloom.schedule.nest.nodes import (
@@ -14,6 +13,7 @@ from meshloom.schedule.nest.nodes import (
     Expr,
     For,
     Name,
+    PointerTo,
     Statement,
     Store,
     Thread,
@@ -50,7 +50,7 @@ class SegmentFactors:
 
     def room(self) -> tuple[Scratch, ...]:
         count = len(self.spec.distinct) * self._per_operator
-        return (bridge.scratch(self.spec.ctype, _FACTORS.name, count * _SPECIALS),) if self._kept else ()
+        return (Scratch(self.spec.ctype, _FACTORS.name, count * _SPECIALS),) if self._kept else ()
 
     def loaded(self) -> list[Statement]:
         """All of them to shared memory."""
@@ -68,7 +68,8 @@ class SegmentFactors:
             return [let("edge", any_of(outside), BOOL)]
         count, operators = self._per_operator, len(self.spec.distinct)
         first = _FACTORS + call("ml_max", _KIND - 1, 0) * (operators * count)
-        pointers = (variable(f"own{k}", first + k * count, f"const {self.spec.ctype}*") for k in range(operators))
+        kept = PointerTo(self.spec.ctype, fixed=True)
+        pointers = (variable(f"own{k}", first + k * count, kept) for k in range(operators))
         return [let("kind", _WHICH[CHUNK * CORE + SLOT], INT), let("edge", _KIND.differs(0), BOOL), *pointers]
 
     def at(self, table: str, k: int, i: Expr) -> Expr:

@@ -13,6 +13,7 @@ from meshloom.schedule.lines.tables import closure_width
 from meshloom.schedule.lines.terms import LENGTH, ROW, SUM, J, Q, closure_row, for_each, right_hand_side
 from meshloom.schedule.nest.nodes import (
     INT,
+    Cast,
     Expr,
     Grouped,
     If,
@@ -26,7 +27,6 @@ from meshloom.schedule.nest.nodes import (
     Value,
     all_of,
     any_of,
-    call,
     let,
     no,
     summed,
@@ -99,7 +99,7 @@ class RightHandNest(BlockNest):
         """Rows at the ends that are not ``_near_rows``, and 0 in rows beyond the line."""
         row = J0 + POINT
         inside = row < LENGTH if self.spec.periodic else all_of([row >= 0, row < LENGTH])
-        zeros = self.unrolled(Store(self.x(v, POINT), Select(inside, self.x(v, POINT), call(self.t, 0))))
+        zeros = self.unrolled(Store(self.x(v, POINT), Select(inside, self.x(v, POINT), Cast(self.t, value(0)))))
         return If(EDGE, (*self._far_rows(v), zeros))
 
     def _far_rows(self, v: int) -> list[Statement]:

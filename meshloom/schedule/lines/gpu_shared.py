@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from meshloom.schedule.code import Pass
-from meshloom.schedule.lines import bridge
+from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.gpu_block import ForGroup, Rows
 from meshloom.schedule.lines.gpu_names import (
     ACROSS,
@@ -121,10 +120,10 @@ class SharedNest(SegmentNest):
         body = (*self._where(), *factors, *self._load(), *self.ask_ahead(), solved)
         if self.level != 1 and not self.straight:
             body += (Barrier(), self._store())
-        scratch = tuple(bridge.scratch(self.t, f"s{v}", self.tile * PADDED) for v in range(self.count))
+        scratch = tuple(Scratch(self.t, f"s{v}", self.tile * PADDED) for v in range(self.count))
         cells = min(side, self.count) * CELLS
-        scratch += (*(bridge.scratch(self.t, one.name, cells) for one in (AHEAD, BEHIND)), *self.factors.room())
-        return bridge.passed("lines", TILES, (bridge.phase(body, whole=True),), blocked=True, scratch=scratch)
+        scratch += (*(Scratch(self.t, one.name, cells) for one in (AHEAD, BEHIND)), *self.factors.room())
+        return Pass("lines", TILES, (Phase(body, whole=True),), blocked=True, scratch=scratch)
 
     def _where(self) -> list[Statement]:
         """The line and the first row that a thread loads and stores: neighbouring threads have neighbouring points."""

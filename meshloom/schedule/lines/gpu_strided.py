@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshloom.schedule.code import Pass
-from meshloom.schedule.lines import bridge
+from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.gpu_block import Rows
 from meshloom.schedule.lines.gpu_names import (
     ACROSS,
@@ -86,11 +85,11 @@ class StridedNest(SegmentNest):
                 return self.stores(START + (J0 + POINT) * STEP, J0 + POINT < LENGTH, results, group)
 
             body.append(If(MINE, tuple(self.each(store))))
-        scratch = tuple(bridge.scratch(self.t, one.name, self.count * CELLS) for one in (AHEAD, BEHIND))
+        scratch = tuple(Scratch(self.t, one.name, self.count * CELLS) for one in (AHEAD, BEHIND))
         scratch += self.factors.room()
         if self.spec.form.exchange:
-            scratch += (bridge.scratch(self.t, EDGES.name, 2 * self.reach * self.count * CELLS),)
-        return bridge.passed("lines", TILES, (bridge.phase(tuple(body), whole=True),), blocked=True, scratch=scratch)
+            scratch += (Scratch(self.t, EDGES.name, 2 * self.reach * self.count * CELLS),)
+        return Pass("lines", TILES, (Phase(tuple(body), whole=True),), blocked=True, scratch=scratch)
 
     def _where(self) -> list[Statement]:
         lane, own = UnsignedThread() % self.tile, UnsignedThread() / self.tile

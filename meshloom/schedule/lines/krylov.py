@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.schedule.code import Pass
-from meshloom.schedule.lines import bridge
+from meshloom.schedule.code import BLOCK, Pass, Phase, Scratch
 from meshloom.schedule.lines.classic import Classic, MatrixTables, operand, start_of, stored
 from meshloom.schedule.lines.decay import negligible
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.spec import Geometry, LinePointCode, LineSpec
-from meshloom.schedule.lines.terms import BLOCK, LENGTH, J, X, for_each
+from meshloom.schedule.lines.terms import LENGTH, J, X, for_each
 from meshloom.schedule.nest.nodes import (
     INT,
     Barrier,
@@ -83,11 +82,11 @@ class _Krylov(Classic):
     def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, target: Target) -> list[Pass]:
         line = _Line(spec, code, v, target.together)
         body = (*line.right_hand_side(), *line.limits(), self._starts(line), *line.result())
-        scratch = [bridge.scratch(spec.ctype, f"s_{n}", LENGTH) for n in self.vectors]
+        scratch = [Scratch(spec.ctype, f"s_{n}", LENGTH) for n in self.vectors]
         if target.together:
-            scratch.append(bridge.scratch(spec.ctype, ROOM.name, value(self.threads)))
-        phase = bridge.phase(body, whole=True)
-        return [bridge.passed("iterated", LINES, (phase,), blocked=True, scratch=tuple(scratch))]
+            scratch.append(Scratch(spec.ctype, ROOM.name, value(self.threads)))
+        phase = Phase(body, whole=True)
+        return [Pass("iterated", LINES, (phase,), blocked=True, scratch=tuple(scratch))]
 
     def _starts(self, line: _Line) -> Statement:
         """Iterations from the residual that is left, again and again, until it is at rounding."""

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from meshloom.schedule.code import Pass
+from meshloom.schedule.code import BLOCK, Pass, Phase, Scratch
 from meshloom.schedule.declare import REALS, Array, Listed, Number, Part, Reals, holds, maybe
-from meshloom.schedule.lines import bridge
 from meshloom.schedule.lines.base import LinePlaces, LinePlan
 from meshloom.schedule.lines.decay import decay_points, turn
 from meshloom.schedule.lines.operator import LineOperator
@@ -21,7 +20,6 @@ from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, Line
 from meshloom.schedule.lines.tables import OperatorTables, closure_tables, closure_width
 from meshloom.schedule.lines.terms import (
     AT,
-    BLOCK,
     LANES,
     LENGTH,
     OUTER,
@@ -133,8 +131,8 @@ class _Nest:
         sweeps = (self._sweeps(v, self.spec.number(v)) for v in range(count))
         body = (*self._where(), *self._load(), *sweeps, *self._store())
         buffers = (*(f"s{v}" for v in range(count)), WORK)
-        scratch = tuple(bridge.scratch(self.t, name, ROWS * self.w) for name in buffers)
-        return bridge.passed("lines", TILES, (bridge.phase(body, whole=True),), blocked=True, scratch=scratch)
+        scratch = tuple(Scratch(self.t, name, ROWS * self.w) for name in buffers)
+        return Pass("lines", TILES, (Phase(body, whole=True),), blocked=True, scratch=scratch)
 
     def _where(self) -> list[Statement]:
         if self.contiguous:

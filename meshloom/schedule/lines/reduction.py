@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from meshloom.schedule.code import Pass, Phase, Scratch
+from meshloom.schedule.code import BLOCK, ITEM, ROUND, Pass, Phase, Scratch
 from meshloom.schedule.declare import Number, holds
-from meshloom.schedule.lines import bridge
 from meshloom.schedule.lines.classic import Classic, ClassicPlan, RowTables, operand, row_tables, start_of, stored
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.spec import Geometry, LinePointCode, LineSpec
-from meshloom.schedule.lines.terms import BLOCK, ITEM, LENGTH, J, X, higher_of, lets, lower_of
+from meshloom.schedule.lines.terms import LENGTH, J, X, higher_of, lets, lower_of
 from meshloom.schedule.nest.nodes import (
     BOOL,
     INDEX,
@@ -33,8 +32,8 @@ from meshloom.target import Target
 
 _ROWS = ("below", "middle", "above")
 BELOW, MIDDLE, ABOVE, RIGHT = map(Name, ("s_below", "s_middle", "s_above", "s_right"))  # in shared memory
-#: Numbers of the plan, and the step of a repeated phase.
-LINES, PADDED_ROWS, DOUBLINGS, ROUND = map(Name, ("lines", "padded_rows", "doublings", "c"))
+#: Numbers of the plan.
+LINES, PADDED_ROWS, DOUBLINGS = map(Name, ("lines", "padded_rows", "doublings"))
 #: An equation, how far its neighbours are, the one behind and whether it is there, the solution of the one before.
 K, H, UP, THERE, BEFORE = map(Name, ("k", "h", "up", "there", "before"))
 #: Multiples of its neighbours that are added to it; the halves of memory that a step reads and writes.
@@ -66,7 +65,7 @@ class _Reduction(Classic):
         rows = (Store(Name(f"s_{row}")[J], code.table(k, row)[J]) for row in _ROWS)
         right = Store(RIGHT[J], found * code.table(k, "scale")[0])
         inside = If(J < LENGTH, (start_of(BLOCK), *load, right))
-        return bridge.phase((let("j", ITEM), *rows, Store(RIGHT[J], value(0)), inside), value(0), PADDED_ROWS)
+        return Phase((let("j", ITEM), *rows, Store(RIGHT[J], value(0)), inside), value(0), PADDED_ROWS)
 
     def finish(self, spec: LineSpec, code: LinePointCode, v: int, solution: Callable[[Expr], Expr]) -> Phase:
         """The solution at a row, corrected on a periodic line, to the fields."""
@@ -75,10 +74,10 @@ class _Reduction(Classic):
             ends = solution(value(0)) + code.table(k, "mix")[0] * solution(LENGTH - 1)
             x = x - code.table(k, "corner")[J] * ends
         body = (let("j", ITEM), start_of(BLOCK), let("x", x, spec.ctype), *stored(code, v, X))
-        return bridge.phase(body, value(0), LENGTH)
+        return Phase(body, value(0), LENGTH)
 
     def scratch(self, spec: LineSpec, copies: int) -> tuple[Scratch, ...]:
-        return tuple(bridge.scratch(spec.ctype, f"s_{n}", copies * PADDED_ROWS) for n in (*_ROWS, "right"))
+        return tuple(Scratch(spec.ctype, f"s_{n}", copies * PADDED_ROWS) for n in (*_ROWS, "right"))
 
 
 class CyclicReduction(_Reduction):
@@ -93,12 +92,12 @@ class CyclicReduction(_Reduction):
         last = Store(RIGHT[PADDED_ROWS - 1], MIDDLE[PADDED_ROWS - 1], "/")
         phases = (
             self.start(spec, code, v),
-            bridge.phase(_halved(spec.ctype), value(0), PADDED_ROWS >> Grouped(ROUND + 1), repeat=DOUBLINGS),
-            bridge.phase((last,), value(0), value(1)),
-            bridge.phase(_found_again(spec.ctype), value(0), Cast(INDEX, value(1)) << ROUND, repeat=DOUBLINGS),
+            Phase(_halved(spec.ctype), value(0), PADDED_ROWS >> Grouped(ROUND + 1), repeat=DOUBLINGS),
+            Phase((last,), value(0), value(1)),
+            Phase(_found_again(spec.ctype), value(0), Cast(INDEX, value(1)) << ROUND, repeat=DOUBLINGS),
             self.finish(spec, code, v, lambda j: RIGHT[j]),
         )
-        return [bridge.passed("halved", LINES, phases, blocked=True, scratch=self.scratch(spec, 1))]
+        return [Pass("halved", LINES, phases, blocked=True, scratch=self.scratch(spec, 1))]
 
 
 def _halved(t: str) -> Body:
@@ -144,10 +143,10 @@ class ParallelCyclicReduction(_Reduction):
 
         phases = (
             self.start(spec, code, v),
-            bridge.phase(_reduced(spec.ctype), value(0), PADDED_ROWS, repeat=DOUBLINGS),
+            Phase(_reduced(spec.ctype), value(0), PADDED_ROWS, repeat=DOUBLINGS),
             self.finish(spec, code, v, solution),
         )
-        return [bridge.passed("reduced", LINES, phases, blocked=True, scratch=self.scratch(spec, 2))]
+        return [Pass("reduced", LINES, phases, blocked=True, scratch=self.scratch(spec, 2))]
 
 
 def _reduced(t: str) -> Body:

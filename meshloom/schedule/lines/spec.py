@@ -13,11 +13,10 @@ from meshloom.kernel.expr import C_TYPES, FLOAT64, Node, load, rebuild, topologi
 from meshloom.kernel.model import Output
 from meshloom.mesh.grid import Grid
 from meshloom.schedule.code import ElementCode
-from meshloom.schedule.lines import bridge
 from meshloom.schedule.lines.operator import LineOperator
-from meshloom.schedule.nest.nodes import Expr, Name, Number, RawValue, Statement, Store, let
+from meshloom.schedule.nest.nodes import Expr, Name, Number, Statement, Store, let
 from meshloom.schedule.nest.reduce import combined
-from meshloom.schedule.plan import Plan, symbol
+from meshloom.schedule.plan import Plan, part_of
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import SHARED_ROW
 
@@ -222,11 +221,11 @@ class LinePointCode(ElementCode):
 
     def table(self, operator: int, *path: str) -> Name:
         """A table or number of one of the operators."""
-        return Name(symbol(self.plan, "operators", operator, *path))
+        return part_of(self.plan, "operators", operator, *path)
 
-    def leaf(self, node: Node) -> str:
+    def leaf(self, node: Node) -> Expr:
         if node.value[0] == len(self.spec.params):
-            return str(self._results[node.value[2]])
+            return self._results[node.value[2]]
         return super().leaf(node)
 
     def in_whole_row(self, param: int) -> bool:
@@ -238,8 +237,7 @@ class LinePointCode(ElementCode):
 
     def _at_point(self, element: Expr, roots: Sequence[Node]) -> tuple[list[Statement], list[Expr]]:
         computed, found = self.values(roots)
-        rows = bridge.statements(self.whole_rows(roots))
-        return [let("e", element), *rows, *bridge.statements(computed)], bridge.values(found)
+        return [let("e", element), *self.whole_rows(roots), *computed], found
 
     def after(
         self, element: Expr, results: Sequence[Expr], only: Group | None = None, old: Mapping[int, Expr] | None = None
@@ -264,16 +262,16 @@ class LinePointCode(ElementCode):
         return range(len(self.spec.results)) if only is None else [k for v in only for k in self.spec.shares[v]]
 
     def _target(self, number: int) -> Expr:
-        return RawValue(self.place(self.spec.results[number].param, 0, self.spec.results[number].comp))
+        return self.place(self.spec.results[number].param, 0, self.spec.results[number].comp)
 
     def touched(self) -> list[Expr]:
         """What the operands read at point ``e``."""
         read = sorted(loads(self.spec.operands))
-        return [RawValue(self.place(*one)) for one in read if not self.spec.params[one[0]].is_global]
+        return [self.place(*one) for one in read if not self.spec.params[one[0]].is_global]
 
     def begins(self, param: int, comp: int) -> Expr:
         """A component of a field at point 0."""
-        return RawValue(self.spec.access(param).at("0", comp))
+        return self.spec.access(param).at(Number(0), comp)
 
 
 def renumbered(roots: Sequence[Node], numbers: dict[int, int]) -> tuple[Node, ...]:

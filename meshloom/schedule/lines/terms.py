@@ -31,8 +31,6 @@ OUTER_STEP, INNER_STEP, OFFSET = map(Name, ("outer_step", "inner_step", "offset"
 OUTER_LINE, L, START, J = map(Name, ("o", "l", "start", "j"))
 #: Rows of a table, entries of these, the first offset of a row, what is summed, a solution.
 ROW, Q, AT, SUM, X = map(Name, ("row", "q", "at", "sum", "x"))
-#: What the dialects call an item and a block, and what all loops call an element.
-ITEM, BLOCK, ELEMENT = Name("i"), Name("b"), Name("e")
 
 ALONG_LINE = START + J * STEP
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.schedule.code import Pass, Phase
+from meshloom.schedule.code import BLOCK, ITEM, Pass, Phase, Scratch
 from meshloom.schedule.declare import Number, holds
-from meshloom.schedule.lines import bridge
 from meshloom.schedule.lines.classic import Classic, ClassicPlan, CornerTables, corner_tables, operand, start_of, stored
 from meshloom.schedule.lines.operator import LineOperator
 from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
-from meshloom.schedule.lines.terms import BLOCK, ITEM, LENGTH, J, Q, X, for_each, lets
+from meshloom.schedule.lines.terms import LENGTH, J, Q, X, for_each, lets
 from meshloom.schedule.nest.nodes import (
     Block,
     Expr,
@@ -104,7 +103,7 @@ class _Sweeps:
         back = Store(X, WORK * self._table("inverse")[J] - self._table("upper")[J] * X)
         body = (*start, variable("g", 0, t), forward, variable("x", 0, t))
         ends = self._corrected(back, store) if self.spec.periodic else [_backwards(back, *store)]
-        return bridge.passed("sweeps", LINES, (bridge.phase((*body, *ends)),))
+        return Pass("sweeps", LINES, (Phase((*body, *ends)),))
 
     def _corrected(self, back: Statement, store: Sequence[Statement]) -> list[Statement]:
         """What the ends of a periodic line add is known when all of it is solved."""
@@ -125,12 +124,12 @@ def _transposed(spec: LineSpec, at_fields: Sequence[Statement], at_work: Stateme
     along = _in_square(lets(p=S / EDGE, q=S % EDGE, i=ACROSS + P, j=DOWN + Q), start_of(ITEM), *at_fields)
     across = _in_square(lets(q=S / EDGE, p=S % EDGE, i=ACROSS + P, j=DOWN + Q), at_work)
     phases = (along, across) if load else (across, along)
-    scratch = (bridge.scratch(spec.ctype, "square", value(EDGE * (EDGE + 1))),)
-    return bridge.passed("transposed", SQUARES, phases, blocked=True, scratch=scratch)
+    scratch = (Scratch(spec.ctype, "square", value(EDGE * (EDGE + 1))),)
+    return Pass("transposed", SQUARES, phases, blocked=True, scratch=scratch)
 
 
 def _in_square(point: Statement, *body: Statement) -> Phase:
     """A phase over the points ``s`` of the block's square: ``point`` says which is p, q there, i, j on the lines."""
     corner = lets(across=Grouped(BLOCK / ALONG) * EDGE, down=Grouped(BLOCK % ALONG) * EDGE)
     inside = If(all_of([ITEM < LINES, J < LENGTH]), body)
-    return bridge.phase((corner, let("s", ITEM), Block((point, inside))), value(0), value(EDGE * EDGE))
+    return Phase((corner, let("s", ITEM), Block((point, inside))), value(0), value(EDGE * EDGE))

@@ -142,7 +142,7 @@ class Piece(Expr):
 
 @dataclass(frozen=True, slots=True)
 class LoadRow(Expr):
-    """So many numbers side by side, loaded at once from an address (``Address`` of the first, or array + place)."""
+    """So many numbers side by side, loaded at once from an address (``AddressOf`` the first, or array + place)."""
 
     kind = "load_row"
     ctype: str
@@ -189,7 +189,7 @@ class Cast(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class Address(Expr):
+class AddressOf(Expr):
     """Where an entry of an array lies."""
 
     kind = "address"
@@ -238,14 +238,6 @@ class Grouped(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class RawValue(Expr):
-    """Text, of line solvers, which do not build nests yet."""
-
-    kind = "raw_value"
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class RowOf:
     """The type of so many numbers that are moved at once."""
 
@@ -253,8 +245,23 @@ class RowOf:
     width: int
 
 
+@dataclass(frozen=True, slots=True)
+class PairOf:
+    """The type of two numbers side by side that are moved and computed with as one."""
+
+    ctype: str
+
+
+@dataclass(frozen=True, slots=True)
+class PointerTo:
+    """The type of a place in memory; ``fixed``: what lies there is not changed through it."""
+
+    of: str | PairOf
+    fixed: bool = False
+
+
 Value = Expr | int
-Type = str | RowOf  # a type of numbers by C's name, or rows of them
+Type = str | RowOf | PairOf | PointerTo  # a type of numbers by C's name, or made of such
 
 
 # ----- statements -------------------------------------------------------------------------------------------------
@@ -415,7 +422,7 @@ class Prefetch(Statement):
     kind = "prefetch"
     place: Expr
     count: Expr
-    ctype: str
+    ctype: Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,14 +439,6 @@ class Comment(Statement):
 
     kind = "comment"
     words: str
-
-
-@dataclass(frozen=True, slots=True)
-class Raw(Statement):
-    """Text, of line solvers, which do not build nests yet."""
-
-    kind = "raw"
-    text: str
 
 
 # ----- short ways to say it ---------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ Parentheses stand where C needs them for the tree that a value is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from meshloom.kernel.emit import literal
@@ -38,7 +37,15 @@ class Printer:
         return text
 
     def type_name(self, ctype: nodes.Type) -> str:
-        return ctype if isinstance(ctype, str) else f"ml_row<{ctype.ctype}, {ctype.width}>"
+        match ctype:
+            case nodes.RowOf(of, width):
+                return f"ml_row<{of}, {width}>"
+            case nodes.PairOf(of):
+                return f"ml_pair<{of}>"
+            case nodes.PointerTo(of, fixed):
+                return f"{'const ' if fixed else ''}{self.type_name(of)}*"
+            case str():
+                return ctype
 
     # ----- values -------------------------------------------------------------------------------------------------
     def _bound(self, node: Expr, least: int) -> str:
@@ -76,7 +83,7 @@ class Printer:
     def cast(self, node: nodes.Cast) -> str:
         return f"({self.type_name(node.ctype)}){self._bound(node.of, _PREFIX)}"
 
-    def address(self, node: nodes.Address) -> str:
+    def address(self, node: nodes.AddressOf) -> str:
         return f"&{self._bound(node.place, _PREFIX)}"
 
     def call(self, node: nodes.Call) -> str:
@@ -94,9 +101,6 @@ class Printer:
 
     def grouped(self, node: nodes.Grouped) -> str:
         return f"({self.expression(node.of)})"
-
-    def raw_value(self, node: nodes.RawValue) -> str:
-        return node.text
 
     # ----- statements ---------------------------------------------------------------------------------------------
     def declared(self, node: nodes.Let) -> str:
@@ -118,14 +122,14 @@ class Printer:
 
     def store_row(self, node: nodes.StoreRow) -> list[str]:
         values = ", ".join(map(self.expression, node.values))
-        place = self.address(nodes.Address(node.place))
+        place = self.address(nodes.AddressOf(node.place))
         return [f"ml_store<{node.ctype}, {len(node.values)}>({place}, {{{{{values}}}}});"]
 
     def accumulate(self, node: nodes.Accumulate) -> list[str]:
         return self.store(nodes.Store(node.place, combined(node.combine, node.place, node.value, node.dtype)))
 
     def atomic(self, node: nodes.Atomic) -> list[str]:
-        place = self.address(nodes.Address(node.place))
+        place = self.address(nodes.AddressOf(node.place))
         return [f"ml_atomic_{node.combine}({place}, {self.expression(node.value)});"]
 
     def for_(self, node: nodes.For) -> list[str]:
@@ -172,8 +176,8 @@ class Printer:
         return ["__syncthreads();"]
 
     def prefetch(self, node: nodes.Prefetch) -> list[str]:
-        size = f"(int)(({self.expression(node.count)}) * sizeof({node.ctype}))"
-        return [f"ml_prefetch({self.address(nodes.Address(node.place))}, {size});"]
+        size = f"(int)(({self.expression(node.count)}) * sizeof({self.type_name(node.ctype)}))"
+        return [f"ml_prefetch({self.address(nodes.AddressOf(node.place))}, {size});"]
 
     def do(self, node: nodes.Do) -> list[str]:
         return [f"{self.expression(node.call)};"]
@@ -181,10 +185,9 @@ class Printer:
     def comment(self, node: nodes.Comment) -> list[str]:
         """Nothing may end the comment or go on behind it: no line breaks, no backslash, no trigraph for one."""
         words = "".join(c if c.isprintable() else " " for c in node.words.replace("\\", "/"))
-        return ["// " + re.sub(r"\?(?=\?)", "? ", words)]
-
-    def raw(self, node: nodes.Raw) -> list[str]:
-        return [node.text]
+        while "??" in words:
+            words = words.replace("??", "? ?")
+        return [f"// {words}"]
 
     def unsigned_thread(self, node: nodes.UnsignedThread) -> str:
         return "threadIdx.x"
@@ -208,7 +211,7 @@ def _binding(node: Expr) -> int:
         return _BINDS[node.operator]
     if isinstance(node, nodes.Select):
         return _SELECT
-    prefixed = isinstance(node, nodes.Unary | nodes.Cast | nodes.Address | nodes.Thread | nodes.Threads)
+    prefixed = isinstance(node, nodes.Unary | nodes.Cast | nodes.AddressOf | nodes.Thread | nodes.Threads)
     return _PREFIX if prefixed else _WHOLE
 
 

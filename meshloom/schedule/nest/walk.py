@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from meshloom.schedule.nest.nodes import Binary, Expr, Name, Node, Number, Raw, RawValue
+from meshloom.schedule.nest.nodes import Binary, Expr, Name, Node, Number
 
 Any_node = TypeVar("Any_node", bound=Node)
 _COMPUTED: dict[str, Callable[[int, int], int]] = {
@@ -35,13 +34,7 @@ def _nodes_in(part: Any) -> list[Node]:
 
 def names(nodes: Iterable[Node]) -> set[str]:
     """What some nodes speak of by name: variables, arrays and sizes, wherever they come from."""
-    found: set[str] = set()
-    for node in everything(nodes):
-        if isinstance(node, Name):
-            found.add(node.name)
-        elif isinstance(node, Raw | RawValue):
-            found.update(re.findall(r"\w+", node.text))
-    return found
+    return {node.name for node in everything(nodes) if isinstance(node, Name)}
 
 
 def substituted(node: Any_node, values: Mapping[str, Expr]) -> Any_node:
