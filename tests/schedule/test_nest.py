@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from meshloom.backend.cpu_dialect import CppPrinter
+from meshloom.schedule.lines.terms import any_of, chained
 from meshloom.schedule.nest import nodes
 from meshloom.schedule.nest.nodes import (
     Accumulate,
@@ -50,9 +51,7 @@ from meshloom.schedule.nest.nodes import (
     Unary,
     UnsignedThread,
     all_of,
-    any_of,
     call,
-    chained,
     greatest,
     least,
     let,

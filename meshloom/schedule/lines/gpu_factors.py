@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from meshloom.schedule.code import Scratch
 from meshloom.schedule.lines.gpu_names import CHUNK, CORE, J0, OVERLAP, SLOT
 from meshloom.schedule.lines.spec import LinePointCode, LineSpec
+from meshloom.schedule.lines.terms import any_of, chained
 from meshloom.schedule.nest.nodes import (
     BOOL,
     INT,
@@ -18,9 +19,7 @@ from meshloom.schedule.nest.nodes import (
     Store,
     Thread,
     Threads,
-    any_of,
     call,
-    chained,
     let,
     value,
     variable,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import NamedTuple
 
+from meshloom.schedule.lines.along import Offsets
 from meshloom.schedule.lines.gpu_block import BlockNest
 from meshloom.schedule.lines.gpu_factors import EDGE
 from meshloom.schedule.lines.gpu_names import J0, POINT
-from meshloom.schedule.lines.operator import Offsets
 from meshloom.schedule.lines.tables import closure_width
-from meshloom.schedule.lines.terms import LENGTH, ROW, SUM, J, Q, closure_row, for_each, right_hand_side
+from meshloom.schedule.lines.terms import LENGTH, ROW, SUM, J, Q, any_of, closure_row, for_each, right_hand_side
 from meshloom.schedule.nest.nodes import (
     INT,
     Cast,
@@ -26,7 +26,6 @@ from meshloom.schedule.nest.nodes import (
     Store,
     Value,
     all_of,
-    any_of,
     let,
     no,
     summed,

@@ -43,6 +43,7 @@ from meshloom.schedule.lines.terms import (
     SUM,
     J,
     Q,
+    chained,
     for_each,
     higher_of,
     lets,
@@ -65,7 +66,6 @@ from meshloom.schedule.nest.nodes import (
     Store,
     Thread,
     all_of,
-    chained,
     let,
     value,
 )

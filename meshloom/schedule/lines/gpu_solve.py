@@ -9,7 +9,7 @@ from meshloom.schedule.code import Pass
 from meshloom.schedule.lines.gpu_factors import EDGE, pivot
 from meshloom.schedule.lines.gpu_names import CELLS, CHUNK, CHUNKS, CORE, GROUP, J0, MINE, POINT, SLOT, WINDOW
 from meshloom.schedule.lines.gpu_rows import RightHandNest
-from meshloom.schedule.lines.terms import LENGTH, Q, lets, lower_of
+from meshloom.schedule.lines.terms import LENGTH, Q, chained, lets, lower_of
 from meshloom.schedule.nest.nodes import (
     INT,
     Barrier,
@@ -24,7 +24,6 @@ from meshloom.schedule.nest.nodes import (
     Statement,
     Store,
     all_of,
-    chained,
     let,
     value,
     variable,

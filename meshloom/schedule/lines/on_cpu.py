@@ -13,10 +13,10 @@ import numpy as np
 
 from meshloom.schedule.code import BLOCK, Pass, Phase, Scratch
 from meshloom.schedule.declare import REALS, Array, Listed, Number, Part, Reals, holds, maybe
+from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.base import LinePlaces, LinePlan
 from meshloom.schedule.lines.decay import decay_points, turn
-from meshloom.schedule.lines.operator import LineOperator
-from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
+from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePointCode, LineSpec
 from meshloom.schedule.lines.tables import OperatorTables, closure_tables, closure_width
 from meshloom.schedule.lines.terms import (
     AT,
@@ -63,7 +63,7 @@ ROWS, TILES, ACROSS = map(Name, ("rows", "tiles", "across"))
 BEGIN, HERE, FACTOR, INVERSE = map(Name, ("begin", "here", "factor", "inverse"))
 
 
-def form(spec: LineSpec, lines: Geometry) -> LineForm:
+def form(spec: LineSpec, lines: LineGeometry) -> LineForm:
     """Lines that go side by side: as many as keep the buffers in the cache."""
     row = lines.length * spec.dtype.itemsize
     fitting = [
@@ -93,7 +93,7 @@ class SweepPlan(LinePlan):
     across: int = holds(Number(), "tiles beside each other")
 
 
-def plan(name: str, places: LinePlaces, spec: LineSpec, lines: Geometry) -> SweepPlan:
+def plan(name: str, places: LinePlaces, spec: LineSpec, lines: LineGeometry) -> SweepPlan:
     """Tables of the factors, and how many tiles there are."""
     tile = spec.form.tile
     across = -(-lines.lanes // tile)
@@ -102,7 +102,7 @@ def plan(name: str, places: LinePlaces, spec: LineSpec, lines: Geometry) -> Swee
     return SweepPlan(name, 1, places, found, rows, tiles, across)
 
 
-def _tables(spec: LineSpec, operator: LineOperator, length: int) -> SweepTables:
+def _tables(spec: LineSpec, operator: OperatorAlong, length: int) -> SweepTables:
     lower, inverse, upper = operator.matrix.factors(length).T
     warm, turned = None, None
     if spec.periodic:

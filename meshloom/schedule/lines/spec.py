@@ -13,7 +13,7 @@ from meshloom.kernel.expr import C_TYPES, FLOAT64, Node, load, rebuild, topologi
 from meshloom.kernel.model import Output
 from meshloom.mesh.grid import Grid
 from meshloom.schedule.code import ElementCode
-from meshloom.schedule.lines.operator import LineOperator
+from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.nest.nodes import Expr, Name, Number, Statement, Store, let
 from meshloom.schedule.nest.reduce import combined
 from meshloom.schedule.plan import Plan, part_of
@@ -84,7 +84,7 @@ class LineSpec(LoopSpec):
     operands: tuple[Node, ...] = ()
     results: tuple[Output, ...] = ()
     combines: tuple[str, ...] = ()
-    operators: tuple[LineOperator, ...] = ()
+    operators: tuple[OperatorAlong, ...] = ()
     dtype: np.dtype = FLOAT64
     axis: int = 0
     plain: bool = False  # neither before nor after: operands are loads and results are stores
@@ -104,9 +104,9 @@ class LineSpec(LoopSpec):
         return max(one.stencil.reach for one in self.operators)
 
     @property
-    def distinct(self) -> list[LineOperator]:
+    def distinct(self) -> list[OperatorAlong]:
         """The operators, each once."""
-        found: list[LineOperator] = []
+        found: list[OperatorAlong] = []
         for one in self.operators:
             if one not in found:
                 found.append(one)
@@ -155,7 +155,7 @@ class LineSpec(LoopSpec):
 
 
 @dataclass(frozen=True)
-class Geometry:
+class LineGeometry:
     """Lines along an axis: point j of line (o, i) is at offset + (o // inner) outer_step + (o % inner) inner_step +
     i + j step. ``lanes`` lines lie side by side (i), ``outer`` times; ``spare`` places behind are nobody's."""
 
@@ -174,7 +174,7 @@ class Geometry:
         return self.step == 1
 
     @property
-    def pairs(self) -> Geometry | None:
+    def pairs(self) -> LineGeometry | None:
         """The same lines two by two, with pairs of points for points; None where they are not side by side so. The last
         one may have a place that is nobody's beside it."""
         lanes = self.lanes + (self.lanes % 2 if self.spare else 0)
@@ -189,7 +189,7 @@ class Geometry:
         return self.lanes * self.outer
 
 
-def geometry(grid: Grid, axis: int) -> Geometry:
+def geometry(grid: Grid, axis: int) -> LineGeometry:
     """Where the lines of a grid along an axis lie; axes beside each other in memory are taken as one."""
     last = grid.rank - 1
     offset = sum(first * s for first, s in zip(grid.first, grid.strides, strict=True))
@@ -204,7 +204,7 @@ def geometry(grid: Grid, axis: int) -> Geometry:
         others = [(others[0][0] * others[1][0], others[1][1])]
     (outer, outer_step), (inner, inner_step) = [(1, 0), (1, 0), *others][-2:]
     spare = grid.places[last] - grid.first[last] - grid.shape[last] if axis != last and not grid.ghosts[last] else 0
-    return Geometry(
+    return LineGeometry(
         grid.shape[axis], grid.strides[axis], lanes, outer * inner, inner, outer_step, inner_step, offset, spare
     )
 

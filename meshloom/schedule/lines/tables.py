@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.schedule.declare import ANY, REALS, Array, Numbers, Reals, holds
-from meshloom.schedule.lines.operator import Stencil
+from meshloom.schedule.lines.along import StencilAlong
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class OperatorTables(FactorTables):
     closure_at: Numbers = holds(Array(("int32",), ANY), "their first offsets")
 
 
-def closure_tables(stencil: Stencil, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+def closure_tables(stencil: StencilAlong, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients (rows, width), padded with zeros, and first offsets (rows,) of the rows at the ends."""
     rows = stencil.closures
     if not rows:
@@ -44,6 +44,6 @@ def closure_tables(stencil: Stencil, dtype: np.dtype) -> tuple[np.ndarray, np.nd
     return table, starts
 
 
-def closure_width(stencil: Stencil) -> int:
+def closure_width(stencil: StencilAlong) -> int:
     """Points from the first to the last that a row at an end may use."""
     return max((max(r) - min(r) + 1 for r in stencil.closures), default=1)

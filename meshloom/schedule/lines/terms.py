@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from meshloom.schedule.lines.operator import Stencil
+from meshloom.schedule.lines.along import StencilAlong
 from meshloom.schedule.nest.nodes import (
     INDEX,
+    Binary,
     Call,
     Expr,
     For,
@@ -60,6 +61,21 @@ def for_each(variable: Name, first: Value, last: Value, *body: Statement, ctype:
     return For(variable.name, value(first), value(last), body, ctype)
 
 
+def any_of(conditions: Iterable[Expr]) -> Expr:
+    """One of some conditions, at least one; later ones are asked only where the earlier do not hold."""
+    first, *rest = conditions
+    for one in rest:
+        first = Binary("||", first, one)
+    return first
+
+
+def chained(start: Expr, more: Expr) -> Expr:
+    """``start + more``, term by term from the left: no parentheses round the terms of ``more``."""
+    if isinstance(more, Binary) and more.operator in ("+", "-"):
+        return Binary(more.operator, chained(start, more.left), more.right)
+    return start + more
+
+
 def lower_of(a: Value, b: Value) -> Call:
     """The smaller of two places or numbers, whatever their types."""
     return call("ml_min", a, b, of_types=(INDEX,))
@@ -70,7 +86,7 @@ def higher_of(a: Value, b: Value) -> Call:
     return call("ml_max", a, b, of_types=(INDEX,))
 
 
-def right_hand_side(stencil: Stencil, at: Callable[[int], Expr], dtype: np.dtype) -> Expr:
+def right_hand_side(stencil: StencilAlong, at: Callable[[int], Expr], dtype: np.dtype) -> Expr:
     """That of an inner row; ``at(offset)``: the operand there. Mirrored coefficients share a product."""
     terms: list[Expr] = []
     for o, c in stencil.inner.items():

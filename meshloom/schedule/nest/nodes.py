@@ -13,8 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-INDEX, UNSIGNED = "ml_index", "ml_unsigned"  # a number of an element, a place in memory; the same for cheap division
-BOOL, INT = "bool", "int"
+from meshloom.schedule.nest.types import BOOL, INDEX, INT, UNSIGNED, PairOf, PointerTo, RowOf, Type  # noqa: F401
 
 
 class Node:
@@ -237,31 +236,7 @@ class Grouped(Expr):
     of: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class RowOf:
-    """The type of so many numbers that are moved at once."""
-
-    ctype: str
-    width: int
-
-
-@dataclass(frozen=True, slots=True)
-class PairOf:
-    """The type of two numbers side by side that are moved and computed with as one."""
-
-    ctype: str
-
-
-@dataclass(frozen=True, slots=True)
-class PointerTo:
-    """The type of a place in memory; ``fixed``: what lies there is not changed through it."""
-
-    of: str | PairOf
-    fixed: bool = False
-
-
 Value = Expr | int
-Type = str | RowOf | PairOf | PointerTo  # a type of numbers by C's name, or made of such
 
 
 # ----- statements -------------------------------------------------------------------------------------------------
@@ -494,21 +469,6 @@ def no(condition: Expr) -> Unary:
 def offset_by(start: Expr, offset: int) -> Expr:
     """``start`` and so many more."""
     return start + offset if offset else start
-
-
-def any_of(conditions: Iterable[Expr]) -> Expr:
-    """One of some conditions, at least one; later ones are asked only where the earlier do not hold."""
-    first, *rest = conditions
-    for one in rest:
-        first = Binary("||", first, one)
-    return first
-
-
-def chained(start: Expr, more: Expr) -> Expr:
-    """``start + more``, term by term from the left: no parentheses round the terms of ``more``."""
-    if isinstance(more, Binary) and more.operator in ("+", "-"):
-        return Binary(more.operator, chained(start, more.left), more.right)
-    return start + more
 
 
 @dataclass(frozen=True, slots=True)

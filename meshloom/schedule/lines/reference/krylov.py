@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.schedule.code import BLOCK, Pass, Phase, Scratch
-from meshloom.schedule.lines.classic import Classic, MatrixTables, operand, start_of, stored
+from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.decay import negligible
-from meshloom.schedule.lines.operator import LineOperator
-from meshloom.schedule.lines.spec import Geometry, LinePointCode, LineSpec
-from meshloom.schedule.lines.terms import LENGTH, J, X, for_each
+from meshloom.schedule.lines.reference.classic import Classic, MatrixTables, operand, start_of, stored
+from meshloom.schedule.lines.spec import LineGeometry, LinePointCode, LineSpec
+from meshloom.schedule.lines.terms import LENGTH, J, X, any_of, for_each
 from meshloom.schedule.nest.nodes import (
     INT,
     Barrier,
@@ -35,7 +35,6 @@ from meshloom.schedule.nest.nodes import (
     Thread,
     Threads,
     all_of,
-    any_of,
     call,
     let,
     no,
@@ -69,13 +68,13 @@ class _Krylov(Classic):
     def shared_vectors(self) -> int:  # type: ignore[override]
         return len(self.vectors)
 
-    def declines(self, spec: LineSpec, lines: Geometry, *, target: Target) -> str | None:
+    def declines(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> str | None:
         ends = [row for one in spec.operators for row in (*one.matrix.low, *one.matrix.high)]
         if lines.length < SHORT and any(abs(b) <= abs(a) + abs(c) for a, b, c in ends):
             return f"on lines of less than {SHORT} points it needs rows dominated by their diagonal, also at the ends"
         return super().declines(spec, lines, target=target)
 
-    def tables(self, operator: LineOperator, n: int) -> MatrixTables:
+    def tables(self, operator: OperatorAlong, n: int) -> MatrixTables:
         below, middle, above = operator.matrix.rows(n).T
         return MatrixTables(below, middle, above, np.array([operator.scale]))
 

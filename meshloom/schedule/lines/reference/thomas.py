@@ -10,9 +10,17 @@ import numpy as np
 
 from meshloom.schedule.code import BLOCK, ITEM, Pass, Phase, Scratch
 from meshloom.schedule.declare import Number, holds
-from meshloom.schedule.lines.classic import Classic, ClassicPlan, CornerTables, corner_tables, operand, start_of, stored
-from meshloom.schedule.lines.operator import LineOperator
-from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
+from meshloom.schedule.lines.along import OperatorAlong
+from meshloom.schedule.lines.reference.classic import (
+    Classic,
+    ClassicPlan,
+    CornerTables,
+    corner_tables,
+    operand,
+    start_of,
+    stored,
+)
+from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePointCode, LineSpec
 from meshloom.schedule.lines.terms import LENGTH, J, Q, X, for_each, lets
 from meshloom.schedule.nest.nodes import (
     Block,
@@ -57,14 +65,14 @@ class Thomas(Classic):
     name = "thomas"
     summary = "LU factors, one thread goes along a line"
 
-    def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
+    def form(self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
         transposed = wish.get("transposed", int(lines.contiguous))
         return LineForm("transposed" if transposed else "strided", 1, 0, 1)
 
-    def tables(self, operator: LineOperator, n: int) -> CornerTables:
+    def tables(self, operator: OperatorAlong, n: int) -> CornerTables:
         return corner_tables(operator, n)
 
-    def counts(self, lines: Geometry) -> dict[str, Any]:
+    def counts(self, lines: LineGeometry) -> dict[str, Any]:
         along, beside = -(-lines.length // EDGE), -(-lines.lines // EDGE)
         return {"squares": along * beside, "along": along}
 

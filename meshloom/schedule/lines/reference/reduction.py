@@ -8,10 +8,18 @@ from typing import Any
 
 from meshloom.schedule.code import BLOCK, ITEM, ROUND, Pass, Phase, Scratch
 from meshloom.schedule.declare import Number, holds
-from meshloom.schedule.lines.classic import Classic, ClassicPlan, RowTables, operand, row_tables, start_of, stored
-from meshloom.schedule.lines.operator import LineOperator
-from meshloom.schedule.lines.spec import Geometry, LinePointCode, LineSpec
-from meshloom.schedule.lines.terms import LENGTH, J, X, higher_of, lets, lower_of
+from meshloom.schedule.lines.along import OperatorAlong
+from meshloom.schedule.lines.reference.classic import (
+    Classic,
+    ClassicPlan,
+    RowTables,
+    operand,
+    row_tables,
+    start_of,
+    stored,
+)
+from meshloom.schedule.lines.spec import LineGeometry, LinePointCode, LineSpec
+from meshloom.schedule.lines.terms import LENGTH, J, X, chained, higher_of, lets, lower_of
 from meshloom.schedule.nest.nodes import (
     BOOL,
     INDEX,
@@ -24,7 +32,6 @@ from meshloom.schedule.nest.nodes import (
     Name,
     Select,
     Store,
-    chained,
     let,
     value,
 )
@@ -53,10 +60,10 @@ class _Reduction(Classic):
     def rows(self, length: int) -> int:
         return 1 << (length - 1).bit_length()
 
-    def tables(self, operator: LineOperator, n: int) -> RowTables:
+    def tables(self, operator: OperatorAlong, n: int) -> RowTables:
         return row_tables(operator, n, self.rows(n))
 
-    def counts(self, lines: Geometry) -> dict[str, Any]:
+    def counts(self, lines: LineGeometry) -> dict[str, Any]:
         return {"doublings": self.rows(lines.length).bit_length() - 1}
 
     def start(self, spec: LineSpec, code: LinePointCode, v: int) -> Phase:
