@@ -280,7 +280,8 @@ def test_kernels_of_line_loops_are_strict_together(back_end: str) -> None:
     """The operator leaves every value as it is, so what is left is the formulas."""
     ml.use(back_end)
     grid = ml.Grid((16, 12), periodic=True)
-    same = ml.linalg.LineOperator(ml.linalg.Tridiagonal(0.0, 1.0, 0.0, periodic=True), ml.linalg.Stencil({0: 1.0}), 1.0)
+    stencil = ml.linalg.LineStencil({0: 1.0})
+    same = ml.linalg.LineOperator(ml.linalg.Tridiagonal(0.0, 1.0, 0.0, periodic=True), stencil, 1.0)
     a, b, c = (grid.field(name, data=rng.uniform(0.5, 2.0, grid.total)) for name in "abc")
     r = grid.field("r")
 

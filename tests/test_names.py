@@ -24,9 +24,9 @@ from meshloom.errors import CompilerError, MeshloomError, one_line
 from meshloom.io import checkpoint
 from meshloom.io.monitors import MonitorLog, write_table
 from meshloom.io.vtk import write_vtu
-from meshloom.kernel import emit
 from meshloom.native import compiler
 from meshloom.native.names import MOST_LETTERS, safe_name
+from meshloom.schedule.nest.graph import users_line
 
 EVIL = [
     "x\n#error injected\n//", "x\r#error injected", "x\u2028#error", "x */ #error", "x\\", "x??/", "x\\\n#error",
@@ -166,7 +166,7 @@ def test_what_is_explained_keeps_its_lines(name: str) -> None:
 @given(st.one_of(st.text(), st.text(alphabet="\\?/\n\r\x0b\x0c\x1c\x85\u2028\ud800ab ", max_size=20)))
 def test_comments_are_one_line_of_comment(line: str) -> None:
     linecache.cache["<odd>"] = (len(line), None, [line], "<odd>")
-    text = emit._comment(("<odd>", 1))
+    text = str(users_line(("<odd>", 1)))
     assert text.startswith("// ") and text.isprintable() and "\\" not in text and "??" not in text
     text.encode()
     del linecache.cache["<odd>"]

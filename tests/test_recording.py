@@ -275,6 +275,7 @@ HARMLESS: dict[str, Action] = {
     "Loop.written": lambda w: w.loop.written, "LineLoop.written": lambda w: w.lines.written,
     "linalg.LineLoop": lambda w: ml.linalg.LineLoop(w.grid, 1, w.line, w.f, w.g),
     "linalg.LineOperator": lambda w: ml.linalg.LineOperator(w.line.matrix),
+    "linalg.LineStencil": lambda w: ml.linalg.LineStencil({0: 1.0}),
     "linalg.Stencil": lambda w: ml.linalg.Stencil({0: 1.0}),
     "linalg.Tridiagonal": lambda w: ml.linalg.Tridiagonal(0.0, 1.0, 0.0),
     "linalg.tridiagonal.methods": lambda w: ml.linalg.tridiagonal.methods(),

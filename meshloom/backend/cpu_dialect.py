@@ -6,21 +6,57 @@ captured by an OpenMP region, and keep it for parameters.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
-from meshloom.backend.unit import Unit, block_text, global_values, indent, parameters, prelude
+from meshloom.backend.unit import Parameter, Unit, block_names, global_values, indent, parameters, prelude
 from meshloom.native.names import safe_name
-from meshloom.schedule.code import Line, Pass, Phase, combined, neutral, partial_name
+from meshloom.schedule.code import Pass, Phase, accumulated, neutral, partial_name
+from meshloom.schedule.nest import nodes
+from meshloom.schedule.nest.nodes import Block, For, Let, Name, Number, Statement, variable
+from meshloom.schedule.nest.printer import Printer
 from meshloom.schedule.spec import LoopSpec
 
 PRELUDE = prelude(Path(__file__).with_name("cpu_prelude.hpp")) + Path(__file__).with_name("rounded.hpp").read_text()
+
+INT64 = "int64_t"
+
+
+class CppPrinter(Printer):
+    """C++ for one thread of a CPU, which is a block of its own. ``clauses``: what a loop of independent turns merges
+    into globals."""
+
+    def __init__(self, clauses: list[str] | None = None):
+        self.clauses = clauses or []
+
+    def advice(self, node: For) -> list[str]:
+        return [*([" ".join(["#pragma omp simd", *self.clauses])] if node.independent else []), *super().advice(node)]
+
+    def barrier(self, node: nodes.Barrier) -> list[str]:
+        return []
+
+    def shared_array(self, node: nodes.SharedArray) -> list[str]:
+        return self.room(nodes.Room(node.ctype, node.name, node.size))
+
+    def thread(self, node: nodes.Thread) -> str:
+        return "(ml_index)0"
+
+    def unsigned_thread(self, node: nodes.UnsignedThread) -> str:
+        return "0u"
+
+    def threads(self, node: nodes.Threads) -> str:
+        return "(ml_index)1"
+
+    def shuffle(self, node: nodes.Shuffle) -> str:
+        raise ValueError("a thread of a CPU has no lanes beside it")
+
+
+PRINTER = CppPrinter()
 
 
 def render(unit: Unit) -> str:
     """C++ source with ``extern "C" void ml_loop(void* const* p, const int64_t* s)``."""
     blocks = [_block_function(unit, k, one) for k, one in enumerate(unit.passes)]
-    globals_read = [f"const {ctype} {name} = {source};" for ctype, name, source in global_values(unit)]
+    globals_read = PRINTER.lines(one.declaration for one in global_values(unit))
     body = [
         *(f"{a.pointer_type} {a.name} = ({a.pointer_type})p[{k}];" for k, a in enumerate(unit.pointers)),
         *(f"const int64_t {name} = s[{k}];" for k, name in enumerate(unit.sizes)),
@@ -37,36 +73,38 @@ def render(unit: Unit) -> str:
 
 def _block_function(unit: Unit, number: int, one: Pass) -> list[str]:
     """The function that executes one block of a pass."""
-    scratch_names = {x.name for x in one.scratch}
-    declared = [d for d, name in parameters(unit, block_text(one)) if name not in scratch_names]
-    declared += [f"{x.ctype}* __restrict__ {x.name}" for x in one.scratch]
+    declared = [x.declaration for x in _received(unit, one)]
+    declared += [f"{PRINTER.type_name(x.ctype)}* __restrict__ {x.name}" for x in one.scratch]
     declared += [f"{unit.spec.params[o.param].ctype}& out_{partial_name(o)}" for o in one.reductions]
     where = ["const int64_t b"] if one.blocked else ["const int64_t first", "const int64_t last"]
     lines = [f"static __attribute__((noinline)) void pass{number}({', '.join(where + declared)}) {{"]
-    lines += [f"{unit.spec.params[o.param].ctype} {partial_name(o)} = {neutral(unit.spec, o)};" for o in one.reductions]
+    lines += PRINTER.lines(
+        variable(partial_name(o), neutral(unit.spec, o), unit.spec.params[o.param].ctype) for o in one.reductions
+    )
     for phase in one.phases:
         lines += _phase(unit.spec, one, phase)
     lines += [f"out_{partial_name(o)} = {partial_name(o)};" for o in one.reductions]
     return [*lines, "}"]
 
 
+def _received(unit: Unit, one: Pass) -> list[Parameter]:
+    """What a block of a pass is given, besides its scratch and its shares of globals."""
+    scratch = {x.name for x in one.scratch}
+    return [x for x in parameters(unit, block_names(one)) if x.name not in scratch]
+
+
 def _phase(spec: LoopSpec, one: Pass, phase: Phase) -> list[str]:
+    """The items of a phase, one after the other."""
+    printer = CppPrinter(_clauses(spec, one))
     if phase.whole:
-        return ["{", *phase.body, "}"]
-    first, last = (phase.first, phase.last) if one.blocked else ("first", "last")
-    lines = [f"const int64_t first = {first}, last = {last};"] if one.blocked else []
-    if phase.independent:
-        lines.append(" ".join(["#pragma omp simd", *_clauses(spec, one)]))
-    lines += ["for (int64_t i = first; i < last; ++i) {", *phase.body, *_line(spec, one, phase.line), "}"]
-    return [f"for (int64_t c = 0, times = {phase.repeat}; c < times; ++c) {{" if phase.repeat else "{", *lines, "}"]
-
-
-def _line(spec: LoopSpec, one: Pass, line: Line | None) -> list[str]:
-    if line is None:
-        return []
-    x = line.variable
-    loop = f"for (int64_t {x} = {line.first}; {x} < {line.last}; ++{x}) {{"
-    return [" ".join(["#pragma omp simd", *_clauses(spec, one)]), loop, *line.body, "}"]
+        return printer.statement(Block(phase.body))
+    items = For("i", Name("first"), Name("last"), phase.body, INT64, independent=phase.independent)
+    body: tuple[Statement, ...] = (items,)
+    if one.blocked and phase.first is not None and phase.last is not None:
+        body = (Let(INT64, (("first", phase.first), ("last", phase.last))), items)
+    if phase.repeat is None:
+        return printer.statement(Block(body))
+    return printer.statement(For("c", Number(0), phase.repeat, body, INT64, bound="times"))
 
 
 def _clauses(spec: LoopSpec, one: Pass) -> list[str]:
@@ -80,24 +118,28 @@ def _clauses(spec: LoopSpec, one: Pass) -> list[str]:
 
 def _launch(unit: Unit, number: int, one: Pass) -> list[str]:
     """The parallel loop over the blocks of a pass, repeated for each color."""
-    low, high = (f"{one.colors}[color]", f"{one.colors}[color + 1]") if one.colors else ("0", one.count)
+    color = Name("color")
+    low, high = (Number(0), one.count) if one.colors is None else (one.colors[color], one.colors[color + 1])
     lines = ["{"]
-    if one.colors:
+    if one.colors is not None:
         lines.append("for (int64_t color = 0; color < n_colors; ++color) {")
-    lines.append(f"const int64_t low = {low}, high = {high};")
+    lines += PRINTER.let(Let(INT64, (("low", low), ("high", high))))
     lines.append(f"const int64_t blocks = {'high - low' if one.blocked else '(high - low + block - 1) / block'};")
-    scratch_names = {x.name for x in one.scratch}
-    arguments = [name for _, name in parameters(unit, block_text(one)) if name not in scratch_names]
+    arguments = [x.name for x in _received(unit, one)]
     arguments += [x.name for x in one.scratch]
     arguments += [f"{partial_name(o)}_parts[parts + j]" for o in one.reductions]
     if one.blocked:
-        where = f"const int64_t k = low + j, b = {one.block_number}; (void)k;"
+        where = f"const int64_t k = low + j, b = {PRINTER.expression(one.block_number)}; (void)k;"
         call = ["b", *arguments]
     else:
         where = "const int64_t first = low + j * block, last = ml_min(first + block, high);"
         call = ["first", "last", *arguments]
     lines += ["#pragma omp parallel num_threads(threads) if (blocks > 1 && threads > 1)", "{"]
-    lines += [f"{x.ctype}* {x.name} = ml_scratch<{x.ctype}, {k}>({x.size});" for k, x in enumerate(one.scratch)]
+    lines += [
+        f"{t}* {x.name} = ml_scratch<{t}, {k}>({PRINTER.expression(x.size)});"
+        for k, x in enumerate(one.scratch)
+        for t in (PRINTER.type_name(x.ctype),)
+    ]
     lines += [
         "#pragma omp for schedule(static)",
         "for (int64_t j = 0; j < blocks; ++j) {",
@@ -108,18 +150,17 @@ def _launch(unit: Unit, number: int, one: Pass) -> list[str]:
     ]
     if one.reductions:
         lines.append("parts += blocks;")
-    return [*lines, *(["}"] if one.colors else []), "}"]
+    return [*lines, *([] if one.colors is None else ["}"]), "}"]
 
 
 def _finish(unit: Unit) -> list[str]:
     """Merge the blocks' shares of the globals, in the order of the blocks: the same bits for any number of threads."""
     lines = []
     for o in unit.spec.reductions:
-        param, place = unit.spec.params[o.param], f"{unit.spec.access(o.param).pointer}[{o.comp}]"
-        merge = partial(combined, param.mode.combine, dtype=param.dtype)
-        lines += [
-            f"{{ {param.ctype} total = {neutral(unit.spec, o)};",
-            f"for (int64_t j = 0; j < parts; ++j) total = {merge('total', f'{partial_name(o)}_parts[j]')};",
-            f"{place} = {merge(place, 'total')}; }}",
-        ]
+        param, place = unit.spec.params[o.param], Name(unit.spec.access(o.param).pointer)[o.comp]
+        total, part = Name("total"), Name(f"{partial_name(o)}_parts")[Name("j")]
+        each = For("j", Number(0), Name("parts"), (accumulated(param, total, part),), INT64, bare=True)
+        nest = (variable(total.name, neutral(unit.spec, o), param.ctype), each, accumulated(param, place, total))
+        first, *rest, last = PRINTER.lines(nest)
+        lines += [f"{{ {first}", *rest, f"{last} }}"]
     return lines

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +13,8 @@ from meshloom.backend.base import Bound
 from meshloom.errors import ScheduleError
 from meshloom.kernel.expr import C_TYPES
 from meshloom.schedule.code import Pass, partial_name
+from meshloom.schedule.nest.nodes import Name, Statement, let
+from meshloom.schedule.nest.walk import names as names_in
 from meshloom.schedule.plan import Plan, arrays, sizes
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import emitter
@@ -34,6 +35,21 @@ class Argument:
     @property
     def pointer_type(self) -> str:
         return f"{'const ' if self.const else ''}{self.ctype}*"
+
+
+class Parameter(NamedTuple):
+    """A parameter of a generated function. No two pointers lead to the same memory, unless both only read it."""
+
+    ctype: str
+    name: str
+
+    @property
+    def is_pointer(self) -> bool:
+        return self.ctype.endswith("*")
+
+    @property
+    def declaration(self) -> str:
+        return f"{self.ctype} __restrict__ {self.name}" if self.is_pointer else f"{self.ctype} {self.name}"
 
 
 @dataclass(frozen=True)
@@ -92,27 +108,39 @@ def sizes_of(bound: Bound, plan: Plan) -> dict[str, int]:
     return found | {f"targets{m}": one.target.total for m, one in enumerate(bound.maps)}
 
 
-def block_text(one: Pass) -> str:
-    """Everything a pass says about one block."""
+def block_names(one: Pass) -> set[str]:
+    """Everything a pass speaks of by name about one block."""
     phases = one.phases if one.ahead is None else (*one.phases, one.ahead[1])
-    text = "\n".join(line for phase in phases for line in (phase.first, phase.last, phase.repeat, *phase.body))
-    lines = [phase.line for phase in phases if phase.line is not None]
-    text = "\n".join([text, *(part for x in lines for part in (x.first, x.last, *x.body))])
-    return text if one.ahead is None else f"{text}\n{one.ahead[0]}"
+    ranges = [x for phase in phases for x in (phase.first, phase.last, phase.repeat) if x is not None]
+    ahead = () if one.ahead is None else (one.ahead[0],)
+    return names_in((*ranges, *(x for phase in phases for x in phase.body), *ahead))
 
 
-def parameters(unit: Unit, text: str) -> list[tuple[str, str]]:
-    """(declaration, name) of every pointer, size and global value that some text mentions."""
-    words = set(re.findall(r"\w+", text))
-    found = [(f"{a.pointer_type} __restrict__ {a.name}", a.name) for a in unit.pointers if a.name in words]
-    found += [(f"const ml_index {name}", name) for name in unit.sizes if name in words]
-    return found + [(f"const {ctype} {name}", name) for ctype, name, _ in global_values(unit) if name in words]
+def parameters(unit: Unit, names: Set[str]) -> list[Parameter]:
+    """Every pointer, size and global value among some names."""
+    found = [Parameter(a.pointer_type, a.name) for a in unit.pointers if a.name in names]
+    found += [Parameter("const ml_index", name) for name in unit.sizes if name in names]
+    return found + [Parameter(f"const {one.ctype}", one.name) for one in global_values(unit) if one.name in names]
 
 
-def global_values(unit: Unit) -> list[tuple[str, str, str]]:
-    """(C type, name, source) of every value of a Global that is read."""
+@dataclass(frozen=True)
+class GlobalValue:
+    """A value of a Global that is read: its type, what it is called, and the array that it is an entry of."""
+
+    ctype: str
+    name: str
+    array: str
+    place: int
+
+    @property
+    def declaration(self) -> Statement:
+        return let(self.name, Name(self.array)[self.place], self.ctype)
+
+
+def global_values(unit: Unit) -> list[GlobalValue]:
+    """Every value of a Global that is read."""
     return [
-        (p.ctype, f"g{k}_{c}", f"{unit.spec.access(k).pointer}[{c}]")
+        GlobalValue(p.ctype, f"g{k}_{c}", unit.spec.access(k).pointer, c)
         for k, p in enumerate(unit.spec.params) if p.is_global and not p.mode.writes for c in range(p.dim)
     ]  # fmt: skip
 

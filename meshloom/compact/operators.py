@@ -16,7 +16,7 @@ from meshloom.compact.scheme import Row, Scheme
 from meshloom.compact.schemes import LELE6, SECOND6, filters
 from meshloom.errors import SchemeError
 from meshloom.kernel.access import Read, Write
-from meshloom.linalg import LineOperator, Stencil, Tridiagonal, line_loop
+from meshloom.linalg import LineOperator, LineStencil, Tridiagonal, line_loop
 from meshloom.loop import Kernel, kernel
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import AXES, Grid
@@ -119,7 +119,7 @@ def _operator(scheme: Scheme, periodic: bool, spacing: float) -> LineOperator:
         low=tuple(map(_tridiagonal, low)),
         high=tuple(map(_tridiagonal, high)),
     )
-    right = Stencil(_floats(scheme.interior), low=tuple(map(_floats, low)), high=tuple(map(_floats, high)))
+    right = LineStencil(_floats(scheme.interior), low=tuple(map(_floats, low)), high=tuple(map(_floats, high)))
     return LineOperator(matrix, right, scale=spacing**-scheme.degree)
 
 

@@ -23,8 +23,8 @@ C_TYPES = {BOOL: "bool", INT32: "int32_t", INT64: "int64_t", FLOAT32: "float", F
 class Op:
     """One operation, in the types that NumPy computes it in (``types_of``).
 
-    ``integer``: how C spells it for integers where that differs: in C, what leaves the range of a signed integer has
-    no meaning; in NumPy it goes on at the other end.
+    ``c``: how C spells it, by an operator or the name of a function. ``integer``: for integers, where that differs: in
+    C, what leaves the range of a signed integer has no meaning; in NumPy it goes on at the other end.
     """
 
     numpy: Callable[..., Any]
@@ -38,49 +38,49 @@ def _where(c: Any, a: Any, b: Any) -> Any:
 
 
 OPS: dict[str, Op] = {
-    "add": Op(np.add, "{0} + {1}", "add", "ml_wrapped_add({0}, {1})"),
-    "sub": Op(np.subtract, "{0} - {1}", "add", "ml_wrapped_sub({0}, {1})"),
-    "mul": Op(np.multiply, "{0} * {1}", "mul", "ml_wrapped_mul({0}, {1})"),
-    "div": Op(np.true_divide, "{0} / {1}", "div"),
-    "floordiv": Op(np.floor_divide, "ml_floordiv({0}, {1})", "div"),
-    "mod": Op(np.remainder, "ml_mod({0}, {1})", "div"),
-    "neg": Op(np.negative, "-{0}", "sign", "ml_wrapped_neg({0})"),
-    "abs": Op(np.absolute, "ml_abs({0})", "sign"),
-    "sign": Op(np.sign, "ml_sign({0})", "sign"),
-    "signbit": Op(np.signbit, "ml_signbit({0})", "select"),
-    "copysign": Op(np.copysign, "std::copysign({0}, {1})", "sign"),
-    "minimum": Op(np.minimum, "ml_min({0}, {1})", "minmax"),
-    "maximum": Op(np.maximum, "ml_max({0}, {1})", "minmax"),
-    "fmin": Op(np.fmin, "ml_fmin({0}, {1})", "minmax"),
-    "fmax": Op(np.fmax, "ml_fmax({0}, {1})", "minmax"),
-    "sqrt": Op(np.sqrt, "std::sqrt({0})", "sqrt"),
-    "cbrt": Op(np.cbrt, "ml_cbrt({0})", "special"),
-    "pow": Op(np.power, "ml_pow({0}, {1})", "special"),
-    "hypot": Op(np.hypot, "std::hypot({0}, {1})", "special"),
-    "arctan2": Op(np.arctan2, "std::atan2({0}, {1})", "special"),
-    "floor": Op(np.floor, "std::floor({0})", "sign"),
-    "ceil": Op(np.ceil, "std::ceil({0})", "sign"),
-    "trunc": Op(np.trunc, "std::trunc({0})", "sign"),
-    "rint": Op(np.rint, "std::nearbyint({0})", "sign"),
-    "isnan": Op(np.isnan, "std::isnan({0})", "select"),
-    "isinf": Op(np.isinf, "std::isinf({0})", "select"),
-    "isfinite": Op(np.isfinite, "std::isfinite({0})", "select"),
-    "lt": Op(np.less, "{0} < {1}", "select"),
-    "le": Op(np.less_equal, "{0} <= {1}", "select"),
-    "gt": Op(np.greater, "{0} > {1}", "select"),
-    "ge": Op(np.greater_equal, "{0} >= {1}", "select"),
-    "eq": Op(np.equal, "{0} == {1}", "select"),
-    "ne": Op(np.not_equal, "{0} != {1}", "select"),
-    "and": Op(np.bitwise_and, "{0} & {1}", "select"),
-    "or": Op(np.bitwise_or, "{0} | {1}", "select"),
-    "xor": Op(np.bitwise_xor, "{0} ^ {1}", "select"),
-    "invert": Op(np.invert, "~{0}", "select"),
-    "lshift": Op(np.left_shift, "ml_lshift({0}, {1})", "select"),
-    "rshift": Op(np.right_shift, "ml_rshift({0}, {1})", "select"),
-    "not": Op(np.logical_not, "!{0}", "select"),
-    "where": Op(_where, "{0} ? {1} : {2}", "select"),
+    "add": Op(np.add, "+", "add", "ml_wrapped_add"),
+    "sub": Op(np.subtract, "-", "add", "ml_wrapped_sub"),
+    "mul": Op(np.multiply, "*", "mul", "ml_wrapped_mul"),
+    "div": Op(np.true_divide, "/", "div"),
+    "floordiv": Op(np.floor_divide, "ml_floordiv", "div"),
+    "mod": Op(np.remainder, "ml_mod", "div"),
+    "neg": Op(np.negative, "-", "sign", "ml_wrapped_neg"),
+    "abs": Op(np.absolute, "ml_abs", "sign"),
+    "sign": Op(np.sign, "ml_sign", "sign"),
+    "signbit": Op(np.signbit, "ml_signbit", "select"),
+    "copysign": Op(np.copysign, "std::copysign", "sign"),
+    "minimum": Op(np.minimum, "ml_min", "minmax"),
+    "maximum": Op(np.maximum, "ml_max", "minmax"),
+    "fmin": Op(np.fmin, "ml_fmin", "minmax"),
+    "fmax": Op(np.fmax, "ml_fmax", "minmax"),
+    "sqrt": Op(np.sqrt, "std::sqrt", "sqrt"),
+    "cbrt": Op(np.cbrt, "ml_cbrt", "special"),
+    "pow": Op(np.power, "ml_pow", "special"),
+    "hypot": Op(np.hypot, "std::hypot", "special"),
+    "arctan2": Op(np.arctan2, "std::atan2", "special"),
+    "floor": Op(np.floor, "std::floor", "sign"),
+    "ceil": Op(np.ceil, "std::ceil", "sign"),
+    "trunc": Op(np.trunc, "std::trunc", "sign"),
+    "rint": Op(np.rint, "std::nearbyint", "sign"),
+    "isnan": Op(np.isnan, "std::isnan", "select"),
+    "isinf": Op(np.isinf, "std::isinf", "select"),
+    "isfinite": Op(np.isfinite, "std::isfinite", "select"),
+    "lt": Op(np.less, "<", "select"),
+    "le": Op(np.less_equal, "<=", "select"),
+    "gt": Op(np.greater, ">", "select"),
+    "ge": Op(np.greater_equal, ">=", "select"),
+    "eq": Op(np.equal, "==", "select"),
+    "ne": Op(np.not_equal, "!=", "select"),
+    "and": Op(np.bitwise_and, "&", "select"),
+    "or": Op(np.bitwise_or, "|", "select"),
+    "xor": Op(np.bitwise_xor, "^", "select"),
+    "invert": Op(np.invert, "~", "select"),
+    "lshift": Op(np.left_shift, "ml_lshift", "select"),
+    "rshift": Op(np.right_shift, "ml_rshift", "select"),
+    "not": Op(np.logical_not, "!", "select"),
+    "where": Op(_where, "?:", "select"),
 } | {
-    name: Op(getattr(np, name), f"std::{c}({{0}})", "special")
+    name: Op(getattr(np, name), f"std::{c}", "special")
     for name, c in {
         "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10",
         "log1p": "log1p", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos",
@@ -273,6 +273,16 @@ def topological(roots: Iterable[Node]) -> Iterator[Node]:
                 yield node
             else:
                 stack.append((child, iter(child.args)))
+
+
+def written(roots: Iterable[Node]) -> str:
+    """A graph in words, one line for each node: equal for equal graphs, whoever made them."""
+    numbers: dict[Node, int] = {}
+    lines = []
+    for node in topological(roots):
+        lines.append(f"{node.op} {node.dtype} {node.value!r} {[numbers[a] for a in node.args]}")
+        numbers[node] = len(numbers)
+    return "\n".join(lines)
 
 
 def compute(node: Node, values: list[Any]) -> Any:

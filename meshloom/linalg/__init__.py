@@ -5,7 +5,9 @@ from meshloom.linalg.gmres import GMRES, gmres
 from meshloom.linalg.iteration import Report
 from meshloom.linalg.krylov import BiCGStab, ConjugateGradients, bicgstab, cg
 from meshloom.linalg.lines import LineLoop, line_loop
-from meshloom.schedule.lines.operator import LineOperator, Stencil, Tridiagonal
+from meshloom.linalg.operator import LineOperator, LineStencil, Tridiagonal
 
-__all__ = ["GMRES", "BiCGStab", "ConjugateGradients", "LineLoop", "LineOperator", "Report", "Stencil", "Tridiagonal",
-           "bicgstab", "cg", "gmres", "line_loop", "tridiagonal"]  # fmt: skip
+Stencil = LineStencil  # what programs called it before the word had another meaning in kernels
+
+__all__ = ["GMRES", "BiCGStab", "ConjugateGradients", "LineLoop", "LineOperator", "LineStencil", "Report", "Stencil",
+           "Tridiagonal", "bicgstab", "cg", "gmres", "line_loop", "tridiagonal"]  # fmt: skip

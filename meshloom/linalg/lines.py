@@ -17,6 +17,7 @@ from meshloom.kernel.access import Mode, Read, ReadWrite, Write
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, load
 from meshloom.kernel.model import Output, Param
+from meshloom.linalg.operator import LineOperator, as_operators
 from meshloom.loop import Kernel, Loop, Runnable, derived
 from meshloom.mesh.components import MOST_COMPONENTS
 from meshloom.mesh.core import Field, Global
@@ -24,8 +25,7 @@ from meshloom.mesh.grid import Grid
 from meshloom.mesh.layout import Layout
 from meshloom.schedule.explain import algebra_of
 from meshloom.schedule.lines.methods import LineMethod, method
-from meshloom.schedule.lines.operator import LineOperator, as_operators
-from meshloom.schedule.lines.spec import Geometry, LineSpec, as_tuning, geometry, renumbered
+from meshloom.schedule.lines.spec import LineGeometry, LineSpec, as_tuning, geometry, renumbered
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import SpecParam
@@ -130,7 +130,7 @@ class LineLoop(Runnable):
         return one in self.writes and one not in self.reads
 
     @cached_property
-    def lines(self) -> Geometry:
+    def lines(self) -> LineGeometry:
         """Where the lines lie."""
         return geometry(self.grid, self.axis)
 

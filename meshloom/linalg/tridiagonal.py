@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from meshloom.errors import MeshError, nearest
 from meshloom.linalg.lines import line_loop
+from meshloom.linalg.operator import LineOperator, Tridiagonal
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.schedule.lines.methods import names
-from meshloom.schedule.lines.operator import LineOperator, Tridiagonal
 
 
 def methods() -> tuple[str, ...]:

@@ -11,9 +11,8 @@ import numpy as np
 
 from meshloom.errors import MeshError, shown
 from meshloom.kernel import expr
-from meshloom.kernel.emit import nested
 from meshloom.kernel.evaluate import evaluate
-from meshloom.kernel.expr import INT64, Node
+from meshloom.kernel.expr import INT64, Node, written
 from meshloom.kernel.symbols import Symbol
 from meshloom.kernel.trace import explained
 from meshloom.kernel.values import objects
@@ -69,7 +68,7 @@ class ComputedMap(Map):
 
     @property
     def digest(self) -> str:
-        text = [nested(one, lambda _: "e") for one in self.formula]
+        text = [written([one]) for one in self.formula]
         sizes = self.source.total, self.source.owned, self.target.total
         return hashlib.sha256(f"{text} {sizes}".encode()).hexdigest()
 

@@ -3,7 +3,8 @@
 A loop runs as a list of passes. A pass covers a range of items, cut into blocks; blocks are independent of each
 other, so the CPU gives them to threads and a GPU to thread blocks. Inside a block, phases follow each other (on a GPU
 with a barrier between), and the items of a phase are independent or run in order as the phase says. With ``colors``
-the pass is repeated for each color, one after the other. A dialect (one per back end) turns passes into text.
+the pass is repeated for each color, one after the other. These are the outer levels of a nest; what is done with an
+item is the rest of it (``nest/``). A dialect (one per back end) turns passes into text.
 """
 
 from __future__ import annotations
@@ -11,50 +12,66 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from meshloom.kernel import emit
-from meshloom.kernel.access import identity
 from meshloom.kernel.count import loads
-from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import C_TYPES, Node
 from meshloom.kernel.model import Output
+from meshloom.schedule.nest import graph
+from meshloom.schedule.nest.nodes import (
+    INDEX,
+    Accumulate,
+    AddressOf,
+    Atomic,
+    Body,
+    Cast,
+    Expr,
+    LoadRow,
+    Name,
+    Number,
+    PairOf,
+    Piece,
+    RowOf,
+    Statement,
+    StoreRow,
+    let,
+    offset_by,
+)
+from meshloom.schedule.nest.reduce import combined, nothing
 from meshloom.schedule.spec import LoopSpec, SpecParam
 
-Sink = Callable[[Output, str], list[str]]
+Sink = Callable[[Output, Expr], list[Statement]]
+Entry = Callable[[int, int], Expr]  # (map, slot) -> the map's entry for the element
 
-
-@dataclass(frozen=True)
-class Line:
-    """Statements for each ``variable`` of [first, last): points of a line that are independent of each other."""
-
-    variable: str
-    first: str
-    last: str
-    body: tuple[str, ...]
+#: What the dialects call the item of a phase, the block, the color of a repeated phase, and how many items there are.
+ITEM, BLOCK, ROUND, COUNT = Name("i"), Name("b"), Name("c"), Name("n")
+#: The position of a block in a launch, and how many items a block may have.
+POSITION, BLOCK_SIZE = Name("k"), Name("block")
+#: In a phase of threads that stay ``together``: the thread's item, its lane, has it an item at all, has the next lane.
+AT, LANE, INSIDE, FOLLOWED = Name("at"), Name("own_lane"), Name("inside"), Name("followed")
+#: What strategies call the element, and the target that it gives something to.
+ELEMENT, TARGET = Name("e"), Name("t")
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Statements for each item ``i`` of [first, last); C expressions that may use the block number ``b``."""
+    """Statements for each item ``i`` of [first, last), values that may use the block number ``b``; of the items that
+    the pass gives it where there are none."""
 
-    first: str
-    last: str
-    body: tuple[str, ...]
+    body: Body
+    first: Expr | None = None
+    last: Expr | None = None
     independent: bool = False  # no item writes what another touches: may be vectorised
-    repeat: str = ""  # C expression: the phase is repeated so often, numbered by ``c``, with a barrier after each
+    repeat: Expr | None = None  # the phase is repeated so often, numbered by ``c``, with a barrier after each
     whole: bool = False  # the body is that of a whole block: said once, on a GPU by every thread, barriers included
-    line: Line | None = None  # after the statements of an item, a line of points (on a CPU)
-    together: bool = False  # threads exchange values, so all stay; ``inside``, ``followed``: this, the next has an item
+    together: bool = False  # threads exchange values, so all stay, also those without an item (``AT`` and so on)
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """Memory private to a block: ``size`` entries (a C expression), the same for every block."""
+    """Memory private to a block: ``size`` entries, the same for every block."""
 
-    ctype: str
+    ctype: str | PairOf
     name: str
-    size: str
+    size: Expr
 
 
 @dataclass(frozen=True)
@@ -67,62 +84,69 @@ class Pass:
     """
 
     name: str
-    count: str
+    count: Expr
     phases: tuple[Phase, ...]
     blocked: bool = False
-    colors: str | None = None  # plan array of offsets into the items or blocks, length n_colors + 1
-    block_number: str = "k"  # C expression of b from the position k in the launch
+    colors: Name | None = None  # plan array of offsets into the items or blocks, length n_colors + 1
+    block_number: Expr = POSITION  # b, from the position k in the launch
     scratch: tuple[Scratch, ...] = ()
     reductions: tuple[Output, ...] = field(default=())
-    ahead: tuple[str, Phase] | None = None  # a count of other items and what is done with them, in blocks of their own
+    ahead: tuple[Expr, Phase] | None = None  # a count of other items and what is done with them, in blocks of their own
 
 
 class ElementCode:
     """Statements of one element: rows of the maps, loads, arithmetic, and sinks for the outputs.
 
-    ``entry(map, slot)`` is the C expression of a map's entry for the element, that of the map itself unless given.
+    ``entry(map, slot)`` is a map's entry for the element, that of the map itself unless given.
     """
 
-    def __init__(self, spec: LoopSpec, outputs: Sequence[Output], entry: Callable[[int, int], str] | None = None):
+    def __init__(self, spec: LoopSpec, outputs: Sequence[Output], entry: Entry | None = None):
         self.spec, self.outputs, self.entry = spec, tuple(outputs), entry or self._in_map
 
-    def lines(self, sink: Sink, *, element: str = "i") -> tuple[str, ...]:
-        """All statements for the element numbered by the C expression ``element``."""
+    def body(self, sink: Sink, *, element: Expr = ITEM) -> Body:
+        """All statements for an element."""
         roots = [o.value for o in self.outputs]
-        text, names = self.values(roots)
-        return (f"const ml_index e = {element};", *self.rows(roots, self.outputs), *text, *self.sunk(names, sink))
+        computed, values = self.values(roots)
+        rows = self.rows(roots, self.outputs)
+        return (let("e", element), *rows, *computed, *self.sunk(values, sink))
 
-    def sunk(self, names: Sequence[str], sink: Sink) -> list[str]:
+    def sunk(self, values: Sequence[Expr], sink: Sink) -> list[Statement]:
         """Statements that bring the outputs' values where they belong: whole rows at once, the rest by ``sink``."""
-        named = {(o.param, o.slot, o.comp): name for o, name in zip(self.outputs, names, strict=True)}
-        lines = []
-        for o, name in zip(self.outputs, names, strict=True):
+        valued = {(o.param, o.slot, o.comp): value for o, value in zip(self.outputs, values, strict=True)}
+        made: list[Statement] = []
+        for o, value in zip(self.outputs, values, strict=True):
             param = self.spec.params[o.param]
-            row = [named.get((o.param, o.slot, c)) for c in range(param.dim)]
-            if not self.in_whole_row(o.param) or param.mode.combine or None in row:
-                lines += sink(o, name)
+            found = [valued.get((o.param, o.slot, c)) for c in range(param.dim)]
+            row = [one for one in found if one is not None]
+            if not self.in_whole_row(o.param) or param.mode.combine or len(row) < param.dim:
+                made += sink(o, value)
             elif o.comp == 0:
-                place, values = self.place(o.param, o.slot, 0), ", ".join(f"({param.ctype}){value}" for value in row)
-                lines.append(f"ml_store<{param.ctype}, {param.dim}>(&{place}, {{{{{values}}}}});")
-        return lines
+                converted = tuple(Cast(param.ctype, one) for one in row)
+                made.append(StoreRow(param.ctype, self.place(o.param, o.slot, 0), converted))
+        return made
 
-    def values(self, roots: Sequence[Node], known: dict[Node, str] | None = None) -> tuple[list[str], list[str]]:
-        """Statements for some nodes, and the names of their values."""
-        return emit.statements(roots, self.leaf, known=known)
+    def values(
+        self, roots: Sequence[Node], known: dict[Node, Expr] | None = None
+    ) -> tuple[list[Statement], list[Expr]]:
+        """Statements for some nodes, and their values."""
+        return graph.statements(roots, self.leaf, known=known)
 
-    def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[str]:
+    def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[Statement]:
         """Statements that read the entries of the maps that these values and stores need, then whole rows of fields."""
         used = self.used_rows(loads(roots) | {(o.param, o.slot, o.comp) for o in stored})
         return [*self._entries(used), *self.whole_rows(roots)]
 
-    def _entries(self, used: Sequence[tuple[int, int]]) -> list[str]:
+    def _entries(self, used: Sequence[tuple[int, int]]) -> list[Statement]:
         """Statements that name entries of maps; where most of a map's row is needed it is loaded in wide pieces."""
-        lines, at_once = [], {m for m, _ in used if self._row_at_once(m, sum(n == m for n, _ in used))}
+        at_once = {m for m, _ in used if self._row_at_once(m, sum(n == m for n, _ in used))}
+        made: list[Statement] = []
         for m in sorted(at_once):
-            row = f"{C_TYPES[self.spec.maps[m].dtype]}, {self.spec.maps[m].arity}"
-            lines.append(f"const ml_row<{row}> n{m} = ml_load<{row}>(&{self._in_map(m, 0)});")
-        entries = {(m, s): f"n{m}.v[{s}]" if m in at_once else self.entry(m, s) for m, s in used}
-        return lines + [f"const ml_index {row_name(m, s)} = {text};" for (m, s), text in entries.items()]
+            ctype, width = C_TYPES[self.spec.maps[m].dtype], self.spec.maps[m].arity
+            made.append(let(f"n{m}", LoadRow(ctype, width, AddressOf(self._in_map(m, 0))), RowOf(ctype, width)))
+        for m, slot in used:
+            entry = Piece(Name(f"n{m}"), Number(slot)) if m in at_once else self.entry(m, slot)
+            made.append(let(row_of(m, slot).name, entry))
+        return made
 
     def _row_at_once(self, number: int, needed: int) -> bool:
         one = self.spec.maps[number]
@@ -130,63 +154,64 @@ class ElementCode:
         own = self.entry == self._in_map and not one.formula
         return self.spec.wide and own and wide % 8 == 0 and wide <= 64 and 2 * needed > one.arity > 1
 
-    def _in_map(self, number: int, slot: int) -> str:
+    def _in_map(self, number: int, slot: int) -> Expr:
         if formula := self.spec.maps[number].formula:
-            return f"(ml_index){emit.nested(formula[slot], lambda _: '(int64_t)e')}"
-        return f"m{number}[{index_of(f'e * {self.spec.maps[number].arity}', slot)}]"
+            return Cast(INDEX, graph.formula(formula[slot], lambda _: Cast("int64_t", ELEMENT)))
+        return Name(f"m{number}")[offset_by(ELEMENT * self.spec.maps[number].arity, slot)]
 
     def used_rows(self, addresses: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
         """(map, slot) pairs behind some (parameter, slot, component)."""
         return sorted({(m, slot) for param, slot, _ in addresses if (m := self.spec.params[param].map) is not None})
 
-    def whole_rows(self, roots: Sequence[Node]) -> list[str]:
+    def whole_rows(self, roots: Sequence[Node]) -> list[Statement]:
         """Statements that load whole rows of fields, where the loop is to do so."""
-        lines, read = [], loads(roots)
-        for param, slot in sorted({(p, s) for p, s, _ in read if self.in_whole_row(p)}):
-            described = self.spec.params[param]
-            source = self.spec.access(param).load_row(self.row(param, slot))
-            lines.append(f"const ml_row<{described.ctype}, {described.dim}> w{param}_{slot} = {source};")
-        return lines
+        made: list[Statement] = []
+        for param, slot in sorted({(p, s) for p, s, _ in loads(roots) if self.in_whole_row(p)}):
+            access = self.spec.access(param)
+            made.append(let(_row_values(param, slot).name, access.load_row(self.row(param, slot)), access.row_type))
+        return made
 
-    def leaf(self, node: Node) -> str:
+    def leaf(self, node: Node) -> Expr:
         param, slot, comp = node.value
         if self.spec.params[param].is_global:
-            return f"g{param}_{comp}"
-        return f"w{param}_{slot}.v[{comp}]" if self.in_whole_row(param) else self.place(*node.value)
+            return Name(f"g{param}_{comp}")
+        return Piece(_row_values(param, slot), Number(comp)) if self.in_whole_row(param) else self.place(*node.value)
 
     def in_whole_row(self, param: int) -> bool:
         """Are the rows of a parameter loaded as a whole?"""
         return self.spec.wide and not self.spec.params[param].is_global and self.spec.access(param).whole_row
 
-    def row(self, param: int, slot: int) -> str:
-        """The C expression of the row of a field that a slot of a parameter names."""
+    def row(self, param: int, slot: int) -> Expr:
+        """The row of a field that a slot of a parameter names."""
         number = self.spec.params[param].map
-        return "e" if number is None else row_name(number, slot)
+        return ELEMENT if number is None else row_of(number, slot)
 
-    def place(self, param: int, slot: int, comp: int) -> str:
-        """The lvalue that a slot and component of a field parameter name."""
+    def place(self, param: int, slot: int, comp: int) -> Expr:
+        """The entry that a slot and component of a field parameter name."""
         return self.spec.access(param).at(self.row(param, slot), comp)
 
-    def plain(self, output: Output, value: str) -> list[str]:
+    def plain(self, output: Output, value: Expr) -> list[Statement]:
         """Store, add or offer, with nobody else around; globals go to the block's partial result."""
         param = self.spec.params[output.param]
-        target = partial_name(output) if param.is_global else self.place(output.param, output.slot, output.comp)
-        return [f"{target} = {merged(param, target, value)};"]
+        own = Name(partial_name(output)) if param.is_global else self.place(output.param, output.slot, output.comp)
+        return [accumulated(param, own, value)]
 
-    def atomic(self, output: Output, value: str) -> list[str]:
+    def atomic(self, output: Output, value: Expr) -> list[Statement]:
         """As ``plain``, but hardware makes the update of a racy output indivisible."""
         param = self.spec.params[output.param]
         if not param.racy:
             return self.plain(output, value)
-        return [f"ml_atomic_{param.mode.combine}(&{self.place(output.param, output.slot, output.comp)}, {value});"]
+        return [Atomic(self.place(output.param, output.slot, output.comp), param.mode.combine, value)]
 
 
-def row_name(map_number: int | None, slot: int) -> str:
-    return f"c{map_number}_{slot}"
+def row_of(map_number: int | None, slot: int) -> Name:
+    """The name of a map's entry for the element."""
+    return Name(f"c{map_number}_{slot}")
 
 
-def index_of(start: str, offset: int) -> str:
-    return f"{start} + {offset}" if offset else start
+def _row_values(param: int, slot: int) -> Name:
+    """The name of a row of a field that was loaded as a whole."""
+    return Name(f"w{param}_{slot}")
 
 
 def partial_name(output: Output) -> str:
@@ -194,26 +219,17 @@ def partial_name(output: Output) -> str:
     return f"r{output.param}_{output.comp}"
 
 
-def neutral(spec: LoopSpec, output: Output) -> str:
-    """The literal a reduction starts from."""
+def neutral(spec: LoopSpec, output: Output) -> Expr:
+    """What a reduction starts from."""
     param = spec.params[output.param]
-    return literal(identity(param.mode.combine, param.dtype), param.dtype)
+    return nothing(param.mode.combine, param.dtype)
 
 
-def combined(combine: str, old: str, new: str, dtype: np.dtype) -> str:
-    """C expression that merges a new value into an old one; just the new one without a combining mode."""
-    if not combine:
-        return new
-    if combine != "add":
-        return f"ml_{combine[:3]}({old}, {new})"
-    return f"ml_wrapped_add<{C_TYPES[dtype]}>({old}, {new})" if dtype.kind == "i" else f"{old} + {new}"
-
-
-def merged(param: SpecParam, old: str, new: str) -> str:
-    """The same for a parameter, in its mode and type."""
+def merged(param: SpecParam, old: Expr, new: Expr) -> Expr:
+    """A new value merged into an old one, in a parameter's mode and type."""
     return combined(param.mode.combine, old, new, param.dtype)
 
 
-def negated(value: str, dtype: np.dtype) -> str:
-    """C expression of the value with the other sign; the smallest integer has none, and wraps round."""
-    return f"ml_wrapped_neg<{C_TYPES[dtype]}>({value})" if dtype.kind == "i" else f"-{value}"
+def accumulated(param: SpecParam, place: Expr, value: Expr) -> Statement:
+    """The same at its place."""
+    return Accumulate(place, param.mode.combine, value, param.dtype)

@@ -19,7 +19,7 @@ from meshloom.schedule.points import tile_of
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import strategy
-from meshloom.schedule.strategies.block_color import block_offsets
+from meshloom.schedule.strategies.blocks import block_offsets
 from meshloom.schedule.vectors import in_words, share_of
 
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.kernel.expr import Node, topological
-from meshloom.schedule.code import ElementCode, Pass, Phase, row_name
+from meshloom.schedule.code import COUNT, ITEM, TARGET, ElementCode, Pass, Phase, row_of
 from meshloom.schedule.declare import ANY, Array, Part, Table, holds, maybe, racy_maps
 from meshloom.schedule.gather import accumulator, columns_of, start_accumulators, visit
 from meshloom.schedule.neighbours import OwnRing, RoleTables, TabledIncidence
-from meshloom.schedule.plan import Plan, symbol
-from meshloom.schedule.roles import RoleGather
+from meshloom.schedule.nest.nodes import Block, Body, Expr, If, Statement, let
+from meshloom.schedule.plan import Plan, part_of
+from meshloom.schedule.roles import LISTED, RoleGather
 from meshloom.schedule.spec import Address, LoopSpec
 from meshloom.schedule.strategies.base import Emitter
 from meshloom.schedule.strategies.owner import incident
@@ -74,53 +75,57 @@ class Fused(Emitter):
         if spec.share.elements > 1:
             return [vector_pass(spec)]
         first = next((m for m in spec.racy_maps if plan.gathers[m].tables is not None), None)
-        body = _body(spec, plan, first, "i")
+        body = _body(spec, plan, first, ITEM)
         ahead = None
         if first is not None and (tables := plan.gathers[first].tables) is not None and tables.marked is not None:
-            count, marked = (symbol(plan, "gathers", first, "tables", word) for word in ("n_marked", "marked"))
-            ahead = count, Phase("", "", tuple(_body(spec, plan, None, f"{marked}[i]")))
-        return [Pass("targets", "n", (Phase("", "", tuple(body)),), reductions=spec.reductions, ahead=ahead)]
+            count, marked = (part_of(plan, "gathers", first, "tables", word) for word in ("n_marked", "marked"))
+            ahead = count, Phase(_body(spec, plan, None, marked[ITEM]))
+        return [Pass("targets", COUNT, (Phase(body),), reductions=spec.reductions, ahead=ahead)]
 
 
-def _body(spec: FusedSpec, plan: FusedPlan, dense: int | None, target: str) -> list[str]:
+def _body(spec: FusedSpec, plan: FusedPlan, dense: int | None, target: Expr) -> Body:
     """Statements for one target; map ``dense`` through its tables, all others by following the incidences."""
-    lines = [f"const ml_index t = {target};"]
+    before: list[Statement] = [let("t", target)]
     for m in spec.racy_maps:
-        lines += start_accumulators(spec, columns_of(spec, m))
-    known: dict[Node, str] = {}
+        before += start_accumulators(spec, columns_of(spec, m))
+    known: dict[Node, Expr] = {}
     gather = None
     if dense is not None:
         gather = RoleGather.of(spec, dense, plan, plan.gathers[dense], plan.gathers[dense].along)
-    lines += gather.lines(known) if gather else []
-    lines += [f"const ml_index {row_name(m, 0)} = t;" for m in spec.racy_maps if m != dense]
-    if gather:
-        lines.append("if (listed) {")
-    for m in spec.racy_maps:
-        if m != dense:
-            visits = visit(incident(spec, m, plan), symbol(plan, "gathers", m, "offsets"))
-            rare = plan.gathers[m].touched is not None
-            some = f"if ({symbol(plan, 'gathers', m, 'touched')}[t >> 5] >> (t & 31) & 1) {{" if rare else "{"
-            lines += [some, *visits, "}"]
+    before += gather.body(known) if gather else []
+    others = [m for m in spec.racy_maps if m != dense]
+    before += [let(row_of(m, 0).name, TARGET) for m in others]
     code = FusedElement(spec, gather, known)
-    return [*lines, *code.lines(code.plain, element="t"), *(["}"] if gather else [])]
+    own = (*(_visited(spec, plan, m) for m in others), *code.body(code.plain, element=TARGET))
+    return (*before, If(LISTED, own)) if gather else (*before, *own)
+
+
+def _visited(spec: FusedSpec, plan: FusedPlan, m: int) -> Statement:
+    """What the elements of a map give to the target, where it has any."""
+    visits = (visit(incident(spec, m, plan), part_of(plan, "gathers", m, "offsets")),)
+    if plan.gathers[m].touched is None:
+        return Block(visits)
+    return If(part_of(plan, "gathers", m, "touched")[TARGET >> 5] >> (TARGET & 31) & 1, visits)
 
 
 class FusedElement(ElementCode):
     """What the loops over the set itself do. Values that the gather has loaded are used again."""
 
-    def __init__(self, spec: FusedSpec, gather: RoleGather | None, known: dict[Node, str]):
+    def __init__(self, spec: FusedSpec, gather: RoleGather | None, known: dict[Node, Expr]):
         super().__init__(spec, spec.other_outputs)
         self.fused, self.gather, self.known = spec, gather, known
         self.declared = {n.value[0] for n in known if n.op == "load"}  # their rows are there
 
-    def values(self, roots: Sequence[Node], known: dict[Node, str] | None = None) -> tuple[list[str], list[str]]:
+    def values(
+        self, roots: Sequence[Node], known: dict[Node, Expr] | None = None
+    ) -> tuple[list[Statement], list[Expr]]:
         return super().values(roots, self.known if known is None else known)
 
     def used_rows(self, addresses: Iterable[Address]) -> list[tuple[int, int]]:
         wanted = {a for a in addresses if self._around(*a) is None}
         return [(m, slot) for m, slot in super().used_rows(wanted) if m in self.fused.own_maps]
 
-    def whole_rows(self, roots: Sequence[Node]) -> list[str]:
+    def whole_rows(self, roots: Sequence[Node]) -> list[Statement]:
         needed = [n for n in _loads(roots) if not self._elsewhere(n)]
         return super().whole_rows(needed)
 
@@ -129,13 +134,14 @@ class FusedElement(ElementCode):
         param = node.value[0]
         return self.spec.params[param].racy or param in self.declared or self._around(*node.value) is not None
 
-    def leaf(self, node: Node) -> str:
+    def leaf(self, node: Node) -> Expr:
         param, slot, comp = node.value
         if self.spec.params[param].racy:
             return accumulator(param, comp)
-        return self._around(param, slot, comp) or super().leaf(node)
+        found = self._around(param, slot, comp)
+        return super().leaf(node) if found is None else found
 
-    def _around(self, param: int, slot: int, comp: int) -> str | None:
+    def _around(self, param: int, slot: int, comp: int) -> Expr | None:
         """The value, where the ring of the gather goes through the same map."""
         number = self.spec.params[param].map
         along = None if self.gather is None else self.gather.along
@@ -143,7 +149,7 @@ class FusedElement(ElementCode):
             return None
         twins = (k for k, b in enumerate(self.fused.buffers) if b == self.fused.buffers[param] and k != param)
         found = (self.gather.fetched.around(k, slot, comp) for k in twins if self.spec.params[k].map is not None)
-        return next((name for name in found if name), None)
+        return next((value for value in found if value is not None), None)
 
 
 def _loads(roots: Sequence[Node]) -> list[Node]:

@@ -8,15 +8,13 @@ slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from meshloom.kernel.access import identity
-from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
-from meshloom.schedule.code import ElementCode, merged, negated
+from meshloom.schedule.code import ITEM, TARGET, ElementCode, accumulated
 from meshloom.schedule.declare import (
     NUMBERS,
     OFFSETS,
@@ -28,12 +26,38 @@ from meshloom.schedule.declare import (
     one_more_than_targets,
     size,
 )
+from meshloom.schedule.nest.nodes import (
+    INDEX,
+    INT,
+    UNSIGNED,
+    Body,
+    Cast,
+    Expr,
+    For,
+    Grouped,
+    If,
+    Name,
+    Number,
+    Piece,
+    Select,
+    Statement,
+    Store,
+    StoreRow,
+    Switch,
+    call,
+    let,
+    variable,
+)
+from meshloom.schedule.nest.reduce import negated, nothing
 from meshloom.schedule.plan import Plan, Topology
-from meshloom.schedule.spec import LoopSpec, is_negation
+from meshloom.schedule.spec import LoopSpec, SpecParam, is_negation
 from meshloom.schedule.verify import check_incidence
 
-ColumnName = Callable[[int, int], str]
-Keep = Callable[["Columns", str, Sequence[str]], list[str]]  # (columns, place, names of the values) -> statements
+ColumnValue = Callable[[int, int], Expr]
+Keep = Callable[["Columns", Expr, Sequence[Expr]], list[Statement]]  # (columns, place, values) -> statements
+
+#: An entry of a target's incidence, where it stands among them, and its slot.
+ENTRY, AT, SLOT = Name("entry"), Name("x"), Name("s")
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,102 +124,97 @@ def accumulate(
     spec: LoopSpec,
     groups: Sequence[Columns],
     arity: int,
-    name: ColumnName,
-    prepare: Callable[[int | None], list[str]] = lambda slot: [],
-) -> list[str]:
+    of: ColumnValue,
+    prepare: Callable[[int | None], list[Statement]] = lambda slot: [],
+) -> Body:
     """Statements that merge the columns of one incident (element, slot ``s``) into the accumulators.
 
-    ``name(param, column)`` is the C expression of a column's value. ``prepare(slot)`` gives statements that make
-    the values of one slot available (slot None: those of all slots, when columns are uniform).
+    ``of(param, column)`` is a column's value. ``prepare(slot)`` gives statements that make the values of one slot
+    available (slot None: those of all slots, when columns are uniform).
     """
     if arity == 1:
-        return [*prepare(None), *(line for g in groups for line in _slot(spec, g, 0, name))]
+        return (*prepare(None), *(one for g in groups for one in _slot(spec, g, 0, of)))
     if all(g.uniform for g in groups):
-        return [*prepare(None), *(line for g in groups for line in _uniform(spec, g, name))]
-    lines = ["switch (s) {"]
-    for slot in range(arity):
-        lines += [f"case {slot}: {{", *prepare(slot)]
-        lines += [line for g in groups for line in _slot(spec, g, slot, name)]
-        lines.append("} break;")
-    return [*lines, "}"]
+        return (*prepare(None), *(one for g in groups for one in _uniform(spec, g, of)))
+    each = ((*prepare(slot), *(one for g in groups for one in _slot(spec, g, slot, of))) for slot in range(arity))
+    return (Switch(SLOT, tuple(each)),)
 
 
-def _uniform(spec: LoopSpec, group: Columns, name: ColumnName) -> list[str]:
+def _uniform(spec: LoopSpec, group: Columns, of: ColumnValue) -> list[Statement]:
     param = spec.params[group.param]
-    signs, weight = group.signs, f"w{group.param}"
-    lines = []
+    signs, weight = group.signs, Name(f"w{group.param}")
+    made: list[Statement] = []
     if len(set(signs)) == 2:
-        lines.append(f"const {param.ctype} {weight} = {_sign_of_slot(signs, param.dtype)};")
+        made.append(let(weight.name, _sign_of_slot(signs, param.dtype), param.ctype))
     for comp, used in enumerate(group.use[0]):
         if used:
-            value = name(group.param, used[0])
+            value = of(group.param, used[0])
             if len(set(signs)) == 2:
                 whole = param.dtype.kind == "i"
-                value = f"ml_wrapped_mul<{param.ctype}>({weight}, {value})" if whole else f"{weight} * {value}"
+                value = call("ml_wrapped_mul", weight, value, of_types=(param.ctype,)) if whole else weight * value
             elif set(signs) == {-1}:
                 value = negated(value, param.dtype)
-            lines.append(_merge(spec, group.param, comp, value))
-    return lines
+            made.append(_merge(spec, group.param, comp, value))
+    return made
 
 
-def _sign_of_slot(signs: tuple[int, ...], dtype: np.dtype) -> str:
-    """C expression of the factor of slot ``s``."""
-    plus, minus = literal(1, dtype), literal(-1, dtype)
+def _sign_of_slot(signs: tuple[int, ...], dtype: np.dtype) -> Expr:
+    """The factor of slot ``s``."""
     negative = [k for k, sign in enumerate(signs) if sign < 0]
-    mask = sum(1 << k for k in negative)
-    test = f"s == {negative[0]}" if len(negative) == 1 else f"(UINT64_C({mask}) >> s) & 1"
-    return f"({test}) ? {minus} : {plus}"
+    mask = call("UINT64_C", sum(1 << k for k in negative))
+    test: Expr = SLOT.equals(negative[0]) if len(negative) == 1 else Grouped(mask >> SLOT) & 1
+    return Select(Grouped(test), Number(-1, dtype), Number(1, dtype))
 
 
-def _slot(spec: LoopSpec, group: Columns, slot: int, name: ColumnName) -> list[str]:
-    lines, dtype = [], spec.params[group.param].dtype
+def _slot(spec: LoopSpec, group: Columns, slot: int, of: ColumnValue) -> list[Statement]:
+    made, dtype = [], spec.params[group.param].dtype
     for comp, used in enumerate(group.use[slot]):
         if used:
-            value = name(group.param, used[0])
-            lines.append(_merge(spec, group.param, comp, negated(value, dtype) if used[1] < 0 else value))
-    return lines
+            value = of(group.param, used[0])
+            made.append(_merge(spec, group.param, comp, negated(value, dtype) if used[1] < 0 else value))
+    return made
 
 
-def _merge(spec: LoopSpec, param: int, comp: int, value: str) -> str:
-    target, described = accumulator(param, comp), spec.params[param]
-    return f"{target} = {merged(described, target, value)};"
+def _merge(spec: LoopSpec, param: int, comp: int, value: Expr) -> Statement:
+    return accumulated(spec.params[param], accumulator(param, comp), value)
 
 
-def accumulator(param: int, comp: int) -> str:
-    return f"a{param}_{comp}"
+def accumulator(param: int, comp: int) -> Name:
+    return Name(f"a{param}_{comp}")
 
 
 def over_targets(
     spec: LoopSpec,
     groups: Sequence[Columns],
-    incident: Sequence[str],
-    offsets: str,
-    unrolled: Sequence[str] = (),
-    target: str = "i",
-) -> tuple[str, ...]:
+    incident: Body,
+    offsets: Expr,
+    unrolled: If | None = None,
+    target: Expr = ITEM,
+) -> Body:
     """Statements for a target: load the accumulators, visit the incident entries ``x``, store.
 
-    ``unrolled``: the start of an ``if`` whose body serves targets with the usual number of entries (``unroll``).
+    ``unrolled``: serves targets with the usual number of entries (``unroll``), where others are visited one by one.
     """
     before, after = load_accumulators(spec, groups), store_accumulators(spec, groups)
-    visits = visit(incident, offsets)
-    if unrolled:
-        visits = [*unrolled, "else {", *visits, "}"]
-    some = [] if unrolled else [f"if ({offsets}[t] < {offsets}[t + 1]) {{"]  # others need not be loaded and stored
-    return (f"const ml_index t = {target};", *some, *before, *visits, *after, *("}" for _ in some))
+    own, visits = let("t", target), visit(incident, offsets)
+    if unrolled is not None:
+        return (own, *before, replace(unrolled, otherwise=(visits,)), *after)
+    some = offsets[TARGET] < offsets[TARGET + 1]  # others need not be loaded and stored
+    return (own, If(some, (*before, visits, *after)))
 
 
-def visit(incident: Sequence[str], offsets: str) -> list[str]:
+def visit(incident: Body, offsets: Expr) -> For:
     """All incident entries ``x`` of target ``t``, one after the other."""
-    return [f"for (ml_index x = {offsets}[t], end_x = {offsets}[t + 1]; x < end_x; ++x) {{", *incident, "}"]
+    return For(AT.name, offsets[TARGET], offsets[TARGET + 1], incident, bound="end_x")
 
 
-def unroll(incident: Sequence[str], offsets: str, degree: int) -> list[str]:
+def unroll(incident: Body, offsets: Expr, degree: int) -> If | None:
     """The visit of targets with exactly ``degree`` entries, unrolled, so that all their loads are under way at once."""
     if degree < 2:
-        return []
-    loop = [f"for (int u = 0; u < {degree}; ++u) {{", f"const ml_index x = {offsets}[t] + u;", *incident, "}"]
-    return [f"if ({offsets}[t + 1] - {offsets}[t] == {degree}) {{", "#pragma unroll", *loop, "}"]
+        return None
+    at = let(AT.name, offsets[TARGET] + Name("u"))
+    loop = For("u", Number(0), Number(degree), (at, *incident), INT, unroll=0)
+    return If((offsets[TARGET + 1] - offsets[TARGET]).equals(degree), (loop,))
 
 
 def usual_degree(offsets: np.ndarray) -> int:
@@ -209,66 +228,78 @@ def _whole(spec: LoopSpec, group: Columns) -> bool:
     return spec.wide and spec.access(group.param).whole_row and len(group.components) == spec.params[group.param].dim
 
 
-def load_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[str]:
+def load_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[Statement]:
     """Declarations of accumulators that start from what the target ``t`` holds."""
-    return [line for g in groups for line in _load(spec, g)]
+    return [one for g in groups for one in _load(spec, g)]
 
 
-def store_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[str]:
-    return [line for g in groups for line in _store(spec, g)]
+def store_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[Statement]:
+    return [one for g in groups for one in _store(spec, g)]
 
 
-def _load(spec: LoopSpec, group: Columns) -> list[str]:
+def _load(spec: LoopSpec, group: Columns) -> list[Statement]:
     param, access = spec.params[group.param], spec.access(group.param)
-    names = [(c, accumulator(group.param, c)) for c in group.components]
-    if _whole(spec, group):
-        row = f"const ml_row<{param.ctype}, {param.dim}> old{group.param} = {access.load_row('t')};"
-        return [row, *(f"{param.ctype} {name} = old{group.param}.v[{c}];" for c, name in names)]
-    return [f"{param.ctype} {name} = {access.at('t', c)};" for c, name in names]
+    if not _whole(spec, group):
+        return [_started(param, group, c, access.at(TARGET, c)) for c in group.components]
+    old = Name(f"old{group.param}")
+    pieces = [_started(param, group, c, Piece(old, Number(c))) for c in group.components]
+    return [let(old.name, access.load_row(TARGET), access.row_type), *pieces]
 
 
-def _store(spec: LoopSpec, group: Columns) -> list[str]:
+def _started(param: SpecParam, group: Columns, comp: int, value: Expr) -> Statement:
+    return variable(accumulator(group.param, comp).name, value, param.ctype)
+
+
+def _store(spec: LoopSpec, group: Columns) -> list[Statement]:
     param, access = spec.params[group.param], spec.access(group.param)
     if _whole(spec, group):
-        values = ", ".join(accumulator(group.param, c) for c in group.components)
-        return [f"ml_store<{param.ctype}, {param.dim}>(&{access.at('t', 0)}, {{{{{values}}}}});"]
-    return [f"{access.at('t', c)} = {accumulator(group.param, c)};" for c in group.components]
+        values = tuple(accumulator(group.param, c) for c in group.components)
+        return [StoreRow(param.ctype, access.at(TARGET, 0), values)]
+    return [Store(access.at(TARGET, c), accumulator(group.param, c)) for c in group.components]
 
 
-def start_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[str]:
+def start_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[Statement]:
     """Declarations of accumulators that hold nothing yet."""
-    lines = []
+    made = []
     for g in groups:
         param = spec.params[g.param]
-        nothing = literal(identity(param.mode.combine, param.dtype), param.dtype)
-        lines += [f"{param.ctype} {accumulator(g.param, c)} = {nothing};" for c in g.components]
-    return lines
+        empty = nothing(param.mode.combine, param.dtype)
+        made += [_started(param, g, c, empty) for c in g.components]
+    return made
 
 
-def split_entry(entries: str, arity: int, element: str = "e") -> list[str]:
-    """Statements that take the entry at ``x`` apart into element and slot ``s``; unsigned, for cheap division."""
-    if arity == 1:
-        return [f"const ml_index {element} = {entries}[x];"]
+def split_entry(entries: Expr, arity: int, element: str = "e") -> list[Statement]:
+    """Statements that take the entry at ``x`` apart into element and slot ``s``."""
+    return [let(element, entries[AT])] if arity == 1 else entry_parts(entries[AT], arity, element)
+
+
+def entry_parts(entry: Expr, arity: int, element: str = "e") -> list[Statement]:
+    """The same of an entry of a map with several slots; unsigned, for cheap division."""
     return [
-        f"const ml_unsigned entry = (ml_unsigned){entries}[x];",
-        f"const ml_index {element} = (ml_index)(entry / {arity});",
-        f"const unsigned s = (unsigned)(entry % {arity});",
+        let(ENTRY.name, Cast(UNSIGNED, entry), UNSIGNED),
+        let(element, Cast(INDEX, ENTRY / arity)),
+        let(SLOT.name, Cast("unsigned", ENTRY % arity), "unsigned"),
     ]
 
 
-def stage_at(columns: Columns, element: str, column: int) -> str:
+def stage_of(columns: Columns) -> Name:
+    """The array that keeps the columns of a parameter."""
+    return Name(f"stage{columns.param}")
+
+
+def stage_at(columns: Columns, element: Expr, column: int) -> Expr:
     """Where a column of an element is kept."""
     width = len(columns.nodes)
-    return f"stage{columns.param}[{element} * {width} + {column}]" if width > 1 else f"stage{columns.param}[{element}]"
+    return stage_of(columns)[element * width + column if width > 1 else element]
 
 
-def staging(code: ElementCode, columns: Sequence[Columns], place: str, keep: Keep) -> list[str]:
+def staging(code: ElementCode, columns: Sequence[Columns], place: Expr, keep: Keep) -> list[Statement]:
     """Statements of element ``e`` that keep its columns at ``place`` and send ``code``'s outputs where they belong."""
-    known: dict[Node, str] = {}
+    known: dict[Node, Expr] = {}
     roots, others = [n for c in columns for n in c.nodes], [o.value for o in code.outputs]
-    text, names = code.values(roots, known)
-    more, other_names = code.values(others, known)
-    left = iter(names)
-    stores = [line for c in columns for line in keep(c, place, [next(left) for _ in c.nodes])]
-    sunk = [line for o, name in zip(code.outputs, other_names, strict=True) for line in code.plain(o, name)]
-    return [*code.rows(roots + others, code.outputs), *text, *more, *stores, *sunk]
+    computed, values = code.values(roots, known)
+    more, other_values = code.values(others, known)
+    left = iter(values)
+    stores = [one for c in columns for one in keep(c, place, [next(left) for _ in c.nodes])]
+    sunk = [one for o, value in zip(code.outputs, other_values, strict=True) for one in code.plain(o, value)]
+    return [*code.rows(roots + others, code.outputs), *computed, *more, *stores, *sunk]

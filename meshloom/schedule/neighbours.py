@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.schedule.code import ElementCode, row_name
+from meshloom.schedule.code import TARGET, ElementCode, row_of
 from meshloom.schedule.declare import (
     ANY,
     NUMBERS,
@@ -36,8 +36,9 @@ from meshloom.schedule.declare import (
     targets,
 )
 from meshloom.schedule.form import demand
-from meshloom.schedule.gather import Incidence
-from meshloom.schedule.plan import Plan, Topology, symbol
+from meshloom.schedule.gather import Incidence, entry_parts
+from meshloom.schedule.nest.nodes import Name, Statement, let
+from meshloom.schedule.plan import Plan, Topology, part_of
 from meshloom.schedule.rings import find_rings
 from meshloom.schedule.verify import distinct
 
@@ -208,18 +209,14 @@ def _by_slot(topology: Topology, m: int, offsets: np.ndarray, entries: np.ndarra
     return SlotTables(np.ascontiguousarray(table.T, kind), near)
 
 
-def slot_rows(code: ElementCode, m: int, addresses: set[tuple[int, int, int]], plan: Plan) -> list[str]:
+def slot_rows(code: ElementCode, m: int, addresses: set[tuple[int, int, int]], plan: Plan) -> list[Statement]:
     """Statements that give element ``e``, slot ``s`` and the rows of the ``u``-th incident element of target ``t``."""
-    spec, tables = code.spec, ("gathers", m, "tables")
-    lines = [
-        f"const ml_unsigned entry = (ml_unsigned){symbol(plan, *tables, 'entry')}[u * targets{m} + t];",
-        f"const ml_index e = (ml_index)(entry / {spec.maps[m].arity});",
-        f"const unsigned s = (unsigned)(entry % {spec.maps[m].arity});",
-    ]
+    spec, tables, u, targets = code.spec, ("gathers", m, "tables"), Name("u"), Name(f"targets{m}")
+    made = entry_parts(part_of(plan, *tables, "entry")[u * targets + TARGET], spec.maps[m].arity)
     for k, slot in code.used_rows(addresses):
-        place = f"(u * {spec.maps[k].arity} + {slot}) * targets{m} + t"
-        lines.append(f"const ml_index {row_name(k, slot)} = {symbol(plan, *tables, 'near', k)}[{place}];")
-    return lines
+        place = (u * spec.maps[k].arity + slot) * targets + TARGET
+        made.append(let(row_of(k, slot).name, part_of(plan, *tables, "near", k)[place]))
+    return made
 
 
 # ----- in roles -------------------------------------------------------------------------------------------------

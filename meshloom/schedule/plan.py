@@ -1,7 +1,8 @@
 """Plans: the arrays a strategy needs, as pure functions of the maps, checked, and cached on disk by content.
 
 Each strategy declares its own beside its code (``declare.py``). Here is what all have in common, and the one place
-where a plan meets generated text: ``symbol`` tells what an array or a number of a plan is called there.
+where a plan meets generated text: ``symbol`` tells what an array or a number of a plan is called there, ``part_of``
+gives it to a nest.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from meshloom.schedule.declare import Pair, declared, sizes_of_type
+from meshloom.schedule.nest.nodes import Name
 from meshloom.schedule.topology import Topology, topology
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "arrays",
     "identifier",
     "leaves",
+    "part_of",
     "sizes",
     "symbol",
     "topology",
@@ -79,6 +82,11 @@ def symbol(plan: Plan, *path: str | int) -> str:
         found = getattr(found, step) if isinstance(step, str) else found[step]
     assert found is not None, path
     return identifier(*path)
+
+
+def part_of(plan: Plan, *path: str | int) -> Name:
+    """The array or number of a plan at the end of a path, which must be there, as a nest speaks of it."""
+    return Name(symbol(plan, *path))
 
 
 def arrays(plan: Plan) -> dict[str, np.ndarray]:

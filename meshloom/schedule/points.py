@@ -18,7 +18,29 @@ from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, load, topological
 from meshloom.kernel.model import Output
 from meshloom.mesh.box import Index
-from meshloom.schedule.code import ElementCode, Sink
+from meshloom.schedule.code import ELEMENT, ElementCode, Sink
+from meshloom.schedule.nest.nodes import (
+    INDEX,
+    AddressOf,
+    Body,
+    Cast,
+    Expr,
+    Grouped,
+    If,
+    LoadRow,
+    Name,
+    Number,
+    Piece,
+    RowOf,
+    Select,
+    Statement,
+    StoreRow,
+    all_of,
+    greatest,
+    least,
+    let,
+    summed,
+)
 from meshloom.schedule.plan import identifier
 from meshloom.schedule.spec import Address, LoopSpec, SpecParam
 
@@ -50,22 +72,27 @@ class PointCode(ElementCode):
         self.vector = vector or self.tile[-1]
         self._loaded = self._pieces(loads(o.value for o in outputs))
 
-    def lines(self, sink: Sink, *, element: str = "") -> tuple[str, ...]:
+    def body(self, sink: Sink, *, element: Expr | None = None) -> Body:
         """All statements for the point at ``x0``, ``x1``, ..."""
-        return super().lines(sink, element=element or position([f"x{a}" for a in range(len(self.wraps))]))
+        here = position(len(self.wraps)) if element is None else element
+        return super().body(sink, element=here)
 
-    def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[str]:
+    def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[Statement]:
         """Statements that find the neighbours, then load what is loaded at once."""
-        lines = self.steps(range(self.ahead, len(self.wraps)))
+        made = self.steps(range(self.ahead, len(self.wraps)))
         for o in filter(any, self._used()):
-            row = " + ".join(["e", *(f"by{a}_{self._word(a, d)}" for a, d in enumerate(o) if d)])
-            lines.append(f"const ml_index {self._row_name(o)} = {self._safe(row)};")
-        return lines + self.whole_rows(roots) + self._vectors()
+            row = summed([ELEMENT, *(self._way(a, d) for a, d in enumerate(o) if d)])
+            made.append(let(self._row_at(o).name, self._safe(row)))
+        return made + self.whole_rows(roots) + self._vectors()
 
-    def steps(self, axes: Iterable[int]) -> list[str]:
+    def steps(self, axes: Iterable[int]) -> list[Statement]:
         """Statements of the ways in memory to neighbours along some axes."""
         wanted = sorted({(a, o[a]) for o in self._used() for a in axes if o[a]})
-        return [f"const ml_index by{a}_{self._word(a, d)} = {self._step(a, d)};" for a, d in wanted]
+        return [let(self._way(a, d).name, self._step(a, d)) for a, d in wanted]
+
+    def _way(self, axis: int, d: int) -> Name:
+        """The name of a way in memory."""
+        return Name(f"by{axis}_{self._word(axis, d)}")
 
     def _used(self) -> list[Index]:
         """The offsets at which anything is loaded or stored."""
@@ -76,20 +103,21 @@ class PointCode(ElementCode):
         offsets = self.spec.params[param].offsets
         return offsets[slot] if offsets else self.origin
 
-    def row(self, param: int, slot: int) -> str:
+    def row(self, param: int, slot: int) -> Expr:
         offset = self.offset(param, slot)
-        return self._row_name(offset) if any(offset) else "e"
+        return self._row_at(offset) if any(offset) else ELEMENT
 
-    def _safe(self, row: str) -> str:
-        """The C expression of a row that may be loaded."""
+    def _safe(self, row: Expr) -> Expr:
+        """A row that may be loaded."""
         return row
 
     def _wraps(self, axis: int, d: int) -> bool:
         """May the neighbour d points along an axis be at the other end? Points of the tile itself are not."""
         return self.wraps[axis] and not 0 <= d < self.tile[axis]
 
-    def _row_name(self, offset: Index) -> str:
-        return f"at_{'_'.join(self._word(a, d) for a, d in enumerate(offset))}"
+    def _row_at(self, offset: Index) -> Name:
+        """The name of the row of a neighbour."""
+        return Name(f"at_{'_'.join(self._word(a, d) for a, d in enumerate(offset))}")
 
     def _word(self, axis: int, d: int) -> str:
         """A step as part of a name; that of a far one does not tell how far."""
@@ -97,14 +125,13 @@ class PointCode(ElementCode):
             return identifier("axes", axis, "far", far_steps(self.spec, axis).index(d))
         return f"{'m' if d < 0 else 'p' if d else ''}{abs(d)}"
 
-    def _step(self, axis: int, d: int) -> str:
-        """C expression of the way in memory to the neighbour d points along an axis."""
-        step = str(d) if abs(d) <= NEAR else self._word(axis, d)
+    def _step(self, axis: int, d: int) -> Expr:
+        """The way in memory to the neighbour d points along an axis."""
+        step: Expr = Number(d) if abs(d) <= NEAR else Name(self._word(axis, d))
         if self._wraps(axis, d):
-            n = identifier("axes", axis, "n")
-            over, back = (f"x{axis} + {step} >= {n}", "-") if d > 0 else (f"x{axis} + {step} < 0", "+")
-            step = f"({over} ? {step} {back} {n} : {step})"
-        return step if axis == len(self.wraps) - 1 else f"{step} * {identifier('axes', axis, 'pitch')}"
+            n, there = of_axis(axis, "n"), coordinate(axis) + step
+            step = Grouped(Select(there >= n, step - n, step) if d > 0 else Select(there < 0, step + n, step))
+        return step if axis == len(self.wraps) - 1 else step * of_axis(axis, "pitch")
 
     # ----- several points at once ---------------------------------------------------------------------------------
     def in_vectors(self, param: int) -> bool:
@@ -131,31 +158,35 @@ class PointCode(ElementCode):
         found = {address: self._piece(*address) for address in every}
         return {address: piece for address, piece in found.items() if piece and every.issuperset(piece)}
 
-    def _vectors(self) -> list[str]:
-        lines = []
+    def _vectors(self) -> list[Statement]:
+        made: list[Statement] = []
         for piece in sorted(set(self._loaded.values())):
-            kind = f"{self.spec.params[piece[0][0]].ctype}, {len(piece)}"
-            lines.append(f"const ml_row<{kind}> {_piece_name(piece)} = ml_load<{kind}>(&{self.place(*piece[0])});")
-        return lines
+            ctype, width = self.spec.params[piece[0][0]].ctype, len(piece)
+            loaded = LoadRow(ctype, width, AddressOf(self.place(*piece[0])))
+            made.append(let(_piece_row(piece).name, loaded, RowOf(ctype, width)))
+        return made
 
-    def leaf(self, node: Node) -> str:
+    def leaf(self, node: Node) -> Expr:
         piece = self._loaded.get(node.value)
-        return f"{_piece_name(piece)}.v[{piece.index(node.value)}]" if piece else super().leaf(node)
+        return Piece(_piece_row(piece), Number(piece.index(node.value))) if piece else super().leaf(node)
 
-    def sunk(self, names: Sequence[str], sink: Sink) -> list[str]:
+    def sunk(self, values: Sequence[Expr], sink: Sink) -> list[Statement]:
         """As for any element; pieces of stored values are stored at once."""
-        named = {(o.param, o.slot, o.comp): name for o, name in zip(self.outputs, names, strict=True)}
-        plain = [k for k in named if not self.spec.params[k[0]].mode.combine]
+        valued = {(o.param, o.slot, o.comp): value for o, value in zip(self.outputs, values, strict=True)}
+        plain = [k for k in valued if not self.spec.params[k[0]].mode.combine]
         groups = self._pieces(plain)
-        lines: list[str] = []
+        made: list[Statement] = []
         for piece in sorted(set(groups.values())):
             ctype = self.spec.params[piece[0][0]].ctype
-            values = ", ".join(f"({ctype}){named[address]}" for address in piece)
-            lines.append(f"ml_store<{ctype}, {len(piece)}>(&{self.place(*piece[0])}, {{{{{values}}}}});")
-        pairs = zip(self.outputs, names, strict=True)
-        rest = [(o, name) for o, name in pairs if (o.param, o.slot, o.comp) not in groups]
+            converted = tuple(Cast(ctype, valued[address]) for address in piece)
+            made.append(StoreRow(ctype, self.place(*piece[0]), converted))
+        pairs = zip(self.outputs, values, strict=True)
+        rest = [(o, value) for o, value in pairs if (o.param, o.slot, o.comp) not in groups]
         left = PointCode(self.spec, [o for o, _ in rest], self.wraps)
-        return lines + ElementCode.sunk(left, [name for _, name in rest], sink)
+        return made + ElementCode.sunk(left, [value for _, value in rest], sink)
+
+
+OWN = Name("own")  # the point, or a place that is stored
 
 
 class EdgeCode(PointCode):
@@ -169,37 +200,47 @@ class EdgeCode(PointCode):
         super().__init__(spec, spec.outputs, wraps, tile)
         self.vector, self._loaded = 1, {}
 
-    def _safe(self, row: str) -> str:
-        return f"ml_min(ml_max({row}, (ml_index)0), most)"
+    def _safe(self, row: Expr) -> Expr:
+        return least(greatest(row, Cast(INDEX, Number(0))), Name(identifier("most")))
 
     def _wraps(self, axis: int, d: int) -> bool:
         return self.wraps[axis]
 
-    def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[str]:
-        return [f"const ml_index own = {self._safe('e')};", *super().rows(roots, stored)]
+    def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[Statement]:
+        return [let(OWN.name, self._safe(ELEMENT)), *super().rows(roots, stored)]
 
-    def row(self, param: int, slot: int) -> str:
+    def row(self, param: int, slot: int) -> Expr:
         found = super().row(param, slot)
-        return "own" if found == "e" else found
+        return OWN if found == ELEMENT else found
 
-    def sunk(self, names: Sequence[str], sink: Sink) -> list[str]:
+    def sunk(self, values: Sequence[Expr], sink: Sink) -> list[Statement]:
         """Point by point, in the order in which ``tiled`` lists them."""
-        lines, shifts = [], list(_points(self.tile))
+        made: list[Statement] = []
+        shifts = list(_points(self.tile))
         count = len(self.outputs) // len(shifts)
         for k, shift in enumerate(shifts):
-            inside = " && ".join(
-                f"x{a} + {d} >= {identifier('axes', a, 'low')} && x{a} + {d} < {identifier('axes', a, 'end')}"
-                for a, d in enumerate(shift)
-            )
+            ends = ((coordinate(a) + d >= of_axis(a, "low"), coordinate(a) + d < of_axis(a, "end"))
+                    for a, d in enumerate(shift))  # fmt: skip
             part = PointCode(self.spec, self.outputs[k * count : (k + 1) * count], self.wraps)
-            lines += [f"if ({inside}) {{", *part.sunk(names[k * count : (k + 1) * count], sink), "}"]
-        return lines
+            sunk = part.sunk(values[k * count : (k + 1) * count], sink)
+            made.append(If(all_of(one for pair in ends for one in pair), tuple(sunk)))
+        return made
 
 
-def position(coordinates: Sequence[str]) -> str:
-    """C expression of the position in memory of a point."""
-    *slow, last = coordinates
-    return " + ".join([*(f"{x} * {identifier('axes', a, 'pitch')}" for a, x in enumerate(slow)), last])
+def coordinate(axis: int) -> Name:
+    """A coordinate of the point, in memory."""
+    return Name(f"x{axis}")
+
+
+def of_axis(axis: int, word: str) -> Name:
+    """A number of an axis, of a plan that has ``axes``."""
+    return Name(identifier("axes", axis, word))
+
+
+def position(rank: int) -> Expr:
+    """The position in memory of the point at ``x0``, ``x1``, ..."""
+    *slow, last = map(coordinate, range(rank))
+    return summed([*(x * of_axis(a, "pitch") for a, x in enumerate(slow)), last])
 
 
 def far_steps(spec: LoopSpec, axis: int) -> list[int]:
@@ -207,8 +248,9 @@ def far_steps(spec: LoopSpec, axis: int) -> list[int]:
     return sorted({o[axis] for o in spec.offsets if abs(o[axis]) > NEAR})
 
 
-def _piece_name(piece: tuple[Address, ...]) -> str:
-    return "u{}_{}_{}".format(*piece[0])
+def _piece_row(piece: tuple[Address, ...]) -> Name:
+    """The name of a piece that was loaded."""
+    return Name("u{}_{}_{}".format(*piece[0]))
 
 
 # ----- tiles ------------------------------------------------------------------------------------------------------

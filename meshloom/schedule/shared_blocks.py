@@ -13,11 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.kernel.access import identity
-from meshloom.kernel.emit import literal
 from meshloom.native.algorithms import thread_colors
 from meshloom.native.tiles import block_targets
-from meshloom.schedule.code import ElementCode, Phase, Scratch, merged, negated
+from meshloom.schedule.code import BLOCK, BLOCK_SIZE, ITEM, ROUND, TARGET, ElementCode, Phase, Scratch, accumulated
 from meshloom.schedule.declare import (
     ANY,
     NUMBERS,
@@ -34,13 +32,17 @@ from meshloom.schedule.declare import (
     spaces,
 )
 from meshloom.schedule.form import demand
-from meshloom.schedule.gather import Columns, columns_of, staging
-from meshloom.schedule.plan import Plan, Topology, symbol
-from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.gather import Columns, columns_of, stage_of, staging
+from meshloom.schedule.nest.nodes import Expr, Name, Number, Statement, Store, let
+from meshloom.schedule.nest.reduce import negated, nothing
+from meshloom.schedule.plan import Plan, Topology, part_of
+from meshloom.schedule.spec import LoopSpec, SpecParam
 from meshloom.schedule.stage import Stage
 from meshloom.schedule.verify import check_offsets, lost_stamps, visited
 
-Merge = Callable[[int, str, str, str], list[str]]  # (parameter, place, value, target) -> statements
+Merge = Callable[[SpecParam, Expr, Expr, Expr], Statement]  # (parameter, place, value, target)
+
+LOCAL = Name("l")  # the position of an element in its block
 
 
 def _slots_into(place: Place) -> int:
@@ -172,34 +174,42 @@ def phases_together(spec: LoopSpec, plan: Plan, merge: Merge) -> tuple[tuple[Pha
     spaces = sorted({spec.maps[m].target for m in spec.racy_maps})
     inside = {s: [c for c in columns if _space(spec, c) == s] for s in spaces}
     phases = [_clear(named, s, inside[s]) for s in spaces]
-    phases.append(_evaluate(spec, columns))
+    phases.append(_evaluate(named, columns))
     phases.append(_accumulate(named, columns))
     phases += [_merge_phase(named, s, inside[s], merge) for s in spaces]
-    scratch = [
-        Scratch(spec.params[c.param].ctype, f"sum{c.param}", f"{named.most(c)} * {len(c.components)}") for c in columns
-    ]
-    scratch += [Scratch(spec.params[c.param].ctype, f"stage{c.param}", f"block * {len(c.nodes)}") for c in columns]
+    scratch = [Scratch(spec.params[c.param].ctype, _sum_of(c).name, named.most(c) * len(c.components)) for c in columns]
+    scratch += [Scratch(spec.params[c.param].ctype, stage_of(c).name, BLOCK_SIZE * len(c.nodes)) for c in columns]
     return tuple(phases), tuple(scratch)
 
 
 @dataclass(frozen=True)
 class Named:
-    """A loop, and what its text calls the targets of blocks."""
+    """A loop, and what its nest speaks of: the targets of blocks, and where blocks begin."""
 
     spec: LoopSpec
     plan: Plan
 
-    def of(self, space: int, word: str) -> str:
-        return symbol(self.plan, "inside", "spaces", space, word)
+    def of(self, space: int, word: str) -> Expr:
+        return part_of(self.plan, "inside", "spaces", space, word)
 
-    def most(self, columns: Columns) -> str:
+    def most(self, columns: Columns) -> Expr:
         """The most targets that a block has for some columns."""
         return self.of(_space(self.spec, columns), "most")
 
-    def count(self, space: int) -> str:
-        """C expression: how many targets block ``b`` has."""
+    def count(self, space: int) -> Expr:
+        """How many targets block ``b`` has."""
         first = self.of(space, "own_offsets")
-        return f"{first}[b + 1] - {first}[b]"
+        return first[BLOCK + 1] - first[BLOCK]
+
+    @property
+    def first(self) -> Expr:
+        """Where each block begins among the positions."""
+        return part_of(self.plan, "block_offsets")
+
+    @property
+    def local(self) -> Statement:
+        """The position in its block."""
+        return let(LOCAL.name, ITEM - self.first[BLOCK])
 
 
 def _space(spec: LoopSpec, columns: Columns) -> int:
@@ -209,51 +219,57 @@ def _space(spec: LoopSpec, columns: Columns) -> int:
 
 
 def _stage(spec: LoopSpec) -> Stage:
-    return Stage(spec, "block", apart=True)
+    return Stage(spec, BLOCK_SIZE, apart=True)
 
 
-def _sum_at(named: Named, columns: Columns, place: str, comp: int) -> str:
+def _sum_of(columns: Columns) -> Name:
+    """The array of sums of a parameter."""
+    return Name(f"sum{columns.param}")
+
+
+def _sum_at(named: Named, columns: Columns, place: Expr, comp: int) -> Expr:
     """Where a component of a target's sum is kept: components apart, so that threads use different memory banks."""
     number = columns.components.index(comp)
-    most = named.most(columns)
-    return f"sum{columns.param}[{number} * {most} + {place}]" if number else f"sum{columns.param}[{place}]"
+    return _sum_of(columns)[number * named.most(columns) + place if number else place]
 
 
 def _clear(named: Named, space: int, columns: list[Columns]) -> Phase:
     body = []
     for c in columns:
         param = named.spec.params[c.param]
-        zero = literal(identity(param.mode.combine, param.dtype), param.dtype)
-        body += [f"{_sum_at(named, c, 'i', comp)} = {zero};" for comp in c.components]
-    return Phase("0", named.count(space), tuple(body), independent=True)
+        zero = nothing(param.mode.combine, param.dtype)
+        body += [Store(_sum_at(named, c, ITEM, comp), zero) for comp in c.components]
+    return Phase(tuple(body), Number(0), named.count(space), independent=True)
 
 
-def _evaluate(spec: LoopSpec, columns: list[Columns]) -> Phase:
-    staged = staging(ElementCode(spec, spec.other_outputs), columns, "l", _stage(spec).stores)
-    body = ("const ml_index e = visit[i];", "const ml_index l = i - block_offsets[b];", *staged)
-    return Phase("block_offsets[b]", "block_offsets[b + 1]", body, independent=True)
+def _evaluate(named: Named, columns: list[Columns]) -> Phase:
+    spec, first = named.spec, named.first
+    staged = staging(ElementCode(spec, spec.other_outputs), columns, LOCAL, _stage(spec).stores)
+    element = let("e", part_of(named.plan, "inside", "visit")[ITEM])
+    return Phase((element, named.local, *staged), first[BLOCK], first[BLOCK + 1], independent=True)
 
 
 def _accumulate(named: Named, columns: list[Columns]) -> Phase:
     """Elements of color ``c`` of the block: no two of them share a target."""
     spec = named.spec
-    body = ["const ml_index l = i - block_offsets[b];"]
+    body = [named.local]
     for c in columns:
         param = spec.params[c.param]
         start, width = _columns_of_map(spec, param.map)
         for slot, uses in enumerate(c.use):
             if not any(uses):
                 continue
-            place = f"p{c.param}_{slot}"
-            body.append(f"const ml_index {place} = {named.of(_space(spec, c), 'place')}[i * {width} + {start + slot}];")
+            place = Name(f"p{c.param}_{slot}")
+            body.append(let(place.name, named.of(_space(spec, c), "place")[ITEM * width + (start + slot)]))
             for comp, use in enumerate(uses):
                 if use:
-                    target = _sum_at(named, c, place, comp)
-                    value = _stage(spec).at(c, "l", use[0])
+                    value = _stage(spec).at(c, LOCAL, use[0])
                     value = negated(value, param.dtype) if use[1] < 0 else value
-                    body.append(f"{target} = {merged(param, target, value)};")
-    return Phase("color_positions[color_starts[b] + c]", "color_positions[color_starts[b] + c + 1]", tuple(body),
-                 repeat="color_starts[b + 1] - color_starts[b] - 1")  # fmt: skip
+                    body.append(accumulated(param, _sum_at(named, c, place, comp), value))
+    starts, positions = (part_of(named.plan, "inside", word) for word in ("color_starts", "color_positions"))
+    color = starts[BLOCK] + ROUND
+    colors = starts[BLOCK + 1] - starts[BLOCK] - 1
+    return Phase(tuple(body), positions[color], positions[color + 1], repeat=colors)
 
 
 def _columns_of_map(spec: LoopSpec, number: int | None) -> tuple[int, int]:
@@ -265,8 +281,10 @@ def _columns_of_map(spec: LoopSpec, number: int | None) -> tuple[int, int]:
 
 
 def _merge_phase(named: Named, space: int, columns: list[Columns], merge: Merge) -> Phase:
-    body = [f"const ml_index t = {named.of(space, 'own')}[{named.of(space, 'own_offsets')}[b] + i];"]
+    spec = named.spec
+    body: list[Statement] = [let("t", named.of(space, "own")[named.of(space, "own_offsets")[BLOCK] + ITEM])]
     for c in columns:
-        for comp in c.components:
-            body += merge(c.param, named.spec.access(c.param).at("t", comp), _sum_at(named, c, "i", comp), "t")
-    return Phase("0", named.count(space), tuple(body), independent=True)
+        access = spec.access(c.param)
+        body += [merge(spec.params[c.param], access.at(TARGET, comp), _sum_at(named, c, ITEM, comp), TARGET)
+                 for comp in c.components]  # fmt: skip
+    return Phase(tuple(body), Number(0), named.count(space), independent=True)

@@ -16,6 +16,7 @@ from meshloom.kernel.model import Output
 from meshloom.mesh.box import Index
 from meshloom.mesh.layout import Layout
 from meshloom.native.names import safe_name
+from meshloom.schedule.nest.nodes import AddressOf, Expr, Grouped, LoadRow, Name, RowOf, offset_by
 
 Address = tuple[int, int, int]  # parameter, slot, component
 
@@ -158,33 +159,33 @@ class Access:
         size = self.param.dim * self.param.dtype.itemsize
         return self.param.layout.kind == "aos" and self.param.dim > 1 and size % 8 == 0 and size <= 64
 
-    def load_row(self, row: str) -> str:
-        """C expression of a whole row; its components are ``.v[c]``."""
-        return f"ml_load<{self.param.ctype}, {self.param.dim}>(&{self.at(row, 0)})"
+    @property
+    def row_type(self) -> RowOf:
+        return RowOf(self.param.ctype, self.param.dim)
 
-    def at(self, row: str, comp: int) -> str:
-        """The C expression (an lvalue) of a component at a row."""
-        return f"{self.pointer}[{self.index(row, comp)}]"
+    def load_row(self, row: Expr) -> Expr:
+        """A whole row; its components are pieces of it."""
+        return LoadRow(self.param.ctype, self.param.dim, AddressOf(self.at(row, 0)))
 
-    def index(self, row: str, comp: int) -> str:
+    def at(self, row: Expr, comp: int) -> Expr:
+        """The entry of a component at a row."""
+        return Name(self.pointer)[self.index(row, comp)]
+
+    def index(self, row: Expr, comp: int) -> Expr:
         dim, layout = self.param.dim, self.param.layout
         if dim == 1:
             return row
         if layout.kind == "aos":
-            return _sum(f"{row} * {dim}", comp)
+            return offset_by(row * dim, comp)
         if layout.kind == "soa":
-            return _sum(row, f"{comp} * {self.stride}" if comp > 1 else self.stride if comp else 0)
+            apart = Name(self.stride)
+            return row + (comp * apart if comp > 1 else apart) if comp else row
         width = layout.width
-        group, lane = (
-            (f"({row} >> {width.bit_length() - 1})", f"({row} & {width - 1})")
-            if width & (width - 1) == 0
-            else (f"({row} / {width})", f"({row} % {width})")
-        )
-        return _sum(f"{group} * {dim * width} + {lane}", comp * width)
-
-
-def _sum(a: str, b: str | int) -> str:
-    return f"{a} + {b}" if b else a
+        if width & (width - 1) == 0:
+            group, lane = row >> (width.bit_length() - 1), row & (width - 1)
+        else:
+            group, lane = row / width, row % width
+        return offset_by(Grouped(group) * (dim * width) + Grouped(lane), comp * width)
 
 
 def identifier(name: str) -> str:

@@ -11,8 +11,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from meshloom.schedule.code import merged
-from meshloom.schedule.gather import Columns, accumulate, accumulator, columns_of, stage_at
+from meshloom.schedule.code import accumulated
+from meshloom.schedule.gather import SLOT, Columns, accumulate, accumulator, columns_of, stage_at, stage_of
+from meshloom.schedule.nest.nodes import (
+    INDEX,
+    AddressOf,
+    Body,
+    Cast,
+    Expr,
+    Grouped,
+    LoadRow,
+    Name,
+    Number,
+    Piece,
+    RowOf,
+    Statement,
+    Store,
+    StoreRow,
+    Value,
+    let,
+    value,
+)
 from meshloom.schedule.spec import LoopSpec
 
 
@@ -36,65 +55,63 @@ def _signed(spec: LoopSpec, columns: Columns) -> Columns:
 
 @dataclass(frozen=True)
 class Stage:
-    """Where increments are kept: ``rows`` (a C expression) of them, for each slot where slots have rows of their own.
+    """Where increments are kept: ``rows`` of them, for each slot where slots have rows of their own.
 
     ``apart``: components lie apart, for shared memory, where neighbouring threads then use neighbouring banks. Else
     rows lie together, and a GPU moves them in pieces of 16 bytes.
     """
 
     spec: LoopSpec
-    rows: str
+    rows: Expr
     apart: bool = False
 
-    def at(self, columns: Columns, element: str, column: int) -> str:
+    def at(self, columns: Columns, element: Expr, column: int) -> Expr:
         """The place of a column of an element."""
         if has_own_rows(columns):
             slot, comp = divmod(column, len(columns.use[0]))
-            return self._own(columns, element, str(slot), comp)
+            return self._own(columns, element, slot, comp)
         if self.apart and len(columns.nodes) > 1:
-            return f"stage{columns.param}[{column} * {self.rows} + {element}]"
+            return stage_of(columns)[column * self.rows + element]
         return stage_at(columns, element, column)
 
-    def _own(self, columns: Columns, element: str, slot: str, comp: int) -> str:
-        dim = len(columns.use[0])
+    def _own(self, columns: Columns, element: Expr, slot: Value, comp: int) -> Expr:
+        dim, slot = len(columns.use[0]), value(slot)
         if self.apart and dim > 1:
-            return f"stage{columns.param}[({slot} * {dim} + {comp}) * {self.rows} + {element}]"
-        row = f"({slot} * {self.rows} + {element})"
-        return f"stage{columns.param}[{row} * {dim} + {comp}]" if dim > 1 else f"stage{columns.param}[{row}]"
+            return stage_of(columns)[(slot * dim + comp) * self.rows + element]
+        row = Grouped(slot * self.rows + element)
+        return stage_of(columns)[row * dim + comp if dim > 1 else row]
 
     def _whole(self, columns: Columns) -> bool:
         """Is a row moved as a whole?"""
         size = len(columns.nodes) * self.spec.params[columns.param].dtype.itemsize
         return self.spec.wide and not self.apart and not has_own_rows(columns) and size % 16 == 0 and size <= 64
 
-    def stores(self, columns: Columns, element: str, names: Sequence[str]) -> list[str]:
+    def stores(self, columns: Columns, element: Expr, values: Sequence[Expr]) -> list[Statement]:
         """Statements that keep the columns of an element."""
         if not self._whole(columns):
-            return [f"{self.at(columns, element, k)} = {name};" for k, name in enumerate(names)]
-        ctype, width = self.spec.params[columns.param].ctype, len(names)
-        values = ", ".join(f"({ctype}){name}" for name in names)
-        return [f"ml_store<{ctype}, {width}>(&{self.at(columns, element, 0)}, {{{{{values}}}}});"]
+            return [Store(self.at(columns, element, k), one) for k, one in enumerate(values)]
+        ctype = self.spec.params[columns.param].ctype
+        return [StoreRow(ctype, self.at(columns, element, 0), tuple(Cast(ctype, one) for one in values))]
 
-    def merge(self, groups: Sequence[Columns], arity: int, element: str) -> list[str]:
+    def merge(self, groups: Sequence[Columns], arity: int, element: Expr) -> Body:
         """Statements that merge what is kept for an incident element and its slot ``s`` into the accumulators."""
         own, shared = [g for g in groups if has_own_rows(g)], [g for g in groups if not has_own_rows(g)]
-        lines = []
+        made: list[Statement] = []
         for columns in own:
-            described = self.spec.params[columns.param]
             for comp in range(len(columns.use[0])):
-                target, value = accumulator(columns.param, comp), self._own(columns, element, "(ml_index)s", comp)
-                lines.append(f"{target} = {merged(described, target, value)};")
+                kept_there = self._own(columns, element, Cast(INDEX, SLOT), comp)
+                made.append(accumulated(self.spec.params[columns.param], accumulator(columns.param, comp), kept_there))
         if not shared:
-            return lines
+            return tuple(made)
         by_param = {g.param: g for g in shared}
         for columns in shared:
             if self._whole(columns):
                 ctype, width = self.spec.params[columns.param].ctype, len(columns.nodes)
-                source = f"ml_load<{ctype}, {width}>(&{self.at(columns, element, 0)})"
-                lines.append(f"const ml_row<{ctype}, {width}> kept{columns.param} = {source};")
+                source = LoadRow(ctype, width, AddressOf(self.at(columns, element, 0)))
+                made.append(let(f"kept{columns.param}", source, RowOf(ctype, width)))
 
-        def kept(param: int, column: int) -> str:
+        def kept(param: int, column: int) -> Expr:
             whole = self._whole(by_param[param])
-            return f"kept{param}.v[{column}]" if whole else self.at(by_param[param], element, column)
+            return Piece(Name(f"kept{param}"), Number(column)) if whole else self.at(by_param[param], element, column)
 
-        return lines + accumulate(self.spec, shared, arity, kept)
+        return (*made, *accumulate(self.spec, shared, arity, kept))

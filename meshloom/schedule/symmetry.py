@@ -144,7 +144,7 @@ def _exact(node: Node, args: tuple[int, ...]) -> int:
             return a * b * _random("mul", node.dtype, a * a * b * b % PRIME, (a * a + b * b) % PRIME) % PRIME
         case "div", (a, b) if a * b:
             return a * b * _random("div", node.dtype, a * a % PRIME, b * b % PRIME) % PRIME
-        case ("minimum" | "maximum"), (a, b):
+        case (("minimum" | "maximum"), (a, b)):
             apart = _even("abs", a - b)
             return (a + b + (apart if op == "maximum" else -apart)) * HALF % PRIME
         case "where", (c, a, b):
@@ -153,7 +153,7 @@ def _exact(node: Node, args: tuple[int, ...]) -> int:
             return _random(op, *sorted((a * a % PRIME, b * b % PRIME)))
         case "copysign", (a, b) if b:  # zeros have signs
             return _even("abs", a) * _odd("sign with zeros", b) % PRIME
-        case ("lt" | "gt" | "le" | "ge"), (a, b):  # a < b, b > a and -b < -a are one question
+        case (("lt" | "gt" | "le" | "ge"), (a, b)):  # a < b, b > a and -b < -a are one question
             a, b = (a, b) if op[0] == "l" else (b, a)
             return _random(op[1:], *min((a, b), (-b % PRIME, -a % PRIME)))
         case "eq", (a, b):

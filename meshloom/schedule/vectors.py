@@ -14,7 +14,8 @@ from meshloom.kernel.count import loads
 from meshloom.kernel.expr import load, operate, topological
 from meshloom.kernel.model import Output
 from meshloom.mesh.box import Index
-from meshloom.schedule.code import ElementCode, Pass, Phase
+from meshloom.schedule.code import COUNT, ITEM, ElementCode, Pass, Phase
+from meshloom.schedule.nest.nodes import INT, Expr, For, Grouped, If, Name, Number, least, let, summed
 from meshloom.schedule.points import MOST_NODES, VECTOR, PointCode, tiled
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import Address, LoopSpec, Share, SpecParam
@@ -24,6 +25,7 @@ MOST_VALUES = 16  # loaded and stored for one element: with more a single elemen
 LEAST_LOADED = 16  # bytes that a thread should ask for before it waits
 LEAST_REDUCED = 64  # the same in loops that add up: every block ends with a tree, and one block merges what all have
 MOST_VECTORS = 4
+SHARES = Name("shares")  # how many threads have a share
 
 
 def share_of(spec: LoopSpec, schedule: Schedule, elements: int) -> Share:
@@ -83,24 +85,22 @@ def vector_pass(spec: LoopSpec) -> Pass:
     vector, times = spec.share.vector, spec.share.times
     plain = stored_only(spec)
     whole, single = VectorCode(tiled(plain, (spec.share.elements,)), vector), ElementCode(plain, plain.outputs)
-    last = f"first + {_way(spec.share.elements - 1, vector)}"
-    start, turns = ("first", []) if times == 1 else (
-        f"first + k * (shares * {vector})", ["#pragma unroll 1", f"for (int k = 0; k < {times}; ++k)"])  # fmt: skip
-    body = [f"const ml_index first = i * {vector};",
-            f"if ({last} < n) {{", *whole.lines(whole.plain, element="first"), "} else {",
-            *turns,  # not a step further: positions may have just enough bits
-            "#pragma unroll 1",
-            f"for (ml_index x = {start}, stop = ml_min(x + {vector}, n); x < stop; ++x) {{",
-            *single.lines(single.plain, element="x"), "}", "}"]  # fmt: skip
-    return Pass("shares", "shares", (Phase("", "", tuple(body)),), reductions=spec.reductions)
+    first, turn, x = Name("first"), Name("k"), Name("x")
+    start = first if times == 1 else first + turn * (SHARES * vector)
+    rest = For(x.name, start, least(x + vector, COUNT), single.body(single.plain, element=x), bound="stop", unroll=1)
+    if times > 1:  # not a step further: positions may have just enough bits
+        rest = For(turn.name, Number(0), Number(times), (rest,), INT, unroll=1, bare=True)
+    last = summed([first, *_way(spec.share.elements - 1, vector)])
+    body = (let(first.name, ITEM * vector), If(last < COUNT, whole.body(whole.plain, element=first), (rest,)))
+    return Pass("shares", SHARES, (Phase(body),), reductions=spec.reductions)
 
 
-def _way(d: int, vector: int) -> str:
-    """C expression of the way in memory from the first to element d of a share; neighbouring vectors of a share have
-    one of every other thread between them."""
+def _way(d: int, vector: int) -> list[Expr]:
+    """The way in memory from the first to element d of a share, in steps; neighbouring vectors of a share have one of
+    every other thread between them."""
     number, lane = divmod(d, vector)
-    far = [f"shares * {number * vector}"] if number else []
-    return " + ".join([*far, *([str(lane)] if lane or not number else [])])
+    far: list[Expr] = [SHARES * (number * vector)] if number else []
+    return [*far, *([Number(lane)] if lane or not number else [])]
 
 
 def stored_only(spec: LoopSpec) -> LoopSpec:
@@ -138,14 +138,14 @@ class VectorCode(PointCode):
             return super()._piece(param, slot, comp)
         return tuple((param, first + k, c) for k in range(self.vector) for c in range(described.dim))
 
-    def row(self, param: int, slot: int) -> str:
+    def row(self, param: int, slot: int) -> Expr:
         lane = slot % self.vector
         first = super().row(param, slot - lane)
-        return f"({first} + {lane})" if lane else first
+        return Grouped(first + lane) if lane else first
 
     def _used(self) -> list[Index]:
         """The first element of each vector stands for all of it."""
         return [o for o in super()._used() if o[-1] % self.vector == 0]
 
-    def _step(self, axis: int, d: int) -> str:
-        return _way(d, self.vector)
+    def _step(self, axis: int, d: int) -> Expr:
+        return summed(_way(d, self.vector))

@@ -40,7 +40,7 @@ def steps() -> dict[str, Step]:
     f, df = grid.field("f", data=np.sin(grid.meshgrid()[1])), grid.field("df")
     third = 1.0 / 3.0
     slope = ml.linalg.LineOperator(ml.linalg.Tridiagonal(third, 1.0, third, periodic=True),
-                                   ml.linalg.Stencil({-2: -1 / 36, -1: -7 / 9, 1: 7 / 9, 2: 1 / 36}))  # fmt: skip
+                                   ml.linalg.LineStencil({-2: -1 / 36, -1: -7 / 9, 1: 7 / 9, 2: 1 / 36}))  # fmt: skip
 
     def loop(strategy: str) -> Step:
         def run() -> np.ndarray:

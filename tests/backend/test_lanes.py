@@ -66,8 +66,9 @@ def smoothed(backend: str, **options: int) -> list[np.ndarray]:
     around(grid, u[grid.offsets((0, 0), (0, 1), (1, 0))], out, total)
     found = [np.asarray(total.value), out.numpy().copy()]
     matrix = ml.linalg.Tridiagonal(0.25, 1.0, 0.25, periodic=True)
+    operator = ml.linalg.LineOperator(matrix, ml.linalg.LineStencil({0: 1.0}), 1.0)
     for axis in (0, 1):
-        ml.linalg.line_loop(grid, axis, ml.linalg.LineOperator(matrix, ml.linalg.Stencil({0: 1.0}), 1.0), out, solved)
+        ml.linalg.line_loop(grid, axis, operator, out, solved)
         found.append(solved.numpy().copy())
     return found
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
-from meshloom.schedule.lines.operator import lu, solved
+from meshloom.linalg.operator import lu, solved
 from meshloom.target import H200
 
 BACKENDS = ("cpu", "emulated")
@@ -29,7 +29,7 @@ def matrix(periodic: bool) -> ml.linalg.Tridiagonal:
 
 def lele6(periodic: bool, scale: float = 2.5) -> ml.linalg.LineOperator:
     closures = {} if periodic else {"low": (END, PADE), "high": ({-o: -c for o, c in END.items()}, PADE)}
-    return ml.linalg.LineOperator(matrix(periodic), ml.linalg.Stencil(INNER, **closures), scale)  # type: ignore[arg-type]
+    return ml.linalg.LineOperator(matrix(periodic), ml.linalg.LineStencil(INNER, **closures), scale)  # type: ignore[arg-type]
 
 
 def dense(operator: ml.linalg.LineOperator, n: int) -> np.ndarray:
@@ -233,7 +233,7 @@ def test_lines_in_pairs(periodic: bool) -> None:
 @pytest.mark.parametrize("back_end", BACKENDS)
 def test_an_operator_for_each_operand(back_end: str) -> None:
     """Two biased matrices, as a flux splitting needs them."""
-    stencil = ml.linalg.Stencil(INNER)
+    stencil = ml.linalg.LineStencil(INNER)
     pair = [ml.linalg.LineOperator(ml.linalg.Tridiagonal(a, 1.0, b, periodic=True), stencil, s)
             for a, b, s in ((0.25, 0.4, 2.0), (0.4, 0.25, -1.0))]  # fmt: skip
     for axis in (0, 1):
@@ -391,9 +391,11 @@ BAD = {
     "its lower entry must be 0": lambda g, f: ml.linalg.Tridiagonal(0.25, 1.0, 0.25, low=((0.1, 1.0, 1.0),)),
     "three numbers": lambda g, f: ml.linalg.Tridiagonal(0.25, 1.0, 0.25, low=((1.0, 1.0),)),  # type: ignore[arg-type]
     "takes no rows low or high": lambda g, f: ml.linalg.Tridiagonal(0.2, 1.0, 0.2, True, low=((0.0, 1.0, 0.0),)),
-    "2 rows at each end need stencils": lambda g, f: ml.linalg.LineOperator(matrix(False), ml.linalg.Stencil(INNER)),
-    "must map offsets": lambda g, f: ml.linalg.Stencil({}),
-    "reaches 1 points back, but only 0": lambda g, f: ml.linalg.Stencil({0: 1.0}, low=({-1: 1.0},)),
+    "2 rows at each end need stencils": lambda g, f: ml.linalg.LineOperator(
+        matrix(False), ml.linalg.LineStencil(INNER)
+    ),
+    "must map offsets": lambda g, f: ml.linalg.LineStencil({}),
+    "reaches 1 points back, but only 0": lambda g, f: ml.linalg.LineStencil({0: 1.0}, low=({-1: 1.0},)),
     "the matrix is periodic, but axis 0 of grid is closed": lambda g, f: ml.linalg.LineLoop(g, 0, lele6(True), f, f),
     "has 4 points, this operator needs 5": lambda g, f: ml.linalg.LineLoop(g, 1, lele6(False), f, f),
     "has no axis 2": lambda g, f: ml.linalg.LineLoop(g, 2, lele6(False), f, f),

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.schedule.code import ElementCode, Pass, Phase
+from meshloom.schedule.code import COUNT, ITEM, ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.declare import NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, elements, holds, size
 from meshloom.schedule.form import demand
-from meshloom.schedule.plan import Plan, Topology, symbol
+from meshloom.schedule.plan import Plan, Topology, part_of
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.verify import check_offsets, check_permutation
@@ -56,8 +56,8 @@ class OneByOne(Strategy):
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         code = ElementCode(spec, spec.outputs)
-        body = code.lines(code.plain, element=f"{symbol(plan, 'backwards')}[i]")
-        return [Pass("elements", "n", (Phase("", "", body),), colors=symbol(plan, "turns"), reductions=spec.reductions)]
+        body = code.body(code.plain, element=part_of(plan, "backwards")[ITEM])
+        return [Pass("elements", COUNT, (Phase(body),), colors=part_of(plan, "turns"), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         return Cost(work.compulsory, work.flops, launches=work.elements)

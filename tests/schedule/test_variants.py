@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.backend.unit import block_text, make_unit
+from meshloom.backend.unit import make_unit
 from meshloom.errors import ScheduleError
 from meshloom.schedule.plan import arrays
 from meshloom.schedule.schedule import parse_schedule
@@ -32,7 +32,9 @@ def make(mesh: ml.Mesh, wish: ml.Schedule | None = None) -> tuple[ml.Loop, ml.Fi
 
 
 def text_of(loop: ml.Loop) -> str:
-    return "\n".join(block_text(one) for one in make_unit(loop.spec, loop.plan).passes)
+    """What is done with an element, without the parameters around it."""
+    phases = [phase for one in make_unit(loop.spec, loop.plan).passes for phase in one.phases]
+    return "\n".join(str(statement) for phase in phases for statement in phase.body)
 
 
 def test_strategies_name_their_variants() -> None:

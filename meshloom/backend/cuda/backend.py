@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,8 @@ from meshloom.errors import ScheduleError, install
 from meshloom.mesh.core import Map
 from meshloom.native.threads import DEVICE_LEFT_BEHIND, check_device, device_begins, device_left_behind
 from meshloom.schedule.code import Pass, partial_name
+from meshloom.schedule.nest.nodes import PairOf
+from meshloom.schedule.nest.walk import number_of
 from meshloom.schedule.plan import Plan, with_arrays
 from meshloom.schedule.plan import arrays as plan_arrays
 from meshloom.schedule.vectors import share_of
@@ -268,12 +269,16 @@ def _steps(unit: Unit, made: list[KernelText], functions: dict[str, LaunchFuncti
     return steps
 
 
-_WIDTH = {"double": 8, "float": 4, "int32_t": 4, "int64_t": 8, "ml_pair<float>": 8, "ml_pair<double>": 16}
+_WIDTH = {"double": 8, "float": 4, "int32_t": 4, "int64_t": 8}
+
+
+def _width(ctype: str | PairOf) -> int:
+    return 2 * _WIDTH[ctype.ctype] if isinstance(ctype, PairOf) else _WIDTH[ctype]
 
 
 def _shared(one: Pass, sizes: dict[str, int]) -> int:
     """Bytes of shared memory that a pass asks for at launch."""
-    return sum(-(-_size(x.size, sizes) * _WIDTH[x.ctype] // 16) * 16 for x in one.scratch)
+    return sum(-(-number_of(x.size, sizes) * _width(x.ctype) // 16) * 16 for x in one.scratch)
 
 
 def _check_shared(bound: Bound, unit: Unit, sizes: dict[str, int]) -> None:
@@ -294,7 +299,7 @@ def _bind(launch: LaunchFunction, grid: int, threads: int, shared: int, argument
 
 def _grids(one: Pass, sizes: dict[str, int], plan: Plan) -> Iterator[tuple[int, int, int, int]]:
     """(first item, end, blocks ahead, all blocks) of each launch of a pass that has anything to do."""
-    ahead = -(-_size(one.ahead[0], sizes) // plan.block) if one.ahead else 0
+    ahead = -(-number_of(one.ahead[0], sizes) // plan.block) if one.ahead else 0
     for low, high in _ranges(one, sizes, plan):
         grid = high - low if one.blocked else -(-(high - low) // plan.block)
         if grid > 0:
@@ -303,12 +308,6 @@ def _grids(one: Pass, sizes: dict[str, int], plan: Plan) -> Iterator[tuple[int, 
 
 def _ranges(one: Pass, sizes: dict[str, int], plan: Plan) -> list[tuple[int, int]]:
     if one.colors is None:
-        return [(0, _size(one.count, sizes))]
-    offsets = [int(x) for x in plan_arrays(plan)[one.colors]]
+        return [(0, number_of(one.count, sizes))]
+    offsets = [int(x) for x in plan_arrays(plan)[one.colors.name]]
     return list(pairwise(offsets))
-
-
-def _size(expression: str, sizes: dict[str, int]) -> int:
-    """The value of a product of names and numbers."""
-    factors = [f.strip() for f in expression.split("*")]
-    return prod(int(f) if f.isdigit() else sizes[f] for f in factors)

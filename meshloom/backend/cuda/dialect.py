@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from meshloom.backend.unit import Unit, block_text, global_values, indent, parameters, prelude
-from meshloom.kernel.emit import literal
+from meshloom.backend.unit import Parameter, Unit, block_names, global_values, indent, parameters, prelude
 from meshloom.kernel.model import Output
 from meshloom.native.names import safe_name
-from meshloom.schedule.code import Pass, Phase, merged, neutral, partial_name
+from meshloom.schedule.code import BLOCK_SIZE, Pass, Phase, accumulated, merged, neutral, partial_name
+from meshloom.schedule.nest.nodes import Expr, Name, Number, Statement, Store, call, let, variable
+from meshloom.schedule.nest.printer import Printer
+from meshloom.schedule.nest.walk import names
 
 PRELUDE = prelude(Path(__file__).with_name("prelude.cuh"))
 #: The words of CUDA for a CPU's compiler, and threads as fibres on top of them.
@@ -22,14 +24,15 @@ LANGUAGE = "".join(prelude(Path(__file__).parent / name) for name in ("language.
 EMULATION = LANGUAGE + Path(__file__).with_name("emulation.hpp").read_text()
 FINISH = "ml_finish"
 FINISH_THREADS = 1024
+PRINTER = Printer()  # what threads together say is spelled as CUDA does, unless a printer says otherwise
 
 
 @dataclass(frozen=True)
 class KernelText:
-    """One ``__global__`` function: its parameters (declaration, name) in order, and its text."""
+    """One ``__global__`` function: its parameters in order, and its text."""
 
     name: str
-    parameters: tuple[tuple[str, str], ...]
+    parameters: tuple[Parameter, ...]
     lines: tuple[str, ...]
 
 
@@ -55,54 +58,67 @@ def render(unit: Unit, made: list[KernelText], *, wide_index: bool, emulation: s
 
 
 def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, block: int) -> KernelText:
-    text = block_text(one) + " " + one.block_number + (" block" if not one.blocked else "")
-    text += " " + " ".join(x.size for x in one.scratch)
-    known = {name for _, name, _ in global_values(unit)} | {x.name for x in one.scratch}
-    wanted = [(d, name) for d, name in parameters(unit, text) if name not in known]
-    sources = {s.split("[")[0] for _, name, s in global_values(unit) if name in text}
-    have = {name for _, name in wanted}
-    wanted += [(f"const {a.ctype}* __restrict__ {a.name}", a.name) for a in unit.pointers if a.name in sources - have]
-    wanted += [(f"{unit.spec.params[o.param].ctype}* __restrict__ {partial_name(o)}_parts", f"{partial_name(o)}_parts")
-               for o in one.reductions]  # fmt: skip
-    places = ("low", "high", "parts", *(("blocks_ahead",) if one.ahead else ()))
-    wanted += [(f"const ml_index {name}", name) for name in places]
-    declared = ", ".join(d for d, _ in wanted)
-    head = f'extern "C" __global__ void __launch_bounds__({threads}, {blocks}) pass{number}({declared}) {{'
-    body = [f"const {ctype} {name} = {source};" for ctype, name, source in global_values(unit) if name in text]
+    used = block_names(one) | names([one.block_number, *(x.size for x in one.scratch)])
+    used |= set() if one.blocked else {BLOCK_SIZE.name}
+    values = [x for x in global_values(unit) if x.name in used]
+    wanted = _received(unit, one, used, {x.array for x in values})
+    head = f'extern "C" __global__ void __launch_bounds__({threads}, {blocks}) pass{number}({_declared(wanted)}) {{'
+    body = PRINTER.lines(x.declaration for x in values)
     body += _scratch(one)
     body += _where(one, threads, block)
-    body += [f"{unit.spec.params[o.param].ctype} {partial_name(o)} = {neutral(unit.spec, o)};" for o in one.reductions]
+    body += PRINTER.lines(_started(unit, o) for o in one.reductions)
     if one.ahead:
         body += ["if (is_ahead) {", *_phase(unit, one, one.ahead[1], threads, block, last=True), "} else {"]
     for position, phase in enumerate(one.phases):
         body += _phase(unit, one, phase, threads, block, last=position == len(one.phases) - 1)
     body += ["}"] if one.ahead else []
     for o in one.reductions:
-        store = f"{partial_name(o)}_parts[parts + blockIdx.x] = {partial_name(o)};"
-        body += _tree(unit, o, threads, partial_name(o), store)
+        body += _tree(unit, o, threads, f"{partial_name(o)}_parts[parts + blockIdx.x] = {partial_name(o)};")
     return KernelText(f"pass{number}", tuple(wanted), (head, *body, "}"))
+
+
+def _received(unit: Unit, one: Pass, used: set[str], sources: set[str]) -> list[Parameter]:
+    """What the kernel of a pass is given; ``sources``: arrays of globals that it reads."""
+    known = {x.name for x in global_values(unit)} | {x.name for x in one.scratch}
+    wanted = [x for x in parameters(unit, used) if x.name not in known]
+    have = {x.name for x in wanted}
+    wanted += [Parameter(f"const {a.ctype}*", a.name) for a in unit.pointers if a.name in sources - have]
+    wanted += [Parameter(f"{unit.spec.params[o.param].ctype}*", f"{partial_name(o)}_parts") for o in one.reductions]
+    places = ("low", "high", "parts", *(("blocks_ahead",) if one.ahead else ()))
+    return wanted + [Parameter("const ml_index", name) for name in places]
+
+
+def _declared(wanted: Sequence[Parameter]) -> str:
+    return ", ".join(x.declaration for x in wanted)
+
+
+def _started(unit: Unit, output: Output) -> Statement:
+    """The thread's share of a global, nothing yet."""
+    return variable(partial_name(output), neutral(unit.spec, output), unit.spec.params[output.param].ctype)
 
 
 def _scratch(one: Pass) -> list[str]:
     lines, start = [], "ml_dynamic_shared()"
     for x in one.scratch:
-        lines.append(f"{x.ctype}* {x.name} = ({x.ctype}*)({start});")
-        start = f"(unsigned char*){x.name} + ((ml_index)(({x.size}) * sizeof({x.ctype})) + 15) / 16 * 16"
+        ctype = PRINTER.type_name(x.ctype)
+        lines.append(f"{ctype}* {x.name} = ({ctype}*)({start});")
+        size = PRINTER.expression(x.size)
+        start = f"(unsigned char*){x.name} + ((ml_index)(({size}) * sizeof({ctype})) + 15) / 16 * 16"
     return lines
 
 
 def _where(one: Pass, threads: int, block: int) -> list[str]:
     """Which items are this block's: [begin, end), or ``mine`` < ``limit`` where every thread has just one."""
     if one.blocked:
-        return ["const ml_index k = low + (ml_index)blockIdx.x;", f"const ml_index b = {one.block_number};",
+        return ["const ml_index k = low + (ml_index)blockIdx.x;", *PRINTER.let(let("b", one.block_number)),
                 "(void)k; (void)b;"]  # fmt: skip
     lines, number, limit = [], "(ml_index)blockIdx.x", "high"
     if one.ahead:
         lines = ["const bool is_ahead = (ml_index)blockIdx.x < blocks_ahead;",
                  "const ml_index number = (ml_index)blockIdx.x - (is_ahead ? 0 : blocks_ahead);",
-                 f"const ml_index limit = is_ahead ? {one.ahead[0]} : high;"]  # fmt: skip
+                 f"const ml_index limit = is_ahead ? {PRINTER.expression(one.ahead[0])} : high;"]  # fmt: skip
         number, limit = "number", "limit"
-    start = f"low + {number}" if one.colors else number
+    start = number if one.colors is None else f"low + {number}"
     if threads == block:
         lines.append(f"const ml_index mine = {start} * {threads} + (ml_index)threadIdx.x;")
         return lines if one.ahead else [*lines, "const ml_index limit = high;"]
@@ -111,10 +127,11 @@ def _where(one: Pass, threads: int, block: int) -> list[str]:
 
 def _phase(unit: Unit, one: Pass, phase: Phase, threads: int, block: int, *, last: bool) -> list[str]:
     """The items of a phase, given to the threads of the block, and a barrier unless it is the last."""
+    body = PRINTER.lines(phase.body)
     if phase.whole:
-        return ["{", *phase.body, "}", *([] if last else ["__syncthreads();"])]
+        return ["{", *body, "}", *([] if last else ["__syncthreads();"])]
     alone = not one.blocked and threads == block  # one item for each thread
-    first, end = (phase.first, phase.last) if one.blocked else ("begin", "end")
+    first, end = _range(phase) if one.blocked else ("begin", "end")
     if phase.together:
         # All threads of the block stay until the last one is through: those without an item take another's along.
         head = ["{", "const ml_index at = mine, last = limit;"] if alone else [
@@ -128,26 +145,34 @@ def _phase(unit: Unit, one: Pass, phase: Phase, threads: int, block: int, *, las
     else:
         head = [f"for (ml_index i = {first} + (ml_index)threadIdx.x, last = {end}; i < last;"
                 " i += (ml_index)blockDim.x) {"]  # fmt: skip
-    loop = [*head, *phase.body, "}"]
-    if phase.repeat:
-        return [f"for (ml_index c = 0, times = {phase.repeat}; c < times; ++c) {{", *loop, "__syncthreads();", "}"]
+    loop = [*head, *body, "}"]
+    if phase.repeat is not None:
+        times = PRINTER.expression(phase.repeat)
+        return [f"for (ml_index c = 0, times = {times}; c < times; ++c) {{", *loop, "__syncthreads();", "}"]
     return loop if last else [*loop, "__syncthreads();"]
 
 
-def _tree(unit: Unit, output: Output, threads: int, value: str, store: str) -> list[str]:
-    """Reduce one value per thread by a fixed tree, within warps and then over them; thread 0 does the ``store``."""
-    param, name, lanes = unit.spec.params[output.param], f"tree_{partial_name(output)}", unit.target.lanes
+def _range(phase: Phase) -> tuple[str, str]:
+    """Where the items of a phase begin and end, as the phase says."""
+    assert phase.first is not None and phase.last is not None
+    return PRINTER.expression(phase.first), PRINTER.expression(phase.last)
 
-    def merge(a: str, b: str) -> str:
-        return merged(param, a, b)
+
+def _tree(unit: Unit, output: Output, threads: int, store: str) -> list[str]:
+    """Reduce one value per thread by a fixed tree, within warps and then over them; thread 0 does the ``store``."""
+    param, lanes, mine = unit.spec.params[output.param], unit.target.lanes, Name(partial_name(output))
+    room = f"tree_{mine.name}"
+
+    def merge(other: Expr) -> str:
+        return str(accumulated(param, mine, other))
 
     return [
-        f"__shared__ {param.ctype} {name}[{threads // lanes}];",
-        f"for (int h = {lanes // 2}; h > 0; h >>= 1) {value} = {merge(value, f'ml_lane({value}, h)')};",
-        f"if (threadIdx.x % {lanes} == 0) {name}[threadIdx.x / {lanes}] = {value};",
+        f"__shared__ {param.ctype} {room}[{threads // lanes}];",
+        f"for (int h = {lanes // 2}; h > 0; h >>= 1) {merge(call('ml_lane', mine, Name('h')))}",
+        f"if (threadIdx.x % {lanes} == 0) {room}[threadIdx.x / {lanes}] = {mine.name};",
         "__syncthreads();",
         "if (threadIdx.x == 0) {",
-        f"for (int w = 1; w < {threads // lanes}; ++w) {value} = {merge(value, f'{name}[w]')};",
+        f"for (int w = 1; w < {threads // lanes}; ++w) {merge(Name(room)[Name('w')])}",
         store,
         "}",
     ]
@@ -155,29 +180,30 @@ def _tree(unit: Unit, output: Output, threads: int, value: str, store: str) -> l
 
 def _finish(unit: Unit) -> KernelText:
     """One block that merges the blocks' shares into the globals."""
-    wanted, body = [], []
+    wanted: list[Parameter] = []
+    body: list[str] = []
     for o in unit.spec.reductions:
         param, name, pointer = unit.spec.params[o.param], partial_name(o), unit.spec.access(o.param).pointer
-        wanted.append((f"const {param.ctype}* __restrict__ {name}_parts", f"{name}_parts"))
-        if all(n != pointer for _, n in wanted):
-            wanted.append((f"{param.ctype}* __restrict__ {pointer}", pointer))
-        place, fresh = f"{pointer}[{o.comp}]", dict(unit.spec.fresh)
-        before = literal(fresh[o.param], param.dtype) if o.param in fresh else place
-        block, whole = merged(param, name, f"{name}_parts[j]"), merged(param, before, name)
-        body += ["{", f"{param.ctype} {name} = {neutral(unit.spec, o)};",
+        wanted.append(Parameter(f"const {param.ctype}*", f"{name}_parts"))
+        if all(x.name != pointer for x in wanted):
+            wanted.append(Parameter(f"{param.ctype}*", pointer))
+        place, fresh = Name(pointer)[o.comp], dict(unit.spec.fresh)
+        before: Expr = Number(fresh[o.param], param.dtype) if o.param in fresh else place
+        body += ["{", *PRINTER.statement(_started(unit, o)),
                  "#pragma unroll 16",
                  f"for (ml_index j = (ml_index)threadIdx.x; j < parts; j += {FINISH_THREADS})",
-                 f"  {name} = {block};",
-                 *_tree(unit, o, FINISH_THREADS, name, f"{place} = {whole};"),
+                 f"  {accumulated(param, Name(name), Name(f'{name}_parts')[Name('j')])}",
+                 *_tree(unit, o, FINISH_THREADS, str(Store(place, merged(param, before, Name(name))))),
                  "}"]  # fmt: skip
-    wanted.append(("const ml_index parts", "parts"))
-    head = f'extern "C" __global__ void {FINISH}({", ".join(d for d, _ in wanted)}) {{'
+    wanted.append(Parameter("const ml_index", "parts"))
+    head = f'extern "C" __global__ void {FINISH}({_declared(wanted)}) {{'
     return KernelText(FINISH, tuple(wanted), (head, *body, "}"))
 
 
 def _entry(one: KernelText) -> list[str]:
     """``run_<name>(grid, threads, shared bytes, addresses of the arguments)`` for the emulation."""
-    types = [declaration.replace("__restrict__", "").rsplit(" ", 1)[0].strip() for declaration, _ in one.parameters]
-    values = ", ".join(f"*({t} const*)a[{k}]" if "*" in t else f"*({t}*)a[{k}]" for k, t in enumerate(types))
+    values = ", ".join(
+        f"*({x.ctype} const*)a[{k}]" if x.is_pointer else f"*({x.ctype}*)a[{k}]" for k, x in enumerate(one.parameters)
+    )
     return [f'extern "C" void run_{one.name}(int64_t grid, int64_t threads, int64_t shared, void** a) {{',
             f"ml_emulate(grid, threads, shared, [&]() {{ {one.name}({values}); }});", "}"]  # fmt: skip

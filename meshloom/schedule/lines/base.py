@@ -10,7 +10,7 @@ from typing import ClassVar
 from meshloom.kernel.count import loads
 from meshloom.schedule.code import Pass
 from meshloom.schedule.declare import Number, Part, holds
-from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
+from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Emitter
@@ -19,7 +19,7 @@ from meshloom.target import CPU, Target
 
 @dataclass(frozen=True, eq=False)
 class LinePlaces:
-    """Where lines are: see ``Geometry``."""
+    """Where lines are: see ``LineGeometry``."""
 
     length: int = holds(Number(), "points of a line")
     step: int = holds(Number(), "places from point to point")
@@ -43,16 +43,16 @@ class LineMethod(Emitter):
 
     summary: ClassVar[str] = ""
 
-    def declines(self, spec: LineSpec, lines: Geometry, *, target: Target) -> str | None:
+    def declines(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> str | None:
         """Why this method cannot do it; None when it can."""
         return None
 
     @abstractmethod
-    def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
+    def form(self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
         """How lines are cut up; ``wish``: entries of the form that somebody asked for."""
 
     @abstractmethod
-    def plan(self, spec: LineSpec, lines: Geometry, *, target: Target) -> Plan:
+    def plan(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> Plan:
         """Tables and sizes for lines of this length."""
 
     def registers(self, spec: LineSpec) -> int | None:
@@ -68,7 +68,7 @@ class LineMethod(Emitter):
         """The passes to emit."""
 
 
-def line_places(lines: Geometry) -> LinePlaces:
+def line_places(lines: LineGeometry) -> LinePlaces:
     """Where lines are, for generated code."""
     return LinePlaces(lines.length, lines.step, lines.lanes, lines.outer, lines.inner, lines.outer_step,
                       lines.inner_step, lines.offset)  # fmt: skip

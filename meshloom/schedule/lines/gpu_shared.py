@@ -1,4 +1,5 @@
-"""Line loops on a GPU through shared memory: operands are evaluated once at every point, however many there are.
+"""Nests of line loops on a GPU through shared memory: operands are evaluated once at every point, however many there
+are.
 
 Contiguous lines go this way so that loads and stores are coalesced; lines whose points lie apart do where several
 operands come from the same fields, which are then read once.
@@ -6,15 +7,75 @@ operands come from the same fields, which are then read once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import partial
 
 from meshloom.schedule.code import Pass, Phase, Scratch
-from meshloom.schedule.lines.gpu_text import SegmentText, strided_rows
+from meshloom.schedule.lines.gpu_block import ForGroup, Rows
+from meshloom.schedule.lines.gpu_names import (
+    ACROSS,
+    CELLS,
+    CHUNK,
+    CHUNKS,
+    CORE,
+    J0,
+    MINE,
+    OVERLAP,
+    OWN,
+    PADDED,
+    PLACE,
+    POINT,
+    SLOT,
+    TILE,
+    TILES,
+    WINDOW,
+)
+from meshloom.schedule.lines.gpu_solve import AHEAD, BEHIND, SegmentNest
 from meshloom.schedule.lines.spec import Group
-from meshloom.schedule.lines.text import LINE_START
+from meshloom.schedule.lines.terms import (
+    LANES,
+    LENGTH,
+    OUTER,
+    OUTER_LINE,
+    ROW,
+    START,
+    STEP,
+    SUM,
+    J,
+    Q,
+    chained,
+    for_each,
+    higher_of,
+    lets,
+    line_start,
+    lower_of,
+)
+from meshloom.schedule.nest.nodes import (
+    BOOL,
+    INT,
+    Barrier,
+    Block,
+    Expr,
+    For,
+    Grouped,
+    If,
+    Item,
+    Name,
+    Select,
+    Statement,
+    Store,
+    Thread,
+    all_of,
+    let,
+    value,
+)
+
+LINE, WANTED, FIRST, ROW_OF_BLOCK = map(Name, ("line", "wanted", "first", "row_of_block"))
+A, H, WISH, ASKED, PLACE_OF_A = map(Name, ("a", "h", "wish", "r", "place_of_a"))
+BEGIN, HOP, STRIDE, WHOLE = map(Name, ("begin", "hop", "stride", "whole"))
 
 
-class SharedText(SegmentText):
+class SharedNest(SegmentNest):
     """Several lines of a block in shared memory: loaded, solved operand after operand, stored."""
 
     def __post_init__(self) -> None:
@@ -27,171 +88,173 @@ class SharedText(SegmentText):
         #: needs two operands.
         self.straight = not self.contiguous and (self.spec.separable or len(self.spec.operands) == 1)
 
-    def line_number(self) -> str:
-        return "wanted" if self.contiguous else "o * lanes + wanted"
+    def line_number(self) -> Expr:
+        return WANTED if self.contiguous else OUTER_LINE * LANES + WANTED
 
-    def cell(self, slot: str) -> str:
-        return f"({slot}) * {self.tile} + line"
+    def cell(self, slot: Expr) -> Expr:
+        return Grouped(slot) * self.tile + LINE
 
-    def position(self, a: str) -> str:
+    def position(self, a: Expr) -> Expr:
         """Row in shared memory of local row a, which is not negative unless it is one of the halo before."""
-        return f"{a} + {self.m} + (({a} + {self.m}) >> {self.m.bit_length() - 1})" if self.gap else f"{a} + {self.m}"
+        row = a + self.m
+        return row + (Grouped(row) >> (self.m.bit_length() - 1)) if self.gap else row
 
-    def beside(self, offset: str) -> str:
+    def beside(self, offset: Expr) -> Expr:
         """Row in shared memory that is so far from the first one of the thread's segment, halo included."""
-        m, reach = self.m, self.reach
+        m = self.m
         if not self.gap:
-            return f"(slot + 1) * {m} + {offset}"
-        past = f"({offset} < 0 ? -1 : {offset} < {m} ? 0 : 1)" if reach else "0"  # rows left out
-        return f"(slot + 1) * {m + 1} + {offset} + {past}"
+            return (SLOT + 1) * m + offset
+        left_out = Select(offset < 0, value(-1), Select(offset < m, value(0), value(1))) if self.reach else value(0)
+        return (SLOT + 1) * (m + 1) + offset + (Grouped(left_out) if self.reach else left_out)
 
-    def kept(self, v: int, row: str) -> str:
+    def kept(self, v: int, row: Expr) -> Item:
         """The operand (later the solution) v of the thread's line in a row of shared memory."""
-        return f"s{v}[line * padded + {row}]" if self.contiguous else f"s{v}[({row}) * {self.tile} + line]"
+        place = chained(LINE * PADDED, row) if self.contiguous else Grouped(row) * self.tile + LINE
+        return Name(f"s{v}")[place]
 
     def made(self) -> Pass:
-        body = [*self._where(), *self.special(), *self.pivots(), *self._load(), *self.ask_ahead()]
-        body += ["{", *self._solving()]
         side = max(1, self.spec.form.side)
-        for first in range(0, self.count, side):
-            body += self._solve(list(range(first, min(first + side, self.count))))
-        body += ["}"]
-        body += ["__syncthreads();", *self._store()] if self.level != 1 and not self.straight else []
-        names = [f"s{v}" for v in range(self.count)]
-        scratch = tuple(Scratch(self.t, name, f"{self.tile} * padded") for name in names)
-        cells = f"{min(side, self.count)} * cells"
-        scratch += (*(Scratch(self.t, name, cells) for name in ("ahead", "behind")), *self.factor_room())
-        return Pass("lines", "tiles", (Phase("0", "1", tuple(body), whole=True),), blocked=True, scratch=scratch)
+        together = [range(first, min(first + side, self.count)) for first in range(0, self.count, side)]
+        solved = Block((*self._solving(), *(self._solve(operands) for operands in together)))
+        factors = (*self.factors.loaded(), *self.factors.pivots())
+        body = (*self._where(), *factors, *self._load(), *self.ask_ahead(), solved)
+        if self.level != 1 and not self.straight:
+            body += (Barrier(), self._store())
+        scratch = tuple(Scratch(self.t, f"s{v}", self.tile * PADDED) for v in range(self.count))
+        cells = min(side, self.count) * CELLS
+        scratch += (*(Scratch(self.t, one.name, cells) for one in (AHEAD, BEHIND)), *self.factors.room())
+        return Pass("lines", TILES, (Phase(body, whole=True),), blocked=True, scratch=scratch)
 
-    def _where(self) -> list[str]:
+    def _where(self) -> list[Statement]:
         """The line and the first row that a thread loads and stores: neighbouring threads have neighbouring points."""
         if not self.contiguous:
-            return [*self.block_place(), *self._side_by_side(), *self._line_place(), self._mine("own == slot")]
+            return [*self.block_place(), *self._side_by_side(), *self._line_place(), self._mine(OWN.equals(SLOT))]
         return [
             *self.block_place(),
-            "const ml_index row_of_block = (ml_index)threadIdx.x / window;",
-            f"const ml_index line = ml_min<ml_index>(row_of_block, {self.tile - 1});",
-            "const ml_index slot = (ml_index)threadIdx.x - row_of_block * window;",
+            let("row_of_block", Thread() / WINDOW),
+            let("line", lower_of(ROW_OF_BLOCK, self.tile - 1)),
+            let("slot", Thread() - ROW_OF_BLOCK * WINDOW),
             *self._line_place(),
-            self._mine("row_of_block == line"),
+            self._mine(ROW_OF_BLOCK.equals(LINE)),
         ]
 
-    def _line_place(self) -> list[str]:
-        first = f"const ml_index first = (chunk * core - overlap) * {self.m};"
-        wanted = f"const ml_index wanted = tile * {self.tile} + line;"
+    def _line_place(self) -> list[Statement]:
+        first, start = let("first", (CHUNK * CORE - OVERLAP) * self.m), line_start(OUTER_LINE)
         if self.contiguous:
-            return [wanted, "const ml_index o = ml_min<ml_index>(wanted, outer - 1);",
-                    f"const ml_index start = {LINE_START};", first]  # fmt: skip
-        return [wanted, "const ml_index o = place / (across * chunks);",
-                f"const ml_index start = {LINE_START} + ml_min<ml_index>(wanted, lanes - 1);", first]  # fmt: skip
+            return [self._wanted, let("o", lower_of(WANTED, OUTER - 1)), let("start", start), first]
+        start = start + lower_of(WANTED, LANES - 1)
+        return [self._wanted, let("o", PLACE / (ACROSS * CHUNKS)), let("start", start), first]
 
-    def rows_asked(self) -> tuple[str, list[str], str, str]:
+    @property
+    def _wanted(self) -> Statement:
+        return let("wanted", TILE * self.tile + LINE)
+
+    def rows_asked(self) -> Rows:
         if not self.contiguous:
-            return strided_rows(self.m, self.tile)
-        first, behind = "ml_max<ml_index>(0, begin)", f"ml_min<ml_index>(begin + window * {self.m}, length)"
-        before = [f"const ml_index o = tile * {self.tile} + r, begin = (chunk * core - overlap) * {self.m};"]
-        return (f"ml_min<ml_index>({self.tile}, outer - tile * {self.tile})", before, f"{LINE_START} + {first}",
-                f"{behind} - {first}")  # fmt: skip
+            return self.strided_rows()
+        first, behind = higher_of(0, BEGIN), lower_of(BEGIN + WINDOW * self.m, LENGTH)
+        before = [lets(o=TILE * self.tile + ASKED, begin=(CHUNK * CORE - OVERLAP) * self.m)]
+        count = lower_of(self.tile, OUTER - TILE * self.tile)
+        return Rows(count, before, line_start(OUTER_LINE) + first, behind - first)
 
-    def _mine(self, thread: str) -> str:
+    def _mine(self, thread: Expr) -> Statement:
         """Has the thread a line of its own?"""
-        return f"const bool mine = {thread} && wanted < {'outer' if self.contiguous else 'lanes'};"
+        return let("mine", all_of([thread, WANTED < (OUTER if self.contiguous else LANES)]), BOOL)
 
-    def _side_by_side(self) -> list[str]:
+    def _side_by_side(self) -> list[Statement]:
         """Neighbouring threads have neighbouring lines."""
-        return [
-            f"const ml_index own = (ml_index)threadIdx.x / {self.tile}, slot = ml_min<ml_index>(own, window - 1);",
-            f"const ml_index line = (ml_index)threadIdx.x % {self.tile};",
-        ]
+        return [lets(own=Thread() / self.tile, slot=lower_of(OWN, WINDOW - 1)), let("line", Thread() % self.tile)]
 
-    def _solving(self) -> list[str]:
+    def _solving(self) -> list[Statement]:
         """While lines are solved, segments of several lines lie side by side in a warp: those at the ends together."""
-        wanted = f"const ml_index wanted = tile * {self.tile} + line;"
-        lines = [*self._side_by_side(), wanted, self._mine("own == slot")] if self.contiguous else []
-        return [*lines, f"const ml_index j0 = first + slot * {self.m};", *self.segment()]
+        beside = [*self._side_by_side(), self._wanted, self._mine(OWN.equals(SLOT))] if self.contiguous else []
+        return [*beside, let("j0", FIRST + SLOT * self.m), *self.factors.segment()]
 
-    def _element(self, row: str) -> str:
-        return f"start + {row}" if self.contiguous else f"start + ({row}) * step"
+    def _element(self, row: Expr) -> Expr:
+        return chained(START, row) if self.contiguous else START + Grouped(row) * STEP
 
-    def _within(self, inside: Callable[[Group | None], list[str]], outside: Callable[[Group | None], list[str]],
-                only: Group | None) -> list[str]:  # fmt: skip
+    def _within(self, inside: ForGroup, outside: ForGroup, only: Group | None) -> list[Statement]:
         """``inside`` for whole lines, whose places are just counted up, else ``outside``."""
-        step, gaps = "" if self.contiguous else " * step", f" + window / {self.m}" if self.gap else ""
-        return [f"if (chunks == 1 && window % {self.m} == 0) {{",
-                f"const ml_index row = {self.position('slot')}, hop = window{gaps};",
-                f"const ml_index begin = {self._element('slot')}, stride = window{step}, whole = length{step};",
-                *inside(only), "} else {", *outside(only), "}"]  # fmt: skip
+        stride, whole = (WINDOW, LENGTH) if self.contiguous else (WINDOW * STEP, LENGTH * STEP)
+        hop = WINDOW + WINDOW / self.m if self.gap else WINDOW
+        counted = (
+            lets(row=self.position(SLOT), hop=hop),
+            lets(begin=self._element(SLOT), stride=stride, whole=whole),
+            *inside(only),
+        )
+        return [If(all_of([CHUNKS.equals(1), (WINDOW % self.m).equals(0)]), counted, tuple(outside(only)))]
 
-    def _load(self) -> list[str]:
-        def kept(row: str, element: str, only: Group | None) -> list[str]:
-            load, names = self.operands(element, only)
-            return [*load, *(f"{self.kept(v, row)} = {n};" for v, n in enumerate(names))]
+    def _load(self) -> list[Statement]:
+        def kept(row: Expr, element: Expr, only: Group | None) -> list[Statement]:
+            load, found = self.operands(element, only)
+            return [*load, *(Store(self.kept(v, row), one) for v, one in enumerate(found))]
 
-        def anywhere(only: Group | None) -> list[str]:
-            at = "const ml_index place_of_a = " + self.position("a") + ";"
-            return [at, *kept("place_of_a", self._element(self.wrapped("first + a")), only)]
+        def anywhere(only: Group | None) -> list[Statement]:
+            element = self._element(self.wrapped(FIRST + A))
+            return [let("place_of_a", self.position(A)), *kept(PLACE_OF_A, element, only)]
 
-        def inside(only: Group | None) -> list[str]:
-            around = "(slot + i * window < length ? 0 : whole)"  # what is behind the end, or any point of the line
-            return self.unrolled(*kept("row + i * hop", f"begin + i * stride - {around}", only))
+        def inside(only: Group | None) -> list[Statement]:
+            around = Select(SLOT + POINT * WINDOW < LENGTH, value(0), WHOLE)  # behind the end: any point of the line
+            return [self.unrolled(*kept(ROW + POINT * HOP, BEGIN + POINT * STRIDE - around, only))]
 
-        def outside(only: Group | None) -> list[str]:
-            return self.unrolled("const ml_index a = slot + i * window;", *anywhere(only))
+        def outside(only: Group | None) -> list[Statement]:
+            return [self.unrolled(let("a", SLOT + POINT * WINDOW), *anywhere(only))]
 
-        lines = self.each(lambda only: self._within(inside, outside, only))
+        made = self.each(lambda only: self._within(inside, outside, only))
         if self.halo:
-            lines += [f"for (ml_index h = slot; h < {2 * self.halo}; h += window) {{",
-                      f"const ml_index a = h < {self.halo} ? h - {self.halo} : window * {self.m} + h - {self.halo};",
-                      *self.each(anywhere), "}"]  # fmt: skip
-        return [*lines, "__syncthreads();"]
+            row = Select(H < self.halo, H - self.halo, WINDOW * self.m + H - self.halo)
+            body = (let("a", row), *self.each(anywhere))
+            made.append(For("h", SLOT, value(2 * self.halo), body, step=WINDOW))
+        return [*made, Barrier()]
 
-    def _solve(self, operands: list[int]) -> list[str]:
+    def _solve(self, operands: Sequence[int]) -> Statement:
         """Some operands side by side, from shared memory to where they belong."""
         m, reach = self.m, self.reach
-        lines = ["{"]
+        made: list[Statement] = []
         for v in operands:
-            place = self.kept(v, self.beside(f"(i - {reach})"))
-            lines += [f"{self.t} x{v}[{m}];", "{", f"{self.t} f{v}[{m + 2 * reach}];",
-                      *self.unrolled(f"f{v}[i] = {place};", end=m + 2 * reach),
-                      *self.right_hand_sides(v), "}"]  # fmt: skip
-        lines += self.solve(operands)
+            place = self.kept(v, self.beside(Grouped(POINT - reach)))
+            around = self.unrolled(Store(self.f(v, POINT), place), end=m + 2 * reach)
+            right = Block((*self.rooms([f"f{v}"], m + 2 * reach), around, *self.right_hand_sides(v)))
+            made += [*self.rooms([f"x{v}"], m), right]
+        made += self.solve(operands)
         if self.straight and self.level != 1:
-            return [*lines, *self._straight(operands), "}"]
-        for v in operands:
-            lines += self.unrolled(f"{self.kept(v, f'(slot + 1) * {m + self.gap} + i')} = x{v}[i];")
-        return [*lines, "}"]
+            return Block((*made, self._straight(operands)))
+        row = (SLOT + 1) * (m + self.gap) + POINT
+        return Block((*made, *(self.unrolled(Store(self.kept(v, row), self.x(v, POINT))) for v in operands)))
 
-    def _straight(self, operands: list[int]) -> list[str]:
+    def _straight(self, operands: Sequence[int]) -> Statement:
         """Solutions of some operands from registers to the fields; which operands these are, the group says."""
-        lines = ["if (mine && slot >= overlap && slot < window - overlap) {"]
-        for v in operands:
 
-            def store(group: Group | None, v: int = v) -> list[str]:
-                own = (tuple(range(self.count)) if group is None else group)[v : v + 1]
-                if not own:
-                    return []
-                return self.stores("start + (j0 + i) * step", "j0 + i < length", [f"x{v}[i]"], own)
+        def stored(v: int, group: Group | None) -> list[Statement]:
+            own = (tuple(range(self.count)) if group is None else group)[v : v + 1]
+            if not own:
+                return []
+            return self.stores(START + (J0 + POINT) * STEP, J0 + POINT < LENGTH, [self.x(v, POINT)], own)
 
-            lines += self.each(store)
-        return [*lines, "}"]
+        body = (one for v in operands for one in self.each(partial(stored, v)))
+        return If(all_of([MINE, SLOT >= OVERLAP, SLOT < WINDOW - OVERLAP]), tuple(body))
 
-    def operand_sum(self, v: int, width: int, table: str) -> list[str]:
+    def operand_sum(self, v: int, width: int, coefficient: Expr) -> list[Statement]:
         at = self.code.table(self.spec.number(v), "closure_at")
-        least, most = -self.halo, f"window * {self.m} + {self.halo - 1}"
-        return [f"for (int q = 0; q < {width}; ++q) {{", f"const ml_index wish = j - first + {at}[row] + q;",
-                f"const ml_index a = ml_max<ml_index>({least}, ml_min<ml_index>(wish, {most}));",
-                f"sum += {table} * {self.kept(v, self.position('a'))};", "}"]  # fmt: skip
+        least, most = -self.halo, WINDOW * self.m + (self.halo - 1)
+        return [for_each(Q, 0, width,
+                         let("wish", J - FIRST + at[ROW] + Q),
+                         let("a", higher_of(least, lower_of(WISH, most))),
+                         Store(SUM, coefficient * self.kept(v, self.position(A)), "+"), ctype=INT)]  # fmt: skip
 
-    def _store(self) -> list[str]:
-        def stored(row: str, element: str, condition: str, only: Group | None, *point: str) -> list[str]:
-            return self.stores(element, condition, [self.kept(v, row) for v in range(self.count)], only, *point)
+    def _store(self) -> Statement:
+        m = self.m
 
-        def inside(only: Group | None) -> list[str]:
-            return stored("row + i * hop", "begin + i * stride", "slot + i * window < length", only)
+        def stored(row: Expr, element: Expr, condition: Expr, only: Group | None, *point: Statement) -> list[Statement]:
+            results = [self.kept(v, row) for v in range(self.count)]
+            return self.stores(element, condition, results, only, *point)
 
-        def outside(only: Group | None) -> list[str]:
-            own = f"a >= overlap * {self.m} && a < (window - overlap) * {self.m} && first + a < length"
-            point = "const ml_index a = slot + i * window;"
-            return stored(self.position("a"), self._element("first + a"), own, only, point)
+        def inside(only: Group | None) -> list[Statement]:
+            return stored(ROW + POINT * HOP, BEGIN + POINT * STRIDE, SLOT + POINT * WINDOW < LENGTH, only)
 
-        return ["if (mine) {", *self.each(lambda only: self._within(inside, outside, only)), "}"]
+        def outside(only: Group | None) -> list[Statement]:
+            own = all_of([A >= OVERLAP * m, A < (WINDOW - OVERLAP) * m, FIRST + A < LENGTH])
+            point = let("a", SLOT + POINT * WINDOW)
+            return stored(self.position(A), self._element(FIRST + A), own, only, point)
+
+        return If(MINE, tuple(self.each(lambda only: self._within(inside, outside, only))))

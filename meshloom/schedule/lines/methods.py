@@ -8,9 +8,10 @@ import numpy as np
 
 from meshloom.errors import ScheduleError, nearest
 from meshloom.schedule.code import Pass
-from meshloom.schedule.lines import krylov, on_cpu, on_gpu, reduction, thomas
+from meshloom.schedule.lines import on_cpu, on_gpu
 from meshloom.schedule.lines.base import LineMethod, in_place, line_places
-from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
+from meshloom.schedule.lines.reference import krylov, reduction, thomas
+from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Emitter
@@ -26,15 +27,15 @@ class Segmented(LineMethod):
     name = "segmented"
     summary = "one pass: segments of lines in registers, joined by the carries of their neighbours"
 
-    def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
+    def form(self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
         return on_gpu.form(spec, lines, wish, target) if target.together else on_cpu.form(spec, lines)
 
-    def plan(self, spec: LineSpec, lines: Geometry, *, target: Target) -> Plan:
+    def plan(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> Plan:
         if not target.together:
             return on_cpu.plan(self.name, line_places(lines), spec, lines)
         return on_gpu.plan(self.name, line_places(on_gpu.held(spec, lines)), spec, lines)
 
-    def declines(self, spec: LineSpec, lines: Geometry, *, target: Target) -> str | None:
+    def declines(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> str | None:
         if not target.together or not on_gpu.in_parts(spec, lines) or not in_place(spec):
             return None
         return (

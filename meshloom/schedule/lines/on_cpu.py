@@ -6,23 +6,64 @@ every sweep is a loop over vectors. Fields are read once and written once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from meshloom.schedule.code import Pass, Phase, Scratch
-from meshloom.schedule.declare import ANY, REALS, Array, Listed, Number, Numbers, Part, Reals, holds, maybe
+from meshloom.schedule.code import BLOCK, Pass, Phase, Scratch
+from meshloom.schedule.declare import REALS, Array, Listed, Number, Part, Reals, holds, maybe
+from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.base import LinePlaces, LinePlan
 from meshloom.schedule.lines.decay import decay_points, turn
-from meshloom.schedule.lines.operator import LineOperator
-from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
-from meshloom.schedule.lines.text import LINE_START, closure_tables, stencil_expression
+from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePointCode, LineSpec
+from meshloom.schedule.lines.tables import OperatorTables, closure_tables, closure_width
+from meshloom.schedule.lines.terms import (
+    AT,
+    LANES,
+    LENGTH,
+    OUTER,
+    OUTER_LINE,
+    ROW,
+    START,
+    STEP,
+    SUM,
+    J,
+    L,
+    Q,
+    closure_row,
+    for_each,
+    lets,
+    line_start,
+    lower_of,
+    right_hand_side,
+)
+from meshloom.schedule.nest.nodes import (
+    Block,
+    Expr,
+    For,
+    Grouped,
+    Let,
+    Name,
+    Select,
+    Statement,
+    Store,
+    Value,
+    let,
+    offset_by,
+    value,
+    variable,
+)
 from meshloom.schedule.plan import Plan
 
 BUFFER = 1 << 18  # bytes that a buffer of a thread may have before fewer lines go side by side
+WORK = "work"  # the buffer of what the sweep forwards leaves
+#: Numbers of the plan, and what the nest declares: the first line of a tile, how many there are, factors of a row.
+ROWS, TILES, ACROSS = map(Name, ("rows", "tiles", "across"))
+BEGIN, HERE, FACTOR, INVERSE = map(Name, ("begin", "here", "factor", "inverse"))
 
 
-def form(spec: LineSpec, lines: Geometry) -> LineForm:
+def form(spec: LineSpec, lines: LineGeometry) -> LineForm:
     """Lines that go side by side: as many as keep the buffers in the cache."""
     row = lines.length * spec.dtype.itemsize
     fitting = [
@@ -35,14 +76,9 @@ def form(spec: LineSpec, lines: Geometry) -> LineForm:
 
 
 @dataclass(frozen=True, eq=False)
-class SweepTables:
-    """Of one operator, for lines of some length: (length,) factors, the scale in the pivots, and rows at the ends."""
+class SweepTables(OperatorTables):
+    """Of one operator, for lines of some length: tables (length,) and what periodic lines need."""
 
-    lower: Reals = holds(Array(REALS, ANY), "factors of the sweep forwards")
-    inverse: Reals = holds(Array(REALS, ANY), "inverse pivots, scaled")
-    upper: Reals = holds(Array(REALS, ANY), "factors of the sweep backwards")
-    closure: Reals = holds(Array(REALS, ANY, ANY), "coefficients of the rows at the ends, padded with zeros")
-    closure_at: Numbers = holds(Array(("int32",), ANY), "their first offsets")
     warm: int | None = holds(Number(), "of periodic lines the points after which what came before is forgotten", maybe)
     turn: Reals | None = holds(Array(REALS, 2), "what a carry is multiplied by for further turns round the line", maybe)
 
@@ -57,7 +93,7 @@ class SweepPlan(LinePlan):
     across: int = holds(Number(), "tiles beside each other")
 
 
-def plan(name: str, places: LinePlaces, spec: LineSpec, lines: Geometry) -> SweepPlan:
+def plan(name: str, places: LinePlaces, spec: LineSpec, lines: LineGeometry) -> SweepPlan:
     """Tables of the factors, and how many tiles there are."""
     tile = spec.form.tile
     across = -(-lines.lanes // tile)
@@ -66,7 +102,7 @@ def plan(name: str, places: LinePlaces, spec: LineSpec, lines: Geometry) -> Swee
     return SweepPlan(name, 1, places, found, rows, tiles, across)
 
 
-def _tables(spec: LineSpec, operator: LineOperator, length: int) -> SweepTables:
+def _tables(spec: LineSpec, operator: OperatorAlong, length: int) -> SweepTables:
     lower, inverse, upper = operator.matrix.factors(length).T
     warm, turned = None, None
     if spec.periodic:
@@ -79,136 +115,123 @@ def _tables(spec: LineSpec, operator: LineOperator, length: int) -> SweepTables:
 
 def passes(spec: LineSpec, plan: Plan) -> list[Pass]:
     """One pass over tiles of lines."""
-    return [_Text(spec, plan).made()]
+    return [_Nest(spec, plan).made()]
 
 
-@dataclass
-class _Text:
-    spec: LineSpec
-    plan: Plan
+class _Nest:
+    """What a thread does with a tile of lines; ``l`` numbers them, ``j`` the points of a line."""
 
-    def __post_init__(self) -> None:
-        self.w, self.t, self.code = self.spec.form.tile, self.spec.ctype, LinePointCode(self.spec, self.plan)
-        self.first = self.spec.reach + 1  # rows of a buffer before that of the first point
+    def __init__(self, spec: LineSpec, plan: Plan):
+        self.spec, self.w, self.t, self.code = spec, spec.form.tile, spec.ctype, LinePointCode(spec, plan)
+        self.first = spec.reach + 1  # rows of a buffer before that of the first point
+        self.contiguous = spec.form.kind == "contiguous"
 
     def made(self) -> Pass:
-        body = [*self._where(), *self._load()]
-        for v in range(len(self.spec.operands)):
-            body += self._sweeps(v, self.spec.number(v))
-        body += self._store()
-        names = [f"s{v}" for v in range(len(self.spec.operands))] + ["work"]
-        scratch = tuple(Scratch(self.t, name, f"rows * {self.w}") for name in names)
-        phase = Phase("0", "1", tuple(body), whole=True)
-        return Pass("lines", "tiles", (phase,), blocked=True, scratch=scratch)
+        count = len(self.spec.operands)
+        sweeps = (self._sweeps(v, self.spec.number(v)) for v in range(count))
+        body = (*self._where(), *self._load(), *sweeps, *self._store())
+        buffers = (*(f"s{v}" for v in range(count)), WORK)
+        scratch = tuple(Scratch(self.t, name, ROWS * self.w) for name in buffers)
+        return Pass("lines", TILES, (Phase(body, whole=True),), blocked=True, scratch=scratch)
 
-    def _where(self) -> list[str]:
-        if self.spec.form.kind == "contiguous":
-            return [
-                f"const ml_index begin = b * {self.w};",
-                f"const ml_index here = ml_min<ml_index>({self.w}, outer - begin);",
-            ]
+    def _where(self) -> list[Statement]:
+        if self.contiguous:
+            return [let("begin", BLOCK * self.w), let("here", lower_of(self.w, OUTER - BEGIN))]
         return [
-            f"const ml_index o = b / across, begin = (b % across) * {self.w};",
-            f"const ml_index here = ml_min<ml_index>({self.w}, lanes - begin);",
-            f"const ml_index start = {LINE_START} + begin;",
+            lets(o=BLOCK / ACROSS, begin=Grouped(BLOCK % ACROSS) * self.w),
+            let("here", lower_of(self.w, LANES - BEGIN)),
+            let("start", line_start(OUTER_LINE) + BEGIN),
         ]
 
-    def _points(self, inside: list[str]) -> list[str]:
-        """For all points of the lines: ``j`` along the line, ``l`` the line; the loop over neighbours is inside."""
-        if self.spec.form.kind == "contiguous":
-            return ["for (ml_index l = 0; l < here; ++l) {", "const ml_index o = begin + l;",
-                    f"const ml_index start = {LINE_START};", "#pragma omp simd",
-                    "for (ml_index j = 0; j < length; ++j) {", *inside, "}", "}"]  # fmt: skip
-        return ["for (ml_index j = 0; j < length; ++j) {", "const ml_index row = start + j * step;", "#pragma omp simd",
-                "for (ml_index l = 0; l < here; ++l) {", *inside, "}", "}"]  # fmt: skip
+    def _points(self, inside: Sequence[Statement]) -> list[Statement]:
+        """For all points of the lines; the loop over neighbours is inside."""
+        if self.contiguous:
+            along = replace(for_each(J, 0, LENGTH, *inside), independent=True)
+            return [for_each(L, 0, HERE, let("o", BEGIN + L), let("start", line_start(OUTER_LINE)), along)]
+        beside = replace(for_each(L, 0, HERE, *inside), independent=True)
+        return [for_each(J, 0, LENGTH, let("row", START + J * STEP), beside)]
 
     @property
-    def _element(self) -> str:
-        return "start + j" if self.spec.form.kind == "contiguous" else "row + l"
+    def _element(self) -> Expr:
+        return START + J if self.contiguous else ROW + L
 
-    def _at(self, buffer: str, row: str) -> str:
-        return f"{buffer}[({row} + {self.first}) * {self.w} + l]"
+    def _at(self, buffer: str, row: Value) -> Expr:
+        """Row of a buffer, of line ``l``."""
+        return Name(buffer)[(value(row) + self.first) * self.w + L]
 
-    def _load(self) -> list[str]:
-        lines, names = self.code.operands(self._element)
-        return self._points([*lines, *(f"{self._at(f's{v}', 'j')} = {name};" for v, name in enumerate(names))])
+    def _load(self) -> list[Statement]:
+        computed, found = self.code.operands(self._element)
+        return self._points([*computed, *(Store(self._at(f"s{v}", J), one) for v, one in enumerate(found))])
 
-    def _store(self) -> list[str]:
-        return self._points(
-            self.code.after(self._element, [self._at(f"s{v}", "j") for v in range(len(self.spec.operands))])
-        )
+    def _store(self) -> list[Statement]:
+        results = [self._at(f"s{v}", J) for v in range(len(self.spec.operands))]
+        return self._points(self.code.after(self._element, results))
 
-    def _lanes(self, *inside: str) -> list[str]:
-        return ["#pragma omp simd", f"for (ml_index l = 0; l < {self.w}; ++l) {{", *inside, "}"]
+    def _lanes(self, *inside: Statement) -> Statement:
+        """For all lines of the tile, also those that are not there."""
+        return replace(for_each(L, 0, self.w, *inside), independent=True)
 
-    def _sweeps(self, v: int, k: int) -> list[str]:
+    def _sweeps(self, v: int, k: int) -> Statement:
         """Right-hand side, forwards and backwards for one operand; the results take the place of the operands."""
         stencil = self.spec.operators[v].stencil
-
-        def right(row: str) -> str:
-            return stencil_expression(
-                stencil, lambda o: self._at(f"s{v}", f"{row} + {o}" if o else row), self.spec.dtype
-            )
-
-        lines = ["{", *(self._wrap(v) if self.spec.periodic else [])]
-        lines += self._carry_in(k, right("j"))
         low, high = len(stencil.low), len(stencil.high)
-        lines += self._closures(v, k, low, high)
-        behind = f"{self._at('work', 'j - 1')}"
-        factor = f"const {self.t} factor = {self.code.table(k, 'lower')}[j];"
-        lines += [f"for (ml_index j = {low}; j < length - {high}; ++j) {{", factor]
-        lines += self._lanes(f"{self._at('work', 'j')} = {right('j')} - factor * {behind};")
-        lines.append("}")
+        right = right_hand_side(stencil, lambda o: self._at(f"s{v}", offset_by(J, o)), self.spec.dtype)
+        here, behind = self._at(WORK, J), self._at(WORK, J - 1)
+        factor = let("factor", self.code.table(k, "lower")[J], self.t)
+        body = [*self._wrap(v), *self._carry_in(k, right), *self._closures(v, k)]
+        body.append(for_each(J, low, LENGTH - high, factor, self._lanes(Store(here, right - FACTOR * behind))))
         if high:
-            here = self._at("work", "j")
-            lines += [f"for (ml_index j = length - {high}; j < length; ++j) {{",
-                      factor, *self._lanes(f"{here} = {here} - factor * {behind};"), "}"]  # fmt: skip
-        lines += self._backward(v, k)
-        return [*lines, "}"]
+            known = self._lanes(Store(here, here - FACTOR * behind))
+            body.append(for_each(J, LENGTH - high, LENGTH, factor, known))
+        return Block((*body, *self._backward(v, k)))
 
-    def _wrap(self, v: int) -> list[str]:
+    def _wrap(self, v: int) -> list[Statement]:
         """Copies of the operands beyond both ends of a periodic line."""
-        reach = self.spec.operators[v].stencil.reach
-        if not reach:
+        reach, buffer = self.spec.operators[v].stencil.reach, f"s{v}"
+        if not reach or not self.spec.periodic:
             return []
-        buffer = f"s{v}"
-        return [f"for (ml_index j = 0; j < {reach}; ++j) {{",
-                *self._lanes(f"{self._at(buffer, 'length + j')} = {self._at(buffer, 'j')};",
-                             f"{self._at(buffer, '-1 - j')} = {self._at(buffer, 'length - 1 - j')};"), "}"]  # fmt: skip
+        behind = Store(self._at(buffer, LENGTH + J), self._at(buffer, J))
+        before = Store(self._at(buffer, -1 - J), self._at(buffer, LENGTH - 1 - J))
+        return [for_each(J, 0, reach, self._lanes(behind, before))]
 
-    def _carry_in(self, k: int, right: str) -> list[str]:
+    def _carry_in(self, k: int, right: Expr) -> list[Statement]:
         """What comes before the first point: nothing, or on a periodic line what the points before it leave."""
-        before = self._at("work", "-1")
-        lines = self._lanes(f"{before} = 0;")
+        before = self._at(WORK, -1)
+        nothing = self._lanes(Store(before, value(0)))
         if not self.spec.periodic:
-            return lines
-        return [*lines, f"for (ml_index j = length - {self.code.table(k, 'warm')}; j < length; ++j) {{",
-                f"const {self.t} factor = {self.code.table(k, 'lower')}[j];",
-                *self._lanes(f"{before} = {right} - factor * {before};"), "}",
-                *self._lanes(f"{before} *= {self.code.table(k, 'turn')}[0];")]  # fmt: skip
+            return [nothing]
+        factor = let("factor", self.code.table(k, "lower")[J], self.t)
+        step = self._lanes(Store(before, right - FACTOR * before))
+        around = self._lanes(Store(before, self.code.table(k, "turn")[0], "*"))
+        return [nothing, for_each(J, LENGTH - self.code.table(k, "warm"), LENGTH, factor, step), around]
 
-    def _closures(self, v: int, k: int, low: int, high: int) -> list[str]:
+    def _closures(self, v: int, k: int) -> list[Statement]:
         """Right-hand sides of the rows at the ends; those at the low end go on at once."""
-        if not low + high:
+        stencil = self.spec.operators[v].stencil
+        if not stencil.closures:
             return []
-        width = closure_tables(self.spec.operators[v].stencil, self.spec.dtype)[0].shape[1]
+        low, width = len(stencil.low), closure_width(stencil)
         closure, closure_at, lower = (self.code.table(k, word) for word in ("closure", "closure_at", "lower"))
-        sum_ = [f"{self.t} sum = 0;", f"for (ml_index q = 0; q < {width}; ++q) sum += {closure}[row * {width} + q] *"
-                f" {self._at(f's{v}', 'j + at + q')};"]  # fmt: skip
-        forward = f"{self._at('work', 'j')} = row < {low} ? sum - {lower}[j] * {self._at('work', 'j - 1')} : sum;"
-        return [f"for (ml_index row = 0; row < {low + high}; ++row) {{",
-                f"const ml_index j = row < {low} ? row : length - 1 - (row - {low}), at = {closure_at}[row];",
-                f"for (ml_index l = 0; l < {self.w}; ++l) {{", *sum_, forward, "}", "}"]  # fmt: skip
+        term = Store(SUM, closure[ROW * width + Q] * self._at(f"s{v}", J + AT + Q), "+")
+        forward = Select(ROW < low, SUM - lower[J] * self._at(WORK, J - 1), SUM)
+        return [for_each(ROW, 0, len(stencil.closures),
+                         lets(j=closure_row(low), at=closure_at[ROW]),
+                         for_each(L, 0, self.w, variable("sum", 0, self.t),
+                                  replace(for_each(Q, 0, width, term), bare=True),
+                                  Store(self._at(WORK, J), forward)))]  # fmt: skip
 
-    def _backward(self, v: int, k: int) -> list[str]:
-        buffer, ahead = f"s{v}", self._at(f"s{v}", "length")
-        lines = self._lanes(f"{ahead} = 0;")
-        step = f"{self._at('work', 'j')} * inverse - factor *"
-        upper, inverse = self.code.table(k, "upper"), self.code.table(k, "inverse")
-        head = f"const {self.t} factor = {upper}[j], inverse = {inverse}[j];"
+    def _backward(self, v: int, k: int) -> list[Statement]:
+        buffer, ahead = f"s{v}", self._at(f"s{v}", LENGTH)
+        own = self._at(WORK, J) * INVERSE
+        factors = Let(self.t, tuple((name, self.code.table(k, table)[J])
+                                    for name, table in (("factor", "upper"), ("inverse", "inverse"))))  # fmt: skip
+
+        def sweep(first: Expr, place: Expr, behind: Expr) -> For:
+            step = self._lanes(Store(place, own - FACTOR * behind))
+            return replace(for_each(J, first, 0, factors, step), down=True)
+
+        made: list[Statement] = [self._lanes(Store(ahead, value(0)))]
         if self.spec.periodic:
-            lines += [f"for (ml_index j = {self.code.table(k, 'warm')} - 1; j >= 0; --j) {{", head,
-                      *self._lanes(f"{ahead} = {step} {ahead};"), "}",
-                      *self._lanes(f"{ahead} *= {self.code.table(k, 'turn')}[1];")]  # fmt: skip
-        return [*lines, "for (ml_index j = length - 1; j >= 0; --j) {", head,
-                *self._lanes(f"{self._at(buffer, 'j')} = {step} {self._at(buffer, 'j + 1')};"), "}"]  # fmt: skip
+            made += [sweep(self.code.table(k, "warm") - 1, ahead, ahead),
+                     self._lanes(Store(ahead, self.code.table(k, "turn")[1], "*"))]  # fmt: skip
+        return [*made, sweep(LENGTH - 1, self._at(buffer, J), self._at(buffer, J + 1))]

@@ -1,5 +1,5 @@
-"""Line loops on a GPU: a thread owns some consecutive points of a line, in registers (the text is in
-``gpu_text`` and ``gpu_shared``).
+"""Line loops on a GPU: a thread owns some consecutive points of a line, in registers. Here is how lines are cut up,
+and the plan; the nests are in ``gpu_strided`` and ``gpu_shared``.
 
 It evaluates their right-hand sides, sweeps forwards with nothing coming in, hands what goes out to its neighbours
 through shared memory, adds what really comes in, and does the same backwards. Lines that are not contiguous are taken
@@ -29,10 +29,10 @@ from meshloom.schedule.declare import (
     maybe,
     size,
 )
+from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.base import LinePlaces, LinePlan
-from meshloom.schedule.lines.gpu_shared import SharedText
-from meshloom.schedule.lines.gpu_text import StridedText
-from meshloom.schedule.lines.operator import LineOperator
+from meshloom.schedule.lines.gpu_shared import SharedNest
+from meshloom.schedule.lines.gpu_strided import StridedNest
 from meshloom.schedule.lines.segments import (
     FAR,
     Cut,
@@ -43,8 +43,8 @@ from meshloom.schedule.lines.segments import (
     tables,
     turns,
 )
-from meshloom.schedule.lines.spec import Geometry, LineForm, LineSpec
-from meshloom.schedule.lines.text import closure_tables
+from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
+from meshloom.schedule.lines.tables import OperatorTables, closure_tables
 from meshloom.schedule.plan import Plan
 from meshloom.target import SHARED_ROW, Target
 
@@ -74,7 +74,7 @@ _BY_NEARNESS = {
 }
 
 
-def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int], target: Target) -> LineForm:
+def form(spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: Target) -> LineForm:
     """How lines are cut up."""
     group = min(wish.get("group", _group(spec, lines, target)), len(spec.operands)) if spec.separable else 0
     spec = replace(spec, form=replace(spec.form, group=group))
@@ -97,7 +97,7 @@ def form(spec: LineSpec, lines: Geometry, wish: Mapping[str, int], target: Targe
     return replace(made, levels=2, carries=_most_segments(made))
 
 
-def _group(spec: LineSpec, lines: Geometry, target: Target) -> int:
+def _group(spec: LineSpec, lines: LineGeometry, target: Target) -> int:
     """Operands that a block takes, where they may be solved by themselves: those that are made of the same values
     together, as many as there is room for in shared memory, so that these are read once; else each by itself."""
     if not _through_shared(spec, lines):
@@ -107,7 +107,7 @@ def _group(spec: LineSpec, lines: Geometry, target: Target) -> int:
     return max(1, room // ((segments + 2) * (SEVERAL_POINTS + 1) * tile * spec.dtype.itemsize))
 
 
-def _through_shared(spec: LineSpec, lines: Geometry) -> bool:
+def _through_shared(spec: LineSpec, lines: LineGeometry) -> bool:
     """Are several operands made of the same values, on lines that are contiguous, or in a cache as a whole? Else tiles
     as narrow as shared memory wants them cost more than reading those values from the cache again and again."""
     read = [loads([one]) for one in spec.operands]
@@ -115,7 +115,7 @@ def _through_shared(spec: LineSpec, lines: Geometry) -> bool:
     return common and (lines.contiguous or not _large(spec, lines))
 
 
-def _contiguous_form(spec: LineSpec, lines: Geometry, target: Target) -> LineForm:
+def _contiguous_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
     """Measured on an H200: many small blocks, and a look ahead where the cache cannot hold everything anyway."""
     ahead = AHEAD * target.multiprocessors if _large(spec, lines) else 0
     if _together(spec) > 1:
@@ -127,7 +127,7 @@ def _contiguous_form(spec: LineSpec, lines: Geometry, target: Target) -> LineFor
     return LineForm("contiguous", points, threads=CHUNK_THREADS, registers=registers, ahead=ahead)
 
 
-def _strided_form(spec: LineSpec, lines: Geometry, target: Target) -> LineForm:
+def _strided_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
     """Measured on an H200: two blocks of 512 threads with 64 registers where rows of a tile are whole cache lines, near
     each other; wider tiles, with twice the numbers in a thread, where they are not. Pairs of lines make wide loads."""
     together, double, most = _together(spec), spec.dtype.itemsize == 8, target.block_threads
@@ -152,17 +152,17 @@ def _strided_form(spec: LineSpec, lines: Geometry, target: Target) -> LineForm:
                     ahead=ahead)  # fmt: skip
 
 
-def _large(spec: LineSpec, lines: Geometry) -> bool:
+def _large(spec: LineSpec, lines: LineGeometry) -> bool:
     """Is an operand larger than what a cache may hold?"""
     return lines.lines * lines.length * spec.dtype.itemsize >= CACHE_BYTES
 
 
-def _may_pair(spec: LineSpec, lines: Geometry) -> bool:
+def _may_pair(spec: LineSpec, lines: LineGeometry) -> bool:
     """Can a thread take two lines at a time? Values that are just loaded and stored may come in pairs."""
     return spec.single and not spec.form.shared and bool(lines.pairs)
 
 
-def _may_exchange(spec: LineSpec, lines: Geometry) -> bool:
+def _may_exchange(spec: LineSpec, lines: LineGeometry) -> bool:
     """Are the points beside every segment of a line those of a segment beside it in the block?"""
     whole = lines.length % spec.form.points == 0 and -(-lines.length // spec.form.points) <= _most_segments(spec.form)
     return whole and not lines.contiguous and not spec.form.shared and spec.reach <= spec.form.points
@@ -173,7 +173,7 @@ def _light(spec: LineSpec) -> bool:
     return all(sum(flops_by_kind([v]).values()) <= LIGHT for v in spec.operands)
 
 
-def _points(lines: Geometry, most: int) -> int:
+def _points(lines: LineGeometry, most: int) -> int:
     """Points of a thread: not more than a short line has."""
     return max(4, min(most, 1 << (lines.length - 1).bit_length()))
 
@@ -188,7 +188,7 @@ def _together(spec: LineSpec) -> int:
     return spec.form.group or len(spec.operands)
 
 
-def _tile(spec: LineSpec, lines: Geometry, segments: int, form: LineForm, target: Target) -> int:
+def _tile(spec: LineSpec, lines: LineGeometry, segments: int, form: LineForm, target: Target) -> int:
     """Lines of a block: contiguous ones to fill it, others as many as make loads wide and still fit."""
     if lines.contiguous:
         room = target.shared_unasked // ((segments + 2) * (form.points + 1) * _together(spec) * spec.dtype.itemsize)
@@ -209,7 +209,7 @@ def _most_segments(form: LineForm) -> int:
     return CHUNK_THREADS if form.kind == "contiguous" else max(1, form.threads // form.tile)
 
 
-def cut_of(spec: LineSpec, lines: Geometry, carries: int) -> Cut:
+def cut_of(spec: LineSpec, lines: LineGeometry, carries: int) -> Cut:
     """How a line is cut: whole while it fits a block, else in windows that overlap by the carries (on two levels: that
     do not)."""
     form, segments, most = spec.form, -(-lines.length // spec.form.points), _most_segments(spec.form)
@@ -220,18 +220,18 @@ def cut_of(spec: LineSpec, lines: Geometry, carries: int) -> Cut:
     return Cut(lines.length, form.points, -(-segments // windows) + 2 * overlap, overlap)  # windows of one size
 
 
-def _carries(spec: LineSpec, lines: Geometry) -> int:
+def _carries(spec: LineSpec, lines: LineGeometry) -> int:
     whole = cut_of(spec, lines, 0)
     return max(carries_needed(tables(one, whole, spec.dtype), whole, spec.dtype) for one in spec.distinct)
 
 
-def _fits(spec: LineSpec, lines: Geometry) -> bool:
+def _fits(spec: LineSpec, lines: LineGeometry) -> bool:
     """Is a line whole in a block, or are the overlaps of its parts small enough to be read again?"""
     cut = cut_of(spec, lines, spec.form.carries)
     return cut.chunks == 1 or 3 * cut.overlap <= cut.window
 
 
-def special_segments(spec: LineSpec, lines: Geometry) -> tuple[np.ndarray, np.ndarray]:
+def special_segments(spec: LineSpec, lines: LineGeometry) -> tuple[np.ndarray, np.ndarray]:
     """For each segment of a line (and those beside it) its kind, 0 for those like most; and the factors of each kind,
     (kinds, operators, 3, points)."""
     cut = cut_of(spec, lines, spec.form.carries)
@@ -251,7 +251,7 @@ def special_segments(spec: LineSpec, lines: Geometry) -> tuple[np.ndarray, np.nd
     return kinds, np.array(factors or [np.zeros_like(rows[0])], spec.dtype)
 
 
-def held(spec: LineSpec, lines: Geometry) -> Geometry:
+def held(spec: LineSpec, lines: LineGeometry) -> LineGeometry:
     """The lines as threads take them: one by one, or in pairs."""
     paired = lines.pairs if spec.form.pair else None
     return paired or lines
@@ -263,7 +263,7 @@ def ends_per_point(spec: LineSpec) -> int:
     return -(-4 * len(spec.operands) // longest)  # a part may be half as long as it could be
 
 
-def in_parts(spec: LineSpec, lines: Geometry) -> bool:
+def in_parts(spec: LineSpec, lines: LineGeometry) -> bool:
     """Does a line go to several blocks?"""
     return cut_of(spec, lines, spec.form.carries).chunks > 1
 
@@ -277,18 +277,13 @@ class JointTables:
 
 
 @dataclass(frozen=True, eq=False)
-class OperatorTables:
+class WindowTables(OperatorTables):
     """Of one operator, for lines cut into segments: see ``segments.py``."""
 
-    lower: Reals = holds(Array(REALS, ANY), "factors of the sweep forwards")
-    inverse: Reals = holds(Array(REALS, ANY), "inverse pivots, scaled")
-    upper: Reals = holds(Array(REALS, ANY), "factors of the sweep backwards")
     forward: Reals = holds(Array(REALS, ANY), "products over segments, forwards")
     backward: Reals = holds(Array(REALS, ANY), "products over segments, backwards")
     turn: Reals = holds(Array(REALS, 2), "what carries are multiplied by for further turns round the line")
     steady: Reals = holds(Array(REALS, 1), "the inverse pivot far from the ends, scaled")
-    closure: Reals = holds(Array(REALS, ANY, ANY), "coefficients of the rows at the ends, padded with zeros")
-    closure_at: Numbers = holds(Array(("int32",), ANY), "their first offsets")
     ends: JointTables | None = holds(Part(JointTables), "how parts of lines are joined, on two levels", maybe)
 
 
@@ -304,7 +299,7 @@ class SpecialSegments:
 class WindowPlan(LinePlan):
     """Windows of segments of lines, tile by tile, each by one block of threads."""
 
-    operators: tuple[OperatorTables, ...] = holds(Listed(Part(OperatorTables)), "of each distinct operator")
+    operators: tuple[WindowTables, ...] = holds(Listed(Part(WindowTables)), "of each distinct operator")
     unlike: SpecialSegments | None = holds(Part(SpecialSegments), "segments unlike the others", maybe)
     window: int = holds(Number(), "segments that a block takes of a line")
     overlap: int = holds(Number(), "of these at either side those that its neighbours take, too")
@@ -323,7 +318,7 @@ class WindowPlan(LinePlan):
         return 0 if self.unlike is None else len(self.unlike.special)
 
 
-def plan(name: str, places: LinePlaces, spec: LineSpec, lines: Geometry) -> WindowPlan:
+def plan(name: str, places: LinePlaces, spec: LineSpec, lines: LineGeometry) -> WindowPlan:
     """Tables of the factors, and how lines are dealt out."""
     form, cut, taken = spec.form, cut_of(spec, lines, spec.form.carries), held(spec, lines)
     made = [(separate_tables if form.levels == 2 else tables)(one, cut, spec.dtype) for one in spec.distinct]
@@ -340,13 +335,12 @@ def plan(name: str, places: LinePlaces, spec: LineSpec, lines: Geometry) -> Wind
     )  # fmt: skip
 
 
-def _operator_tables(spec: LineSpec, cut: Cut, operator: LineOperator, made: SegmentTables) -> OperatorTables:
+def _operator_tables(spec: LineSpec, cut: Cut, operator: OperatorAlong, made: SegmentTables) -> WindowTables:
     dtype, form = spec.dtype, spec.form
-    return OperatorTables(
-        made.lower, made.inverse, made.upper, made.forward.astype(dtype), made.backward.astype(dtype),
-        np.array(turns(made, cut, form.carries), dtype),
+    return WindowTables(
+        made.lower, made.inverse, made.upper, *closure_tables(operator.stencil, dtype),
+        made.forward.astype(dtype), made.backward.astype(dtype), np.array(turns(made, cut, form.carries), dtype),
         np.array([operator.matrix.constants[1] * operator.scale], dtype),
-        *closure_tables(operator.stencil, dtype),
         JointTables(*joints(operator, cut, dtype)) if form.levels == 2 else None,
     )  # fmt: skip
 
@@ -362,5 +356,5 @@ def _padded(cut: Cut, form: LineForm, dtype: np.dtype) -> int:
 
 def passes(spec: LineSpec, plan: Plan) -> list[Pass]:
     """One pass over tiles of lines; on two levels, one for the ends of parts and one with the ends known."""
-    kind = SharedText if spec.form.kind == "contiguous" or spec.form.shared else StridedText
+    kind = SharedNest if spec.form.kind == "contiguous" or spec.form.shared else StridedNest
     return [kind(spec, plan, level).made() for level in ((1, 2) if spec.form.levels == 2 else (0,))]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.decay import negligible
-from meshloom.schedule.lines.operator import LineOperator, lu
 
 FAR = 1 << 30  # beyond every line
 
@@ -61,7 +61,7 @@ class SegmentTables:
     last: int
 
 
-def tables(operator: LineOperator, cut: Cut, dtype: np.dtype) -> SegmentTables:
+def tables(operator: OperatorAlong, cut: Cut, dtype: np.dtype) -> SegmentTables:
     """The tables of an operator for lines cut this way."""
     matrix, m = operator.matrix, cut.points
     before = cut.overlap * m
@@ -74,14 +74,20 @@ def tables(operator: LineOperator, cut: Cut, dtype: np.dtype) -> SegmentTables:
         factors = np.tile(np.array(beyond), (total, 1))
         factors[before : before + cut.length] = matrix.factors(cut.length)
         first, last = _steady(operator, cut, dtype)
-    lower, inverse, upper = factors.T
+    return _segment_tables(operator, cut, factors, dtype, first, last)
+
+
+def _segment_tables(
+    operator: OperatorAlong, cut: Cut, factors: np.ndarray, dtype: np.dtype, first: int, last: int
+) -> SegmentTables:
+    (lower, inverse, upper), m = factors.T, cut.points
     return SegmentTables(
         lower.astype(dtype), (inverse * operator.scale).astype(dtype), upper.astype(dtype),
         np.prod(-lower.reshape(-1, m), axis=1), np.prod(-upper.reshape(-1, m), axis=1), first, last,
     )  # fmt: skip
 
 
-def _steady(operator: LineOperator, cut: Cut, dtype: np.dtype) -> tuple[int, int]:
+def _steady(operator: OperatorAlong, cut: Cut, dtype: np.dtype) -> tuple[int, int]:
     """The rows whose factors and right-hand sides are those far from the ends, to rounding."""
     n, stencil, constants = cut.length, operator.stencil, np.array(operator.matrix.constants)
     off = np.abs(operator.matrix.factors(n) - constants) > 4.0 * np.finfo(dtype).eps * np.abs(constants)
@@ -116,48 +122,17 @@ def turns(found: SegmentTables, cut: Cut, carries: int) -> tuple[float, float]:
 
 
 # ----- two levels: parts of a line by themselves, joined by their ends ----------------------------------------------
-def _parts(operator: LineOperator, cut: Cut) -> list[np.ndarray]:
-    """The rows of every part of a line, as they stand in the matrix."""
-    size = cut.window * cut.points
-    rows = operator.matrix.rows(cut.length)
-    return [rows[first : first + size] for first in range(0, cut.length, size)]
-
-
-def separate_tables(operator: LineOperator, cut: Cut, dtype: np.dtype) -> SegmentTables:
+def separate_tables(operator: OperatorAlong, cut: Cut, dtype: np.dtype) -> SegmentTables:
     """Tables of the parts as if each were a line of its own; none of their rows is taken for constant."""
     factors = np.zeros((cut.chunks * cut.window * cut.points, 3))
-    known: dict[bytes, np.ndarray] = {}
-    at = 0
-    for part in _parts(operator, cut):
-        key = part.tobytes()
-        if key not in known:
-            known[key] = lu(part)
-            known[key][-1, 2] = 0.0  # nothing comes from behind
-        factors[at : at + len(part)] = known[key]
-        at += len(part)
-    lower, inverse, upper = factors.T
-    return SegmentTables(
-        lower.astype(dtype), (inverse * operator.scale).astype(dtype), upper.astype(dtype),
-        np.prod(-lower.reshape(-1, cut.points), axis=1), np.prod(-upper.reshape(-1, cut.points), axis=1), FAR, -FAR,
-    )  # fmt: skip
+    factors[: cut.length] = operator.matrix.separate_factors(cut.length, cut.window * cut.points)
+    return _segment_tables(operator, cut, factors, dtype, FAR, -FAR)
 
 
-def joints(operator: LineOperator, cut: Cut, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+def joints(operator: OperatorAlong, cut: Cut, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     """(2c, 2c): from the ends of c parts solved by themselves to what they really are; (2c,): what the entries beside
     a part's first and last rows are, over the scale that its ends carry."""
-    from scipy.linalg import solve_banded
-
-    parts = _parts(operator, cut)
-    count = 2 * len(parts)
-    system, beside = np.eye(count), np.zeros(count)
-    for c, part in enumerate(parts):
-        bands = np.zeros((3, len(part)))
-        bands[0, 1:], bands[1], bands[2, :-1] = part[:-1, 2], part[:, 1], part[1:, 0]
-        beside[2 * c], beside[2 * c + 1] = part[0, 0], part[-1, 2]
-        loads = np.zeros((len(part), 2))
-        loads[0, 0], loads[-1, 1] = part[0, 0], part[-1, 2]
-        spikes = solve_banded((1, 1), bands, loads)
-        for row, where in ((2 * c, 0), (2 * c + 1, -1)):
-            system[row, (2 * c - 1) % count] += spikes[where, 0]
-            system[row, (2 * c + 2) % count] += spikes[where, 1]
-    return np.linalg.inv(system).astype(dtype), (beside / operator.scale).astype(dtype)
+    size = cut.window * cut.points
+    parts = operator.matrix.parts(cut.length, size)
+    beside = np.array([entry for part in parts for entry in (part[0, 0], part[-1, 2])])
+    return operator.matrix.joints(cut.length, size).astype(dtype), (beside / operator.scale).astype(dtype)

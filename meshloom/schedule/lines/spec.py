@@ -12,9 +12,11 @@ from meshloom.kernel.count import loads
 from meshloom.kernel.expr import C_TYPES, FLOAT64, Node, load, rebuild, topological
 from meshloom.kernel.model import Output
 from meshloom.mesh.grid import Grid
-from meshloom.schedule.code import ElementCode, combined
-from meshloom.schedule.lines.operator import LineOperator
-from meshloom.schedule.plan import Plan, symbol
+from meshloom.schedule.code import ElementCode
+from meshloom.schedule.lines.along import OperatorAlong
+from meshloom.schedule.nest.nodes import Expr, Name, Number, Statement, Store, let
+from meshloom.schedule.nest.reduce import combined
+from meshloom.schedule.plan import Plan, part_of
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import SHARED_ROW
 
@@ -82,7 +84,7 @@ class LineSpec(LoopSpec):
     operands: tuple[Node, ...] = ()
     results: tuple[Output, ...] = ()
     combines: tuple[str, ...] = ()
-    operators: tuple[LineOperator, ...] = ()
+    operators: tuple[OperatorAlong, ...] = ()
     dtype: np.dtype = FLOAT64
     axis: int = 0
     plain: bool = False  # neither before nor after: operands are loads and results are stores
@@ -102,9 +104,9 @@ class LineSpec(LoopSpec):
         return max(one.stencil.reach for one in self.operators)
 
     @property
-    def distinct(self) -> list[LineOperator]:
+    def distinct(self) -> list[OperatorAlong]:
         """The operators, each once."""
-        found: list[LineOperator] = []
+        found: list[OperatorAlong] = []
         for one in self.operators:
             if one not in found:
                 found.append(one)
@@ -153,7 +155,7 @@ class LineSpec(LoopSpec):
 
 
 @dataclass(frozen=True)
-class Geometry:
+class LineGeometry:
     """Lines along an axis: point j of line (o, i) is at offset + (o // inner) outer_step + (o % inner) inner_step +
     i + j step. ``lanes`` lines lie side by side (i), ``outer`` times; ``spare`` places behind are nobody's."""
 
@@ -172,7 +174,7 @@ class Geometry:
         return self.step == 1
 
     @property
-    def pairs(self) -> Geometry | None:
+    def pairs(self) -> LineGeometry | None:
         """The same lines two by two, with pairs of points for points; None where they are not side by side so. The last
         one may have a place that is nobody's beside it."""
         lanes = self.lanes + (self.lanes % 2 if self.spare else 0)
@@ -187,7 +189,7 @@ class Geometry:
         return self.lanes * self.outer
 
 
-def geometry(grid: Grid, axis: int) -> Geometry:
+def geometry(grid: Grid, axis: int) -> LineGeometry:
     """Where the lines of a grid along an axis lie; axes beside each other in memory are taken as one."""
     last = grid.rank - 1
     offset = sum(first * s for first, s in zip(grid.first, grid.strides, strict=True))
@@ -202,7 +204,7 @@ def geometry(grid: Grid, axis: int) -> Geometry:
         others = [(others[0][0] * others[1][0], others[1][1])]
     (outer, outer_step), (inner, inner_step) = [(1, 0), (1, 0), *others][-2:]
     spare = grid.places[last] - grid.first[last] - grid.shape[last] if axis != last and not grid.ghosts[last] else 0
-    return Geometry(
+    return LineGeometry(
         grid.shape[axis], grid.strides[axis], lanes, outer * inner, inner, outer_step, inner_step, offset, spare
     )
 
@@ -215,13 +217,13 @@ class LinePointCode(ElementCode):
     def __init__(self, spec: LineSpec, plan: Plan):
         super().__init__(spec, ())
         self.plan = plan
-        self._results: Sequence[str] = ()
+        self._results: Sequence[Expr] = ()
 
-    def table(self, operator: int, *path: str) -> str:
-        """What a table or number of one of the operators is called."""
-        return symbol(self.plan, "operators", operator, *path)
+    def table(self, operator: int, *path: str) -> Name:
+        """A table or number of one of the operators."""
+        return part_of(self.plan, "operators", operator, *path)
 
-    def leaf(self, node: Node) -> str:
+    def leaf(self, node: Node) -> Expr:
         if node.value[0] == len(self.spec.params):
             return self._results[node.value[2]]
         return super().leaf(node)
@@ -229,42 +231,47 @@ class LinePointCode(ElementCode):
     def in_whole_row(self, param: int) -> bool:
         return param < len(self.spec.params) and super().in_whole_row(param)
 
-    def operands(self, element: str, only: Group | None = None) -> tuple[list[str], list[str]]:
-        """Statements for the operands (or ``only`` some) at a point (a C expression), and the names of their values."""
-        roots = self.spec.operands if only is None else tuple(self.spec.operands[v] for v in only)
-        text, names = self.values(roots)
-        return [f"const ml_index e = {element};", *self.whole_rows(roots), *text], names
+    def operands(self, element: Expr, only: Group | None = None) -> tuple[list[Statement], list[Expr]]:
+        """Statements for the operands (or ``only`` some) at a point, and their values."""
+        return self._at_point(element, self.spec.operands if only is None else [self.spec.operands[v] for v in only])
+
+    def _at_point(self, element: Expr, roots: Sequence[Node]) -> tuple[list[Statement], list[Expr]]:
+        computed, found = self.values(roots)
+        return [let("e", element), *self.whole_rows(roots), *computed], found
 
     def after(
-        self, element: str, results: Sequence[str], only: Group | None = None, old: Mapping[int, str] | None = None
-    ) -> list[str]:
-        """Statements that bring the results (C expressions) to the fields; ``only``: what those of some operands give,
-        which are then all that is known. ``old``: what ``merged`` places hold, where that was read before."""
+        self, element: Expr, results: Sequence[Expr], only: Group | None = None, old: Mapping[int, Expr] | None = None
+    ) -> list[Statement]:
+        """Statements that bring the results to the fields; ``only``: what those of some operands give, which are then
+        all that is known. ``old``: what ``merged`` places hold, where that was read before."""
         everything = tuple(range(len(self.spec.operands)))
         known = dict(zip(everything if only is None else only, results, strict=False))
-        self._results = [known.get(v, "") for v in everything]
+        self._results = [known.get(v, Number(0)) for v in everything]
         chosen = self._chosen(only)
-        roots = [self.spec.results[k].value for k in chosen]
-        text, names = self.values(roots)
-        lines = [f"const ml_index e = {element};", *self.whole_rows(roots), *text]
-        for k, name in zip(chosen, names, strict=True):
+        made, found = self._at_point(element, [self.spec.results[k].value for k in chosen])
+        for k, new in zip(chosen, found, strict=True):
             place, dtype = self._target(k), self.spec.params[self.spec.results[k].param].dtype
-            lines.append(f"{place} = {combined(self.spec.combines[k], (old or {}).get(k, place), name, dtype)};")
-        return lines
+            made.append(Store(place, combined(self.spec.combines[k], (old or {}).get(k, place), new, dtype)))
+        return made
 
-    def merged(self, only: Group | None = None) -> dict[int, str]:
+    def merged(self, only: Group | None = None) -> dict[int, Expr]:
         """The results (by number) that are merged with what is there, and where that is, at point ``e``."""
         return {k: self._target(k) for k in self._chosen(only) if self.spec.combines[k]}
 
     def _chosen(self, only: Group | None) -> Sequence[int]:
         return range(len(self.spec.results)) if only is None else [k for v in only for k in self.spec.shares[v]]
 
-    def _target(self, number: int) -> str:
+    def _target(self, number: int) -> Expr:
         return self.place(self.spec.results[number].param, 0, self.spec.results[number].comp)
 
-    def touched(self) -> list[str]:
-        """What the operands read at point ``e``, as C expressions."""
-        return [self.place(*a) for a in sorted(loads(self.spec.operands)) if not self.spec.params[a[0]].is_global]
+    def touched(self) -> list[Expr]:
+        """What the operands read at point ``e``."""
+        read = sorted(loads(self.spec.operands))
+        return [self.place(*one) for one in read if not self.spec.params[one[0]].is_global]
+
+    def begins(self, param: int, comp: int) -> Expr:
+        """A component of a field at point 0."""
+        return self.spec.access(param).at(Number(0), comp)
 
 
 def renumbered(roots: Sequence[Node], numbers: dict[int, int]) -> tuple[Node, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshloom.schedule.code import ElementCode, Pass, Phase
+from meshloom.schedule.code import COUNT, ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
@@ -23,8 +23,8 @@ class Atomic(Strategy):
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(plan, VisitPlan)
         code = ElementCode(spec, spec.outputs)
-        body = code.lines(code.atomic, element=plan.element)
-        return [Pass("elements", "n", (Phase("", "", body),), reductions=spec.reductions)]
+        body = code.body(code.atomic, element=plan.element)
+        return [Pass("elements", COUNT, (Phase(body),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         moved = work.compulsory + work.again + work.added_again

@@ -4,47 +4,22 @@ targets that several blocks share use atomics. One launch."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from meshloom.kernel.model import Output
 from meshloom.native.tiles import shared_targets
-from meshloom.schedule.code import ElementCode, Pass, Phase, merged, row_name
+from meshloom.schedule.code import ElementCode, Sink, accumulated, row_of
 from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.declare import (
-    ANY,
-    FLAGS,
-    NUMBERS,
-    OFFSETS,
-    Array,
-    Flags,
-    Numbers,
-    Offsets,
-    Part,
-    Place,
-    Table,
-    elements,
-    holds,
-    ordered,
-    size,
-    spaces,
-)
+from meshloom.schedule.declare import FLAGS, Array, Flags, Place, Table, holds, spaces
 from meshloom.schedule.form import demand
-from meshloom.schedule.plan import Plan, Topology, symbol
-from meshloom.schedule.shared_blocks import (
-    Merge,
-    SharedBlocks,
-    block_numbers,
-    check_blocks,
-    phases_together,
-    shared_blocks,
-)
-from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies.base import Strategy
-from meshloom.schedule.strategies.block_color import block_offsets
-from meshloom.schedule.strategies.direct import visiting
-from meshloom.schedule.verify import check_given_visit, lost_stamps
-from meshloom.target import CPU, Target
+from meshloom.schedule.nest.nodes import Atomic, Expr, If, Statement
+from meshloom.schedule.plan import Plan, Topology, part_of
+from meshloom.schedule.shared_blocks import Merge, block_numbers
+from meshloom.schedule.spec import LoopSpec, SpecParam
+from meshloom.schedule.strategies.blocks import BlockPlan, BlocksTogether, BlockStrategy, SerialBlocks
+from meshloom.schedule.verify import lost_stamps
 
 
 def _targets(place: Place) -> int:
@@ -54,19 +29,14 @@ def _targets(place: Place) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class MarkedBlocks(Plan):
-    """Blocks of positions, and marks at targets that several of them share."""
+class MarkedBlocks(BlockPlan):
+    """Marks at targets that several blocks share."""
 
-    block_offsets: Offsets = holds(Array(OFFSETS, ANY), "where each block begins among the positions, and the end")
     shared: dict[int, Flags] = holds(
         Table(Array(FLAGS, _targets), spaces), "of each target set a mark for each target that blocks share"
     )
 
-    @size
-    def n_blocks(self) -> int:
-        return len(self.block_offsets) - 1
-
-    def check_marks(self, topology: Topology, visit: np.ndarray) -> None:
+    def check_between(self, topology: Topology, visit: np.ndarray) -> None:
         block_of = block_numbers(self.block_offsets)
         for space, rows, targets in zip(sorted(self.shared), *topology.conflicts(), strict=True):
             met = rows[visit]
@@ -75,53 +45,44 @@ class MarkedBlocks(Plan):
 
 
 @dataclass(frozen=True, eq=False)
-class SerialMarkedBlocks(MarkedBlocks):
-    """The elements of a block one after the other."""
-
-    visit: Numbers | None = holds(Array(NUMBERS, elements), "the element at each position, where ordered", ordered)
-
-    def check(self, topology: Topology) -> None:
-        check_blocks(self, self.block_offsets, topology)
-        self.check_marks(topology, check_given_visit(self, self.visit, topology))
+class SerialMarkedBlocks(MarkedBlocks, SerialBlocks):
+    """Each by one thread."""
 
 
 @dataclass(frozen=True, eq=False)
-class SharedMarkedBlocks(MarkedBlocks):
-    """The elements of a block at the same time."""
-
-    inside: SharedBlocks = holds(Part(SharedBlocks), "what the threads of a block share")
-
-    def check(self, topology: Topology) -> None:
-        check_blocks(self, self.block_offsets, topology)
-        self.inside.check(self, topology, self.block_offsets)
-        self.check_marks(topology, self.inside.visit)
+class MarkedBlocksTogether(MarkedBlocks, BlocksTogether):
+    """Each by many threads."""
 
 
-class BlockAtomic(Strategy):
+class BlockAtomic(BlockStrategy):
     name = "block_atomic"
     deterministic = False  # sums at shared targets depend on who comes first
-    plan_has_blocks = True
-    plans, plans_together = SerialMarkedBlocks, SharedMarkedBlocks
+    plans, plans_together = SerialMarkedBlocks, MarkedBlocksTogether
     summary = "blocks of elements; atomics only for targets that blocks share"
 
-    def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
-        offsets = block_offsets(topology.elements, block)
-        rows, targets = topology.conflicts()
+    def between(self, topology: Topology, offsets: np.ndarray) -> dict[str, Any]:
         into = sorted(set(topology.spaces.values()))
-        flags = {
-            space: shared_targets(offsets, topology.visit, a, t)
-            for space, a, t in zip(into, rows, targets, strict=True)
-        }
-        if target.together:
-            return SharedMarkedBlocks(self.name, block, offsets, flags, shared_blocks(topology, offsets))
-        return SerialMarkedBlocks(self.name, block, offsets, flags, visiting(topology))
+        found = zip(into, *topology.conflicts(), strict=True)
+        return {"shared": {space: shared_targets(offsets, topology.visit, rows, count) for space, rows, count in found}}
 
-    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
-        if target.together:
-            phases, scratch = phases_together(spec, plan, _merge(spec, plan))
-        else:
-            phases, scratch = (_serial_phase(spec, plan),), ()
-        return [Pass("blocks", "n_blocks", phases, blocked=True, scratch=scratch, reductions=spec.reductions)]
+    def sink(self, spec: LoopSpec, plan: Plan, code: ElementCode) -> Sink:
+        """Atomics only where another block may be at the same target."""
+
+        def sink(output: Output, value: Expr) -> list[Statement]:
+            param = spec.params[output.param]
+            if not param.racy:
+                return code.plain(output, value)
+            shared = _marks(spec, plan, param)[row_of(param.map, output.slot)]
+            return [If(shared, tuple(code.atomic(output, value)), tuple(code.plain(output, value)))]
+
+        return sink
+
+    def merge(self, spec: LoopSpec, plan: Plan) -> Merge:
+        def merge(param: SpecParam, place: Expr, value: Expr, target: Expr) -> Statement:
+            shared, plain = _marks(spec, plan, param)[target], accumulated(param, place, value)
+            return If(shared, (Atomic(place, param.mode.combine, value),), (plain,), bare=True)
+
+        return merge
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         moved = work.compulsory + work.again + work.added_again
@@ -129,28 +90,7 @@ class BlockAtomic(Strategy):
         return Cost(moved, work.flops, atomics=shared, updates=2 * work.elements * work.components)
 
 
-def _serial_phase(spec: LoopSpec, plan: Plan) -> Phase:
-    """The elements of a block one after the other, with atomics only where another block may be at the same target."""
-    assert isinstance(plan, SerialMarkedBlocks)
-    code = ElementCode(spec, spec.outputs)
-
-    def sink(output: Output, value: str) -> list[str]:
-        param = spec.params[output.param]
-        if not param.racy or param.map is None:
-            return code.plain(output, value)
-        shared = f"{symbol(plan, 'shared', spec.maps[param.map].target)}[{row_name(param.map, output.slot)}]"
-        return [f"if ({shared}) {{", *code.atomic(output, value), "} else {", *code.plain(output, value), "}"]
-
-    body = code.lines(sink, element="i" if plan.visit is None else "visit[i]")
-    return Phase("block_offsets[b]", "block_offsets[b + 1]", body)
-
-
-def _merge(spec: LoopSpec, plan: Plan) -> Merge:
-    def merge(param: int, place: str, value: str, target: str) -> list[str]:
-        described = spec.params[param]
-        assert described.map is not None
-        plain = f"{place} = {merged(described, place, value)};"
-        flag = f"{symbol(plan, 'shared', spec.maps[described.map].target)}[{target}]"
-        return [f"if ({flag}) ml_atomic_{described.mode.combine}(&{place}, {value}); else {plain}"]
-
-    return merge
+def _marks(spec: LoopSpec, plan: Plan, param: SpecParam) -> Expr:
+    """Which targets of a racy parameter blocks share."""
+    assert param.map is not None
+    return part_of(plan, "shared", spec.maps[param.map].target)

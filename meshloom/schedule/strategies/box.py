@@ -14,12 +14,33 @@ from math import prod
 
 from meshloom.mesh.box import Box as GridBox
 from meshloom.mesh.box import Index
-from meshloom.schedule.code import Line, Pass, Phase
+from meshloom.schedule.code import BLOCK, ITEM, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.declare import Listed, Number, Part, Place, holds
 from meshloom.schedule.form import demand
-from meshloom.schedule.plan import Plan, Topology, symbol
-from meshloom.schedule.points import VARIANTS, EdgeCode, PointCode, far_steps, tile_of, tiled
+from meshloom.schedule.nest.nodes import (
+    INDEX,
+    INT,
+    UNSIGNED,
+    Body,
+    Cast,
+    Expr,
+    For,
+    Grouped,
+    If,
+    Let,
+    Name,
+    Select,
+    Statement,
+    all_of,
+    greatest,
+    least,
+    let,
+    summed,
+    value,
+)
+from meshloom.schedule.plan import Plan, Topology, part_of
+from meshloom.schedule.points import VARIANTS, EdgeCode, PointCode, coordinate, far_steps, tile_of, tiled
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.target import CPU, Target
@@ -124,9 +145,10 @@ class Box(Strategy):
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         if not target.together:
-            return [Pass("lines", "lines", (_segment_phase(spec, plan),), reductions=spec.reductions)]
-        phase = Phase("0", "brick", tuple(_tile_lines(spec, plan)))
-        return [Pass("bricks", "bricks", (phase,), blocked=True, reductions=spec.reductions)]
+            phase = Phase(_segment_body(spec, plan))
+            return [Pass("lines", part_of(plan, "lines"), (phase,), reductions=spec.reductions)]
+        phase = Phase(_tile_body(spec, plan), value(0), part_of(plan, "brick"))
+        return [Pass("bricks", part_of(plan, "bricks"), (phase,), blocked=True, reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         return Cost(work.compulsory, work.flops)
@@ -140,35 +162,56 @@ def _axes(spec: LoopSpec, box: GridBox) -> tuple[Axis, ...]:
 
 
 # ----- CPU --------------------------------------------------------------------------------------------------------
-def _named(plan: Plan, word: str) -> list[str]:
-    """What generated code calls a number of each axis."""
+def _named(plan: Plan, word: str) -> list[Name]:
+    """A number of each axis."""
     assert isinstance(plan, SegmentPlan | BrickPlan)
-    return [symbol(plan, "axes", a, word) for a in range(len(plan.axes))]
+    return [part_of(plan, "axes", a, word) for a in range(len(plan.axes))]
 
 
-def _segment_phase(spec: LoopSpec, plan: Plan) -> Phase:
+def _segment_body(spec: LoopSpec, plan: Plan) -> Body:
     """A segment of a line: its ends where neighbours may be at the other end of the grid, and the rest."""
     assert spec.box is not None
     wraps, last = spec.box.wraps, spec.box.rank - 1
-    x = f"x{last}"
-    low, end, length = (_named(plan, word) for word in ("low", "end", "length"))
-    head = [f"const ml_index from = {low[last]} + i % segments * segment, to = ml_min(from + segment, {end[last]});"]
-    if last == 1:
-        head.append(f"const ml_index x0 = {low[0]} + i / segments;")
-    elif last == 2:
-        head += ["const ml_index line = i / segments;",
-                 f"const ml_index x0 = {low[0]} + line / {length[1]}, x1 = {low[1]} + line % {length[1]};"]  # fmt: skip
+    begin, to, near, off = (Name(word) for word in ("from", "to", "near", "off"))
     inner = PointCode(spec, spec.outputs, (*wraps[:last], False), ahead=last)
-    head += inner.steps(range(last))
-    body = inner.lines(inner.plain)
+    head = (*_segment(plan, last, begin, to), *inner.steps(range(last)))
+    body = inner.body(inner.plain)
     if not wraps[last]:
-        return Phase("", "", tuple(head), line=Line(x, "from", "to", body))
-    edge = PointCode(spec, spec.outputs, wraps, ahead=last)
-    head += ["const ml_index near = ml_min(ml_max(from, edge_low), to), off = ml_max(ml_min(to, edge_high), near);",
-             "for (int side = 0; side < 2; ++side)",
-             f"for (ml_index {x} = side ? off : from, stop = side ? to : near; {x} < stop; ++{x}) {{",
-             *edge.lines(edge.plain), "}"]  # fmt: skip
-    return Phase("", "", tuple(head), line=Line(x, "near", "off", body))
+        return (*head, _points(last, begin, to, body))
+    low, high = part_of(plan, "edge_low"), part_of(plan, "edge_high")
+    first = least(greatest(begin, low), to)
+    return (*head, Let(INDEX, ((near.name, first), (off.name, greatest(least(to, high), near)))),
+            _ends(spec, (begin, near), (off, to)), _points(last, near, off, body))  # fmt: skip
+
+
+def _segment(plan: Plan, last: int, begin: Name, to: Name) -> list[Statement]:
+    """Which points a segment has: [begin, to) along the last axis, one along the others."""
+    low, end, length = (_named(plan, word) for word in ("low", "end", "length"))
+    segments, segment, line = part_of(plan, "segments"), part_of(plan, "segment"), Name("line")
+    first = low[last] + ITEM % segments * segment
+    made: list[Statement] = [Let(INDEX, ((begin.name, first), (to.name, least(begin + segment, end[last]))))]
+    if last == 1:
+        made.append(let(coordinate(0).name, low[0] + ITEM / segments))
+    elif last == 2:
+        made.append(let(line.name, ITEM / segments))
+        across = (coordinate(0).name, low[0] + line / length[1]), (coordinate(1).name, low[1] + line % length[1])
+        made.append(Let(INDEX, across))
+    return made
+
+
+def _points(last: int, first: Expr, end: Expr, body: Body) -> For:
+    """Points of a line that are independent of each other."""
+    return For(coordinate(last).name, first, end, body, "int64_t", independent=True)
+
+
+def _ends(spec: LoopSpec, low: tuple[Expr, Expr], high: tuple[Expr, Expr]) -> For:
+    """Both ends of a segment, where neighbours are looked for at the other end of the grid."""
+    assert spec.box is not None
+    edge = PointCode(spec, spec.outputs, spec.box.wraps, ahead=spec.box.rank - 1)
+    side, x = Name("side"), coordinate(spec.box.rank - 1)
+    first, stop = Select(side, high[0], low[0]), Select(side, high[1], low[1])
+    end = For(x.name, first, stop, edge.body(edge.plain), bound="stop")
+    return For(side.name, value(0), value(2), (end,), INT, bare=True)
 
 
 # ----- GPU --------------------------------------------------------------------------------------------------------
@@ -195,42 +238,53 @@ def _bricks(name: str, axes: tuple[Axis, ...], tile: Index, block: int, most: in
     return BrickPlan(name, block, cut, most, 1 << sum(shifts), prod(counts))
 
 
-def _tile_lines(spec: LoopSpec, plan: Plan) -> list[str]:
+def _tile_body(spec: LoopSpec, plan: Plan) -> Body:
     """What thread i of brick b does: its tile at once, with care where a part of it is outside."""
     assert spec.box is not None
     tile, wraps = tile_of(spec), spec.box.wraps
-    lines, low, end = _thread_lines(tile, plan), _named(plan, "low"), _named(plan, "end")
+    corner, limits = _thread_corner(tile, plan), _limits(plan)
     if prod(tile) == 1:
         single = PointCode(spec, spec.outputs, wraps)
-        inside = " && ".join(f"x{a} >= {low[a]} && x{a} < {end[a]}" for a in range(len(tile)))
-        return [*lines, f"if ({inside}) {{", *single.lines(single.plain), "}"]
+        inside = all_of(one for x, low, end in limits for one in (x >= low, x < end))
+        return (*corner, If(inside, single.body(single.plain)))
     whole = tiled(spec, tile)
     middle, edge = PointCode(whole, whole.outputs, wraps, tile), EdgeCode(whole, wraps, tile)
-    inside = " && ".join(f"x{a} >= {low[a]} && x{a} + {t} <= {end[a]}" for a, t in enumerate(tile))
-    touched = " && ".join(f"x{a} + {t} > {low[a]} && x{a} < {end[a]}" for a, t in enumerate(tile))
-    return [*lines, f"if ({inside}) {{", *middle.lines(middle.plain), f"}} else if ({touched}) {{",
-            *edge.lines(edge.plain), "}"]  # fmt: skip
+    along = list(zip(limits, tile, strict=True))
+    inside = all_of(one for (x, low, end), t in along for one in (x >= low, x + t <= end))
+    touched = all_of(one for (x, low, end), t in along for one in (x + t > low, x < end))
+    return (*corner, If(inside, middle.body(middle.plain), (If(touched, edge.body(edge.plain)),)))
 
 
-def _thread_lines(tile: Index, plan: Plan) -> list[str]:
+def _limits(plan: Plan) -> list[tuple[Expr, Expr, Expr]]:
+    """Along each axis the coordinate of the tile's corner, and where the box begins and ends."""
+    ends = zip(_named(plan, "low"), _named(plan, "end"), strict=True)
+    return [(coordinate(a), low, end) for a, (low, end) in enumerate(ends)]
+
+
+def _thread_corner(tile: Index, plan: Plan) -> list[Statement]:
     """The corner of the thread's tile; division only for the brick, which all threads of a block share."""
     last = len(tile) - 1
-    begin, shift, bricks = (_named(plan, word) for word in ("begin", "shift", "bricks"))
-    lines = ["const ml_unsigned number = (ml_unsigned)b;"] if last else []
-    brick = {0: "b"}
-    if last == 1:
-        across = f"(ml_unsigned){bricks[1]}"
-        brick = {1: f"(ml_index)(number % {across})", 0: f"(ml_index)(number / {across})"}
-    elif last == 2:
-        along, across = f"(ml_unsigned){bricks[2]}", f"(ml_unsigned){bricks[1]}"
-        lines.append(f"const ml_unsigned slab = number / {along};")
-        brick = {2: f"(ml_index)(number % {along})", 1: f"(ml_index)(slab % {across})",
-                 0: f"(ml_index)(slab / {across})"}  # fmt: skip
-    before = ""
+    begin, shift = _named(plan, "begin"), _named(plan, "shift")
+    made, brick = _brick_numbers(last, _named(plan, "bricks"))
+    before: list[Expr] = []
     for a in range(last, -1, -1):
-        thread = f"(i >> ({before}))" if before else "i"
-        thread = f"({thread} & ((1 << {shift[a]}) - 1))" if a else thread
-        scale = f" * {tile[a]}" if tile[a] > 1 else ""
-        lines.append(f"const ml_index x{a} = {begin[a]} + (({brick[a]} << {shift[a]}) + {thread}){scale};")
-        before = f"{before} + {shift[a]}" if before else shift[a]
-    return lines
+        thread: Expr = Grouped(ITEM >> Grouped(summed(before))) if before else ITEM
+        thread = Grouped(thread & Grouped((value(1) << shift[a]) - 1)) if a else thread
+        place: Expr = Grouped((brick[a] << shift[a]) + thread)
+        made.append(let(coordinate(a).name, begin[a] + (place * tile[a] if tile[a] > 1 else place)))
+        before.append(shift[a])
+    return made
+
+
+def _brick_numbers(last: int, bricks: list[Name]) -> tuple[list[Statement], dict[int, Expr]]:
+    """The number of brick b along each axis, and statements that it needs."""
+    number, slab = Name("number"), Name("slab")
+    if last == 0:
+        return [], {0: BLOCK}
+    made: list[Statement] = [let(number.name, Cast(UNSIGNED, BLOCK), UNSIGNED)]
+    across: Expr = Cast(UNSIGNED, bricks[1])
+    if last == 1:
+        return made, {1: Cast(INDEX, number % across), 0: Cast(INDEX, number / across)}
+    along = Cast(UNSIGNED, bricks[2])
+    made.append(let(slab.name, number / along, UNSIGNED))
+    return made, {2: Cast(INDEX, number % along), 1: Cast(INDEX, slab % across), 0: Cast(INDEX, slab / across)}

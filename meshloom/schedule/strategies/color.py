@@ -11,14 +11,13 @@ by color (the ordering ``color``) maps and data lie right by themselves, and no 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from meshloom.native.algorithms import color_elements
-from meshloom.schedule.code import ElementCode, Pass, Phase
+from meshloom.schedule.code import COUNT, ITEM, ElementCode, Entry, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.declare import (
     ANY,
@@ -36,9 +35,10 @@ from meshloom.schedule.declare import (
     size,
 )
 from meshloom.schedule.form import demand
-from meshloom.schedule.plan import Plan, Topology, symbol
+from meshloom.schedule.plan import Plan, Topology, part_of
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.strategies.direct import visited_element
 from meshloom.schedule.verify import check_offsets, lost_stamps, visited
 from meshloom.target import CPU, Target
 
@@ -120,8 +120,9 @@ class Color(Strategy):
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(plan, ColorPlan)
         code = ElementCode(spec, spec.outputs, _in_tables(plan) if isinstance(plan, IndexedColorPlan) else None)
-        body = code.lines(code.plain, element="i" if plan.visit is None else "visit[i]")
-        return [Pass("elements", "n", (Phase("", "", body),), colors="color_offsets", reductions=spec.reductions)]
+        body = code.body(code.plain, element=visited_element(plan, plan.visit))
+        colors = part_of(plan, "color_offsets")
+        return [Pass("elements", COUNT, (Phase(body),), colors=colors, reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         colors = max(2, round(work.incidences / max(work.targets, 1)) + 2)
@@ -129,6 +130,6 @@ class Color(Strategy):
         return Cost(moved, work.flops, updates=work.elements * work.components, launches=colors)
 
 
-def _in_tables(plan: IndexedColorPlan) -> Callable[[int, int], str]:
+def _in_tables(plan: IndexedColorPlan) -> Entry:
     """The entry of a map for the element at position ``i``: neighbouring positions read neighbouring entries."""
-    return lambda number, slot: f"{symbol(plan, 'by_color', number)}[{f'{slot} * n + i' if slot else 'i'}]"
+    return lambda number, slot: part_of(plan, "by_color", number)[slot * COUNT + ITEM if slot else ITEM]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshloom.schedule.code import ElementCode, Pass, Phase
+from meshloom.schedule.code import COUNT, ITEM, ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.declare import NUMBERS, Array, Numbers, elements, holds, ordered
-from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.nest.nodes import Expr
+from meshloom.schedule.plan import Plan, Topology, part_of
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.vectors import vector_pass
@@ -28,9 +29,9 @@ class VisitPlan(Plan):
         check_given_visit(self, self.visit, topology)
 
     @property
-    def element(self) -> str:
-        """C expression of the element at position ``i``."""
-        return "i" if self.visit is None else "visit[i]"
+    def element(self) -> Expr:
+        """The element at position ``i``."""
+        return visited_element(self, self.visit)
 
 
 class Direct(Strategy):
@@ -58,8 +59,13 @@ def visiting(topology: Topology) -> Numbers | None:
     return None if topology.order is None else topology.order.astype(topology.index_type)
 
 
+def visited_element(plan: Plan, visit: Numbers | None) -> Expr:
+    """The element at position ``i`` of a plan's ``visit``, if it has one."""
+    return ITEM if visit is None else part_of(plan, "visit")[ITEM]
+
+
 def element_pass(spec: LoopSpec, plan: VisitPlan) -> Pass:
     """A pass over the elements for the outputs where none meets another."""
     code = ElementCode(spec, spec.other_outputs)
-    body = code.lines(code.plain, element=plan.element)
-    return Pass("elements", "n", (Phase("", "", body, independent=plan.visit is None),), reductions=spec.reductions)
+    body = code.body(code.plain, element=plan.element)
+    return Pass("elements", COUNT, (Phase(body, independent=plan.visit is None),), reductions=spec.reductions)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from meshloom.kernel.count import loads
-from meshloom.schedule.code import ElementCode, Pass, Phase
+from meshloom.schedule.code import ITEM, TARGET, ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.declare import Part, Table, holds, racy_maps
 from meshloom.schedule.gather import (
@@ -25,8 +25,9 @@ from meshloom.schedule.gather import (
     store_accumulators,
 )
 from meshloom.schedule.neighbours import RoleTables, TabledIncidence, slot_rows, tabled
-from meshloom.schedule.plan import Plan, Topology, symbol
-from meshloom.schedule.roles import RoleGather
+from meshloom.schedule.nest.nodes import INT, Body, Expr, For, If, Name, Number, Statement, let
+from meshloom.schedule.plan import Plan, Topology, part_of
+from meshloom.schedule.roles import LISTED, RoleGather
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import element_pass, visiting
@@ -73,17 +74,22 @@ class Owner(Strategy):
 def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, together: bool) -> list[Pass]:
     groups, arity, found = columns_of(spec, m), spec.maps[m].arity, plan.gathers[m]
     code, degree = ElementCode(spec, ()), found.degree if together else 0
-    offsets = symbol(plan, "gathers", m, "offsets")
+    offsets = part_of(plan, "gathers", m, "offsets")
     roots = [n for g in groups for n in g.nodes]
     if (tables := role_tables(found)) is not None:
         return [replace(_role_pass(spec, m, plan, found), ahead=_marked(spec, m, plan, tables))]
-    regular: list[str] = []
+    regular = None
     if degree:
-        body = [*slot_rows(code, m, loads(roots), plan), *code.whole_rows(roots), *_slices(spec, code, groups, arity)]
-        loop = ["#pragma unroll", f"for (int u = 0; u < {degree}; ++u) {{", *body, "}"]
-        regular = [f"if ({symbol(plan, 'gathers', m, 'tables', 'entry')}[t] >= 0) {{", *loop, "}"]
-    phase = Phase("", "", over_targets(spec, groups, incident(spec, m, plan), offsets, regular))
-    return [Pass(f"targets{m}", f"targets{m}", (phase,))]
+        rows = (*slot_rows(code, m, loads(roots), plan), *code.whole_rows(roots))
+        body = (*rows, *_slices(spec, code, groups, arity))
+        loop = For("u", Number(0), Number(degree), body, INT, unroll=0)
+        regular = If(part_of(plan, "gathers", m, "tables", "entry")[TARGET] >= 0, (loop,))
+    return [_over_all(m, over_targets(spec, groups, incident(spec, m, plan), offsets, regular))]
+
+
+def _over_all(m: int, body: Body) -> Pass:
+    """A pass over all targets of a map."""
+    return Pass(f"targets{m}", Name(f"targets{m}"), (Phase(body),))
 
 
 def role_tables(found: Incidence) -> RoleTables | None:
@@ -92,42 +98,41 @@ def role_tables(found: Incidence) -> RoleTables | None:
     return tables if isinstance(tables, RoleTables) else None
 
 
-def _marked(spec: LoopSpec, m: int, plan: GatherPlan, tables: RoleTables) -> tuple[str, Phase] | None:
+def _marked(spec: LoopSpec, m: int, plan: GatherPlan, tables: RoleTables) -> tuple[Expr, Phase] | None:
     """The targets that are not in the tables, the general way."""
     if tables.marked is None:
         return None
-    offsets, marked = symbol(plan, "gathers", m, "offsets"), symbol(plan, "gathers", m, "tables", "marked")
-    body = over_targets(spec, columns_of(spec, m), incident(spec, m, plan), offsets, target=f"{marked}[i]")
-    return symbol(plan, "gathers", m, "tables", "n_marked"), Phase("", "", body)
+    offsets, marked = part_of(plan, "gathers", m, "offsets"), part_of(plan, "gathers", m, "tables", "marked")
+    body = over_targets(spec, columns_of(spec, m), incident(spec, m, plan), offsets, target=marked[ITEM])
+    return part_of(plan, "gathers", m, "tables", "n_marked"), Phase(body)
 
 
-def incident(spec: LoopSpec, m: int, plan: Plan) -> list[str]:
+def incident(spec: LoopSpec, m: int, plan: Plan) -> Body:
     """Statements that merge the entry at ``x`` of map ``m``'s incidence into the accumulators."""
     groups, arity, code = columns_of(spec, m), spec.maps[m].arity, ElementCode(spec, ())
     rows = code.rows([n for g in groups for n in g.nodes])
-    return [*split_entry(symbol(plan, "gathers", m, "entries"), arity), *rows, *_slices(spec, code, groups, arity)]
+    return (*split_entry(part_of(plan, "gathers", m, "entries"), arity), *rows, *_slices(spec, code, groups, arity))
 
 
 def _role_pass(spec: LoopSpec, m: int, plan: GatherPlan, found: Incidence) -> Pass:
     """Symmetric kernels on a GPU: the tables' targets, each by one thread."""
     assert isinstance(found, TabledIncidence)
     groups, gather = columns_of(spec, m), RoleGather.of(spec, m, plan, found)
-    stores = ["if (listed) {", *store_accumulators(spec, groups), "}"]
-    body = ("const ml_index t = i;", *load_accumulators(spec, groups), *gather.lines(), *stores)
-    return Pass(f"targets{m}", f"targets{m}", (Phase("", "", body),))
+    stores = If(LISTED, tuple(store_accumulators(spec, groups)))
+    return _over_all(m, (let("t", ITEM), *load_accumulators(spec, groups), *gather.body(), stores))
 
 
-def _slices(spec: LoopSpec, code: ElementCode, groups: tuple[Columns, ...], arity: int) -> list[str]:
+def _slices(spec: LoopSpec, code: ElementCode, groups: tuple[Columns, ...], arity: int) -> Body:
     """For each slot the slice of the kernel that feeds it, merged into the accumulators."""
-    names: dict[tuple[int, int], str] = {}
+    values: dict[tuple[int, int], Expr] = {}
 
-    def evaluate(slot: int | None) -> list[str]:
+    def evaluate(slot: int | None) -> list[Statement]:
         wanted = [(g.param, k, g.nodes[k]) for g in groups for k in _needed(g, slot)]
-        text, found = code.values([node for _, _, node in wanted])
-        names.update({(param, k): name for (param, k, _), name in zip(wanted, found, strict=True)})
-        return text
+        computed, found = code.values([node for _, _, node in wanted])
+        values.update({(param, k): one for (param, k, _), one in zip(wanted, found, strict=True)})
+        return computed
 
-    return accumulate(spec, groups, arity, lambda p, k: names[p, k], evaluate)
+    return accumulate(spec, groups, arity, lambda p, k: values[p, k], evaluate)
 
 
 def _needed(group: Columns, slot: int | None) -> list[int]:

@@ -9,18 +9,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.schedule.code import ElementCode, Pass, Phase
+from meshloom.schedule.code import COUNT, ELEMENT, ElementCode, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.declare import Part, Table, holds, racy_maps
 from meshloom.schedule.gather import Columns, Incidence, over_targets, split_entry, staging, unroll
-from meshloom.schedule.plan import Plan, Topology, symbol
+from meshloom.schedule.nest.nodes import Name, let
+from meshloom.schedule.plan import Plan, Topology, part_of
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.stage import Stage, staged_columns
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import VisitPlan, visiting
 from meshloom.target import CPU, Target
 
-ROWS = "n"  # of each slot: one for every element
+ROWS = COUNT  # of each slot: one for every element
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +49,9 @@ class Staged(Strategy):
         groups = [(m, staged_columns(spec, m)) for m in spec.racy_maps]
         columns = [c for _, members in groups for c in members]
         code = ElementCode(spec, spec.other_outputs)
-        body = (f"const ml_index e = {plan.element};", *staging(code, columns, "e", Stage(spec, ROWS).stores))
-        first = Pass(
-            "elements", "n", (Phase("", "", body, independent=plan.visit is None),), reductions=spec.reductions
-        )
+        body = (let("e", plan.element), *staging(code, columns, ELEMENT, Stage(spec, ROWS).stores))
+        phase = Phase(body, independent=plan.visit is None)
+        first = Pass("elements", COUNT, (phase,), reductions=spec.reductions)
         return [first, *(gather_pass(spec, m, members, plan, target.together) for m, members in groups)]
 
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
@@ -75,10 +75,7 @@ def incidences(topology: Topology) -> dict[int, Incidence]:
 def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], plan: GatherPlan, together: bool) -> Pass:
     """A pass over the targets of a map that merges the staged columns."""
     arity, degree = spec.maps[map_number].arity, plan.gathers[map_number].degree if together else 0
-    offsets, entries = (symbol(plan, "gathers", map_number, word) for word in ("offsets", "entries"))
-    incident = [*split_entry(entries, arity), *Stage(spec, ROWS).merge(groups, arity, "e")]
-    return Pass(
-        f"gather{map_number}",
-        f"targets{map_number}",
-        (Phase("", "", over_targets(spec, groups, incident, offsets, unroll(incident, offsets, degree))),),
-    )
+    offsets, entries = (part_of(plan, "gathers", map_number, word) for word in ("offsets", "entries"))
+    incident = (*split_entry(entries, arity), *Stage(spec, ROWS).merge(groups, arity, ELEMENT))
+    phase = Phase(over_targets(spec, groups, incident, offsets, unroll(incident, offsets, degree)))
+    return Pass(f"gather{map_number}", Name(f"targets{map_number}"), (phase,))

@@ -14,7 +14,18 @@ import numpy as np
 
 from meshloom.kernel.model import Output
 from meshloom.schedule.chains import Meetings, best_strips
-from meshloom.schedule.code import ElementCode, Pass, Phase, merged, row_name
+from meshloom.schedule.code import (
+    AT,
+    FOLLOWED,
+    INSIDE,
+    LANE,
+    ElementCode,
+    Pass,
+    Phase,
+    accumulated,
+    merged,
+    row_of,
+)
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.declare import (
     ANY,
@@ -32,9 +43,33 @@ from meshloom.schedule.declare import (
     size,
 )
 from meshloom.schedule.form import demand
-from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.nest.nodes import (
+    BOOL,
+    INDEX,
+    Body,
+    Cast,
+    Expr,
+    For,
+    If,
+    Let,
+    Name,
+    Number,
+    Select,
+    Shuffle,
+    Statement,
+    Store,
+    Thread,
+    all_of,
+    least,
+    let,
+    no,
+    variable,
+)
+from meshloom.schedule.nest.nodes import Atomic as AtomicUpdate
+from meshloom.schedule.plan import Plan, Topology, part_of
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.atomic import Atomic
+from meshloom.schedule.strategies.warp_atomic import Taking, exchanged
 from meshloom.schedule.verify import check_offsets, check_permutation
 from meshloom.target import CPU, Target
 
@@ -96,8 +131,9 @@ class Strip(Atomic):
         if not target.together:
             return super().passes(spec, plan, target=target)
         assert isinstance(plan, StripPlan)
-        body = StripCode(spec, {m: plan.meetings[m] for m in spec.racy_maps}).lines()
-        return [Pass("strips", "n_strips", (Phase("", "", tuple(body), together=True),), reductions=spec.reductions)]
+        body = StripCode(spec, plan, {m: plan.meetings[m] for m in spec.racy_maps}).body()
+        count = part_of(plan, "n_strips")
+        return [Pass("strips", count, (Phase(body, together=True),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         moved = work.compulsory + 4 * work.elements + work.again + work.added_again
@@ -105,167 +141,185 @@ class Strip(Atomic):
         return Cost(moved, work.flops, atomics=added, crowded=added * work.crowded, requests=work.requested)
 
 
+#: Where the block begins, the strips of this step and the next element; has the strip an element in this step, and the
+#: next one?
+FRONT, STRIPS, NEXT, HERE, BESIDE = (Name(word) for word in ("front", "count", "next", "here", "beside"))
+
+
 @dataclass
 class StripCode:
-    """The statements of a strip. ``values`` names what each output is worth, as joining goes on."""
+    """The statements of a strip. ``values`` has what each output is worth, as joining goes on."""
 
     spec: LoopSpec
+    plan: StripPlan
     meetings: dict[int, Meetings]
-    values: dict[Address, str] = field(default_factory=dict)
-    given: dict[Address, str] = field(default_factory=dict)  # conditions under which a neighbour has taken a value
+    values: dict[Address, Expr] = field(default_factory=dict)
+    given: dict[Address, Expr] = field(default_factory=dict)  # conditions under which a neighbour has taken a value
 
-    def lines(self) -> list[str]:
+    def body(self) -> Body:
         code = ElementCode(self.spec, self.spec.outputs)
         roots = [o.value for o in code.outputs]
-        text, names = code.values(roots)
-        self.values = {_address(o): name for o, name in zip(code.outputs, names, strict=True)}
+        computed, values = code.values(roots)
+        self.values = {_address(o): value for o, value in zip(code.outputs, values, strict=True)}
         joined = [*self._take_what_waits(), *self._take_from_neighbours()]
-        return [
-            "const ml_index front = at - (ml_index)threadIdx.x;",  # of the block, whose threads stay together
+        turn = (*self._next_element(), *code.rows(roots, code.outputs), *computed, *joined,
+                If(HERE, (*self._sunk(code), *self._wait())))  # fmt: skip
+        first = least(AT, STRIPS - 1)
+        return (
+            let(FRONT.name, AT - Thread()),  # of the block, whose threads stay together
             *self._declared(),
-            "ml_index count = n_strips, next = strips[ml_min(at, count - 1)];",
-            "for (ml_index step = 0; step < n_steps && front < count; ++step) {",
-            "const bool here = inside && at < count, beside = followed && at + 1 < count;",
-            "const ml_index e = next;",
-            "if (step + 1 < n_steps) {",  # asked for now, needed later
-            "count = steps[step + 2] - steps[step + 1];",
-            "next = strips[steps[step + 1] + ml_min(at, count - 1)];",
-            "}",
-            *code.rows(roots, code.outputs), *text, *joined,
-            "if (here) {", *self._sunk(code), *self._wait(), "}",
-            "}",
+            Let(INDEX, ((STRIPS.name, self._of("n_strips")), (NEXT.name, self._of("strips")[first])), fixed=False),
+            For("step", Number(0), self._of("n_steps"), turn, also=FRONT < STRIPS),
             *self._last(),
-        ]  # fmt: skip
+        )
+
+    def _of(self, word: str) -> Expr:
+        return part_of(self.plan, word)
+
+    def _next_element(self) -> Body:
+        """The element of this step; that of the next one is asked for now and needed later."""
+        step, steps, strips = Name("step"), self._of("steps"), self._of("strips")
+        there = (HERE.name, all_of([INSIDE, AT < STRIPS])), (BESIDE.name, all_of([FOLLOWED, AT + 1 < STRIPS]))
+        ask = (Store(STRIPS, steps[step + 2] - steps[step + 1]),
+               Store(NEXT, strips[steps[step + 1] + least(AT, STRIPS - 1)]))  # fmt: skip
+        return Let(BOOL, there), let("e", NEXT), If(step + 1 < self._of("n_steps"), ask)
 
     # --- along the strip ---
 
-    def _waiting(self) -> Iterator[tuple[int, int, int, list[tuple[Output, str]]]]:
+    def _waiting(self) -> Iterator[tuple[int, int, int, list[tuple[Output, Name]]]]:
         """(map, slot that waits, slot of the next element that takes it, [(output that waits, its variable)])."""
         for m, found in self.meetings.items():
             for slot, taker in found.kept:
-                waits = [(o, f"k{o.param}_{slot}_{o.comp}") for o in self.spec.racy_outputs
+                waits = [(o, Name(f"k{o.param}_{slot}_{o.comp}")) for o in self.spec.racy_outputs
                          if self.spec.params[o.param].map == m and o.slot == slot
                          and any(_address(t) == (o.param, taker, o.comp) for t in self.spec.racy_outputs)]  # fmt: skip
                 if waits:
                     yield m, slot, taker, waits
 
-    def _declared(self) -> list[str]:
-        lines = []
+    def _declared(self) -> list[Statement]:
+        made: list[Statement] = []
         for m, slot, _, waits in self._waiting():
-            lines.append(f"ml_index kept{m}_{slot} = -1;")
-            lines += [f"{self.spec.params[o.param].ctype} {name} = 0;" for o, name in waits]
-        return lines
+            made.append(variable(_kept(m, slot).name, -1))
+            made += [variable(one.name, 0, self._type(o)) for o, one in waits]
+        return made
 
-    def _take_what_waits(self) -> list[str]:
+    def _take_what_waits(self) -> list[Statement]:
         """A slot takes what waits for its target; what waits for another one is added there now."""
-        lines, taken = [], {}
+        made: list[Statement] = []
+        taken: dict[Address, Expr] = {}
         for m, slot, taker, waits in self._waiting():
-            kept = f"kept{m}_{slot}"
-            lines.append(f"const bool linked{m}_{taker} = {kept} == {row_name(m, taker)};")
-            lines += [f"if (here && !linked{m}_{taker} && {kept} >= 0) {{", *self._added(kept, waits), "}"]
-            for o, name in waits:
+            kept, linked = _kept(m, slot), Name(f"linked{m}_{taker}")
+            made.append(let(linked.name, kept.equals(row_of(m, taker)), BOOL))
+            made.append(If(all_of([HERE, no(linked), kept >= 0]), self._added(kept, waits)))
+            for o, one in waits:
                 address = (o.param, taker, o.comp)
-                new = f"l{o.param}_{taker}_{o.comp}"
-                merged = self._merged(o, self.values[address], name)
-                lines.append(f"const {self._type(o)} {new} = linked{m}_{taker} ? {merged} : {self.values[address]};")
+                both = merged(self.spec.params[o.param], self.values[address], one)
+                new = Name(f"l{o.param}_{taker}_{o.comp}")
+                made.append(let(new.name, Select(linked, both, self.values[address]), self._type(o)))
                 taken[address] = new
         self.values |= taken
-        return lines
+        return made
 
-    def _wait(self) -> list[str]:
-        lines = []
+    def _wait(self) -> list[Statement]:
+        made: list[Statement] = []
         for m, slot, _, waits in self._waiting():
-            lines.append(f"kept{m}_{slot} = {row_name(m, slot)};")
-            lines += [f"{name} = {self.values[_address(o)]};" for o, name in waits]
-        return lines
+            made.append(Store(_kept(m, slot), row_of(m, slot)))
+            made += [Store(one, self.values[_address(o)]) for o, one in waits]
+        return made
 
-    def _last(self) -> list[str]:
+    def _last(self) -> list[Statement]:
         """What waits at the end of a strip; the next strip's may go to the same target."""
-        lines, sinks = [], []
+        made: list[Statement] = []
         waiting = {(m, slot): waits for m, slot, _, waits in self._waiting()}
         ends = {(m, pair) for m, found in self.meetings.items() for pair in found.ends}
         ends = {(m, pair) for m, pair in ends if {(m, slot) for slot in pair} <= waiting.keys()}
-        givers = {(m, g): t for m, (t, g) in ends}
         for m, (taker, giver) in sorted(ends):
-            mine, other = f"kept{m}_{taker}", f"kept{m}_{giver}"
-            lines += [
-                f"const ml_index after{m}_{taker} = ml_from({other}, own_lane + 1);",
-                f"const ml_index before{m}_{giver} = ml_from({mine}, own_lane - 1);",
-                f"const bool end{m}_{taker} = followed && after{m}_{taker} == {mine};",
-                f"const bool gone{m}_{giver} = own_lane > 0 && before{m}_{giver} == {other};",
-            ]
-            offered = {(o.param, o.comp): name for o, name in waiting[m, giver]}
-            for o, name in waiting[m, taker]:
+            end = Name(f"end{m}_{taker}")
+            takes = Taking(_kept(m, taker), Name(f"after{m}_{taker}"), end, LANE + 1, (FOLLOWED,))
+            gives = Taking(_kept(m, giver), Name(f"before{m}_{giver}"), _gone(m, giver), LANE - 1, (LANE > 0,))
+            made += exchanged(takes, gives)
+            offered = {(o.param, o.comp): one for o, one in waiting[m, giver]}
+            for o, one in waiting[m, taker]:
                 if (o.param, o.comp) in offered:
-                    lines += [f"{self._type(o)} x{name} = ml_from({offered[o.param, o.comp]}, own_lane + 1);",
-                              f"if (end{m}_{taker}) {name} = {self._merged(o, name, f'x{name}')};"]  # fmt: skip
+                    theirs = Name(f"x{one.name}")
+                    made += [variable(theirs.name, Shuffle(offered[o.param, o.comp], LANE + 1), self._type(o)),
+                             If(end, (accumulated(self.spec.params[o.param], one, theirs),), bare=True)]  # fmt: skip
+        givers = {(m, g): t for m, (t, g) in ends}
         for (m, slot), waits in waiting.items():
             taken = {(o.param, o.comp) for o, _ in waiting[m, givers[m, slot]]} if (m, slot) in givers else set()
-            still = f"inside && kept{m}_{slot} >= 0"
-            for wanted, when in ((False, still), (True, f"{still} && !gone{m}_{slot}")):
-                chosen = [(o, name) for o, name in waits if ((o.param, o.comp) in taken) is wanted]
-                sinks += [f"if ({when}) {{", *self._added(f"kept{m}_{slot}", chosen), "}"] if chosen else []
-        return [*lines, *sinks]
+            still = [INSIDE, _kept(m, slot) >= 0]
+            for wanted, when in ((False, still), (True, [*still, no(_gone(m, slot))])):
+                chosen = [(o, one) for o, one in waits if ((o.param, o.comp) in taken) is wanted]
+                made += [If(all_of(when), self._added(_kept(m, slot), chosen))] if chosen else []
+        return made
 
     # --- between neighbouring threads ---
 
-    def _take_from_neighbours(self) -> list[str]:
+    def _take_from_neighbours(self) -> list[Statement]:
         """Threads show each other what they have; everybody asks, also those who will not use the answer."""
-        lines: list[str] = []
+        made: list[Statement] = []
         for m, found in self.meetings.items():
             for taker, giver in found.lower:
-                lines += self._taken(m, taker, giver, "+", "-", "beside", "own_lane > 0")
+                made += self._taken(m, taker, giver, (LANE + 1, LANE - 1), (BESIDE, LANE > 0))
             for taker, giver in found.upper:
-                lines += self._taken(m, taker, giver, "-", "+", "own_lane > 0", "beside")
-        return lines
+                made += self._taken(m, taker, giver, (LANE - 1, LANE + 1), (LANE > 0, BESIDE))
+        return made
 
-    def _taken(self, m: int, taker: int, giver: int, towards: str, back: str, has: str, had: str) -> list[str]:
-        mine, other, took, gave = row_name(m, taker), row_name(m, giver), f"take{m}_{taker}", f"given{m}_{giver}"
+    def _taken(
+        self, m: int, taker: int, giver: int, lanes: tuple[Expr, Expr], there: tuple[Expr, Expr]
+    ) -> list[Statement]:
+        """``lanes``: the one that is taken from, and the one that takes from this; ``there``: have they an element?"""
         pairs = [(a, (a[0], taker, a[2])) for a in self.values if a[1] == giver and self._goes_through(m, a)]
         pairs = [(a, t) for a, t in pairs if t in self.values]
         if not pairs:
             return []
-        lines = [f"const ml_index r{took} = ml_from({other}, own_lane {towards} 1);",
-                 f"const ml_index r{gave} = ml_from({mine}, own_lane {back} 1);",
-                 f"const bool {took} = here && {has} && r{took} == {mine};",
-                 f"const bool {gave} = here && {had} && r{gave} == {other};"]  # fmt: skip
+        took, gave = Name(f"take{m}_{taker}"), Name(f"given{m}_{giver}")
+        takes = Taking(row_of(m, taker), Name(f"r{took.name}"), took, lanes[0], (HERE, there[0]))
+        gives = Taking(row_of(m, giver), Name(f"r{gave.name}"), gave, lanes[1], (HERE, there[1]))
+        made = exchanged(takes, gives)
         for address, target in pairs:
-            param, new = self.spec.params[target[0]], f"j{target[0]}_{taker}_{target[2]}"
-            offer = f"ml_from(({param.ctype}){self.values[address]}, own_lane {towards} 1)"
-            both = merged(param, self.values[target], f"{new}_other")
-            lines += [f"const {param.ctype} {new}_other = {offer};",
-                      f"const {param.ctype} {new} = {took} ? {both} : {self.values[target]};"]  # fmt: skip
+            param, new = self.spec.params[target[0]], Name(f"j{target[0]}_{taker}_{target[2]}")
+            offer, value = Name(f"{new.name}_other"), self.values[target]
+            made += [let(offer.name, Shuffle(Cast(param.ctype, self.values[address]), lanes[0]), param.ctype),
+                     let(new.name, Select(took, merged(param, value, offer), value), param.ctype)]  # fmt: skip
             self.values[target] = new
             self.given[address] = gave
-        return lines
+        return made
 
     # --- to memory ---
 
-    def _sunk(self, code: ElementCode) -> list[str]:
+    def _sunk(self, code: ElementCode) -> list[Statement]:
         """Everything that neither waits nor was given away."""
         waits = {_address(o) for *_, outputs in self._waiting() for o, _ in outputs}
-        lines = []
+        made: list[Statement] = []
         for o in code.outputs:
             if (address := _address(o)) not in waits:
                 sunk = code.atomic(o, self.values[address])
-                lines += [f"if (!{self.given[address]}) {{", *sunk, "}"] if address in self.given else sunk
-        return lines
+                made += [If(no(self.given[address]), tuple(sunk))] if address in self.given else sunk
+        return made
 
-    def _added(self, row: str, waits: Sequence[tuple[Output, str]]) -> list[str]:
-        places = [self.spec.access(o.param).at(row, o.comp) for o, _ in waits]
-        return [f"ml_atomic_{self.spec.params[o.param].mode.combine}(&{place}, {name});"
-                for (o, name), place in zip(waits, places, strict=True)]  # fmt: skip
+    def _added(self, row: Expr, waits: Sequence[tuple[Output, Name]]) -> Body:
+        return tuple(
+            AtomicUpdate(self.spec.access(o.param).at(row, o.comp), self.spec.params[o.param].mode.combine, one)
+            for o, one in waits
+        )
 
     def _goes_through(self, m: int, address: Address) -> bool:
         param = self.spec.params[address[0]]
         return param.racy and param.map == m
 
-    def _merged(self, output: Output, mine: str, other: str) -> str:
-        param = self.spec.params[output.param]
-        return merged(param, mine, other)
-
     def _type(self, output: Output) -> str:
         return self.spec.params[output.param].ctype
+
+
+def _kept(m: int, slot: int) -> Name:
+    """The target that what a slot has found waits for, -1 for none."""
+    return Name(f"kept{m}_{slot}")
+
+
+def _gone(m: int, slot: int) -> Name:
+    """Has a neighbour taken what waits at the end of a strip?"""
+    return Name(f"gone{m}_{slot}")
 
 
 def _address(output: Output) -> Address:

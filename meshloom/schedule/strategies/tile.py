@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.native.tiles import tiles
-from meshloom.schedule.code import ElementCode, Pass, Phase, Scratch
+from meshloom.schedule.code import BLOCK, ITEM, ElementCode, Pass, Phase, Scratch
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.declare import (
     ANY,
@@ -35,11 +35,13 @@ from meshloom.schedule.gather import (
     Columns,
     over_targets,
     split_entry,
+    stage_of,
     staging,
     unroll,
     usual_degree,
 )
-from meshloom.schedule.plan import Plan, Topology, symbol
+from meshloom.schedule.nest.nodes import Name, least, let
+from meshloom.schedule.plan import Plan, Topology, part_of
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.stage import Stage, staged_columns
 from meshloom.schedule.strategies.base import Strategy
@@ -136,21 +138,21 @@ class Tile(Strategy):
 
 
 def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], plan: TilePlan, together: bool) -> Pass:
-    def named(word: str) -> str:
-        return symbol(plan, "tiled", m, word)
+    def named(word: str) -> Name:
+        return part_of(plan, "tiled", m, word)
 
     degree, offsets, first = plan.tiled[m].degree if together else 0, named("offsets"), named("tile_offsets")
     arity, stage = spec.maps[m].arity, Stage(spec, named("largest"), apart=together)
-    own = (f"const ml_index e = {named('tile_elements')}[i];", f"const ml_index l = i - {first}[b];")
-    body = (*own, *staging(ElementCode(spec, ()), groups, "l", stage.stores))
-    evaluate = Phase(f"{first}[b]", f"{first}[b + 1]", body, independent=True)
-    incident = [*split_entry(named("local"), arity, "l"), *stage.merge(groups, arity, "l")]
+    own = (let("e", named("tile_elements")[ITEM]), let("l", ITEM - first[BLOCK]))
+    body = (*own, *staging(ElementCode(spec, ()), groups, Name("l"), stage.stores))
+    evaluate = Phase(body, first[BLOCK], first[BLOCK + 1], independent=True)
+    incident = (*split_entry(named("local"), arity, "l"), *stage.merge(groups, arity, Name("l")))
     gather = Phase(
-        f"b * {named('tile')}",
-        f"ml_min((b + 1) * {named('tile')}, targets{m})",
         over_targets(spec, groups, incident, offsets, unroll(incident, offsets, degree)),
+        BLOCK * named("tile"),
+        least((BLOCK + 1) * named("tile"), Name(f"targets{m}")),
     )
     scratch = tuple(
-        Scratch(spec.params[g.param].ctype, f"stage{g.param}", f"{named('largest')} * {len(g.nodes)}") for g in groups
+        Scratch(spec.params[g.param].ctype, stage_of(g).name, named("largest") * len(g.nodes)) for g in groups
     )
-    return Pass(named("tiles"), named("tiles"), (evaluate, gather), blocked=True, scratch=scratch)
+    return Pass(named("tiles").name, named("tiles"), (evaluate, gather), blocked=True, scratch=scratch)

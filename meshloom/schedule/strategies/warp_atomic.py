@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshloom.schedule.chains import pairs_beside
-from meshloom.schedule.code import ElementCode, Pass, Phase, merged, row_name
+from meshloom.schedule.code import COUNT, FOLLOWED, INSIDE, LANE, ElementCode, Pass, Phase, merged, row_of
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.declare import Pair, Pairs, Table, holds, racy_maps
 from meshloom.schedule.form import demand
+from meshloom.schedule.nest.nodes import BOOL, Body, Cast, Expr, If, Name, Select, Shuffle, Statement, all_of, let, no
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.atomic import Atomic
@@ -55,11 +56,11 @@ class WarpAtomic(Atomic):
         assert isinstance(plan, WarpPlan)
         code = ElementCode(spec, spec.outputs)
         roots = [o.value for o in code.outputs]
-        text, names = code.values(roots)
-        joined, names = _joined(spec, plan, names)
-        body = (f"const ml_index e = {plan.element};", *code.rows(roots, code.outputs), *text, *joined,
-                "if (inside) {", *_sinks(code, plan, names), "}")  # fmt: skip
-        return [Pass("elements", "n", (Phase("", "", body, together=True),), reductions=spec.reductions)]
+        computed, values = code.values(roots)
+        joined, values = _joined(spec, plan, values)
+        sinks = If(INSIDE, _sinks(code, plan, values))
+        body = (let("e", plan.element), *code.rows(roots, code.outputs), *computed, *joined, sinks)
+        return [Pass("elements", COUNT, (Phase(body, together=True),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         moved = work.compulsory + work.again + work.added_again
@@ -72,45 +73,74 @@ def _pairs(plan: WarpPlan, m: int | None) -> dict[int, int]:
     return dict(plan.takes.get(m, ())) if m is not None else {}
 
 
-def _joined(spec: LoopSpec, plan: WarpPlan, names: list[str]) -> tuple[list[str], list[str]]:
-    """Statements that let takers take; the names of the values after that, one for each output."""
-    named = {(o.param, o.slot, o.comp): name for o, name in zip(spec.outputs, names, strict=True)}
-    lines = []
+def _joined(spec: LoopSpec, plan: WarpPlan, values: list[Expr]) -> tuple[list[Statement], list[Expr]]:
+    """Statements that let takers take; the values after that, one for each output."""
+    valued = {(o.param, o.slot, o.comp): value for o, value in zip(spec.outputs, values, strict=True)}
+    made: list[Statement] = []
     for m in spec.racy_maps:
-        changed = {(param, slot, comp) for param, slot, comp in named if spec.params[param].map == m}
+        changed = {(param, slot, comp) for param, slot, comp in valued if spec.params[param].map == m}
         for taker, giver in _pairs(plan, m).items():
             if not any((param, giver, comp) in changed for param, slot, comp in changed if slot == taker):
                 continue
-            mine, other = row_name(m, taker), row_name(m, giver)
-            lines += [  # everybody asks, also those who will not use the answer
-                f"const ml_index next{m}_{taker} = ml_from({other}, own_lane + 1);",
-                f"const ml_index before{m}_{giver} = ml_from({mine}, own_lane - 1);",
-                f"const bool take{m}_{taker} = followed && next{m}_{taker} == {mine};",
-                f"const bool given{m}_{giver} = own_lane > 0 && before{m}_{giver} == {other};",
-            ]
-    for (param, slot, comp), name in list(named.items()):
+            takes = Taking(row_of(m, taker), Name(f"next{m}_{taker}"), _takes(m, taker), LANE + 1, (FOLLOWED,))
+            gives = Taking(row_of(m, giver), Name(f"before{m}_{giver}"), _given(m, giver), LANE - 1, (LANE > 0,))
+            made += exchanged(takes, gives)
+    for (param, slot, comp), value in list(valued.items()):
         described = spec.params[param]
         pairs = _pairs(plan, described.map) if described.racy else {}
-        offered = named.get((param, pairs[slot], comp)) if slot in pairs else None
+        offered = valued.get((param, pairs[slot], comp)) if slot in pairs else None
         if offered is None:
             continue
-        new = f"j{param}_{slot}_{comp}"
-        lines.append(f"const {described.ctype} {new}_next = ml_from(({described.ctype}){offered}, own_lane + 1);")
-        both = merged(described, name, f"{new}_next")
-        lines.append(f"const {described.ctype} {new} = take{described.map}_{slot} ? {both} : {name};")
-        named[param, slot, comp] = new
-    return lines, [named[o.param, o.slot, o.comp] for o in spec.outputs]
+        joined, theirs = Name(f"j{param}_{slot}_{comp}"), Name(f"j{param}_{slot}_{comp}_next")
+        both = Select(_takes(described.map, slot), merged(described, value, theirs), value)
+        made += [
+            let(theirs.name, Shuffle(Cast(described.ctype, offered), LANE + 1), described.ctype),
+            let(joined.name, both, described.ctype),
+        ]
+        valued[param, slot, comp] = joined
+    return made, [valued[o.param, o.slot, o.comp] for o in spec.outputs]
 
 
-def _sinks(code: ElementCode, plan: WarpPlan, names: list[str]) -> list[str]:
+@dataclass(frozen=True)
+class Taking:
+    """One side of two slots of neighbouring threads that may lead to the same target."""
+
+    target: Expr  # where the own slot leads
+    theirs: Name  # where the other's does
+    joined: Name  # do they meet?
+    lane: Expr  # of the other
+    there: tuple[Expr, ...]  # conditions: has it an element at all?
+
+
+def exchanged(takes: Taking, gives: Taking) -> list[Statement]:
+    """Statements that find out whether a slot takes what another thread has, and whether one takes what this one has;
+    everybody asks, also those who will not use the answer."""
+    asked = ((takes, gives), (gives, takes))
+    return [
+        *(let(one.theirs.name, Shuffle(other.target, one.lane)) for one, other in asked),
+        *(let(one.joined.name, all_of([*one.there, one.theirs.equals(one.target)]), BOOL) for one, _ in asked),
+    ]
+
+
+def _takes(m: int | None, slot: int) -> Name:
+    """Does a slot take what the next element has?"""
+    return Name(f"take{m}_{slot}")
+
+
+def _given(m: int | None, slot: int) -> Name:
+    """Has the element before taken what a slot has?"""
+    return Name(f"given{m}_{slot}")
+
+
+def _sinks(code: ElementCode, plan: WarpPlan, values: list[Expr]) -> Body:
     """Atomics for everything that was not given away."""
-    lines = []
+    made: list[Statement] = []
     taken_from = {(m, giver): taker for m in code.spec.racy_maps for taker, giver in _pairs(plan, m).items()}
     produced = {(o.param, o.slot, o.comp) for o in code.outputs}
-    for o, name in zip(code.outputs, names, strict=True):
+    for o, value in zip(code.outputs, values, strict=True):
         m = code.spec.params[o.param].map
         taker = taken_from.get((m, o.slot)) if m is not None and code.spec.params[o.param].racy else None
-        sunk = code.atomic(o, name)
+        sunk = code.atomic(o, value)
         gives = taker is not None and (o.param, taker, o.comp) in produced
-        lines += [f"if (!given{m}_{o.slot}) {{", *sunk, "}"] if gives else sunk
-    return lines
+        made += [If(no(_given(m, o.slot)), tuple(sunk))] if gives else sunk
+    return tuple(made)

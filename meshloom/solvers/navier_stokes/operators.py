@@ -33,7 +33,7 @@ def inner_derivative(grid: ml.Grid, axis: int, scheme: compact.Scheme = compact.
         low=tuple(_diagonals(left) for left, _ in low),
         high=tuple(_diagonals(left) for left, _ in high),
     )
-    stencil = ml.linalg.Stencil(
+    stencil = ml.linalg.LineStencil(
         _floats(scheme.interior.right),
         low=tuple(_floats(right) for _, right in low),
         high=tuple(_floats(right) for _, right in high),

@@ -11,23 +11,20 @@ import numpy as np
 
 from meshloom.schedule.code import Pass
 from meshloom.schedule.declare import ANY, REALS, Array, Listed, Number, Part, Reals, holds
+from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.base import LineMethod, LinePlan, line_places
-from meshloom.schedule.lines.operator import LineOperator, lu
-from meshloom.schedule.lines.spec import Geometry, LineForm, LinePointCode, LineSpec
+from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePointCode, LineSpec
+from meshloom.schedule.lines.tables import FactorTables
+from meshloom.schedule.lines.terms import ALONG_LINE, start_of_line
+from meshloom.schedule.nest.nodes import Expr, Let, Statement, let
 from meshloom.schedule.plan import Plan, with_arrays
 from meshloom.target import Target
 
-#: The point that item ``i``, a line, begins at.
-START_OF_LINE = "offset + ((i / lanes) / inner) * outer_step + ((i / lanes) % inner) * inner_step + i % lanes"
-
 
 @dataclass(frozen=True, eq=False)
-class FactorTables:
+class CornerTables(FactorTables):
     """LU factors of one operator (the scale in the pivots) and the correction of a periodic line."""
 
-    lower: Reals = holds(Array(REALS, ANY), "factors of the sweep forwards")
-    inverse: Reals = holds(Array(REALS, ANY), "inverse pivots, scaled")
-    upper: Reals = holds(Array(REALS, ANY), "factors of the sweep backwards")
     corner: Reals = holds(Array(REALS, ANY), "what the ends of a periodic line add to each point")
     mix: Reals = holds(Array(REALS, 1), "the share of the last point in that")
 
@@ -50,7 +47,7 @@ class RowTables(MatrixTables):
     mix: Reals = holds(Array(REALS, 1), "the share of the last point in that")
 
 
-Tables = FactorTables | MatrixTables
+Tables = CornerTables | MatrixTables
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +55,7 @@ class ClassicPlan(LinePlan):
     """Tables of the operators, for methods that take a line as a whole."""
 
     operators: tuple[Tables, ...] = holds(
-        Listed(Part(FactorTables, MatrixTables, RowTables)), "of each distinct operator"
+        Listed(Part(CornerTables, MatrixTables, RowTables)), "of each distinct operator"
     )
     lines: int = holds(Number(), "how many there are")
     padded_rows: int = holds(Number(), "rows that a line is padded to")
@@ -74,7 +71,7 @@ class Classic(LineMethod):
     shared_vectors = 0  # values per point that a block keeps in shared memory; 0: none
     threads = 128
 
-    def declines(self, spec: LineSpec, lines: Geometry, *, target: Target) -> str | None:
+    def declines(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> str | None:
         if any(one.stencil.inner != {0: 1.0} or one.stencil.closures for one in spec.operators):
             return "it solves A x = f alone; only 'segmented' takes a stencil for the right-hand side"
         if len(spec.operands) > 1 and not spec.separable:
@@ -91,23 +88,23 @@ class Classic(LineMethod):
         """Rows that a line is padded to."""
         return length
 
-    def form(self, spec: LineSpec, lines: Geometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
+    def form(self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
         return LineForm("contiguous" if lines.contiguous else "strided", 1, 0, 1)
 
-    def plan(self, spec: LineSpec, lines: Geometry, *, target: Target) -> Plan:
+    def plan(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> Plan:
         found = tuple(self._tables(spec, one, lines.length) for one in spec.distinct)
         block, rows = self.threads if target.together else 16, self.rows(lines.length)
         return self.plans(self.name, block, line_places(lines), found, lines.lines, rows, **self.counts(lines))
 
-    def _tables(self, spec: LineSpec, operator: LineOperator, n: int) -> Tables:
+    def _tables(self, spec: LineSpec, operator: OperatorAlong, n: int) -> Tables:
         return with_arrays(self.tables(operator, n), lambda t: np.ascontiguousarray(t, spec.dtype))
 
-    def counts(self, lines: Geometry) -> dict[str, Any]:
+    def counts(self, lines: LineGeometry) -> dict[str, Any]:
         """What the plan of a method declares beside ``ClassicPlan``, by the names of its fields."""
         return {}
 
     @abstractmethod
-    def tables(self, operator: LineOperator, n: int) -> Tables:
+    def tables(self, operator: OperatorAlong, n: int) -> Tables:
         """Tables of an operator for lines of n points."""
 
     def line_passes(self, spec: LineSpec, plan: Plan, *, target: Target) -> list[Pass]:
@@ -119,47 +116,34 @@ class Classic(LineMethod):
         """The passes for one operand."""
 
 
-def operand(code: LinePointCode, v: int, element: str) -> tuple[list[str], str]:
-    """Statements for an operand at a point, and its name."""
-    lines, names = code.operands(element, (v,))
-    return lines, names[0]
+def operand(code: LinePointCode, v: int) -> tuple[list[Statement], Expr]:
+    """Statements for an operand at point ``j`` of a line, and its value."""
+    computed, found = code.operands(ALONG_LINE, (v,))
+    return computed, found[0]
 
 
-def cornerless(operator: LineOperator, n: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """A matrix without corners as rows (n, 3), and z (n,), m with x = y - z (y_0 + m y_{n-1}): Sherman and Morrison.
-
-    For a closed line the matrix itself, and z = 0.
-    """
-    from scipy.linalg import solve_banded
-
-    matrix = operator.matrix
-    rows = matrix.rows(n)
-    if not matrix.periodic:
-        return rows, np.zeros(n), 0.0
-    g = -matrix.diag
-    rows[0, 1] -= g
-    rows[-1, 1] -= matrix.lower * matrix.upper / g
-    rows[0, 0] = rows[-1, 2] = 0.0
-    bands = np.zeros((3, n))
-    bands[0, 1:], bands[1], bands[2, :-1] = rows[:-1, 2], rows[:, 1], rows[1:, 0]
-    u = np.zeros(n)
-    u[0], u[-1] = g, matrix.upper
-    z, m = solve_banded((1, 1), bands, u), matrix.lower / g
-    return rows, z / (1.0 + z[0] + m * z[-1]), m
+def stored(code: LinePointCode, v: int, result: Expr) -> list[Statement]:
+    """Statements that bring what the solution of an operand gives to the fields, at point ``j`` of a line."""
+    return code.after(ALONG_LINE, [result], (v,))
 
 
-def factor_tables(operator: LineOperator, n: int) -> FactorTables:
+def start_of(line: Expr) -> Let:
+    """Where a line begins."""
+    return let("start", start_of_line(line))
+
+
+def corner_tables(operator: OperatorAlong, n: int) -> CornerTables:
     """For lines of n points."""
-    rows, z, m = cornerless(operator, n)
-    lower, inverse, upper = lu(rows).T
-    return FactorTables(lower, inverse * operator.scale, upper, z, np.array([m]))
+    made = operator.matrix.cornerless(n)
+    lower, inverse, upper = made.factors.T
+    return CornerTables(lower, inverse * operator.scale, upper, made.corner, np.array([made.mix]))
 
 
-def row_tables(operator: LineOperator, n: int, padded: int) -> RowTables:
+def row_tables(operator: OperatorAlong, n: int, padded: int) -> RowTables:
     """For lines of n points, padded to some rows."""
-    rows, z, m = cornerless(operator, n)
+    made = operator.matrix.cornerless(n)
     whole = np.tile([0.0, 1.0, 0.0], (padded, 1))
-    whole[:n] = rows
+    whole[:n] = made.rows
     whole[0, 0] = whole[n - 1, 2] = 0.0
     a, b, c = whole.T
-    return RowTables(a, b, c, np.array([operator.scale]), z, np.array([m]))
+    return RowTables(a, b, c, np.array([operator.scale]), made.corner, np.array([made.mix]))

@@ -6,15 +6,15 @@ Rows at the ends of a closed line may differ from the others. All arithmetic her
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from meshloom.errors import MeshError, shown, yes_or_no
+from meshloom.schedule.lines.along import Cornerless, Offsets, Row
 
-Row = tuple[float, float, float]
 MOST_GROWTH = 1e6  # of a factor of the LU decomposition: beyond it the solution loses that many digits
 
 
@@ -78,6 +78,63 @@ class Tridiagonal:
             return np.tile(np.array(self.constants), (n, 1))
         return lu(self.rows(n))
 
+    def cornerless(self, n: int) -> Cornerless:
+        """The same matrix without the corners of a periodic line, and what makes up for them: Sherman and Morrison."""
+        from scipy.linalg import solve_banded
+
+        rows = self.rows(n)
+        if not self.periodic:
+            return Cornerless(rows, lu(rows), np.zeros(n), 0.0)
+        g = -self.diag
+        rows[0, 1] -= g
+        rows[-1, 1] -= self.lower * self.upper / g
+        rows[0, 0] = rows[-1, 2] = 0.0
+        u = np.zeros(n)
+        u[0], u[-1] = g, self.upper
+        z, m = solve_banded((1, 1), _bands(rows), u), self.lower / g
+        return Cornerless(rows, lu(rows), z / (1.0 + z[0] + m * z[-1]), m)
+
+    # ----- parts of a line by themselves, joined by their ends ----------------------------------------------------
+    def parts(self, n: int, size: int) -> list[np.ndarray]:
+        """The rows of every part of ``size`` points of a line, as they stand in the matrix; the last may be shorter."""
+        rows = self.rows(n)
+        return [rows[first : first + size] for first in range(0, n, size)]
+
+    def separate_factors(self, n: int, size: int) -> np.ndarray:
+        """(n, 3): factors of the parts as if each were a line of its own."""
+        found: list[np.ndarray] = []
+        known: dict[bytes, np.ndarray] = {}
+        for part in self.parts(n, size):
+            key = part.tobytes()
+            if key not in known:
+                known[key] = lu(part)
+                known[key][-1, 2] = 0.0  # nothing comes from behind
+            found.append(known[key])
+        return np.concatenate(found)
+
+    def joints(self, n: int, size: int) -> np.ndarray:
+        """(2c, 2c): from the ends of c parts solved by themselves to what they really are."""
+        from scipy.linalg import solve_banded
+
+        parts = self.parts(n, size)
+        count = 2 * len(parts)
+        system = np.eye(count)
+        for c, part in enumerate(parts):
+            loads = np.zeros((len(part), 2))
+            loads[0, 0], loads[-1, 1] = part[0, 0], part[-1, 2]
+            spikes = solve_banded((1, 1), _bands(part), loads)
+            for row, where in ((2 * c, 0), (2 * c + 1, -1)):
+                system[row, (2 * c - 1) % count] += spikes[where, 0]
+                system[row, (2 * c + 2) % count] += spikes[where, 1]
+        return np.linalg.inv(system)
+
+
+def _bands(rows: np.ndarray) -> np.ndarray:
+    """Rows (n, 3) as scipy wants them, (3, n): what sticks out at the ends is left away."""
+    bands = np.zeros((3, len(rows)))
+    bands[0, 1:], bands[1], bands[2, :-1] = rows[:-1, 2], rows[:, 1], rows[1:, 0]
+    return bands
+
 
 def lu(rows: np.ndarray) -> np.ndarray:
     """Factors (n, 3), as in ``Tridiagonal.factors``, of rows (n, 3); those that repeat the ones before are copied."""
@@ -111,11 +168,8 @@ def _row(name: str, number: int, given: Any) -> Row:
     return values
 
 
-Offsets = Mapping[int, float]
-
-
 @dataclass(frozen=True)
-class Stencil:
+class LineStencil:
     """A banded right-hand side: offset from a row's own point -> coefficient.
 
     ``low[k]`` belongs to row k and ``high[k]`` to row n - 1 - k of a closed line.
@@ -172,7 +226,7 @@ def _offsets(name: str, given: Any) -> dict[int, float]:
     return dict(sorted(found.items()))
 
 
-IDENTITY = Stencil({0: 1.0})
+IDENTITY = LineStencil({0: 1.0})
 
 
 @dataclass(frozen=True)
@@ -180,7 +234,7 @@ class LineOperator:
     """y = ``scale`` * A^-1 B f along a line; without ``stencil`` B is the identity."""
 
     matrix: Tridiagonal
-    stencil: Stencil = field(default=IDENTITY)
+    stencil: LineStencil = field(default=IDENTITY)
     scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -217,9 +271,7 @@ def solved(matrix: Tridiagonal, right: np.ndarray) -> np.ndarray:
     """A^-1 r for right-hand sides (n, lines), by scipy's banded LU; a periodic corner by Sherman and Morrison."""
     from scipy.linalg import solve_banded
 
-    rows = matrix.rows(len(right))
-    bands = np.zeros((3, len(right)))
-    bands[0, 1:], bands[1], bands[2, :-1] = rows[:-1, 2], rows[:, 1], rows[1:, 0]
+    bands = _bands(matrix.rows(len(right)))
     if not matrix.periodic:
         return solve_banded((1, 1), bands, right, check_finite=False)
     # A = T + u v^T with u = (g, 0, ..., upper), v = (1, 0, ..., lower/g): T is tridiagonal.

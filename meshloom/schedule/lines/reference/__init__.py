@@ -1,0 +1,1 @@
+"""Reference methods: known ways to solve along lines, never chosen automatically, run by name."""

@@ -1,0 +1,254 @@
+"""The loop nest as data: what nodes print, which names they use, other values for names, sizes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meshloom.backend.cpu_dialect import CppPrinter
+from meshloom.schedule.lines.terms import any_of, chained
+from meshloom.schedule.nest import nodes
+from meshloom.schedule.nest.nodes import (
+    Accumulate,
+    AddressOf,
+    Atomic,
+    Barrier,
+    Binary,
+    Block,
+    Cast,
+    Comment,
+    Do,
+    Expr,
+    For,
+    Grouped,
+    If,
+    Leave,
+    Let,
+    LoadRow,
+    Name,
+    Number,
+    PairOf,
+    Piece,
+    PointerTo,
+    Prefetch,
+    Room,
+    RowOf,
+    Select,
+    SharedArray,
+    Shuffle,
+    Skip,
+    Statement,
+    Store,
+    StoreRow,
+    Switch,
+    Thread,
+    Threads,
+    Unary,
+    UnsignedThread,
+    all_of,
+    call,
+    greatest,
+    least,
+    let,
+    no,
+    offset_by,
+    summed,
+    variable,
+)
+from meshloom.schedule.nest.printer import Printer
+from meshloom.schedule.nest.walk import everything, names, number_of, substituted
+
+PRINTER = Printer()
+DOUBLE, INT32 = np.dtype("float64"), np.dtype("int32")
+a, b, c, t, q = map(Name, "abctq")
+
+VALUES: list[tuple[Expr, str]] = [
+    (a, "a"),
+    (Number(-3), "-3"),
+    (Number(-3.0, DOUBLE), "(-3.0)"),
+    (Number(2, np.dtype("int64")), "INT64_C(2)"),
+    (q[t * 4 + 1], "q[t * 4 + 1]"),
+    (Piece(a, Number(2)), "a.v[2]"),
+    (Piece(q[t], Number(2)), "q[t].v[2]"),
+    (LoadRow("double", 4, AddressOf(q[t * 4])), "ml_load<double, 4>(&q[t * 4])"),
+    (LoadRow("int32_t", 2, q + t * 2), "ml_load<int32_t, 2>(q + t * 2)"),
+    (-a, "-a"),
+    (-Number(-1), "-(-1)"),
+    (-(a + b), "-(a + b)"),
+    (no(a & b), "!(a & b)"),
+    (Unary("~", a), "~a"),
+    (a + b + c, "a + b + c"),
+    (a + (b + c), "a + (b + c)"),
+    (a - (b - c), "a - (b - c)"),
+    ((a + b) * c, "(a + b) * c"),
+    (a * (b * c), "a * (b * c)"),
+    (2 - a, "2 - a"),
+    (2 * a % b, "2 * a % b"),
+    (1 + a / b, "1 + a / b"),
+    ((1 << a) - 1, "(1 << a) - 1"),
+    (a >> (b & 31) & 1, "a >> (b & 31) & 1"),
+    (all_of([a < b, b <= c, no(t)]), "a < b && b <= c && !t"),
+    (Binary("&&", a, Binary("||", b, c)), "a && (b || c)"),
+    (all_of([a > b, a >= 0]), "a > b && a >= 0"),
+    (a.equals(b), "a == b"),
+    (a.differs(0), "a != 0"),
+    (Select(a < b, a + 1, b), "a < b ? a + 1 : b"),
+    (Select(a, b, c) * t, "(a ? b : c) * t"),
+    (Select(Select(a, b, c), a, Select(a, b, c)), "(a ? b : c) ? a : a ? b : c"),
+    (Cast("ml_index", a / 4), "(ml_index)(a / 4)"),
+    (Cast("double", q[t]), "(double)q[t]"),
+    (call("ml_whole", a, of_types=("int32_t",)), "ml_whole<int32_t>(a)"),
+    (least(a + 1, greatest(b, 0)), "ml_min(a + 1, ml_max(b, 0))"),
+    (Shuffle(a, Name("own_lane") + 1), "ml_from(a, own_lane + 1)"),
+    (t - Thread(), "t - (ml_index)threadIdx.x"),
+    (Cast("int", UnsignedThread() % 16), "(int)(threadIdx.x % 16)"),
+    (Cast(PairOf("float"), Number(0)), "(ml_pair<float>)0"),
+    (Cast(PointerTo("int32_t"), AddressOf(q[0])), "(int32_t*)&q[0]"),
+    (no(any_of([a, all_of([b, c])])), "!(a || b && c)"),
+    (a + (b - c), "a + (b - c)"),
+    (chained(a, b - c + t * q), "a + b - c + t * q"),
+    (chained(a, b * c), "a + b * c"),
+    (Threads() * 2, "(ml_index)blockDim.x * 2"),
+    (Grouped(a * b) + Grouped(Grouped(c)), "(a * b) + ((c))"),
+    (summed([a, 1, b * c]), "a + 1 + b * c"),
+    (offset_by(a, 0), "a"),
+    (offset_by(a, 3), "a + 3"),
+]
+
+TURN = Store(q[t], a)
+STATEMENTS: list[tuple[Statement, str]] = [
+    (let("x", a + 1), "const ml_index x = a + 1;"),
+    (Let("double", (("x", a), ("y", b))), "const double x = a, y = b;"),
+    (variable("x", 0, "float"), "float x = 0;"),
+    (let("r", LoadRow("double", 2, q), RowOf("double", 2)), "const ml_row<double, 2> r = ml_load<double, 2>(q);"),
+    (Room("double", "all", Number(5)), "double all[5];"),
+    (Store(q[t], a), "q[t] = a;"),
+    (Store(a, b + c, "*"), "a *= b + c;"),
+    (StoreRow("double", q[t * 2], (a, Cast("double", b))), "ml_store<double, 2>(&q[t * 2], {{a, (double)b}});"),
+    (Accumulate(q[t], "add", -a, DOUBLE), "q[t] = q[t] + -a;"),
+    (Accumulate(a, "add", b, INT32), "a = ml_wrapped_add<int32_t>(a, b);"),
+    (Accumulate(a, "maximum", b, DOUBLE), "a = ml_max(a, b);"),
+    (Accumulate(a, "", b, DOUBLE), "a = b;"),
+    (Atomic(q[t], "minimum", a), "ml_atomic_minimum(&q[t], a);"),
+    (For("x", a, b, (TURN,), bound="end"), "for (ml_index x = a, end = b; x < end; ++x) {\nq[t] = a;\n}"),
+    (For("x", a, b, (TURN,), "int", unroll=0), "#pragma unroll\nfor (int x = a; x < b; ++x) {\nq[t] = a;\n}"),
+    (
+        For("x", a, b, (For("y", b, c, (), step=Number(2)),), unroll=1, bare=True),
+        "#pragma unroll 1\nfor (ml_index x = a; x < b; ++x)\nfor (ml_index y = b; y < c; y += 2) {\n}",
+    ),
+    (For("x", a - 1, Number(0), (), down=True), "for (ml_index x = a - 1; x >= 0; --x) {\n}"),
+    (For("x", a, b, (), also=t < c), "for (ml_index x = a; x < b && t < c; ++x) {\n}"),
+    (If(a < b, (TURN,)), "if (a < b) {\nq[t] = a;\n}"),
+    (If(a, (TURN,), (Do(call("f")),)), "if (a) {\nq[t] = a;\n} else {\nf();\n}"),
+    (If(a, (TURN,), (If(b, (TURN,)),)), "if (a) {\nq[t] = a;\n} else if (b) {\nq[t] = a;\n}"),
+    (If(a, (TURN,), (Do(call("f")),), bare=True), "if (a) q[t] = a; else f();"),
+    (If(t < b, (TURN,), given=let("t", a)), "if (const ml_index t = a; t < b) {\nq[t] = a;\n}"),
+    (Switch(a, ((TURN,), ())), "switch (a) {\ncase 0: {\nq[t] = a;\n} break;\ncase 1: {\n} break;\n}"),
+    (Switch(a, ((), ()), total=True), "switch (a) {\ndefault: {\n} break;\ncase 1: {\n} break;\n}"),
+    (Leave(), "break;"),
+    (variable("x", q, PointerTo(PairOf("double"), fixed=True)), "const ml_pair<double>* x = q;"),
+    (Skip(), "continue;"),
+    (Block((TURN,)), "{\nq[t] = a;\n}"),
+    (Do(call("f", a)), "f(a);"),
+    (Comment("x = 1 \\"), "// x = 1 /"),
+]
+
+
+@pytest.mark.parametrize(("node", "text"), VALUES, ids=[text for _, text in VALUES])
+def test_values_print_with_the_parentheses_that_c_needs(node: Expr, text: str) -> None:
+    assert PRINTER.expression(node) == str(node) == text
+
+
+@pytest.mark.parametrize(("node", "text"), STATEMENTS, ids=[text for _, text in STATEMENTS])
+def test_statements_print(node: Statement, text: str) -> None:
+    assert "\n".join(PRINTER.statement(node)) == str(node) == text
+
+
+def test_what_only_threads_that_run_together_have() -> None:
+    shared = (SharedArray("double", "room", Number(32)), Barrier(), Prefetch(q[t], a + 1, "double"))
+    prefetch = "ml_prefetch(&q[t], (int)((a + 1) * sizeof(double)));"
+    assert PRINTER.lines(shared) == ["__shared__ double room[32];", "__syncthreads();", prefetch]
+    alone = CppPrinter()
+    assert alone.lines(shared) == ["double room[32];", prefetch], "a thread of a CPU waits for nobody"
+    assert alone.expression(Thread() * Threads()) == "(ml_index)0 * (ml_index)1"
+    assert alone.expression(UnsignedThread() % 16) == "0u % 16"
+    with pytest.raises(ValueError, match="no lanes"):
+        alone.expression(Shuffle(a, b))
+
+
+def test_independent_turns_are_for_vectors_of_a_cpu() -> None:
+    loop = For("x", a, b, (TURN,), "int64_t", independent=True)
+    head = "for (int64_t x = a; x < b; ++x) {"
+    assert CppPrinter(["reduction(+ : r0)"]).statement(loop)[:2] == ["#pragma omp simd reduction(+ : r0)", head]
+    assert CppPrinter().statement(loop)[:2] == ["#pragma omp simd", head] and PRINTER.statement(loop)[0] == head
+
+
+@pytest.mark.parametrize(("node", "text"), VALUES + STATEMENTS, ids=[text for _, text in VALUES + STATEMENTS])
+def test_what_one_thread_does_is_the_same_text_for_every_target(node: nodes.Node, text: str) -> None:
+    if not any(isinstance(one, Shuffle | Thread | UnsignedThread | Threads) for one in everything([node])):
+        printer = CppPrinter()
+        assert text == (printer.expression(node) if isinstance(node, Expr) else "\n".join(printer.statement(node)))
+
+
+def test_every_kind_of_node_is_printed_here() -> None:
+    kinds = {one for one in vars(nodes).values() if isinstance(one, type) and issubclass(one, nodes.Node) and one.kind}
+    shared = {SharedArray, Barrier, Prefetch}
+    seen = {type(one) for one in everything([node for node, _ in VALUES] + [node for node, _ in STATEMENTS])}
+    assert kinds == seen | shared
+
+
+def test_names_are_those_that_are_used_and_not_those_that_are_declared() -> None:
+    body = For("x", Name("low")[b], Name("n"), (let("e", Name("visit")[Name("x")]), Comment("block of words")))
+    assert names([body]) == {"low", "b", "n", "visit", "x"}
+    assert names([Switch(a, ((Store(b, c),), (Atomic(q[t], "add", a),)))]) == {"a", "b", "c", "q", "t"}
+
+
+def test_substitution_changes_names_and_shares_the_rest() -> None:
+    body = If(t < a, (Store(Piece(q[t], Number(0)), a), let("x", t + 1)))
+    assert (
+        str(substituted(body, {"t": b + 1})) == "if (b + 1 < a) {\nq[b + 1].v[0] = a;\nconst ml_index x = b + 1 + 1;\n}"
+    )
+    assert substituted(body, {"z": b}) == body
+    assert substituted(body, {"t": b}).body[0] == Store(Piece(q[b], Number(0)), a)
+    assert substituted(a * 3, {"t": b}) is not substituted(a * 3, {"a": b})
+
+
+def test_sizes_have_a_value() -> None:
+    assert number_of(a * 3 + (Number(1) << b) - 1, {"a": 5, "b": 2}) == 18
+    with pytest.raises(KeyError):
+        number_of(a, {})
+
+
+def test_values_are_compared_by_content_and_have_no_truth() -> None:
+    assert a + 1 == Name("a") + 1 and a + 1 != a + 2 and hash(a + 1) == hash(Name("a") + 1)
+    with pytest.raises(TypeError, match="known when the loop runs"):
+        bool(a < b)
+    with pytest.raises(TypeError):
+        list(a)
+
+
+# ----- nobody else writes text --------------------------------------------------------------------------------------
+SCHEDULE = Path(nodes.__file__).parents[1]
+#: Ends or begins as a statement or an index of C does; calls something of the preludes.
+LOOKS_LIKE_C = re.compile(r";$|\{\s*$|^\s*\}|^\[|\[$|#pragma|\bml_\w+[(<]")
+
+
+def strings(path: Path) -> Iterator[str]:
+    """All strings of a module that are not its documentation, parts of formatted ones too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    described = [n for n in ast.walk(tree) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef) and n.body]
+    words = {id(n.body[0].value) for n in described if isinstance(n.body[0], ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in words:
+            yield node.value
+
+
+def test_only_the_printer_writes_c() -> None:
+    found = {path.relative_to(SCHEDULE).as_posix() for path in SCHEDULE.rglob("*.py")
+             if any(LOOKS_LIKE_C.search(text) for text in strings(path))}  # fmt: skip
+    assert found == {"nest/printer.py"}
