@@ -252,6 +252,7 @@ HARMLESS: dict[str, Action] = {
     "Loop.needs": lambda w: w.loop.needs(w.u), "Loop.defines": lambda w: w.loop.defines(w.u),
     "Loop.known_of": lambda w: w.loop.known_of("spec"), "Loop.plan_of": lambda w: w.loop.plan_of(w.loop.schedule),
     "Loop.check_transients": lambda w: w.loop.check_transients(),
+    "Loop.taking": lambda w: w.loop.taking({}, (), ()), "LineLoop.taking": lambda w: w.lines.taking({}, (), ()),
     "Loop.settled": lambda w: w.loop.settled(), "Loop.ways": lambda w: w.loop.ways,
     **{f"LineLoop.{name}": (lambda w, name=name: getattr(w.lines, name)) for name in (
         "compulsory", "dtype", "known", "lines", "method", "parts", "plan", "reads", "seconds", "spec", "storages",
