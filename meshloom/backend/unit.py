@@ -47,9 +47,13 @@ class Unit:
     target: Target = CPU
 
 
-def prelude(path: Path) -> str:
-    """What generated code of a dialect may call, with the operations that all dialects share in their place."""
-    return path.read_text().replace("//@ operations.hpp\n", _OPERATIONS.read_text())
+def prelude(path: Path, **parts: str) -> str:
+    """What generated code of a dialect may call, with the operations that all dialects share, and other parts by their
+    names, in their place."""
+    text = path.read_text().replace("//@ operations.hpp\n", _OPERATIONS.read_text())
+    for name, part in parts.items():
+        text = text.replace(f"//@ {name}\n", part)
+    return text
 
 
 def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), target: Target = CPU) -> Unit:

@@ -41,7 +41,8 @@ class Sanitized(Engine):
         return np.array(array, order="C")
 
     def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool, flags: tuple[str, ...]) -> Any:
-        source = dialect.render(unit, made, wide_index=wide_index, emulation=dialect.LANGUAGE + HEADER.read_text())
+        header = dialect.for_a_cpu(unit.target) + HEADER.read_text()
+        source = dialect.render(unit, made, wide_index=wide_index, emulation=header)
         choices = "".join(f'if (name == "{k.name}") return ml_launch(n, w, run_{k.name});' for k in made)
         source += f"int main(int n, char** w) {{ const std::string name = w[1]; {choices} return 3; }}"
         text, program = self.folder / "loop.cpp", self.folder / "loop"

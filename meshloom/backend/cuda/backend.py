@@ -55,13 +55,19 @@ class CudaBackend(Backend):
             return f"CuPy is not installed: {install('cuda')}"
         import cupy
 
+        if cupy.cuda.runtime.is_hip:
+            return "CuPy is built for AMD's GPUs here: use 'hip'"
+        return self._no_device(cupy, "CUDA")
+
+    def _no_device(self, cupy: Any, kind: str) -> str | None:
+        """Why no device can be used; None where there is one."""
         device_begins()
         try:
             count = cupy.cuda.runtime.getDeviceCount()
             _ = self.target if count else None  # asked for now: a process that forks cannot ask any more
         except (cupy.cuda.runtime.CUDARuntimeError, ImportError, RuntimeError) as error:
-            return f"no CUDA device can be used ({' '.join(str(error).split())})"
-        return None if count else "there is no CUDA device"
+            return f"no {kind} device can be used ({' '.join(str(error).split())})"
+        return None if count else f"there is no {kind} device"
 
     @property
     def target(self) -> Target:
@@ -173,18 +179,20 @@ class CudaBackend(Backend):
 
 
 class EmulatedCuda(CudaBackend):
-    """The CUDA back end on the CPU: what a GPU would run, the same text and the same fused programs, where there is
-    none. To be asked for by name: it is right, and slow. ``lanes``: threads of a warp, 64 as on AMD's GPUs."""
+    """A GPU on the CPU: what it would run, the same text and the same fused programs, where there is none. To be asked
+    for by name: it is right, and slow. ``target``: the GPU; its language may be any that says what a CPU's compiler
+    makes of it."""
 
     name = "emulated"
 
-    def __init__(self, lanes: int = H200.lanes) -> None:
+    def __init__(self, target: Target = H200, name: str = "") -> None:
         super().__init__()
-        self.engine = Emulator(replace(H200, lanes=lanes))
+        self.name = name or self.name
+        self.engine = Emulator(target)
 
     @property
     def key(self) -> tuple[object, ...]:
-        return *super().key, self.target.lanes
+        return *super().key, self.target
 
     def unavailable(self) -> str | None:
         from meshloom.backend.cpu import CpuBackend

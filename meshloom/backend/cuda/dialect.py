@@ -1,4 +1,6 @@
-"""The CUDA dialect: passes as kernels. Blocks are thread blocks, items go to threads, phases end with a barrier.
+"""The dialect of GPUs: passes as kernels. Blocks are thread blocks, items go to threads, phases end with a barrier.
+
+What CUDA and HIP call differently is asked of the target's language.
 
 A global result is reduced by a fixed tree inside each block, then by one block over the blocks' shares: the same
 bits every time.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from meshloom.backend.unit import Unit, block_text, global_values, indent, parameters, prelude
@@ -15,11 +18,12 @@ from meshloom.kernel.emit import literal
 from meshloom.kernel.model import Output
 from meshloom.native.names import safe_name
 from meshloom.schedule.code import Pass, Phase, merged, neutral, partial_name
+from meshloom.target import Language, Target
 
-PRELUDE = prelude(Path(__file__).with_name("prelude.cuh"))
-#: The words of CUDA for a CPU's compiler, and threads as fibres on top of them.
-LANGUAGE = "".join((Path(__file__).parent / name).read_text() for name in ("language.hpp", "../rounded.hpp"))
-EMULATION = LANGUAGE + Path(__file__).with_name("emulation.hpp").read_text()
+_PRELUDE = Path(__file__).with_name("prelude.cuh")
+#: What all languages of GPUs have in common, for a CPU's compiler; and threads as fibres.
+_COMMON = "".join((Path(__file__).parent / name).read_text() for name in ("language.hpp", "../rounded.hpp"))
+FIBRES = Path(__file__).with_name("emulation.hpp").read_text()
 FINISH = "ml_finish"
 FINISH_THREADS = 1024
 
@@ -31,6 +35,22 @@ class KernelText:
     name: str
     parameters: tuple[tuple[str, str], ...]
     lines: tuple[str, ...]
+
+
+def _language(target: Target) -> Language:
+    assert target.language is not None, "a target without a language has a dialect of its own"
+    return target.language
+
+
+@cache
+def prelude_of(language: Language) -> str:
+    """What generated text in a language may call."""
+    return prelude(_PRELUDE, words=language.words, lanes=language.lanes)
+
+
+def for_a_cpu(target: Target) -> str:
+    """The words of a target's language for a CPU's compiler; how the threads of a block run comes behind them."""
+    return f"#define ML_LANES {target.lanes}u\n{_COMMON}{_language(target).emulation}"
 
 
 def kernels(unit: Unit, block: int, threads: int, resident: Sequence[int] = ()) -> list[KernelText]:
@@ -50,8 +70,8 @@ def render(unit: Unit, made: list[KernelText], *, wide_index: bool, emulation: s
     lines = [line for one in made for line in one.lines]
     if emulation:
         lines += [line for one in made for line in _entry(one)]
-    text = "\n".join(indent(lines))
-    return "\n".join([emulation, index, PRELUDE, f"// loop {safe_name(unit.spec.name)}", text, ""])
+    text, words = "\n".join(indent(lines)), prelude_of(_language(unit.target))
+    return "\n".join([emulation, index, words, f"// loop {safe_name(unit.spec.name)}", text, ""])
 
 
 def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, block: int) -> KernelText:
@@ -67,7 +87,8 @@ def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, block
     places = ("low", "high", "parts", *(("blocks_ahead",) if one.ahead else ()))
     wanted += [(f"const ml_index {name}", name) for name in places]
     declared = ", ".join(d for d, _ in wanted)
-    head = f'extern "C" __global__ void __launch_bounds__({threads}, {blocks}) pass{number}({declared}) {{'
+    bounds = _language(unit.target).bounds(threads, blocks, unit.target)
+    head = f'extern "C" __global__ void {bounds} pass{number}({declared}) {{'
     body = [f"const {ctype} {name} = {source};" for ctype, name, source in global_values(unit) if name in text]
     body += _scratch(one)
     body += _where(one, threads, block)

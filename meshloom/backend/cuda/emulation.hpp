@@ -1,4 +1,4 @@
-// Generated CUDA C++ on a CPU, for tests: the threads of a block are fibres, a barrier switches to the next one, shared
+// Generated CUDA or HIP C++ on a CPU, for tests: the threads of a block are fibres, a barrier switches to the next one, shared
 // memory is static, atomics are plain. Blocks run one after the other.
 #include <ucontext.h>
 
@@ -46,10 +46,6 @@ inline void __syncthreads() {
   const size_t me = ml_fibres::running;
   swapcontext(&ml_fibres::contexts[me], &ml_fibres::home);
   threadIdx.x = (unsigned)me;
-}
-template <class U> inline U ml_peek(U* p) { return *p; }
-inline void ml_prefetch(const void* p, int bytes) {  // reads, so that tools see what is asked for
-  for (int k = 0; k < bytes; ++k) (void)((const volatile char*)p)[k];
 }
 template <class T> inline T atomicAdd(T* p, T v) { const T old = *p; *p = old + v; return old; }
 inline int atomicAdd(int* p, int v) { const int old = *p; *p = (int)((unsigned)old + (unsigned)v); return old; }
