@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,11 @@ class Language:
     """
 
     name: str
-    words: str
-    lanes: str
-    emulation: str
+    words: str = field(repr=False)
+    lanes: str = field(repr=False)
+    emulation: str = field(repr=False)
     #: (threads of a block, blocks that must fit a multiprocessor at a time, target) -> what a kernel says of them
-    bounds: Callable[[int, int, Target], str]
+    bounds: Callable[[int, int, Target], str] = field(repr=False)
 
 
 def language(name: str, file: Path, emulation: Path, bounds: Callable[[int, int, Target], str]) -> Language:

@@ -16,7 +16,7 @@ import numpy as np
 from meshloom.backend.base import Backend, Bound, Recording
 from meshloom.backend.branches import Footprint, Turn, footprint_of, summary
 from meshloom.backend.cuda import dialect
-from meshloom.backend.cuda.dialect import FINISH, FINISH_THREADS, KernelText
+from meshloom.backend.cuda.dialect import FINISH, KernelText
 from meshloom.backend.cuda.engine import NO_CONTRACTION, Device, DeviceLaunch, Emulator, Engine, LaunchFunction
 from meshloom.backend.cuda.graph import GraphRecording, dealt_out
 from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
@@ -272,7 +272,7 @@ def _steps(unit: Unit, made: list[KernelText], functions: dict[str, LaunchFuncti
     if unit.spec.reductions:
         values = arrays | {"parts": parts}
         arguments = [values[n] for _, n in made[-1].parameters]
-        steps.append(_bind(functions[FINISH], 1, FINISH_THREADS, 0, arguments))
+        steps.append(_bind(functions[FINISH], 1, dialect.finish_threads(unit.target), 0, arguments))
     return steps
 
 

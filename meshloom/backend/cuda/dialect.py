@@ -25,7 +25,7 @@ _PRELUDE = Path(__file__).with_name("prelude.cuh")
 _COMMON = "".join((Path(__file__).parent / name).read_text() for name in ("language.hpp", "../rounded.hpp"))
 FIBRES = Path(__file__).with_name("emulation.hpp").read_text()
 FINISH = "ml_finish"
-FINISH_THREADS = 1024
+_FINISH_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,11 @@ def prelude_of(language: Language) -> str:
 def for_a_cpu(target: Target) -> str:
     """The words of a target's language for a CPU's compiler; how the threads of a block run comes behind them."""
     return f"#define ML_LANES {target.lanes}u\n{_COMMON}{_language(target).emulation}"
+
+
+def finish_threads(target: Target) -> int:
+    """Threads of the block that finishes the reductions."""
+    return min(_FINISH_THREADS, target.block_threads)
 
 
 def kernels(unit: Unit, block: int, threads: int, resident: Sequence[int] = ()) -> list[KernelText]:
@@ -176,7 +181,7 @@ def _tree(unit: Unit, output: Output, threads: int, value: str, store: str) -> l
 
 def _finish(unit: Unit) -> KernelText:
     """One block that merges the blocks' shares into the globals."""
-    wanted, body = [], []
+    wanted, body, threads = [], [], finish_threads(unit.target)
     for o in unit.spec.reductions:
         param, name, pointer = unit.spec.params[o.param], partial_name(o), unit.spec.access(o.param).pointer
         wanted.append((f"const {param.ctype}* __restrict__ {name}_parts", f"{name}_parts"))
@@ -187,9 +192,9 @@ def _finish(unit: Unit) -> KernelText:
         block, whole = merged(param, name, f"{name}_parts[j]"), merged(param, before, name)
         body += ["{", f"{param.ctype} {name} = {neutral(unit.spec, o)};",
                  "#pragma unroll 16",
-                 f"for (ml_index j = (ml_index)threadIdx.x; j < parts; j += {FINISH_THREADS})",
+                 f"for (ml_index j = (ml_index)threadIdx.x; j < parts; j += {threads})",
                  f"  {name} = {block};",
-                 *_tree(unit, o, FINISH_THREADS, name, f"{place} = {whole};"),
+                 *_tree(unit, o, threads, name, f"{place} = {whole};"),
                  "}"]  # fmt: skip
     wanted.append(("const ml_index parts", "parts"))
     head = f'extern "C" __global__ void {FINISH}({", ".join(d for d, _ in wanted)}) {{'
