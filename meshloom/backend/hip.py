@@ -90,7 +90,7 @@ class HipBackend(CudaBackend):
             return "CuPy for ROCm is not installed"
         import cupy
 
-        if not cupy.cuda.runtime.is_hip:
+        if not getattr(cupy.cuda.runtime, "is_hip", False):
             return "CuPy is built for NVIDIA's GPUs here, not for ROCm"
         return self._no_device(cupy, "HIP")
 

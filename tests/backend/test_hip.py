@@ -232,6 +232,26 @@ def test_forms_of_lines_keep_within_shared_memory() -> None:
         assert sizes[1] <= sizes[0]
 
 
+@pytest.mark.parametrize("method", ["cgs", *(pytest.param(name, marks=pytest.mark.slow)
+                                             for name in ("pcr", "cyclic_reduction", "bicgstab"))])  # fmt: skip
+def test_the_longest_line_that_a_method_takes_fits_shared_memory(method: str) -> None:
+    operator = ml.linalg.LineOperator(matrix(True), ml.linalg.Stencil({0: 1.0}), 2.0)
+
+    def solving(n: int) -> ml.linalg.LineLoop:
+        grid = ml.Grid((n,), periodic=True)
+        return ml.linalg.LineLoop(grid, 0, operator, grid.field("f"), grid.field("out"), method=method)
+
+    def takes(n: int) -> bool:
+        loop = solving(n)
+        return loop.method.declines(loop.spec, loop.lines, target=GFX90A) is None
+
+    ml.use(on_hip.NAME)
+    longest = next(n for n in range(2100, 0, -1) if takes(n))
+    solving(longest).prepare()
+    with one_line_from(ScheduleError, "bytes of shared memory, a block has 65,536"):
+        solving(longest + 1).prepare()
+
+
 # --- choosing it --------------------------------------------------------------------------------------------------
 
 

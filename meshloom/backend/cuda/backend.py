@@ -55,7 +55,7 @@ class CudaBackend(Backend):
             return f"CuPy is not installed: {install('cuda')}"
         import cupy
 
-        if cupy.cuda.runtime.is_hip:
+        if getattr(cupy.cuda.runtime, "is_hip", False):
             return "CuPy is built for AMD's GPUs here: use 'hip'"
         return self._no_device(cupy, "CUDA")
 

@@ -26,6 +26,7 @@ MOST_STARTS = 9  # from the residual that rounding has left, repetitions include
 class _Krylov(Classic):
     vectors: tuple[str, ...] = ()
     threads = 128  # a power of two: sums are trees
+    shared_values = threads + 32  # for these trees, and to begin every vector at a multiple of 16 bytes
 
     @property
     def shared_vectors(self) -> int:  # type: ignore[override]
