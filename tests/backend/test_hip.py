@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from bench.cases import make
 from meshloom.backend import _BACKENDS
 from meshloom.backend.cuda import dialect
+from meshloom.backend.cuda.backend import _shared
 from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Emulator
 from meshloom.backend.hip import HipBackend
@@ -22,6 +24,7 @@ from meshloom.backend.unit import make_unit
 from meshloom.errors import CompilerError, ScheduleError
 from meshloom.native import compiler, threads
 from meshloom.schedule.lines import on_gpu
+from meshloom.schedule.plan import sizes
 from meshloom.target import CUDA, GFX90A, GFX942, H200, HIP, Target, of_properties
 from tests.backend import on_hip
 from tests.linalg.test_lines import check, differ, lele6, matrix
@@ -191,6 +194,21 @@ def test_a_block_that_has_no_room_is_refused_in_one_line() -> None:
             loop.prepare()
 
 
+def test_the_automatic_choice_fits() -> None:
+    """Tiles that fit an H200 but not 64 KB are not chosen by themselves."""
+    ml.use("numpy")
+    (forces,) = (one for one in make("lulesh", "mesh.size=14").program.loops if one.name == "forces")
+    assert isinstance(forces, ml.Loop)
+    needed = {}
+    for target in ("cuda", "hip"):
+        ml.use("emulated", target=target)
+        loop = forces.kernel.loop(forces.set, *forces.arguments)
+        known = sizes(loop.plan) | {"block": loop.plan.block}
+        passes = make_unit(loop.spec, loop.plan, target=loop.backend.target).passes
+        needed[target] = loop.schedule.strategy, max(_shared(one, known) for one in passes)
+    assert needed["cuda"][0] == "tile" and needed["cuda"][1] > GFX90A.shared >= needed["hip"][1]
+
+
 @ml.kernel
 def several(q: ml.Read, f: ml.Write):
     f[...] = np.stack([q[k] * q[(k + 1) % 12] for k in range(12)])
@@ -224,12 +242,12 @@ def test_lines_go_in_smaller_parts_where_shared_memory_is_small(shape: tuple[int
 def test_forms_of_lines_keep_within_shared_memory() -> None:
     for shape, axis in (((2, 2100), 1), ((2100, 64), 0), ((18, 640), 0), ((64, 64), 0), ((64, 64), 1)):
         loop = several_loop("emulated", shape, axis)
-        sizes = []
+        needed = []
         for target in (H200, GFX90A):
             form = on_gpu.form(loop.spec, loop.lines, {}, target)
-            sizes.append(on_gpu._shared_bytes(replace(loop.spec, form=form), loop.lines))
-            assert sizes[-1] <= target.shared
-        assert sizes[1] <= sizes[0]
+            needed.append(on_gpu._shared_bytes(replace(loop.spec, form=form), loop.lines))
+            assert needed[-1] <= target.shared
+        assert needed[1] <= needed[0]
 
 
 @pytest.mark.parametrize("method", ["cgs", *(pytest.param(name, marks=pytest.mark.slow)
