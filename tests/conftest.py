@@ -9,6 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 import meshloom as ml
+from meshloom.backend import _BACKENDS
+from meshloom.backend.cuda.backend import EmulatedCuda
+from meshloom.target import EMULATED
 
 # Tests that were started in the background, or by nohup, ignore signals, and so would the processes that they start.
 _STOPPING = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, n)]
@@ -29,6 +32,15 @@ def pytest_collection_finish() -> None:
     """Tests that look for what is left behind collect often: modules and tests themselves need not be gone through."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--target", choices=tuple(EMULATED), help="the GPU that 'emulated' is in all tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if target := config.getoption("--target"):
+        _BACKENDS["emulated"] = EmulatedCuda(EMULATED[target])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
 
 from meshloom.backend.base import Backend, Bound
 from meshloom.backend.cpu import CpuBackend
 from meshloom.backend.cuda.backend import CudaBackend, EmulatedCuda
+from meshloom.backend.hip import HipBackend
 from meshloom.backend.numpy import NumpyBackend
 from meshloom.errors import ScheduleError, shown, whole
 from meshloom.mesh.recording import not_in_program
 from meshloom.native import threads as native_threads
 from meshloom.native.cache import tell
-from meshloom.target import cpu_count
+from meshloom.target import EMULATED, Target, cpu_count
 
 __all__ = [
     "Backend",
@@ -29,9 +32,10 @@ __all__ = [
     "use",
 ]
 
-_BACKENDS: dict[str, Backend] = {b.name: b for b in (NumpyBackend(), CpuBackend(), CudaBackend(), EmulatedCuda())}
-#: The emulated GPU by the threads of its warps.
-_EMULATED: dict[int, Backend] = {32: _BACKENDS["emulated"], 64: EmulatedCuda(lanes=64)}
+_BACKENDS: dict[str, Backend] = {
+    b.name: b for b in (NumpyBackend(), CpuBackend(), CudaBackend(), HipBackend(), EmulatedCuda())
+}
+LANES = (32, 64)  # threads that a warp may have where it is emulated
 _current: Backend | None = None
 
 
@@ -71,15 +75,16 @@ native_threads.choose(_threads_at_first(os.environ.get("OMP_NUM_THREADS")))
 @not_in_program("choosing a back end", "choose it before")
 def use(
     name: str, *, threads: int | None = None, contract: bool | None = None, strict: bool | None = None,
-    lanes: int | None = None,
+    lanes: int | None = None, target: str | None = None,
 ) -> None:  # fmt: skip
     """Choose the back end of everything that follows.
 
     ``threads``: number of CPU threads, all cores unless given. ``contract``: may the compiler fuse a*b+c into one
     rounding (faster, the default); False for digit-by-digit comparison with other programs. ``strict``: True makes
     every loop that is made from now on compute its formula as written, as ``ml.kernel(strict=True)`` does for one
-    kernel; False leaves that to the kernels again. ``lanes``: threads of a warp of the ``emulated`` GPU: 32 as on
-    NVIDIA's, which it is unless given, or 64 as a wavefront of AMD's.
+    kernel; False leaves that to the kernels again. ``target``: the GPU that ``emulated`` pretends to be: "cuda" unless
+    given, one of NVIDIA's; "hip", one of AMD's, with its text and its wavefronts of 64 threads; "gfx942", a larger one.
+    ``lanes``: threads of its warps, 32 or 64, if other than the target has.
     """
     global _current
     if not isinstance(name, str) or name not in _BACKENDS:
@@ -90,7 +95,7 @@ def use(
     for option, value in (("contract", contract), ("strict", strict)):
         if value is not None and not isinstance(value, bool):
             raise ScheduleError(f"{option} must be True or False, got {shown(value)}")
-    chosen = _BACKENDS[name] if lanes is None else _emulated(name, lanes)
+    chosen = _BACKENDS[name] if lanes is None and target is None else _emulated(name, lanes, target)
     if threads is not None:
         wanted = whole("threads", threads, 1, MOST_THREADS, error=ScheduleError)
         if native_threads.choose(wanted) < wanted:
@@ -102,17 +107,28 @@ def use(
     _current = chosen
 
 
-def _emulated(name: str, lanes: int) -> Backend:
-    """The emulated GPU with so many lanes; nobody else's can be chosen."""
-    if name != "emulated":
-        raise ScheduleError(f"lanes can be chosen on the back end 'emulated' only, not on '{name}'")
-    if isinstance(lanes, bool) or not isinstance(lanes, int) or lanes not in _EMULATED:
-        raise ScheduleError(f"lanes must be {' or '.join(map(str, _EMULATED))}, got {shown(lanes)}")
-    return _EMULATED[lanes]
+def _emulated(name: str, lanes: int | None, target: str | None) -> Backend:
+    """The emulated GPU of that target, with so many lanes; nobody else's can be chosen."""
+    for option, value in (("lanes", lanes), ("target", target)):
+        if value is not None and name != "emulated":
+            raise ScheduleError(f"{option} can be chosen on the back end 'emulated' only, not on '{name}'")
+    if target is not None and (not isinstance(target, str) or target not in EMULATED):
+        raise ScheduleError(f"unknown target {shown(target)}; allowed: {', '.join(EMULATED)}")
+    if lanes is not None and (isinstance(lanes, bool) or not isinstance(lanes, int) or lanes not in LANES):
+        raise ScheduleError(f"lanes must be {' or '.join(map(str, LANES))}, got {shown(lanes)}")
+    wanted = EMULATED[target or "cuda"]
+    return _emulator(wanted if lanes is None else replace(wanted, lanes=lanes))
+
+
+@cache
+def _emulator(target: Target) -> Backend:
+    """One back end for each target: what was made for one is found again."""
+    usual = _BACKENDS["emulated"]
+    return usual if usual.target == target else EmulatedCuda(target)
 
 
 def automatic_backend(found: Mapping[str, str | None]) -> str:
-    """The first of cuda, cpu and numpy that can be used, never ``emulated``; ``found`` is ``backends()``."""
+    """The first of cuda, cpu and numpy that can be used, never ``hip`` or ``emulated``; ``found`` is ``backends()``."""
     return next((name for name in ("cuda", "cpu") if found[name] is None), "numpy")
 
 

@@ -64,9 +64,13 @@ class Unit:
     target: Target = CPU
 
 
-def prelude(path: Path) -> str:
-    """What generated code of a dialect may call, with what dialects share (``//@ operations.hpp``) in its place."""
-    return _PASTED.sub(lambda found: prelude(Path(__file__).with_name(found[1])), path.read_text())
+def prelude(path: Path, **parts: str) -> str:
+    """What generated code of a dialect may call, with parts by their names (``//@ words``), and what dialects share
+    (``//@ operations.hpp``), in their place."""
+    text = path.read_text()
+    for name, part in parts.items():
+        text = text.replace(f"//@ {name}\n", part)
+    return _PASTED.sub(lambda found: prelude(Path(__file__).with_name(found[1])), text)
 
 
 def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), target: Target = CPU) -> Unit:

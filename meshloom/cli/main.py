@@ -183,7 +183,7 @@ def run(
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as mesh.i=200. May be repeated."),
     ] = None,
     backend: Annotated[
-        str | None, typer.Option(metavar="NAME", help="auto, cuda, cpu, numpy or emulated; see meshloom info.")
+        str | None, typer.Option(metavar="NAME", help="auto, cuda, cpu, numpy, hip or emulated; see meshloom info.")
     ] = None,
     precision: Annotated[str | None, typer.Option(metavar="double|single", help="Type of the numbers.")] = None,
     iterations: Annotated[str | None, typer.Option(metavar="N", help="Iterations in all.")] = None,

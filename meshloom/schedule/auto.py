@@ -17,17 +17,18 @@ from meshloom.schedule.cost import Work
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import AUTOMATIC, check_variant, names, strategy
-from meshloom.target import CPU, Target
+from meshloom.target import CPU, H200, Target
 
 SMALL = 8192
 SMALL_FLOPS = 1_000_000
-MOST_SHARED = 96_000  # bytes of shared memory of a block: with more, fewer than two run at a time on a multiprocessor
+#: Bytes of shared memory of a block: with more, fewer than two run at a time on a multiprocessor of an H200.
+MOST_SHARED = 96_000
 
 
 def estimates(spec: LoopSpec, work: Work, target: Target) -> dict[str, float]:
     """Estimated seconds of every strategy that applies and finds room in shared memory, where blocks have that."""
     costs = {n: strategy(n).cost(spec, work) for n in names() if strategy(n).declines(spec) is None}
-    room = min(MOST_SHARED, target.shared) if target.together else math.inf
+    room = MOST_SHARED * min(target.shared / H200.shared, 1.0) if target.together else math.inf
     return {n: c.seconds(target.rates) for n, c in costs.items() if c.shared <= room}
 
 

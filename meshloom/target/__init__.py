@@ -1,6 +1,30 @@
-"""Targets: what plans, choices and generated code may count on where they run."""
+"""Targets: what plans, choices and generated code may count on where they run. One file for each maker of GPUs."""
 
+from meshloom.target.cuda import CUDA, H200, of_device
+from meshloom.target.hip import GFX90A, GFX942, HIP, of_properties
+from meshloom.target.language import Language, language
 from meshloom.target.rates import CPU_CORE, GPU, Rates
-from meshloom.target.target import CPU, H200, SHARED_ROW, Target, cpu_count, of_device
+from meshloom.target.target import CPU, SHARED_ROW, Target, cpu_count
 
-__all__ = ["CPU", "CPU_CORE", "GPU", "H200", "SHARED_ROW", "Rates", "Target", "cpu_count", "of_device"]
+#: GPUs that can be emulated, by what a person calls them.
+EMULATED: dict[str, Target] = {"cuda": H200, "hip": GFX90A, "gfx942": GFX942}
+
+__all__ = [
+    "CPU",
+    "CPU_CORE",
+    "CUDA",
+    "EMULATED",
+    "GFX90A",
+    "GFX942",
+    "GPU",
+    "H200",
+    "HIP",
+    "SHARED_ROW",
+    "Language",
+    "Rates",
+    "Target",
+    "cpu_count",
+    "language",
+    "of_device",
+    "of_properties",
+]

@@ -7,10 +7,10 @@ and text.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from meshloom.target.rates import CPU_CORE, GPU, Rates
+from meshloom.target.language import Language
+from meshloom.target.rates import CPU_CORE, Rates
 
 SHARED_ROW = 128  # bytes that the banks of shared memory give at a time, on every GPU we know
 
@@ -28,6 +28,7 @@ class Target:
     shared_unasked: int  # of that, what a block has without asking for more
     cache_line: int
     rates: Rates
+    language: Language | None = None  # of a GPU; on a CPU it is C++
 
     @property
     def together(self) -> bool:
@@ -63,28 +64,3 @@ CPU = Target(
     lanes=1, multiprocessors=cpu_count(), block_threads=1, resident_threads=1, registers=0, shared=0, shared_unasked=0,
     cache_line=64, rates=CPU_CORE,
 )  # fmt: skip
-
-#: The GPU that figures were measured on, for emulation and wherever there is no device to ask.
-H200 = Target(
-    lanes=32, multiprocessors=132, block_threads=1024, resident_threads=2048, registers=65536, shared=232_448,
-    shared_unasked=49_152, cache_line=128, rates=GPU,
-)  # fmt: skip
-
-
-def of_device(attributes: Mapping[str, int]) -> Target:
-    """A GPU by the attributes that CUDA has for it, under CuPy's names.
-
-    Rates are those measured on an H200, as much slower as there are fewer multiprocessors: no attribute tells them.
-    """
-    multiprocessors = attributes["MultiProcessorCount"]
-    return Target(
-        lanes=attributes["WarpSize"],
-        multiprocessors=multiprocessors,
-        block_threads=attributes["MaxThreadsPerBlock"],
-        resident_threads=attributes["MaxThreadsPerMultiProcessor"],
-        registers=attributes["MaxRegistersPerMultiprocessor"],
-        shared=attributes["MaxSharedMemoryPerBlockOptin"],
-        shared_unasked=attributes["MaxSharedMemoryPerBlock"],
-        cache_line=H200.cache_line,
-        rates=GPU.slower(H200.multiprocessors / multiprocessors),
-    )

@@ -11,9 +11,11 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_dialect
-from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.errors import CompilerError, ScheduleError
+from meshloom.target.cuda import CUDA, H200
+
+EMULATED_TEXT = dialect.for_a_cpu(H200) + dialect.FIBRES + dialect.prelude_of(CUDA)
 
 ALONE = """
 import numpy as np
@@ -87,7 +89,7 @@ assert results == [[200.0] * 500] * 4
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("text", [dialect.EMULATION + dialect.PRELUDE, cpu_dialect.PRELUDE], ids=["emulated", "cpu"])
+@pytest.mark.parametrize("text", [EMULATED_TEXT, cpu_dialect.PRELUDE], ids=["emulated", "cpu"])
 def test_generated_code_reads_few_headers(text: str) -> None:
     """Those of C++ take a compiler longer than most loops."""
     included = set(re.findall(r"^#include (.*)$", text, re.MULTILINE))

@@ -1,4 +1,5 @@
-"""The emulated GPU with warps of 64 threads, as AMD's have: every strategy agrees with NumPy, boxes and lines too."""
+"""CUDA emulated with warps of 64 threads: strategies that shuffle agree with NumPy, boxes and lines too. With the text
+of HIP, ``test_hip.py`` has all of them."""
 
 from collections.abc import Iterator
 
@@ -8,7 +9,7 @@ import pytest
 import meshloom as ml
 from meshloom.errors import ScheduleError
 from tests.one_line import one_line_from
-from tests.schedule.forms import every_form
+from tests.schedule.forms import FORMS
 from tests.schedule.test_matrix import Case, assert_same, everything, reference
 
 
@@ -25,7 +26,8 @@ def residual(schedule: ml.Schedule) -> tuple[ml.Loop, Case]:
     return everything.loop(case.edges, *case.arguments, schedule=schedule), case
 
 
-@every_form
+@pytest.mark.parametrize("form", [one if one.strategy in ("warp_atomic", "strip", "tile") else
+                                  pytest.param(one, marks=pytest.mark.slow) for one in FORMS], ids=str)  # fmt: skip
 def test_every_strategy_agrees_with_numpy_on_64_lanes(form: ml.Schedule) -> None:
     expected = reference("cells", np.float64)
     ml.use("emulated", lanes=64)

@@ -1,4 +1,5 @@
-"""Generated CUDA with one real thread per CUDA thread under ThreadSanitizer: silent, unless a color is wrong."""
+"""Generated CUDA and HIP with one real thread per thread of a block under ThreadSanitizer: silent, unless a color is
+wrong."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from meshloom.backend.unit import Unit
 from meshloom.errors import CompilerError
 from meshloom.native.compiler import host_compiler
 from meshloom.schedule.plan import Plan, arrays
+from meshloom.target import EMULATED, H200, Target
 from tests.schedule.forms import every_form
 from tests.schedule.spoil import spoilt
 
@@ -40,14 +42,19 @@ class RaceFound(Exception):
 class Sanitized(Engine):
     """Each launch is a process of its own, built with ThreadSanitizer."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, target: Target):
+        self.folder, self._target = folder, target
+
+    @property
+    def target(self) -> Target:
+        return self._target
 
     def upload(self, array: np.ndarray) -> np.ndarray:
         return np.array(array, order="C")
 
     def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool, flags: tuple[str, ...]) -> Any:
-        source = dialect.render(unit, made, wide_index=wide_index, emulation=dialect.LANGUAGE + HEADER.read_text())
+        header = dialect.for_a_cpu(unit.target) + HEADER.read_text()
+        source = dialect.render(unit, made, wide_index=wide_index, emulation=header)
         choices = "".join(f'if (!strcmp(w[1], "{k.name}")) return ml_launch(n, w, run_{k.name});' for k in made)
         source += f"int main(int n, char** w) {{ if (n < 2) return 3; {choices} return 3; }}"
         text, program = self.folder / "loop.cpp", self.folder / "loop"
@@ -82,9 +89,9 @@ class Sanitized(Engine):
 class SanitizedCuda(EmulatedCuda):
     name = "sanitized"
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, target: Target):
         super().__init__()
-        self.engine = Sanitized(folder)
+        self.engine = Sanitized(folder, target)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -118,7 +125,8 @@ def back_end() -> Iterator[None]:
     ml.use(before)
 
 
-def run_sanitized(form: ml.Schedule, folder: Path, spoil: Callable[[Plan], Plan] | None = None) -> None:
+def run_sanitized(form: ml.Schedule, folder: Path, spoil: Callable[[Plan], Plan] | None = None, *,
+                  target: Target = H200) -> None:  # fmt: skip
     mesh = ml.generate.box((9, 8))
     rng = np.random.default_rng(0)
     q = mesh.cells.field("q", 2, data=rng.random((mesh.cells.size, 2)))
@@ -132,7 +140,7 @@ def run_sanitized(form: ml.Schedule, folder: Path, spoil: Callable[[Plan], Plan]
         ml.use("numpy")
         loop = exchange.loop(mesh.faces, q[cells], w, res[cells], low[cells], schedule=wish)
         if backend == "sanitized":
-            loop.backend = SanitizedCuda(folder)
+            loop.backend = SanitizedCuda(folder, target)
             if spoil:
                 loop.__dict__["plan"] = spoil(loop.plan)
         loop()
@@ -141,9 +149,12 @@ def run_sanitized(form: ml.Schedule, folder: Path, spoil: Callable[[Plan], Plan]
     np.testing.assert_array_equal(results[1][1], results[0][1])
 
 
+@pytest.mark.parametrize("target", ["cuda", pytest.param("hip", marks=pytest.mark.slow)])
 @every_form
-def test_every_strategy_is_free_of_races_inside_a_block(form: ml.Schedule, tmp_path: Path, back_end: None) -> None:
-    run_sanitized(form, tmp_path)
+def test_every_strategy_is_free_of_races_inside_a_block(
+    form: ml.Schedule, target: str, tmp_path: Path, back_end: None
+) -> None:
+    run_sanitized(form, tmp_path, target=EMULATED[target])
 
 
 @pytest.mark.parametrize("strategy", ["block_color", "block_atomic"])

@@ -28,7 +28,6 @@ struct ml_barrier {
 static ml_barrier ml_barriers[2];
 static thread_local unsigned ml_barrier_count;
 inline void __syncthreads() { ml_barriers[ml_barrier_count++ % 2].wait(blockDim.x); }
-template <class U> inline U ml_peek(U* p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 template <class T> inline T atomicCAS(T* p, T expected, T fresh) {
   __atomic_compare_exchange_n(p, &expected, fresh, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   return expected;

@@ -25,7 +25,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--cases", type=int, default=10**12, help="stop after so many, if time is not up before")
     parser.add_argument("--seed", type=int, default=0, help="the first case; process k of K takes every K-th")
-    parser.add_argument("--backends", nargs="+", default=["numpy", "cpu", "emulated"])
+    parser.add_argument("--backends", nargs="+", default=["numpy", "cpu", "emulated"],
+                        help="back ends by name; emulated_hip is HIP's text")  # fmt: skip
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--known", nargs="*", default=None, help="leave these parts out, instead of the usual ones")
     parser.add_argument("--few", action="store_true", help="one way for each case and back end, for more cases")
@@ -38,6 +39,7 @@ def work(number: int, options: dict[str, Any], answers: Any) -> None:
     """One process: cases until time is up, each answered by its tally or its difference."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         os.environ["MESHLOOM_CACHE"] = folder  # thousands of libraries that nobody needs again
+        from tests.backend import on_hip  # noqa: F401 registers the back end emulated_hip
         from tests.fuzz.check import KNOWN, Found, check
 
         known = KNOWN if options["known"] is None else frozenset(options["known"])

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
+from tests.backend import on_hip
 from tests.linalg.test_lines import accumulate, differ, flux, lele6, mixed
 
 LENGTHS = (5, 7, 16, 17, 32, 33, 48, 64, 100, 129, 255, 256, 300, 513)
@@ -58,9 +59,10 @@ def solved(problem: dict[str, Any], back_end: str) -> np.ndarray:
 
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(problems())
-def test_any_form_gives_the_same(problem: dict[str, Any]) -> None:
-    found, expected = solved(problem, "emulated"), solved(problem, "numpy")
+@pytest.mark.parametrize("back_end", ["emulated", on_hip.NAME])
+@given(problem=problems())
+def test_any_form_gives_the_same(problem: dict[str, Any], back_end: str) -> None:
+    found, expected = solved(problem, back_end), solved(problem, "numpy")
     assert differ(found, expected) < (1e-13 if problem["precision"] == "float64" else 1e-5)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from meshloom.backend.base import Backend, Bound, Recording
 from meshloom.backend.branches import Footprint, Turn, footprint_of, summary
 from meshloom.backend.cuda import dialect
-from meshloom.backend.cuda.dialect import FINISH, FINISH_THREADS, KernelText
+from meshloom.backend.cuda.dialect import FINISH, KernelText
 from meshloom.backend.cuda.engine import NO_CONTRACTION, Device, DeviceLaunch, Emulator, Engine, LaunchFunction
 from meshloom.backend.cuda.graph import GraphRecording, dealt_out
 from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
@@ -56,13 +56,19 @@ class CudaBackend(Backend):
             return f"CuPy is not installed: {install('cuda')}"
         import cupy
 
+        if getattr(cupy.cuda.runtime, "is_hip", False):
+            return "CuPy is built for AMD's GPUs here: use 'hip'"
+        return self._no_device(cupy, "CUDA")
+
+    def _no_device(self, cupy: Any, kind: str) -> str | None:
+        """Why no device can be used; None where there is one."""
         device_begins()
         try:
             count = cupy.cuda.runtime.getDeviceCount()
             _ = self.target if count else None  # asked for now: a process that forks cannot ask any more
         except (cupy.cuda.runtime.CUDARuntimeError, ImportError, RuntimeError) as error:
-            return f"no CUDA device can be used ({' '.join(str(error).split())})"
-        return None if count else "there is no CUDA device"
+            return f"no {kind} device can be used ({' '.join(str(error).split())})"
+        return None if count else f"there is no {kind} device"
 
     @property
     def target(self) -> Target:
@@ -174,18 +180,20 @@ class CudaBackend(Backend):
 
 
 class EmulatedCuda(CudaBackend):
-    """The CUDA back end on the CPU: what a GPU would run, the same text and the same fused programs, where there is
-    none. To be asked for by name: it is right, and slow. ``lanes``: threads of a warp, 64 as on AMD's GPUs."""
+    """A GPU on the CPU: what it would run, the same text and the same fused programs, where there is none. To be asked
+    for by name: it is right, and slow. ``target``: the GPU; its language may be any that says what a CPU's compiler
+    makes of it."""
 
     name = "emulated"
 
-    def __init__(self, lanes: int = H200.lanes) -> None:
+    def __init__(self, target: Target = H200, name: str = "") -> None:
         super().__init__()
-        self.engine = Emulator(replace(H200, lanes=lanes))
+        self.name = name or self.name
+        self.engine = Emulator(target)
 
     @property
     def key(self) -> tuple[object, ...]:
-        return *super().key, self.target.lanes
+        return *super().key, self.target
 
     def unavailable(self) -> str | None:
         from meshloom.backend.cpu import CpuBackend
@@ -265,7 +273,7 @@ def _steps(unit: Unit, made: list[KernelText], functions: dict[str, LaunchFuncti
     if unit.spec.reductions:
         values = arrays | {"parts": parts}
         arguments = [values[n] for _, n in made[-1].parameters]
-        steps.append(_bind(functions[FINISH], 1, FINISH_THREADS, 0, arguments))
+        steps.append(_bind(functions[FINISH], 1, dialect.finish_threads(unit.target), 0, arguments))
     return steps
 
 

@@ -1,4 +1,6 @@
-"""The CUDA dialect: passes as kernels. Blocks are thread blocks, items go to threads, phases end with a barrier.
+"""The dialect of GPUs: passes as kernels. Blocks are thread blocks, items go to threads, phases end with a barrier.
+
+What CUDA and HIP call differently is asked of the target's language.
 
 A global result is reduced by a fixed tree inside each block, then by one block over the blocks' shares: the same
 bits every time.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from meshloom.backend.unit import Parameter, Unit, block_names, global_values, indent, parameters, prelude
@@ -17,14 +20,15 @@ from meshloom.schedule.code import BLOCK_SIZE, Pass, Phase, accumulated, merged,
 from meshloom.schedule.nest.nodes import Expr, Name, Number, Statement, Store, call, let, variable
 from meshloom.schedule.nest.printer import Printer
 from meshloom.schedule.nest.walk import names
+from meshloom.target import Language, Target
 
-PRELUDE = prelude(Path(__file__).with_name("prelude.cuh"))
-#: The words of CUDA for a CPU's compiler, and threads as fibres on top of them.
-LANGUAGE = "".join(prelude(Path(__file__).parent / name) for name in ("language.hpp", "../rounded.hpp"))
-EMULATION = LANGUAGE + Path(__file__).with_name("emulation.hpp").read_text()
+_PRELUDE = Path(__file__).with_name("prelude.cuh")
+#: What all languages of GPUs have in common, for a CPU's compiler; and threads as fibres.
+_COMMON = "".join(prelude(Path(__file__).parent / name) for name in ("language.hpp", "../rounded.hpp"))
+FIBRES = Path(__file__).with_name("emulation.hpp").read_text()
 FINISH = "ml_finish"
-FINISH_THREADS = 1024
-PRINTER = Printer()  # what threads together say is spelled as CUDA does, unless a printer says otherwise
+_FINISH_THREADS = 1024
+PRINTER = Printer()  # what threads together say is spelled as CUDA and HIP do, unless a printer says otherwise
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,27 @@ class KernelText:
     name: str
     parameters: tuple[Parameter, ...]
     lines: tuple[str, ...]
+
+
+def _language(target: Target) -> Language:
+    assert target.language is not None, "a target without a language has a dialect of its own"
+    return target.language
+
+
+@cache
+def prelude_of(language: Language) -> str:
+    """What generated text in a language may call."""
+    return prelude(_PRELUDE, words=language.words, lanes=language.lanes)
+
+
+def for_a_cpu(target: Target) -> str:
+    """The words of a target's language for a CPU's compiler; how the threads of a block run comes behind them."""
+    return f"#define ML_LANES {target.lanes}u\n{_COMMON}{_language(target).emulation}"
+
+
+def finish_threads(target: Target) -> int:
+    """Threads of the block that finishes the reductions."""
+    return min(_FINISH_THREADS, target.block_threads)
 
 
 def kernels(unit: Unit, block: int, threads: int, resident: Sequence[int] = ()) -> list[KernelText]:
@@ -53,8 +78,8 @@ def render(unit: Unit, made: list[KernelText], *, wide_index: bool, emulation: s
     lines = [line for one in made for line in one.lines]
     if emulation:
         lines += [line for one in made for line in _entry(one)]
-    text = "\n".join(indent(lines))
-    return "\n".join([emulation, index, PRELUDE, f"// loop {safe_name(unit.spec.name)}", text, ""])
+    text, words = "\n".join(indent(lines)), prelude_of(_language(unit.target))
+    return "\n".join([emulation, index, words, f"// loop {safe_name(unit.spec.name)}", text, ""])
 
 
 def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, block: int) -> KernelText:
@@ -62,7 +87,8 @@ def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, block
     used |= set() if one.blocked else {BLOCK_SIZE.name}
     values = [x for x in global_values(unit) if x.name in used]
     wanted = _received(unit, one, used, {x.array for x in values})
-    head = f'extern "C" __global__ void __launch_bounds__({threads}, {blocks}) pass{number}({_declared(wanted)}) {{'
+    bounds = _language(unit.target).bounds(threads, blocks, unit.target)
+    head = f'extern "C" __global__ void {bounds} pass{number}({_declared(wanted)}) {{'
     body = PRINTER.lines(x.declaration for x in values)
     body += _scratch(one)
     body += _where(one, threads, block)
@@ -182,6 +208,7 @@ def _finish(unit: Unit) -> KernelText:
     """One block that merges the blocks' shares into the globals."""
     wanted: list[Parameter] = []
     body: list[str] = []
+    threads = finish_threads(unit.target)
     for o in unit.spec.reductions:
         param, name, pointer = unit.spec.params[o.param], partial_name(o), unit.spec.access(o.param).pointer
         wanted.append(Parameter(f"const {param.ctype}*", f"{name}_parts"))
@@ -191,9 +218,9 @@ def _finish(unit: Unit) -> KernelText:
         before: Expr = Number(fresh[o.param], param.dtype) if o.param in fresh else place
         body += ["{", *PRINTER.statement(_started(unit, o)),
                  "#pragma unroll 16",
-                 f"for (ml_index j = (ml_index)threadIdx.x; j < parts; j += {FINISH_THREADS})",
+                 f"for (ml_index j = (ml_index)threadIdx.x; j < parts; j += {threads})",
                  f"  {accumulated(param, Name(name), Name(f'{name}_parts')[Name('j')])}",
-                 *_tree(unit, o, FINISH_THREADS, str(Store(place, merged(param, before, Name(name))))),
+                 *_tree(unit, o, threads, str(Store(place, merged(param, before, Name(name))))),
                  "}"]  # fmt: skip
     wanted.append(Parameter("const ml_index", "parts"))
     head = f'extern "C" __global__ void {FINISH}({_declared(wanted)}) {{'

@@ -1,6 +1,6 @@
-// Generated CUDA C++ on a CPU, for tests: the threads of a block are fibres, a barrier switches to the next one, shared
-// memory is static, atomics are plain. Blocks run one after the other. The system starts a fibre once; all later switches
-// are jumps, which ask the system for nothing.
+// Generated CUDA or HIP C++ on a CPU, for tests: the threads of a block are fibres, a barrier switches to the next one,
+// shared memory is static, atomics are plain. Blocks run one after the other. The system starts a fibre once; all later
+// switches are jumps, which ask the system for nothing.
 #include <setjmp.h>
 #include <ucontext.h>
 
@@ -55,10 +55,6 @@ static void block(unsigned threads) {
 inline void __syncthreads() {
   const size_t me = ml_fibres::running;
   if (!_setjmp(ml_fibres::places[me])) _longjmp(ml_fibres::home, 1);
-}
-template <class U> inline U ml_peek(U* p) { return *p; }
-inline void ml_prefetch(const void* p, int bytes) {  // reads, so that tools see what is asked for
-  for (int k = 0; k < bytes; ++k) (void)((const volatile char*)p)[k];
 }
 template <class T> inline T atomicAdd(T* p, T v) { const T old = *p; *p = old + v; return old; }
 inline int atomicAdd(int* p, int v) { const int old = *p; *p = (int)((unsigned)old + (unsigned)v); return old; }

@@ -49,7 +49,12 @@ class Engine(ABC):
         """Launch functions by kernel name, and the resources (registers, spills) of each where known."""
 
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
-        """What the engine knows about a kernel with so many threads and so much shared memory."""
+        """What the engine knows about a kernel with so many threads and so much shared memory, which must be there."""
+        if shared > self.target.shared:
+            raise ScheduleError(
+                f"a block needs {shared:,} bytes of shared memory, the device has {self.target.shared:,}; use smaller"
+                " blocks"
+            )
         return {"dynamic_shared": shared}
 
     def copy_bandwidth(self) -> float:
@@ -121,15 +126,10 @@ class Device(Engine):
 
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
         assert isinstance(launch, DeviceLaunch)
-        driver, function = self.cupy.cuda.driver, launch.function
-        limit = self.target.shared
-        if shared > limit:
-            raise ScheduleError(
-                f"a block needs {shared:,} bytes of shared memory, the device has {limit:,}; use smaller blocks"
-            )
+        known, driver, function = super().usage(launch, threads, shared), self.cupy.cuda.driver, launch.function
         launch.allow(shared)
         blocks = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared)
-        return {"dynamic_shared": shared, "occupancy": blocks * threads / self.target.resident_threads}
+        return {**known, "occupancy": blocks * threads / self.target.resident_threads}
 
     def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
@@ -194,7 +194,7 @@ class Emulator(Engine):
 
     def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
-        header = f"#define ML_LANES {self.target.lanes}u\n{dialect.EMULATION}"
+        header = dialect.for_a_cpu(self.target) + dialect.FIBRES
         source = dialect.render(unit, made, wide_index=wide_index, emulation=header)
         options = ("-O1", "-fno-strict-aliasing", *(("-ffp-contract=off",) if NO_CONTRACTION in flags else ()))
         loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=options)

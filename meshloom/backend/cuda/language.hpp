@@ -1,4 +1,4 @@
-// The words of CUDA C++ for a CPU's compiler: what every emulation of generated kernels starts with.
+// The words of CUDA and HIP for a CPU's compiler: what every emulation of generated kernels starts with.
 #define ML_EMULATED 1
 //@ host.hpp
 #define __global__
@@ -33,11 +33,12 @@ constexpr int ML_THREADS = 1024;  // of a block, at most
 #define ML_LANES 32u  // threads of a warp
 #endif
 static uint64_t ml_lanes[ML_THREADS];  // what the threads of a block show each other
-inline unsigned char* ml_dynamic_shared() {
+inline unsigned char* ml_shared_start() {
   return (unsigned char*)(((uintptr_t)ml_shared_bytes.bytes + 15) / 16 * 16);
 }
 inline void __syncthreads();
-template <class T> inline T ml_from(T value, int lane) {
+// What the thread of that number in the own warp shows; every thread of the block must show something.
+template <class T> inline T ml_shown(T value, int lane) {
   ml_lanes[threadIdx.x] = 0;
   __builtin_memcpy(&ml_lanes[threadIdx.x], &value, sizeof(T));
   __syncthreads();
@@ -45,4 +46,3 @@ template <class T> inline T ml_from(T value, int lane) {
   __syncthreads();
   return value;
 }
-template <class T> inline T ml_lane(T value, int mask) { return ml_from(value, (int)((threadIdx.x ^ (unsigned)mask) & (ML_LANES - 1))); }

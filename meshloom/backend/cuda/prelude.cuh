@@ -1,36 +1,4 @@
-// What generated CUDA C++ may call: NumPy's meaning of operations that C spells otherwise, atomics, whole rows.
-// ML_INDEX is int where every position fits into 31 bits, else long long. No header is included: NVRTC has none.
-#ifndef ML_EMULATED
-typedef signed int int32_t;
-typedef signed long long int64_t;
-typedef unsigned char uint8_t;
-typedef unsigned short uint16_t;
-typedef unsigned int uint32_t;
-typedef unsigned long long uint64_t;
-#define INT64_C(x) x##LL
-#define UINT64_C(x) x##ULL
-#define INFINITY __int_as_float(0x7f800000)
-#define NAN __int_as_float(0x7fffffff)
-#define ML_FUNCTION __device__ __forceinline__
-#define ML_C(NAME) ::NAME
-//@ mathematics.hpp
-ML_FUNCTION double ml_times(double a, double b) { return __dmul_rn(a, b); }  // never contracted with a sum
-ML_FUNCTION float ml_times(float a, float b) { return __fmul_rn(a, b); }
-// Ask for so many bytes from p on, which must all be there, to be brought into the L2 cache.
-ML_FUNCTION void ml_prefetch(const void* p, int bytes) {
-#if __CUDA_ARCH__ >= 900
-  const unsigned long long first = ((unsigned long long)p + 15) & ~15ull, last = ((unsigned long long)p + bytes) & ~15ull;
-  if (first < last) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(first), "r"((unsigned)(last - first)));
-#else
-  for (int k = 0; k < bytes; k += 32) asm volatile("prefetch.global.L2 [%0];" ::"l"((const char*)p + k));
-#endif
-}
-template <class U> ML_FUNCTION U ml_peek(U* p) { return *(volatile U*)p; }  // a value others may be changing
-ML_FUNCTION unsigned char* ml_dynamic_shared() {
-  extern __shared__ __align__(16) unsigned char ml_shared[];
-  return ml_shared;
-}
-#endif
+//@ words
 typedef ML_INDEX ml_index;
 typedef unsigned ML_INDEX ml_unsigned;
 
@@ -85,10 +53,7 @@ template <class T> struct alignas(2 * sizeof(T)) ml_pair {
 };
 
 // What another thread of the warp has: whose number differs by ``mask``, or is ``lane``. Every thread of the block must ask.
-#ifndef ML_EMULATED
-template <class T> ML_FUNCTION T ml_lane(T value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
-template <class T> ML_FUNCTION T ml_from(T value, int lane) { return __shfl_sync(0xffffffffu, value, lane); }
-#endif
+//@ lanes
 template <class T, int N> ML_FUNCTION ml_row<T, N> ml_lane(ml_row<T, N> row, int mask) {
   ml_row<T, N> other;
 #pragma unroll

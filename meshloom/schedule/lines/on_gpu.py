@@ -60,6 +60,7 @@ FAR_APART = 1 << 18  # bytes between the points of a line: hardly two of them in
 MOST_SPECIAL = 12  # kinds of segments whose factors are kept in shared memory
 _WISHES = ("points", "tile", "ahead", "registers", "threads", "batch", "side", "shared", "pair", "exchange")
 CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
+FEWEST_SEGMENTS = 32  # of a line that a block takes, whatever room there is
 
 #: Points of a thread, tile, part of the threads that a block may have (one half: 2) and registers of plain loops over
 #: strided lines, by: in double? are rows of a tile whole cache lines near each other? in pairs?
@@ -90,11 +91,13 @@ def form(spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: T
     needed = _carries(replace(spec, form=made), lines)  # fewer would be wrong
     made = replace(made, carries=max(wish.get("carries", 0), needed))
     made = replace(made, exchange=bool(made.exchange) and _may_exchange(replace(spec, form=made), lines))
+    made = _within_shared(replace(spec, form=made), lines, target)
     if _fits(replace(spec, form=made), lines):
         kinds, _ = special_segments(replace(spec, form=made), lines)
         return replace(made, special=not spec.periodic and int(kinds.max(initial=0)) <= MOST_SPECIAL)
-    made = replace(made, group=min(group, 1), shared=False, pair=False)
-    return replace(made, levels=2, carries=_most_segments(made))
+    made = replace(made, group=min(group, 1), shared=False, pair=False, levels=2)
+    made = _within_shared(replace(spec, form=made), lines, target)
+    return replace(made, carries=_most_segments(made))
 
 
 def _group(spec: LineSpec, lines: LineGeometry, target: Target) -> int:
@@ -206,7 +209,37 @@ def _tile(spec: LineSpec, lines: LineGeometry, segments: int, form: LineForm, ta
 
 def _most_segments(form: LineForm) -> int:
     """Segments of a line that a block can take."""
-    return CHUNK_THREADS if form.kind == "contiguous" else max(1, form.threads // form.tile)
+    return min(CHUNK_THREADS, form.most) if form.kind == "contiguous" else max(1, form.threads // form.tile)
+
+
+def _within_shared(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
+    """The form, with smaller blocks where shared memory has no room for its own."""
+    while _shared_bytes(spec, lines) > target.shared and (smaller := _smaller(spec.form)) != spec.form:
+        spec = replace(spec, form=smaller)
+    return spec.form
+
+
+def _smaller(form: LineForm) -> LineForm:
+    """A form that needs less shared memory; the same where there is none."""
+    if form.exchange:
+        return replace(form, exchange=False)
+    if form.tile > 1:
+        return replace(form, tile=form.tile // 2, threads=max(form.threads // 2, FEWEST_SEGMENTS))
+    if form.kind == "contiguous":
+        return replace(form, most=max(_most_segments(form) // 2, FEWEST_SEGMENTS))
+    return replace(form, threads=max(form.threads // 2, FEWEST_SEGMENTS))
+
+
+def _shared_bytes(spec: LineSpec, lines: LineGeometry) -> int:
+    """Shared memory of a block, at most: operands, what segments hand over, factors of segments unlike the others."""
+    form, size, count = spec.form, spec.dtype.itemsize * (2 if spec.form.pair else 1), _together(spec)
+    cut = cut_of(spec, lines, form.carries)
+    cells, factors = cut.window * form.tile, 0 if spec.periodic else MOST_SPECIAL * len(spec.distinct) * 3 * form.points
+    if form.kind == "contiguous" or form.shared:
+        values = count * form.tile * _padded(cut, form, spec.dtype) + 2 * min(max(1, form.side), count) * cells
+    else:
+        values = 2 * count * cells * (1 + (spec.reach if form.exchange else 0))
+    return (values + factors) * size
 
 
 def cut_of(spec: LineSpec, lines: LineGeometry, carries: int) -> Cut:

@@ -47,6 +47,7 @@ class LineForm:
     ahead: int = 0  # places: ask for the operands of the block that comes so much later while solving
     special: bool = False  # segments unlike the others are few: their factors are kept in shared memory
     levels: int = 1  # 2: parts of a line are solved by themselves, joined by their ends, and solved again
+    most: int = 1024  # segments of a contiguous line that a block has room for, at most
 
     def spaced(self, dtype: np.dtype) -> int:
         """Rows of shared memory left out after each segment: one keeps segments side by side in different banks, which

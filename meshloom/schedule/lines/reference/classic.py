@@ -69,6 +69,7 @@ class Classic(LineMethod):
 
     plans: type[ClassicPlan] = ClassicPlan
     shared_vectors = 0  # values per point that a block keeps in shared memory; 0: none
+    shared_values = 0  # beside these
     threads = 128
 
     def declines(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> str | None:
@@ -76,7 +77,7 @@ class Classic(LineMethod):
             return "it solves A x = f alone; only 'segmented' takes a stencil for the right-hand side"
         if len(spec.operands) > 1 and not spec.separable:
             return "it takes one operand after the other, but a result needs several of them"
-        needed = self.shared_vectors * self.rows(lines.length) * spec.dtype.itemsize
+        needed = (self.shared_vectors * self.rows(lines.length) + self.shared_values) * spec.dtype.itemsize
         if self.shared_vectors and target.together and needed > target.shared:
             return (
                 f"a line of {lines.length} points needs {needed:,} bytes of shared memory, a block has"

@@ -63,6 +63,7 @@ ALONG, NEXT, TOP, BOTTOM = map(Name, ("along", "next", "top", "bottom"))
 class _Krylov(Classic):
     vectors: tuple[str, ...] = ()
     threads = 128  # a power of two: sums are trees
+    shared_values = threads + 32  # for these trees, and to begin every vector at a multiple of 16 bytes
 
     @property
     def shared_vectors(self) -> int:  # type: ignore[override]

@@ -1,0 +1,35 @@
+"""What the C++ of one maker's GPUs calls things: all that generated text says otherwise than on another target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from meshloom.target.target import Target
+
+_LANES = "//@ lanes\n"  # parts a file of words in two
+
+
+@dataclass(frozen=True)
+class Language:
+    """C++ for a GPU, as text in front of generated kernels. ``ML_EMULATED`` is defined where a CPU's compiler reads it.
+
+    ``words`` come first: types, mathematics, shared memory, rounding. ``lanes``: how threads of a warp ask each other
+    (``ml_lane`` and ``ml_from``). ``emulation``: what a CPU's compiler is told before of the language's own words.
+    """
+
+    name: str
+    words: str = field(repr=False)
+    lanes: str = field(repr=False)
+    emulation: str = field(repr=False)
+    #: (threads of a block, blocks that must fit a multiprocessor at a time, target) -> what a kernel says of them
+    bounds: Callable[[int, int, Target], str] = field(repr=False)
+
+
+def language(name: str, file: Path, emulation: Path, bounds: Callable[[int, int, Target], str]) -> Language:
+    """A language by the file of its words, with the lanes' behind a line of their own, and by that of its emulation."""
+    words, lanes = file.read_text().split(_LANES)
+    return Language(name, words, lanes, emulation.read_text(), bounds)
