@@ -11,6 +11,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_dialect
+from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.errors import CompilerError, ScheduleError
 from meshloom.target.cuda import CUDA, H200
