@@ -87,7 +87,7 @@ def test_given_parts_are_taken_as_they_are() -> None:
         ({"face_nodes": [(4, 1), (1, 4)]}, "map face_nodes"),
         ({"boundary_group": [1, 2]}, r"boundary_group: expected 6 integers, got shape \(2,\)"),
         ({"boundary_group": [3] * 6, "groups": {"wall": 1}}, "boundary_group holds 3, but the groups are"),
-        ({"boundary_group": [0] * 6, "groups": {"wall": 0}}, "number of wall must be a whole number from 1 to 2147483647"),
+        ({"boundary_group": [0] * 6, "groups": {"wall": 0}}, "number of wall must be a whole number from 1 to"),
         ({"boundary_group": [2**31] * 6, "groups": {"wall": 2**31}}, "number of wall must be a whole number from 1 to"),
         ({"boundary_group": [1] * 6, "groups": {"a": 1, "b": 1}}, "two boundary groups have the same number"),
         ({"groups": {"a": 1, "b": 2}}, "boundary_group is missing"),
