@@ -10,7 +10,7 @@ from meshloom.errors import KernelError, MeshError, shown
 from meshloom.kernel.access import Mode, Read
 from meshloom.kernel.model import Param
 from meshloom.mesh.box import Box, Index, index_text
-from meshloom.mesh.core import Arg, Field, Global, Set
+from meshloom.mesh.core import Arg, Field, Global, Map, Set
 from meshloom.mesh.grid import AXES, Grid
 from meshloom.mesh.number import PlainNumber, kind_of_number
 from meshloom.mesh.subset import Subset
@@ -86,6 +86,8 @@ def _checked(where: str, mode: type[Mode], on: Set, argument: Argument) -> Arg |
     if not isinstance(arg, Arg):
         got = type(argument).__name__ + _wrap(argument)
         raise MeshError(f"{where}: expected a Field, field[map], Global or number, got {got}")
+    if arg.map is not None and not isinstance(arg.map, Map):
+        raise MeshError(f"{where}: {arg} is seen through a map of varying arity, which only kernels over sets take")
     if not mode.fields:
         raise KernelError(f"{where}: a Field cannot be {mode.__name__}; use Inc")
     if arg.map is None and arg.field.set is not on:

@@ -20,6 +20,7 @@ from meshloom.kernel.captured import compare_by
 from meshloom.kernel.count import loads
 from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.recent import Recent
+from meshloom.kernel.signature import Signature
 from meshloom.kernel.state import State, States
 from meshloom.kernel.trace import trace
 from meshloom.mesh.box import Box, Offsets
@@ -30,6 +31,7 @@ from meshloom.mesh.number import PlainNumber, kind_of_number
 from meshloom.mesh.recording import not_in_program, refuse_in_program
 from meshloom.mesh.sharing import hidden_values
 from meshloom.mesh.ties import tied
+from meshloom.mesh.varying import VaryingMap
 from meshloom.order import TYPICAL_BLOCK, order_elements
 from meshloom.plain import run_plainly
 from meshloom.runnable import Runnable, derived
@@ -43,6 +45,7 @@ from meshloom.schedule.schedule import Schedule, parse_schedule
 from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
 from meshloom.schedule.strategies import strategy, verify
 from meshloom.schedule.verify import check_one_to_one
+from meshloom.varying import Pattern, known_arguments, over_collections, pattern_of, signature_over
 
 SHARED = ("spec", "_work", "_chosen", "plan")  # what a loop has from its form
 MOST_FORMS = 64  # of loops over one set
@@ -58,23 +61,30 @@ class Kernel:
     """A NumPy function of one element. Calling it with a set runs it over that set."""
 
     def __init__(self, function: Callable[..., None], *, strict: bool = False):
+        self._make(function, strict, define.signature_of(function), function)
+
+    def _make(self, function: Callable[..., None], strict: bool, signature: Signature,
+              reads: Callable[..., None]) -> None:  # fmt: skip
+        """``reads``: the function as it was written, whose captured values count."""
         self.function, self.name, self.strict = function, function.__name__, strict
-        self.signature = define.signature_of(function)
+        self.signature = signature
         self.modes = self.signature.modes
         define.check_text(function, self.modes)
-        self._states = States(function, self.name)
+        self._states = States(reads, self.name)
+        self._fixed: dict[Pattern, Kernel] = {}  # the same over maps of varying arity, as loops know it
         functools.update_wrapper(self, function)
 
     def __call__(self, on: Set | Box, /, *arguments: Argument, schedule: Wish = None, **named: Argument) -> None:
         """Run over a set or a box of a grid; inside a program, record. Arguments may be named, and be plain numbers."""
-        given = self._given(on, arguments, named)
+        one, given = self._for_loop(on, arguments, named)
         numbers = [a for a in given if type(a) not in _STORED and kind_of_number(a) is not None]
-        key = (id(self), current().key, str(schedule), *map(_known_by, given))
-        remembered(on, key, (self,), Loop, self, on, given, schedule, numbers=numbers)
+        key = (id(one), current().key, str(schedule), *map(_known_by, given))
+        remembered(on, key, (one,), Loop, one, on, given, schedule, numbers=numbers)
 
     def loop(self, on: Set | Box, /, *arguments: Argument, schedule: Wish = None, **named: Argument) -> Loop:
         """The loop as an object: to call, to ask what it costs, to explain. Plain numbers are those given here."""
-        return Loop(self, on, self._given(on, arguments, named), schedule)
+        one, given = self._for_loop(on, arguments, named)
+        return Loop(one, on, given, schedule)
 
     def counts(self, on: Set | Box, /, *arguments: Argument, schedule: Wish = None, **named: Argument) -> Counts:
         """Flops by kind, bytes three ways, V/S and B/F of the loop with these arguments."""
@@ -83,13 +93,26 @@ class Kernel:
     @not_in_program("running kernel {} element by element", "call the kernel itself")
     def python(self, on: Set | Box, /, *arguments: Argument, **named: Argument) -> None:
         """Run element by element with plain small arrays: slow, independent of the tracer, made for breakpoints."""
-        Loop(self, on, self._given(on, arguments, named), None).run_plainly()
+        one, given = self._for_loop(on, arguments, named)
+        Loop(one, on, given, None).run_plainly()
 
-    def _given(self, on: Set | Box, arguments: tuple[Argument, ...], named: Mapping[str, Argument]) -> tuple[Any, ...]:
-        """One argument for each parameter."""
+    def _for_loop(
+        self, on: Set | Box, arguments: tuple[Argument, ...], named: Mapping[str, Argument]
+    ) -> tuple[Kernel, tuple[Any, ...]]:
+        """One argument for each parameter, and the kernel of them: this one, unless a map is of varying arity."""
         if not isinstance(on, _PLACES):
             place_of(self.name, on, ())  # says so
-        return self.signature.ordered(arguments, named)
+        given = self.signature.ordered(arguments, named)
+        if not any(type(a) is Arg and type(a.map) is VaryingMap for a in given):
+            return self, given
+        pattern, maps = pattern_of(given)
+        modes = self.signature.expanded(len(given))
+        known = known_arguments(self.name, modes, given, pattern, maps)
+        if pattern not in self._fixed:
+            made, function = Kernel.__new__(Kernel), over_collections(self.function, tuple(modes), pattern)
+            made._make(function, self.strict, signature_over(self.name, modes, len(maps)), self.function)
+            self._fixed[pattern] = made
+        return self._fixed[pattern], known
 
     @property
     def state(self) -> State:

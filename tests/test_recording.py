@@ -222,6 +222,7 @@ HARMLESS: dict[str, Action] = {
     "linalg.BiCGStab": lambda w: ml.linalg.BiCGStab(w.matrix), "linalg.GMRES": lambda w: ml.linalg.GMRES(w.matrix),
     "linalg.Report": lambda w: ml.linalg.Report(True, 0, 0.0, np.zeros(1), "for a test"),
     "Map.computed": lambda w: ml.Map.computed(w.cells, w.cells, lambda e: e),
+    "Map.varying": lambda w: w.u[ml.Map.varying(w.edges, w.cells, [0, 1, 1, 3, 3, 3], [0, 5, 2])],
     "Field.shape": lambda w: w.u.shape, "Field.__getitem__": lambda w: w.u[w.ends],
     "Field.direct": lambda w: w.u.direct, "Field.watch": lambda w: w.u.watch(w.loop),
     "Global.dim": lambda w: w.vector.dim, "Global.watch": lambda w: w.total.watch(w.loop),

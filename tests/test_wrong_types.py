@@ -53,6 +53,8 @@ def sets_and_fields(w: World) -> dict[str, Attack]:
         "Set.field": (w.cells.field, new), "Field": (ml.Field, {"on": w.cells, **new}),
         "Map": (ml.Map, {"source": w.edges, "target": w.cells, "indices": w.ends.indices, "name": "m", "dtype": "i4"}),
         "Map.computed": (ml.Map.computed, {"source": w.edges, "target": w.cells, "formula": lambda e: e, "name": "m"}),
+        "Map.varying": (ml.Map.varying, {"source": w.edges, "target": w.cells, "starts": [0, 1, 1, 2, 2, 3],
+                                         "entries": [0, 5, 2], "name": "m"}),
         "Field.__getitem__": (w.u.__getitem__, {"through": w.ends}), "Field.fill": (w.u.fill, {"value": 1.0}),
         "Field.assign": (w.u.assign, {"data": np.ones(6)}), "Field.restore": (w.u.restore, {"saved": np.ones(6)}),
         "Field.relayout": (w.pair.relayout, {"layout": "soa", "free": True}),

@@ -45,6 +45,7 @@ from meshloom.mesh.values import whole_numbers as whole_array
 
 if TYPE_CHECKING:
     from meshloom.mesh.subset import Subset
+    from meshloom.mesh.varying import VaryingMap
 
 __all__ = ["MOST_ELEMENTS", "Arg", "Field", "Fill", "Global", "Map", "Set", "check_ends", "on_host"]
 MOST_ELEMENTS = 2**40  # of a set: with any number of components, places in memory are still numbers of 64 bits
@@ -165,7 +166,15 @@ def check_ends(name: str, source: object, target: object) -> None:
         instance(f"map {named('a map', name)}: {which}", one, Set, error=MeshError)
 
 
-class Map(ItsOwnCopy):
+class AnyMap(ItsOwnCopy):
+    """From every element of ``source`` to some of ``target``: a Map to as many each, a VaryingMap to lists of them."""
+
+    source: Set
+    target: Set
+    name: str
+
+
+class Map(AnyMap):
     """For every element of ``source``, the numbers of ``arity`` elements of ``target``: ``indices``, by number.
 
     ``positions`` holds the same by position: row k belongs to the element at position k of ``source``, and its entries
@@ -211,6 +220,17 @@ class Map(ItsOwnCopy):
         from meshloom.mesh.computed import ComputedMap
 
         return ComputedMap(source, target, formula, name)
+
+    @staticmethod
+    def varying(source: Set, target: Set, starts: ArrayLike, entries: ArrayLike, name: str = "map") -> VaryingMap:
+        """A map whose arity differs from element to element: that of number k has ``entries[starts[k]:starts[k + 1]]``.
+
+        A kernel that reads ``field[map]`` sees an array of as many elements, and reduces it: ``np.sum(q)``,
+        ``np.min(q, initial=np.inf)``, ``np.sum(w * q[:, 0])``; ``q.shape[0]`` is their number, which may be 0.
+        """
+        from meshloom.mesh.varying import VaryingMap
+
+        return VaryingMap(source, target, starts, entries, name)
 
     @staticmethod
     def _check_range(array: np.ndarray, target: Set, name: str, first: int = 0) -> None:
@@ -383,9 +403,9 @@ class Field(Stored, SharedMemory):
             self.layout = new
             self.move(new.pack(values))
 
-    def __getitem__(self, through: Map | Offsets) -> Arg:
+    def __getitem__(self, through: AnyMap | Offsets) -> Arg:
         """Access through a map (a row of it gives ``arity`` elements of this field's set), or at offsets of a grid."""
-        if isinstance(through, Map):
+        if isinstance(through, AnyMap):
             if through.target is not self.set:
                 what = f"map {through.name} leads to {through.target.name}"
                 raise MeshError(f"field {self.name} lives on {self.set.name}, but {what}")
@@ -415,7 +435,7 @@ class Arg:
 
     __slots__ = ("as_member", "field", "map", "offsets", "slots")
 
-    def __init__(self, field: Field, map: Map | None, offsets: Offsets | None = None, *, as_member: bool = False,
+    def __init__(self, field: Field, map: Any, offsets: Offsets | None = None, *, as_member: bool = False,
                  slots: tuple[int, ...] = ()):  # fmt: skip
         self.field, self.map, self.offsets, self.as_member, self.slots = field, map, offsets, as_member, slots
 

@@ -172,7 +172,7 @@ def test_a_solver_is_used_again(backend: str) -> None:
 
 
 @pytest.mark.parametrize("method", [ml.linalg.ConjugateGradients, ml.linalg.BiCGStab, ml.linalg.GMRES])
-@pytest.mark.parametrize("backend", ["cpu", "emulated"])
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("emulated", marks=pytest.mark.slow)])
 def test_a_solver_keeps_neither_x_nor_b(backend: str, method: Any) -> None:
     """And the next ones of their kind find everything recorded."""
     ml.use(backend)

@@ -170,3 +170,28 @@ def test_a_part_of_a_grid_is_chosen_among_its_points(aligned):
     for wrong, words in ((mask.reshape(-1), r"has the shape \(4, 3\), got \(12,\)"), ([12], "no element 12; its 12")):
         with one_line_from(MeshError, words):
             grid.subset(wrong)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_program_over_everything_visits_ghosts_fused_or_not(backend):
+    ml.use(backend)
+    grid = ml.Grid((5, 4), ghosts=(2, 1))
+    u, v, total = grid.field("u"), grid.field("v"), ml.Global(0.0)
+
+    @ml.kernel
+    def first(v: ml.Read, u: ml.Write):
+        u[...] = v + 1.0
+
+    @ml.kernel
+    def second(u: ml.Read, v: ml.Inc, total: ml.Sum):
+        v += 2.0 * u
+        total += u
+
+    @ml.program
+    def step():
+        total.value = 0.0
+        first(grid.everything, v, u)
+        second(grid.everything, u, v, total)
+
+    step.run(2)
+    assert total.value == 3.0 * 54 and (grid.shaped(v, ghosts=True) == 8.0).all()
