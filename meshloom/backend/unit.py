@@ -15,7 +15,6 @@ from meshloom.errors import ScheduleError
 from meshloom.kernel.expr import C_TYPES
 from meshloom.schedule.code import Pass, partial_name
 from meshloom.schedule.nest.nodes import Name, Raw, Statement, let
-from meshloom.schedule.nest.walk import everything
 from meshloom.schedule.nest.walk import names as names_in
 from meshloom.schedule.plan import Plan, arrays, sizes
 from meshloom.schedule.spec import LoopSpec
@@ -40,7 +39,7 @@ class Argument:
 
 
 class Parameter(NamedTuple):
-    """A parameter of a generated function. No two pointers lead to the same memory, unless both only read it."""
+    """A parameter of a generated function; pointers are promised to lead to memory of their own."""
 
     ctype: str
     name: str
@@ -52,6 +51,20 @@ class Parameter(NamedTuple):
     @property
     def declaration(self) -> str:
         return f"{self.ctype} __restrict__ {self.name}" if self.is_pointer else f"{self.ctype} {self.name}"
+
+
+@dataclass(frozen=True)
+class GlobalValue:
+    """A value of a Global that is read: its type, what it is called, and the array that it is an entry of."""
+
+    ctype: str
+    name: str
+    array: str
+    place: int
+
+    @property
+    def declaration(self) -> Statement:
+        return let(self.name, Name(self.array)[self.place], self.ctype)
 
 
 @dataclass(frozen=True)
@@ -115,8 +128,8 @@ def block_names(one: Pass) -> set[str]:
     phases = one.phases if one.ahead is None else (*one.phases, one.ahead[1])
     ranges = [x for phase in phases for x in (phase.first, phase.last, phase.repeat) if x is not None]
     ahead = () if one.ahead is None else (one.ahead[0],)
-    nodes = (*ranges, *(x for phase in phases for x in phase.body), *ahead)
-    return names_in(nodes).union(*(_words(x.text) for x in everything(nodes) if isinstance(x, Raw)))
+    body = [x for phase in phases for x in phase.body]
+    return names_in((*ranges, *body, *ahead)).union(*(_words(x.text) for x in body if isinstance(x, Raw)))
 
 
 def _words(text: str) -> set[str]:
@@ -129,20 +142,6 @@ def parameters(unit: Unit, names: Set[str]) -> list[Parameter]:
     found = [Parameter(a.pointer_type, a.name) for a in unit.pointers if a.name in names]
     found += [Parameter("const ml_index", name) for name in unit.sizes if name in names]
     return found + [Parameter(f"const {one.ctype}", one.name) for one in global_values(unit) if one.name in names]
-
-
-@dataclass(frozen=True)
-class GlobalValue:
-    """A value of a Global that is read: its type, what it is called, and the array that it is an entry of."""
-
-    ctype: str
-    name: str
-    array: str
-    place: int
-
-    @property
-    def declaration(self) -> Statement:
-        return let(self.name, Name(self.array)[self.place], self.ctype)
 
 
 def global_values(unit: Unit) -> list[GlobalValue]:
