@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from meshloom.backend.unit import Unit, block_text, global_values, indent, parameters, prelude
+from meshloom.kernel.emit import literal
 from meshloom.native.names import safe_name
 from meshloom.schedule.code import Line, Pass, Phase, combined, neutral, partial_name
 from meshloom.schedule.spec import LoopSpec
@@ -113,13 +114,14 @@ def _launch(unit: Unit, number: int, one: Pass) -> list[str]:
 
 def _finish(unit: Unit) -> list[str]:
     """Merge the blocks' shares of the globals, in the order of the blocks: the same bits for any number of threads."""
-    lines = []
+    lines, fresh = [], dict(unit.spec.fresh)
     for o in unit.spec.reductions:
         param, place = unit.spec.params[o.param], f"{unit.spec.access(o.param).pointer}[{o.comp}]"
         merge = partial(combined, param.mode.combine, dtype=param.dtype)
+        before = literal(fresh[o.param], param.dtype) if o.param in fresh else place
         lines += [
             f"{{ {param.ctype} total = {neutral(unit.spec, o)};",
             f"for (int64_t j = 0; j < parts; ++j) total = {merge('total', f'{partial_name(o)}_parts[j]')};",
-            f"{place} = {merge(place, 'total')}; }}",
+            f"{place} = {merge(before, 'total')}; }}",
         ]
     return lines

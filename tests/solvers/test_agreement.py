@@ -125,18 +125,20 @@ def assert_same(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
         np.testing.assert_allclose(one / scale, other / scale, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.parametrize("backend", ["cpu", "emulated"])
 @pytest.mark.parametrize("name", IN_EVERY_RUN)
-def test_fused_steps_equal_the_reference(name: str):
-    """Fused CUDA, emulated, against NumPy loop by loop."""
+def test_fused_steps_equal_the_reference(name: str, backend: str):
+    """Fused loops of a CPU, and fused CUDA, emulated, against NumPy loop by loop."""
     ml.use("numpy")
     _, expected = five_steps(name, fuse=False)
-    ml.use("emulated")
+    ml.use(backend)
     program, found = five_steps(name, fuse=True)
     assert program.fused_steps and program.launches < len(program.loops), "it is about fused loops"
     assert_same(found, expected)
 
 
-@pytest.mark.parametrize("backend", [pytest.param("emulated", marks=pytest.mark.slow), CUDA])
+@pytest.mark.parametrize("backend", [pytest.param("cpu", marks=pytest.mark.slow),
+                                     pytest.param("emulated", marks=pytest.mark.slow), CUDA])  # fmt: skip
 @pytest.mark.parametrize("name", [*CASES, *GRIDS])
 def test_fused_steps_equal_loop_by_loop(name: str, backend: str):
     ml.use(backend)
