@@ -60,6 +60,7 @@ def contestants(case: Airfoil) -> dict[str, list[peer_case.Peer]]:
         "Meshloom": [Meshloom(case)],
         "C++ block coloring": [cpp.CppBlockColor(arrays, threads, block) for block in cpp.BLOCK_SIZES],
         "C++ gather": [cpp.CppGather(arrays, threads)],
+        "C++ fused": [cpp.CppFused(arrays, threads, chunk) for chunk in cpp.CHUNKS],
         "numba": numba_peers(arrays, threads),
         "NumPy": [numpy_airfoil.NumPy(arrays, scatter) for scatter in numpy_airfoil.SCATTERS],
     }
@@ -79,7 +80,12 @@ def step_goals(step: dict[str, Any]) -> list[Goal]:
     times, best = step["seconds"], step["best"]
     own = times[best["Meshloom"]]
     by_hand = min(times[best["C++ block coloring"]], times[best["C++ gather"]])
-    goals = [Goal("step: Meshloom / best hand-written C++", own / by_hand, "at most", 1.05)]
+    fused = times[best["C++ fused"]]
+    goals = [
+        Goal("step: Meshloom / best hand-written C++", own / by_hand, "at most", 1.05),
+        Goal("step: Meshloom / hand-fused C++", own / fused, "at most", 1.10),
+        Goal("step: hand-fused C++ / C++ loop by loop, the limit of fusion", fused / by_hand, "at most", 1.0),
+    ]
     if "numba" in best:
         goals.append(Goal("step: best numba / Meshloom", times[best["numba"]] / own, "at least", 1.5))
     return [*goals, Goal("step: best NumPy / Meshloom", times[best["NumPy"]] / own, "at least", 20.0)]

@@ -38,10 +38,10 @@ class Program(NoCopy):
     Where the function has parameters, they are fields and globals (or sets and maps) that whoever calls the program
     gives; it is recorded once for every combination of them, as long as they are there.
 
-    ``fuse``: may loops be combined into one, so that values pass from one to the next in registers? On a GPU they are
-    unless it says False; other back ends run every loop by itself. Every field but transient ones holds the same
-    afterwards. ``branches``: may a GPU run small operations that do not depend on each other at the same time? The
-    results are the same to the last bit.
+    ``fuse``: may loops be combined into one, so that values pass from one to the next in registers? They are where that
+    is faster, unless it says False; the back end numpy runs every loop by itself. Every field but transient ones holds
+    the same afterwards, but for rounding. ``branches``: may a GPU run small operations that do not depend on each other
+    at the same time? The results are the same to the last bit.
     """
 
     def __init__(self, function: Callable[..., None], *, fuse: bool = True, branches: bool = True):
@@ -52,7 +52,7 @@ class Program(NoCopy):
         self.branches = yes_or_no(f"program {self.name}: branches", branches, error=ProgramError)
         self._loops: tuple[Runnable | Fill, ...] | None = None
         self._ready: tuple[tuple[int, ...], Recording] | None = None
-        self._fused: tuple[tuple[object, ...], FusedRecording] | None = None
+        self._fused: tuple[tuple[object, ...], FusedProgram, list[FusedRecording]] | None = None
         self._being_recorded: set[tuple[Any, ...]] = set()  # arguments, by their addresses
         self._kept: Kept[tuple[Any, ...], ReadyProgram] = Kept()  # for other arguments each
 
@@ -180,8 +180,8 @@ class Program(NoCopy):
         return done
 
     def _ready_to_keep(self, ties: tuple[Any, ...]) -> ReadyProgram:
-        replay = self._fused_recording().replay if self._fuses() else Replay(self._recording())
-        return ReadyProgram(self.name, self.loops, replay, ties)
+        fused = self._fused_recording()
+        return ReadyProgram(self.name, self.loops, fused.replay if fused else Replay(self._recording()), ties)
 
     def _whole(self, done: Replayed, times: int) -> np.ndarray:
         """The history of replays; KeyboardInterrupt where Ctrl-C came."""
@@ -239,15 +239,15 @@ class Program(NoCopy):
         return written, transients_among(written)
 
     def _replayed(self, times: int, way: Way) -> Replayed:
-        if not times or not self._fuses():
+        recording = self._fused_recording() if times and self._may_fuse() else None
+        if recording is None:
             return self._run_loops(times, way)
-        fused = self._fused_recording().replay
-        if fused.may_start():
-            return way(fused, times)
+        if recording.replay.may_start():
+            return recording.noted(way(recording.replay, times))
         first = self._run_loops(1, way)  # one replay loop by loop makes the constants true
         if first.stopped or first.met or times == 1:
             return first
-        rest = way(fused, times - 1)
+        rest = recording.noted(way(recording.replay, times - 1))
         return rest._replace(history=np.concatenate([first.history, rest.history]))
 
     def _run_loops(self, times: int, way: Way) -> Replayed:
@@ -277,12 +277,31 @@ class Program(NoCopy):
     def _backends(self) -> set[Backend]:
         return {loop.backend for loop in self._runnables}
 
-    def _fuses(self) -> bool:
+    def _may_fuse(self) -> bool:
+        """Could loops be fused here? One by itself on a CPU is best as it is."""
         used = self._backends()
-        return self.fuse and len(used) == 1 and next(iter(used)).target.together
+        able = self.fuse and len(used) == 1 and next(iter(used)).fuses
+        return able and (len(self.loops) > 1 or next(iter(used)).target.together)
 
-    def _fused_recording(self) -> FusedRecording:
-        """The fused program, ready to run; made again when a field has moved."""
+    def _fused_recording(self) -> FusedRecording | None:
+        """The fused program, ready to run, made again when a field has moved; None where loops run by themselves."""
+        if not self._may_fuse() or (self._fused is not None and self._fused[1].stays_apart):
+            return None  # what was weighed once is not weighed again when a field moves
+        found, made = self._fusion()
+        if found.stays_apart:
+            return None
+        if not made:
+            made.append(FusedRecording(found, next(iter(self._backends())), branches=self.branches))
+        return made[0]
+
+    def _explained_fusion(self) -> str:
+        if not self._may_fuse():
+            return ""
+        found, made = self._fusion()
+        return found.explain(made[0].measured if made else ())
+
+    def _fusion(self) -> tuple[FusedProgram, list[FusedRecording]]:
+        """The program fused, and what the back end made of it, if that was asked for."""
         (backend,) = self._backends()
         storages = dict.fromkeys(s for o in self.loops for s in (o.storages if isinstance(o, Runnable) else o.writes))
         for one in storages:
@@ -292,40 +311,41 @@ class Program(NoCopy):
         states = [state for loop in self._runnables for state in loop.states]
         signature = (self.branches, *(id(one.storage) for one in storages), *states)
         if self._fused is None or self._fused[0] != signature:
-            self._fused = signature, FusedRecording(fuse(self.loops), backend, branches=self.branches)
-        return self._fused[1]
+            self._fused = signature, fuse(self.loops), []
+        return self._fused[1:]
 
     @property
     @outside_program()
     def fused_steps(self) -> tuple[FusedLoop, ...]:
         """The fused loops of one replay; none where loops are not fused."""
-        body = self._fused_recording().program.body if self._fuses() else ()
-        return tuple(step for step in body if isinstance(step, FusedLoop))
+        found = self._fused_recording()
+        return tuple(step for step in found.program.body if isinstance(step, FusedLoop)) if found else ()
 
     @property
     @outside_program()
     def launches(self) -> int:
         """Kernels that one replay starts on a device; 0 where there is none."""
-        steps = self._fused_recording().body if self._fuses() else [loop.prepare() for loop in self._runnables]
+        found = self._fused_recording()
+        steps = found.body if found else [loop.prepare() for loop in self._runnables]
         return sum(len(getattr(step, "steps", ())) for step in steps)
 
     @property
     @outside_program()
     def graph(self) -> str:
         """How one replay is ordered on a device, in one line; empty where there is none."""
-        return (self._fused_recording() if self._fuses() else self._recording()).summary
+        return (self._fused_recording() or self._recording()).summary
 
     def explain(self, *arguments: Known, **named: Known) -> str:
-        """Every loop's schedule, reason and figures; on a GPU first how they are fused and replayed."""
+        """Every loop's schedule, reason and figures; before that how they are fused and, on a GPU, replayed."""
         return self.bind(*arguments, **named)._explained()
 
     @outside_program()
     def _explained(self) -> str:
         loops = [o.explain() for o in dict.fromkeys(self.loops) if isinstance(o, Runnable)]
         moved = [f"layout of {f.name}: {layout}, the least time over all loops" for f, layout in self.layouts.items()]
-        fused = [self._fused_recording().program.explain()] if self._fuses() else []
-        graph = self.graph if fused or self._ready else ""  # loops by themselves are not compiled to be explained
-        return "\n\n".join(filter(None, [*moved, "\n".join(filter(None, [*fused, graph])), *loops]))
+        graph = self.graph if self._fused_recording() or self._ready else ""  # loops by themselves are not compiled
+        fused = "\n".join(filter(None, [self._explained_fusion(), graph]))
+        return "\n\n".join(filter(None, [*moved, fused, *loops]))
 
     def __repr__(self) -> str:
         if self.parameters.names:
@@ -357,6 +377,18 @@ class FusedRecording:
         self.summary = self._replay.summary
         constants = [(one.storage, value) for one, value in program.constants.items()]
         self.replay = Replay(self._replay, self.prologue, constants)
+        self._seconds, self._replays = np.zeros(len(self.body)), 0
+
+    def noted(self, done: Replayed) -> Replayed:
+        """The same; its times are kept."""
+        if len(done.seconds) == len(self.body):
+            self._seconds, self._replays = self._seconds + done.seconds, self._replays + len(done.history)
+        return done
+
+    @property
+    def measured(self) -> list[float]:
+        """Seconds of each step of the body, for one replay; empty where nothing is known."""
+        return (self._seconds / self._replays).tolist() if self._replays else []
 
 
 def _executable(step: Step, backend: Backend) -> Callable[[], None]:

@@ -60,6 +60,7 @@ class Runnable(NoCopy, ABC):
     total_seconds = 0.0
     _executable: Callable[[], None] | None = None
     states: tuple[State, ...] = ()
+    composed: tuple[Runnable, ...] = ()  # what it was put together from
     _preparing = False
 
     @cached_property

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.errors import KernelError
-from meshloom.fusion import FusedLoop
 from meshloom.mesh.core import Fill
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilMeshOptions
 from tests.backend import streams  # noqa: F401 registers the back end shuffled
 
-DEVICES = ["emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICES = ["cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
+HERE = ["cpu", "emulated"]
 
 
 # ----- the airfoil iteration ------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ def airfoil(backend: str, precision: str = "double", fuse: bool = True, order: s
 
 
 def groups_of(program: ml.Program) -> list[str]:
-    return [s.spec.name for s in program._fused_recording().program.body if isinstance(s, FusedLoop)]
+    return [step.spec.name for step in program.fused_steps]
 
 
 @pytest.mark.parametrize("backend", DEVICES)
@@ -67,11 +67,12 @@ def test_bytes_of_the_fused_iteration() -> None:
     assert "as one loop over cells" in text and "res is 0 everywhere" in text and "before the first one" in text
 
 
-def test_a_flux_that_sees_its_two_sides_differently() -> None:
+@pytest.mark.parametrize("where", HERE)
+def test_a_flux_that_sees_its_two_sides_differently(where: str) -> None:
     """No symmetry: the tables of ``owner`` are by slot, and a fused gather must not take them for roles. The mesh is
     large enough to have tables: three of four cells with three faces."""
     results = []
-    for backend, fuse in (("numpy", False), ("emulated", True)):
+    for backend, fuse in (("numpy", False), (where, True)):
         ml.use(backend)
         mesh, rng = ml.generate.box((20, 12), cells="triangle"), np.random.default_rng(0)
         u, weight = mesh.cells.field("u", data=rng.random(480)), mesh.faces.field("l", data=rng.random(len(mesh.faces)))
@@ -99,10 +100,11 @@ def test_a_flux_that_sees_its_two_sides_differently() -> None:
     np.testing.assert_allclose(results[1], results[0], rtol=1e-13, atol=1e-14)
 
 
-def test_a_residual_that_somebody_changed_is_not_forgotten() -> None:
+@pytest.mark.parametrize("where", HERE)
+def test_a_residual_that_somebody_changed_is_not_forgotten(where: str) -> None:
     """The program takes res for zero between replays; where it is not, the first replay goes loop by loop."""
     results = []
-    for name, fuse in (("numpy", False), ("emulated", True)):
+    for name, fuse in (("numpy", False), (where, True)):
         case = airfoil(name, fuse=fuse)
         update = next(o for o in case.program.loops if o.name == "update")
         res = next(s for s in update.storages if s.name == "res")
@@ -114,9 +116,10 @@ def test_a_residual_that_somebody_changed_is_not_forgotten() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13 * np.abs(expected).max())
 
 
-def test_a_loop_that_asks_for_another_strategy_stays_by_itself() -> None:
+@pytest.mark.parametrize("where", HERE)
+def test_a_loop_that_asks_for_another_strategy_stays_by_itself(where: str) -> None:
     results = []
-    for name, fuse in (("numpy", False), ("emulated", True)):
+    for name, fuse in (("numpy", False), (where, True)):
         ml.use(name)
         plain = AirfoilConfig()
         case = Airfoil(replace(plain, mesh=AirfoilMeshOptions(i=14, j=12), schedule={"res_calc": "color"}))
@@ -127,8 +130,9 @@ def test_a_loop_that_asks_for_another_strategy_stays_by_itself() -> None:
     np.testing.assert_allclose(results[1], results[0], rtol=0, atol=1e-12)
 
 
-def test_fields_that_move_are_noticed() -> None:
-    case, other = airfoil("emulated"), airfoil("numpy", fuse=False)
+@pytest.mark.parametrize("where", HERE)
+def test_fields_that_move_are_noticed(where: str) -> None:
+    case, other = airfoil(where), airfoil("numpy", fuse=False)
     case.program.run(2)
     case.q.relayout("soa")
     case.program.run(2)
@@ -137,7 +141,8 @@ def test_fields_that_move_are_noticed() -> None:
 
 
 # ----- other programs -------------------------------------------------------------------------------------------
-def test_three_stages_need_a_third_buffer() -> None:
+@pytest.mark.parametrize("where", HERE)
+def test_three_stages_need_a_third_buffer(where: str) -> None:
     """A Runge-Kutta step that starts from the old state in every stage: nothing is overwritten too early."""
 
     @ml.kernel
@@ -173,14 +178,15 @@ def test_three_stages_need_a_third_buffer() -> None:
         return u.numpy(), step
 
     expected, _ = run("numpy")
-    found, program = run("emulated")
+    found, program = run(where)
     np.testing.assert_allclose(found, expected, rtol=1e-13)
     assert groups_of(program) == ["diffuse+stage", "diffuse+stage", "diffuse+stage+keep"]
     written = {s.name for step in program._fused_recording().program.body for s in step.storages}
     assert {"u", "u_2", "u_3"} <= written
 
 
-def test_a_transient_field_must_be_written_before_it_is_read() -> None:
+@pytest.mark.parametrize("where", HERE)
+def test_a_transient_field_must_be_written_before_it_is_read(where: str) -> None:
     @ml.kernel
     def add(a: ml.Read, b: ml.ReadWrite):
         b[...] = b + a
@@ -189,7 +195,7 @@ def test_a_transient_field_must_be_written_before_it_is_read() -> None:
     def double(b: ml.ReadWrite):
         b[...] = 2.0 * b
 
-    ml.use("emulated")
+    ml.use(where)
     cells = ml.Set(10, "cells")
     a, b = cells.field("a", data=np.ones(10)), cells.field("b", transient=True)
 
@@ -245,9 +251,10 @@ class Limited:
         self.step = step
 
 
+@pytest.mark.parametrize("where", HERE)
 @pytest.mark.parametrize("transient", [True, False])
-def test_fills_go_with_what_needs_them_and_loops_over_one_map_share_a_visit(transient: bool) -> None:
-    plain, fused = Limited("numpy", transient), Limited("emulated", transient)
+def test_fills_go_with_what_needs_them_and_loops_over_one_map_share_a_visit(transient: bool, where: str) -> None:
+    plain, fused = Limited("numpy", transient), Limited(where, transient)
     expected, found = (one.step.run(3, record=(one.total,)) for one in (plain, fused))
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     np.testing.assert_allclose(fused.u.numpy(), plain.u.numpy(), rtol=1e-12)
@@ -284,7 +291,8 @@ def test_a_field_that_may_be_written_and_stays_what_it_is(backend: str) -> None:
     assert a.numpy().tolist() == [0.0, 1.0, 2.0, 3.0] and b.numpy().tolist() == [0.0, 4.0, 8.0, 12.0]
 
 
-def test_a_global_that_was_reset_is_not_read_and_summed_up_in_one_loop() -> None:
+@pytest.mark.parametrize("where", HERE)
+def test_a_global_that_was_reset_is_not_read_and_summed_up_in_one_loop(where: str) -> None:
     def run(backend: str) -> tuple[np.ndarray, ml.Program]:
         ml.use(backend)
         cells = ml.generate.box((4, 3)).cells
@@ -301,9 +309,9 @@ def test_a_global_that_was_reset_is_not_read_and_summed_up_in_one_loop() -> None
         return np.concatenate([history.ravel(), a.numpy().ravel(), b.numpy().ravel()]), step
 
     expected, _ = run("numpy")
-    found, program = run("emulated")
+    found, program = run(where)
     np.testing.assert_allclose(found, expected, rtol=1e-13)
-    assert groups_of(program) == ["scaled"], "relax stays by itself"
+    assert groups_of(program) == (["scaled"] if where == "emulated" else []), "relax stays by itself"
 
 
 # Random programs: what a few kernels can do to a few fields, in any order.
@@ -413,19 +421,27 @@ def programs(draw: st.DrawFn) -> list[tuple[str, tuple[int, ...]]]:
 def test_any_program_gives_the_same_fused(
     steps: list[tuple[str, tuple[int, ...]]], colored: bool, within: bool
 ) -> None:
+    results = run_on(("numpy", "emulated", "shuffled"), steps, colored, within)
+    for name, expected in results[0].items():
+        largest = np.abs(expected).max()
+        np.testing.assert_allclose(results[1][name], expected, rtol=1e-11, atol=1e-12 * largest, err_msg=name)
+        np.testing.assert_array_equal(results[2][name], results[1][name], err_msg=name)
+
+
+def run_on(
+    backends: tuple[str, ...], steps: list[tuple[str, tuple[int, ...]]], colored: bool, within: bool
+) -> list[dict[str, np.ndarray]]:
+    """What lasts of three replays of a program, on each back end."""
     if all(name in ("fill", "reset") for name, _ in steps):
         steps = [*steps, ("copy", (0, 1, 2))]
     if within:  # such a field must be written before it is read
         steps = [("fill", (len(FIELDS) - 1, 0, 1)), *steps]
     results = []
-    for backend in ("numpy", "emulated", "shuffled"):
+    for backend in backends:
         ml.use(backend)
         body, changed = recorded(ml.generate.box((5, 4)), steps, colored, within)
         program = ml.program(body)
         program.run(2)
         program.run(1)
         results.append({name: one.numpy() for name, one in changed.items()})
-    for name, expected in results[0].items():
-        largest = np.abs(expected).max()
-        np.testing.assert_allclose(results[1][name], expected, rtol=1e-11, atol=1e-12 * largest, err_msg=name)
-        np.testing.assert_array_equal(results[2][name], results[1][name], err_msg=name)
+    return results

@@ -59,7 +59,7 @@ def test_replay_equals_calling() -> None:
     for _ in range(7):
         called.step()
         history.append((called.total.value, called.biggest.value))
-    program = ml.program(replayed.step)
+    program = ml.program(fuse=False)(replayed.step)
     assert [o.name for o in program.loops] == ["relax", "total = 0", "biggest = -inf", "apply"]
     np.testing.assert_array_equal(replayed.u.numpy(), Heat().u.numpy())  # recording runs nothing
     recorded = program.run(7, record=(replayed.total, replayed.biggest))
@@ -101,7 +101,7 @@ def test_each_loop_can_be_called_by_itself() -> None:
 
 
 def test_explain_lists_every_loop() -> None:
-    program = ml.program(Heat().step)
+    program = ml.program(fuse=False)(Heat().step)
     program.run(2)
     text = program.explain()
     assert text.count("relax over faces") == 1 and text.count("apply over cells") == 1

@@ -15,6 +15,7 @@ from meshloom.native import compiler
 SOURCE = Path(__file__).with_name("airfoil.cpp")
 BLOCK_SIZES = (512, 2048, 8192, 32768)
 BOUNDARY_BLOCK = 256
+CHUNKS = (8192, 16384, 32768)
 
 
 class _Mesh(ctypes.Structure):
@@ -38,6 +39,12 @@ class _Incidence(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in ("offsets", "entries", "flux")]
 
 
+class _Chunks(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in ("chunk", "chunks")] + [
+        (name, ctypes.c_void_p) for name in ("starts", "nodes", "cells", "bstarts", "bedges", "q_next", "adt_next")
+    ]
+
+
 def _library() -> ctypes.CDLL:
     return compiler.load(SOURCE.read_text(), "peer_airfoil", extra_flags=FLAGS)
 
@@ -58,7 +65,7 @@ def block_colors(targets: np.ndarray, n_targets: int, block: int) -> np.ndarray:
 
 
 class _Cpp(ABC):
-    """What both C++ peers share: the library, the structures and the arrays they point to."""
+    """What all C++ peers share: the library, the structures and the arrays they point to."""
 
     name = "C++"
     _entry: str
@@ -126,3 +133,35 @@ class CppGather(_Cpp):
         np.cumsum(np.bincount(ends, minlength=case.cells), out=offsets[1:])
         entries = np.argsort(ends, kind="stable").astype(np.int32)  # 2*edge + slot, ascending in each cell
         return self._structure(_Incidence, offsets, entries, np.zeros((case.edges, 4)))
+
+
+class CppFused(_Cpp):
+    """A stage as one pass over chunks of cells; edges that leave a chunk are evaluated by both."""
+
+    _entry = "run_fused"
+
+    def __init__(self, case: Airfoil, threads: int, chunk: int = 16384):
+        self.chunk, self.name = chunk, f"C++ fused, {chunk}"
+        super().__init__(case, threads)
+
+    def _make_plan(self, case: Airfoil) -> ctypes.Structure:
+        chunks = -(-case.cells // self.chunk)
+        chunk_of = case.edge_cells // self.chunk
+        leaves = np.flatnonzero(chunk_of[:, 0] != chunk_of[:, 1])
+        inside = np.flatnonzero(chunk_of[:, 0] == chunk_of[:, 1])
+        edge = np.concatenate([inside, leaves, leaves])
+        turned = np.repeat([False, False, True], [len(inside), len(leaves), len(leaves)])
+        part = 2 * chunk_of[edge, turned.astype(int)].astype(np.int64) + np.isin(edge, leaves)
+        order = np.lexsort((edge, part))
+        edge, turned, part = edge[order], turned[order], part[order]
+        nodes, cells = (_turned(rows[edge], turned) for rows in (case.edge_nodes, case.edge_cells))
+        boundary = np.argsort(case.bedge_cells, kind="stable").astype(np.int32)
+        ends = np.searchsorted(case.bedge_cells[boundary], self.chunk * np.arange(chunks + 1)).astype(np.int64)
+        starts = np.searchsorted(part, np.arange(2 * chunks + 1)).astype(np.int64)
+        second = np.zeros((case.cells, 4)), np.zeros(case.cells)
+        return self._structure(_Chunks, self.chunk, chunks, starts, nodes, cells, ends, boundary, *second)
+
+
+def _turned(rows: np.ndarray, turned: np.ndarray) -> np.ndarray:
+    """Rows (n, 2), the other way round where ``turned`` (n,) says so."""
+    return np.ascontiguousarray(np.where(turned[:, None], rows[:, ::-1], rows))

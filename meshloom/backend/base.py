@@ -40,6 +40,7 @@ class Backend(ABC):
     """A compiler call, a launch and an allocator."""
 
     name: str = ""
+    fuses: bool = True  # can it run loops of a program as one?
     strict: bool = False  # are all kernels strict from now on? one answer for all back ends, so it is set on this class
 
     @property
@@ -104,6 +105,26 @@ class FillMemory:
         if not isinstance(self.storage, np.ndarray):
             check_device()
         self.storage.fill(self.value)
+
+
+class Held(NamedTuple):
+    """Some memory, whoever it belongs to."""
+
+    storage: Any
+
+
+class CopyMemory:
+    """A copy as it is executed, without the fields."""
+
+    def __init__(self, source: Any, target: Any):
+        self.reads, self.writes = (Held(source),), (Held(target),)
+
+    def __call__(self) -> None:
+        source, target = self.reads[0].storage, self.writes[0].storage
+        if isinstance(target, np.ndarray):
+            target[:] = source
+        else:
+            target.data.copy_from_device_async(source.data, target.nbytes)
 
 
 class Recording:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.base import Backend, Bound, FillMemory, Recording, Replayed
+from meshloom.backend.base import Backend, Bound, CopyMemory, FillMemory, Recording, Replayed
 from meshloom.backend.cpu_dialect import render
 from meshloom.backend.unit import Argument, Unit, check_arrays, make_unit, sizes_of, temporaries
 from meshloom.errors import CompilerError
@@ -119,5 +119,7 @@ class NativeRecording(Recording):
 def _native(operation: Callable[[], None]) -> Operation:
     if isinstance(operation, FillMemory):
         return runtime.fill_operation(operation.storage, operation.value)
+    if isinstance(operation, CopyMemory):
+        return runtime.copy_operation(operation.reads[0].storage, operation.writes[0].storage)
     assert isinstance(operation, Operation)
     return operation

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from meshloom.backend.unit import Parameter, Unit, block_names, global_values, indent, parameters, prelude
 from meshloom.native.names import safe_name
-from meshloom.schedule.code import Pass, Phase, accumulated, neutral, partial_name
+from meshloom.schedule.code import Pass, Phase, accumulated, merged, neutral, partial_name
 from meshloom.schedule.nest import nodes
-from meshloom.schedule.nest.nodes import Block, For, Let, Name, Number, Statement, variable
+from meshloom.schedule.nest.nodes import Block, Expr, For, Let, Name, Number, Statement, Store, variable
 from meshloom.schedule.nest.printer import Printer
 from meshloom.schedule.spec import LoopSpec
 
@@ -156,12 +156,13 @@ def _launch(number: int, one: Pass, received: list[Parameter]) -> list[str]:
 
 def _finish(unit: Unit) -> list[str]:
     """Merge the blocks' shares of the globals, in the order of the blocks: the same bits for any number of threads."""
-    lines = []
+    lines, fresh = [], dict(unit.spec.fresh)
     for o in unit.spec.reductions:
         param, place = unit.spec.params[o.param], Name(unit.spec.access(o.param).pointer)[o.comp]
         total, part = Name("total"), Name(f"{partial_name(o)}_parts")[Name("j")]
         each = For("j", Number(0), Name("parts"), (accumulated(param, total, part),), INT64, bare=True)
-        nest = (variable(total.name, neutral(unit.spec, o), param.ctype), each, accumulated(param, place, total))
-        first, *rest, last = PRINTER.lines(nest)
+        before: Expr = Number(fresh[o.param], param.dtype) if o.param in fresh else place
+        stored = Store(place, merged(param, before, total))
+        first, *rest, last = PRINTER.lines((variable(total.name, neutral(unit.spec, o), param.ctype), each, stored))
         lines += [f"{{ {first}", *rest, f"{last} }}"]
     return lines

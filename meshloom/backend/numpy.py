@@ -28,6 +28,7 @@ class NumpyBackend(Backend):
     """Vectorised NumPy; strategies are ignored because nothing runs at the same time."""
 
     name = "numpy"
+    fuses = False  # the reference: every loop by itself
 
     def unavailable(self) -> str | None:
         return None

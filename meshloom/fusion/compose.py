@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from meshloom.fusion.groups import BLOCK, Group, Operation
+from meshloom.fusion.groups import BLOCK, Group, Operation, in_chunks
 from meshloom.fusion.memory import Memory
 from meshloom.kernel import passes
 from meshloom.kernel.access import Mode, Read, ReadWrite
@@ -15,12 +16,19 @@ from meshloom.kernel.model import Output
 from meshloom.loop import Loop
 from meshloom.mesh.core import Field, Fill, Global, Map, Set
 from meshloom.mesh.layout import Layout
+from meshloom.schedule.chunks import ChunkPlan, StagedTouching, Touching
 from meshloom.schedule.fused import FusedGather, FusedPlan, FusedSpec, touched_bits
 from meshloom.schedule.neighbours import OwnRing, RoleTables
 from meshloom.schedule.rings import along_map
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.spec import SpecMap, SpecParam
+from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.owner import NeighbourPlan, role_tables
+from meshloom.schedule.strategies.tile import TilePlan
+from meshloom.target import CPU
+
+#: Strategies that evaluate elements before any is added up: where one is best for a loop, so is that when it is fused.
+EVALUATED_FIRST = ("staged", "tile")
 
 
 @dataclass(frozen=True)
@@ -31,22 +39,39 @@ class FusedLoop:
     on: Set
     storages: tuple[Field | Global, ...]
     maps: tuple[Map, ...]
-    plan: FusedPlan
+    plan: FusedPlan | ChunkPlan
     schedule: Schedule
     parts: tuple[Operation, ...]
+
+    def evaluations(self, m: int) -> int:
+        """How many times elements are evaluated for the targets of racy map ``m``."""
+        found = self.plan.gathers[m]
+        return len(found.tile_elements if isinstance(found, Touching) else found.entries)
 
     @property
     def compulsory(self) -> int:
         """Bytes that must be moved once: every buffer read, written or both, every table and map that is used."""
-        reads = {param for param, _, _ in loads(o.value for o in self.spec.outputs)}
-        moved: dict[int, int] = {}
-        for k, (param, storage) in enumerate(zip(self.spec.params, self.storages, strict=True)):
-            if not param.is_global and not param.racy:
-                ways = (k in reads) + bool(param.mode.writes)
-                moved[id(storage)] = max(moved.get(id(storage), 0), ways * storage.storage.nbytes)
-        described = ((self.maps[k], self.spec.maps[k]) for k in self.spec.own_maps)
+        read = {(param, comp) for param, _, comp in loads(o.value for o in self.spec.outputs)}
+        written = {(o.param, o.comp) for o in self.spec.other_outputs}
+        moved: dict[tuple[int, int], int] = {}
+        for k, comp in read | written:
+            storage = self.storages[k]
+            if not self.spec.params[k].is_global and not self.spec.params[k].racy:
+                ways, place = ((k, comp) in read) + ((k, comp) in written), (id(storage), comp)
+                moved[place] = max(moved.get(place, 0), ways * storage.storage.nbytes // storage.dim)
+        used: Collection[int] = self.spec.own_maps if isinstance(self.plan, FusedPlan) else range(len(self.maps))
+        described = ((self.maps[k], self.spec.maps[k]) for k in used)
         own = sum(one.source.total * one.arity * spec.entry_bytes for one, spec in described)
         return sum(moved.values()) + own + sum(one.read_by_all for one in self.plan.gathers.values())
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """What loops over other sets give to a field: the parameter it belongs to, and the components that are in it."""
+
+    param: int
+    mode: type[Mode]
+    components: set[int]
 
 
 class _Composer:
@@ -64,6 +89,8 @@ class _Composer:
         self.far: set[Field] = set()  # buffers read at other elements
         self.reset: dict[Global, Fill] = {}  # Globals that start anew
         self.fresh: dict[int, float] = {}  # of these, those that the group itself adds up, by parameter
+        self.sums: dict[Field, _Sum] = {}  # what was gathered last, and nobody has looked at
+        self.joined: dict[int, int] = {}  # parameters whose sum is that of another
         self._numbers: dict[tuple[Any, ...], int] = {}
 
     def map_number(self, one: Map) -> int:
@@ -106,6 +133,7 @@ class _Composer:
             one = operation.target
             assert isinstance(one, Field)
             self.values[one] = [const(operation.value, one.dtype)] * one.dim
+            self.sums.pop(one, None)
         else:
             assert isinstance(operation, Loop)  # nothing else joins a group
             (self._gather if operation.spec.racy_outputs else self._element)(operation)
@@ -132,6 +160,7 @@ class _Composer:
         return passes.rewrite([o.value for o in loop.spec.outputs], leaf)
 
     def _element(self, loop: Loop) -> None:
+        self.sums = {one: found for one, found in self.sums.items() if one not in loop.storages}
         after: dict[Field, list[Node]] = {}
         for o, value in zip(loop.spec.outputs, self._rewritten(loop), strict=True):
             storage, mode = loop.storages[o.param], loop.spec.params[o.param].mode
@@ -153,15 +182,26 @@ class _Composer:
     def _gather(self, loop: Loop) -> None:
         (m,) = loop.spec.racy_maps
         self.gathers.append((loop, m))
-        before: dict[Field, list[Node]] = {}
         for o, value in zip(loop.spec.outputs, self._rewritten(loop), strict=True):
             one, mode = loop.storages[o.param], loop.spec.params[o.param].mode
             assert isinstance(one, Field)
             number = self.param(one, loop.maps[m], mode, one.name)
             self.outputs.append(Output(number, o.slot, o.comp, value))
-            old = before.setdefault(one, list(self.value(one)))  # once for all slots: the total is that of all
-            merged = operate(mode.combine, [old[o.comp], load(number, 0, o.comp, one.dtype)])
-            self.values[one] = [merged if c == o.comp else v for c, v in enumerate(self.value(one))]
+            total = self._sum(one, number, mode)
+            if o.comp not in total.components:  # once for all slots: the total is that of all
+                total.components.add(o.comp)
+                old = self.value(one)
+                merged = operate(mode.combine, [old[o.comp], load(total.param, 0, o.comp, one.dtype)])
+                self.values[one] = [merged if c == o.comp else v for c, v in enumerate(old)]
+
+    def _sum(self, one: Field, number: int, mode: type[Mode]) -> _Sum:
+        """What a parameter's increments are added up in: on a CPU that of the gather before, if nobody has looked."""
+        found = self.sums.get(one)
+        if found is None or (found.param != number and (self.group.together or found.mode is not mode)):
+            found = self.sums[one] = _Sum(number, mode, set())
+        elif found.param != number:
+            self.joined[number] = found.param
+        return found
 
     def alike(self, one: Field, other: Field) -> bool:
         """Do two fields that were written end with the same values, in the same form?"""
@@ -202,7 +242,7 @@ def fused(group: Group, memory: Memory) -> list[FusedLoop | Fill]:
         return [*left]
     spec, plan = _finished(composer)
     made = FusedLoop(spec, composer.on, tuple(composer.storages), tuple(composer.maps), plan,
-                     Schedule("fused", block=BLOCK), tuple(group.parts))  # fmt: skip
+                     Schedule("fused", block=plan.block), tuple(group.parts))  # fmt: skip
     return [*left, made]
 
 
@@ -243,16 +283,12 @@ class NoConstant(Exception):
         self.field = one
 
 
-def _finished(composer: _Composer) -> tuple[FusedSpec, FusedPlan]:
+def _finished(composer: _Composer) -> tuple[FusedSpec, FusedPlan | ChunkPlan]:
     """Spec and plan; own values that a gather loads through its map are taken from there."""
-    gathers: dict[int, FusedGather] = {}
-    for loop, m in composer.gathers:
-        n = composer.map_number(loop.maps[m])
-        if n not in gathers:  # else a visit of the group goes through this map already
-            gathers[n] = _taken(composer, loop, m)
-    plan = FusedPlan("fused", BLOCK, gathers)
+    first = {composer.map_number(loop.maps[m]): (loop, m) for loop, m in reversed(composer.gathers)}  # of each map
+    plan = _plan_together(composer, first) if composer.group.together else _plan_in_chunks(composer, first)
     params, maps = tuple(composer.params), composer.maps
-    dense = next((n for n, one in gathers.items() if one.tables is not None), None)
+    dense = next((n for n, one in plan.gathers.items() if isinstance(one, FusedGather) and one.tables), None)
     same = [id(s) for s in composer.storages]
     if dense is not None:
         twin = {k: next((j for j, p in enumerate(params) if p.map == dense and same[j] == same[k] and not p.racy), None)
@@ -276,7 +312,30 @@ def _finished(composer: _Composer) -> tuple[FusedSpec, FusedPlan]:
     name = "+".join(o.name for o in composer.group.parts if isinstance(o, Loop))
     buffers, fresh = tuple(map(same.index, same)), tuple(composer.fresh.items())
     return FusedSpec(name, params, described, outputs, own_maps=own_maps, buffers=buffers, fresh=fresh,
-                     strict=strict), plan  # fmt: skip
+                     joined=tuple(composer.joined.items()), strict=strict), plan  # fmt: skip
+
+
+Gathers = dict[int, tuple[Loop, int]]  # the map's number in the fused loop: a loop through it, its number there
+
+
+def _plan_together(composer: _Composer, gathers: Gathers) -> FusedPlan:
+    """Every target visits its elements."""
+    return FusedPlan("fused", BLOCK, {n: _taken(composer, *gathers[n]) for n in sorted(gathers)})
+
+
+def _plan_in_chunks(composer: _Composer, gathers: Gathers) -> ChunkPlan:
+    """Chunks of targets visit the elements that touch them."""
+    direct = strategy("direct").block(CPU, composer.on.owned)
+    block = max((in_chunks(loop)[0] for loop, _ in gathers.values()), default=direct)
+    return ChunkPlan("fused_chunks", block, {n: _touching(*gathers[n], block) for n in sorted(gathers)})
+
+
+def _touching(loop: Loop, m: int, block: int) -> Touching:
+    """What the plan of a loop by ``tile`` has for its map."""
+    plan = loop.plan_of(Schedule("tile", block=block))
+    assert isinstance(plan, TilePlan)
+    kind = StagedTouching if loop.schedule.strategy in EVALUATED_FIRST else Touching
+    return kind(plan.tiled[m].tile_offsets, plan.tiled[m].tile_elements)
 
 
 def _taken(composer: _Composer, loop: Loop, m: int) -> FusedGather:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from meshloom.kernel.access import Write
+from meshloom.kernel.count import flops_by_kind
+from meshloom.kernel.expr import topological
 from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill, Global, Set
+from meshloom.order import TYPICAL_BLOCK, sampled_blocks
+from meshloom.schedule.chunks import chunk_size, listed_again
 from meshloom.schedule.plan import Plan, alike
 from meshloom.schedule.schedule import Schedule
 from meshloom.schedule.strategies import AUTOMATIC
@@ -15,6 +21,8 @@ from meshloom.schedule.strategies.owner import NeighbourPlan, role_tables
 
 Operation = Runnable | Fill
 BLOCK = 128  # threads that a fused loop puts into a block
+MOST_OPERATIONS = 2000  # of loops that become one on a CPU: compilers take long for more
+MOST_AGAIN = 1.25  # on a CPU: so often an element may be evaluated, on average, where targets are cut into chunks
 FEW = 4  # so many times fewer elements than targets, and it does not matter how they are evaluated
 
 
@@ -25,6 +33,11 @@ class Group:
     on: Set | None
     parts: list[Operation] = field(default_factory=list)
     end: int = 0  # position after its last part, in the list it was made from
+
+    @property
+    def together(self) -> bool:
+        """Do its loops run where the threads of a block run together?"""
+        return any(isinstance(o, Runnable) and o.backend.target.together for o in self.parts)
 
     def touches(self, what: Field | Global) -> bool:
         return any(what in o.reads or what in o.writes for o in self.parts)
@@ -42,8 +55,9 @@ def sunk(operations: Sequence[Operation]) -> list[Operation]:
     return [*moved, *waiting]
 
 
-def grouped(operations: Sequence[Operation]) -> list[Group]:
-    """The operations in groups, as large as they can be. Fills belong to what follows them."""
+def grouped(operations: Sequence[Operation], gathers: bool = True) -> list[Group]:
+    """The operations in groups, as large as they can be. Fills belong to what follows them. ``gathers``: may loops over
+    other sets take part, whose increments go to the elements of the group?"""
     done: list[Group] = []
     open_group: Group | None = None
     fills: list[Operation] = []  # wait for what follows
@@ -51,7 +65,7 @@ def grouped(operations: Sequence[Operation]) -> list[Group]:
         if isinstance(operation, Fill):
             fills.append(operation)
             continue
-        target = meeting_set(operation, open_group)
+        target = meeting_set(operation, open_group, gathers)
         if open_group and target is open_group.on and _all_join(open_group, [*fills, operation]):
             open_group.end = position
         else:
@@ -86,38 +100,86 @@ def _joins(group: Group, operation: Operation) -> bool:
     return isinstance(operation, Loop) and _may_follow(group, operation)
 
 
-def meeting_set(operation: Operation, group: Group | None = None) -> Set | None:
+def meeting_set(operation: Operation, group: Group | None = None, gathers: bool = True) -> Set | None:
     """The set at whose elements an operation can take part in a fused loop, after a group; None where it cannot."""
     if isinstance(operation, Fill):
         return operation.target.set if isinstance(operation.target, Field) else None
+    if not isinstance(operation, Loop) or why_apart(operation, group, gathers):
+        return None
+    return operation.maps[operation.spec.racy_maps[0]].target if operation.spec.racy_outputs else operation.set
+
+
+def why_apart(operation: Runnable, group: Group | None = None, gathers: bool = True) -> str:
+    """Why an operation cannot take part in a fused loop, after a group; empty where it can."""
     if not isinstance(operation, Loop):
-        return None
+        return "it is no plain loop"
     spec, wish = operation.spec, operation.wish
-    if spec.one_to_one_maps or wish.order != "given" or operation.box is not None:
-        return None
-    if not spec.racy_outputs:
-        free = wish.strategy in AUTOMATIC and not _sets_globals(operation) and not operation.set.halo
-        return operation.set if free else None
-    if len(spec.racy_maps) != 1 or spec.other_outputs:
-        return None
-    target = operation.maps[spec.racy_maps[0]].target
-    fits = target is not operation.set and not target.halo and not operation.set.halo
-    follows = group is not None and any(isinstance(o, Loop) and _by_owner(o) for o in group.parts)
-    few = operation.wish.strategy in AUTOMATIC and FEW * operation.set.size < target.size
-    return target if fits and (_by_owner(operation) or (few and follows)) else None
+    if operation.box is not None:
+        return "it runs over a box of a grid"
+    if wish.order != "given" or (not spec.racy_outputs and wish.strategy not in AUTOMATIC):
+        return "its schedule was asked for"
+    if operation.set.halo or _sets_globals(operation):
+        return "it sets a Global" if _sets_globals(operation) else "its set has a halo"
+    if spec.one_to_one_maps or any(spec.params[o.param].map is not None for o in spec.other_outputs):
+        return "it writes through a map"
+    return _why_no_gather(operation, group, gathers) if spec.racy_outputs else ""
 
 
-def _by_owner(loop: Loop) -> bool:
-    """Are its elements evaluated once for every target, because that was asked for, or is best?
+def _why_no_gather(loop: Loop, group: Group | None, gathers: bool) -> str:
+    """The same of a loop whose increments meet at the elements of another set."""
+    if len(loop.spec.racy_maps) != 1 or loop.spec.other_outputs:
+        return "not all that it changes is at the elements of one set"
+    target = loop.maps[loop.spec.racy_maps[0]].target
+    if target is loop.set or target.halo:
+        return "its elements add to their own set" if target is loop.set else "the set that it adds to has a halo"
+    if not gathers:
+        return "as a part of a fused loop it would save too little"
+    follows = group is not None and any(isinstance(o, Loop) and _at_targets(o) for o in group.parts)
+    few = loop.wish.strategy in AUTOMATIC and FEW * loop.set.owned < target.owned
+    if _at_targets(loop) or (few and follows):
+        return ""
+    if few:
+        return "it has few elements, and no loop that adds to the same set goes before"
+    if loop.backend.target.together or loop.wish.strategy not in AUTOMATIC:
+        return f"its strategy is {loop.schedule.strategy}"
+    return f"chunks of the set that it adds to would evaluate its elements {in_chunks(loop)[1]:.2g} times"
+
+
+def _at_targets(loop: Loop) -> bool:
+    """Are its elements evaluated where their targets are? On a GPU once for every target, because that was asked for,
+    or is best; on a CPU once for every chunk of targets, where few elements touch two of them.
 
     A loop with few elements may join such a one, but not begin a group: reading its targets through a map, it would
     make the group write to a second buffer, for little gain.
     """
-    return bool(loop.spec.racy_outputs) and loop.schedule.strategy == "owner" and FEW * loop.set.size >= _targets(loop)
+    if not loop.spec.racy_outputs or FEW * loop.set.owned < _targets(loop):
+        return False
+    if loop.backend.target.together:
+        return loop.schedule.strategy == "owner"
+    return loop.wish.strategy in AUTOMATIC and in_chunks(loop)[1] <= MOST_AGAIN
+
+
+def in_chunks(loop: Loop) -> tuple[int, float]:
+    """The size of chunks of targets that is good for a loop, and how often an element is evaluated then, on average;
+    from a sample of the elements."""
+    one = loop.maps[loop.spec.racy_maps[0]]
+    parts = [one.positions[first:last] for first, last in sampled_blocks(loop.set.owned, TYPICAL_BLOCK)]
+    rows = np.concatenate(parts) if parts else one.positions[:0]
+    chunk = chunk_size(rows, one.target.owned)
+    return chunk, listed_again(rows, chunk)
+
+
+def _one_loop(group: Group, operation: Loop) -> bool:
+    """Is what its loops and another do with an element of the group a good loop for a CPU? It must not be too long, and
+    all of its parts or none must call functions such as exp: that is what keeps loops from being vectorised."""
+    loops = [o for o in (*group.parts, operation) if isinstance(o, Loop) and not o.spec.racy_outputs]
+    roots = [[o.value for o in loop.spec.outputs] for loop in loops]
+    calls = {bool(flops_by_kind(values).get("special")) for values in roots}
+    return len(calls) <= 1 and (len(loops) <= 1 or sum(1 for r in roots for _ in topological(r)) <= MOST_OPERATIONS)
 
 
 def _targets(loop: Loop) -> int:
-    return max(loop.maps[m].target.size for m in loop.spec.racy_maps)
+    return max(loop.maps[m].target.owned for m in loop.spec.racy_maps)
 
 
 def _sets_globals(loop: Loop) -> bool:
@@ -129,6 +191,8 @@ def _may_follow(group: Group, operation: Loop) -> bool:
     """Nothing is read at other elements, or as a Global, that the loops of the group have written. A Global that was
     reset may be read, because that is done before the group; but then no loop of the group adds to it."""
     loops = [o for o in group.parts if isinstance(o, Loop)]
+    if not operation.backend.target.together and not _one_loop(group, operation):
+        return False
     through = {operation.maps[m] for m in operation.spec.racy_maps}
     again = [o for o in loops if any(o.maps[m] in through for m in o.spec.racy_maps)]
     if again and not _one_visit(again, operation):
@@ -150,6 +214,8 @@ def _one_visit(before: Sequence[Loop], another: Loop) -> bool:
     given = {id(loop.storages[o.param]) for loop in before for o in loop.spec.racy_outputs}
     if any(id(another.storages[o.param]) in given for o in another.spec.racy_outputs):
         return False
+    if not another.backend.target.together:
+        return True
     plans = [loop.plan_of(Schedule("owner", block=BLOCK)) for loop in (before[0], another)]
     if not in_roles(plans[0]):
         return True

@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
 
-import numpy as np
-
+from meshloom.backend.base import CopyMemory
 from meshloom.errors import one_line
 from meshloom.fusion.absorb import absorbed
 from meshloom.fusion.compose import FusedLoop, NoConstant, fused
-from meshloom.fusion.groups import Operation, grouped, sunk
+from meshloom.fusion.cost import moving, seconds
+from meshloom.fusion.groups import Operation, grouped, sunk, why_apart
 from meshloom.fusion.memory import Memory
 from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill
+from meshloom.schedule.fused import FusedPlan
 from meshloom.schedule.vectors import in_words, share_of
-
-
-class _Held(NamedTuple):
-    """Some memory, whoever it belongs to."""
-
-    storage: Any
-
-
-class CopyMemory:
-    """A copy as it is executed, without the fields."""
-
-    def __init__(self, source: Any, target: Any):
-        self.reads, self.writes = (_Held(source),), (_Held(target),)
-
-    def __call__(self) -> None:
-        source, target = self.reads[0].storage, self.writes[0].storage
-        if isinstance(target, np.ndarray):
-            target[:] = source
-        else:
-            target.data.copy_from_device_async(source.data, target.nbytes)
+from meshloom.target import Rates
 
 
 @dataclass(frozen=True)
@@ -67,31 +50,60 @@ Step = FusedLoop | Runnable | Fill | Copy
 
 @dataclass(frozen=True)
 class FusedProgram:
-    """``prologue`` once, then ``body`` for every replay. ``constants``: what fields must hold at the start."""
+    """``prologue`` once, then ``body`` for every replay. ``constants``: what fields must hold at the start.
+    ``gathers``: could loops over other sets take part? Where that would have gained too little they could not."""
 
     prologue: tuple[Step, ...]
     body: tuple[Step, ...]
     constants: dict[Field, float]
+    gathers: bool = True
 
     @property
     def bytes_moved(self) -> int:
         """By one replay, each buffer counted once in every step."""
         return sum(map(_moved, self.body))
 
-    def explain(self) -> str:
-        """One line for every step."""
+    @cached_property
+    def stays_apart(self) -> bool:
+        """Is nothing of it fused, on a CPU, where the loops by themselves are best?"""
+        steps = (*self.prologue, *self.body)
+        together = any(isinstance(step, Runnable) and step.backend.target.together for step in steps)
+        return not together and not any(isinstance(step, FusedLoop) or _is_composed(step) for step in steps)
+
+    def seconds(self, rates: Rates) -> float:
+        """Estimated for one replay."""
+        return sum(
+            seconds(step, rates) if isinstance(step, FusedLoop | Runnable) else moving(_moved(step), rates)
+            for step in self.body
+            if not isinstance(step, Fill) or isinstance(step.target, Field)
+        )
+
+    def _apart(self, step: Step) -> str:
+        """That a loop runs by itself, and why."""
+        if not isinstance(step, Runnable):
+            return ""
+        if step.composed:
+            return " in one pass over its lines"
+        why = why_apart(step, gathers=self.gathers)
+        return f" by itself{f': {why}' if why else ', as there is nothing to join'}"
+
+    def explain(self, measured: Sequence[float] = ()) -> str:
+        """One line for every step; ``measured``: seconds of each, where they are known."""
+        if self.stays_apart:
+            return "loop by loop: no loops would be faster as one"
         lines = ["fused program, each replay:"]
-        for step in self.body:
+        for k, step in enumerate(self.body):
+            took = f"; measured {1e3 * measured[k]:.4g} ms" if len(measured) and math.isfinite(measured[k]) else ""
             if isinstance(step, FusedLoop):
                 apart = sum(o.counts.bytes.compulsory for o in step.parts if isinstance(o, Loop))
                 now, before = step.compulsory / step.on.owned, apart / step.on.owned
                 lines.append(
                     f"  {step.spec.name} as one loop over {step.on.name}: {now:.0f} bytes per element instead of"
-                    f" {before:.0f}{in_words(share_of(step.spec, step.schedule, step.on.owned))}"
-                    f"{', formulas as written (strict)' if step.spec.strict else ''}"
+                    f" {before:.0f}{_words(step)}"
+                    f"{', formulas as written (strict)' if step.spec.strict else ''}{took}"
                 )
             else:
-                lines.append(f"  {step.name}" + (" by itself" if isinstance(step, Runnable) else ""))
+                lines.append(f"  {step.name}{self._apart(step)}{took}")
         if self.prologue:
             names = " + ".join(s.spec.name if isinstance(s, FusedLoop) else s.name for s in self.prologue)
             lines.append(f"  before the first one: {names}; later ones find it done by the one before")
@@ -100,7 +112,23 @@ class FusedProgram:
         return "\n".join(map(one_line, lines))
 
 
-Way = Callable[[Sequence[Operation], dict[Field, float]], FusedProgram | None]
+#: On a CPU loops are fused where the cost model says that a replay takes at most so much of the time: it is no oracle.
+WORTH = 0.98
+
+def _is_composed(step: Step) -> bool:
+    return isinstance(step, Runnable) and bool(step.composed)
+
+
+Way = Callable[[Sequence[Operation], dict[Field, float], bool], FusedProgram | None]
+
+
+def _words(step: FusedLoop) -> str:
+    """What there is to say about how it runs: what a thread of a GPU takes, or the chunks of a CPU."""
+    if isinstance(step.plan, FusedPlan):
+        return in_words(share_of(step.spec, step.schedule, step.on.owned))
+    visited = sum(len(one.tile_elements) for one in step.plan.gathers.values())
+    there = sum(step.maps[m].source.owned for m in step.plan.gathers)
+    return f"; chunks of {step.plan.block:,}, {100 * (visited / there - 1):.0f} % evaluated again" if there else ""
 
 
 def _moved(step: Step) -> int:
@@ -113,25 +141,40 @@ def fuse(operations: Sequence[Operation]) -> FusedProgram:
     """A recorded program with its loops fused where that is possible.
 
     Operations at its start that write transient fields only may be done at its end as well, for the next replay, where
-    they can join the last group; before the first replay they are then done once by themselves. What moves less counts.
+    they can join the last group; before the first replay they are then done once by themselves. On a GPU what moves
+    less counts; on a CPU what takes less time by the cost model, and loop by loop is one of the ways.
     """
-    together = any(isinstance(o, Runnable) and o.backend.target.together for o in operations)
-    operations = sunk(absorbed(operations, together=together))
-    ways = [_with_constants(way, operations) for way in (_rotated, _straight)]
-    return min((way for way in ways if way is not None), key=lambda way: way.bytes_moved)
+    targets = {o.backend.target for o in operations if isinstance(o, Runnable)}
+    if all(target.together for target in targets):
+        return min(_ways(sunk(operations), True), key=lambda way: way.bytes_moved)
+    (target,) = targets
+    moved = sunk(absorbed(operations, together=False))
+    best, every = FusedProgram((), tuple(operations), {}), _ways(moved, True)
+    gathered = any(step.spec.racy_maps for way in every for step in way.body if isinstance(step, FusedLoop))
+    for ways in (_ways(moved, False), every) if gathered else (every,):
+        way = min(ways, key=lambda way: way.seconds(target.rates))
+        if way.seconds(target.rates) < WORTH * best.seconds(target.rates):
+            best = way
+    return best
 
 
-def _with_constants(way: Way, operations: Sequence[Operation]) -> FusedProgram | None:
+def _ways(operations: Sequence[Operation], gathers: bool) -> list[FusedProgram]:
+    """The program fused in every way that there is; ``gathers``: see ``grouped``."""
+    ways = [_with_constants(way, operations, gathers) for way in (_rotated, _straight)]
+    return [way for way in ways if way is not None]
+
+
+def _with_constants(way: Way, operations: Sequence[Operation], gathers: bool) -> FusedProgram | None:
     """One way to fuse, with as many fields as possible taken to be constant between replays."""
     constants = _constants(operations)
     while True:
         try:
-            return way(operations, constants)
+            return way(operations, constants, gathers)
         except NoConstant as failed:
             constants = {f: v for f, v in constants.items() if f is not failed.field}
 
 
-def _rotated(operations: Sequence[Operation], constants: dict[Field, float]) -> FusedProgram | None:
+def _rotated(operations: Sequence[Operation], constants: dict[Field, float], gathers: bool) -> FusedProgram | None:
     head = 0
     while head < len(operations) and all(isinstance(w, Field) and w.transient for w in operations[head].writes):
         head += 1
@@ -139,26 +182,26 @@ def _rotated(operations: Sequence[Operation], constants: dict[Field, float]) -> 
         return None
     cycle = [*operations[head:], *operations[:head]]
     memory = Memory(cycle, constants)
-    prologue = tuple(_steps(operations[:head], memory, len(cycle) - head))
+    prologue = tuple(_steps(operations[:head], memory, len(cycle) - head, gathers))
     start = dict(memory.at)
-    body = tuple(_steps(cycle, memory, 0))
+    body = tuple(_steps(cycle, memory, 0, gathers))
     # The next replay must find everything that it asks for where the first one did.
     asked = [f for f in memory.at if memory.needed_later(f)]
     same = all(memory.at[f] is start.get(f, None if f.transient else f) for f in asked)
-    return FusedProgram(prologue, body, constants) if same else None
+    return FusedProgram(prologue, body, constants, gathers) if same else None
 
 
-def _straight(operations: Sequence[Operation], constants: dict[Field, float]) -> FusedProgram:
+def _straight(operations: Sequence[Operation], constants: dict[Field, float], gathers: bool) -> FusedProgram:
     memory = Memory(operations, constants)
-    body = list(_steps(operations, memory, 0))
+    body = list(_steps(operations, memory, 0, gathers))
     for one in [f for f in memory.at if not f.transient]:
         body += _home(one, (), memory)
-    return FusedProgram((), tuple(body), constants)
+    return FusedProgram((), tuple(body), constants, gathers)
 
 
-def _steps(operations: Sequence[Operation], memory: Memory, start: int) -> Iterator[Step]:
+def _steps(operations: Sequence[Operation], memory: Memory, start: int, gathers: bool) -> Iterator[Step]:
     """The operations, which begin at position ``start`` of the memory's cycle."""
-    for group in grouped(operations):
+    for group in grouped(operations, gathers):
         memory.position = start + group.end
         if group.on is not None and (len(group.parts) > 1 or _gains(group.parts[0], memory)):
             yield from fused(group, memory)

@@ -14,6 +14,9 @@ template <class T> void fill(void* const* p, const int64_t* s) {
   const T value = *(const T*)p[1];
   for (int64_t i = 0; i < s[0]; ++i) target[i] = value;
 }
+template <class T> void assign(void* const* p, const int64_t* s) {
+  std::memcpy(p[0], p[1], sizeof(T) * (size_t)s[0]);
+}
 // Appends the values of a global, as doubles, to a history. p: global, history, cursor; s: number of values.
 template <class T> void record(void* const* p, const int64_t* s) {
   const T* value = (const T*)p[0];
@@ -51,6 +54,10 @@ void ml_fill_float64(void* const* p, const int64_t* s) { fill<double>(p, s); }
 void ml_fill_float32(void* const* p, const int64_t* s) { fill<float>(p, s); }
 void ml_fill_int32(void* const* p, const int64_t* s) { fill<int32_t>(p, s); }
 void ml_fill_int64(void* const* p, const int64_t* s) { fill<int64_t>(p, s); }
+void ml_assign_float64(void* const* p, const int64_t* s) { assign<double>(p, s); }
+void ml_assign_float32(void* const* p, const int64_t* s) { assign<float>(p, s); }
+void ml_assign_int32(void* const* p, const int64_t* s) { assign<int32_t>(p, s); }
+void ml_assign_int64(void* const* p, const int64_t* s) { assign<int64_t>(p, s); }
 void ml_record_float64(void* const* p, const int64_t* s) { record<double>(p, s); }
 void ml_record_float32(void* const* p, const int64_t* s) { record<float>(p, s); }
 void ml_record_int32(void* const* p, const int64_t* s) { record<int32_t>(p, s); }

@@ -64,6 +64,13 @@ def fill_operation(target: np.ndarray, value: float) -> Operation:
     return Operation(function, [target, np.array([value], target.dtype)], [target.size])
 
 
+def copy_operation(source: np.ndarray, target: np.ndarray) -> Operation:
+    """Sets a flat array to the values of another one of its type and size."""
+    if source.dtype != target.dtype or source.size != target.size:
+        raise ScheduleError(f"a copy of {source.size} {source.dtype} to {target.size} {target.dtype}")
+    return Operation(_for_type("ml_assign", target.dtype), [target, source], [target.size])
+
+
 def record_operation(source: np.ndarray, history: np.ndarray, cursor: np.ndarray, row: int) -> Operation:
     """Appends the values of ``source`` to ``history`` (float64) at ``cursor`` (int64) and moves it on by ``row``."""
     if history.dtype != np.float64 or cursor.dtype != np.int64 or cursor.size != 1 or not 0 <= source.size <= row:

@@ -33,11 +33,12 @@ class FusedSpec(LoopSpec):
 
     Racy outputs are what other elements give. In the other outputs, a load of a racy parameter stands for the sum of
     that. ``own_maps`` lead from the set of the loop. ``buffers`` numbers what the parameters point to: equal numbers,
-    equal data.
+    equal data. ``joined``: (racy parameter, another one) whose sum it adds to, where there is one for both.
     """
 
     own_maps: frozenset[int] = frozenset()
     buffers: tuple[int, ...] = ()
+    joined: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ def test_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = record.load(path)
     assert result["mesh"]["cells"] == 3 * 8 * 12
     assert result["step"]["agreement"] < 1e-10
-    assert set(result["step"]["best"]) >= {"Meshloom", "C++ block coloring", "C++ gather", "NumPy"}
+    assert set(result["step"]["best"]) >= {"Meshloom", "C++ block coloring", "C++ gather", "C++ fused", "NumPy"}
     assert all(taken > 0 for taken in result["step"]["seconds"].values())
     assert {"date", "machine", "versions", "schedules", "overheads", "starts", "memory", "plans"} <= set(result)
     assert len(result["goals"]) >= 9 and all(isinstance(goal["met"], bool) for goal in result["goals"])

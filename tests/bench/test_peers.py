@@ -19,6 +19,7 @@ def case() -> Airfoil:
 
 def everyone(case: Airfoil) -> list[Peer]:
     peers: list[Peer] = [cpp.CppBlockColor(case, 2, block) for block in (64, 512)]
+    peers += [cpp.CppFused(case, 2, chunk) for chunk in (100, 512)]
     peers += [cpp.CppGather(case, 2), *(numpy_airfoil.NumPy(case, s) for s in numpy_airfoil.SCATTERS)]
     return peers
 

@@ -124,10 +124,10 @@ def assert_same(found: list[np.ndarray], expected: list[np.ndarray], atol: float
         np.testing.assert_allclose(one / scale, other / scale, rtol=1e-11, atol=atol)
 
 
-@pytest.mark.parametrize("backend", ["emulated", CUDA])
+@pytest.mark.parametrize("backend", ["cpu", "emulated", CUDA])
 @pytest.mark.parametrize("name", [*CASES, *GRIDS])
 def test_fused_steps_equal_loop_by_loop_and_the_reference(name: str, backend: str):
-    """Every application, as CUDA: fused, loop by loop, and by NumPy."""
+    """Every application, as C++ and as CUDA: fused, loop by loop, and by NumPy."""
     ml.use("numpy")
     _, expected = five_steps(name, fuse=False)
     ml.use(backend)

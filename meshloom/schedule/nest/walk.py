@@ -24,7 +24,8 @@ def everything(nodes: Iterable[Node]) -> Iterator[Node]:
     while waiting:
         node = waiting.pop()
         yield node
-        for name in _parts(type(node)):
+        kind: Any = type(node)
+        for name in _parts(kind):
             part = getattr(node, name)
             if isinstance(part, Node):
                 waiting.append(part)
@@ -65,7 +66,8 @@ def _changed(part: Any, values: Mapping[str, Expr]) -> Any:
         return parts if any(new is not old for new, old in zip(parts, part, strict=True)) else part
     if not isinstance(part, Node):
         return part
-    found = {name: (old := getattr(part, name), _changed(old, values)) for name in _parts(type(part))}
+    kind: Any = type(part)
+    found = {name: (old := getattr(part, name), _changed(old, values)) for name in _parts(kind)}
     changed = {name: new for name, (old, new) in found.items() if new is not old}
     return replace(part, **changed) if changed else part  # type: ignore[type-var]
 

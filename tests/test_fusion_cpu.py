@@ -1,0 +1,209 @@
+"""Fused loops on a CPU: chunks of targets, what is evaluated first, what stays apart, the same bits for any threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import meshloom as ml
+from meshloom.fusion import compose, groups
+from meshloom.fusion import program as fused_program
+from meshloom.schedule import chunks
+from tests.test_fusion import airfoil, groups_of, programs, run_on
+
+
+@pytest.fixture(autouse=True)
+def on_two_threads() -> Iterator[None]:
+    before = ml.backend(), ml.threads()
+    ml.use("cpu", threads=2)
+    yield
+    ml.use(before[0], threads=before[1])
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "LEAST_TARGETS", 40)
+
+
+def states(threads: int, *pieces: int) -> list[np.ndarray]:
+    ml.use("cpu", threads=threads)
+    case = airfoil("cpu")
+    rms = np.concatenate([case.program.run(n, record=case.recorded) for n in pieces])
+    assert len(groups_of(case.program)) == 2
+    return [rms, case.q.numpy()]
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("first", [(), ("block_color",)])
+def test_faces_between_chunks_are_evaluated_by_both(monkeypatch: pytest.MonkeyPatch, first: tuple[str, ...]) -> None:
+    """504 cells in chunks of 40; added up one by one, or all evaluated first."""
+    monkeypatch.setattr(compose, "EVALUATED_FIRST", first)
+    monkeypatch.setattr(groups, "MOST_AGAIN", 3.0)
+    monkeypatch.setattr(fused_program, "WORTH", np.inf)  # fused though it does not pay
+    plain = airfoil("cpu", fuse=False)
+    expected = [plain.program.run(6, record=plain.recorded), plain.q.numpy()]
+    found = states(2, 6)
+    step = airfoil("cpu").program.fused_steps[0]
+    assert step.plan.block < 100 and step.evaluations(step.spec.racy_maps[0]) > step.parts[0].set.size
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+    for threads, pieces in ((1, (6,)), (3, (6,)), (2, (1, 2, 3))):
+        for one, other in zip(states(threads, *pieces), found, strict=True):
+            np.testing.assert_array_equal(one, other, f"{threads} threads, {pieces}")
+
+
+def test_elements_that_many_chunks_would_evaluate_stay_apart(small_chunks: None) -> None:
+    mesh, rng = ml.generate.box((30, 20)), np.random.default_rng(0)
+    cells, far = mesh.cells, ml.Map(mesh.faces, mesh.cells, rng.integers(0, 600, (mesh.faces.size, 2)), "far")
+    u, total = cells.field("u", data=rng.random(600)), cells.field("total")
+
+    @ml.kernel
+    def give(u: ml.Read, total: ml.Inc) -> None:
+        total[0] += u[1]
+        total[1] -= u[0]
+
+    @ml.kernel
+    def take(total: ml.ReadWrite, u: ml.ReadWrite) -> None:
+        u += 0.01 * total
+        total[...] = 0.0
+
+    def step() -> None:
+        give(mesh.faces, u[far], total[far])
+        take(cells, total, u)
+
+    text = ml.program(step).explain()
+    assert "as one loop" not in text and "no loops would be faster as one" in text
+    twice = [*ml.program(step).loops, *ml.program(lambda: [take(cells, total, u) for _ in range(2)]).loops]
+    text = fused_program.fuse(twice).explain()
+    assert "take+take+take as one loop over cells" in text
+    assert "give by itself: chunks of the set that it adds to would evaluate its elements 1.9 times" in text
+
+
+def test_loops_that_call_functions_are_not_fused_with_those_that_are_vectorised() -> None:
+    cells = ml.Set(100_000, "cells")
+    a, b, c = (cells.field(name, data=np.linspace(0.0, 1.0, 100_000)) for name in "abc")
+
+    @ml.kernel
+    def grow(a: ml.Read, b: ml.Write) -> None:
+        b[...] = np.exp(a)
+
+    @ml.kernel
+    def double(b: ml.Read, c: ml.Write) -> None:
+        c[...] = 2.0 * b
+
+    @ml.kernel
+    def shift(c: ml.ReadWrite) -> None:
+        c += 1.0
+
+    @ml.program
+    def step() -> None:
+        grow(cells, a, b)
+        double(cells, b, c)
+        shift(cells, c)
+
+    step.run(2)
+    np.testing.assert_allclose(c.numpy(), 2.0 * np.exp(a.numpy()) + 1.0, rtol=1e-15)
+    assert groups_of(step) == ["double+shift"]
+
+
+def test_two_sums_of_one_field_are_one_unless_somebody_looks_between() -> None:
+    """Faces and boundary faces add to one field; a loop over the cells may stand between."""
+
+    def run(backend: str, between: bool) -> tuple[np.ndarray, ml.Program]:
+        ml.use(backend)
+        mesh = ml.generate.box((6, 5))
+        cells, u = mesh.cells, mesh.cells.field("u", 2, data=np.random.default_rng(5).random((30, 2)))
+        total = cells.field("total", 2)
+
+        @ml.kernel
+        def inside(u: ml.Read, total: ml.Inc) -> None:
+            total[0] += u[1]
+            total[1] -= 0.5 * u[0]
+
+        @ml.kernel
+        def outside(u: ml.Read, total: ml.Inc) -> None:
+            total[0, 1] += u[0, 0]
+
+        @ml.kernel
+        def square(total: ml.ReadWrite) -> None:
+            total[...] = total * total
+
+        @ml.kernel
+        def move(total: ml.ReadWrite, u: ml.ReadWrite) -> None:
+            u[...] = u + 0.1 * total
+            total[...] = 0.0
+
+        @ml.program
+        def step() -> None:
+            inside(mesh.faces, u[mesh.face_cells], total[mesh.face_cells])
+            if between:
+                square(cells, total)
+            outside(mesh.boundary_faces, u[mesh.boundary_cells], total[mesh.boundary_cells])
+            move(cells, total, u)
+
+        step.run(3)
+        return u.numpy(), step
+
+    for between in (False, True):
+        (expected, _), (found, step) = run("numpy", between), run("cpu", between)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        (loop,) = step.fused_steps
+        assert len(loop.spec.joined) == (0 if between else 1)
+
+
+def test_a_part_of_a_set_that_adds_to_the_whole_stays_by_itself() -> None:
+    """An element of a part is at another place in the whole."""
+    for backend in ("cpu", "emulated"):
+        ml.use(backend)
+        cells = ml.Set(12, "cells")
+        some, u = cells.subset(np.arange(5, 12)), cells.field("u", data=np.arange(12.0))
+        v = some.field("v", data=np.ones(7))
+
+        @ml.kernel
+        def add(v: ml.Read, u: ml.Inc) -> None:
+            u += v
+
+        @ml.kernel
+        def twice(v: ml.ReadWrite) -> None:
+            v *= 2.0
+
+        @ml.program
+        def step() -> None:
+            twice(some, v)  # noqa: B023
+            add(some, v, u)  # noqa: B023
+            twice(some, v)  # noqa: B023
+
+        step.run(1)
+        assert u.numpy().tolist() == [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13], backend
+
+
+def compare_any_program(steps: list[tuple[str, tuple[int, ...]]], colored: bool, within: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "LEAST_TARGETS", 7)  # of 20 cells
+        patch.setattr(groups, "MOST_AGAIN", 3.0)
+        patch.setattr(fused_program, "WORTH", np.inf)  # fused wherever it can be
+        expected, found = run_on(("numpy", "cpu"), steps, colored, within)
+    for name, value in expected.items():
+        largest = np.abs(value).max()
+        np.testing.assert_allclose(found[name], value, rtol=1e-11, atol=1e-12 * largest, err_msg=name)
+
+
+@given(steps=programs(), colored=st.booleans(), within=st.booleans())
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_program_gives_the_same_fused(
+    steps: list[tuple[str, tuple[int, ...]]], colored: bool, within: bool
+) -> None:
+    compare_any_program(steps, colored, within)
+
+
+@pytest.mark.slow
+@given(steps=programs(), colored=st.booleans(), within=st.booleans())
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_hundred_programs_give_the_same_fused(
+    steps: list[tuple[str, tuple[int, ...]]], colored: bool, within: bool
+) -> None:
+    compare_any_program(steps, colored, within)
