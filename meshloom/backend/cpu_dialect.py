@@ -55,7 +55,8 @@ PRINTER = CppPrinter()
 
 def render(unit: Unit) -> str:
     """C++ source with ``extern "C" void ml_loop(void* const* p, const int64_t* s)``."""
-    blocks = [_block_function(unit, k, one) for k, one in enumerate(unit.passes)]
+    received = [_received(unit, one) for one in unit.passes]
+    blocks = [_block_function(unit, k, one, received[k]) for k, one in enumerate(unit.passes)]
     globals_read = PRINTER.lines(one.declaration for one in global_values(unit))
     body = [
         *(f"{a.pointer_type} {a.name} = ({a.pointer_type})p[{k}];" for k, a in enumerate(unit.pointers)),
@@ -63,7 +64,7 @@ def render(unit: Unit) -> str:
         "const int threads = (int)threads_in_use[0];",
         *globals_read,
         *(["int64_t parts = 0;"] if unit.spec.reductions else []),
-        *(line for k, one in enumerate(unit.passes) for line in _launch(unit, k, one)),
+        *(line for k, one in enumerate(unit.passes) for line in _launch(k, one, received[k])),
         *_finish(unit),
     ]
     entry = ['extern "C" void ml_loop(void* const* p, const int64_t* s) {', *body, "(void)threads;", "}"]
@@ -71,9 +72,9 @@ def render(unit: Unit) -> str:
     return "\n".join([PRELUDE, f"// loop {safe_name(unit.spec.name)}", *lines, ""])
 
 
-def _block_function(unit: Unit, number: int, one: Pass) -> list[str]:
+def _block_function(unit: Unit, number: int, one: Pass, received: list[Parameter]) -> list[str]:
     """The function that executes one block of a pass."""
-    declared = [x.declaration for x in _received(unit, one)]
+    declared = [x.declaration for x in received]
     declared += [f"{PRINTER.type_name(x.ctype)}* __restrict__ {x.name}" for x in one.scratch]
     declared += [f"{unit.spec.params[o.param].ctype}& out_{partial_name(o)}" for o in one.reductions]
     where = ["const int64_t b"] if one.blocked else ["const int64_t first", "const int64_t last"]
@@ -116,7 +117,7 @@ def _clauses(spec: LoopSpec, one: Pass) -> list[str]:
     return [f"reduction({operator} : {', '.join(merged)})" for operator, merged in names.items()]
 
 
-def _launch(unit: Unit, number: int, one: Pass) -> list[str]:
+def _launch(number: int, one: Pass, received: list[Parameter]) -> list[str]:
     """The parallel loop over the blocks of a pass, repeated for each color."""
     color = Name("color")
     low, high = (Number(0), one.count) if one.colors is None else (one.colors[color], one.colors[color + 1])
@@ -125,7 +126,7 @@ def _launch(unit: Unit, number: int, one: Pass) -> list[str]:
         lines.append("for (int64_t color = 0; color < n_colors; ++color) {")
     lines += PRINTER.let(Let(INT64, (("low", low), ("high", high))))
     lines.append(f"const int64_t blocks = {'high - low' if one.blocked else '(high - low + block - 1) / block'};")
-    arguments = [x.name for x in _received(unit, one)]
+    arguments = [x.name for x in received]
     arguments += [x.name for x in one.scratch]
     arguments += [f"{partial_name(o)}_parts[parts + j]" for o in one.reductions]
     if one.blocked:

@@ -38,7 +38,7 @@ class Argument:
 
 
 class Parameter(NamedTuple):
-    """A parameter of a generated function. No two pointers lead to the same memory, unless both only read it."""
+    """A parameter of a generated function; pointers are promised to lead to memory of their own."""
 
     ctype: str
     name: str
@@ -50,6 +50,20 @@ class Parameter(NamedTuple):
     @property
     def declaration(self) -> str:
         return f"{self.ctype} __restrict__ {self.name}" if self.is_pointer else f"{self.ctype} {self.name}"
+
+
+@dataclass(frozen=True)
+class GlobalValue:
+    """A value of a Global that is read: its type, what it is called, and the array that it is an entry of."""
+
+    ctype: str
+    name: str
+    array: str
+    place: int
+
+    @property
+    def declaration(self) -> Statement:
+        return let(self.name, Name(self.array)[self.place], self.ctype)
 
 
 @dataclass(frozen=True)
@@ -121,20 +135,6 @@ def parameters(unit: Unit, names: Set[str]) -> list[Parameter]:
     found = [Parameter(a.pointer_type, a.name) for a in unit.pointers if a.name in names]
     found += [Parameter("const ml_index", name) for name in unit.sizes if name in names]
     return found + [Parameter(f"const {one.ctype}", one.name) for one in global_values(unit) if one.name in names]
-
-
-@dataclass(frozen=True)
-class GlobalValue:
-    """A value of a Global that is read: its type, what it is called, and the array that it is an entry of."""
-
-    ctype: str
-    name: str
-    array: str
-    place: int
-
-    @property
-    def declaration(self) -> Statement:
-        return let(self.name, Name(self.array)[self.place], self.ctype)
 
 
 def global_values(unit: Unit) -> list[GlobalValue]:

@@ -213,9 +213,8 @@ def test_substitution_changes_names_and_shares_the_rest() -> None:
     assert (
         str(substituted(body, {"t": b + 1})) == "if (b + 1 < a) {\nq[b + 1].v[0] = a;\nconst ml_index x = b + 1 + 1;\n}"
     )
-    assert substituted(body, {"z": b}) == body
+    assert substituted(body, {"z": b}) is body
     assert substituted(body, {"t": b}).body[0] == Store(Piece(q[b], Number(0)), a)
-    assert substituted(a * 3, {"t": b}) is not substituted(a * 3, {"a": b})
 
 
 def test_sizes_have_a_value() -> None:

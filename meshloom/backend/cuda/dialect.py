@@ -158,13 +158,13 @@ def _range(phase: Phase) -> tuple[str, str]:
     return PRINTER.expression(phase.first), PRINTER.expression(phase.last)
 
 
-def _tree(unit: Unit, output: Output, threads: int, store: str) -> list[str]:
+def _tree(unit: Unit, output: Output, threads: int, *store: str) -> list[str]:
     """Reduce one value per thread by a fixed tree, within warps and then over them; thread 0 does the ``store``."""
     param, lanes, mine = unit.spec.params[output.param], unit.target.lanes, Name(partial_name(output))
     room = f"tree_{mine.name}"
 
     def merge(other: Expr) -> str:
-        return str(accumulated(param, mine, other))
+        return "".join(PRINTER.statement(accumulated(param, mine, other)))
 
     return [
         f"__shared__ {param.ctype} {room}[{threads // lanes}];",
@@ -173,7 +173,7 @@ def _tree(unit: Unit, output: Output, threads: int, store: str) -> list[str]:
         "__syncthreads();",
         "if (threadIdx.x == 0) {",
         f"for (int w = 1; w < {threads // lanes}; ++w) {merge(Name(room)[Name('w')])}",
-        store,
+        *store,
         "}",
     ]
 
@@ -189,11 +189,12 @@ def _finish(unit: Unit) -> KernelText:
             wanted.append(Parameter(f"{param.ctype}*", pointer))
         place, fresh = Name(pointer)[o.comp], dict(unit.spec.fresh)
         before: Expr = Number(fresh[o.param], param.dtype) if o.param in fresh else place
+        share = accumulated(param, Name(name), Name(f"{name}_parts")[Name("j")])
         body += ["{", *PRINTER.statement(_started(unit, o)),
                  "#pragma unroll 16",
                  f"for (ml_index j = (ml_index)threadIdx.x; j < parts; j += {FINISH_THREADS})",
-                 f"  {accumulated(param, Name(name), Name(f'{name}_parts')[Name('j')])}",
-                 *_tree(unit, o, FINISH_THREADS, str(Store(place, merged(param, before, Name(name))))),
+                 *(f"  {line}" for line in PRINTER.statement(share)),
+                 *_tree(unit, o, FINISH_THREADS, *PRINTER.statement(Store(place, merged(param, before, Name(name))))),
                  "}"]  # fmt: skip
     wanted.append(Parameter("const ml_index", "parts"))
     head = f'extern "C" __global__ void {FINISH}({_declared(wanted)}) {{'

@@ -184,7 +184,9 @@ class Printer:
 
     def comment(self, node: nodes.Comment) -> list[str]:
         """Nothing may end the comment or go on behind it: no line breaks, no backslash, no trigraph for one."""
-        words = "".join(c if c.isprintable() else " " for c in node.words.replace("\\", "/"))
+        words = node.words.replace("\\", "/")
+        if not words.isprintable():
+            words = "".join(c if c.isprintable() else " " for c in words)
         while "??" in words:
             words = words.replace("??", "? ?")
         return [f"// {words}"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import cache
 from typing import Any, TypeVar
 
 from meshloom.schedule.nest.nodes import Binary, Expr, Name, Node, Number
 
 Any_node = TypeVar("Any_node", bound=Node)
+_NODES = ("Expr", "Body", "Statement", "Let", "Call")  # in the type of a field that holds any
 _COMPUTED: dict[str, Callable[[int, int], int]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
     "<<": operator.lshift, ">>": operator.rshift,
@@ -22,14 +24,26 @@ def everything(nodes: Iterable[Node]) -> Iterator[Node]:
     while waiting:
         node = waiting.pop()
         yield node
-        for part in node.__match_args__:  # type: ignore[attr-defined]
-            waiting += _nodes_in(getattr(node, part))
+        for name in _parts(type(node)):  # type: ignore[arg-type]
+            part = getattr(node, name)
+            if isinstance(part, Node):
+                waiting.append(part)
+            elif part is not None:
+                waiting += _nodes_in(part)
 
 
-def _nodes_in(part: Any) -> list[Node]:
-    if isinstance(part, Node):
-        return [part]
-    return [one for inner in part for one in _nodes_in(inner)] if isinstance(part, tuple) else []
+def _nodes_in(part: tuple[Any, ...]) -> Iterator[Node]:
+    for one in part:
+        if isinstance(one, Node):
+            yield one
+        elif isinstance(one, tuple):
+            yield from _nodes_in(one)
+
+
+@cache
+def _parts(kind: Any) -> tuple[str, ...]:
+    """The fields of a kind of node that may hold others."""
+    return tuple(one.name for one in fields(kind) if any(word in str(one.type) for word in _NODES))
 
 
 def names(nodes: Iterable[Node]) -> set[str]:
@@ -47,11 +61,13 @@ def _changed(part: Any, values: Mapping[str, Expr]) -> Any:
     if isinstance(part, Name):
         return values.get(part.name, part)
     if isinstance(part, tuple):
-        return tuple(_changed(one, values) for one in part)
+        parts = tuple(_changed(one, values) for one in part)
+        return parts if any(new is not old for new, old in zip(parts, part, strict=True)) else part
     if not isinstance(part, Node):
         return part
-    parts: tuple[str, ...] = part.__match_args__  # type: ignore[attr-defined]
-    changed = {name: new for name in parts if (new := _changed(old := getattr(part, name), values)) is not old}
+    names = _parts(type(part))  # type: ignore[arg-type]
+    found = {name: (old := getattr(part, name), _changed(old, values)) for name in names}
+    changed = {name: new for name, (old, new) in found.items() if new is not old}
     return replace(part, **changed) if changed else part  # type: ignore[type-var]
 
 

@@ -6,13 +6,13 @@ CPU a block is run by one thread, so nothing inside it can race; a GPU also colo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from meshloom.native.algorithms import color_blocks
-from meshloom.schedule.code import POSITION, accumulated
+from meshloom.schedule.code import POSITION, Pass, accumulated
 from meshloom.schedule.cost import Cost, Work
 from meshloom.schedule.declare import ANY, NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, holds, size
 from meshloom.schedule.form import demand
@@ -21,6 +21,7 @@ from meshloom.schedule.shared_blocks import Merge, block_numbers
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.blocks import BlockPlan, BlocksTogether, BlockStrategy, SerialBlocks
 from meshloom.schedule.verify import check_offsets, check_permutation, lost_stamps
+from meshloom.target import CPU, Target
 
 
 def _blocks(place: Place) -> int:
@@ -80,8 +81,10 @@ class BlockColor(BlockStrategy):
         """Blocks of one color share no target: plain updates."""
         return lambda param, place, value, target: accumulated(param, place, value)
 
-    def launch(self, plan: Plan) -> dict[str, Any]:
-        return {"colors": part_of(plan, "color_offsets"), "block_number": part_of(plan, "block_list")[POSITION]}
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
+        colors, number = part_of(plan, "color_offsets"), part_of(plan, "block_list")[POSITION]
+        made = super().passes(spec, plan, target=target)
+        return [replace(one, colors=colors, block_number=number) for one in made]
 
     def cost(self, spec: LoopSpec, work: Work) -> Cost:
         moved = 1.1 * work.compulsory + work.again + work.added_again

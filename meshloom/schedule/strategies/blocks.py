@@ -92,10 +92,6 @@ class BlockStrategy(Strategy):
         """How a block that runs one element after the other does: plainly, unless said otherwise."""
         return code.plain
 
-    def launch(self, plan: Plan) -> dict[str, Any]:
-        """What else a pass over the blocks has to say."""
-        return {}
-
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         offsets = block_offsets(topology.elements, block)
         found = self.between(topology, offsets)
@@ -109,8 +105,8 @@ class BlockStrategy(Strategy):
             phases, scratch = phases_together(spec, plan, self.merge(spec, plan))
         else:
             phases, scratch = (self._serial_phase(spec, plan),), ()
-        return [Pass("blocks", part_of(plan, "n_blocks"), phases, blocked=True, scratch=scratch,
-                     reductions=spec.reductions, **self.launch(plan))]  # fmt: skip
+        count = part_of(plan, "n_blocks")
+        return [Pass("blocks", count, phases, blocked=True, scratch=scratch, reductions=spec.reductions)]
 
     def _serial_phase(self, spec: LoopSpec, plan: Plan) -> Phase:
         """The elements of a block one after the other."""
