@@ -20,7 +20,7 @@ from meshloom.backend.cuda.backend import _shared
 from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Emulator
 from meshloom.backend.hip import HipBackend
-from meshloom.backend.unit import make_unit
+from meshloom.backend.unit import Parameter, make_unit
 from meshloom.errors import CompilerError, ScheduleError
 from meshloom.native import compiler, threads
 from meshloom.schedule.lines import on_gpu
@@ -334,6 +334,11 @@ class CompileException(Exception):
     pass
 
 
+def _parameter(declaration: str) -> Parameter:
+    ctype, name = declaration.replace(" __restrict__", "").rsplit(" ", 1)
+    return Parameter(ctype, name)
+
+
 class RawModule:
     """What CuPy's does, on the CPU: it takes the text as a device gets it, and nothing else."""
 
@@ -343,7 +348,7 @@ class RawModule:
         self.asked.append(options)
         if "refused" in code:
             raise CompileException("noise\nloop.hip:3:1: error: expected something else\nmore noise")
-        texts = [KernelText(name, tuple((d, d.rsplit(" ", 1)[1]) for d in declared.split(", ")), ())
+        texts = [KernelText(name, tuple(map(_parameter, declared.split(", "))), ())
                  for name, declared in _KERNEL.findall(code)]  # fmt: skip
         entries = "\n".join(line for one in texts for line in dialect._entry(one))
         source = f"{dialect.for_a_cpu(GFX90A)}{dialect.FIBRES}{code}\n{entries}\n"
