@@ -352,7 +352,7 @@ class RawModule:
                  for name, declared in _KERNEL.findall(code)]  # fmt: skip
         entries = "\n".join(line for one in texts for line in dialect._entry(one))
         source = f"{dialect.for_a_cpu(GFX90A)}{dialect.FIBRES}{code}\n{entries}\n"
-        self._library = compiler.load(source, "stand_in", extra_flags=("-O1", "-fno-strict-aliasing"), generated=True)
+        self._library = compiler.load(source, "stand_in", extra_flags=("-O1", "-fno-strict-aliasing"))
 
     def get_function(self, name: str) -> Any:
         launch = Emulator(GFX90A)._launcher(self._library, f"run_{name}", wide_index=False)
