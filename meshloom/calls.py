@@ -41,7 +41,7 @@ class Ready(NamedTuple):
     written: tuple[weakref.ref[Field | Global], ...]
 
 
-class Call:
+class KeptCall:
     """A loop, ready to run again, that holds the memory it works on but no field, global, map, set or kernel."""
 
     __slots__ = ("__weakref__", "_known", "name", "now", "numbers", "ties")
@@ -114,7 +114,7 @@ def remembered(
     call = on.calls.get(key)
     if call is None:
         loop = make(*arguments)
-        call = on.calls[key] = Call(loop, tied(on.calls, key, loop.parts))
+        call = on.calls[key] = KeptCall(loop, tied(on.calls, key, loop.parts))
     elif call.now.states != (states := tuple([one.state for one in kernels])):
         call.turn(states, make, arguments)
     for one, value in zip(call.numbers, numbers, strict=True):

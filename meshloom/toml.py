@@ -33,7 +33,7 @@ _KEY = re.compile(rf"\s*{_PART}(?:\s*\.\s*{_PART})*+\s*")
 
 
 @dataclass(frozen=True)
-class Statement:
+class TomlStatement:
     """One key with its value, or the header of a table, whose value is {}; ``line`` counts from 1."""
 
     key: Key
@@ -44,7 +44,7 @@ class Statement:
 # --- reading ----------------------------------------------------------------------------------------------
 
 
-def statements(text: str, name: str) -> list[Statement]:
+def statements(text: str, name: str) -> list[TomlStatement]:
     """Everything that a TOML text says, in order; ConfigError with ``name`` and line where it is not TOML.
 
     The value of a key is whole: tables in braces stay tables.
@@ -114,7 +114,7 @@ def _pieces(text: str, place: Callable[[int], str]) -> Iterator[tuple[str, int]]
         yield text[begin:], first
 
 
-def _statements(pieces: list[tuple[str, int]]) -> Iterator[Statement]:
+def _statements(pieces: list[tuple[str, int]]) -> Iterator[TomlStatement]:
     prefix: Key = ()
     for text, line in pieces:
         parsed = tomllib.loads(text)
@@ -122,10 +122,10 @@ def _statements(pieces: list[tuple[str, int]]) -> Iterator[Statement]:
             continue
         if text.lstrip().startswith("["):
             prefix, value = _descended(parsed)
-            yield Statement(prefix, value, line)
+            yield TomlStatement(prefix, value, line)
         else:
             key, _ = key_and_rest(text) or ((), "")
-            yield Statement(prefix + key, _descended(parsed, len(key))[1], line)
+            yield TomlStatement(prefix + key, _descended(parsed, len(key))[1], line)
 
 
 def _descended(tree: dict[str, Any], levels: int = _DEEPEST + 1) -> tuple[Key, Any]:

@@ -18,13 +18,13 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Part:
+class BranchPart:
     """Some memory: all of it, or of a grid's field the points with first <= index < last along every axis."""
 
     memory: Hashable
     box: tuple[Range, ...] | None = None
 
-    def meets(self, other: Part) -> bool:
+    def meets(self, other: BranchPart) -> bool:
         """Is there a value that both have?"""
         if self.memory != other.memory:
             return False
@@ -37,8 +37,8 @@ class Part:
 class Footprint:
     """What an operation reads and writes. What it writes need not stand in ``reads`` to be ordered."""
 
-    reads: tuple[Part, ...] = ()
-    writes: tuple[Part, ...] = ()
+    reads: tuple[BranchPart, ...] = ()
+    writes: tuple[BranchPart, ...] = ()
 
     @cached_property
     def _memories(self) -> tuple[frozenset[Hashable], frozenset[Hashable]]:
@@ -58,14 +58,14 @@ class Footprint:
 # ----- what operations touch --------------------------------------------------------------------------------------
 def footprint_of(bound: Bound, scratch: Iterable[Any]) -> Footprint:
     """Of a loop. ``scratch``: arrays of its executable, which two calls of it share; arrays go by identity."""
-    reads = tuple(Part(id(s.storage), _visited(bound, k)) for k, s in enumerate(bound.storages))
+    reads = tuple(BranchPart(id(s.storage), _visited(bound, k)) for k, s in enumerate(bound.storages))
     writes = tuple(part for part, param in zip(reads, bound.spec.params, strict=True) if param.mode.writes)
-    return Footprint(reads, (*writes, *(Part(id(array)) for array in scratch)))
+    return Footprint(reads, (*writes, *(BranchPart(id(array)) for array in scratch)))
 
 
 def footprint_of_whole(reads: Iterable[Any], writes: Iterable[Any]) -> Footprint:
     """Of an operation on whole fields and globals."""
-    return Footprint(*(tuple(Part(id(one.storage)) for one in those) for those in (reads, writes)))
+    return Footprint(*(tuple(BranchPart(id(one.storage)) for one in those) for those in (reads, writes)))
 
 
 def _visited(bound: Bound, param: int) -> tuple[Range, ...] | None:

@@ -38,11 +38,11 @@ class NumpyBackend(Backend):
         if isinstance(bound.spec, LineSpec):
             return partial(run_lines, bound.spec, buffers, lines_of(bound))
         rows = tuple(one.formula or one.positions for one in bound.maps)
-        return partial(run, Work(bound.spec, bound.elements, buffers, rows, bound.box))
+        return partial(run, NumpyWork(bound.spec, bound.elements, buffers, rows, bound.box))
 
 
 @dataclass(frozen=True)
-class Work:
+class NumpyWork:
     """A loop with its memory; ``rows``: where maps lead to, or their formulas. It keeps no field and no map alive."""
 
     spec: LoopSpec
@@ -52,7 +52,7 @@ class Work:
     box: Box | None
 
 
-def run(work: Work) -> None:
+def run(work: NumpyWork) -> None:
     """Execute a loop. Values read through maps are those from before the loop, as on every back end."""
     spec, fields, globals_ = work.spec, [], []
     for param, buffer in zip(spec.params, work.buffers, strict=True):
@@ -66,7 +66,7 @@ def run(work: Work) -> None:
             buffer.repack(total.reshape(1, -1) if param.is_global else values)
 
 
-def _chunk(work: Work, rows: slice, fields: list, globals_: list) -> None:
+def _chunk(work: NumpyWork, rows: slice, fields: list, globals_: list) -> None:
     spec = work.spec
 
     def place(param: int, slot: int) -> slice | np.ndarray:
@@ -94,7 +94,7 @@ def _chunk(work: Work, rows: slice, fields: list, globals_: list) -> None:
             _sink(work, output, np.broadcast_to(value, (rows.stop - rows.start,)), place, fields, globals_)
 
 
-def _sink(work: Work, output: Output, value: np.ndarray, place: Callable, fields: list, globals_: list) -> None:
+def _sink(work: NumpyWork, output: Output, value: np.ndarray, place: Callable, fields: list, globals_: list) -> None:
     param, combine = work.spec.params[output.param], work.spec.params[output.param].mode.combine
     if param.is_global:
         total = globals_[output.param]

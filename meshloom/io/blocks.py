@@ -30,7 +30,7 @@ ALL_CELLS, NO_GROUP = "cells", "cells in no group"
 
 
 @dataclass(frozen=True)
-class Block:
+class MeshBlock:
     """Elements of one kind: nodes (n, k), and a tag for each (n,), 0 where it has none; ``also``: more tags of all;
     ``numbers``: those that the file gives them, None where it counts them from 0."""
 
@@ -54,7 +54,7 @@ class Listing:
     """
 
     points: np.ndarray
-    blocks: list[Block]
+    blocks: list[MeshBlock]
     names: dict[tuple[int, int], str] = field(default_factory=dict)
     sets: dict[str, np.ndarray] = field(default_factory=dict)
     numbers: np.ndarray | None = None
@@ -87,7 +87,7 @@ def assemble(listing: Listing) -> Mesh:
     return mesh
 
 
-def _numbers_of(cells: list[Block]) -> np.ndarray | None:
+def _numbers_of(cells: list[MeshBlock]) -> np.ndarray | None:
     """The numbers that a file gives its cells."""
     numbers = [block.numbers for block in cells if block.numbers is not None]
     return np.concatenate(numbers) if len(numbers) == len(cells) else None
@@ -96,8 +96,8 @@ def _numbers_of(cells: list[Block]) -> np.ndarray | None:
 def dissolve(mesh: Mesh) -> Listing:
     """The reverse: a block of cells (tag 0) and one of boundary faces tagged by group; groups of cells as sets."""
     face_kind = {2: "line", 3: "triangle", 4: "quad"}[mesh.boundary_nodes.arity]
-    cells = Block(mesh.kind, mesh.cell_nodes.indices, np.zeros(mesh.cells.total, dtype=np.int32))
-    faces = Block(face_kind, mesh.boundary_nodes.indices, mesh.boundary_group.numpy())
+    cells = MeshBlock(mesh.kind, mesh.cell_nodes.indices, np.zeros(mesh.cells.total, dtype=np.int32))
+    faces = MeshBlock(face_kind, mesh.boundary_nodes.indices, mesh.boundary_group.numpy())
     names = {(mesh.dim - 1, number): name for name, number in mesh.groups.items()}
     return Listing(mesh.coordinates.numpy(), [cells, faces], names, dict(mesh.cell_groups))
 
@@ -132,7 +132,7 @@ def with_boundary(values: np.ndarray, mesh: Mesh) -> np.ndarray:
     return np.concatenate((values, values[mesh.boundary_cells.indices[:, 0]]))
 
 
-def _cell_groups(cells: list[Block], names: Mapping[tuple[int, int], str], dimension: int) -> dict[str, np.ndarray]:
+def _cell_groups(cells: list[MeshBlock], names: Mapping[tuple[int, int], str], dimension: int) -> dict[str, np.ndarray]:
     """The numbers of the cells of each group, those that no cell is in included; untagged cells are in none."""
     groups: dict[str, list[np.ndarray]] = {name: [] for (of, _), name in names.items() if of == dimension}
     first = 0
@@ -151,7 +151,7 @@ def _cell_groups(cells: list[Block], names: Mapping[tuple[int, int], str], dimen
 
 
 def _named_boundary(
-    blocks: list[Block], names: Mapping[tuple[int, int], str], dimension: int
+    blocks: list[MeshBlock], names: Mapping[tuple[int, int], str], dimension: int
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """Node lists and number of each named group, with or without faces; untagged elements name nothing."""
     parts: dict[str, list[np.ndarray]] = {}

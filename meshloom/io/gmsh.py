@@ -14,14 +14,14 @@ from dataclasses import replace
 import numpy as np
 
 from meshloom.errors import MeshError, whole
-from meshloom.io.blocks import ALL_CELLS, ELEMENTS, NO_GROUP, Block, Listing, dissolve, with_boundary
+from meshloom.io.blocks import ALL_CELLS, ELEMENTS, NO_GROUP, Listing, MeshBlock, dissolve, with_boundary
 from meshloom.io.text import as_integers, parse_numbers, rows_of_changing_length
 from meshloom.mesh.mesh import Mesh
 
 CODES = {1: "line", 2: "triangle", 3: "quad", 4: "tetrahedron", 5: "hexahedron", 6: "wedge", 7: "pyramid", 15: "vertex"}
 
 
-class _Numbers:
+class _GmshNumbers:
     """The numbers of one section, handed out in turn: from text, or from bytes by their types."""
 
     def __init__(self, body: bytes, section: str, binary: bool, swapped: bool):
@@ -103,7 +103,7 @@ def read_gmsh(data: bytes) -> Listing:
         if name not in sections:
             raise MeshError(f"no ${name} section; a Gmsh mesh has $Nodes and $Elements")
     parts = {
-        name: _Numbers(sections[name], name, binary, swapped)
+        name: _GmshNumbers(sections[name], name, binary, swapped)
         for name in ("Entities", "Nodes", "Elements")
         if name in sections
     }
@@ -186,7 +186,7 @@ def _physical_names(body: bytes) -> dict[tuple[int, int], str]:
     return names
 
 
-def _entities_41(numbers: _Numbers) -> dict[tuple[int, int], list[int]]:
+def _entities_41(numbers: _GmshNumbers) -> dict[tuple[int, int], list[int]]:
     """The physical groups of each entity (dimension, tag) that has some."""
     physical = {}
     for dimension, count in enumerate([numbers.size() for _ in range(4)]):
@@ -201,7 +201,7 @@ def _entities_41(numbers: _Numbers) -> dict[tuple[int, int], list[int]]:
     return physical
 
 
-def _nodes_41(numbers: _Numbers) -> tuple[np.ndarray, np.ndarray]:
+def _nodes_41(numbers: _GmshNumbers) -> tuple[np.ndarray, np.ndarray]:
     blocks, total, _, _ = numbers.sizes(4).tolist()
     tags, points = [np.zeros(0, dtype=np.int64)], [np.zeros((0, 3))]
     for _ in range(blocks):
@@ -217,7 +217,7 @@ def _nodes_41(numbers: _Numbers) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(tags), np.concatenate(points)
 
 
-def _elements_41(numbers: _Numbers, physical: Mapping[tuple[int, int], list[int]]) -> list[Block]:
+def _elements_41(numbers: _GmshNumbers, physical: Mapping[tuple[int, int], list[int]]) -> list[MeshBlock]:
     entity_blocks, total, _, _ = numbers.sizes(4).tolist()
     blocks = []
     for _ in range(entity_blocks):
@@ -228,13 +228,13 @@ def _elements_41(numbers: _Numbers, physical: Mapping[tuple[int, int], list[int]
         count = numbers.size()
         rows = numbers.sizes(count * (1 + width)).reshape(count, 1 + width)
         group, *more = physical.get((dimension, tag), [0])
-        blocks.append(Block(kind, rows[:, 1:], np.full(count, group), tuple(more), numbers=rows[:, 0]))
+        blocks.append(MeshBlock(kind, rows[:, 1:], np.full(count, group), tuple(more), numbers=rows[:, 0]))
     if sum(len(block.nodes) for block in blocks) != total:
         raise MeshError(f"$Elements announces {total} elements and holds {sum(len(b.nodes) for b in blocks)}")
     return blocks
 
 
-def _nodes_22(numbers: _Numbers) -> tuple[np.ndarray, np.ndarray]:
+def _nodes_22(numbers: _GmshNumbers) -> tuple[np.ndarray, np.ndarray]:
     count = numbers.first_line()
     if numbers.binary:
         records = numbers.records(count, np.dtype([("tag", "i4"), ("x", "f8", (3,))]))
@@ -243,14 +243,14 @@ def _nodes_22(numbers: _Numbers) -> tuple[np.ndarray, np.ndarray]:
     return as_integers(rows[:, 0], "$Nodes"), rows[:, 1:]
 
 
-def _elements_22(numbers: _Numbers) -> list[Block]:
-    blocks: list[Block] = []
+def _elements_22(numbers: _GmshNumbers) -> list[MeshBlock]:
+    blocks: list[MeshBlock] = []
     total = left = numbers.first_line()
     if not numbers.binary:
         for run in rows_of_changing_length(numbers.rest(), total, slice(1, 3), _length_22, "$Elements"):
             kind, width = _element(int(run[0, 1]))
             groups = run[:, 3] if run[0, 2] else np.zeros(len(run), dtype=np.int64)
-            blocks.append(Block(kind, run[:, -width:], groups, numbers=run[:, 0]))
+            blocks.append(MeshBlock(kind, run[:, -width:], groups, numbers=run[:, 0]))
         return blocks
     while left > 0:
         code, count, tags = numbers.integers(3).tolist()
@@ -260,7 +260,7 @@ def _elements_22(numbers: _Numbers) -> list[Block]:
                             " tags: the file is malformed")  # fmt: skip
         rows = numbers.integers(count * (1 + tags + width)).reshape(count, 1 + tags + width)
         groups = rows[:, 1] if tags else np.zeros(count, dtype=np.int64)
-        blocks.append(Block(kind, rows[:, 1 + tags :], groups, numbers=rows[:, 0]))
+        blocks.append(MeshBlock(kind, rows[:, 1 + tags :], groups, numbers=rows[:, 0]))
         left -= count
     return blocks
 
@@ -282,7 +282,7 @@ def _element(code: int) -> tuple[str, int]:
     return CODES[code], ELEMENTS[CODES[code]][1]
 
 
-def _renumbered(blocks: list[Block], tags: np.ndarray) -> list[Block]:
+def _renumbered(blocks: list[MeshBlock], tags: np.ndarray) -> list[MeshBlock]:
     """Blocks whose nodes are positions in the list of nodes instead of node tags."""
     order = np.argsort(tags, kind="stable")
     ordered = tags[order]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from meshloom.errors import MeshError
-from meshloom.io.blocks import ELEMENTS, Block, Listing, dissolve
+from meshloom.io.blocks import ELEMENTS, Listing, MeshBlock, dissolve
 from meshloom.io.text import as_integers, format_rows, parse_numbers, rows_of_changing_length
 from meshloom.mesh.mesh import Mesh
 
@@ -111,7 +111,7 @@ def _points(count: str, rows: list[str], dimension: int) -> np.ndarray:
     return numbers.reshape(n, columns)[:, :dimension]
 
 
-def _elements(count: str, rows: list[str], what: str, tag: int) -> list[Block]:
+def _elements(count: str, rows: list[str], what: str, tag: int) -> list[MeshBlock]:
     """Blocks of equal elements; a row is code, nodes and, if the file has it, its own number."""
     n = _single(count, what)
     numbers = as_integers(parse_numbers(" ".join(rows), what), what)
@@ -122,7 +122,7 @@ def _elements(count: str, rows: list[str], what: str, tag: int) -> list[Block]:
     blocks, first = [], 0
     for run in runs:
         kind, own = CODES[int(run[0, 0])], np.arange(first, first + len(run))
-        blocks.append(Block(kind, run[:, 1 : 1 + ELEMENTS[kind][1]], np.full(len(run), tag), numbers=own))
+        blocks.append(MeshBlock(kind, run[:, 1 : 1 + ELEMENTS[kind][1]], np.full(len(run), tag), numbers=own))
         first += len(run)
     return blocks
 

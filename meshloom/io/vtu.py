@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from meshloom.errors import MeshError, UserError, install
-from meshloom.io.blocks import ELEMENTS, Block, Listing
+from meshloom.io.blocks import ELEMENTS, Listing, MeshBlock
 from meshloom.io.text import as_integers
 from meshloom.io.vtk import CELL_GROUP_PREFIX, GROUP_ARRAY, GROUP_PREFIX
 
@@ -113,7 +113,7 @@ def _listing(found: Any) -> Listing:
     """The content of a meshio mesh; tags of faces are named by field data such as "group:wall" = 1, cells of the group
     "air" are those where the array "cell_group:air" is not zero."""
     tag_array = next((name for name in _TAG_ARRAYS if name in found.cell_data), None)
-    blocks: list[Block] = []
+    blocks: list[MeshBlock] = []
     first = 0
     for number, block in enumerate(found.cells):
         kind = {"tetra": "tetrahedron"}.get(block.type, block.type)
@@ -126,7 +126,7 @@ def _listing(found: Any) -> Listing:
         if len(tags) != len(nodes):
             raise MeshError(f"the array {tag_array} holds {len(tags)} values for {len(nodes)} {kind} elements")
         whole = as_integers(tags, f"the array {tag_array}")
-        blocks.append(Block(kind, nodes, whole, numbers=np.arange(first, first + len(nodes))))
+        blocks.append(MeshBlock(kind, nodes, whole, numbers=np.arange(first, first + len(nodes))))
         first += len(nodes)
     dimension = max((block.dimension for block in blocks), default=0)
     names = {

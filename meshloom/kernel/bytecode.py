@@ -18,7 +18,7 @@ _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadOfName:
     """``name.a.b``: ``kind`` is "global", "free" (of a closure), "first" (the first parameter) or "import"."""
 
     kind: str
@@ -27,13 +27,13 @@ class Read:
 
 
 @lru_cache(maxsize=4096)
-def reads_of(code: CodeType) -> tuple[Read, ...]:
+def reads_of(code: CodeType) -> tuple[ReadOfName, ...]:
     """What the code reads, and the code of the functions, lambdas and comprehensions inside it; each once."""
     first = code.co_varnames[0] if code.co_argcount else ""
     return tuple(dict.fromkeys(_reads(code, frozenset(code.co_freevars), first)))
 
 
-def _reads(code: CodeType, free: frozenset[str], first: str) -> Iterator[Read]:
+def _reads(code: CodeType, free: frozenset[str], first: str) -> Iterator[ReadOfName]:
     """``free``: cells that come from outside of the whole function; ``first``: its first parameter, as a local."""
     steps = [one for one in dis.get_instructions(code) if one.opname not in _IGNORED]
     module = ""
@@ -42,7 +42,7 @@ def _reads(code: CodeType, free: frozenset[str], first: str) -> Iterator[Read]:
         for kind, name, alone in _roots(step, free, first, module):
             following = () if alone else takewhile(lambda one: one.opname in _ATTRIBUTES, steps[number + 1 :])
             start = (str(step.argval),) if step.opname == "IMPORT_FROM" else ()
-            yield Read(kind, name, (*start, *(str(one.argval) for one in following)))
+            yield ReadOfName(kind, name, (*start, *(str(one.argval) for one in following)))
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             yield from _reads(inner, free & set(inner.co_freevars), first if first in inner.co_freevars else "")

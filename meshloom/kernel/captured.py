@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.kernel.bytecode import Read, reads_of
+from meshloom.kernel.bytecode import ReadOfName, reads_of
 
 MOST = 10_000  # values that are compared at every call
 MOST_BYTES = 2**20  # of arrays that are compared at every call without a word
@@ -341,7 +341,7 @@ class _Survey:
                 key.append((one.name, one.chain, self._root(one, function, cells, first)))
         return tuple(key)
 
-    def _root(self, one: Read, function: types.FunctionType, cells: dict[str, Any], first: Any) -> Hashable:
+    def _root(self, one: ReadOfName, function: types.FunctionType, cells: dict[str, Any], first: Any) -> Hashable:
         """The key of one value that a function reads by name."""
         how: Callable[[Any, Any], Any]
         if one.kind == "global":

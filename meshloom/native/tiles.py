@@ -11,7 +11,7 @@ from meshloom.native.ffi import as_indices, as_offsets, as_order, call, suffix
 
 
 @dataclass(frozen=True)
-class Tiles:
+class TileLists:
     """``offsets`` (tiles+1,) int64 into ``elements``; ``local``: local element*arity + slot for each incidence."""
 
     offsets: np.ndarray
@@ -28,7 +28,7 @@ class BlockTargets:
     local: np.ndarray
 
 
-def tiles(offsets: np.ndarray, entries: np.ndarray, arity: int, elements: int, block: int) -> Tiles:
+def tiles(offsets: np.ndarray, entries: np.ndarray, arity: int, elements: int, block: int) -> TileLists:
     """Overlapped tiles of ``block`` targets each, from the incidence (offsets, entries) of a map."""
     if block < 1 or arity < 1 or entries.dtype not in (np.int32, np.int64):
         raise MeshError(f"tiles: block {block} and arity {arity} must be at least 1, entries int32 or int64")
@@ -41,7 +41,7 @@ def tiles(offsets: np.ndarray, entries: np.ndarray, arity: int, elements: int, b
     listed = np.empty(len(entries), entries.dtype)
     function = f"tiles_{suffix(entries)}"
     call("tiles", function, offsets, entries, targets, arity, block, stamp, number, tile_offsets, listed, local)
-    return Tiles(tile_offsets, listed[: tile_offsets[-1]].copy(), local)
+    return TileLists(tile_offsets, listed[: tile_offsets[-1]].copy(), local)
 
 
 def shared_targets(block_offsets: np.ndarray, visit: np.ndarray, indices: np.ndarray, targets: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from meshloom.case import Case
 from meshloom.errors import RunError, UserError
-from meshloom.run.report import Report
+from meshloom.run.report import RunReport
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -17,7 +17,7 @@ _PACKAGE = Path(__file__).parents[1]
 class Guard:
     """Notes what goes wrong in the answers of a case that nothing else depends on; each of them once."""
 
-    def __init__(self, case: Case, report: Report):
+    def __init__(self, case: Case, report: RunReport):
         self._case, self._report = case, report
         self._found: dict[str, str] = {}  # by the name of the method
 

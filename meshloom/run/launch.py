@@ -20,7 +20,7 @@ from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.run.folder import RunFolder, claim, settled
 from meshloom.run.names import CHECKPOINT, CONFIG
-from meshloom.run.report import Report
+from meshloom.run.report import RunReport
 from meshloom.run.runner import Outcome, Runner, Start
 from meshloom.solvers import cases, find_case
 from meshloom.toml import toml_key, toml_shown
@@ -287,7 +287,7 @@ def _check_end(job: Job, case: Case, folder: RunFolder) -> None:
                         f" such as {case.longer()}")  # fmt: skip
 
 
-def launch(job: Job, folder: RunFolder, report: Report, began: float) -> tuple[Case, Outcome]:
+def launch(job: Job, folder: RunFolder, report: RunReport, began: float) -> tuple[Case, Outcome]:
     """Set the case up and run it; a folder claimed for a run that never began is given back."""
     try:
         try:
@@ -304,7 +304,7 @@ def launch(job: Job, folder: RunFolder, report: Report, began: float) -> tuple[C
         folder.release()
 
 
-def _announce(job: Job, case: Case, folder: RunFolder, report: Report) -> None:
+def _announce(job: Job, case: Case, folder: RunFolder, report: RunReport) -> None:
     """What is about to run, before the bar appears."""
     report.message(
         f"{case.name}: {case.size_text()}; back end {_backend_text()},"

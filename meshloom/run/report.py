@@ -106,7 +106,7 @@ class Advance:
         return "", "", left if room >= 0 else ""
 
 
-class Report:
+class RunReport:
     """The silent one, and the interface of the others."""
 
     def message(self, text: str) -> None:
@@ -119,7 +119,7 @@ class Report:
         """The time loop is over."""
 
 
-class PlainReport(Report):
+class PlainReport(RunReport):
     """Lines of text, at most one every few seconds, and the last iteration."""
 
     def __init__(self, stream: TextIO):
@@ -138,7 +138,7 @@ class PlainReport(Report):
         self.message("  ".join(filter(None, parts)))
 
 
-class BarReport(Report):
+class BarReport(RunReport):
     """A rich progress bar with monitors, rate and time left."""
 
     def __init__(self, stream: TextIO):
@@ -183,10 +183,10 @@ class BarReport(Report):
             self._progress = None
 
 
-def make_report(stream: TextIO, *, quiet: bool = False) -> Report:
+def make_report(stream: TextIO, *, quiet: bool = False) -> RunReport:
     """The report that suits the stream."""
     if quiet:
-        return Report()
+        return RunReport()
     return BarReport(stream) if stream.isatty() else PlainReport(stream)
 
 

@@ -30,7 +30,7 @@ from meshloom.run.folder import RunFolder
 from meshloom.run.guard import Guard
 from meshloom.run.output import draw, write_fields
 from meshloom.run.pace import Pace
-from meshloom.run.report import Advance, Report
+from meshloom.run.report import Advance, RunReport
 from meshloom.run.stop import StopRequest
 
 _SNAPSHOT_SECONDS = 1.0  # a copy of the state costs some milliseconds on large meshes: not before every chunk
@@ -74,7 +74,7 @@ class Runner:
     """One run of a case into a folder. ``began`` is when the person's waiting began (``time.perf_counter``)."""
 
     def __init__(
-        self, case: Case, folder: RunFolder, report: Report, start: Start | None = None, began: float | None = None
+        self, case: Case, folder: RunFolder, report: RunReport, start: Start | None = None, began: float | None = None
     ):
         self.case, self.folder, self.report = case, folder, report
         self.options, self.iterations = case.config.output, case.config.run.iterations

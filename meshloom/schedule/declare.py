@@ -72,7 +72,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Number:
+class PlanNumber:
     """A whole number, at least ``low``."""
 
     low: int = 0
@@ -106,7 +106,7 @@ class Pairs:
     """A tuple of pairs of slots."""
 
 
-Holding = Array | Number | Part | Table | Listed | Pairs
+Holding = Array | PlanNumber | Part | Table | Listed | Pairs
 
 
 @dataclass(frozen=True)

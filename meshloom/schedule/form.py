@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.errors import PlanError
-from meshloom.schedule.declare import Array, Holding, Listed, Number, Pair, Pairs, Part, Place, Table, declared
+from meshloom.schedule.declare import Array, Holding, Listed, Pair, Pairs, Part, Place, PlanNumber, Table, declared
 from meshloom.schedule.plan import Path, Plan, Topology
 
 _COUNT = 2**40  # more than any size
@@ -51,7 +51,7 @@ class _Form:
         match holding:
             case Array():
                 self._array(value, holding, place, path)
-            case Number(low):
+            case PlanNumber(low):
                 whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
                 self._demand(whole and low <= value < _COUNT, path, f"is {value}")
             case Part():

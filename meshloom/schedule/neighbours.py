@@ -24,10 +24,10 @@ from meshloom.schedule.declare import (
     ANY,
     NUMBERS,
     Array,
-    Number,
     Numbers,
     Part,
     Place,
+    PlanNumber,
     Table,
     all_maps,
     holds,
@@ -163,9 +163,9 @@ class RoleTables:
 class OwnRing:
     """A map of the targets themselves that names the nodes of their rings, in place of a table."""
 
-    ring_of: int = holds(Number(), "the number of that map")
-    ring_through: int = holds(Number(), "the map of the elements whose rings those are")
-    turned: int = holds(Number(), "1 where they go round the other way, and hold the second end of each element")
+    ring_of: int = holds(PlanNumber(), "the number of that map")
+    ring_through: int = holds(PlanNumber(), "the map of the elements whose rings those are")
+    turned: int = holds(PlanNumber(), "1 where they go round the other way, and hold the second end of each element")
 
 
 def _regular(place: Place) -> bool | None:

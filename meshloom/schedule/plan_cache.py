@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.native import cache
-from meshloom.schedule.declare import Array, Holding, Listed, Number, Pair, Pairs, Part, Table, declared
+from meshloom.schedule.declare import Array, Holding, Listed, Pair, Pairs, Part, PlanNumber, Table, declared
 from meshloom.schedule.plan import Plan, Topology
 
 SCHEMA = 7  # of what is stored and of its meaning: a new one makes old entries unreachable
@@ -132,7 +132,7 @@ class _Reader:
             case Array():
                 _expect(type(outline) is int)
                 return self.left.pop(_place(outline))
-            case Number():
+            case PlanNumber():
                 _expect(type(outline) is int)
                 return outline
             case Part(kinds=kinds):

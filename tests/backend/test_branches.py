@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
-from meshloom.backend.branches import Footprint, Part, Turn, dependencies, levels, summary, turns
+from meshloom.backend.branches import BranchPart, Footprint, Turn, dependencies, levels, summary, turns
 from meshloom.backend.cuda.graph import dealt_out
 from meshloom.solvers.navier_stokes import VortexOutflow
 from tests.backend.streams import ShuffledRecording
@@ -22,12 +22,12 @@ MEMORIES, LENGTH = 3, 6
 
 
 @st.composite
-def parts(draw: st.DrawFn) -> Part:
+def parts(draw: st.DrawFn) -> BranchPart:
     memory = draw(st.integers(0, MEMORIES - 1))
     if draw(st.booleans()):
-        return Part(memory)
+        return BranchPart(memory)
     ends = sorted(draw(st.lists(st.integers(0, LENGTH), min_size=2, max_size=2, unique=True)))
-    return Part(memory, ((ends[0], ends[1]),))
+    return BranchPart(memory, ((ends[0], ends[1]),))
 
 
 few = st.lists(parts(), max_size=2).map(tuple)
@@ -36,7 +36,7 @@ footprints = st.one_of(st.builds(Footprint, few, few), st.builds(Footprint, few,
 
 def carry_out(number: int, what: Footprint | None, store: np.ndarray) -> None:
     """Something that depends on all that is read, and changes all that is written, differently for each operation."""
-    everything = (Part(0), Part(1), Part(2))
+    everything = (BranchPart(0), BranchPart(1), BranchPart(2))
     reads, writes = (everything, everything) if what is None else (what.reads, what.writes)
     seen = sum(int(store[p.memory, slice(*p.box[0]) if p.box else slice(None)].sum()) for p in reads)
     for p in writes:
@@ -92,10 +92,10 @@ def test_only_operations_that_meet_are_ordered_and_none_twice(program: list[Foot
 
 
 def test_what_orders_two_operations() -> None:
-    read, write = Footprint(reads=(Part("q"),)), Footprint(writes=(Part("q"),))
+    read, write = Footprint(reads=(BranchPart("q"),)), Footprint(writes=(BranchPart("q"),))
     assert dependencies([read, read]) == [(), ()]
     assert dependencies([write, read]) == dependencies([read, write]) == dependencies([write, write]) == [(), (0,)]
-    low, high = (Footprint(writes=(Part("q", ((0, 8), ends)),)) for ends in ((0, 1), (7, 8)))
+    low, high = (Footprint(writes=(BranchPart("q", ((0, 8), ends)),)) for ends in ((0, 1), (7, 8)))
     assert dependencies([low, high, read, None, low]) == [(), (), (1, 0), (2,), (3,)]
 
 
@@ -235,7 +235,7 @@ def test_a_box_covers_every_point_that_is_seen(data: st.DataObject) -> None:
     assert own == written and rows_of(written, grid) == set(box.rows())
 
 
-def rows_of(part: Part, grid: ml.Grid) -> set[int]:
+def rows_of(part: BranchPart, grid: ml.Grid) -> set[int]:
     """Positions in memory of the points of a part."""
     assert part.box is not None
     index = np.meshgrid(*(np.arange(*ends) for ends in part.box), indexing="ij")

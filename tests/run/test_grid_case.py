@@ -20,7 +20,7 @@ from meshloom.errors import RunError, UserError
 from meshloom.io import checkpoint
 from meshloom.run.folder import RunFolder
 from meshloom.run.launch import Request, check, folder_for, launch
-from meshloom.run.report import Advance, Report
+from meshloom.run.report import Advance, RunReport
 from meshloom.solvers import case as cases
 
 
@@ -111,11 +111,11 @@ def registered_on_numpy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ml.use(before[0], threads=before[1])
 
 
-def run(out: Path, *changes: str, restart: Path | None = None, report: Report | None = None) -> Any:
+def run(out: Path, *changes: str, restart: Path | None = None, report: RunReport | None = None) -> Any:
     settings = tuple(map(parse_set, ("run.backend=numpy", *changes)))
     request = Request("heat", settings, out=out, restart=restart)
     job = check(request)
-    return launch(job, folder_for(request, job), report or Report(), 0.0)
+    return launch(job, folder_for(request, job), report or RunReport(), 0.0)
 
 
 @pytest.mark.parametrize(("changes", "suffix"), [
@@ -154,7 +154,7 @@ def test_a_restart_goes_on_to_the_same_bits(tmp_path: Path, ghosts: int) -> None
 def test_progress_counts_points(tmp_path: Path) -> None:
     seen: list[str] = []
 
-    class Listener(Report):
+    class Listener(RunReport):
         def message(self, text: str) -> None:
             seen.append(text)
 

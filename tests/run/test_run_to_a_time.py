@@ -17,7 +17,7 @@ from meshloom.io.vtk import Series
 from meshloom.run.folder import claim
 from meshloom.run.launch import Request, check, launch
 from meshloom.run.pace import Pace
-from meshloom.run.report import Advance, PlainReport, Report
+from meshloom.run.report import Advance, PlainReport, RunReport
 from meshloom.run.runner import Outcome, Runner
 from meshloom.solvers import case as cases
 from tests.cli.harness import files_below
@@ -37,10 +37,10 @@ def made(*changes: str) -> Cooling:
     return Cooling(build(CoolingConfig, map(parse_set, changes)))
 
 
-def run(folder: Path, *changes: str, report: Report | None = None) -> Outcome:
+def run(folder: Path, *changes: str, report: RunReport | None = None) -> Outcome:
     claimed = claim("cooling", folder)
     try:
-        return Runner(made(*changes), claimed, report or Report()).run()
+        return Runner(made(*changes), claimed, report or RunReport()).run()
     finally:
         claimed.release()
 
@@ -72,7 +72,7 @@ def test_iterations_are_the_upper_limit(tmp_path: Path):
 def test_progress_goes_by_time(tmp_path: Path):
     seen: list[Advance] = []
 
-    class Listener(Report):
+    class Listener(RunReport):
         def advance(self, now: Advance) -> None:
             seen.append(now)
 
@@ -100,12 +100,12 @@ def test_a_restart_goes_on_with_the_globals_and_ends_the_same(tmp_path: Path):
     run(tmp_path / "whole", "run.backend=numpy")
     run(tmp_path / "part", "run.iterations=9", "run.backend=numpy")
     request = Request(None, (parse_set("run.iterations=100000"),), restart=tmp_path / "part" / "checkpoint.h5")
-    launch(check(request), claim("cooling", tmp_path / "part", goes_on=True), Report(), 0.0)
+    launch(check(request), claim("cooling", tmp_path / "part", goes_on=True), RunReport(), 0.0)
     whole, part = (checkpoint.load(tmp_path / name / "checkpoint.h5") for name in ("whole", "part"))
     assert whole.iteration == part.iteration and whole.monitors.tobytes() == part.monitors.tobytes()
     assert {k: v.tobytes() for k, v in whole.state.items()} == {k: v.tobytes() for k, v in part.state.items()}
     with pytest.raises(UserError, match=r"has reached its end \(iteration \d+\)"):
-        launch(check(request), claim("cooling", tmp_path / "elsewhere"), Report(), 0.0)
+        launch(check(request), claim("cooling", tmp_path / "elsewhere"), RunReport(), 0.0)
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -115,7 +115,7 @@ def test_a_restart_at_the_end_makes_what_is_missing(tmp_path: Path):
     for name in (name for name in before if name.startswith("fields")):
         (tmp_path / "a" / name).unlink()
     request = Request(None, restart=tmp_path / "a" / "checkpoint.h5")
-    _, outcome = launch(check(request), claim("cooling", tmp_path / "a", goes_on=True), Report(), 0.0)
+    _, outcome = launch(check(request), claim("cooling", tmp_path / "a", goes_on=True), RunReport(), 0.0)
     assert outcome.finished and files_below(tmp_path / "a") == before
 
 
@@ -127,7 +127,7 @@ def test_fields_that_were_due_at_an_earlier_end_are_made_when_the_run_is_taken_f
     kept = last.read_bytes()
     last.unlink()
     request = Request(None, (parse_set(longer),), restart=tmp_path / "a" / "checkpoint.h5")
-    launch(check(request), claim("cooling", tmp_path / "a", goes_on=True), Report(), 0.0)
+    launch(check(request), claim("cooling", tmp_path / "a", goes_on=True), RunReport(), 0.0)
     assert last.read_bytes() == kept and len(Series.resume(tmp_path / "a" / "fields.pvd").entries) == 2
 
 

@@ -21,7 +21,7 @@ from meshloom.run.diagnose import breakdown, take_snapshot
 from meshloom.run.folder import RunFolder, claim
 from meshloom.run.launch import Request, check, folder_for, launch
 from meshloom.run.pace import Pace
-from meshloom.run.report import Advance, Report
+from meshloom.run.report import Advance, RunReport
 from meshloom.run.runner import Outcome, Runner
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig
 
@@ -39,8 +39,8 @@ def small(*changes: str) -> Airfoil:
     return Airfoil(build(AirfoilConfig, map(parse_set, settings)))
 
 
-def run(folder: Path, *changes: str, report: Report | None = None) -> Outcome:
-    return Runner(small(*changes), claim("airfoil", folder), report or Report()).run()
+def run(folder: Path, *changes: str, report: RunReport | None = None) -> Outcome:
+    return Runner(small(*changes), claim("airfoil", folder), report or RunReport()).run()
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
@@ -73,7 +73,7 @@ def test_fields_only_where_wanted(tmp_path: Path):
 def test_the_report_follows(tmp_path: Path):
     seen: list[Advance] = []
 
-    class Listener(Report):
+    class Listener(RunReport):
         def advance(self, now: Advance) -> None:
             seen.append(now)
 
@@ -84,7 +84,7 @@ def test_the_report_follows(tmp_path: Path):
 
 
 def test_a_signal_stops_after_the_chunk_with_a_checkpoint(tmp_path: Path):
-    class Impatient(Report):
+    class Impatient(RunReport):
         def advance(self, now: Advance) -> None:
             if now.iteration >= 5:
                 os.kill(os.getpid(), signal.SIGINT)
@@ -107,12 +107,12 @@ def test_a_signal_before_the_first_iteration_of_a_run_that_has_begun(tmp_path: P
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "begin", signalled)
         folder = claim("airfoil", tmp_path / "a")
-        outcome = Runner(small(), folder, Report()).run()
+        outcome = Runner(small(), folder, RunReport()).run()
         folder.release()
     assert not outcome.finished and outcome.stopped_by == signal.SIGTERM
     restart = Request(None, restart=tmp_path / "a" / "checkpoint.h5")
     job = check(restart)
-    assert launch(job, folder_for(restart, job), Report(), 0.0)[1].finished
+    assert launch(job, folder_for(restart, job), RunReport(), 0.0)[1].finished
     run(tmp_path / "b")
     assert (tmp_path / "a" / "monitors.csv").read_bytes() == (tmp_path / "b" / "monitors.csv").read_bytes()
 
@@ -120,7 +120,7 @@ def test_a_signal_before_the_first_iteration_of_a_run_that_has_begun(tmp_path: P
 def test_a_checkpoint_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     said: list[str] = []
 
-    class Asking(Report):
+    class Asking(RunReport):
         def advance(self, now: Advance) -> None:
             if now.iteration in (7, 9):
                 os.kill(os.getpid(), signal.SIGUSR1)
@@ -170,7 +170,7 @@ def test_a_full_disk_under_the_monitors_keeps_the_checkpoint(tmp_path: Path, mon
 
 
 def test_a_checkpoint_that_was_moved_away_is_not_promised(tmp_path: Path):
-    class Mover(Report):
+    class Mover(RunReport):
         def advance(self, now: Advance) -> None:
             if (tmp_path / "a" / "checkpoint.h5").exists():
                 (tmp_path / "a").rename(tmp_path / "b")

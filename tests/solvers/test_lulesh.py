@@ -14,7 +14,7 @@ from bench.truth_cases import LULESH_ON_THE_WAY, lulesh_energies, lulesh_on_the_
 from meshloom.errors import RunError
 from meshloom.io import checkpoint
 from meshloom.run.folder import claim
-from meshloom.run.report import Report
+from meshloom.run.report import RunReport
 from meshloom.run.runner import Outcome, Runner
 from meshloom.solvers.exact import SPHERICAL, Sedov
 from meshloom.solvers.lulesh import Lulesh
@@ -203,7 +203,7 @@ def test_kernels_compile_for_a_gpu(precision: str):
 def run(folder: Path, *changes: str) -> Outcome:
     claimed = claim("lulesh", folder)
     try:
-        return Runner(lulesh(5, "output.plot=false", *changes), claimed, Report()).run()
+        return Runner(lulesh(5, "output.plot=false", *changes), claimed, RunReport()).run()
     finally:
         claimed.release()
 

@@ -197,17 +197,17 @@ def test_every_solver_gives_the_same_flow_as_a_gpu(name: str, points: str, preci
 
 def test_a_wrong_loop_overwrites_nothing(tmp_path: Path) -> None:
     from meshloom.run.launch import folder_for, launch
-    from meshloom.run.report import Report
+    from meshloom.run.report import RunReport
 
     text = 'case = "vortex_outflow"\n[mesh]\npoints = [16, 16]\n[schedule]\ninflow = "auto"\n'
     (tmp_path / "case.toml").write_text(text)
     common = parse_set("run.backend=numpy"), parse_set("output.plot=false"), parse_set("run.iterations=1")
     good = Request("vortex_outflow", (parse_set("mesh.points=[16,16]"), *common), tmp_path / "out")
-    launch(check(good), folder_for(good, check(good)), Report(), 0.0)
+    launch(check(good), folder_for(good, check(good)), RunReport(), 0.0)
     before = files_below(tmp_path)
     wrong = Request(str(tmp_path / "case.toml"), common, tmp_path / "out", overwrite=True)
     with pytest.raises(ConfigError, match=r"case.toml:5: schedule.inflow is no loop of this case; did you mean 'h"):
-        launch(check(wrong), folder_for(wrong, check(wrong)), Report(), 0.0)
+        launch(check(wrong), folder_for(wrong, check(wrong)), RunReport(), 0.0)
     assert files_below(tmp_path) == before
 
 

@@ -14,7 +14,7 @@ from meshloom.errors import ConfigError, MeshError, RunError
 from meshloom.io import checkpoint
 from meshloom.run.folder import claim
 from meshloom.run.launch import Request, check, launch
-from meshloom.run.report import Report
+from meshloom.run.report import RunReport
 from meshloom.run.runner import Outcome, Runner
 from meshloom.solvers.volna.gauges import cell_at
 from tests.solvers.water import run, state_of, to_the_end, water
@@ -33,7 +33,7 @@ def one_thread_and_the_same_backend_afterwards() -> Iterator[None]:
 def finished(name: str, folder: Path, *changes: str) -> Outcome:
     claimed = claim(name, folder)
     try:
-        return Runner(water(name, *changes), claimed, Report()).run()
+        return Runner(water(name, *changes), claimed, RunReport()).run()
     finally:
         claimed.release()
 
@@ -170,7 +170,7 @@ def test_a_restart_equals_an_uninterrupted_run(tmp_path: Path):
     part = finished("tsunami", tmp_path / "part", *settings, "run.iterations=12")
     assert 12 == part.iteration < whole.iteration
     request = Request(None, (parse_set("run.iterations=100000"),), restart=tmp_path / "part" / "checkpoint.h5")
-    launch(check(request), claim("tsunami", tmp_path / "part", goes_on=True), Report(), 0.0)
+    launch(check(request), claim("tsunami", tmp_path / "part", goes_on=True), RunReport(), 0.0)
     a, b = (checkpoint.load(tmp_path / name / "checkpoint.h5") for name in ("whole", "part"))
     assert a.iteration == b.iteration and set(a.state) == {"w", "time", "pace", "peak"}
     for name, values in a.state.items():
@@ -185,7 +185,7 @@ def test_a_restart_to_a_later_time_goes_on_with_the_pace_before_the_trimmed_step
              "flow.scheme=v17")  # fmt: skip
     finished("volna_lake", tmp_path / "a", *short, "time.end=0.268")
     request = Request(None, (parse_set("time.end=0.6"),), restart=tmp_path / "a" / "checkpoint.h5")
-    _, outcome = launch(check(request), claim("volna_lake", tmp_path / "a", goes_on=True), Report(), 0.0)
+    _, outcome = launch(check(request), claim("volna_lake", tmp_path / "a", goes_on=True), RunReport(), 0.0)
     steps = np.diff(columns(tmp_path / "a" / "monitors.csv")["time"])
     assert outcome.monitors["time"] == 0.6
     trimmed = np.argmin(steps[:-1])
@@ -247,7 +247,7 @@ def test_a_time_step_that_collapses_is_named(tmp_path: Path):
     claimed = claim("volna_lake", tmp_path / "a")
     with pytest.raises(RunError, match=r"^longest_step is .* \(must be above 2\.22222e-09: the time step collapses\) in"
                        r" cell \d+ at \(.*\).* after loop time_limit in iteration 1; no checkpoint"):  # fmt: skip
-        Runner(case, claimed, Report()).run()
+        Runner(case, claimed, RunReport()).run()
     claimed.release()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.backend.base import FillMemory, Recording, Replayed
-from meshloom.backend.branches import Footprint, Part, Turn, dependencies, footprint_of_whole, turns
+from meshloom.backend.branches import BranchPart, Footprint, Turn, dependencies, footprint_of_whole, turns
 from meshloom.backend.cuda import history
 from meshloom.backend.cuda.engine import Device
 from meshloom.backend.cuda.repeat import WhileGraph, repeated, while_graph
@@ -26,7 +26,7 @@ from meshloom.process.signals import held_back
 MOST_LOOPS = 8  # on the device, for other conditions each
 MOST_BRANCHES = 16  # one that is used again adds an edge, mostly one that others imply; a fresh one adds none
 LARGE = 0.2  # of the threads that a device runs at once: from there on, edges between branches cost more than they gain
-_DEVICE = Part("the device")  # what large operations have in common, so that they keep their order
+_DEVICE = BranchPart("the device")  # what large operations have in common, so that they keep their order
 
 
 class Ahead:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from meshloom.kernel.count import loads
 from meshloom.schedule.code import Pass
-from meshloom.schedule.declare import Number, Part, holds
+from meshloom.schedule.declare import Part, PlanNumber, holds
 from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
 from meshloom.schedule.plan import Plan
 from meshloom.schedule.spec import LoopSpec
@@ -21,14 +21,14 @@ from meshloom.target import CPU, Target
 class LinePlaces:
     """Where lines are: see ``LineGeometry``."""
 
-    length: int = holds(Number(), "points of a line")
-    step: int = holds(Number(), "places from point to point")
-    lanes: int = holds(Number(), "lines that lie side by side")
-    outer: int = holds(Number(), "how often they do")
-    inner: int = holds(Number(), "how often before the next outer step")
-    outer_step: int = holds(Number(), "places from one such group to the next")
-    inner_step: int = holds(Number(), "places inside a group")
-    offset: int = holds(Number(), "the place of the first point")
+    length: int = holds(PlanNumber(), "points of a line")
+    step: int = holds(PlanNumber(), "places from point to point")
+    lanes: int = holds(PlanNumber(), "lines that lie side by side")
+    outer: int = holds(PlanNumber(), "how often they do")
+    inner: int = holds(PlanNumber(), "how often before the next outer step")
+    outer_step: int = holds(PlanNumber(), "places from one such group to the next")
+    inner_step: int = holds(PlanNumber(), "places inside a group")
+    offset: int = holds(PlanNumber(), "the place of the first point")
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,7 +59,7 @@ ForGroup = Callable[[Group | None], Sequence[Statement]]  # of a group of operan
 
 
 @dataclass(frozen=True)
-class Rows:
+class LineRows:
     """Rows of contiguous points: their number, and of row ``r`` statements, its first element, and its points."""
 
     count: Expr
@@ -137,7 +137,7 @@ class BlockNest(ABC):
 
     # ----- asking for values before they are needed ---------------------------------------------------------------
     @abstractmethod
-    def rows_asked(self) -> Rows:
+    def rows_asked(self) -> LineRows:
         """The rows of contiguous points that a block takes."""
 
     def ask_ahead(self) -> list[Statement]:
@@ -156,12 +156,12 @@ class BlockNest(ABC):
         later = let("later", PLACE + self.spec.form.ahead)
         return [If(LATER < PER_GROUP, (let("place", LATER), TILE_OF_PLACE, asked), given=later)]
 
-    def strided_rows(self) -> Rows:
+    def strided_rows(self) -> LineRows:
         """``rows_asked`` of lines whose points lie apart: for each of their points those of a tile."""
         row = higher_of(0, lower_of((CHUNK * CORE - OVERLAP) * self.m + ASKED, LENGTH - 1))
         before = [let("o", PLACE / (ACROSS * CHUNKS))]
         element = line_start(OUTER_LINE) + TILE * self.tile + row * STEP
-        return Rows(WINDOW * self.m, before, element, lower_of(self.tile, LANES - TILE * self.tile))
+        return LineRows(WINDOW * self.m, before, element, lower_of(self.tile, LANES - TILE * self.tile))
 
     # ----- operands and results -----------------------------------------------------------------------------------
     def operands(self, element: Expr, only: Group | None = None) -> tuple[list[Statement], list[Expr]]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from meshloom.schedule.code import Pass, Phase, Scratch
-from meshloom.schedule.lines.gpu_block import ForGroup, Rows
+from meshloom.schedule.lines.gpu_block import ForGroup, LineRows
 from meshloom.schedule.lines.gpu_names import (
     ACROSS,
     CELLS,
@@ -149,13 +149,13 @@ class SharedNest(SegmentNest):
     def _wanted(self) -> Statement:
         return let("wanted", TILE * self.tile + LINE)
 
-    def rows_asked(self) -> Rows:
+    def rows_asked(self) -> LineRows:
         if not self.contiguous:
             return self.strided_rows()
         first, behind = higher_of(0, BEGIN), lower_of(BEGIN + WINDOW * self.m, LENGTH)
         before = [lets(o=TILE * self.tile + ASKED, begin=(CHUNK * CORE - OVERLAP) * self.m)]
         count = lower_of(self.tile, OUTER - TILE * self.tile)
-        return Rows(count, before, line_start(OUTER_LINE) + first, behind - first)
+        return LineRows(count, before, line_start(OUTER_LINE) + first, behind - first)
 
     def _mine(self, thread: Expr) -> Statement:
         """Has the thread a line of its own?"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshloom.schedule.code import Pass, Phase, Scratch
-from meshloom.schedule.lines.gpu_block import Rows
+from meshloom.schedule.lines.gpu_block import LineRows
 from meshloom.schedule.lines.gpu_names import (
     ACROSS,
     CELLS,
@@ -107,7 +107,7 @@ class StridedNest(SegmentNest):
             *self.factors.segment(),
         ]
 
-    def rows_asked(self) -> Rows:
+    def rows_asked(self) -> LineRows:
         return self.strided_rows()
 
     def _right_hand_sides(self, vs: Sequence[int]) -> list[Statement]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from meshloom.schedule.code import BLOCK, Pass, Phase, Scratch
-from meshloom.schedule.declare import REALS, Array, Listed, Number, Part, Reals, holds, maybe
+from meshloom.schedule.declare import REALS, Array, Listed, Part, PlanNumber, Reals, holds, maybe
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.base import LinePlaces, LinePlan
 from meshloom.schedule.lines.decay import decay_points, turn
@@ -79,7 +79,9 @@ def form(spec: LineSpec, lines: LineGeometry) -> LineForm:
 class SweepTables(OperatorTables):
     """Of one operator, for lines of some length: tables (length,) and what periodic lines need."""
 
-    warm: int | None = holds(Number(), "of periodic lines the points after which what came before is forgotten", maybe)
+    warm: int | None = holds(
+        PlanNumber(), "of periodic lines the points after which what came before is forgotten", maybe
+    )
     turn: Reals | None = holds(Array(REALS, 2), "what a carry is multiplied by for further turns round the line", maybe)
 
 
@@ -88,9 +90,9 @@ class SweepPlan(LinePlan):
     """Tiles of lines side by side, each by one thread."""
 
     operators: tuple[SweepTables, ...] = holds(Listed(Part(SweepTables)), "of each distinct operator")
-    rows: int = holds(Number(), "rows of a thread's buffers")
-    tiles: int = holds(Number(), "tiles of lines")
-    across: int = holds(Number(), "tiles beside each other")
+    rows: int = holds(PlanNumber(), "rows of a thread's buffers")
+    tiles: int = holds(PlanNumber(), "tiles of lines")
+    across: int = holds(PlanNumber(), "tiles beside each other")
 
 
 def plan(name: str, places: LinePlaces, spec: LineSpec, lines: LineGeometry) -> SweepPlan:

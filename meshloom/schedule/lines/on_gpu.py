@@ -21,9 +21,9 @@ from meshloom.schedule.declare import (
     REALS,
     Array,
     Listed,
-    Number,
     Numbers,
     Part,
+    PlanNumber,
     Reals,
     holds,
     maybe,
@@ -334,17 +334,17 @@ class WindowPlan(LinePlan):
 
     operators: tuple[WindowTables, ...] = holds(Listed(Part(WindowTables)), "of each distinct operator")
     unlike: SpecialSegments | None = holds(Part(SpecialSegments), "segments unlike the others", maybe)
-    window: int = holds(Number(), "segments that a block takes of a line")
-    overlap: int = holds(Number(), "of these at either side those that its neighbours take, too")
-    core: int = holds(Number(), "those that are its own")
-    chunks: int = holds(Number(), "windows of a line")
-    across: int = holds(Number(), "tiles of lines beside each other")
-    steady_low: int = holds(Number(-FAR), "rows from here on have constant factors,")
-    steady_high: int = holds(Number(-FAR), "up to here")
-    cells: int = holds(Number(), "segments of a tile")
-    padded: int = holds(Number(), "entries of a line in shared memory")
-    per_group: int = holds(Number(), "tiles for each group of operands")
-    tiles: int = holds(Number(), "tiles in all")
+    window: int = holds(PlanNumber(), "segments that a block takes of a line")
+    overlap: int = holds(PlanNumber(), "of these at either side those that its neighbours take, too")
+    core: int = holds(PlanNumber(), "those that are its own")
+    chunks: int = holds(PlanNumber(), "windows of a line")
+    across: int = holds(PlanNumber(), "tiles of lines beside each other")
+    steady_low: int = holds(PlanNumber(-FAR), "rows from here on have constant factors,")
+    steady_high: int = holds(PlanNumber(-FAR), "up to here")
+    cells: int = holds(PlanNumber(), "segments of a tile")
+    padded: int = holds(PlanNumber(), "entries of a line in shared memory")
+    per_group: int = holds(PlanNumber(), "tiles for each group of operands")
+    tiles: int = holds(PlanNumber(), "tiles in all")
 
     @size
     def specials(self) -> int:

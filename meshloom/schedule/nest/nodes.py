@@ -16,7 +16,7 @@ import numpy as np
 from meshloom.schedule.nest.types import BOOL, INDEX, INT, UNSIGNED, PairOf, PointerTo, RowOf, Type  # noqa: F401
 
 
-class Node:
+class NestNode:
     """Anything in a nest. ``kind`` is the name of the method of a printer that spells it."""
 
     __slots__ = ()
@@ -24,7 +24,7 @@ class Node:
 
 
 # ----- values -----------------------------------------------------------------------------------------------------
-class Expr(Node):
+class Expr(NestNode):
     """A value, without effects."""
 
     __slots__ = ()
@@ -240,7 +240,7 @@ Value = Expr | int
 
 
 # ----- statements -------------------------------------------------------------------------------------------------
-class Statement(Node):
+class Statement(NestNode):
     """Something that is done."""
 
     __slots__ = ()

@@ -8,9 +8,9 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any, TypeVar
 
-from meshloom.schedule.nest.nodes import Binary, Expr, Name, Node, Number
+from meshloom.schedule.nest.nodes import Binary, Expr, Name, NestNode, Number
 
-Any_node = TypeVar("Any_node", bound=Node)
+Any_node = TypeVar("Any_node", bound=NestNode)
 _NODES = ("Expr", "Body", "Statement", "Let", "Call")  # in the type of a field that holds any
 _COMPUTED: dict[str, Callable[[int, int], int]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
@@ -18,7 +18,7 @@ _COMPUTED: dict[str, Callable[[int, int], int]] = {
 }  # fmt: skip
 
 
-def everything(nodes: Iterable[Node]) -> Iterator[Node]:
+def everything(nodes: Iterable[NestNode]) -> Iterator[NestNode]:
     """Some nodes and all that is in them."""
     waiting = list(nodes)
     while waiting:
@@ -27,15 +27,15 @@ def everything(nodes: Iterable[Node]) -> Iterator[Node]:
         kind: Any = type(node)
         for name in _parts(kind):
             part = getattr(node, name)
-            if isinstance(part, Node):
+            if isinstance(part, NestNode):
                 waiting.append(part)
             elif part is not None:
                 waiting += _nodes_in(part)
 
 
-def _nodes_in(part: tuple[Any, ...]) -> Iterator[Node]:
+def _nodes_in(part: tuple[Any, ...]) -> Iterator[NestNode]:
     for one in part:
-        if isinstance(one, Node):
+        if isinstance(one, NestNode):
             yield one
         elif isinstance(one, tuple):
             yield from _nodes_in(one)
@@ -47,7 +47,7 @@ def _parts(kind: Any) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind) if any(word in str(one.type) for word in _NODES))
 
 
-def names(nodes: Iterable[Node]) -> set[str]:
+def names(nodes: Iterable[NestNode]) -> set[str]:
     """What some nodes speak of by name: variables, arrays and sizes, wherever they come from."""
     return {node.name for node in everything(nodes) if isinstance(node, Name)}
 
@@ -64,7 +64,7 @@ def _changed(part: Any, values: Mapping[str, Expr]) -> Any:
     if isinstance(part, tuple):
         parts = tuple(_changed(one, values) for one in part)
         return parts if any(new is not old for new, old in zip(parts, part, strict=True)) else part
-    if not isinstance(part, Node):
+    if not isinstance(part, NestNode):
         return part
     kind: Any = type(part)
     found = {name: (old := getattr(part, name), _changed(old, values)) for name in _parts(kind)}

@@ -1,8 +1,8 @@
 """The strategies, one file each; importing this package registers them in the order of the documentation."""
 
 from meshloom.schedule.strategies.direct import Direct  # isort: skip
-from meshloom.schedule.strategies.box import Box  # isort: skip
-from meshloom.schedule.strategies.atomic import Atomic  # isort: skip
+from meshloom.schedule.strategies.box import BoxStrategy  # isort: skip
+from meshloom.schedule.strategies.atomic import AtomicStrategy  # isort: skip
 from meshloom.schedule.strategies.warp_atomic import WarpAtomic  # isort: skip
 from meshloom.schedule.strategies.strip import Strip  # isort: skip
 from meshloom.schedule.strategies.color import Color  # isort: skip
@@ -24,10 +24,10 @@ from meshloom.schedule.strategies.base import (
 
 __all__ = [
     "AUTOMATIC",
-    "Atomic",
+    "AtomicStrategy",
     "BlockAtomic",
     "BlockColor",
-    "Box",
+    "BoxStrategy",
     "Color",
     "Direct",
     "Owner",

@@ -11,7 +11,7 @@ from meshloom.schedule.strategies.direct import VisitPlan, visiting
 from meshloom.target import CPU, Target
 
 
-class Atomic(Strategy):
+class AtomicStrategy(Strategy):
     name = "atomic"
     deterministic = False  # sums depend on who comes first
     summary = "one launch, hardware atomics"

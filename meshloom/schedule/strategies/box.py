@@ -12,11 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from meshloom.mesh.box import Box as GridBox
-from meshloom.mesh.box import Index
+from meshloom.mesh.box import Box, Index
 from meshloom.schedule.code import BLOCK, ITEM, Pass, Phase
 from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.declare import Listed, Number, Part, Place, holds
+from meshloom.schedule.declare import Listed, Part, Place, PlanNumber, holds
 from meshloom.schedule.form import demand
 from meshloom.schedule.nest.nodes import (
     INDEX,
@@ -57,23 +56,25 @@ def _not_last(place: Place) -> bool | None:
 class Axis:
     """Where a box lies along one axis of its grid, in points from the first in memory."""
 
-    low: int = holds(Number(), "its first point")
-    end: int = holds(Number(), "behind its last point")
-    n: int = holds(Number(), "points of the grid in memory")
-    far: tuple[int, ...] = holds(Listed(Number(-(2**40))), "steps along it that are too far to be numbers in the text")
-    pitch: int | None = holds(Number(), "places in memory from point to point; of the last axis 1", _not_last)
+    low: int = holds(PlanNumber(), "its first point")
+    end: int = holds(PlanNumber(), "behind its last point")
+    n: int = holds(PlanNumber(), "points of the grid in memory")
+    far: tuple[int, ...] = holds(
+        Listed(PlanNumber(-(2**40))), "steps along it that are too far to be numbers in the text"
+    )
+    pitch: int | None = holds(PlanNumber(), "places in memory from point to point; of the last axis 1", _not_last)
 
 
 @dataclass(frozen=True, eq=False)
 class SegmentAxis(Axis):
-    length: int = holds(Number(), "points of the box, for counting lines")
+    length: int = holds(PlanNumber(), "points of the box, for counting lines")
 
 
 @dataclass(frozen=True, eq=False)
 class BrickAxis(Axis):
-    begin: int = holds(Number(), "where the first brick begins")
-    shift: int = holds(Number(), "a brick has 2^shift threads along it")
-    bricks: int = holds(Number(), "how many bricks cover the box")
+    begin: int = holds(PlanNumber(), "where the first brick begins")
+    shift: int = holds(PlanNumber(), "a brick has 2^shift threads along it")
+    bricks: int = holds(PlanNumber(), "how many bricks cover the box")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,12 +82,12 @@ class SegmentPlan(Plan):
     """Lines along the last axis in segments, which go to threads; ``block``: segments that one takes at a time."""
 
     axes: tuple[SegmentAxis, ...] = holds(Listed(Part(SegmentAxis)), "the axes of the grid")
-    most: int = holds(Number(), "the last place of the grid in memory")
-    edge_low: int = holds(Number(), "points of a line from here on have all neighbours along it at its low end,")
-    edge_high: int = holds(Number(-(2**40)), "and up to here at its high end")
-    segment: int = holds(Number(), "points of a segment")
-    segments: int = holds(Number(), "segments of a line")
-    lines: int = holds(Number(), "segments in all")
+    most: int = holds(PlanNumber(), "the last place of the grid in memory")
+    edge_low: int = holds(PlanNumber(), "points of a line from here on have all neighbours along it at its low end,")
+    edge_high: int = holds(PlanNumber(-(2**40)), "and up to here at its high end")
+    segment: int = holds(PlanNumber(), "points of a segment")
+    segments: int = holds(PlanNumber(), "segments of a line")
+    lines: int = holds(PlanNumber(), "segments in all")
 
     def blocks(self, items: int) -> int:
         return super().blocks(self.lines)
@@ -103,9 +104,9 @@ class BrickPlan(Plan):
     """The box in bricks, which go to blocks of threads."""
 
     axes: tuple[BrickAxis, ...] = holds(Listed(Part(BrickAxis)), "the axes of the grid")
-    most: int = holds(Number(), "the last place of the grid in memory")
-    brick: int = holds(Number(), "threads of a brick")
-    bricks: int = holds(Number(), "bricks in all")
+    most: int = holds(PlanNumber(), "the last place of the grid in memory")
+    brick: int = holds(PlanNumber(), "threads of a brick")
+    bricks: int = holds(PlanNumber(), "bricks in all")
 
     def check(self, topology: Topology) -> None:
         assert topology.spec is not None
@@ -116,7 +117,7 @@ class BrickPlan(Plan):
         demand(covered, self, f"it does not cover {topology.box}")
 
 
-class Box(Strategy):
+class BoxStrategy(Strategy):
     name = "box"
     summary = "points of a grid, their neighbours found by arithmetic"
     competes = False
@@ -154,7 +155,7 @@ class Box(Strategy):
         return Cost(work.compulsory, work.flops)
 
 
-def _axes(spec: LoopSpec, box: GridBox) -> tuple[Axis, ...]:
+def _axes(spec: LoopSpec, box: Box) -> tuple[Axis, ...]:
     """Where the box lies in memory."""
     pitches = (*box.grid.strides[:-1], None)
     where = zip(box.stored_low, box.stored_high, box.grid.stored, pitches, strict=True)

@@ -46,6 +46,7 @@ from meshloom.schedule.form import demand
 from meshloom.schedule.nest.nodes import (
     BOOL,
     INDEX,
+    Atomic,
     Body,
     Cast,
     Expr,
@@ -65,10 +66,9 @@ from meshloom.schedule.nest.nodes import (
     no,
     variable,
 )
-from meshloom.schedule.nest.nodes import Atomic as AtomicUpdate
 from meshloom.schedule.plan import Plan, Topology, part_of
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies.atomic import Atomic
+from meshloom.schedule.strategies.atomic import AtomicStrategy
 from meshloom.schedule.strategies.warp_atomic import Taking, exchanged
 from meshloom.schedule.verify import check_offsets, check_permutation
 from meshloom.target import CPU, Target
@@ -114,7 +114,7 @@ def _slots(pairs: Sequence[Pair]) -> list[int]:
     return [slot for pair in pairs for slot in pair]
 
 
-class Strip(Atomic):
+class Strip(AtomicStrategy):
     name = "strip"
     summary = "strips of elements, joined in registers and between neighbouring threads, then hardware atomics"
 
@@ -300,7 +300,7 @@ class StripCode:
 
     def _added(self, row: Expr, waits: Sequence[tuple[Output, Name]]) -> Body:
         return tuple(
-            AtomicUpdate(self.spec.access(o.param).at(row, o.comp), self.spec.params[o.param].mode.combine, one)
+            Atomic(self.spec.access(o.param).at(row, o.comp), self.spec.params[o.param].mode.combine, one)
             for o, one in waits
         )
 

@@ -19,10 +19,10 @@ from meshloom.schedule.declare import (
     NUMBERS,
     OFFSETS,
     Array,
-    Number,
     Numbers,
     Offsets,
     Part,
+    PlanNumber,
     Table,
     entries,
     holds,
@@ -55,7 +55,7 @@ class Tiles:
     """Tiles of so many targets of one map, the elements that touch each, and the entries of each target among them."""
 
     offsets: Offsets = holds(Array(OFFSETS, one_more_than_targets), "where each target's entries begin, and the end")
-    tile: int = holds(Number(1), "targets of a tile")
+    tile: int = holds(PlanNumber(1), "targets of a tile")
     tile_offsets: Offsets = holds(Array(OFFSETS, ANY), "where each tile's elements begin, and the end")
     tile_elements: Numbers = holds(Array(NUMBERS, ANY), "elements tile by tile, ascending in each")
     local: Numbers = holds(Array(NUMBERS, entries), "the entries: place of the element in the tile * arity + slot")

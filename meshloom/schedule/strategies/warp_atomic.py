@@ -18,7 +18,7 @@ from meshloom.schedule.form import demand
 from meshloom.schedule.nest.nodes import BOOL, Body, Cast, Expr, If, Name, Select, Shuffle, Statement, all_of, let, no
 from meshloom.schedule.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies.atomic import Atomic
+from meshloom.schedule.strategies.atomic import AtomicStrategy
 from meshloom.schedule.strategies.direct import VisitPlan, visiting
 from meshloom.target import CPU, Target
 
@@ -38,7 +38,7 @@ class WarpPlan(VisitPlan):
             demand(fits, self, f"a slot of map {m} is in two pairs, or does not exist")
 
 
-class WarpAtomic(Atomic):
+class WarpAtomic(AtomicStrategy):
     name = "warp_atomic"
     summary = "hardware atomics, after neighbouring threads have joined what goes to the same target"
 

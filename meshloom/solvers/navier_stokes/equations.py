@@ -22,7 +22,7 @@ DIVERGENCE, SPLIT = "divergence", "split"
 FORMS = (DIVERGENCE, SPLIT)
 
 
-class Room(NamedTuple):
+class DerivedFields(NamedTuple):
     """Fields for what is derived: velocity and temperature, and for each axis the flux along it."""
 
     carried: ml.Field
@@ -54,22 +54,22 @@ class Equations:
         """Fields for the slopes: for each axis one of d + 1 components."""
         return self._fields("slope", self.grid.rank + 1)
 
-    def room(self) -> Room:
+    def derived_fields(self) -> DerivedFields:
         """What both of the following can share, where they are called often."""
         carried = self.grid.field("carried", self.grid.rank + 1, dtype=self.dtype)
-        return Room(carried, self._fields("flux", self.grid.rank + 2))
+        return DerivedFields(carried, self._fields("flux", self.grid.rank + 2))
 
-    def take_slopes(self, q: ml.Field, slopes: Sequence[ml.Field], room: Room | None = None) -> None:
+    def take_slopes(self, q: ml.Field, slopes: Sequence[ml.Field], room: DerivedFields | None = None) -> None:
         """Derivatives of velocity and temperature along every axis."""
-        carried = (room or self.room()).carried
+        carried = (room or self.derived_fields()).carried
         slope_kernel(self.gas)(self.grid, q, carried)
         for axis, operator in enumerate(self._derivatives):
             self._derive("slope", axis, operator, carried, slopes[axis])
 
-    def rate(self, q: ml.Field, slopes: Sequence[ml.Field], rate: ml.Field, room: Room | None = None) -> None:
+    def rate(self, q: ml.Field, slopes: Sequence[ml.Field], rate: ml.Field, room: DerivedFields | None = None) -> None:
         """dq/dt into ``rate``, from q and its slopes."""
         gas, rank, split = self.gas, self.grid.rank, self.form == SPLIT
-        fluxes = (room or self.room()).fluxes
+        fluxes = (room or self.derived_fields()).fluxes
         fluxes_kernel(gas, rank, split)(self.grid, q, *slopes, *fluxes)
         for axis, operator in enumerate(self._inner_derivatives):
             self._derive("flux", axis, operator, fluxes[axis], rate, after=divergence_kernel(axis == 0))

@@ -12,7 +12,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom import compact
-from meshloom.solvers.navier_stokes.equations import Equations, Room
+from meshloom.solvers.navier_stokes.equations import DerivedFields, Equations
 from meshloom.solvers.navier_stokes.gas import Gas, squared, vorticity
 from meshloom.solvers.runge_kutta import runge_kutta4
 
@@ -76,14 +76,14 @@ class GasFlow:
     def time_step(self) -> None:
         """Four stages, then the filter."""
         self._tick(self.clocks, self.dt, self.time)
-        room = self.equations.room()
+        room = self.equations.derived_fields()
         runge_kutta4(self.q, self.dt, partial(self.rate, room))
         if self.smoothing is not None:
             for axis in range(self.equations.grid.rank):
                 compact.filter(self.q, axis, self.q, self.smoothing, method=self.equations.method)
         self.take_stock(room)
 
-    def rate(self, room: Room, number: int, at: ml.Field, rate: ml.Field) -> None:
+    def rate(self, room: DerivedFields, number: int, at: ml.Field, rate: ml.Field) -> None:
         """dq/dt of a state; the slopes of the first one are known from the end of the step before."""
         if number > 0:
             self.equations.take_slopes(at, self.slopes, room)
@@ -91,7 +91,7 @@ class GasFlow:
         if self.boundaries is not None:
             self.boundaries(at, self.slopes, rate)
 
-    def take_stock(self, room: Room | None = None) -> None:
+    def take_stock(self, room: DerivedFields | None = None) -> None:
         """The slopes of the state as it is, and what they tell."""
         self.equations.take_slopes(self.q, self.slopes, room)
         self.measure()

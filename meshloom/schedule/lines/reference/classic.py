@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.schedule.code import Pass
-from meshloom.schedule.declare import ANY, REALS, Array, Listed, Number, Part, Reals, holds
+from meshloom.schedule.declare import ANY, REALS, Array, Listed, Part, PlanNumber, Reals, holds
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.base import LineMethod, LinePlan, line_places
 from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePointCode, LineSpec
@@ -57,8 +57,8 @@ class ClassicPlan(LinePlan):
     operators: tuple[Tables, ...] = holds(
         Listed(Part(CornerTables, MatrixTables, RowTables)), "of each distinct operator"
     )
-    lines: int = holds(Number(), "how many there are")
-    padded_rows: int = holds(Number(), "rows that a line is padded to")
+    lines: int = holds(PlanNumber(), "how many there are")
+    padded_rows: int = holds(PlanNumber(), "rows that a line is padded to")
 
     def blocks(self, items: int) -> int:
         return super().blocks(self.lines)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshloom.schedule.code import BLOCK, ITEM, ROUND, Pass, Phase, Scratch
-from meshloom.schedule.declare import Number, holds
+from meshloom.schedule.declare import PlanNumber, holds
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.reference.classic import (
     Classic,
@@ -51,7 +51,7 @@ ALPHA, GAMMA, OLD, NOW = map(Name, ("alpha", "gamma", "old", "now"))
 class ReductionPlan(ClassicPlan):
     """A line in as many steps as it has doublings."""
 
-    doublings: int = holds(Number(), "of one row to all")
+    doublings: int = holds(PlanNumber(), "of one row to all")
 
 
 class _Reduction(Classic):

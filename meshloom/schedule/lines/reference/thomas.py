@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.schedule.code import BLOCK, ITEM, Pass, Phase, Scratch
-from meshloom.schedule.declare import Number, holds
+from meshloom.schedule.declare import PlanNumber, holds
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.reference.classic import (
     Classic,
@@ -53,8 +53,8 @@ WORK, SQUARE = Name("work")[J * LINES + ITEM], Name("square")[P * (EDGE + 1) + Q
 class SquaresPlan(ClassicPlan):
     """Lines, and the squares of points in which they are transposed."""
 
-    squares: int = holds(Number(), "in all")
-    along: int = holds(Number(), "along a line")
+    squares: int = holds(PlanNumber(), "in all")
+    along: int = holds(PlanNumber(), "along a line")
 
 
 class Thomas(Classic):
