@@ -231,6 +231,8 @@ def _homecoming(operation: Operation, memory: Memory) -> Iterator[Step]:
             raise NoConstant(one)
     wanted = operation.reads
     for one, where in list(memory.at.items()):
+        if where is None and isinstance(operation, Runnable) and not operation.needs(one):
+            continue  # a loop over a part of a grid writes it; nobody asks for its other points
         if one in wanted or (where is not one and where in operation.writes and memory.needed_later(one)):
             yield from _home(one, wanted, memory)
     memory.at |= {one: one for one in operation.writes if isinstance(one, Field)}
