@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from meshloom.fusion.compose import FusedLoop
 from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind
 from meshloom.kernel.model import Output
-from meshloom.loop import Loop
-from meshloom.runnable import Runnable
+from meshloom.loop import Loop, Runnable
 from meshloom.schedule.cost import Cost
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import Rates
