@@ -401,7 +401,8 @@ def _executable(step: Step, backend: Backend) -> Callable[[], None]:
     for storage in step.storages:  # the fields are there already; spare buffers may not be
         storage.move(backend.place(storage.storage))
     plan = step.plan
-    return backend.prepare(Bound(step.spec, step.on.owned, step.storages, step.maps, step.schedule, lambda: plan))
+    bound = Bound(step.spec, step.elements, step.storages, step.maps, step.schedule, lambda: plan, step.box)
+    return backend.prepare(bound)
 
 
 # ----- what a person gives ------------------------------------------------------------------------------------------

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from meshloom.arguments import spec_box
 from meshloom.fusion.groups import BLOCK, Group, Operation, in_chunks
 from meshloom.fusion.memory import Memory
 from meshloom.kernel import passes
@@ -14,14 +15,16 @@ from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, const, load, operate
 from meshloom.kernel.model import Output
 from meshloom.loop import Loop
+from meshloom.mesh.box import Box, Index
 from meshloom.mesh.core import Field, Fill, Global, Map, Set
 from meshloom.mesh.layout import Layout
 from meshloom.schedule.chunks import ChunkPlan, StagedTouching, Touching
 from meshloom.schedule.fused import FusedGather, FusedPlan, FusedSpec, touched_bits
 from meshloom.schedule.neighbours import OwnRing, RoleTables
+from meshloom.schedule.plan import Plan, topology
 from meshloom.schedule.rings import along_map
 from meshloom.schedule.schedule import Schedule
-from meshloom.schedule.spec import SpecMap, SpecParam
+from meshloom.schedule.spec import SpecBox, SpecMap, SpecParam
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.owner import NeighbourPlan, role_tables
 from meshloom.schedule.strategies.tile import TilePlan
@@ -39,30 +42,51 @@ class FusedLoop:
     on: Set
     storages: tuple[Field | Global, ...]
     maps: tuple[Map, ...]
-    plan: FusedPlan | ChunkPlan
+    plan: Plan
     schedule: Schedule
     parts: tuple[Operation, ...]
+    box: Box | None = None  # of a grid, where its points are visited as such
+
+    @property
+    def elements(self) -> int:
+        """How many elements it visits."""
+        return self.on.owned if self.box is None else self.box.size
+
+    @property
+    def gathers(self) -> Mapping[int, FusedGather | Touching]:
+        """What is gathered for its elements, by the number of the map."""
+        return self.plan.gathers if isinstance(self.plan, FusedPlan | ChunkPlan) else {}
 
     def evaluations(self, m: int) -> int:
         """How many times elements are evaluated for the targets of racy map ``m``."""
-        found = self.plan.gathers[m]
+        found = self.gathers[m]
         return len(found.tile_elements if isinstance(found, Touching) else found.entries)
+
+    def _rows(self, param: int, slots: Sequence[int]) -> int:
+        """How many rows of a parameter's buffer are used, where these slots of it are read."""
+        offsets = self.spec.params[param].offsets
+        if self.box is None:
+            return self.storages[param].storage.size // self.storages[param].dim
+        return self.box.touched(offsets[slot] for slot in slots) if offsets else self.box.size
 
     @property
     def compulsory(self) -> int:
         """Bytes that must be moved once: every buffer read, written or both, every table and map that is used."""
-        read = {(param, comp) for param, _, comp in loads(o.value for o in self.spec.outputs)}
+        loaded = loads(o.value for o in self.spec.outputs)
+        read = {(param, comp) for param, _, comp in loaded}
         written = {(o.param, o.comp) for o in self.spec.other_outputs}
         moved: dict[tuple[int, int], int] = {}
         for k, comp in read | written:
             storage = self.storages[k]
             if not self.spec.params[k].is_global and not self.spec.params[k].racy:
                 ways, place = ((k, comp) in read) + ((k, comp) in written), (id(storage), comp)
-                moved[place] = max(moved.get(place, 0), ways * storage.storage.nbytes // storage.dim)
-        used: Collection[int] = self.spec.own_maps if isinstance(self.plan, FusedPlan) else range(len(self.maps))
+                rows = self._rows(k, [slot for param, slot, c in loaded if (param, c) == (k, comp)])
+                moved[place] = max(moved.get(place, 0), ways * rows * storage.dtype.itemsize)
+        every = range(len(self.maps))
+        used: Collection[int] = self.spec.own_maps if isinstance(self.plan, FusedPlan) else every
         described = ((self.maps[k], self.spec.maps[k]) for k in used)
         own = sum(one.source.total * one.arity * spec.entry_bytes for one, spec in described)
-        return sum(moved.values()) + own + sum(one.read_by_all for one in self.plan.gathers.values())
+        return sum(moved.values()) + own + sum(one.read_by_all for one in self.gathers.values())
 
 
 @dataclass(frozen=True)
@@ -98,15 +122,16 @@ class _Composer:
             self.maps.append(one)
         return self.maps.index(one)
 
-    def param(self, storage: Field | Global, through: Map | None, mode: type[Mode], name: str) -> int:
+    def param(self, storage: Field | Global, through: Map | None, mode: type[Mode], name: str,
+              offsets: tuple[Index, ...] = ()) -> int:  # fmt: skip
         """The number of a parameter; direct reads and writes of one buffer share one, so that they keep their order."""
-        key = (id(storage), id(through), mode if isinstance(storage, Global) or mode.combine else None)
+        key = (id(storage), id(through), mode if isinstance(storage, Global) or mode.combine else None, offsets)
         if key not in self._numbers:
             layout = Layout("aos") if isinstance(storage, Global) else storage.layout
             number = None if through is None else self.map_number(through)
             is_global = isinstance(storage, Global)
             self._numbers[key] = len(self.params)
-            self.params.append(SpecParam(name, mode, storage.dim, storage.dtype, layout, number, is_global))
+            self.params.append(SpecParam(name, mode, storage.dim, storage.dtype, layout, number, is_global, offsets))
             self.storages.append(storage)
         found = self._numbers[key]
         if mode is ReadWrite and self.params[found].mode is Read:
@@ -150,11 +175,15 @@ class _Composer:
             if isinstance(argument, Global):
                 return load(self.param(argument, None, Read, names[param]), 0, comp, node.dtype)
             assert isinstance(storage, Field)
-            if argument.map is None and loop.set is self.on:
+            offsets = argument.offsets.offsets if argument.offsets else ()
+            elsewhere = bool(offsets) and any(offsets[slot])
+            if argument.map is None and loop.set is self.on and not elsewhere:
                 return self.value(storage)[comp]
             buffer = self.memory.buffer(storage)
-            if argument.map is not None:
+            if argument.map is not None or elsewhere:
                 self.far.add(buffer)
+            if elsewhere:
+                return load(self.param(buffer, None, Read, names[param], offsets), slot, comp, node.dtype)
             return load(self.param(buffer, argument.map, Read, names[param]), slot, comp, node.dtype)
 
         return passes.rewrite([o.value for o in loop.spec.outputs], leaf)
@@ -221,6 +250,8 @@ class _Composer:
         for number, storage in enumerate(self.storages):
             if not isinstance(storage, Field) or storage.set is not self.on or self.params[number].map is not None:
                 continue
+            if self.params[number].offsets:
+                continue
             if _form(storage) == _form(one) and row == [load(number, 0, c, one.dtype) for c in range(one.dim)]:
                 return storage
         return None
@@ -241,35 +272,36 @@ def fused(group: Group, memory: Memory) -> list[FusedLoop | Fill]:
     if not composer.outputs:
         return [*left]
     spec, plan = _finished(composer)
-    made = FusedLoop(spec, composer.on, tuple(composer.storages), tuple(composer.maps), plan,
-                     Schedule("fused", block=plan.block), tuple(group.parts))  # fmt: skip
+    schedule = Schedule("fused" if group.box is None else "box", block=plan.block)
+    made = FusedLoop(spec, composer.on, tuple(composer.storages), tuple(composer.maps), plan, schedule,
+                     tuple(group.parts), group.box)  # fmt: skip
     return [*left, made]
 
 
 def _settle(composer: _Composer) -> None:
     """Decide for every field that was written where its values stay, and add the outputs that bring them there."""
-    memory = composer.memory
+    memory, part = composer.memory, composer.group.part
     given = dict.fromkeys(w for o in composer.group.parts for w in o.writes if isinstance(w, Field))
     written = [w for w in given if w in composer.values]  # not those that may be written, and keep what they are
     moved: dict[Field, Field | None] = {}
     for one in written:
         source = composer.unchanged(one)
-        if not memory.needed_later(one):
+        if not memory.needed_later(one, part):
             moved[one] = None
         elif one in memory.constants:
             if composer.values[one] != [const(memory.constants[one], one.dtype)] * one.dim:
                 raise NoConstant(one)
             moved[one] = one
-        elif source is not None and (one.transient or source is memory.at.get(one, one)):
+        elif source is not None and ((one.transient and not part) or source is memory.at.get(one, one)):
             moved[one] = source
     taken = composer.far | {b for b in moved.values() if b is not None}
     taken |= {b for f, b in memory.at.items() if f not in written and b is not None and memory.needed_later(f)}
     for one in sorted((w for w in written if w not in moved), key=lambda w: w.transient):
         twin = next((f for f in moved if one.transient and moved[f] is not None and composer.alike(one, f)), None)
-        if twin is not None:
+        if twin is not None and not part:
             moved[one] = moved[twin]
             continue
-        place = moved[one] = memory.place_for(one, taken)
+        place = moved[one] = one if part else memory.place_for(one, taken)
         taken.add(place)
         number = composer.param(place, None, ReadWrite, one.name)
         composer.outputs += [Output(number, 0, c, v) for c, v in enumerate(composer.values[one])]
@@ -283,10 +315,15 @@ class NoConstant(Exception):
         self.field = one
 
 
-def _finished(composer: _Composer) -> tuple[FusedSpec, FusedPlan | ChunkPlan]:
+def _finished(composer: _Composer) -> tuple[FusedSpec, Plan]:
     """Spec and plan; own values that a gather loads through its map are taken from there."""
     first = {composer.map_number(loop.maps[m]): (loop, m) for loop, m in reversed(composer.gathers)}  # of each map
     plan = _plan_together(composer, first) if composer.group.together else _plan_in_chunks(composer, first)
+    spec = _finished_spec(composer, plan)
+    return spec, plan if spec.box is None else _plan_of_points(composer, spec)
+
+
+def _finished_spec(composer: _Composer, plan: FusedPlan | ChunkPlan) -> FusedSpec:
     params, maps = tuple(composer.params), composer.maps
     dense = next((n for n, one in plan.gathers.items() if isinstance(one, FusedGather) and one.tables), None)
     same = [id(s) for s in composer.storages]
@@ -312,7 +349,19 @@ def _finished(composer: _Composer) -> tuple[FusedSpec, FusedPlan | ChunkPlan]:
     name = "+".join(o.name for o in composer.group.parts if isinstance(o, Loop))
     buffers, fresh = tuple(map(same.index, same)), tuple(composer.fresh.items())
     return FusedSpec(name, params, described, outputs, own_maps=own_maps, buffers=buffers, fresh=fresh,
-                     joined=tuple(composer.joined.items()), strict=strict), plan  # fmt: skip
+                     joined=tuple(composer.joined.items()), strict=strict, box=_points(composer.group))  # fmt: skip
+
+
+def _points(group: Group) -> SpecBox | None:
+    arguments = [a for loop in group.loops for a in loop.arguments]
+    return None if group.box is None else spec_box(group.box, arguments, Schedule())
+
+
+def _plan_of_points(composer: _Composer, spec: FusedSpec) -> Plan:
+    """Of a loop over a box of a grid: that of the strategy ``box``."""
+    box, chosen, target = composer.group.box, strategy("box"), composer.group.loops[0].backend.target
+    assert box is not None
+    return chosen.build(topology(spec, box.size, {}, None, box), chosen.block(target, box.size), target=target)
 
 
 Gathers = dict[int, tuple[Loop, int]]  # the map's number in the fused loop: a loop through it, its number there

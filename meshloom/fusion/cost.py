@@ -29,7 +29,7 @@ def moving(number: float, rates: Rates) -> float:
 
 def _flops(step: FusedLoop | Runnable) -> float:
     if isinstance(step, FusedLoop):
-        own = step.on.owned * flops_per_element(step.spec, step.spec.other_outputs)
+        own = step.elements * flops_per_element(step.spec, step.spec.other_outputs)
         return own + sum(_gathered(step, m) for m in step.spec.racy_maps)
     return float(step.elements * flops_per_element(step.spec, step.spec.outputs)) if isinstance(step, Loop) else 0.0
 

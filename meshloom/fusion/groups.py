@@ -11,7 +11,8 @@ from meshloom.kernel.access import Write
 from meshloom.kernel.count import flops_by_kind
 from meshloom.kernel.expr import topological
 from meshloom.loop import Loop, Runnable
-from meshloom.mesh.core import Field, Fill, Global, Set
+from meshloom.mesh.box import Box, Index
+from meshloom.mesh.core import Arg, Field, Fill, Global, Set
 from meshloom.order import TYPICAL_BLOCK, sampled_blocks
 from meshloom.schedule.chunks import chunk_size, listed_again
 from meshloom.schedule.plan import Plan, alike
@@ -20,6 +21,7 @@ from meshloom.schedule.strategies import AUTOMATIC
 from meshloom.schedule.strategies.owner import NeighbourPlan, role_tables
 
 Operation = Runnable | Fill
+Part = tuple[Index, Index]  # the first point of a box, and behind its last
 BLOCK = 128  # threads that a fused loop puts into a block
 MOST_OPERATIONS = 2000  # of loops that become one on a CPU: compilers take long for more
 MOST_AGAIN = 1.25  # on a CPU: so often an element may be evaluated, on average, where targets are cut into chunks
@@ -28,11 +30,22 @@ FEW = 4  # so many times fewer elements than targets, and it does not matter how
 
 @dataclass
 class Group:
-    """Operations in order that run as one loop over ``on``; a single one that cannot has ``on`` None."""
+    """Operations in order that run as one loop over ``on``; a single one that cannot has ``on`` None. ``part``: where
+    the points of the loop begin and end, if they are not all of a grid; what it writes then keeps its other values."""
 
     on: Set | None
     parts: list[Operation] = field(default_factory=list)
     end: int = 0  # position after its last part, in the list it was made from
+    part: Part | None = None
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [o for o in self.parts if isinstance(o, Loop)]
+
+    @property
+    def box(self) -> Box | None:
+        """Of a grid, where its points are visited as such, because a loop looks around or they are not all."""
+        return next((o.box for o in self.loops if o.box is not None), None)
 
     @property
     def together(self) -> bool:
@@ -65,11 +78,12 @@ def grouped(operations: Sequence[Operation], gathers: bool = True) -> list[Group
         if isinstance(operation, Fill):
             fills.append(operation)
             continue
-        target = meeting_set(operation, open_group, gathers)
-        if open_group and target is open_group.on and _all_join(open_group, [*fills, operation]):
+        target, part = meeting_set(operation, open_group, gathers), part_of(operation)
+        meets = open_group and target is open_group.on and part == open_group.part
+        if open_group and meets and _all_join(open_group, [*fills, operation]):
             open_group.end = position
         else:
-            fresh = Group(target, [], position)
+            fresh = Group(target, [], position, part)
             if target is None or not _all_join(fresh, [*fills, operation]):
                 done += [Group(meeting_set(one), [one], position - 1) for one in fills]
                 fresh.parts = [operation]
@@ -96,7 +110,7 @@ def _all_join(group: Group, operations: Sequence[Operation]) -> bool:
 def _joins(group: Group, operation: Operation) -> bool:
     if isinstance(operation, Fill):
         of = operation.target
-        return of.set is group.on if isinstance(of, Field) else not group.touches(of)
+        return of.set is group.on and group.part is None if isinstance(of, Field) else not group.touches(of)
     return isinstance(operation, Loop) and _may_follow(group, operation)
 
 
@@ -114,8 +128,10 @@ def why_apart(operation: Runnable, group: Group | None = None, gathers: bool = T
     if not isinstance(operation, Loop):
         return "it is no plain loop"
     spec, wish = operation.spec, operation.wish
-    if operation.box is not None:
-        return "it runs over a box of a grid"
+    if part_of(operation) and _around(operation) & _all_written([operation]):
+        return "it reads at other points what it writes"
+    if operation.box is not None and wish.variant != "plain":
+        return "its schedule was asked for"
     if wish.order != "given" or (not spec.racy_outputs and wish.strategy not in AUTOMATIC):
         return "its schedule was asked for"
     if operation.set.halo or _sets_globals(operation):
@@ -190,8 +206,10 @@ def _sets_globals(loop: Loop) -> bool:
 def _may_follow(group: Group, operation: Loop) -> bool:
     """Nothing is read at other elements, or as a Global, that the loops of the group have written. A Global that was
     reset may be read, because that is done before the group; but then no loop of the group adds to it."""
-    loops = [o for o in group.parts if isinstance(o, Loop)]
+    loops = group.loops
     if not operation.backend.target.together and not _one_loop(group, operation):
+        return False
+    if not _one_box(group, operation):
         return False
     through = {operation.maps[m] for m in operation.spec.racy_maps}
     again = [o for o in loops if any(o.maps[m] in through for m in o.spec.racy_maps)]
@@ -199,12 +217,45 @@ def _may_follow(group: Group, operation: Loop) -> bool:
         return False
     reset = {id(o.target) for o in group.parts if isinstance(o, Fill) and isinstance(o.target, Global)}
     written = {id(w) for o in group.parts for w in o.writes} - reset | {id(w) for o in loops for w in o.writes}
+    elsewhere = operation.set is not group.on
     far = [s for s, a in zip(operation.storages, operation.arguments, strict=True)
-           if isinstance(a, Global) or a.map is not None or operation.set is not group.on]  # fmt: skip
+           if elsewhere or isinstance(a, Global) or a.map is not None or looks_around(a)]  # fmt: skip
     racy = {id(operation.storages[o.param]) for o in operation.spec.racy_outputs}
     reduced = {id(operation.storages[o.param]) for o in operation.spec.reductions}
     before = {id(w) for o in loops for w in o.writes} | (reset & {id(r) for o in loops for r in o.reads})
     return not (reduced & before) and not any(id(s) in written for s in far if id(s) not in racy | reduced)
+
+
+def _one_box(group: Group, operation: Loop) -> bool:
+    """Can points of a grid do the loops of a group and another one after the other? None may go through a map where
+    another looks around. Where the points are a part of the grid, nothing is written that any of them looks at from
+    elsewhere: a second buffer would lack the other points."""
+    loops = [*group.loops, operation]
+    if all(loop.box is None for loop in loops):
+        return True
+    short = sum(1 for loop in loops for _ in topological(o.value for o in loop.spec.outputs)) <= MOST_OPERATIONS
+    around = {one for loop in loops for one in _around(loop)}
+    return short and not any(loop.maps for loop in loops) and not (group.part and around & _all_written(loops))
+
+
+def _around(loop: Loop) -> set[Field]:
+    """Fields that a loop looks at from other points of a grid."""
+    return {a.field for a in loop.arguments if not isinstance(a, Global) and looks_around(a)}
+
+
+def _all_written(loops: Sequence[Loop]) -> set[Field]:
+    return {w for loop in loops for w in loop.writes if isinstance(w, Field)}
+
+
+def looks_around(argument: Arg) -> bool:
+    """Is a field of a grid read at other points than the loop's own?"""
+    return argument.offsets is not None and any(map(any, argument.offsets.offsets))
+
+
+def part_of(operation: Operation) -> Part | None:
+    """Where the points of a loop begin and end, if they are not all that a grid has in memory."""
+    box = operation.box if isinstance(operation, Loop) else None
+    return None if box is None or box.size == box.grid.total else (box.low, box.high)
 
 
 def _one_visit(before: Sequence[Loop], another: Loop) -> bool:
@@ -236,5 +287,20 @@ def replaces(operation: Operation, one: Field) -> bool:
         return False
     roles = [(a, m) for s, a, m in zip(operation.storages, operation.arguments, operation.modes.values(),
                                        strict=True) if s is one]  # fmt: skip
-    whole = operation.set is one.set and not one.set.halo and operation.box is None
-    return bool(roles) and whole and all(m is Write and a.map is None for a, m in roles if not isinstance(a, Global))
+    whole = operation.set is one.set and not one.set.halo and part_of(operation) is None
+    return bool(roles) and whole and all(
+        m is Write and a.map is None and a.offsets is None for a, m in roles if not isinstance(a, Global)
+    )
+
+
+def overwrites(operation: Operation, one: Field, part: Part | None) -> bool:
+    """Does it write all that a loop over a part of a grid has written to a field, without looking at it?"""
+    if part is None or not isinstance(operation, Loop) or operation.set is not one.set or operation.needs(one):
+        return replaces(operation, one)
+    roles = [a for s, a in zip(operation.storages, operation.arguments, strict=True) if s is one]
+    direct = all(not isinstance(a, Global) and a.map is None and a.offsets is None for a in roles)
+    low, high = part_of(operation) or part
+    inside = all(a <= b for a, b in zip(low, part[0], strict=True)) and all(
+        a >= b for a, b in zip(high, part[1], strict=True)
+    )
+    return one in operation.writes and direct and inside

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshloom.errors import KernelError
-from meshloom.fusion.groups import Operation, replaces
+from meshloom.fusion.groups import Operation, Part, overwrites
 from meshloom.mesh.core import Field
 
 
@@ -27,15 +27,15 @@ class Memory:
             )
         return where
 
-    def needed_later(self, one: Field) -> bool:
+    def needed_later(self, one: Field, part: Part | None = None) -> bool:
         """Will the value be asked for before it is replaced? After a replay the user may ask for any field but the
-        transient ones, and the next replay for these."""
+        transient ones, and the next replay for these. ``part``: of a grid, where the value was written."""
         rest, again = self.cycle[self.position :], self.cycle[: self.position]
         for operation in (*rest, *again) if one.transient else rest:
+            if overwrites(operation, one, part):
+                return False
             if one in operation.reads:
                 return True
-            if replaces(operation, one):
-                return False
         return not one.transient
 
     def place_for(self, one: Field, taken: set[Field]) -> Field:

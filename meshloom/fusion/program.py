@@ -12,7 +12,7 @@ from meshloom.errors import one_line
 from meshloom.fusion.absorb import absorbed
 from meshloom.fusion.compose import FusedLoop, NoConstant, fused
 from meshloom.fusion.cost import moving, seconds
-from meshloom.fusion.groups import Operation, grouped, sunk, why_apart
+from meshloom.fusion.groups import Operation, grouped, part_of, sunk, why_apart
 from meshloom.fusion.memory import Memory
 from meshloom.loop import Loop, Runnable
 from meshloom.mesh.core import Field, Fill
@@ -96,9 +96,9 @@ class FusedProgram:
             took = f"; measured {1e3 * measured[k]:.4g} ms" if len(measured) and math.isfinite(measured[k]) else ""
             if isinstance(step, FusedLoop):
                 apart = sum(o.counts.bytes.compulsory for o in step.parts if isinstance(o, Loop))
-                now, before = step.compulsory / step.on.owned, apart / step.on.owned
+                now, before, over = step.compulsory / step.elements, apart / step.elements, step.box or step.on.name
                 lines.append(
-                    f"  {step.spec.name} as one loop over {step.on.name}: {now:.0f} bytes per element instead of"
+                    f"  {step.spec.name} as one loop over {over}: {now:.0f} bytes per element instead of"
                     f" {before:.0f}{_words(step)}"
                     f"{', formulas as written (strict)' if step.spec.strict else ''}{took}"
                 )
@@ -126,8 +126,8 @@ def _words(step: FusedLoop) -> str:
     """What there is to say about how it runs: what a thread of a GPU takes, or the chunks of a CPU."""
     if isinstance(step.plan, FusedPlan):
         return in_words(share_of(step.spec, step.schedule, step.on.owned))
-    visited = sum(len(one.tile_elements) for one in step.plan.gathers.values())
-    there = sum(step.maps[m].source.owned for m in step.plan.gathers)
+    visited = sum(map(step.evaluations, step.gathers))
+    there = sum(step.maps[m].source.owned for m in step.gathers)
     return f"; chunks of {step.plan.block:,}, {100 * (visited / there - 1):.0f} % evaluated again" if there else ""
 
 
@@ -203,7 +203,11 @@ def _steps(operations: Sequence[Operation], memory: Memory, start: int, gathers:
     """The operations, which begin at position ``start`` of the memory's cycle."""
     for group in grouped(operations, gathers):
         memory.position = start + group.end
-        if group.on is not None and (len(group.parts) > 1 or _gains(group.parts[0], memory)):
+        several = len(group.parts) > 1
+        if group.part is not None and several:  # other points of what it writes stay where they are: at home
+            for operation in group.parts:
+                yield from _homecoming(operation, memory)
+        if group.on is not None and (several or (not group.part and _gains(group.parts[0], memory))):
             yield from fused(group, memory)
             continue
         for operation in group.parts:
@@ -234,6 +238,8 @@ def _homecoming(operation: Operation, memory: Memory) -> Iterator[Step]:
             raise NoConstant(one)
     wanted = operation.reads
     for one, where in list(memory.at.items()):
+        if where is None and isinstance(operation, Runnable) and not operation.needs(one):
+            continue  # a loop over a part of a grid writes it; nobody asks for its other points
         if one in wanted or (where is not one and where in operation.writes and memory.needed_later(one)):
             yield from _home(one, wanted, memory)
     memory.at |= {one: one for one in operation.writes if isinstance(one, Field)}
@@ -261,7 +267,7 @@ def _constants(operations: Sequence[Operation]) -> dict[Field, float]:
             found.pop(one, None)
             if isinstance(operation, Fill):
                 found[one] = operation.value
-            elif isinstance(operation, Loop) and operation.set is one.set and operation.box is None:
+            elif isinstance(operation, Loop) and operation.set is one.set and part_of(operation) is None:
                 mine = [o for o in operation.spec.outputs if operation.storages[o.param] is one]
                 values = {o.value.value for o in mine if o.value.op == "const"}
                 if len(values) == 1 and len(mine) == one.dim and all(o.value.op == "const" for o in mine):
