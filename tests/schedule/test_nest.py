@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import meshloom as ml
 from meshloom.backend.cpu_dialect import CppPrinter
+from meshloom.backend.unit import block_names, make_unit, parameters
 from meshloom.schedule.lines.terms import any_of, chained
 from meshloom.schedule.nest import nodes
 from meshloom.schedule.nest.nodes import (
@@ -229,6 +231,21 @@ def test_values_are_compared_by_content_and_have_no_truth() -> None:
         bool(a < b)
     with pytest.raises(TypeError):
         list(a)
+
+
+def test_functions_do_not_receive_what_only_a_comment_mentions() -> None:
+    @ml.kernel
+    def scaled(v: ml.Read, g: ml.Read, out: ml.Write):
+        n = 2.0 * v + g[1]
+        block = n * n
+        out[...] = block
+
+    cells = ml.Set(4, "cells")
+    loop = scaled.loop(cells, cells.field("v"), ml.Global(np.ones(12), "g"), cells.field("out"))
+    unit = make_unit(loop.spec, loop.plan)
+    (one,) = unit.passes
+    assert "// n = 2.0 * v + g[1]" in str(Block(one.phases[0].body))
+    assert [x.name for x in parameters(unit, block_names(one))] == ["f0_v", "f2_out", "g1_1"]
 
 
 # ----- nobody else writes text --------------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ def loaded(loop: ml.Loop) -> Unit:
 
 
 def body(unit: Unit) -> str:
-    return "\n".join(line for one in unit.passes for phase in one.phases for line in phase.body)
+    return "\n".join(str(statement) for one in unit.passes for phase in one.phases for statement in phase.body)
 
 
 @needs_nvrtc

@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
-from functools import cache
 from typing import Any, TypeVar
 
 from meshloom.schedule.nest.nodes import Binary, Expr, Name, Node, Number
 
 Any_node = TypeVar("Any_node", bound=Node)
-_NODES = ("Expr", "Body", "Statement", "Let", "Call")  # in the type of a field that holds any
+_PLAIN = {"str", "int", "bool", "int | None", "np.dtype", "np.dtype | None", "Type"}  # types of fields without nodes
+_MAY_HOLD_NODES: dict[type, tuple[str, ...]] = {}
 _COMPUTED: dict[str, Callable[[int, int], int]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
     "<<": operator.lshift, ">>": operator.rshift,
@@ -24,11 +24,11 @@ def everything(nodes: Iterable[Node]) -> Iterator[Node]:
     while waiting:
         node = waiting.pop()
         yield node
-        for name in _parts(type(node)):  # type: ignore[arg-type]
+        for name in _parts(node):
             part = getattr(node, name)
             if isinstance(part, Node):
                 waiting.append(part)
-            elif part is not None:
+            elif isinstance(part, tuple):
                 waiting += _nodes_in(part)
 
 
@@ -40,10 +40,12 @@ def _nodes_in(part: tuple[Any, ...]) -> Iterator[Node]:
             yield from _nodes_in(one)
 
 
-@cache
-def _parts(kind: Any) -> tuple[str, ...]:
-    """The fields of a kind of node that may hold others."""
-    return tuple(one.name for one in fields(kind) if any(word in str(one.type) for word in _NODES))
+def _parts(node: Any) -> tuple[str, ...]:
+    """The fields of a node that may hold others; the same for all of its kind, and looked up once."""
+    kind = type(node)
+    if kind not in _MAY_HOLD_NODES:
+        _MAY_HOLD_NODES[kind] = tuple(one.name for one in fields(kind) if str(one.type) not in _PLAIN)
+    return _MAY_HOLD_NODES[kind]
 
 
 def names(nodes: Iterable[Node]) -> set[str]:
@@ -65,8 +67,7 @@ def _changed(part: Any, values: Mapping[str, Expr]) -> Any:
         return parts if any(new is not old for new, old in zip(parts, part, strict=True)) else part
     if not isinstance(part, Node):
         return part
-    names = _parts(type(part))  # type: ignore[arg-type]
-    found = {name: (old := getattr(part, name), _changed(old, values)) for name in names}
+    found = {name: (old := getattr(part, name), _changed(old, values)) for name in _parts(part)}
     changed = {name: new for name, (old, new) in found.items() if new is not old}
     return replace(part, **changed) if changed else part  # type: ignore[type-var]
 
