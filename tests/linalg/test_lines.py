@@ -385,6 +385,43 @@ def test_factors_that_settle_are_those_that_do_not() -> None:
         np.testing.assert_allclose(found[k], (factor, 1 / pivot, rows[k, 2] / pivot), rtol=1e-15)
 
 
+def around(rows: np.ndarray) -> np.ndarray:
+    """Rows (n, 3) of a line as a full matrix; what sticks out comes in at the other end."""
+    n, full = len(rows), np.zeros((len(rows), len(rows)))
+    for k, row in enumerate(rows):
+        for o, c in zip((-1, 0, 1), row, strict=True):
+            full[k, (k + o) % n] += c
+    return full
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+def test_corners_are_made_up_for(periodic: bool) -> None:
+    one = ml.linalg.Tridiagonal(0.2, 1.1, 0.3, periodic=True) if periodic else matrix(False)
+    right, made = np.random.default_rng(5).random(9), one.cornerless(9)
+    y = np.linalg.solve(around(made.rows), right)
+    found = y - made.corner * (y[0] + made.mix * y[-1])
+    np.testing.assert_allclose(found, np.linalg.solve(around(one.rows(9)), right), rtol=1e-13)
+    g, x = np.zeros(9), np.zeros(10)
+    for k in range(9):
+        g[k] = right[k] - made.factors[k, 0] * g[k - 1]
+    for k in reversed(range(9)):
+        x[k] = g[k] * made.factors[k, 1] - made.factors[k, 2] * x[k + 1]
+    np.testing.assert_allclose(x[:9], y, rtol=1e-12)
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+def test_parts_of_a_line_are_joined_by_their_ends(periodic: bool) -> None:
+    n, size, one = 23, 8, matrix(periodic)
+    right, ends = np.random.default_rng(6).random(n), []
+    for first, part in zip(range(0, n, size), one.parts(n, size), strict=True):
+        alone = part.copy()
+        alone[0, 0] = alone[-1, 2] = 0.0
+        found = np.linalg.solve(around(alone), right[first : first + size])
+        ends += [found[0], found[-1]]
+    whole = np.linalg.solve(around(one.rows(n)), right)
+    np.testing.assert_allclose(one.joints(n, size) @ ends, whole[[0, 7, 8, 15, 16, 22]], rtol=1e-12)
+
+
 BAD = {
     "not dominated by its diagonal": lambda g, f: ml.linalg.Tridiagonal(0.5, 1.0, 0.5),
     "makes it singular": lambda g, f: ml.linalg.Tridiagonal(0.25, 1.0, 0.25, low=((0.0, 0.0, 1.0),)).factors(9),
