@@ -25,9 +25,9 @@ from bench.measure import surroundings
 from bench.race_loop import Data, res_calc
 from bench.record import RESULTS, Record, load
 from meshloom.mesh.core import Field
-from meshloom.schedule.auto import estimates
-from meshloom.schedule.cost import Work
-from meshloom.schedule.counts import Counts
+from meshloom.schedule.choice.auto import estimates
+from meshloom.schedule.choice.cost import Work
+from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.strategies import strategy
 from meshloom.target import H200
 

@@ -20,7 +20,7 @@ from bench.frozen import Frozen
 from bench.locality_loops import CONTESTS
 from bench.race_loop import Cuda, Data, Device, res_calc, wished
 from meshloom.errors import MeshloomError
-from meshloom.loop import Runnable
+from meshloom.operation.loop import Runnable
 
 
 def launch_all(job: dict[str, Any], done: Path, device: Device) -> list[int]:

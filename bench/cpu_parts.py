@@ -142,7 +142,7 @@ def orderings(mesh: ml.Mesh, *, partitioners: bool = False) -> dict[str, float]:
 
 def plans(mesh: ml.Mesh) -> dict[str, float]:
     """Seconds to build the plan of res_calc for every strategy, in the mesh's order, with its own block size."""
-    from meshloom.schedule.plan import Topology
+    from meshloom.schedule.plan.plan import Topology
     from meshloom.schedule.strategies import names, strategy
 
     indices, cells = mesh.face_cells.indices, len(mesh.cells)

@@ -22,7 +22,7 @@ from bench.race_loop import TOLERANCE, Device
 from bench.started import options_of, started
 from meshloom.mesh.core import on_host
 from meshloom.native.runtime import copy_bandwidth
-from meshloom.schedule.points import tile_of
+from meshloom.schedule.strategies.common.points import tile_of
 
 PRECISIONS = ("float64", "float32")
 SHAPES = ((512, 512, 512), (2048, 2048))

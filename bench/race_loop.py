@@ -17,7 +17,7 @@ import numpy as np
 import meshloom as ml
 from bench.turns import alone
 from meshloom.errors import MeshloomError
-from meshloom.schedule.explain import colors_of
+from meshloom.schedule.choice.explain import colors_of
 from meshloom.schedule.strategies import strategy
 
 GROUPS, LAUNCHES = 7, 10

@@ -25,8 +25,8 @@ from bench.record import Record
 from meshloom.case import Case
 from meshloom.kernel.count import arithmetic, flops_by_kind
 from meshloom.linalg.lines import LineLoop
-from meshloom.loop import Runnable
 from meshloom.mesh.core import Fill
+from meshloom.operation.loop import Runnable
 from meshloom.run.diagnose import Snapshot, restore, take_snapshot
 
 #: Name -> settings of a mesh that keeps a GPU busy, and of a small one.

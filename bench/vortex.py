@@ -25,9 +25,9 @@ from bench.measure import fastest, surroundings
 from bench.record import Record
 from bench.report import Goal
 from meshloom.backend import current
-from meshloom.fusion.absorb import absorbed
 from meshloom.mesh.core import Fill
 from meshloom.mesh.recording import recorder
+from meshloom.operation.fusion.absorb import absorbed
 from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
 from meshloom.solvers.navier_stokes.case import FlowCase
 from meshloom.solvers.runge_kutta import STAGES, advance_kernel

@@ -8,20 +8,20 @@ from meshloom.process import start as _start  # noqa: F401  first: a signal may 
 # isort: split
 from meshloom import compact, errors, linalg
 from meshloom.backend import backend, backends, threads, use
-from meshloom.control import locate
-from meshloom.ghosts import fill_ghosts
 from meshloom.io.meshes import read, write
 from meshloom.kernel.access import Inc, Max, Min, Read, ReadWrite, Sum, Write
+from meshloom.library.control import locate
+from meshloom.library.ghosts import fill_ghosts
 from meshloom.linalg.matrix import Matrix
-from meshloom.loop import Kernel, Loop, kernel
 from meshloom.mesh import generate
 from meshloom.mesh.core import Arg, Field, Global, Map, Set
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.subset import Subset
+from meshloom.operation.loop import Kernel, Loop, kernel
+from meshloom.operation.program import Program, program
 from meshloom.order import names as orderings
-from meshloom.program import Program, program
-from meshloom.schedule.schedule import Schedule
+from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.strategies import names as strategies
 from meshloom.schedule.strategies import variants
 

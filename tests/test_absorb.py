@@ -9,8 +9,8 @@ import pytest
 
 import meshloom as ml
 from meshloom import compact
-from meshloom.fusion.absorb import absorbed
 from meshloom.linalg.composed import ComposedLines
+from meshloom.operation.fusion.absorb import absorbed
 
 BACK_ENDS = ["numpy", "cpu", "emulated"]
 

@@ -11,7 +11,7 @@ import pytest
 import meshloom as ml
 from meshloom.backend import current
 from meshloom.errors import KernelError, MeshError
-from meshloom.loop import Loop
+from meshloom.operation.loop import Loop
 
 BACK_ENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 

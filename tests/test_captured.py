@@ -421,7 +421,7 @@ def test_values_are_compared_by_type_and_value(before: Any, after: Any, differs:
 def test_going_back_traces_and_compiles_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     ml.use("cpu")
     traces: list[int] = []
-    from meshloom import loop as module
+    from meshloom.operation import loop as module
 
     original = module.trace
     monkeypatch.setattr(module, "trace", lambda *a, **k: (traces.append(1), original(*a, **k))[1])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.control import NOWHERE
 from meshloom.errors import KernelError, MeshError
+from meshloom.library.control import NOWHERE
 
 
 @pytest.fixture(params=["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)], autouse=True)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
-from meshloom.fusion import program as fused_program
+from meshloom.operation.fusion import program as fused_program
 from tests.test_fusion import copy, groups_of, mix, relax, scaled
 
 HERE = ["cpu", "emulated"]

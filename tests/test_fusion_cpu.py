@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
-from meshloom.fusion import compose, groups
-from meshloom.fusion import program as fused_program
-from meshloom.schedule import chunks
+from meshloom.operation.fusion import compose, groups
+from meshloom.operation.fusion import program as fused_program
+from meshloom.schedule.fused import chunks
 from tests.test_fusion import airfoil, groups_of, programs, run_on
 
 

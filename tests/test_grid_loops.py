@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.errors import KernelError, MeshError
-from meshloom.schedule.points import tile_of
+from meshloom.schedule.strategies.common.points import tile_of
 
 BACKENDS = ("numpy", "cpu", "emulated")
 every_backend = pytest.mark.parametrize("backend", BACKENDS)

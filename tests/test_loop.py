@@ -11,7 +11,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import ScheduleError, nearest
-from meshloom.schedule.schedule import parse_schedule
+from meshloom.schedule.choice.schedule import parse_schedule
 
 
 @pytest.fixture(autouse=True)

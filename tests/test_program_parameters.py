@@ -12,7 +12,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import MeshError, MeshloomError, ProgramError
-from meshloom.program import MOST_KEPT
+from meshloom.operation.program import MOST_KEPT
 from tests.one_line import one_line_from
 
 BACKENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))

@@ -16,8 +16,8 @@ from meshloom.mesh.core import Field, Global, Map, on_host
 from meshloom.native.runtime import copy_bandwidth
 from meshloom.native.threads import check_device
 from meshloom.process.signals import held_back
-from meshloom.schedule.plan import Plan
-from meshloom.schedule.schedule import Schedule
+from meshloom.schedule.choice.schedule import Schedule
+from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import CPU, Target
 

@@ -18,9 +18,9 @@ from meshloom.native import runtime, threads
 from meshloom.native.closing import function_of
 from meshloom.native.compiler import host_compiler, load
 from meshloom.native.runtime import Operation
-from meshloom.schedule.code import partial_name
-from meshloom.schedule.plan import Plan
-from meshloom.schedule.plan import arrays as plan_arrays
+from meshloom.schedule.nest.code import partial_name
+from meshloom.schedule.plan.plan import Plan
+from meshloom.schedule.plan.plan import arrays as plan_arrays
 
 #: Neither changes a value: no errno from sqrt, no care for floating-point traps. Both let loops be vectorised.
 FLAGS = ("-fno-math-errno", "-fno-trapping-math")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from meshloom.backend.unit import Parameter, Unit, block_names, global_values, indent, parameters, prelude
 from meshloom.native.names import safe_name
-from meshloom.schedule.code import Pass, Phase, accumulated, merged, neutral, partial_name
 from meshloom.schedule.nest import nodes
+from meshloom.schedule.nest.code import Pass, Phase, accumulated, merged, neutral, partial_name
 from meshloom.schedule.nest.nodes import Block, Expr, For, Let, Name, Number, Statement, Store, variable
 from meshloom.schedule.nest.printer import Printer
 from meshloom.schedule.spec import LoopSpec

@@ -13,10 +13,10 @@ import numpy as np
 from meshloom.backend.base import Bound
 from meshloom.errors import ScheduleError
 from meshloom.kernel.expr import C_TYPES
-from meshloom.schedule.code import Pass, partial_name
+from meshloom.schedule.nest.code import Pass, partial_name
 from meshloom.schedule.nest.nodes import Name, Statement, let
 from meshloom.schedule.nest.walk import names as names_in
-from meshloom.schedule.plan import Plan, arrays, sizes
+from meshloom.schedule.plan.plan import Plan, arrays, sizes
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import emitter
 from meshloom.target import CPU, Target

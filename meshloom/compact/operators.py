@@ -17,10 +17,10 @@ from meshloom.compact.schemes import LELE6, SECOND6, filters
 from meshloom.errors import SchemeError
 from meshloom.kernel.access import Read, Write
 from meshloom.linalg import LineOperator, LineStencil, Tridiagonal, line_loop
-from meshloom.loop import Kernel, kernel
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import AXES, Grid
 from meshloom.mesh.recording import outside_program
+from meshloom.operation.loop import Kernel, kernel
 
 Fields = Field | Sequence[Field]
 Operators = LineOperator | Sequence[LineOperator]

@@ -9,8 +9,8 @@ from meshloom.kernel import passes
 from meshloom.kernel.expr import Node, const, load, operate
 from meshloom.kernel.model import Output
 from meshloom.linalg.lines import Body, LineLoop, Storage
-from meshloom.loop import Loop
 from meshloom.mesh.core import Field
+from meshloom.operation.loop import Loop
 
 Values = dict[Field, list[Node]]  # of the components of fields at a point
 

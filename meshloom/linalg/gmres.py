@@ -17,9 +17,9 @@ from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, like, numbers
 from meshloom.linalg.krylov import ONE, Operator, Preconditioner, Solver
 from meshloom.linalg.steps import BROKEN, dot, note, subtract_from
-from meshloom.loop import Kernel, kernel
 from meshloom.mesh.core import Field, Global
-from meshloom.program import Program
+from meshloom.operation.loop import Kernel, kernel
+from meshloom.operation.program import Program
 
 GROUP = 4  # vectors of the basis that one loop looks at
 MOST_STEPS = 100  # of a cycle

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from meshloom.errors import MeshError
-from meshloom.ghosts import fill_ghosts
 from meshloom.kernel.access import Read, Write
+from meshloom.library.ghosts import fill_ghosts
 from meshloom.linalg.matrix import Matrix, block_of
 from meshloom.linalg.product import times
-from meshloom.loop import Kernel, kernel
 from meshloom.mesh.box import Index, Offsets
 from meshloom.mesh.core import Arg, Field, Map, Set
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.recording import MAKE_BEFORE, refuse_in_program
 from meshloom.mesh.values import named
+from meshloom.operation.loop import Kernel, kernel
 
 _OF_MAPS = ("entries", "row_of", "column_of", "diagonal")  # what matrices through maps have besides
 

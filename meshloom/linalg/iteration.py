@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.mesh.core import Field, Global, Set
-from meshloom.program import Program
+from meshloom.operation.program import Program
 
 MOST_ITERATIONS = 10**6
 RESTARTS = 4  # as often the residual is computed anew where that which was carried along had lost touch with it

@@ -38,7 +38,7 @@ from meshloom.linalg.steps import (
 )
 from meshloom.mesh.core import Field, Fill, Set
 from meshloom.mesh.recording import refuse_in_program
-from meshloom.program import Program
+from meshloom.operation.program import Program
 
 Operator = Callable[[Field, Field], Any]
 Preconditioner = str | Operator | None

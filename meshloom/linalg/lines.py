@@ -11,23 +11,23 @@ import numpy as np
 
 from meshloom.backend import current
 from meshloom.backend.base import Bound
-from meshloom.calls import remembered
 from meshloom.errors import KernelError, MeshError, ScheduleError, one_line, whole
 from meshloom.kernel.access import Mode, Read, ReadWrite, Write
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, load
 from meshloom.kernel.model import Output, Param
 from meshloom.linalg.operator import LineOperator, as_operators
-from meshloom.loop import Kernel, Loop, Runnable, derived
 from meshloom.mesh.components import MOST_COMPONENTS
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.layout import Layout
-from meshloom.schedule.explain import algebra_of
+from meshloom.operation.calls import remembered
+from meshloom.operation.loop import Kernel, Loop, Runnable, derived
+from meshloom.schedule.choice.explain import algebra_of
+from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.lines.methods import LineMethod, method
 from meshloom.schedule.lines.spec import LineGeometry, LineSpec, as_tuning, geometry, renumbered
-from meshloom.schedule.plan import Plan
-from meshloom.schedule.schedule import Schedule
+from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import SpecParam
 
 Storage = Field | Global

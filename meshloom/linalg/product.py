@@ -10,8 +10,8 @@ import numpy as np
 from meshloom.errors import MeshError, shown
 from meshloom.kernel.access import Inc, Read, Write
 from meshloom.kernel.dense import LARGEST
-from meshloom.loop import Kernel, kernel
 from meshloom.mesh.core import Field
+from meshloom.operation.loop import Kernel, kernel
 
 if TYPE_CHECKING:
     from meshloom.linalg.matrix import Matrix

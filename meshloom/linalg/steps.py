@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
-from meshloom.loop import kernel
+from meshloom.operation.loop import kernel
 
 BROKEN = -1.0  # what stands for the residual where a method cannot go on
 

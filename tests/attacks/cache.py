@@ -24,9 +24,9 @@ import numpy as np
 import meshloom as ml
 from meshloom.errors import CompilerError
 from meshloom.native import cache, compiler
-from meshloom.schedule import plan_cache
-from meshloom.schedule.declare import Array, Declared, Holding, Listed, Pairs, Part, Table, declared
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.plan import plan_cache
+from meshloom.schedule.plan.declare import Array, Declared, Holding, Listed, Pairs, Part, Table, declared
+from meshloom.schedule.plan.plan import Plan
 from tests.attacks.campaign import Broken, Campaign
 from tests.attacks.child import in_child
 from tests.attacks.damage import damaged

@@ -10,9 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from meshloom.case import Chart, OutputOptions, Picture, RunOptions
+from meshloom.case import Chart, OutputOptions, Picture, RunOptions, registry
 from meshloom.config import section
-from meshloom.solvers import case as cases
 from tests.run.cooling import Cooling, CoolingConfig, PotOptions
 
 
@@ -41,14 +40,14 @@ class Pot(Cooling):
         return (Chart("heat", history["time"], {"heat": history["heat"]}, "time", "heat"),)
 
 
-cases._registry.pop("pot")  # no case for other tests
+registry.pop("pot")  # no case for other tests
 
 
 @contextmanager
 def pot_is_known() -> Iterator[None]:
     """``meshloom run pot`` works."""
-    cases._registry["pot"] = Pot
+    registry["pot"] = Pot
     try:
         yield
     finally:
-        del cases._registry["pot"]
+        del registry["pot"]

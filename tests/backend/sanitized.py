@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import meshloom as ml
-from meshloom.schedule.plan import Plan, arrays
+from meshloom.schedule.plan.plan import Plan, arrays
 from tests.schedule.spoil import spoilt
 
 ROOT = Path(__file__).parents[2]

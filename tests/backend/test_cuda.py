@@ -16,9 +16,9 @@ from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Engine
 from meshloom.backend.unit import Unit
 from meshloom.errors import CompilerError, ScheduleError
-from meshloom.fusion import fuse
 from meshloom.mesh.core import Fill
-from meshloom.program import FusedRecording
+from meshloom.operation.fusion import fuse
+from meshloom.operation.program import FusedRecording
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilGas, AirfoilMeshOptions, kernels
 from tests.schedule.forms import FORMS, every_form
 

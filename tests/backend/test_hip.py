@@ -24,7 +24,7 @@ from meshloom.backend.unit import Parameter, make_unit
 from meshloom.errors import CompilerError, ScheduleError
 from meshloom.native import compiler, threads
 from meshloom.schedule.lines import on_gpu
-from meshloom.schedule.plan import sizes
+from meshloom.schedule.plan.plan import sizes
 from meshloom.target import CUDA, GFX90A, GFX942, H200, HIP, Target, of_properties
 from tests.backend import on_hip
 from tests.linalg.test_lines import check, differ, lele6, matrix

@@ -20,7 +20,7 @@ from meshloom.backend.cuda.engine import Engine
 from meshloom.backend.unit import Unit
 from meshloom.errors import CompilerError
 from meshloom.native.compiler import host_compiler
-from meshloom.schedule.plan import Plan, arrays
+from meshloom.schedule.plan.plan import Plan, arrays
 from meshloom.target import EMULATED, H200, Target
 from tests.schedule.forms import every_form
 from tests.schedule.spoil import spoilt

@@ -14,7 +14,7 @@ from meshloom.backend import _BACKENDS
 from meshloom.backend.cuda import nvrtc
 from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.errors import CompilerError
-from meshloom.schedule.plan import Plan, arrays
+from meshloom.schedule.plan.plan import Plan, arrays
 from tests.backend import sanitized
 from tests.backend.sanitized import Case, Report, errors_in
 from tests.schedule.spoil import replaced

@@ -8,7 +8,7 @@ import pytest
 
 import meshloom as ml
 from bench import direct, record
-from meshloom.schedule import vectors
+from meshloom.schedule.strategies.common import vectors
 from tests.bench.devices import Emulated
 
 

@@ -22,10 +22,11 @@ from meshloom.errors import KernelError
 from meshloom.kernel import expr, passes
 from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK
-from meshloom.schedule import auto, vectors
-from meshloom.schedule.cost import HELD_LINES, HELD_ROWS, Work
-from meshloom.schedule.layouts import PREFERENCE
+from meshloom.schedule.choice import auto
+from meshloom.schedule.choice.cost import HELD_LINES, HELD_ROWS, Work
+from meshloom.schedule.choice.layouts import PREFERENCE
 from meshloom.schedule.strategies import strategy
+from meshloom.schedule.strategies.common import vectors
 from meshloom.target import CPU, CPU_CORE, GPU, H200, Target
 from tests.docs.test_docs import program
 

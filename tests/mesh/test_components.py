@@ -12,7 +12,7 @@ import meshloom as ml
 from meshloom.errors import MeshError
 from meshloom.io import checkpoint
 from meshloom.io.grids import write_grid
-from meshloom.schedule.symmetry import swapped_maps
+from meshloom.schedule.choice.symmetry import swapped_maps
 
 BACK_ENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 LAYOUTS = ("aos", "soa", "aosoa4")

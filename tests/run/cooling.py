@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Case, Limit, OutputOptions, RunOptions, schedule_table
+from meshloom.case import Case, Limit, OutputOptions, RunOptions, registry, schedule_table
 from meshloom.config import option, section
-from meshloom.solvers import case as cases
 
 GROWTH = 1.1
 
@@ -92,4 +91,4 @@ class Cooling(Case):
         return float(recorded[1]), self.config.pot.end
 
 
-cases._registry.pop("cooling")  # no case for other tests
+registry.pop("cooling")  # no case for other tests

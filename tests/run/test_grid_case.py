@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.case import GridCase, Limit, OutputOptions, RunOptions, schedule_table
+from meshloom.case import GridCase, Limit, OutputOptions, RunOptions, registry, schedule_table
 from meshloom.cli import summary
 from meshloom.config import option, parse_set, section
 from meshloom.errors import RunError, UserError
@@ -21,7 +21,6 @@ from meshloom.io import checkpoint
 from meshloom.run.folder import RunFolder
 from meshloom.run.launch import Request, check, folder_for, launch
 from meshloom.run.report import Advance, RunReport
-from meshloom.solvers import case as cases
 
 
 @dataclass(frozen=True)
@@ -100,12 +99,12 @@ class Heat(GridCase):
         return {"t": self.t}
 
 
-cases._registry.pop("heat")  # no case for other tests
+registry.pop("heat")  # no case for other tests
 
 
 @pytest.fixture(autouse=True)
 def registered_on_numpy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(cases._registry, "heat", Heat)
+    monkeypatch.setitem(registry, "heat", Heat)
     before = ml.backend(), ml.threads()
     yield
     ml.use(before[0], threads=before[1])

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.case import Case, Picture
-from meshloom.solvers import case as cases
+from meshloom.case import Case, Picture, registry
 from tests.cli.conftest import meshloom as meshloom  # the fixture
 from tests.cli.harness import Command
 from tests.run.cooling import Cooling
 
-cases._registry.pop("cooling", None)
+registry.pop("cooling", None)
 DONE = {"run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd"}
 
 
@@ -29,7 +28,7 @@ class Wrong(Cooling):
         return Picture(self.t.numpy(), "t", (0.0, 1.0, 0.0, 1.0))
 
 
-cases._registry.pop("wrong")
+registry.pop("wrong")
 
 
 def divides(self: Case, *given: Any) -> Any:
@@ -50,7 +49,7 @@ def flat(self: Case, recorded: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(cases._registry, "wrong", Wrong)
+    monkeypatch.setitem(registry, "wrong", Wrong)
     yield
     ml.use("numpy")
 
@@ -89,7 +88,7 @@ def test_a_finished_run_loses_nothing_else(
     assert (tmp_path / "a" / "monitors.csv").read_text().count("\n") == result.json["iterations"] + 1
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(cases._registry, "wrong", Wrong)
+    monkeypatch.setitem(registry, "wrong", Wrong)
     mended = meshloom("run", "--restart", "a/checkpoint.h5", "--set", "pot.end=2.0", "--quiet", "--out", "b")
     assert mended.code == 0, mended.err
 

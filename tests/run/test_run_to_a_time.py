@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.case import registry
 from meshloom.config import build, parse_set
 from meshloom.errors import RunError, UserError
 from meshloom.io import checkpoint
@@ -19,14 +20,13 @@ from meshloom.run.launch import Request, check, launch
 from meshloom.run.pace import Pace
 from meshloom.run.report import Advance, PlainReport, RunReport
 from meshloom.run.runner import Outcome, Runner
-from meshloom.solvers import case as cases
 from tests.cli.harness import files_below
 from tests.run.cooling import GROWTH, Cooling, CoolingConfig
 
 
 @pytest.fixture(autouse=True)
 def registered_on_numpy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(cases._registry, "cooling", Cooling)
+    monkeypatch.setitem(registry, "cooling", Cooling)
     before = ml.backend(), ml.threads()
     ml.use("numpy")
     yield

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.schedule.code import COUNT, ITEM, ElementCode, Pass, Phase
-from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.declare import NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, elements, holds, size
-from meshloom.schedule.form import demand
-from meshloom.schedule.plan import Plan, Topology, part_of
+from meshloom.schedule.choice.cost import Cost, Work
+from meshloom.schedule.nest.code import COUNT, ITEM, ElementCode, Pass, Phase
+from meshloom.schedule.plan.declare import NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, elements, holds, size
+from meshloom.schedule.plan.form import demand
+from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.verify import check_offsets, check_permutation
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
-from meshloom.schedule.verify import check_offsets, check_permutation
 from meshloom.target import CPU, Target
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from meshloom.schedule.plan import Plan, arrays, with_arrays
+from meshloom.schedule.plan.plan import Plan, arrays, with_arrays
 
 Some = TypeVar("Some", bound=Plan)
 

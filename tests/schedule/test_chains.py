@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.errors import PlanError
-from meshloom.schedule.auto import choose, estimates
-from meshloom.schedule.chains import LONGEST, Rule, best_strips, cut, links, updates
-from meshloom.schedule.cost import Work
-from meshloom.schedule.declare import Pair
-from meshloom.schedule.plan import Topology
+from meshloom.schedule.choice.auto import choose, estimates
+from meshloom.schedule.choice.cost import Work
+from meshloom.schedule.plan.declare import Pair
+from meshloom.schedule.plan.plan import Topology
 from meshloom.schedule.strategies import strategy, verify
+from meshloom.schedule.strategies.common.chains import LONGEST, Rule, best_strips, cut, links, updates
 from meshloom.schedule.strategies.strip import StripPlan
 from meshloom.target import H200
 from tests.schedule.spoil import spoilt

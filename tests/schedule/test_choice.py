@@ -15,10 +15,10 @@ from bench.halves import partly_random, renumbered
 from bench.race_loop import Data, res_calc
 from meshloom import order
 from meshloom.mesh.mesh import Mesh
-from meshloom.schedule import auto, counts, loads
-from meshloom.schedule.auto import estimates
-from meshloom.schedule.cost import Work, greedy_colors, loaded_again
-from meshloom.schedule.counts import Counts
+from meshloom.schedule.choice import auto, counts, loads
+from meshloom.schedule.choice.auto import estimates
+from meshloom.schedule.choice.cost import Work, greedy_colors, loaded_again
+from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.strategies import strategy
 from meshloom.target import CPU, H200, Target
 

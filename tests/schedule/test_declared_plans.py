@@ -14,11 +14,11 @@ import meshloom
 import meshloom as ml
 from meshloom.errors import PlanError, ScheduleError
 from meshloom.native import cache
-from meshloom.schedule import plan_cache
-from meshloom.schedule.declare import Listed, Part, Table, declared
-from meshloom.schedule.form import check_form
 from meshloom.schedule.lines import methods
-from meshloom.schedule.plan import Plan, Topology, arrays, sizes, symbol
+from meshloom.schedule.plan import plan_cache
+from meshloom.schedule.plan.declare import Listed, Part, Table, declared
+from meshloom.schedule.plan.form import check_form
+from meshloom.schedule.plan.plan import Plan, Topology, arrays, sizes, symbol
 from meshloom.schedule.strategies import strategy, verify
 from meshloom.schedule.strategies.base import Emitter
 from meshloom.schedule.strategies.color import IndexedColorPlan

@@ -9,7 +9,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import ScheduleError
-from meshloom.schedule.layouts import PREFERENCE, best_layout
+from meshloom.schedule.choice.layouts import PREFERENCE, best_layout
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilMeshOptions
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.schedule.auto import MOST_SHARED, estimates
-from meshloom.schedule.counts import Counts
-from meshloom.schedule.gather import columns_of
-from meshloom.schedule.plan import topology
-from meshloom.schedule.stage import has_own_rows
+from meshloom.schedule.choice.auto import MOST_SHARED, estimates
+from meshloom.schedule.choice.counts import Counts
+from meshloom.schedule.plan.plan import topology
 from meshloom.schedule.strategies import strategy
+from meshloom.schedule.strategies.common.gather import columns_of
+from meshloom.schedule.strategies.common.stage import has_own_rows
 from meshloom.schedule.strategies.tile import TilePlan
 from meshloom.target import CPU, H200
 

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 import meshloom as ml
 from meshloom.errors import PlanError
 from meshloom.native import cache
-from meshloom.schedule import plan_cache
-from meshloom.schedule.declare import Pair
-from meshloom.schedule.neighbours import RoleTables, _padded
-from meshloom.schedule.plan import Plan, Topology, alike, arrays, leaves
-from meshloom.schedule.plan_cache import cached_plan, restored, stored
+from meshloom.schedule.plan import plan_cache
+from meshloom.schedule.plan.declare import Pair
+from meshloom.schedule.plan.plan import Plan, Topology, alike, arrays, leaves
+from meshloom.schedule.plan.plan_cache import cached_plan, restored, stored
 from meshloom.schedule.strategies import names, strategy, variants, verify
 from meshloom.schedule.strategies.color import ColorPlan, IndexedColorPlan
+from meshloom.schedule.strategies.common.neighbours import RoleTables, _padded
 from meshloom.schedule.strategies.direct import VisitPlan
 from meshloom.schedule.strategies.owner import NeighbourPlan
 from meshloom.schedule.strategies.tile import TilePlan

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.schedule.symmetry import swapped_maps
+from meshloom.schedule.choice.symmetry import swapped_maps
 from tests.schedule.forms import FORMS
 
 SCALES = (2.0**-40, 2.0**40, 1e-12, 1e12)

@@ -12,8 +12,8 @@ from meshloom.kernel import expr
 from meshloom.kernel.evaluate import evaluate
 from meshloom.kernel.expr import OPS
 from meshloom.kernel.symbols import len_arguments
-from meshloom.schedule.neighbours import RoleTables, SlotTables
-from meshloom.schedule.symmetry import COMMUTING, EVEN, ODD, swapped_maps, values
+from meshloom.schedule.choice.symmetry import COMMUTING, EVEN, ODD, swapped_maps, values
+from meshloom.schedule.strategies.common.neighbours import RoleTables, SlotTables
 from meshloom.solvers.airfoil import AirfoilConfig, AirfoilGas, kernels
 
 

@@ -8,8 +8,8 @@ import pytest
 import meshloom as ml
 from meshloom.backend.unit import make_unit
 from meshloom.errors import ScheduleError
-from meshloom.schedule.plan import arrays
-from meshloom.schedule.schedule import parse_schedule
+from meshloom.schedule.choice.schedule import parse_schedule
+from meshloom.schedule.plan.plan import arrays
 
 
 @ml.kernel
@@ -101,7 +101,7 @@ def test_faces_numbered_by_color_of_what_they_share_are_not_looked_up(variant: s
 
 
 def test_each_variant_has_its_own_plan_on_disk(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from meshloom.schedule import plan_cache
+    from meshloom.schedule.plan import plan_cache
 
     monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path))
     monkeypatch.setattr(plan_cache, "SMALLEST_CACHED", 1)

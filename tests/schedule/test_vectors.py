@@ -12,9 +12,9 @@ from meshloom.backend.cuda import dialect, nvrtc
 from meshloom.backend.unit import Unit
 from meshloom.errors import ScheduleError
 from meshloom.mesh.layout import parse_layout
-from meshloom.schedule import vectors
-from meshloom.schedule.schedule import VECTORS
+from meshloom.schedule.choice.schedule import VECTORS
 from meshloom.schedule.spec import Share
+from meshloom.schedule.strategies.common import vectors
 from tests.backend.test_cuda import CompileBackend, CompileOnly, needs_nvrtc
 
 HALO = 9  # elements after those of the loop, which it must not touch

@@ -17,7 +17,7 @@ HOW = {
     "schedule", "reschedule", "Schedule", "strategy", "strategies", "block", "threads", "passes", "fuse", "branches",
     "backend", "backends", "use of ml", "target of ml", "the back end numpy", "cpu", "cuda", "hip", "emulated",
 }  # fmt: skip
-ROOMS = ("backend", "schedule", "target", "fusion", "native", "loop", "kernel", "mesh", "program")
+ROOMS = ("backend", "schedule", "target", "operation", "native", "kernel", "mesh")
 
 
 def words(tree: ast.AST) -> Iterator[tuple[str, int]]:

@@ -9,10 +9,10 @@ from meshloom.backend import CudaBackend
 from meshloom.backend.cuda import dialect
 from meshloom.backend.unit import make_unit
 from meshloom.native import cache
-from meshloom.schedule import plan_cache
-from meshloom.schedule.auto import estimates
-from meshloom.schedule.counts import Counts
+from meshloom.schedule.choice.auto import estimates
+from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.lines import on_gpu
+from meshloom.schedule.plan import plan_cache
 from meshloom.target import CPU, GPU, H200, Target, cpu_count, of_device
 
 #: What CuPy says of an H200, and of a small GPU.

@@ -22,12 +22,12 @@ from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
 from meshloom.errors import ScheduleError, install
 from meshloom.mesh.core import Map
 from meshloom.native.threads import DEVICE_LEFT_BEHIND, check_device, device_begins, device_left_behind
-from meshloom.schedule.code import Pass, partial_name
+from meshloom.schedule.nest.code import Pass, partial_name
 from meshloom.schedule.nest.nodes import PairOf
 from meshloom.schedule.nest.walk import number_of
-from meshloom.schedule.plan import Plan, with_arrays
-from meshloom.schedule.plan import arrays as plan_arrays
-from meshloom.schedule.vectors import share_of
+from meshloom.schedule.plan.plan import Plan, with_arrays
+from meshloom.schedule.plan.plan import arrays as plan_arrays
+from meshloom.schedule.strategies.common.vectors import share_of
 from meshloom.target import H200, Target
 
 ENOUGH_BLOCKS = 3  # at a time: below that, spilling a little is better than one less

@@ -16,7 +16,7 @@ from pathlib import Path
 from meshloom.backend.unit import Parameter, Unit, block_names, global_values, indent, parameters, prelude
 from meshloom.kernel.model import Output
 from meshloom.native.names import safe_name
-from meshloom.schedule.code import BLOCK_SIZE, Pass, Phase, accumulated, merged, neutral, partial_name
+from meshloom.schedule.nest.code import BLOCK_SIZE, Pass, Phase, accumulated, merged, neutral, partial_name
 from meshloom.schedule.nest.nodes import Expr, Name, Number, Statement, Store, call, let, variable
 from meshloom.schedule.nest.printer import Printer
 from meshloom.schedule.nest.walk import names

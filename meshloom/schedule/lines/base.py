@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from meshloom.kernel.count import loads
-from meshloom.schedule.code import Pass
-from meshloom.schedule.declare import Part, PlanNumber, holds
 from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.nest.code import Pass
+from meshloom.schedule.plan.declare import Part, PlanNumber, holds
+from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Emitter
 from meshloom.target import CPU, Target

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from meshloom.schedule.code import BLOCK, ELEMENT
 from meshloom.schedule.lines.gpu_factors import SegmentFactors
 from meshloom.schedule.lines.gpu_names import (
     ACROSS,
@@ -23,6 +22,7 @@ from meshloom.schedule.lines.gpu_names import (
 )
 from meshloom.schedule.lines.spec import Group, LinePointCode, LineSpec
 from meshloom.schedule.lines.terms import LANES, LENGTH, OUTER_LINE, STEP, higher_of, lets, line_start, lower_of
+from meshloom.schedule.nest.code import BLOCK, ELEMENT
 from meshloom.schedule.nest.nodes import (
     AddressOf,
     Block,
@@ -48,7 +48,7 @@ from meshloom.schedule.nest.nodes import (
     value,
     variable,
 )
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.plan.plan import Plan
 
 LATER, ASKED = Name("later"), Name("r")
 SOURCE, TARGET = Name("source"), Name("target")

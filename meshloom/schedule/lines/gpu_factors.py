@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshloom.schedule.code import Scratch
 from meshloom.schedule.lines.gpu_names import CHUNK, CORE, J0, OVERLAP, SLOT
 from meshloom.schedule.lines.spec import LinePointCode, LineSpec
 from meshloom.schedule.lines.terms import any_of, chained
+from meshloom.schedule.nest.code import Scratch
 from meshloom.schedule.nest.nodes import (
     BOOL,
     INT,

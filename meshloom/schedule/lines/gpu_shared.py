@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.gpu_block import ForGroup, LineRows
 from meshloom.schedule.lines.gpu_names import (
     ACROSS,
@@ -50,6 +49,7 @@ from meshloom.schedule.lines.terms import (
     line_start,
     lower_of,
 )
+from meshloom.schedule.nest.code import Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
     BOOL,
     INT,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from meshloom.schedule.code import Pass
 from meshloom.schedule.lines.gpu_factors import EDGE, pivot
 from meshloom.schedule.lines.gpu_names import CELLS, CHUNK, CHUNKS, CORE, GROUP, J0, MINE, POINT, SLOT, WINDOW
 from meshloom.schedule.lines.gpu_rows import RightHandNest
 from meshloom.schedule.lines.terms import LENGTH, Q, chained, lets, lower_of
+from meshloom.schedule.nest.code import Pass
 from meshloom.schedule.nest.nodes import (
     INT,
     Barrier,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshloom.schedule.code import Pass, Phase, Scratch
 from meshloom.schedule.lines.gpu_block import LineRows
 from meshloom.schedule.lines.gpu_names import (
     ACROSS,
@@ -41,6 +40,7 @@ from meshloom.schedule.lines.terms import (
     line_start,
     lower_of,
 )
+from meshloom.schedule.nest.code import Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
     BOOL,
     INDEX,

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from meshloom.errors import ScheduleError, nearest
-from meshloom.schedule.code import Pass
 from meshloom.schedule.lines import on_cpu, on_gpu
 from meshloom.schedule.lines.base import LineMethod, in_place, line_places
 from meshloom.schedule.lines.reference import krylov, reduction, thomas
 from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.nest.code import Pass
+from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Emitter
 from meshloom.target import Target

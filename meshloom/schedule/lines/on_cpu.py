@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from meshloom.schedule.code import BLOCK, Pass, Phase, Scratch
-from meshloom.schedule.declare import REALS, Array, Listed, Part, PlanNumber, Reals, holds, maybe
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.base import LinePlaces, LinePlan
 from meshloom.schedule.lines.decay import decay_points, turn
@@ -38,6 +36,7 @@ from meshloom.schedule.lines.terms import (
     lower_of,
     right_hand_side,
 )
+from meshloom.schedule.nest.code import BLOCK, Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
     Block,
     Expr,
@@ -54,7 +53,8 @@ from meshloom.schedule.nest.nodes import (
     value,
     variable,
 )
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.plan.declare import REALS, Array, Listed, Part, PlanNumber, Reals, holds, maybe
+from meshloom.schedule.plan.plan import Plan
 
 BUFFER = 1 << 18  # bytes that a buffer of a thread may have before fewer lines go side by side
 WORK = "work"  # the buffer of what the sweep forwards leaves

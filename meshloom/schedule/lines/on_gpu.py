@@ -15,20 +15,6 @@ from typing import Any
 import numpy as np
 
 from meshloom.kernel.count import flops_by_kind, loads
-from meshloom.schedule.code import Pass
-from meshloom.schedule.declare import (
-    ANY,
-    REALS,
-    Array,
-    Listed,
-    Numbers,
-    Part,
-    PlanNumber,
-    Reals,
-    holds,
-    maybe,
-    size,
-)
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.base import LinePlaces, LinePlan
 from meshloom.schedule.lines.gpu_shared import SharedNest
@@ -45,7 +31,21 @@ from meshloom.schedule.lines.segments import (
 )
 from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
 from meshloom.schedule.lines.tables import OperatorTables, closure_tables
-from meshloom.schedule.plan import Plan
+from meshloom.schedule.nest.code import Pass
+from meshloom.schedule.plan.declare import (
+    ANY,
+    REALS,
+    Array,
+    Listed,
+    Numbers,
+    Part,
+    PlanNumber,
+    Reals,
+    holds,
+    maybe,
+    size,
+)
+from meshloom.schedule.plan.plan import Plan
 from meshloom.target import SHARED_ROW, Target
 
 LINE_THREADS = 128  # of a block that takes whole contiguous lines

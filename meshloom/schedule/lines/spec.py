@@ -12,11 +12,11 @@ from meshloom.kernel.count import loads
 from meshloom.kernel.expr import C_TYPES, FLOAT64, Node, load, rebuild, topological
 from meshloom.kernel.model import Output
 from meshloom.mesh.grid import Grid
-from meshloom.schedule.code import ElementCode
 from meshloom.schedule.lines.along import OperatorAlong
+from meshloom.schedule.nest.code import ElementCode
 from meshloom.schedule.nest.nodes import Expr, Name, Number, Statement, Store, let
 from meshloom.schedule.nest.reduce import combined
-from meshloom.schedule.plan import Plan, part_of
+from meshloom.schedule.plan.plan import Plan, part_of
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import SHARED_ROW
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.schedule.declare import ANY, REALS, Array, Numbers, Reals, holds
 from meshloom.schedule.lines.along import StencilAlong
+from meshloom.schedule.plan.declare import ANY, REALS, Array, Numbers, Reals, holds
 
 
 @dataclass(frozen=True, eq=False)

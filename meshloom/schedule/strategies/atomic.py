@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from meshloom.schedule.code import COUNT, ElementCode, Pass, Phase
-from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.choice.cost import Cost, Work
+from meshloom.schedule.nest.code import COUNT, ElementCode, Pass, Phase
+from meshloom.schedule.plan.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import VisitPlan, visiting

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from meshloom.errors import ScheduleError, nearest
-from meshloom.schedule.code import Pass
-from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.form import check_form, demand
-from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.choice.cost import Cost, Work
+from meshloom.schedule.nest.code import Pass
+from meshloom.schedule.plan.form import check_form, demand
+from meshloom.schedule.plan.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import CPU, Target
 

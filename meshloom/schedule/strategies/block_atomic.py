@@ -10,16 +10,16 @@ import numpy as np
 
 from meshloom.kernel.model import Output
 from meshloom.native.tiles import shared_targets
-from meshloom.schedule.code import ElementCode, Sink, accumulated, row_of
-from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.declare import FLAGS, Array, Flags, Place, Table, holds, spaces
-from meshloom.schedule.form import demand
+from meshloom.schedule.choice.cost import Cost, Work
+from meshloom.schedule.nest.code import ElementCode, Sink, accumulated, row_of
 from meshloom.schedule.nest.nodes import Atomic, Expr, If, Statement
-from meshloom.schedule.plan import Plan, Topology, part_of
-from meshloom.schedule.shared_blocks import Merge, block_numbers
+from meshloom.schedule.plan.declare import FLAGS, Array, Flags, Place, Table, holds, spaces
+from meshloom.schedule.plan.form import demand
+from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.verify import lost_stamps
 from meshloom.schedule.spec import LoopSpec, SpecParam
 from meshloom.schedule.strategies.blocks import BlockPlan, BlocksTogether, BlockStrategy, SerialBlocks
-from meshloom.schedule.verify import lost_stamps
+from meshloom.schedule.strategies.common.shared_blocks import Merge, block_numbers
 
 
 def _targets(place: Place) -> int:

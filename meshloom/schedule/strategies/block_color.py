@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from meshloom.native.algorithms import color_blocks
-from meshloom.schedule.code import POSITION, Pass, accumulated
-from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.declare import ANY, NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, holds, size
-from meshloom.schedule.form import demand
-from meshloom.schedule.plan import Plan, Topology, part_of
-from meshloom.schedule.shared_blocks import Merge, block_numbers
+from meshloom.schedule.choice.cost import Cost, Work
+from meshloom.schedule.nest.code import POSITION, Pass, accumulated
+from meshloom.schedule.plan.declare import ANY, NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, holds, size
+from meshloom.schedule.plan.form import demand
+from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.verify import check_offsets, check_permutation, lost_stamps
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.blocks import BlockPlan, BlocksTogether, BlockStrategy, SerialBlocks
-from meshloom.schedule.verify import check_offsets, check_permutation, lost_stamps
+from meshloom.schedule.strategies.common.shared_blocks import Merge, block_numbers
 from meshloom.target import CPU, Target
 
 

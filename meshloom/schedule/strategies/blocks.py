@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from meshloom.schedule.code import BLOCK, ElementCode, Pass, Phase, Sink
-from meshloom.schedule.declare import (
+from meshloom.schedule.nest.code import BLOCK, ElementCode, Pass, Phase, Sink
+from meshloom.schedule.plan.declare import (
     ANY,
     NUMBERS,
     OFFSETS,
@@ -27,12 +27,18 @@ from meshloom.schedule.declare import (
     ordered,
     size,
 )
-from meshloom.schedule.plan import Plan, Topology, part_of
-from meshloom.schedule.shared_blocks import Merge, SharedBlocks, check_blocks, phases_together, shared_blocks
+from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.verify import check_given_visit
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.strategies.common.shared_blocks import (
+    Merge,
+    SharedBlocks,
+    check_blocks,
+    phases_together,
+    shared_blocks,
+)
 from meshloom.schedule.strategies.direct import visited_element, visiting
-from meshloom.schedule.verify import check_given_visit
 from meshloom.target import CPU, Target
 
 

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from math import prod
 
 from meshloom.mesh.box import Box, Index
-from meshloom.schedule.code import BLOCK, ITEM, Pass, Phase
-from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.declare import Listed, Part, Place, PlanNumber, holds
-from meshloom.schedule.form import demand
+from meshloom.schedule.choice.cost import Cost, Work
+from meshloom.schedule.nest.code import BLOCK, ITEM, Pass, Phase
 from meshloom.schedule.nest.nodes import (
     INDEX,
     INT,
@@ -38,10 +36,20 @@ from meshloom.schedule.nest.nodes import (
     summed,
     value,
 )
-from meshloom.schedule.plan import Plan, Topology, part_of
-from meshloom.schedule.points import VARIANTS, EdgeCode, PointCode, coordinate, far_steps, tile_of, tiled
+from meshloom.schedule.plan.declare import Listed, Part, Place, PlanNumber, holds
+from meshloom.schedule.plan.form import demand
+from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.strategies.common.points import (
+    VARIANTS,
+    EdgeCode,
+    PointCode,
+    coordinate,
+    far_steps,
+    tile_of,
+    tiled,
+)
 from meshloom.target import CPU, Target
 
 _ALIGNED = 16  # points: bricks of long lines begin at such multiples, so that warps read whole lines of the cache

@@ -17,9 +17,9 @@ from itertools import pairwise
 import numpy as np
 
 from meshloom.native.algorithms import color_elements
-from meshloom.schedule.code import COUNT, ITEM, ElementCode, Entry, Pass, Phase
-from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.declare import (
+from meshloom.schedule.choice.cost import Cost, Work
+from meshloom.schedule.nest.code import COUNT, ITEM, ElementCode, Entry, Pass, Phase
+from meshloom.schedule.plan.declare import (
     ANY,
     NUMBERS,
     OFFSETS,
@@ -34,12 +34,12 @@ from meshloom.schedule.declare import (
     maybe,
     size,
 )
-from meshloom.schedule.form import demand
-from meshloom.schedule.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.form import demand
+from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.verify import check_offsets, lost_stamps, visited
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.direct import visited_element
-from meshloom.schedule.verify import check_offsets, lost_stamps, visited
 from meshloom.target import CPU, Target
 
 

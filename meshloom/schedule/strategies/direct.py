@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshloom.schedule.code import COUNT, ITEM, ElementCode, Pass, Phase
-from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.declare import NUMBERS, Array, Numbers, elements, holds, ordered
+from meshloom.schedule.choice.cost import Cost, Work
+from meshloom.schedule.nest.code import COUNT, ITEM, ElementCode, Pass, Phase
 from meshloom.schedule.nest.nodes import Expr
-from meshloom.schedule.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.declare import NUMBERS, Array, Numbers, elements, holds, ordered
+from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.verify import check_given_visit
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
-from meshloom.schedule.vectors import vector_pass
-from meshloom.schedule.verify import check_given_visit
+from meshloom.schedule.strategies.common.vectors import vector_pass
 from meshloom.target import CPU, Target
 
 

@@ -11,10 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from meshloom.kernel.count import loads
-from meshloom.schedule.code import ITEM, TARGET, ElementCode, Pass, Phase
-from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.declare import Part, Table, holds, racy_maps
-from meshloom.schedule.gather import (
+from meshloom.schedule.choice.cost import Cost, Work
+from meshloom.schedule.nest.code import ITEM, TARGET, ElementCode, Pass, Phase
+from meshloom.schedule.nest.nodes import INT, Body, Expr, For, If, Name, Number, Statement, let
+from meshloom.schedule.plan.declare import Part, Table, holds, racy_maps
+from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.strategies.common.gather import (
     Columns,
     Incidence,
     accumulate,
@@ -24,12 +28,8 @@ from meshloom.schedule.gather import (
     split_entry,
     store_accumulators,
 )
-from meshloom.schedule.neighbours import RoleTables, TabledIncidence, slot_rows, tabled
-from meshloom.schedule.nest.nodes import INT, Body, Expr, For, If, Name, Number, Statement, let
-from meshloom.schedule.plan import Plan, Topology, part_of
-from meshloom.schedule.roles import LISTED, RoleGather
-from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.strategies.common.neighbours import RoleTables, TabledIncidence, slot_rows, tabled
+from meshloom.schedule.strategies.common.roles import LISTED, RoleGather
 from meshloom.schedule.strategies.direct import element_pass, visiting
 from meshloom.schedule.strategies.staged import GatherPlan, incidences
 from meshloom.target import CPU, Target

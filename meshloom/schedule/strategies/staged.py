@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.schedule.code import COUNT, ELEMENT, ElementCode, Pass, Phase
-from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.declare import Part, Table, holds, racy_maps
-from meshloom.schedule.gather import Columns, Incidence, over_targets, split_entry, staging, unroll
+from meshloom.schedule.choice.cost import Cost, Work
+from meshloom.schedule.nest.code import COUNT, ELEMENT, ElementCode, Pass, Phase
 from meshloom.schedule.nest.nodes import Name, let
-from meshloom.schedule.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.declare import Part, Table, holds, racy_maps
+from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.stage import Stage, staged_columns
 from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.strategies.common.gather import Columns, Incidence, over_targets, split_entry, staging, unroll
+from meshloom.schedule.strategies.common.stage import Stage, staged_columns
 from meshloom.schedule.strategies.direct import VisitPlan, visiting
 from meshloom.target import CPU, Target
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from meshloom.kernel.model import Output
-from meshloom.schedule.chains import Meetings, best_strips
-from meshloom.schedule.code import (
+from meshloom.schedule.choice.cost import Cost, Work
+from meshloom.schedule.nest.code import (
     AT,
     FOLLOWED,
     INSIDE,
@@ -26,23 +26,6 @@ from meshloom.schedule.code import (
     merged,
     row_of,
 )
-from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.declare import (
-    ANY,
-    NUMBERS,
-    OFFSETS,
-    Array,
-    Numbers,
-    Offsets,
-    Pair,
-    Part,
-    Table,
-    elements,
-    holds,
-    racy_maps,
-    size,
-)
-from meshloom.schedule.form import demand
 from meshloom.schedule.nest.nodes import (
     BOOL,
     INDEX,
@@ -66,11 +49,28 @@ from meshloom.schedule.nest.nodes import (
     no,
     variable,
 )
-from meshloom.schedule.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.declare import (
+    ANY,
+    NUMBERS,
+    OFFSETS,
+    Array,
+    Numbers,
+    Offsets,
+    Pair,
+    Part,
+    Table,
+    elements,
+    holds,
+    racy_maps,
+    size,
+)
+from meshloom.schedule.plan.form import demand
+from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.verify import check_offsets, check_permutation
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.atomic import AtomicStrategy
+from meshloom.schedule.strategies.common.chains import Meetings, best_strips
 from meshloom.schedule.strategies.warp_atomic import Taking, exchanged
-from meshloom.schedule.verify import check_offsets, check_permutation
 from meshloom.target import CPU, Target
 
 Address = tuple[int, int, int]  # parameter, slot, component

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.native.tiles import tiles
-from meshloom.schedule.code import BLOCK, ITEM, ElementCode, Pass, Phase, Scratch
-from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.declare import (
+from meshloom.schedule.choice.cost import Cost, Work
+from meshloom.schedule.nest.code import BLOCK, ITEM, ElementCode, Pass, Phase, Scratch
+from meshloom.schedule.nest.nodes import Name, least, let
+from meshloom.schedule.plan.declare import (
     ANY,
     NUMBERS,
     OFFSETS,
@@ -30,8 +31,12 @@ from meshloom.schedule.declare import (
     racy_maps,
     size,
 )
-from meshloom.schedule.form import demand
-from meshloom.schedule.gather import (
+from meshloom.schedule.plan.form import demand
+from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.verify import check_incidence, check_offsets
+from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.strategies.common.gather import (
     Columns,
     over_targets,
     split_entry,
@@ -40,13 +45,8 @@ from meshloom.schedule.gather import (
     unroll,
     usual_degree,
 )
-from meshloom.schedule.nest.nodes import Name, least, let
-from meshloom.schedule.plan import Plan, Topology, part_of
-from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.stage import Stage, staged_columns
-from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.strategies.common.stage import Stage, staged_columns
 from meshloom.schedule.strategies.direct import VisitPlan, element_pass, visiting
-from meshloom.schedule.verify import check_incidence, check_offsets
 from meshloom.target import CPU, Target
 
 

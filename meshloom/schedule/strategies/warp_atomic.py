@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshloom.schedule.chains import pairs_beside
-from meshloom.schedule.code import COUNT, FOLLOWED, INSIDE, LANE, ElementCode, Pass, Phase, merged, row_of
-from meshloom.schedule.cost import Cost, Work
-from meshloom.schedule.declare import Pair, Pairs, Table, holds, racy_maps
-from meshloom.schedule.form import demand
+from meshloom.schedule.choice.cost import Cost, Work
+from meshloom.schedule.nest.code import COUNT, FOLLOWED, INSIDE, LANE, ElementCode, Pass, Phase, merged, row_of
 from meshloom.schedule.nest.nodes import BOOL, Body, Cast, Expr, If, Name, Select, Shuffle, Statement, all_of, let, no
-from meshloom.schedule.plan import Plan, Topology
+from meshloom.schedule.plan.declare import Pair, Pairs, Table, holds, racy_maps
+from meshloom.schedule.plan.form import demand
+from meshloom.schedule.plan.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.atomic import AtomicStrategy
+from meshloom.schedule.strategies.common.chains import pairs_beside
 from meshloom.schedule.strategies.direct import VisitPlan, visiting
 from meshloom.target import CPU, Target
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.schedule.code import Pass
-from meshloom.schedule.declare import ANY, REALS, Array, Listed, Part, PlanNumber, Reals, holds
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.base import LineMethod, LinePlan, line_places
 from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePointCode, LineSpec
 from meshloom.schedule.lines.tables import FactorTables
 from meshloom.schedule.lines.terms import ALONG_LINE, start_of_line
+from meshloom.schedule.nest.code import Pass
 from meshloom.schedule.nest.nodes import Expr, Let, Statement, let
-from meshloom.schedule.plan import Plan, with_arrays
+from meshloom.schedule.plan.declare import ANY, REALS, Array, Listed, Part, PlanNumber, Reals, holds
+from meshloom.schedule.plan.plan import Plan, with_arrays
 from meshloom.target import Target
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.schedule.code import BLOCK, Pass, Phase, Scratch
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.decay import negligible
 from meshloom.schedule.lines.reference.classic import Classic, MatrixTables, operand, start_of, stored
 from meshloom.schedule.lines.spec import LineGeometry, LinePointCode, LineSpec
 from meshloom.schedule.lines.terms import LENGTH, J, X, any_of, for_each
+from meshloom.schedule.nest.code import BLOCK, Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
     INT,
     Barrier,

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from meshloom.schedule.code import BLOCK, ITEM, ROUND, Pass, Phase, Scratch
-from meshloom.schedule.declare import PlanNumber, holds
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.reference.classic import (
     Classic,
@@ -20,6 +18,7 @@ from meshloom.schedule.lines.reference.classic import (
 )
 from meshloom.schedule.lines.spec import LineGeometry, LinePointCode, LineSpec
 from meshloom.schedule.lines.terms import LENGTH, J, X, chained, higher_of, lets, lower_of
+from meshloom.schedule.nest.code import BLOCK, ITEM, ROUND, Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
     BOOL,
     INDEX,
@@ -35,6 +34,7 @@ from meshloom.schedule.nest.nodes import (
     let,
     value,
 )
+from meshloom.schedule.plan.declare import PlanNumber, holds
 from meshloom.target import Target
 
 _ROWS = ("below", "middle", "above")

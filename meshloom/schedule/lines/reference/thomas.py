@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.schedule.code import BLOCK, ITEM, Pass, Phase, Scratch
-from meshloom.schedule.declare import PlanNumber, holds
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.reference.classic import (
     Classic,
@@ -22,6 +20,7 @@ from meshloom.schedule.lines.reference.classic import (
 )
 from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePointCode, LineSpec
 from meshloom.schedule.lines.terms import LENGTH, J, Q, X, for_each, lets
+from meshloom.schedule.nest.code import BLOCK, ITEM, Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
     Block,
     Expr,
@@ -37,6 +36,7 @@ from meshloom.schedule.nest.nodes import (
     value,
     variable,
 )
+from meshloom.schedule.plan.declare import PlanNumber, holds
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import Target
 

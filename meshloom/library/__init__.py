@@ -1,0 +1,1 @@
+"""Loops that Meshloom brings along."""

@@ -1,0 +1,1 @@
+"""Operations: a kernel, its arguments and where it runs; what a program records, fuses and replays."""

@@ -1,0 +1,122 @@
+"""Calls of loops that nobody holds: what is kept so that the next call with the same arguments is quick.
+
+A loop holds its fields. If something that lives longer kept the loop of every call, temporary fields, which are large,
+would stay with it; and a field that kept its own loops would wait for Python's collector, which counts objects and not
+bytes. So of a call stays what runs, without what it was made of, and it goes with the first part of it that goes.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from meshloom.kernel.recent import Recent
+from meshloom.kernel.state import State
+from meshloom.mesh.box import Box
+from meshloom.mesh.core import Field, Global, Set
+from meshloom.mesh.number import PlainNumber
+from meshloom.mesh.recording import recorder
+from meshloom.mesh.ties import tied
+from meshloom.operation.runnable import Runnable, Stateful
+
+MOST_READY = 3  # of one loop, with different values that its kernels capture: as many as a Runge-Kutta method has
+States = tuple[State, ...]
+S = TypeVar("S", bound=Field | Global)
+_MOVED: States = (State(),)  # no kernel is ever in this one
+
+
+def _gone() -> None:
+    raise AssertionError("what has moved is made ready again before it runs")
+
+
+class Ready(NamedTuple):
+    """What runs while kernels capture the same. ``needed`` and ``defined``: transient fields that it reads, and those
+    that have values after it. ``written``: all fields and globals that it changes."""
+
+    execute: Callable[[], None]
+    states: States
+    needed: tuple[weakref.ref[Field], ...]
+    defined: tuple[weakref.ref[Field], ...]
+    written: tuple[weakref.ref[Field | Global], ...]
+
+
+class KeptCall:
+    """A loop, ready to run again, that holds the memory it works on but no field, global, map, set or kernel."""
+
+    __slots__ = ("__weakref__", "_known", "name", "now", "numbers", "ties")
+
+    def __init__(self, loop: Runnable, ties: tuple[weakref.ref[Any], ...]):
+        self.name, self.ties = loop.name, ties
+        self.numbers = tuple([one for one in loop.storages if isinstance(one, PlainNumber)])  # its own: no one else's
+        self._known: Recent[States, Ready] = Recent(MOST_READY)
+        self.now = self._renewed(loop)
+        for storage in loop.storages:
+            storage.watch(self)
+
+    def invalidate(self) -> None:
+        """A field has moved."""
+        self._known.clear()
+        self.now = Ready(_gone, _MOVED, (), (), ())  # nothing holds the memory of before
+
+    def turn(self, states: States, make: Callable[..., Runnable], arguments: tuple[Any, ...]) -> None:
+        """A field has moved, or kernels capture something else: continue with a loop of the same arguments."""
+        found = self._known.find(states)
+        if found is None:
+            loop = make(*arguments, numbers=self.numbers) if self.numbers else make(*arguments)
+            loop.settled()
+            found = self._renewed(loop)
+        self.now = found
+
+    def _renewed(self, loop: Runnable) -> Ready:
+        loop.check_transients()
+        execute, fields = loop.prepare(), loop.transients
+        needed = tuple([weakref.ref(one) for one in fields if loop.needs(one)])
+        defined = tuple([weakref.ref(one) for one in fields if loop.defines(one)])
+        written = tuple([weakref.ref(one) for one in loop.written])
+        return self._known.keep(loop.states, Ready(execute, loop.states, needed, defined, written))
+
+    def __call__(self) -> None:
+        execute, _, needed, defined, written = self.now
+        for ref in needed:
+            _there(ref).check_readable(f"loop {self.name}: ")
+        try:
+            execute()
+        finally:  # it may have got half-way
+            for one in written:
+                _there(one).changed()
+        for ref in defined:
+            _there(ref).undefined_after = ""
+
+
+def _there(ref: weakref.ref[S]) -> S:
+    found = ref()
+    assert found is not None  # whoever calls has it among the arguments
+    return found
+
+
+def remembered(
+    on: Set | Box, key: tuple[Any, ...], kernels: Sequence[Stateful], make: Callable[..., Runnable], *arguments: Any,
+    numbers: Sequence[Any] = (),
+) -> None:  # fmt: skip
+    """Run the loop ``make(*arguments)``, which is made when it is needed; inside a program, record it.
+
+    ``key`` names by their addresses what the loop is made of: ``tied`` says why it may. ``numbers``: the plain numbers
+    among the arguments, of which the key tells the kinds alone: a call sets them and runs what is there.
+    """
+    if recorder.get() is not None:
+        key = (*key, *map(repr, numbers))  # what is recorded keeps its numbers
+        loop = on.loops.get(key)  # the same one as long as a program holds it
+        if loop is None:
+            loop = on.loops[key] = make(*arguments)
+        loop()
+        return
+    call = on.calls.get(key)
+    if call is None:
+        loop = make(*arguments)
+        call = on.calls[key] = KeptCall(loop, tied(on.calls, key, loop.parts))
+    elif call.now.states != (states := tuple([one.state for one in kernels])):
+        call.turn(states, make, arguments)
+    for one, value in zip(call.numbers, numbers, strict=True):
+        one.put(value)
+    call()

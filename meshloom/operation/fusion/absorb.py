@@ -1,0 +1,175 @@
+"""Loops at the points of a grid that a line loop beside them does on its way, where it loads and where it stores.
+
+What such a loop makes for line loops only is evaluated where they load it, and never stored; what follows a line loop
+at the same points is done where that stores. On a GPU line loops stay as they are: there light passes are faster than
+few bytes, by what was measured of the flow cases (``bench/results``, vortex).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from meshloom.kernel.count import loads
+from meshloom.mesh.core import Field, Fill
+from meshloom.operation.fusion.groups import Operation
+from meshloom.operation.loop import Loop, Runnable
+
+
+def absorbed(operations: Sequence[Operation], *, together: bool) -> list[Operation]:
+    """The operations with loops taken into the line loops beside them. ``together``: is it for a GPU?"""
+    if together or not any(_is_line(o) for o in operations):
+        return list(operations)
+    made = _without_makers(list(operations))
+    return _without_followers(made)
+
+
+def _is_line(operation: Operation) -> bool:
+    return isinstance(operation, Runnable) and not isinstance(operation, Loop)
+
+
+def at_points(operation: Operation) -> bool:
+    """Is it a loop over all elements of a set that knows of its own element only, and writes to fields?"""
+    if not isinstance(operation, Loop) or operation.wish.strategy not in ("auto", "fastest", "direct"):
+        return False
+    direct = not operation.maps and all(getattr(a, "offsets", None) is None for a in operation.arguments)
+    everywhere = operation.box is None or operation.box.covers_inside
+    return direct and everywhere and all(isinstance(w, Field) for w in operation.writes)
+
+
+def _touches(operation: Operation, one: object) -> bool:
+    return one in (operation.storages if isinstance(operation, Runnable) else operation.writes)
+
+
+def _alike(loop: Loop, line: Operation) -> bool:
+    """May both be one piece of code: numbers of one type, both as written or both not?"""
+    kinds = {s.dtype for one in (loop, line) if isinstance(one, Runnable) for s in one.storages if isinstance(s, Field)}
+    return isinstance(line, Runnable) and len(kinds) == 1 and line.spec.strict == loop.spec.strict
+
+
+# --- before ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """A loop whose results are for line loops only: ``readers`` are their positions."""
+
+    loop: Loop
+    readers: tuple[int, ...]
+
+
+def _without_makers(operations: list[Operation]) -> list[Operation]:
+    """Every maker that pays evaluated by the line loops that read what it makes. The last first: one may need another's
+    results, which then are asked for by the line loop."""
+    for position in reversed(range(len(operations))):
+        maker = _maker(operations, position)
+        if maker is None or not _pays(maker, operations):
+            continue
+        new = {k: _given(operations[k], maker.loop) for k in maker.readers}
+        if all(new.values()):
+            operations = [new.get(k) or one for k, one in enumerate(operations) if k != position]
+    return operations
+
+
+def _given(reader: Operation, loop: Loop) -> Runnable | None:
+    assert isinstance(reader, Runnable)
+    return reader.taking({one: loop for one in loop.writes if isinstance(one, Field) and reader.needs(one)}, (), ())
+
+
+def _maker(operations: Sequence[Operation], position: int) -> _Maker | None:
+    """The loop there, if line loops can do it instead: all that it writes is transient and read by these only, and what
+    it reads stays as it is until then."""
+    loop = operations[position]
+    if not at_points(loop) or not isinstance(loop, Loop):
+        return None
+    made = [w for w in loop.writes if isinstance(w, Field)]
+    if not all(one.transient and loop.defines(one) for one in made):
+        return None
+    changed, readers = False, list[int]()
+    for k, operation in enumerate(operations[position + 1 :], position + 1):
+        if any(_touches(operation, one) for one in made):
+            fits = _is_line(operation) and isinstance(operation, Runnable) and operation.set is loop.set
+            reads_only = not any(one in operation.writes for one in made)
+            if not fits or not reads_only or changed or not _alike(loop, operation):
+                ends = bool(readers) and _replaced(operation, made)
+                return _Maker(loop, tuple(readers)) if ends else None
+            readers.append(k)
+        changed = changed or any(loop.needs(w) for w in operation.writes)
+    return _Maker(loop, tuple(readers)) if readers else None
+
+
+def _replaced(operation: Operation, made: Sequence[Field]) -> bool:
+    """Does an operation set everything anew without looking?"""
+    if isinstance(operation, Fill):
+        return list(made) == [operation.target]
+    return all(operation.defines(one) and not operation.needs(one) for one in made)
+
+
+def _pays(maker: _Maker, operations: Sequence[Operation]) -> bool:
+    """Are fewer values moved at a point? A store counts twice: the place is read before it is written."""
+    apart = _values_read(maker.loop, None) + 2 * sum(w.dim for w in maker.loop.writes)
+    within = 0
+    for k in maker.readers:
+        reader = operations[k]
+        assert isinstance(reader, Runnable)
+        wanted = [w for w in maker.loop.writes if isinstance(w, Field) and reader.needs(w)]
+        apart += sum(w.dim for w in wanted)
+        within += _values_read(maker.loop, wanted)
+    return within <= apart
+
+
+def _values_read(loop: Loop, wanted: Sequence[Field] | None) -> int:
+    """Values of fields that a loop reads at a point, for some of what it writes, or for all."""
+    outputs = [o for o in loop.spec.outputs if wanted is None or loop.storages[o.param] in wanted]
+    read = {(loop.storages[p], c) for p, _, c in loads(o.value for o in outputs)}
+    return sum(isinstance(storage, Field) for storage, _ in read)
+
+
+# --- after ----------------------------------------------------------------------------------------------------------
+
+
+def _without_followers(operations: list[Operation]) -> list[Operation]:
+    """Every line loop with the loops right behind it that use its results at the same points."""
+    found: list[Operation] = []
+    position = 0
+    while position < len(operations):
+        line, position = operations[position], position + 1
+        if _is_line(line) and isinstance(line, Runnable):
+            loops = list(_followers(line, operations[position:]))
+            position += len(loops)
+            if loops:
+                idle = _idle((line, *loops), operations[position:])
+                line = line.taking({}, loops, idle) or line
+        found.append(line)
+    return found
+
+
+def _followers(line: Runnable, rest: Sequence[Operation]) -> Iterator[Loop]:
+    """The loops right behind a line loop that can be done where it stores. None may write what the line loop reads: it
+    reads points that others have not come to yet."""
+    made, loaded = set(line.writes), set(line.reads)
+    for operation in rest:
+        if not at_points(operation) or not isinstance(operation, Loop) or operation.set is not line.set:
+            return
+        uses = any(operation.needs(one) for one in made)
+        if not uses or loaded & set(operation.writes) or not _alike(operation, line):
+            return
+        yield operation
+        made |= set(operation.writes)
+
+
+def _idle(parts: Sequence[Runnable], rest: Sequence[Operation]) -> list[Field]:
+    """Transient fields that the parts write, and nobody reads before they are written again."""
+    written = dict.fromkeys(w for one in parts for w in one.writes if isinstance(w, Field) and w.transient)
+    return [one for one in written if not _read_in(one, rest)]
+
+
+def _read_in(one: Field, rest: Sequence[Operation]) -> bool:
+    for operation in rest:
+        if isinstance(operation, Runnable) and operation.needs(one):
+            return True
+        if one in operation.writes and (isinstance(operation, Fill) or operation.defines(one)):
+            return False
+        if _touches(operation, one):
+            return True
+    return False

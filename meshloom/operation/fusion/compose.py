@@ -1,0 +1,414 @@
+"""A group of operations as one loop: expressions put together, outputs that are left, the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from meshloom.kernel import passes
+from meshloom.kernel.access import Mode, Read, ReadWrite
+from meshloom.kernel.count import loads
+from meshloom.kernel.expr import Node, const, load, operate
+from meshloom.kernel.model import Output
+from meshloom.mesh.box import Box, Index
+from meshloom.mesh.core import Field, Fill, Global, Map, Set
+from meshloom.mesh.layout import Layout
+from meshloom.operation.arguments import spec_box
+from meshloom.operation.fusion.groups import BLOCK, Group, Operation, in_chunks
+from meshloom.operation.fusion.memory import Memory
+from meshloom.operation.loop import Loop
+from meshloom.schedule.choice.schedule import Schedule
+from meshloom.schedule.fused.chunks import ChunkPlan, StagedTouching, Touching
+from meshloom.schedule.fused.fused import FusedGather, FusedPlan, FusedSpec, touched_bits
+from meshloom.schedule.plan.plan import Plan, topology
+from meshloom.schedule.spec import SpecBox, SpecMap, SpecParam
+from meshloom.schedule.strategies import strategy
+from meshloom.schedule.strategies.common.neighbours import OwnRing, RoleTables
+from meshloom.schedule.strategies.common.rings import along_map
+from meshloom.schedule.strategies.owner import NeighbourPlan, role_tables
+from meshloom.schedule.strategies.tile import TilePlan
+from meshloom.target import CPU
+
+#: Strategies that evaluate elements before any is added up: where one is best for a loop, so is that when it is fused.
+EVALUATED_FIRST = ("staged", "tile")
+
+
+@dataclass(frozen=True)
+class FusedLoop:
+    """A group as one loop: what a back end binds."""
+
+    spec: FusedSpec
+    on: Set
+    storages: tuple[Field | Global, ...]
+    maps: tuple[Map, ...]
+    plan: Plan
+    schedule: Schedule
+    parts: tuple[Operation, ...]
+    box: Box | None = None  # of a grid, where its points are visited as such
+
+    @property
+    def elements(self) -> int:
+        """How many elements it visits."""
+        return self.on.owned if self.box is None else self.box.size
+
+    @property
+    def gathers(self) -> Mapping[int, FusedGather | Touching]:
+        """What is gathered for its elements, by the number of the map."""
+        return self.plan.gathers if isinstance(self.plan, FusedPlan | ChunkPlan) else {}
+
+    def evaluations(self, m: int) -> int:
+        """How many times elements are evaluated for the targets of racy map ``m``."""
+        found = self.gathers[m]
+        return len(found.tile_elements if isinstance(found, Touching) else found.entries)
+
+    def _rows(self, param: int, slots: Sequence[int]) -> int:
+        """How many rows of a parameter's buffer are used, where these slots of it are read."""
+        offsets = self.spec.params[param].offsets
+        if self.box is None:
+            return self.storages[param].storage.size // self.storages[param].dim
+        return self.box.touched(offsets[slot] for slot in slots) if offsets else self.box.size
+
+    @property
+    def compulsory(self) -> int:
+        """Bytes that must be moved once: every buffer read, written or both, every table and map that is used."""
+        loaded = loads(o.value for o in self.spec.outputs)
+        read = {(param, comp) for param, _, comp in loaded}
+        written = {(o.param, o.comp) for o in self.spec.other_outputs}
+        moved: dict[tuple[int, int], int] = {}
+        for k, comp in read | written:
+            storage = self.storages[k]
+            if not self.spec.params[k].is_global and not self.spec.params[k].racy:
+                ways, place = ((k, comp) in read) + ((k, comp) in written), (id(storage), comp)
+                rows = self._rows(k, [slot for param, slot, c in loaded if (param, c) == (k, comp)])
+                moved[place] = max(moved.get(place, 0), ways * rows * storage.dtype.itemsize)
+        every = range(len(self.maps))
+        used: Collection[int] = self.spec.own_maps if isinstance(self.plan, FusedPlan) else every
+        described = ((self.maps[k], self.spec.maps[k]) for k in used)
+        own = sum(one.source.total * one.arity * spec.entry_bytes for one, spec in described)
+        return sum(moved.values()) + own + sum(one.read_by_all for one in self.gathers.values())
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """What loops over other sets give to a field: the parameter it belongs to, and the components that are in it."""
+
+    param: int
+    mode: type[Mode]
+    components: set[int]
+
+
+class _Composer:
+    """Collects parameters, maps and outputs of a fused loop while its parts are put together."""
+
+    def __init__(self, group: Group, memory: Memory):
+        assert group.on is not None
+        self.group, self.memory, self.on = group, memory, group.on
+        self.params: list[SpecParam] = []
+        self.storages: list[Field | Global] = []
+        self.maps: list[Map] = []
+        self.gathers: list[tuple[Loop, int]] = []  # the loop, its racy map
+        self.outputs: list[Output] = []
+        self.values: dict[Field, list[Node]] = {}
+        self.far: set[Field] = set()  # buffers read at other elements
+        self.reset: dict[Global, Fill] = {}  # Globals that start anew
+        self.fresh: dict[int, float] = {}  # of these, those that the group itself adds up, by parameter
+        self.sums: dict[Field, _Sum] = {}  # what was gathered last, and nobody has looked at
+        self.joined: dict[int, int] = {}  # parameters whose sum is that of another
+        self._numbers: dict[tuple[Any, ...], int] = {}
+
+    def map_number(self, one: Map) -> int:
+        if one not in self.maps:
+            self.maps.append(one)
+        return self.maps.index(one)
+
+    def param(self, storage: Field | Global, through: Map | None, mode: type[Mode], name: str,
+              offsets: tuple[Index, ...] = ()) -> int:  # fmt: skip
+        """The number of a parameter; direct reads and writes of one buffer share one, so that they keep their order."""
+        key = (id(storage), id(through), mode if isinstance(storage, Global) or mode.combine else None, offsets)
+        if key not in self._numbers:
+            layout = Layout("aos") if isinstance(storage, Global) else storage.layout
+            number = None if through is None else self.map_number(through)
+            is_global = isinstance(storage, Global)
+            self._numbers[key] = len(self.params)
+            self.params.append(SpecParam(name, mode, storage.dim, storage.dtype, layout, number, is_global, offsets))
+            self.storages.append(storage)
+        found = self._numbers[key]
+        if mode is ReadWrite and self.params[found].mode is Read:
+            self.params[found] = replace(self.params[found], mode=mode)
+        return found
+
+    def value(self, one: Field) -> list[Node]:
+        """What the components of a field at the own element are at this point of the group."""
+        if one not in self.values:
+            if one in self.memory.constants:
+                self.values[one] = [const(self.memory.constants[one], one.dtype)] * one.dim
+            else:
+                self.values[one] = self._own(self.memory.buffer(one))
+        return self.values[one]
+
+    def _own(self, buffer: Field) -> list[Node]:
+        number = self.param(buffer, None, Read, buffer.name)
+        return [load(number, 0, c, buffer.dtype) for c in range(buffer.dim)]
+
+    def add(self, operation: Operation) -> None:
+        if isinstance(operation, Fill) and isinstance(operation.target, Global):
+            self.reset[operation.target] = operation
+        elif isinstance(operation, Fill):
+            one = operation.target
+            assert isinstance(one, Field)
+            self.values[one] = [const(operation.value, one.dtype)] * one.dim
+            self.sums.pop(one, None)
+        else:
+            assert isinstance(operation, Loop)  # nothing else joins a group
+            (self._gather if operation.spec.racy_outputs else self._element)(operation)
+
+    def _rewritten(self, loop: Loop) -> tuple[Node, ...]:
+        """The loop's output expressions in terms of the fused loop's parameters and of values at the own element."""
+        names = list(loop.modes)
+
+        def leaf(node: Node) -> Node:
+            if node.op != "load":
+                return node
+            param, slot, comp = node.value
+            storage, argument = loop.storages[param], loop.arguments[param]
+            if isinstance(argument, Global):
+                return load(self.param(argument, None, Read, names[param]), 0, comp, node.dtype)
+            assert isinstance(storage, Field)
+            offsets = argument.offsets.offsets if argument.offsets else ()
+            elsewhere = bool(offsets) and any(offsets[slot])
+            if argument.map is None and loop.set is self.on and not elsewhere:
+                return self.value(storage)[comp]
+            buffer = self.memory.buffer(storage)
+            if argument.map is not None or elsewhere:
+                self.far.add(buffer)
+            if elsewhere:
+                return load(self.param(buffer, None, Read, names[param], offsets), slot, comp, node.dtype)
+            return load(self.param(buffer, argument.map, Read, names[param]), slot, comp, node.dtype)
+
+        return passes.rewrite([o.value for o in loop.spec.outputs], leaf)
+
+    def _element(self, loop: Loop) -> None:
+        self.sums = {one: found for one, found in self.sums.items() if one not in loop.storages}
+        after: dict[Field, list[Node]] = {}
+        for o, value in zip(loop.spec.outputs, self._rewritten(loop), strict=True):
+            storage, mode = loop.storages[o.param], loop.spec.params[o.param].mode
+            if isinstance(storage, Global):
+                number = self.param(storage, None, mode, storage.name)
+                self.outputs.append(Output(number, 0, o.comp, value))
+                if storage in self.reset:
+                    self.fresh[number] = self.reset[storage].value
+                continue
+            row = after.setdefault(storage, self._row_before(storage, mode))
+            row[o.comp] = operate(mode.combine, [row[o.comp], value]) if mode.combine else value
+        self.values |= after
+
+    def _row_before(self, one: Field, mode: type[Mode]) -> list[Node]:
+        """Values that a loop's outputs replace; those of a Write are all replaced, so nothing is loaded for them."""
+        reads = mode.reads or mode.combine
+        return list(self.value(one)) if reads else [const(0, one.dtype)] * one.dim
+
+    def _gather(self, loop: Loop) -> None:
+        (m,) = loop.spec.racy_maps
+        self.gathers.append((loop, m))
+        for o, value in zip(loop.spec.outputs, self._rewritten(loop), strict=True):
+            one, mode = loop.storages[o.param], loop.spec.params[o.param].mode
+            assert isinstance(one, Field)
+            number = self.param(one, loop.maps[m], mode, one.name)
+            self.outputs.append(Output(number, o.slot, o.comp, value))
+            total = self._sum(one, number, mode)
+            if o.comp not in total.components:  # once for all slots: the total is that of all
+                total.components.add(o.comp)
+                old = self.value(one)
+                merged = operate(mode.combine, [old[o.comp], load(total.param, 0, o.comp, one.dtype)])
+                self.values[one] = [merged if c == o.comp else v for c, v in enumerate(old)]
+
+    def _sum(self, one: Field, number: int, mode: type[Mode]) -> _Sum:
+        """What a parameter's increments are added up in: on a CPU that of the gather before, if nobody has looked."""
+        found = self.sums.get(one)
+        if found is None or (found.param != number and (self.group.together or found.mode is not mode)):
+            found = self.sums[one] = _Sum(number, mode, set())
+        elif found.param != number:
+            self.joined[number] = found.param
+        return found
+
+    def alike(self, one: Field, other: Field) -> bool:
+        """Do two fields that were written end with the same values, in the same form?"""
+        stored = other not in self.memory.constants and _form(one) == _form(other)
+        return stored and self.values[one] == self.values[other]
+
+    def left_to_reset(self) -> list[Fill]:
+        """Resets that the reductions of the group do not do by themselves, because they leave some components alone."""
+        reduced = {k: {o.comp for o in self.outputs if o.param == k} for k in self.fresh}
+        self.fresh = {k: v for k, v in self.fresh.items() if len(reduced[k]) == self.params[k].dim}
+        done = [self.storages[k] for k in self.fresh]
+        return [fill for one, fill in self.reset.items() if one not in done]
+
+    def unchanged(self, one: Field) -> Field | None:
+        """The buffer whose rows the field's final values are, if they are just that."""
+        row = self.values[one]
+        for number, storage in enumerate(self.storages):
+            if not isinstance(storage, Field) or storage.set is not self.on or self.params[number].map is not None:
+                continue
+            if self.params[number].offsets:
+                continue
+            if _form(storage) == _form(one) and row == [load(number, 0, c, one.dtype) for c in range(one.dim)]:
+                return storage
+        return None
+
+
+def _form(one: Field) -> tuple[Any, ...]:
+    """What two fields on one set must share for one buffer to serve both."""
+    return one.dim, one.dtype, one.layout
+
+
+def fused(group: Group, memory: Memory) -> list[FusedLoop | Fill]:
+    """The group as one loop, if anything is left to do, after Globals that must be reset before. Moves the memory."""
+    composer = _Composer(group, memory)
+    for part in group.parts:
+        composer.add(part)
+    _settle(composer)
+    left = composer.left_to_reset()
+    if not composer.outputs:
+        return [*left]
+    spec, plan = _finished(composer)
+    schedule = Schedule("fused" if group.box is None else "box", block=plan.block)
+    made = FusedLoop(spec, composer.on, tuple(composer.storages), tuple(composer.maps), plan, schedule,
+                     tuple(group.parts), group.box)  # fmt: skip
+    return [*left, made]
+
+
+def _settle(composer: _Composer) -> None:
+    """Decide for every field that was written where its values stay, and add the outputs that bring them there."""
+    memory, part = composer.memory, composer.group.part
+    given = dict.fromkeys(w for o in composer.group.parts for w in o.writes if isinstance(w, Field))
+    written = [w for w in given if w in composer.values]  # not those that may be written, and keep what they are
+    moved: dict[Field, Field | None] = {}
+    for one in written:
+        source = composer.unchanged(one)
+        if not memory.needed_later(one, part):
+            moved[one] = None
+        elif one in memory.constants:
+            if composer.values[one] != [const(memory.constants[one], one.dtype)] * one.dim:
+                raise NoConstant(one)
+            moved[one] = one
+        elif source is not None and ((one.transient and not part) or source is memory.at.get(one, one)):
+            moved[one] = source
+    taken = composer.far | {b for b in moved.values() if b is not None}
+    taken |= {b for f, b in memory.at.items() if f not in written and b is not None and memory.needed_later(f)}
+    for one in sorted((w for w in written if w not in moved), key=lambda w: w.transient):
+        twin = next((f for f in moved if one.transient and moved[f] is not None and composer.alike(one, f)), None)
+        if twin is not None and not part:
+            moved[one] = moved[twin]
+            continue
+        place = moved[one] = one if part else memory.place_for(one, taken)
+        taken.add(place)
+        number = composer.param(place, None, ReadWrite, one.name)
+        composer.outputs += [Output(number, 0, c, v) for c, v in enumerate(composer.values[one])]
+    memory.at |= moved
+
+
+class NoConstant(Exception):
+    """A field was taken to be constant between groups, and is not."""
+
+    def __init__(self, one: Field):
+        self.field = one
+
+
+def _finished(composer: _Composer) -> tuple[FusedSpec, Plan]:
+    """Spec and plan; own values that a gather loads through its map are taken from there."""
+    first = {composer.map_number(loop.maps[m]): (loop, m) for loop, m in reversed(composer.gathers)}  # of each map
+    plan = _plan_together(composer, first) if composer.group.together else _plan_in_chunks(composer, first)
+    spec = _finished_spec(composer, plan)
+    return spec, plan if spec.box is None else _plan_of_points(composer, spec)
+
+
+def _finished_spec(composer: _Composer, plan: FusedPlan | ChunkPlan) -> FusedSpec:
+    params, maps = tuple(composer.params), composer.maps
+    dense = next((n for n, one in plan.gathers.items() if isinstance(one, FusedGather) and one.tables), None)
+    same = [id(s) for s in composer.storages]
+    if dense is not None:
+        twin = {k: next((j for j, p in enumerate(params) if p.map == dense and same[j] == same[k] and not p.racy), None)
+                for k, p in enumerate(params) if p.map is None and not p.is_global and not p.mode.writes}  # fmt: skip
+
+        def own(node: Node) -> Node:
+            if node.op == "load" and (j := twin.get(node.value[0])) is not None:
+                return load(j, 0, node.value[2], node.dtype)
+            return node
+
+        roots = passes.rewrite([o.value for o in composer.outputs], own)
+        composer.outputs = [Output(o.param, o.slot, o.comp, v) for o, v in zip(composer.outputs, roots, strict=True)]
+    racy = [o for o in composer.outputs if params[o.param].racy]
+    rest = [o for o in composer.outputs if not params[o.param].racy]
+    strict = any(o.spec.strict for o in composer.group.parts if isinstance(o, Loop))  # one of them, then all
+    values = passes.optimise([o.value for o in rest], strict=strict)
+    outputs = (*racy, *(Output(o.param, o.slot, o.comp, v) for o, v in zip(rest, values, strict=True)))
+    targets = list(dict.fromkeys(m.target for m in maps))
+    described = tuple(SpecMap(m.arity, m.index_type, targets.index(m.target), m.formula) for m in maps)
+    own_maps = frozenset(k for k, m in enumerate(maps) if m.source is composer.on)
+    name = "+".join(o.name for o in composer.group.parts if isinstance(o, Loop))
+    buffers, fresh = tuple(map(same.index, same)), tuple(composer.fresh.items())
+    return FusedSpec(name, params, described, outputs, own_maps=own_maps, buffers=buffers, fresh=fresh,
+                     joined=tuple(composer.joined.items()), strict=strict, box=_points(composer.group))  # fmt: skip
+
+
+def _points(group: Group) -> SpecBox | None:
+    arguments = [a for loop in group.loops for a in loop.arguments]
+    return None if group.box is None else spec_box(group.box, arguments, Schedule())
+
+
+def _plan_of_points(composer: _Composer, spec: FusedSpec) -> Plan:
+    """Of a loop over a box of a grid: that of the strategy ``box``."""
+    box, chosen, target = composer.group.box, strategy("box"), composer.group.loops[0].backend.target
+    assert box is not None
+    return chosen.build(topology(spec, box.size, {}, None, box), chosen.block(target, box.size), target=target)
+
+
+Gathers = dict[int, tuple[Loop, int]]  # the map's number in the fused loop: a loop through it, its number there
+
+
+def _plan_together(composer: _Composer, gathers: Gathers) -> FusedPlan:
+    """Every target visits its elements."""
+    return FusedPlan("fused", BLOCK, {n: _taken(composer, *gathers[n]) for n in sorted(gathers)})
+
+
+def _plan_in_chunks(composer: _Composer, gathers: Gathers) -> ChunkPlan:
+    """Chunks of targets visit the elements that touch them."""
+    direct = strategy("direct").block(CPU, composer.on.owned)
+    block = max((in_chunks(loop)[0] for loop, _ in gathers.values()), default=direct)
+    return ChunkPlan("fused_chunks", block, {n: _touching(*gathers[n], block) for n in sorted(gathers)})
+
+
+def _touching(loop: Loop, m: int, block: int) -> Touching:
+    """What the plan of a loop by ``tile`` has for its map."""
+    plan = loop.plan_of(Schedule("tile", block=block))
+    assert isinstance(plan, TilePlan)
+    kind = StagedTouching if loop.schedule.strategy in EVALUATED_FIRST else Touching
+    return kind(plan.tiled[m].tile_offsets, plan.tiled[m].tile_elements)
+
+
+def _taken(composer: _Composer, loop: Loop, m: int) -> FusedGather:
+    """What the plan of a gather by ``owner`` has for its map, with the maps numbered as in the fused loop."""
+    plan = loop.plan_of(Schedule("owner", block=BLOCK))
+    assert isinstance(plan, NeighbourPlan)
+    found, new = plan.gathers[m], {k: composer.map_number(one) for k, one in enumerate(loop.maps)}
+    tables, along = role_tables(found), None
+    if tables is not None:
+        ring, rows = ({new[k]: one for k, one in table.items()} for table in (tables.ring, tables.rows))
+        tables, along = _along_own_map(composer, replace(tables, ring=ring, rows=rows), found.degree)
+    return FusedGather(found.offsets, found.entries, tables, touched_bits(found.offsets), along)
+
+
+def _along_own_map(composer: _Composer, tables: RoleTables, degree: int) -> tuple[RoleTables, OwnRing | None]:
+    """Where a map of the targets themselves names the nodes of the ring, in order, it takes the ring's place."""
+    near, entry = (one.reshape(composer.on.total, degree) for one in (tables.near, tables.entry))
+    for k, ring in tables.ring.items():
+        for j, one in enumerate(composer.maps):
+            fits = one.source is composer.on and one.arity == degree and one.target is composer.maps[k].target
+            if fits and not one.formula:
+                found = along_map(ring.reshape(near.shape), near, entry, one.positions)
+                if found is not None:
+                    rest = {other: nodes for other, nodes in tables.ring.items() if other != k}
+                    turned = replace(tables, near=found[0].reshape(-1), entry=found[1].reshape(-1), ring=rest)
+                    return turned, OwnRing(j, k, int(found[2]))
+    return tables, None

@@ -1,0 +1,306 @@
+"""Which operations of a program go together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from meshloom.kernel.access import Write
+from meshloom.kernel.count import flops_by_kind
+from meshloom.kernel.expr import topological
+from meshloom.mesh.box import Box, Index
+from meshloom.mesh.core import Arg, Field, Fill, Global, Set
+from meshloom.operation.loop import Loop, Runnable
+from meshloom.order import TYPICAL_BLOCK, sampled_blocks
+from meshloom.schedule.choice.schedule import Schedule
+from meshloom.schedule.fused.chunks import chunk_size, listed_again
+from meshloom.schedule.plan.plan import Plan, alike
+from meshloom.schedule.strategies import AUTOMATIC
+from meshloom.schedule.strategies.owner import NeighbourPlan, role_tables
+
+Operation = Runnable | Fill
+Part = tuple[Index, Index]  # the first point of a box, and behind its last
+BLOCK = 128  # threads that a fused loop puts into a block
+MOST_OPERATIONS = 2000  # of loops that become one on a CPU: compilers take long for more
+MOST_AGAIN = 1.25  # on a CPU: so often an element may be evaluated, on average, where targets are cut into chunks
+FEW = 4  # so many times fewer elements than targets, and it does not matter how they are evaluated
+
+
+@dataclass
+class Group:
+    """Operations in order that run as one loop over ``on``; a single one that cannot has ``on`` None. ``part``: where
+    the points of the loop begin and end, if they are not all of a grid; what it writes then keeps its other values."""
+
+    on: Set | None
+    parts: list[Operation] = field(default_factory=list)
+    end: int = 0  # position after its last part, in the list it was made from
+    part: Part | None = None
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [o for o in self.parts if isinstance(o, Loop)]
+
+    @property
+    def box(self) -> Box | None:
+        """Of a grid, where its points are visited as such, because a loop looks around or they are not all."""
+        return next((o.box for o in self.loops if o.box is not None), None)
+
+    @property
+    def together(self) -> bool:
+        """Do its loops run where the threads of a block run together?"""
+        return any(isinstance(o, Runnable) and o.backend.target.together for o in self.parts)
+
+    def touches(self, what: Field | Global) -> bool:
+        return any(what in o.reads or what in o.writes for o in self.parts)
+
+
+def sunk(operations: Sequence[Operation]) -> list[Operation]:
+    """The same with every Fill right before the first operation that touches what it sets, where it can join it."""
+    moved: list[Operation] = []
+    waiting: list[Fill] = []
+    for operation in operations:
+        touched = (*operation.reads, *operation.writes)
+        moved += [fill for fill in waiting if fill.target in touched]
+        waiting = [fill for fill in waiting if fill.target not in touched]
+        (waiting if isinstance(operation, Fill) else moved).append(operation)  # type: ignore[arg-type]
+    return [*moved, *waiting]
+
+
+def grouped(operations: Sequence[Operation], gathers: bool = True) -> list[Group]:
+    """The operations in groups, as large as they can be. Fills belong to what follows them. ``gathers``: may loops over
+    other sets take part, whose increments go to the elements of the group?"""
+    done: list[Group] = []
+    open_group: Group | None = None
+    fills: list[Operation] = []  # wait for what follows
+    for position, operation in enumerate(operations, 1):
+        if isinstance(operation, Fill):
+            fills.append(operation)
+            continue
+        target, part = meeting_set(operation, open_group, gathers), part_of(operation)
+        meets = open_group and target is open_group.on and part == open_group.part
+        if open_group and meets and _all_join(open_group, [*fills, operation]):
+            open_group.end = position
+        else:
+            fresh = Group(target, [], position, part)
+            if target is None or not _all_join(fresh, [*fills, operation]):
+                done += [Group(meeting_set(one), [one], position - 1) for one in fills]
+                fresh.parts = [operation]
+            done.append(fresh)
+            open_group = fresh if target is not None else None
+        fills = []
+    if open_group and _all_join(open_group, fills):
+        open_group.end = len(operations)
+        return done
+    return done + [Group(meeting_set(one), [one], len(operations)) for one in fills]
+
+
+def _all_join(group: Group, operations: Sequence[Operation]) -> bool:
+    """Put the operations into the group, in order, if all of them may join it."""
+    before = len(group.parts)
+    for operation in operations:
+        if not _joins(group, operation):
+            del group.parts[before:]
+            return False
+        group.parts.append(operation)
+    return True
+
+
+def _joins(group: Group, operation: Operation) -> bool:
+    if isinstance(operation, Fill):
+        of = operation.target
+        return of.set is group.on and group.part is None if isinstance(of, Field) else not group.touches(of)
+    return isinstance(operation, Loop) and _may_follow(group, operation)
+
+
+def meeting_set(operation: Operation, group: Group | None = None, gathers: bool = True) -> Set | None:
+    """The set at whose elements an operation can take part in a fused loop, after a group; None where it cannot."""
+    if isinstance(operation, Fill):
+        return operation.target.set if isinstance(operation.target, Field) else None
+    if not isinstance(operation, Loop) or why_apart(operation, group, gathers):
+        return None
+    return operation.maps[operation.spec.racy_maps[0]].target if operation.spec.racy_outputs else operation.set
+
+
+def why_apart(operation: Runnable, group: Group | None = None, gathers: bool = True) -> str:
+    """Why an operation cannot take part in a fused loop, after a group; empty where it can."""
+    if not isinstance(operation, Loop):
+        return "it is no plain loop"
+    spec, wish = operation.spec, operation.wish
+    if part_of(operation) and _around(operation) & _all_written([operation]):
+        return "it reads at other points what it writes"
+    if operation.box is not None and wish.variant != "plain":
+        return "its schedule was asked for"
+    if wish.order != "given" or (not spec.racy_outputs and wish.strategy not in AUTOMATIC):
+        return "its schedule was asked for"
+    if operation.set.halo or _sets_globals(operation):
+        return "it sets a Global" if _sets_globals(operation) else "its set has a halo"
+    if spec.one_to_one_maps or any(spec.params[o.param].map is not None for o in spec.other_outputs):
+        return "it writes through a map"
+    return _why_no_gather(operation, group, gathers) if spec.racy_outputs else ""
+
+
+def _why_no_gather(loop: Loop, group: Group | None, gathers: bool) -> str:
+    """The same of a loop whose increments meet at the elements of another set."""
+    if len(loop.spec.racy_maps) != 1 or loop.spec.other_outputs:
+        return "not all that it changes is at the elements of one set"
+    target = loop.maps[loop.spec.racy_maps[0]].target
+    if target is loop.set or target.halo:
+        return "its elements add to their own set" if target is loop.set else "the set that it adds to has a halo"
+    if not gathers:
+        return "as a part of a fused loop it would save too little"
+    follows = group is not None and any(isinstance(o, Loop) and _at_targets(o) for o in group.parts)
+    few = loop.wish.strategy in AUTOMATIC and FEW * loop.set.owned < target.owned
+    if _at_targets(loop) or (few and follows):
+        return ""
+    if few:
+        return "it has few elements, and no loop that adds to the same set goes before"
+    if loop.backend.target.together or loop.wish.strategy not in AUTOMATIC:
+        return f"its strategy is {loop.schedule.strategy}"
+    return f"chunks of the set that it adds to would evaluate its elements {in_chunks(loop)[1]:.2g} times"
+
+
+def _at_targets(loop: Loop) -> bool:
+    """Are its elements evaluated where their targets are? On a GPU once for every target, because that was asked for,
+    or is best; on a CPU once for every chunk of targets, where few elements touch two of them.
+
+    A loop with few elements may join such a one, but not begin a group: reading its targets through a map, it would
+    make the group write to a second buffer, for little gain.
+    """
+    if not loop.spec.racy_outputs or FEW * loop.set.owned < _targets(loop):
+        return False
+    if loop.backend.target.together:
+        return loop.schedule.strategy == "owner"
+    return loop.wish.strategy in AUTOMATIC and in_chunks(loop)[1] <= MOST_AGAIN
+
+
+def in_chunks(loop: Loop) -> tuple[int, float]:
+    """The size of chunks of targets that is good for a loop, and how often an element is evaluated then, on average;
+    from a sample of the elements."""
+    one = loop.maps[loop.spec.racy_maps[0]]
+    parts = [one.positions[first:last] for first, last in sampled_blocks(loop.set.owned, TYPICAL_BLOCK)]
+    rows = np.concatenate(parts) if parts else one.positions[:0]
+    chunk = chunk_size(rows, one.target.owned)
+    return chunk, listed_again(rows, chunk)
+
+
+def _one_loop(group: Group, operation: Loop) -> bool:
+    """Is what its loops and another do with an element of the group a good loop for a CPU? It must not be too long, and
+    all of its parts or none must call functions such as exp: that is what keeps loops from being vectorised."""
+    loops = [o for o in (*group.parts, operation) if isinstance(o, Loop) and not o.spec.racy_outputs]
+    roots = [[o.value for o in loop.spec.outputs] for loop in loops]
+    calls = {bool(flops_by_kind(values).get("special")) for values in roots}
+    return len(calls) <= 1 and (len(loops) <= 1 or sum(1 for r in roots for _ in topological(r)) <= MOST_OPERATIONS)
+
+
+def _targets(loop: Loop) -> int:
+    return max(loop.maps[m].target.owned for m in loop.spec.racy_maps)
+
+
+def _sets_globals(loop: Loop) -> bool:
+    modes = loop.modes.values()
+    return any(isinstance(s, Global) and m.control for s, m in zip(loop.storages, modes, strict=True))
+
+
+def _may_follow(group: Group, operation: Loop) -> bool:
+    """Nothing is read at other elements, or as a Global, that the loops of the group have written. A Global that was
+    reset may be read, because that is done before the group; but then no loop of the group adds to it."""
+    loops = group.loops
+    if not operation.backend.target.together and not _one_loop(group, operation):
+        return False
+    if not _one_box(group, operation):
+        return False
+    through = {operation.maps[m] for m in operation.spec.racy_maps}
+    again = [o for o in loops if any(o.maps[m] in through for m in o.spec.racy_maps)]
+    if again and not _one_visit(again, operation):
+        return False
+    reset = {id(o.target) for o in group.parts if isinstance(o, Fill) and isinstance(o.target, Global)}
+    written = {id(w) for o in group.parts for w in o.writes} - reset | {id(w) for o in loops for w in o.writes}
+    elsewhere = operation.set is not group.on
+    far = [s for s, a in zip(operation.storages, operation.arguments, strict=True)
+           if elsewhere or isinstance(a, Global) or a.map is not None or looks_around(a)]  # fmt: skip
+    racy = {id(operation.storages[o.param]) for o in operation.spec.racy_outputs}
+    reduced = {id(operation.storages[o.param]) for o in operation.spec.reductions}
+    before = {id(w) for o in loops for w in o.writes} | (reset & {id(r) for o in loops for r in o.reads})
+    return not (reduced & before) and not any(id(s) in written for s in far if id(s) not in racy | reduced)
+
+
+def _one_box(group: Group, operation: Loop) -> bool:
+    """Can points of a grid do the loops of a group and another one after the other? None may go through a map where
+    another looks around. Where the points are a part of the grid, nothing is written that any of them looks at from
+    elsewhere: a second buffer would lack the other points."""
+    loops = [*group.loops, operation]
+    if all(loop.box is None for loop in loops):
+        return True
+    short = sum(1 for loop in loops for _ in topological(o.value for o in loop.spec.outputs)) <= MOST_OPERATIONS
+    around = {one for loop in loops for one in _around(loop)}
+    return short and not any(loop.maps for loop in loops) and not (group.part and around & _all_written(loops))
+
+
+def _around(loop: Loop) -> set[Field]:
+    """Fields that a loop looks at from other points of a grid."""
+    return {a.field for a in loop.arguments if not isinstance(a, Global) and looks_around(a)}
+
+
+def _all_written(loops: Sequence[Loop]) -> set[Field]:
+    return {w for loop in loops for w in loop.writes if isinstance(w, Field)}
+
+
+def looks_around(argument: Arg) -> bool:
+    """Is a field of a grid read at other points than the loop's own?"""
+    return argument.offsets is not None and any(map(any, argument.offsets.offsets))
+
+
+def part_of(operation: Operation) -> Part | None:
+    """Where the points of a loop begin and end, if they are not all that a grid has in memory."""
+    box = operation.box if isinstance(operation, Loop) else None
+    return None if box is None or box.size == box.grid.total else (box.low, box.high)
+
+
+def _one_visit(before: Sequence[Loop], another: Loop) -> bool:
+    """Can targets take what loops over one map give them in the same visit, each to fields of its own? Tables in roles
+    belong to the first loop, and serve another one only where its own are the same; without them all follow the
+    incidences."""
+    given = {id(loop.storages[o.param]) for loop in before for o in loop.spec.racy_outputs}
+    if any(id(another.storages[o.param]) in given for o in another.spec.racy_outputs):
+        return False
+    if not another.backend.target.together:
+        return True
+    plans = [loop.plan_of(Schedule("owner", block=BLOCK)) for loop in (before[0], another)]
+    if not in_roles(plans[0]):
+        return True
+    alone = len(before[0].maps) == len(another.maps) == 1  # tables of other maps would come with them
+    return alone and alike(*plans)
+
+
+def in_roles(plan: Plan) -> bool:
+    """Has a plan of ``owner`` tables in roles? Those by slot, of kernels without symmetry, serve ``owner`` alone."""
+    return isinstance(plan, NeighbourPlan) and any(role_tables(one) for one in plan.gathers.values())
+
+
+def replaces(operation: Operation, one: Field) -> bool:
+    """Does it write all values of a field without looking at them?"""
+    if isinstance(operation, Fill):
+        return operation.target is one
+    if not isinstance(operation, Loop):
+        return False
+    roles = [(a, m) for s, a, m in zip(operation.storages, operation.arguments, operation.modes.values(),
+                                       strict=True) if s is one]  # fmt: skip
+    whole = operation.set is one.set and not one.set.halo and part_of(operation) is None
+    return bool(roles) and whole and all(
+        m is Write and a.map is None and a.offsets is None for a, m in roles if not isinstance(a, Global)
+    )
+
+
+def overwrites(operation: Operation, one: Field, part: Part | None) -> bool:
+    """Does it write all that a loop over a part of a grid has written to a field, without looking at it?"""
+    if part is None or not isinstance(operation, Loop) or operation.set is not one.set or operation.needs(one):
+        return replaces(operation, one)
+    roles = [a for s, a in zip(operation.storages, operation.arguments, strict=True) if s is one]
+    direct = all(not isinstance(a, Global) and a.map is None and a.offsets is None for a in roles)
+    low, high = part_of(operation) or part
+    inside = all(a <= b for a, b in zip(low, part[0], strict=True)) and all(
+        a >= b for a, b in zip(high, part[1], strict=True)
+    )
+    return one in operation.writes and direct and inside

@@ -1,0 +1,48 @@
+"""Where the values of fields are while a fused program runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshloom.errors import KernelError
+from meshloom.mesh.core import Field
+from meshloom.operation.fusion.groups import Operation, Part, overwrites
+
+
+class Memory:
+    """Where the values of fields are between two groups; a field that was never moved is at home."""
+
+    def __init__(self, cycle: Sequence[Operation], constants: dict[Field, float]):
+        self.cycle, self.constants = list(cycle), constants
+        self.at: dict[Field, Field | None] = {}  # None: nowhere, nobody will ask
+        self.spare: dict[Field, list[Field]] = {}
+        self.position = 0  # in the cycle: what comes next
+
+    def buffer(self, one: Field) -> Field:
+        where = self.at.get(one, None if one.transient else one)
+        if where is None:
+            raise KernelError(
+                f"field {one.name} is transient, but a program reads it before it is written; write it first, or make"
+                " it an ordinary field"
+            )
+        return where
+
+    def needed_later(self, one: Field, part: Part | None = None) -> bool:
+        """Will the value be asked for before it is replaced? After a replay the user may ask for any field but the
+        transient ones, and the next replay for these. ``part``: of a grid, where the value was written."""
+        rest, again = self.cycle[self.position :], self.cycle[: self.position]
+        for operation in (*rest, *again) if one.transient else rest:
+            if overwrites(operation, one, part):
+                return False
+            if one in operation.reads:
+                return True
+        return not one.transient
+
+    def place_for(self, one: Field, taken: set[Field]) -> Field:
+        """A buffer to write a field to: its home, else a spare one, made at need."""
+        spare = self.spare.setdefault(one, [])
+        free = next((b for b in (one, *spare) if b not in taken), None)
+        if free is None:
+            free = Field(one.set, f"{one.name}_{len(spare) + 2}", one.components, dtype=one.dtype, layout=one.layout)
+            spare.append(free)
+        return free

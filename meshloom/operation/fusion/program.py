@@ -1,0 +1,275 @@
+"""A recorded program with its loops fused: what is done once, what is done for every replay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from meshloom.backend.base import CopyMemory
+from meshloom.errors import one_line
+from meshloom.mesh.core import Field, Fill
+from meshloom.operation.fusion.absorb import absorbed
+from meshloom.operation.fusion.compose import FusedLoop, NoConstant, fused
+from meshloom.operation.fusion.cost import moving, seconds
+from meshloom.operation.fusion.groups import Operation, grouped, part_of, sunk, why_apart
+from meshloom.operation.fusion.memory import Memory
+from meshloom.operation.loop import Loop, Runnable
+from meshloom.schedule.fused.fused import FusedPlan
+from meshloom.schedule.strategies.common.vectors import in_words, share_of
+from meshloom.target import Rates
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Bring the values of a field home."""
+
+    source: Field
+    target: Field
+
+    @property
+    def name(self) -> str:
+        return f"{self.target.name} brought home"
+
+    @property
+    def reads(self) -> tuple[Field, ...]:
+        return (self.source,)
+
+    @property
+    def writes(self) -> tuple[Field, ...]:
+        return (self.target,)
+
+    def in_memory(self) -> CopyMemory:
+        """As it is executed."""
+        return CopyMemory(self.source.storage, self.target.storage)
+
+
+Step = FusedLoop | Runnable | Fill | Copy
+
+
+@dataclass(frozen=True)
+class FusedProgram:
+    """``prologue`` once, then ``body`` for every replay. ``constants``: what fields must hold at the start.
+    ``gathers``: could loops over other sets take part? Where that would have gained too little they could not."""
+
+    prologue: tuple[Step, ...]
+    body: tuple[Step, ...]
+    constants: dict[Field, float]
+    gathers: bool = True
+
+    @property
+    def bytes_moved(self) -> int:
+        """By one replay, each buffer counted once in every step."""
+        return sum(map(_moved, self.body))
+
+    @cached_property
+    def stays_apart(self) -> bool:
+        """Is nothing of it fused, on a CPU, where the loops by themselves are best?"""
+        steps = (*self.prologue, *self.body)
+        together = any(isinstance(step, Runnable) and step.backend.target.together for step in steps)
+        return not together and not any(isinstance(step, FusedLoop) or _is_composed(step) for step in steps)
+
+    def seconds(self, rates: Rates) -> float:
+        """Estimated for one replay."""
+        return sum(
+            seconds(step, rates) if isinstance(step, FusedLoop | Runnable) else moving(_moved(step), rates)
+            for step in self.body
+            if not isinstance(step, Fill) or isinstance(step.target, Field)
+        )
+
+    def _apart(self, step: Step) -> str:
+        """That a loop runs by itself, and why."""
+        if not isinstance(step, Runnable):
+            return ""
+        if step.composed:
+            return " in one pass over its lines"
+        why = why_apart(step, gathers=self.gathers)
+        return f" by itself{f': {why}' if why else ', as there is nothing to join'}"
+
+    def explain(self, measured: Sequence[float] = ()) -> str:
+        """One line for every step; ``measured``: seconds of each, where they are known."""
+        if self.stays_apart:
+            return "loop by loop: no loops would be faster as one"
+        lines = ["fused program, each replay:"]
+        for k, step in enumerate(self.body):
+            took = f"; measured {1e3 * measured[k]:.4g} ms" if len(measured) and math.isfinite(measured[k]) else ""
+            if isinstance(step, FusedLoop):
+                apart = sum(o.counts.bytes.compulsory for o in step.parts if isinstance(o, Loop))
+                now, before, over = step.compulsory / step.elements, apart / step.elements, step.box or step.on.name
+                lines.append(
+                    f"  {step.spec.name} as one loop over {over}: {now:.0f} bytes per element instead of"
+                    f" {before:.0f}{_words(step)}"
+                    f"{', formulas as written (strict)' if step.spec.strict else ''}{took}"
+                )
+            else:
+                lines.append(f"  {step.name}{self._apart(step)}{took}")
+        if self.prologue:
+            names = " + ".join(s.spec.name if isinstance(s, FusedLoop) else s.name for s in self.prologue)
+            lines.append(f"  before the first one: {names}; later ones find it done by the one before")
+        lines += [f"  {f.name} is {v:g} everywhere between replays, so it is neither loaded nor stored"
+                  for f, v in self.constants.items()]  # fmt: skip
+        return "\n".join(map(one_line, lines))
+
+
+#: On a CPU loops are fused where the cost model says that a replay takes at most so much of the time: it is no oracle.
+WORTH = 0.98
+
+def _is_composed(step: Step) -> bool:
+    return isinstance(step, Runnable) and bool(step.composed)
+
+
+Way = Callable[[Sequence[Operation], dict[Field, float], bool], FusedProgram | None]
+
+
+def _words(step: FusedLoop) -> str:
+    """What there is to say about how it runs: what a thread of a GPU takes, or the chunks of a CPU."""
+    if isinstance(step.plan, FusedPlan):
+        return in_words(share_of(step.spec, step.schedule, step.on.owned))
+    visited = sum(map(step.evaluations, step.gathers))
+    there = sum(step.maps[m].source.owned for m in step.gathers)
+    return f"; chunks of {step.plan.block:,}, {100 * (visited / there - 1):.0f} % evaluated again" if there else ""
+
+
+def _moved(step: Step) -> int:
+    if isinstance(step, FusedLoop | Runnable):
+        return step.compulsory
+    return int(step.target.storage.nbytes) * (2 if isinstance(step, Copy) else 1)
+
+
+def fuse(operations: Sequence[Operation]) -> FusedProgram:
+    """A recorded program with its loops fused where that is possible.
+
+    Operations at its start that write transient fields only may be done at its end as well, for the next replay, where
+    they can join the last group; before the first replay they are then done once by themselves. On a GPU what moves
+    less counts; on a CPU what takes less time by the cost model, and loop by loop is one of the ways.
+    """
+    targets = {o.backend.target for o in operations if isinstance(o, Runnable)}
+    if all(target.together for target in targets):
+        return min(_ways(sunk(operations), True), key=lambda way: way.bytes_moved)
+    (target,) = targets
+    moved = sunk(absorbed(operations, together=False))
+    best, every = FusedProgram((), tuple(operations), {}), _ways(moved, True)
+    gathered = any(step.spec.racy_maps for way in every for step in way.body if isinstance(step, FusedLoop))
+    for ways in (_ways(moved, False), every) if gathered else (every,):
+        way = min(ways, key=lambda way: way.seconds(target.rates))
+        if way.seconds(target.rates) < WORTH * best.seconds(target.rates):
+            best = way
+    return best
+
+
+def _ways(operations: Sequence[Operation], gathers: bool) -> list[FusedProgram]:
+    """The program fused in every way that there is; ``gathers``: see ``grouped``."""
+    ways = [_with_constants(way, operations, gathers) for way in (_rotated, _straight)]
+    return [way for way in ways if way is not None]
+
+
+def _with_constants(way: Way, operations: Sequence[Operation], gathers: bool) -> FusedProgram | None:
+    """One way to fuse, with as many fields as possible taken to be constant between replays."""
+    constants = _constants(operations)
+    while True:
+        try:
+            return way(operations, constants, gathers)
+        except NoConstant as failed:
+            constants = {f: v for f, v in constants.items() if f is not failed.field}
+
+
+def _rotated(operations: Sequence[Operation], constants: dict[Field, float], gathers: bool) -> FusedProgram | None:
+    head = 0
+    while head < len(operations) and all(isinstance(w, Field) and w.transient for w in operations[head].writes):
+        head += 1
+    if head in (0, len(operations)):
+        return None
+    cycle = [*operations[head:], *operations[:head]]
+    memory = Memory(cycle, constants)
+    prologue = tuple(_steps(operations[:head], memory, len(cycle) - head, gathers))
+    start = dict(memory.at)
+    body = tuple(_steps(cycle, memory, 0, gathers))
+    # The next replay must find everything that it asks for where the first one did.
+    asked = [f for f in memory.at if memory.needed_later(f)]
+    same = all(memory.at[f] is start.get(f, None if f.transient else f) for f in asked)
+    return FusedProgram(prologue, body, constants, gathers) if same else None
+
+
+def _straight(operations: Sequence[Operation], constants: dict[Field, float], gathers: bool) -> FusedProgram:
+    memory = Memory(operations, constants)
+    body = list(_steps(operations, memory, 0, gathers))
+    for one in [f for f in memory.at if not f.transient]:
+        body += _home(one, (), memory)
+    return FusedProgram((), tuple(body), constants, gathers)
+
+
+def _steps(operations: Sequence[Operation], memory: Memory, start: int, gathers: bool) -> Iterator[Step]:
+    """The operations, which begin at position ``start`` of the memory's cycle."""
+    for group in grouped(operations, gathers):
+        memory.position = start + group.end
+        several = len(group.parts) > 1
+        if group.part is not None and several:  # other points of what it writes stay where they are: at home
+            for operation in group.parts:
+                yield from _homecoming(operation, memory)
+        if group.on is not None and (several or (not group.part and _gains(group.parts[0], memory))):
+            yield from fused(group, memory)
+            continue
+        for operation in group.parts:
+            yield from _homecoming(operation, memory)
+            yield operation
+
+
+def _gains(operation: Operation, memory: Memory) -> bool:
+    """Is an operation better composed even alone? A field is not at home, or one is written that needs no store: nobody
+    will ask for it, or it is a copy of another."""
+    fields = [f for f in (*operation.reads, *operation.writes) if isinstance(f, Field)]
+    away = any(memory.at.get(f, f) is not f for f in fields)
+    written = [f for f in operation.writes if isinstance(f, Field)]
+    return away or any(not memory.needed_later(f) or (f.transient and _only_copied(operation, f)) for f in written)
+
+
+def _only_copied(operation: Operation, one: Field) -> bool:
+    if isinstance(operation, Fill):
+        return False
+    values = [o.value for o in operation.spec.outputs if operation.storages[o.param] is one]
+    return all(value.op == "load" for value in values)
+
+
+def _homecoming(operation: Operation, memory: Memory) -> Iterator[Step]:
+    """Copies that bring everything home that an operation by itself uses, or would overwrite."""
+    for one in operation.writes:
+        if isinstance(one, Field) and one in memory.constants:
+            raise NoConstant(one)
+    wanted = operation.reads
+    for one, where in list(memory.at.items()):
+        if where is None and isinstance(operation, Runnable) and not operation.needs(one):
+            continue  # a loop over a part of a grid writes it; nobody asks for its other points
+        if one in wanted or (where is not one and where in operation.writes and memory.needed_later(one)):
+            yield from _home(one, wanted, memory)
+    memory.at |= {one: one for one in operation.writes if isinstance(one, Field)}
+
+
+def _home(one: Field, wanted: Sequence[object], memory: Memory) -> Iterator[Step]:
+    """Copies that bring a field home; what still lives there, and is needed, goes to its own home before."""
+    where = memory.buffer(one)
+    if where is one:
+        return
+    for other, lives in list(memory.at.items()):
+        if other is not one and lives is one and (other in wanted or memory.needed_later(other)):
+            yield from _home(other, wanted, memory)
+    yield Copy(where, one)
+    memory.at[one] = one
+
+
+def _constants(operations: Sequence[Operation]) -> dict[Field, float]:
+    """Fields whose last write in the program sets one number everywhere: they hold it when the next replay begins."""
+    found: dict[Field, float] = {}
+    for operation in operations:
+        for one in operation.writes:
+            if not isinstance(one, Field):
+                continue
+            found.pop(one, None)
+            if isinstance(operation, Fill):
+                found[one] = operation.value
+            elif isinstance(operation, Loop) and operation.set is one.set and part_of(operation) is None:
+                mine = [o for o in operation.spec.outputs if operation.storages[o.param] is one]
+                values = {o.value.value for o in mine if o.value.op == "const"}
+                if len(values) == 1 and len(mine) == one.dim and all(o.value.op == "const" for o in mine):
+                    found[one] = float(values.pop())
+    return {f: v for f, v in found.items() if not f.transient and not f.set.halo}

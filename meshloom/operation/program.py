@@ -1,0 +1,492 @@
+"""A program: loops recorded once and replayed without Python in between."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
+from typing import Any, overload
+
+import numpy as np
+
+from meshloom.backend import current
+from meshloom.backend.base import Backend, Bound, FillMemory, Recording, Replayed
+from meshloom.errors import KernelError, ProgramError, UserError, interrupted, shown, whole, yes_or_no
+from meshloom.mesh.condition import Condition
+from meshloom.mesh.copies import NoCopy
+from meshloom.mesh.core import Field, Fill, Global
+from meshloom.mesh.recording import outside_program, recorder, refuse_in_program
+from meshloom.mesh.ties import Kept, tied
+from meshloom.native import machine
+from meshloom.operation.fusion import Copy, FusedLoop, FusedProgram, Step, fuse
+from meshloom.operation.loop import Loop, Runnable
+from meshloom.operation.parameters import Given, Known, Parameters, name_of
+from meshloom.operation.replay import ReadyProgram, Replay, Way, left_behind, transients_among, written_by
+from meshloom.schedule.choice.layouts import best_layout
+
+MOST_REPLAYS = 2**48
+MOST_INLINED = 100_000  # operations that a program takes from one inside it
+MOST_NESTED = 100  # recordings of one program inside each other, with other arguments each
+MOST_KEPT = 16  # combinations of arguments of one program that stay ready
+MOST_MEMORY = 0.5  # of the machine's, for the history of globals
+
+
+class Program(NoCopy):
+    """The loops and fills that a function calls, in order. The function runs once, when the program is first needed:
+    what it does besides is not repeated, so what would then differ from calling it is refused (``mesh.recording``).
+
+    Where the function has parameters, they are fields and globals (or sets and maps) that whoever calls the program
+    gives; it is recorded once for every combination of them, as long as they are there.
+
+    ``fuse``: may loops be combined into one, so that values pass from one to the next in registers? They are where that
+    is faster, unless it says False; the back end numpy runs every loop by itself. Every field but transient ones holds
+    the same afterwards, but for rounding. ``branches``: may a GPU run small operations that do not depend on each other
+    at the same time? The results are the same to the last bit.
+    """
+
+    def __init__(self, function: Callable[..., None], *, fuse: bool = True, branches: bool = True):
+        if not callable(function):
+            raise ProgramError(f"a program is made of a function that calls kernels, got {type(function).__name__}")
+        self.function, self.name = function, name_of(function)
+        self.fuse = yes_or_no(f"program {self.name}: fuse", fuse, error=ProgramError)
+        self.branches = yes_or_no(f"program {self.name}: branches", branches, error=ProgramError)
+        self._loops: tuple[Runnable | Fill, ...] | None = None
+        self._ready: tuple[tuple[int, ...], Recording] | None = None
+        self._fused: tuple[tuple[object, ...], FusedProgram, list[FusedRecording]] | None = None
+        self._being_recorded: set[tuple[Any, ...]] = set()  # arguments, by their addresses
+        self._kept: Kept[tuple[Any, ...], ReadyProgram] = Kept()  # for other arguments each
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        """What its function takes."""
+        return Parameters(self.function)
+
+    @property
+    def loops(self) -> tuple[Runnable | Fill, ...]:
+        """The recorded operations; each can be called by itself."""
+        if self._loops is None:
+            if self.parameters.names:
+                names = ", ".join(self.parameters.names)
+                raise ProgramError(f"program {self.name} takes arguments: ask {self.name}.bind({names}) instead")
+            self._loops = self._recorded(Given((), {}))
+        return self._loops
+
+    def _recorded(self, given: Given) -> tuple[Runnable | Fill, ...]:
+        """The operations that the function calls with these arguments."""
+        if given.key in self._being_recorded or len(self._being_recorded) >= MOST_NESTED:
+            again = " again and again" if given.parts else ""
+            raise ProgramError(f"program {self.name} calls itself{again}: it would never end")
+        recorded: list[Any] = []
+        token = recorder.set(recorded.append)
+        self._being_recorded.add(given.key)
+        try:
+            self.function(*given.values, **given.named)
+        except UserError as error:
+            if given.parts:
+                raise self.parameters.at_its_line(error, given) from error
+            raise
+        finally:
+            recorder.reset(token)
+            self._being_recorded.discard(given.key)
+        if not recorded:
+            raise KernelError(f"program {self.name} calls no kernel: there is nothing to replay")
+        check_written_first(recorded)
+        return tuple(without_idle_fills(recorded))
+
+    def bind(self, *arguments: Known, **named: Known) -> Program:
+        """The program with these arguments, as one that takes none: to look at, or to keep. It keeps its arguments."""
+        given = self.parameters.given(arguments, named)
+        return BoundProgram(self, given) if given.parts else self
+
+    @cached_property
+    def layouts(self) -> dict[Field, str]:
+        """On a GPU, what fields whose layout is free are changed to: decided once, by the sum over the loops."""
+        loops = [o for o in self.loops if isinstance(o, Loop) and o.backend.target.together]
+        chosen: dict[Field, str] = {}
+        for one in dict.fromkeys(s for o in loops for s in o.storages if isinstance(s, Field)):
+            if one.layout_is_free and one.dim > 1 and not any(o.wish.layout for o in loops if one in o.storages):
+                votes = [(o.schedule.strategy, o.estimate) for o in loops if one in o.storages]
+                best, _ = best_layout(votes)
+                if best != str(one.layout):
+                    chosen[one] = best
+        return chosen
+
+    def __call__(self, *arguments: Any, **named: Any) -> None:
+        """Replay once; inside another program, become a part of it."""
+        self.run(1, *arguments, **named)
+
+    def run(self, times: int = 1, *arguments: Any, record: Sequence[Global] = (), **named: Any) -> np.ndarray:
+        """Replay ``times`` times. Returns the values of the recorded globals after every replay, (times, values).
+
+        ``arguments``: what the function takes. Ctrl-C is seen within about a second and raises KeyboardInterrupt after
+        a whole replay, with the attributes ``replays``, how many there were, and ``history`` (replays, values), what
+        was recorded of them; where there are only a few replays on a GPU, which are over at once, Python raises its
+        own, without these.
+        Inside another program its operations are recorded, ``times`` times, as if its function had been called.
+        """
+        times = whole(f"program {self.name}: replays", times, 0, MOST_REPLAYS, error=ProgramError)
+        if len(arguments) == 1 and (not self.parameters.any or isinstance(arguments[0], list | tuple)):
+            (record,), arguments = arguments, ()  # after ``times``: no argument is a tuple
+        into = recorder.get()
+        if into is not None:
+            return self._inlined(times, record, into, self.parameters.given(arguments, named))
+        kept = checked_record(self.name, record, times)
+        done = self._performed(times, lambda one, most: one.run(most, kept), kept, arguments, named)
+        return self._whole(done, times)
+
+    def repeat(self, *arguments: Any, until: Condition, at_most: int, **named: Any) -> int:
+        """Replay until a condition such as ``residual < 1e-6`` holds, ``at_most`` so many times; how often it was.
+
+        The condition is asked for after every replay, so there is at least one; one of not a number is never true.
+        ``arguments``: what the function takes. Ctrl-C as for ``run``. Not inside another program.
+        """
+        if not isinstance(until, Condition):
+            raise ProgramError(
+                f"program {self.name}: until takes a condition, which is a Global itself compared with a number, as in"
+                f" residual < 1e-6; got {shown(until)}"
+            )
+        most = whole(f"program {self.name}: at_most", at_most, 1, MOST_REPLAYS, error=ProgramError)
+        refuse_in_program(f"repeating program {self.name} until {until}", "repeat the outer one, or run it n times")
+
+        def way(one: Recording | Replay, most: int) -> Replayed:
+            return one.repeat(most, until.in_memory())
+
+        done = self._performed(most, way, until.globals, arguments, named, until=until)
+        return len(self._whole(done, most))
+
+    def _performed(
+        self, times: int, way: Way, watched: Sequence[Global], arguments: tuple[Any, ...], named: dict[str, Any], *,
+        until: Condition | None = None,
+    ) -> Replayed:  # fmt: skip
+        """Run it with these arguments: by what is kept of an earlier run with them, where it still fits. ``until``:
+        what decides when to end."""
+        if not arguments and not named and not self.parameters.names:
+            check_decides(self.name, until, self._left[0])
+            return self._execute(times, way, watched)
+        given = self.parameters.given(arguments, named) if named else Given(arguments, {})
+        key = (current().key, self.fuse, self.branches, *given.key)
+        ready = self._kept.get(key)
+        if ready is not None and ready.usable():
+            check_decides(self.name, until, ready.written)
+            return ready.perform(times, way, watched)
+        bound = self.bind(*arguments, **named)
+        check_decides(self.name, until, bound._left[0])
+        done = bound._execute(times, way, watched)
+        if times:
+            self._kept.pop(key, None)
+            self._kept[key] = bound._ready_to_keep(tied(self._kept, key, given.parts))
+            if len(self._kept) > MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+        return done
+
+    def _ready_to_keep(self, ties: tuple[Any, ...]) -> ReadyProgram:
+        fused = self._fused_recording()
+        return ReadyProgram(self.name, self.loops, fused.replay if fused else Replay(self._recording()), ties)
+
+    def _whole(self, done: Replayed, times: int) -> np.ndarray:
+        """The history of replays; KeyboardInterrupt where Ctrl-C came."""
+        if done.stopped:
+            history = done.history
+            where = f"after {len(history)} of {times} replays; fields are as the last one left them"
+            raise interrupted(f"program {self.name}: stopped {where}", replays=len(history), history=history)
+        return done.history
+
+    def _execute(self, times: int, way: Way, watched: Sequence[Global]) -> Replayed:
+        """Run the recorded operations; ``watched`` are globals that somebody looks at after replays."""
+        for loop in self._runnables:
+            loop.settle()
+        for one, layout in self.layouts.items():
+            if one.layout_is_free:
+                one.relayout(layout, free=True)
+        used = self._backends()
+        for target in watched if len(used) == 1 else ():
+            target.move(next(iter(used)).place(target.storage))
+        try:
+            return self._replayed(times, way)
+        except MemoryError as error:
+            raise ProgramError(f"program {self.name}: not enough memory to run {times:,} times: {error}") from error
+        finally:
+            if times:
+                left_behind(self.name, *self._left)
+
+    def _inlined(self, times: int, record: Sequence[Global], into: Callable[[Any], None], given: Given) -> np.ndarray:
+        if tuple(record):
+            raise ProgramError(
+                f"program {self.name} runs inside another one, where nothing can be kept; give record= to the outer one"
+            )
+        loops = self._recorded(given) if given.parts else self.loops
+        if times * len(loops) > MOST_INLINED:
+            raise ProgramError(
+                f"program {self.name} inside another one would become {times * len(loops):,} operations, at most"
+                f" {MOST_INLINED:,}; run the outer one more often"
+            )
+        for operation in loops * times:
+            into(operation)
+        return np.zeros((times, 0))
+
+    @cached_property
+    def _runnables(self) -> list[Runnable]:
+        return [o for o in self.loops if isinstance(o, Runnable)]
+
+    @cached_property
+    def _fills(self) -> list[Fill]:
+        return [o for o in self.loops if isinstance(o, Fill)]
+
+    @cached_property
+    def _left(self) -> tuple[tuple[Field | Global, ...], tuple[Field, ...]]:
+        """What it writes, and the transient fields among them."""
+        written = written_by(self.loops)
+        return written, transients_among(written)
+
+    def _replayed(self, times: int, way: Way) -> Replayed:
+        recording = self._fused_recording() if times and self._may_fuse() else None
+        if recording is None:
+            return self._run_loops(times, way)
+        if recording.replay.may_start():
+            return recording.noted(way(recording.replay, times))
+        first = self._run_loops(1, way)  # one replay loop by loop makes the constants true
+        if first.stopped or first.met or times == 1:
+            return first
+        rest = recording.noted(way(recording.replay, times - 1))
+        return rest._replace(history=np.concatenate([first.history, rest.history]))
+
+    def _run_loops(self, times: int, way: Way) -> Replayed:
+        done = way(self._recording(), times)
+        for operation, took in zip(self.loops, done.seconds.tolist(), strict=True):
+            if not isinstance(operation, Fill) and math.isfinite(took):
+                operation.total_seconds += took
+                operation.calls += len(done.history)
+        return done
+
+    def _recording(self) -> Recording:
+        """What the back end made of the operations; made again when a loop has been invalidated."""
+        used = self._backends()
+        one = used.pop() if len(used) == 1 else None
+        fills = [o.target for o in self._fills]
+        if one is not None:  # what is set need not be used by a loop, which would bring it there
+            for target in fills:
+                target.move(one.place(target.storage))
+        executables = [o if isinstance(o, Fill) else o.prepare() for o in self.loops]
+        signature = (self.branches, *map(id, executables), *(id(target.storage) for target in fills))
+        if self._ready is None or self._ready[0] != signature:
+            operations = [FillMemory(o.target.storage, o.value) if isinstance(o, Fill) else o for o in executables]
+            made = one.recording(operations, branches=self.branches) if one else Recording(operations)
+            self._ready = signature, made
+        return self._ready[1]
+
+    def _backends(self) -> set[Backend]:
+        return {loop.backend for loop in self._runnables}
+
+    def _may_fuse(self) -> bool:
+        """Could loops be fused here? One by itself on a CPU is best as it is."""
+        used = self._backends()
+        able = self.fuse and len(used) == 1 and next(iter(used)).fuses
+        return able and (len(self.loops) > 1 or next(iter(used)).target.together)
+
+    def _fused_recording(self) -> FusedRecording | None:
+        """The fused program, ready to run, made again when a field has moved; None where loops run by themselves."""
+        if not self._may_fuse() or (self._fused is not None and self._fused[1].stays_apart):
+            return None  # what was weighed once is not weighed again when a field moves
+        found, made = self._fusion()
+        if found.stays_apart:
+            return None
+        if not made:
+            made.append(FusedRecording(found, next(iter(self._backends())), branches=self.branches))
+        return made[0]
+
+    def _explained_fusion(self) -> str:
+        if not self._may_fuse():
+            return ""
+        found, made = self._fusion()
+        return found.explain(made[0].measured if made else ())
+
+    def _fusion(self) -> tuple[FusedProgram, list[FusedRecording]]:
+        """The program fused, and what the back end made of it, if that was asked for."""
+        (backend,) = self._backends()
+        storages = dict.fromkeys(s for o in self.loops for s in (o.storages if isinstance(o, Runnable) else o.writes))
+        for one in storages:
+            one.move(backend.place(one.storage))
+        for loop in self._runnables:
+            loop.refresh()
+        states = [state for loop in self._runnables for state in loop.states]
+        signature = (self.branches, *(id(one.storage) for one in storages), *states)
+        if self._fused is None or self._fused[0] != signature:
+            self._fused = signature, fuse(self.loops), []
+        return self._fused[1:]
+
+    @property
+    @outside_program()
+    def fused_steps(self) -> tuple[FusedLoop, ...]:
+        """The fused loops of one replay; none where loops are not fused."""
+        found = self._fused_recording()
+        return tuple(step for step in found.program.body if isinstance(step, FusedLoop)) if found else ()
+
+    @property
+    @outside_program()
+    def launches(self) -> int:
+        """Kernels that one replay starts on a device; 0 where there is none."""
+        found = self._fused_recording()
+        steps = found.body if found else [loop.prepare() for loop in self._runnables]
+        return sum(len(getattr(step, "steps", ())) for step in steps)
+
+    @property
+    @outside_program()
+    def graph(self) -> str:
+        """How one replay is ordered on a device, in one line; empty where there is none."""
+        return (self._fused_recording() or self._recording()).summary
+
+    def explain(self, *arguments: Known, **named: Known) -> str:
+        """Every loop's schedule, reason and figures; before that how they are fused and, on a GPU, replayed."""
+        return self.bind(*arguments, **named)._explained()
+
+    @outside_program()
+    def _explained(self) -> str:
+        loops = [o.explain() for o in dict.fromkeys(self.loops) if isinstance(o, Runnable)]
+        moved = [f"layout of {f.name}: {layout}, the least time over all loops" for f, layout in self.layouts.items()]
+        graph = self.graph if self._fused_recording() or self._ready else ""  # loops by themselves are not compiled
+        fused = "\n".join(filter(None, [self._explained_fusion(), graph]))
+        return "\n\n".join(filter(None, [*moved, fused, *loops]))
+
+    def __repr__(self) -> str:
+        if self.parameters.names:
+            return f"Program({self.name} of {', '.join(self.parameters.names)})"
+        return f"Program({self.name}: {', '.join(o.name for o in self.loops)})"
+
+
+class BoundProgram(Program):
+    """A program with its arguments."""
+
+    def __init__(self, program: Program, given: Given):
+        super().__init__(program.function, fuse=program.fuse, branches=program.branches)
+        self.parameters = Parameters(_nothing)
+        self._loops = program._recorded(given)
+
+
+def _nothing() -> None:
+    """The function of no parameters."""
+
+
+class FusedRecording:
+    """A fused program prepared by a back end."""
+
+    def __init__(self, program: FusedProgram, backend: Backend, *, branches: bool = True):
+        self.program, self.backend = program, backend
+        self.prologue = [_executable(step, backend) for step in program.prologue]
+        self.body = [_executable(step, backend) for step in program.body]
+        self._replay = backend.recording(self.body, branches=branches)
+        self.summary = self._replay.summary
+        constants = [(one.storage, value) for one, value in program.constants.items()]
+        self.replay = Replay(self._replay, self.prologue, constants)
+        self._seconds, self._replays = np.zeros(len(self.body)), 0
+
+    def noted(self, done: Replayed) -> Replayed:
+        """The same; its times are kept."""
+        if len(done.seconds) == len(self.body):
+            self._seconds, self._replays = self._seconds + done.seconds, self._replays + len(done.history)
+        return done
+
+    @property
+    def measured(self) -> list[float]:
+        """Seconds of each step of the body, for one replay; empty where nothing is known."""
+        return (self._seconds / self._replays).tolist() if self._replays else []
+
+
+def _executable(step: Step, backend: Backend) -> Callable[[], None]:
+    if isinstance(step, Runnable):
+        return step.prepare()
+    if isinstance(step, Fill):
+        return FillMemory(step.target.storage, step.value)
+    if isinstance(step, Copy):
+        return step.in_memory()
+    for storage in step.storages:  # the fields are there already; spare buffers may not be
+        storage.move(backend.place(storage.storage))
+    plan = step.plan
+    bound = Bound(step.spec, step.elements, step.storages, step.maps, step.schedule, lambda: plan, step.box)
+    return backend.prepare(bound)
+
+
+# ----- what a person gives ------------------------------------------------------------------------------------------
+def checked_record(name: str, record: Any, times: int) -> tuple[Global, ...]:
+    """The globals to keep after every replay: ProgramError for anything else, and where memory cannot hold them."""
+    if isinstance(record, Global) or not isinstance(record, Iterable):
+        raise ProgramError(f"program {name}: record takes a tuple of Globals, got a single {type(record).__name__}")
+    try:
+        kept = tuple(record)
+    except TypeError:  # an array without axes, and others that only look as if there was something in them
+        raise ProgramError(f"program {name}: record takes a tuple of Globals, got {type(record).__name__}") from None
+    for one in kept:
+        if not isinstance(one, Global):
+            what = f"field {one.name}" if isinstance(one, Field) else f"{type(one).__name__}"
+            raise ProgramError(
+                f"program {name}: record takes Globals, got {what}; what a field tells is reduced to a Global by Sum,"
+                " Min or Max"
+            )
+    needed, memory = 8 * times * sum(one.dim for one in kept), machine.memory()
+    if needed > MOST_MEMORY * memory:
+        raise ProgramError(
+            f"program {name}: {times:,} replays with {len(kept)} recorded globals need {needed / 2**30:.3g} GiB of"
+            f" {memory / 2**30:.3g}; run fewer at a time"
+        )
+    return kept
+
+
+def check_decides(name: str, until: Condition | None, written: Iterable[Field | Global]) -> None:
+    """ProgramError where no Global of a condition is among what a program writes: it would never change."""
+    if until is not None and not any(one is known for one in written for known in until.globals):
+        raise ProgramError(
+            f"program {name}: it never sets {' or '.join(one.name for one in until.globals)}, so {until} would stay as"
+            " it is; repeat until something that its loops set, or run it n times"
+        )
+
+
+def check_written_first(operations: Sequence[Runnable | Fill]) -> None:
+    """KernelError where a transient field is read before it is written: between replays it has no values."""
+    written: set[Field | Global] = set()
+    for operation in operations:
+        unwritten = [f for f in operation.transients if f not in written] if isinstance(operation, Runnable) else []
+        for one in unwritten:
+            if isinstance(operation, Runnable) and operation.needs(one):
+                raise KernelError(
+                    f"field {one.name} is transient, but a program reads it before it is written; write it first, or"
+                    " make it an ordinary field"
+                )
+        written |= set(operation.writes)
+
+
+def without_idle_fills(operations: Sequence[Runnable | Fill]) -> list[Runnable | Fill]:
+    """Without the fills that nobody sees: what comes next sets all of the field anew."""
+    last_first: list[Runnable | Fill] = []
+    next_use: dict[Field | Global, Runnable | Fill] = {}
+    for operation in reversed(operations):
+        if isinstance(operation, Fill) and _replaced(operation.target, next_use.get(operation.target)):
+            continue
+        last_first.append(operation)
+        used = operation.storages if isinstance(operation, Runnable) else operation.writes
+        next_use |= dict.fromkeys(used, operation)
+    return last_first[::-1]
+
+
+def _replaced(what: Field | Global, by: Runnable | Fill | None) -> bool:
+    """Does an operation set everything that there is of a field or global, without looking at it? Ghosts and copies of
+    another rank's elements are set by fills only. What is left of a transient field in the end nobody sees."""
+    if by is None:
+        return isinstance(what, Field) and what.transient
+    if isinstance(by, Fill):
+        return True
+    return isinstance(what, Field) and what.set.shows_all and not what.set.halo and by.defines(what)
+
+
+@overload
+def program(function: Callable[..., None]) -> Program: ...
+@overload
+def program(*, fuse: bool = True, branches: bool = True) -> Callable[[Callable[..., None]], Program]: ...
+
+
+def program(function: Callable[..., None] | None = None, *, fuse: bool = True, branches: bool = True) -> Any:
+    """Decorator: record the loops that a function calls, to be replayed by ``run`` or ``repeat``. Parameters of the
+    function are fields and globals that are given to each run.
+
+    ``@ml.program(fuse=False)`` keeps every loop by itself, ``branches=False`` one operation after the other.
+    """
+    made = partial(Program, fuse=fuse, branches=branches)
+    return made if function is None else made(function)

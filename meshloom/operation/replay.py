@@ -1,0 +1,117 @@
+"""What runs of a program: executables with the memory that they work on, and none of the fields.
+
+``Replay`` is all of it for one run. ``ReadyProgram`` keeps it for a program with arguments: as with loops that are
+called (``meshloom.calls``), what is kept must not keep the arguments, and goes with the first of them that goes.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from meshloom.backend.base import Backend, Recording, Replayed
+from meshloom.mesh.condition import Comparison
+from meshloom.mesh.core import Field, Fill, Global
+from meshloom.operation.loop import Runnable
+
+Operation = Runnable | Fill
+#: How often, and what of it is wanted: ``run`` or ``repeat`` of a Recording or Replay, at most so many times
+Way = Callable[["Recording | Replay", int], Replayed]
+
+
+class Replay:
+    """``prologue`` once for every run, then ``body`` for every replay. ``constants``: (memory, value) that must be so
+    when it starts."""
+
+    def __init__(
+        self,
+        body: Recording,
+        prologue: Sequence[Callable[[], None]] = (),
+        constants: Sequence[tuple[Any, float]] = (),
+    ):
+        self.body, self.prologue, self.constants = body, prologue, constants
+
+    def may_start(self) -> bool:
+        """Does the memory that it takes for constant hold that constant now?"""
+        return all(bool((storage == value).all()) for storage, value in self.constants)
+
+    def run(self, times: int, record: Sequence[Global]) -> Replayed:
+        """``times`` replays."""
+        self._begin()
+        return self.body.run(times, record)
+
+    def repeat(self, at_most: int, until: Comparison) -> Replayed:
+        """Replays until the comparison holds after one."""
+        self._begin()
+        return self.body.repeat(at_most, until)
+
+    def _begin(self) -> None:
+        for operation in self.prologue:
+            operation()
+
+
+class ReadyProgram:
+    """A program with its arguments, ready to run again. It holds kernels, and memory, but none of the arguments."""
+
+    def __init__(self, name: str, loops: Sequence[Operation], replay: Replay, ties: tuple[weakref.ref[Any], ...]):
+        self.name, self.ties = name, ties
+        self.replay: Replay | None = replay
+        runnables = [one for one in loops if isinstance(one, Runnable)]
+        self.kernels = tuple(dict.fromkeys(kernel for one in runnables for kernel in one.kernels))
+        self.states = tuple([one.state for one in self.kernels])
+        backends: set[Backend] = {one.backend for one in runnables}
+        self._backend = backends.pop() if len(backends) == 1 else None
+        written = written_by(loops)
+        self._written = tuple([weakref.ref(one) for one in written])
+        self._transients = tuple([weakref.ref(one) for one in transients_among(written)])
+        for one in dict.fromkeys(s for o in loops for s in (o.storages if isinstance(o, Runnable) else o.writes)):
+            one.watch(self)
+
+    def invalidate(self) -> None:
+        """A field has moved: there is nothing to run, and nothing holds the memory of before."""
+        self.replay = None
+
+    def usable(self) -> bool:
+        """May it run as it is? Not where something has moved, where kernels capture something else than before, or
+        where memory does not hold the constants that loops were fused for."""
+        return (
+            self.replay is not None
+            and self.states == tuple([one.state for one in self.kernels])
+            and self.replay.may_start()
+        )
+
+    @property
+    def written(self) -> list[Field | Global]:
+        """What it changes, as far as somebody still has it."""
+        return [one for ref in self._written if (one := ref()) is not None]
+
+    def perform(self, times: int, way: Way, watched: Iterable[Global]) -> Replayed:
+        """Run it; ``watched`` are globals that somebody looks at after replays."""
+        assert self.replay is not None
+        if self._backend is not None:
+            for one in watched:
+                one.move(self._backend.place(one.storage))
+        try:
+            return way(self.replay, times)
+        finally:
+            left_behind(self.name, self.written, [ref() for ref in self._transients])
+
+
+def written_by(loops: Iterable[Operation]) -> tuple[Field | Global, ...]:
+    """What the operations change, each once."""
+    return tuple(dict.fromkeys(w for o in loops for w in o.writes))
+
+
+def transients_among(written: Iterable[Field | Global]) -> tuple[Field, ...]:
+    return tuple(w for w in written if isinstance(w, Field) and w.transient)
+
+
+def left_behind(name: str, written: Iterable[Field | Global | None], transients: Iterable[Field | None]) -> None:
+    """After replays of a program, also where they failed: what it writes has changed, transient fields hold nothing."""
+    for one in written:
+        if one is not None:
+            one.changed()
+    for field in transients:
+        if field is not None:
+            field.undefined_after = name

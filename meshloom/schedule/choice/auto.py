@@ -1,0 +1,75 @@
+"""The automatic schedule, by rules simple enough to be written down.
+
+1. No two elements meet: ``direct``, on a box of a grid ``box``.
+2. The loop is small (at most ``SMALL`` elements and ``SMALL_FLOPS`` operations): ``block_color`` in one block, which is
+   a serial loop; starting threads costs more.
+3. Otherwise the deterministic strategy with the least estimated time on this kind of machine (its ``target.Rates``);
+   under "fastest" the strategy with the least estimated time, deterministic or not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from meshloom.schedule.choice.cost import Work
+from meshloom.schedule.choice.schedule import Schedule
+from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.strategies import AUTOMATIC, check_variant, names, strategy
+from meshloom.target import CPU, H200, Target
+
+SMALL = 8192
+SMALL_FLOPS = 1_000_000
+#: Bytes of shared memory of a block: with more, fewer than two run at a time on a multiprocessor of an H200.
+MOST_SHARED = 96_000
+
+
+def estimates(spec: LoopSpec, work: Work, target: Target) -> dict[str, float]:
+    """Estimated seconds of every strategy that applies and finds room in shared memory, where blocks have that."""
+    costs = {n: strategy(n).cost(spec, work) for n in names() if strategy(n).declines(spec) is None}
+    room = MOST_SHARED * min(target.shared / H200.shared, 1.0) if target.together else math.inf
+    return {n: c.seconds(target.rates) for n, c in costs.items() if c.shared <= room}
+
+
+def estimated(spec: LoopSpec, work: Work, name: str, *, target: Target) -> float:
+    """Estimated seconds of one strategy in the layout that it likes best: loops vote with that (``layouts.py``)."""
+    return strategy(name).cost(spec, replace(work, crowded=0.0)).seconds(target.rates)
+
+
+def choose(
+    spec: LoopSpec, elements: int, flops: float, work: Callable[[], Work], wish: Schedule, *, target: Target = CPU
+) -> tuple[Schedule, str]:
+    """The schedule in force and the reason for it. A wish that names a strategy is kept.
+
+    ``flops`` are those of the whole loop. ``work`` is asked for only where strategies have to be weighed: it looks at
+    the maps, and a direct loop, a small one or one with a wish has no need of that.
+    """
+    if wish.strategy not in AUTOMATIC:
+        strategy(wish.strategy)  # a name that nobody knows is an error, needed or not
+    if not spec.racy_outputs:
+        if spec.box is not None:
+            own = wish.strategy in (*AUTOMATIC, "box")
+            check_variant("box" if own else wish.strategy, wish.variant)
+            kept = wish if own else wish.having(variant="plain")
+            return _with_block(kept, "box", target, elements), "points of a grid: no two elements meet"
+        plain = wish.having(variant="plain")
+        return _with_block(plain, "direct", target, elements), "no two elements meet, so there is nothing to protect"
+    check_variant(wish.strategy, wish.variant)
+    if wish.strategy not in AUTOMATIC:
+        return _with_block(wish, wish.strategy, target, elements), "asked for"
+    if elements <= SMALL and flops <= SMALL_FLOPS and not target.together:
+        reason = f"only {elements:,} elements: a serial loop beats starting threads"
+        return wish.having(strategy="block_color", block=wish.block or max(elements, 1)), reason
+    seconds = estimates(spec, work(), target)
+    any_will_do = wish.strategy == "fastest"
+    allowed = {n: s for n, s in seconds.items() if any_will_do or strategy(n).deterministic}
+    best = min(allowed, key=allowed.__getitem__)
+    ranked = sorted(seconds.items(), key=lambda item: item[1])
+    others = ", ".join(f"{n} {s / allowed[best]:.2f}" for n, s in ranked if n != best)
+    which = "" if any_will_do else " among deterministic ones"
+    return _with_block(wish, best, target, elements), f"least estimated time{which} (relative: {others})"
+
+
+def _with_block(wish: Schedule, name: str, target: Target, elements: int) -> Schedule:
+    return wish.having(strategy=name, block=wish.block or strategy(name).block(target, elements))

@@ -1,0 +1,221 @@
+"""What a loop costs: flops by kind, and bytes three ways.
+
+*issued*: every access of every element. *compulsory*: each datum once, maps included, what is incremented read and
+written (the ``sum w S`` of the locality paper). *lines*: whole cache lines, each once per block, from the real maps,
+layouts and block size; large loops are sampled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind, loads
+from meshloom.kernel.expr import Node
+from meshloom.mesh.box import Box
+from meshloom.mesh.core import Field, Global, Map
+from meshloom.order import sampled_blocks
+from meshloom.schedule.choice.cost import Work
+from meshloom.schedule.choice.loads import OrderOfLoop, distinct_targets
+from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.strategies.common.gather import columns_of
+from meshloom.target import Target
+
+LINE = 64  # bytes
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes of one execution of the loop; see the module."""
+
+    issued: int
+    compulsory: int
+    lines: int
+
+
+class Counts:
+    """Counts of a loop over its set. ``flops`` and ``flops_by_kind`` are per element, ``bytes`` per execution."""
+
+    def __init__(
+        self,
+        spec: LoopSpec,
+        elements: int,
+        storages: tuple[Field | Global, ...],
+        maps: tuple[Map, ...],
+        block: int,
+        box: Box | None = None,
+    ):
+        self.box = box
+        self.spec, self.elements, self.storages, self.maps, self.block = spec, elements, storages, maps, block
+        self._roots = [o.value for o in spec.outputs]
+
+    @cached_property
+    def flops_by_kind(self) -> dict[str, int]:
+        """Operations per element by kind: add, mul, div, sqrt, minmax, special; sign, select and integer apart."""
+        total = flops_by_kind(self._roots)
+        for kind, count in combining_flops(self.spec.params, self.spec.outputs).items():
+            total[kind] = total.get(kind, 0) + count
+        return total
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations per element."""
+        return arithmetic(self.flops_by_kind)
+
+    @cached_property
+    def accesses(self) -> dict[tuple[int, int, int], int]:
+        """(parameter, slot, component) -> how often it is moved: 1 read or written, 2 both. Globals left out."""
+        moved = dict.fromkeys(loads(self._roots), 1)
+        for o in self.spec.outputs:
+            key = (o.param, o.slot, o.comp)
+            moved[key] = 2 if self.spec.params[o.param].mode.combine or key in moved else 1
+        return {k: v for k, v in moved.items() if not self.spec.params[k[0]].is_global}
+
+    @cached_property
+    def used_maps(self) -> tuple[int, ...]:
+        return tuple(sorted({m for p, _, _ in self.accesses if (m := self.spec.params[p].map) is not None}))
+
+    @cached_property
+    def bytes(self) -> Bytes:
+        """Bytes three ways, for one execution."""
+        return Bytes(self._issued(), self._compulsory(), self._lines())
+
+    def _issued(self) -> int:
+        values = sum(times * self.spec.params[p].dtype.itemsize for (p, _, _), times in self.accesses.items())
+        entries = {(self.spec.params[p].map, slot) for p, slot, _ in self.accesses}
+        indices = sum(self.spec.maps[m].entry_bytes for m, _ in entries if m is not None)
+        return self.elements * (values + indices)
+
+    def _compulsory(self) -> int:
+        total = sum(self.elements * self.spec.maps[m].arity * self.spec.maps[m].entry_bytes for m in self.used_maps)
+        weight: dict[tuple[int, int], int] = {}
+        for (p, _, comp), times in self.accesses.items():
+            weight[p, comp] = max(weight.get((p, comp), 0), times)
+        for (p, comp), times in weight.items():
+            total += times * self.distinct_rows(p, comp) * self.spec.params[p].dtype.itemsize
+        return total
+
+    def distinct_rows(self, param: int, comp: int) -> int:
+        """How many different rows of a field the loop accesses for a component."""
+        described = self.spec.params[param]
+        if described.map is not None:
+            return distinct_targets(self.maps[described.map])
+        if self.box is None or not described.offsets:
+            return self.elements
+        return self.box.touched(described.offsets[slot] for p, slot, c in self.accesses if (p, c) == (param, comp))
+
+    def _lines(self) -> int:
+        """Lines touched by blocks of consecutive elements, sampled evenly, times the size of a line."""
+        chosen = sampled_blocks(self.elements, self.block)
+        visited = sum(last - first for first, last in chosen)
+        total = sum(self._lines_of_block(first, last) for first, last in chosen)
+        return round(total * LINE * self.elements / visited) if visited else 0
+
+    def _lines_of_block(self, first: int, last: int) -> int:
+        total = sum(
+            -(-(last - first) * self.spec.maps[m].arity * self.spec.maps[m].entry_bytes // LINE)
+            for m in self.used_maps
+        )
+        touched: dict[int, list[np.ndarray]] = {}
+        weight: dict[int, int] = {}
+        for (p, slot, comp), times in self.accesses.items():
+            touched.setdefault(p, []).append(self._addresses(p, self._rows(p, slot, first, last), comp) // LINE)
+            weight[p] = max(weight.get(p, 0), times)
+        return total + sum(weight[p] * len(np.unique(np.concatenate(parts))) for p, parts in touched.items())
+
+    def _rows(self, param: int, slot: int, first: int, last: int) -> np.ndarray:
+        described = self.spec.params[param]
+        if described.map is not None:
+            return self.maps[described.map].positions[first:last, slot].astype(np.int64)
+        if self.box is None:
+            return np.arange(first, last)
+        return self.box.rows(described.offsets[slot] if described.offsets else None, first, last)
+
+    def _addresses(self, param: int, rows: np.ndarray, comp: int) -> np.ndarray:
+        described, storage = self.spec.params[param], self.storages[param]
+        dim, layout, size = described.dim, described.layout, described.dtype.itemsize
+        if layout.kind == "soa":  # as it would lie in that layout, which need not be the field's yet
+            total = storage.set.total if isinstance(storage, Field) else 1
+            return (comp * layout.stride(total) + rows) * size
+        if layout.kind == "aosoa":
+            return (rows // layout.width * dim * layout.width + comp * layout.width + rows % layout.width) * size
+        return (rows * dim + comp) * size
+
+    @property
+    def vector_scalar_ratio(self) -> float:
+        """V/S: values of vector fields (dim above 1) per value of scalar fields that an element accesses."""
+        vector = sum(1 for p, _, _ in self.accesses if self.spec.params[p].dim > 1)
+        scalar = len(self.accesses) - vector
+        return vector / scalar if scalar else math.inf
+
+    @property
+    def bytes_per_flop(self) -> float:
+        """B/F: compulsory bytes per floating-point operation."""
+        flops = self.flops * self.elements
+        return self.bytes.compulsory / flops if flops else math.inf
+
+    @cached_property
+    def reuse(self) -> float:
+        """How often a target of the racy (else the first) map is used per load by a block of consecutive elements."""
+        numbers = self.spec.racy_maps or self.used_maps
+        chosen = sampled_blocks(self.elements, self.block)
+        if not numbers or not chosen:
+            return 1.0
+        indices = self.maps[numbers[0]].positions
+        distinct = sum(len(np.unique(indices[first:last])) for first, last in chosen)
+        return sum(indices[first:last].size for first, last in chosen) / distinct
+
+    def work(self, target: Target) -> Work:
+        """The input of the cost model for some target; most of it asks the maps for their order."""
+        racy, order = self.spec.racy_maps, OrderOfLoop(self)
+        staged = sum(
+            len(c.nodes) * self.spec.params[c.param].dtype.itemsize for m in racy for c in columns_of(self.spec, m)
+        )
+        colors, blocks = order.colors(target)
+        again, added_again = order.again_by_elements()
+        return Work(
+            elements=self.elements,
+            targets=sum(self.maps[m].target.total for m in racy),
+            incidences=self.elements * sum(self.spec.maps[m].arity for m in racy),
+            components=len(self.spec.racy_outputs),
+            flops=float(self.flops * self.elements),
+            compulsory=float(self._compulsory()),
+            staged=float(staged * self.elements),
+            requested=float(self.elements * self._read(self._roots)),
+            gathered=float(self.elements * self._read_in_visits()),
+            tiles=order.tiles(),
+            loads=order.loads(),
+            again=again,
+            added_again=added_again,
+            gathered_again=order.again_by_targets(),
+            mapped_again=order.again_of_maps(),
+            staged_again=order.again_of_elements(staged) * self.elements,
+            beside=order.beside(),
+            crowded=order.crowded(),
+            colors=colors,
+            blocks=blocks,
+        )
+
+    def _read(self, roots: Sequence[Node], known: tuple[int, int] | None = None) -> int:
+        """Bytes of fields that some values need, but for those of a (map, slot) that are at hand."""
+        needed = [(self.spec.params[p], slot) for p, slot, _ in loads(roots)]
+        return sum(p.dtype.itemsize for p, slot in needed if not p.is_global and (p.map, slot) != known)
+
+    def _read_in_visits(self) -> int:
+        """Bytes that the targets of one element need from it and its other ends, for what it gives to each."""
+        given: dict[tuple[int, int], list[Node]] = {}
+        for o in self.spec.racy_outputs:
+            given.setdefault((self.spec.params[o.param].map or 0, o.slot), []).append(o.value)
+        return sum(self._read(roots, known=place) for place, roots in given.items())
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{n} {k}" for k, n in self.flops_by_kind.items())
+        return (
+            f"{self.flops} flops per element ({kinds}); bytes: issued {self.bytes.issued:,}, compulsory"
+            f" {self.bytes.compulsory:,}, lines {self.bytes.lines:,}; V/S {self.vector_scalar_ratio:.2f},"
+            f" B/F {self.bytes_per_flop:.2f}"
+        )

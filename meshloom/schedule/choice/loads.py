@@ -1,0 +1,140 @@
+"""What the order of a mesh costs a loop: the measure of ``meshloom.order``, weighed with the bytes of its fields."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshloom.mesh.core import Map
+from meshloom.order import (
+    Loads,
+    loads_by_elements,
+    loads_by_targets,
+    meeting_blocks,
+    sampled_blocks,
+    shared_beside,
+)
+from meshloom.schedule.choice.cost import greedy_colors, loaded_again
+from meshloom.schedule.strategies import strategy
+from meshloom.target import Target
+
+if TYPE_CHECKING:
+    from meshloom.schedule.choice.counts import Counts
+
+
+class OrderOfLoop:
+    """Statistics of the maps of a loop, each taken once, when it is asked for."""
+
+    def __init__(self, counts: Counts):
+        self.counts, self.spec = counts, counts.spec
+        self.block = counts.block
+
+    def _rows(self, m: int) -> np.ndarray:
+        return self.counts.maps[m].positions[: self.counts.elements]
+
+    @cached_property
+    def _by_elements(self) -> dict[int, Loads]:
+        return {
+            m: loads_by_elements(self._rows(m), distinct_targets(self.counts.maps[m])) for m in self.counts.used_maps
+        }
+
+    @cached_property
+    def _by_targets(self) -> tuple[Loads, Loads]:
+        """Of the first racy map: what its targets load of each other, and of the elements."""
+        m = self.spec.racy_maps[0]
+        return loads_by_targets(self._rows(m), self.counts.maps[m].target.total)
+
+    def loads(self) -> float:
+        """How many times the targets that they need do blocks of elements load?"""
+        racy = self.spec.racy_maps
+        return max((self._by_elements[m].rows for m in racy if m in self._by_elements), default=1.0)
+
+    def again_by_elements(self) -> tuple[float, float]:
+        """Bytes that come from memory again when elements are visited in their order: read only, and added to."""
+        read = added = 0.0
+        for p, moved in self._moved().items():
+            m = self.spec.params[p].map
+            if m is not None and self.spec.racy_maps:
+                again = moved * loaded_again(self._by_elements[m], self._row_bytes(p))
+                read, added = (read, added + again) if self.spec.params[p].racy else (read + again, added)
+        return read, added
+
+    def again_by_targets(self) -> float:
+        """Bytes that come from memory again when targets are visited in their order, each with all its elements."""
+        if not self.spec.racy_maps:
+            return 0.0
+        targets, elements = self._by_targets
+        read = {p: moved for p, moved in self._moved().items() if not self.spec.params[p].racy}
+        return sum(
+            moved * loaded_again(elements if self.spec.params[p].map is None else targets, self._row_bytes(p))
+            for p, moved in read.items()
+        )
+
+    def again_of_maps(self) -> float:
+        """Bytes of maps that come from memory again when targets ask for the rows of their elements."""
+        if not self.spec.racy_maps:
+            return 0.0
+        stored = [one for m in self.counts.used_maps if not (one := self.spec.maps[m]).formula]
+        widths = [one.arity * one.entry_bytes for one in stored]
+        return self.counts.elements * sum(width * loaded_again(self._by_targets[1], width) for width in widths)
+
+    def again_of_elements(self, row_bytes: int) -> float:
+        """The same for rows of so many bytes that elements keep for their targets, in bytes per element."""
+        if not self.spec.racy_maps or not row_bytes:
+            return 0.0
+        return row_bytes * loaded_again(self._by_targets[1], row_bytes)
+
+    def beside(self) -> float:
+        """The share of the slots whose target the next element has, too; of the racy map where it is least."""
+        return min((shared_beside(self._rows(m)) for m in self.spec.racy_maps), default=0.0)
+
+    def crowded(self) -> float:
+        """The share of the updates that go to rows whose components lie together."""
+        racy = [self.spec.params[o.param] for o in self.spec.racy_outputs]
+        return sum(p.dim > 1 and p.layout.kind == "aos" for p in racy) / len(racy) if racy else 0.0
+
+    def tiles(self) -> float:
+        """Blocks of consecutive targets that an element touches on average, summed over the racy maps."""
+        chosen, total = sampled_blocks(self.counts.elements, self.block), 0.0
+        for m in self.spec.racy_maps:
+            rows = [np.sort(self.counts.maps[m].positions[first:last] // self.block, axis=1) for first, last in chosen]
+            if rows:
+                blocks = np.concatenate(rows)
+                total += 1.0 + float(np.count_nonzero(np.diff(blocks, axis=1))) / len(blocks)
+        return total
+
+    def colors(self, target: Target) -> tuple[float, int]:
+        """About how many colors do blocks of elements need, and how many blocks are there?"""
+        elements = self.counts.elements
+        block = strategy("block_color").block(target, elements)
+        blocks = -(-elements // block)
+        met = sum(meeting_blocks(self._rows(m), self.counts.maps[m].target.total, block) for m in self.spec.racy_maps)
+        return greedy_colors(met, blocks), blocks
+
+    def _moved(self) -> dict[int, float]:
+        """Compulsory bytes of each parameter."""
+        weight: dict[tuple[int, int], int] = {}
+        for (p, _, comp), times in self.counts.accesses.items():
+            weight[p, comp] = max(weight.get((p, comp), 0), times)
+        moved: dict[int, float] = {}
+        for (p, comp), times in weight.items():
+            size = self.spec.params[p].dtype.itemsize
+            moved[p] = moved.get(p, 0.0) + times * size * self.counts.distinct_rows(p, comp)
+        return moved
+
+    def _row_bytes(self, p: int) -> int:
+        """Bytes of a field that lie together for one element."""
+        described = self.spec.params[p]
+        return described.dtype.itemsize * (described.dim if described.layout.kind == "aos" else 1)
+
+
+def distinct_targets(one: Map) -> int:
+    """How many targets a map reaches from the owned elements."""
+    count = one.__dict__.get("_distinct")
+    if count is None:
+        hit = np.zeros(one.target.total, bool)
+        hit[one.positions[: one.source.owned]] = True
+        count = one.__dict__["_distinct"] = int(np.count_nonzero(hit))
+    return count

@@ -1,0 +1,167 @@
+"""fused: several loops that meet at the elements of one set, as one loop over that set.
+
+Everything that happens to an element of the set happens in one place: what other elements give to it (as in ``owner``),
+then what the loops over the set itself do with that. Values that one loop hands to the next stay in registers. Which
+loops may be fused, and what the fused one stores, is decided in ``operation/fusion``; here it is turned into code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshloom.kernel.expr import Node, topological
+from meshloom.schedule.nest.code import COUNT, ITEM, TARGET, ElementCode, Pass, Phase, row_of
+from meshloom.schedule.nest.nodes import Block, Body, Expr, If, Statement, let
+from meshloom.schedule.plan.declare import ANY, Array, Part, Table, holds, maybe, racy_maps
+from meshloom.schedule.plan.plan import Plan, part_of
+from meshloom.schedule.spec import Address, LoopSpec
+from meshloom.schedule.strategies.base import Emitter
+from meshloom.schedule.strategies.common.gather import accumulator, columns_of, start_accumulators, visit
+from meshloom.schedule.strategies.common.neighbours import OwnRing, RoleTables, TabledIncidence
+from meshloom.schedule.strategies.common.roles import LISTED, RoleGather
+from meshloom.schedule.strategies.common.vectors import vector_pass
+from meshloom.schedule.strategies.owner import incident
+from meshloom.target import CPU, Target
+
+
+@dataclass(frozen=True)
+class FusedSpec(LoopSpec):
+    """A fused loop over the targets of all its racy maps.
+
+    Racy outputs are what other elements give. In the other outputs, a load of a racy parameter stands for the sum of
+    that. ``own_maps`` lead from the set of the loop. ``buffers`` numbers what the parameters point to: equal numbers,
+    equal data. ``joined``: (racy parameter, another one) whose sum it adds to, where there is one for both.
+    """
+
+    own_maps: frozenset[int] = frozenset()
+    buffers: tuple[int, ...] = ()
+    joined: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class FusedGather(TabledIncidence):
+    """How targets take what the elements of one map give: through tables in roles, or along the incidence."""
+
+    tables: RoleTables | None = holds(Part(RoleTables), "tables of neighbours, of symmetric kernels", maybe)
+    touched: np.ndarray | None = holds(
+        Array(("uint32",), ANY), "a bit for each target that has entries, where most have none", maybe
+    )
+    along: OwnRing | None = holds(Part(OwnRing), "a map in place of the ring", maybe)
+
+    @property
+    def read_by_all(self) -> int:
+        """Bytes that every target reads."""
+        tables = [] if self.tables is None else [self.tables.near, *self.tables.ring.values(),
+                                                 *self.tables.rows.values()]  # fmt: skip
+        return sum(one.nbytes for one in tables) + (0 if self.touched is None else self.touched.nbytes)
+
+
+@dataclass(frozen=True, eq=False)
+class FusedPlan(Plan):
+    """The plan of a fused loop, made of those of its parts by ``owner``."""
+
+    gathers: dict[int, FusedGather] = holds(Table(Part(FusedGather), racy_maps), "what each racy map brings")
+
+
+class Fused(Emitter):
+    """Several loops as one, their values handed on in registers; the plan is made of the plans of its parts."""
+
+    name = "fused"
+
+    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
+        assert isinstance(spec, FusedSpec) and isinstance(plan, FusedPlan)
+        if spec.share.elements > 1:
+            return [vector_pass(spec)]
+        first = next((m for m in spec.racy_maps if plan.gathers[m].tables is not None), None)
+        body = _body(spec, plan, first, ITEM)
+        ahead = None
+        if first is not None and (tables := plan.gathers[first].tables) is not None and tables.marked is not None:
+            count, marked = (part_of(plan, "gathers", first, "tables", word) for word in ("n_marked", "marked"))
+            ahead = count, Phase(_body(spec, plan, None, marked[ITEM]))
+        return [Pass("targets", COUNT, (Phase(body),), reductions=spec.reductions, ahead=ahead)]
+
+
+def _body(spec: FusedSpec, plan: FusedPlan, dense: int | None, target: Expr) -> Body:
+    """Statements for one target; map ``dense`` through its tables, all others by following the incidences."""
+    before: list[Statement] = [let("t", target)]
+    for m in spec.racy_maps:
+        before += start_accumulators(spec, columns_of(spec, m))
+    known: dict[Node, Expr] = {}
+    gather = None
+    if dense is not None:
+        gather = RoleGather.of(spec, dense, plan, plan.gathers[dense], plan.gathers[dense].along)
+    before += gather.body(known) if gather else []
+    others = [m for m in spec.racy_maps if m != dense]
+    before += [let(row_of(m, 0).name, TARGET) for m in others]
+    code = FusedElement(spec, gather, known)
+    own = (*(_visited(spec, plan, m) for m in others), *code.body(code.plain, element=TARGET))
+    return (*before, If(LISTED, own)) if gather else (*before, *own)
+
+
+def _visited(spec: FusedSpec, plan: FusedPlan, m: int) -> Statement:
+    """What the elements of a map give to the target, where it has any."""
+    visits = (visit(incident(spec, m, plan), part_of(plan, "gathers", m, "offsets")),)
+    if plan.gathers[m].touched is None:
+        return Block(visits)
+    return If(part_of(plan, "gathers", m, "touched")[TARGET >> 5] >> (TARGET & 31) & 1, visits)
+
+
+class FusedElement(ElementCode):
+    """What the loops over the set itself do. Values that the gather has loaded are used again."""
+
+    def __init__(self, spec: FusedSpec, gather: RoleGather | None, known: dict[Node, Expr]):
+        super().__init__(spec, spec.other_outputs)
+        self.fused, self.gather, self.known = spec, gather, known
+        self.declared = {n.value[0] for n in known if n.op == "load"}  # their rows are there
+
+    def values(
+        self, roots: Sequence[Node], known: dict[Node, Expr] | None = None
+    ) -> tuple[list[Statement], list[Expr]]:
+        return super().values(roots, self.known if known is None else known)
+
+    def used_rows(self, addresses: Iterable[Address]) -> list[tuple[int, int]]:
+        wanted = {a for a in addresses if self._around(*a) is None}
+        return [(m, slot) for m, slot in super().used_rows(wanted) if m in self.fused.own_maps]
+
+    def whole_rows(self, roots: Sequence[Node]) -> list[Statement]:
+        needed = [n for n in _loads(roots) if not self._elsewhere(n)]
+        return super().whole_rows(needed)
+
+    def _elsewhere(self, node: Node) -> bool:
+        """Is the value of a load at hand already, without its row?"""
+        param = node.value[0]
+        return self.spec.params[param].racy or param in self.declared or self._around(*node.value) is not None
+
+    def leaf(self, node: Node) -> Expr:
+        param, slot, comp = node.value
+        if self.spec.params[param].racy:
+            return accumulator(param, comp)
+        found = self._around(param, slot, comp)
+        return super().leaf(node) if found is None else found
+
+    def _around(self, param: int, slot: int, comp: int) -> Expr | None:
+        """The value, where the ring of the gather goes through the same map."""
+        number = self.spec.params[param].map
+        along = None if self.gather is None else self.gather.along
+        if self.gather is None or along is None or along.ring_of != number:
+            return None
+        twins = (k for k, b in enumerate(self.fused.buffers) if b == self.fused.buffers[param] and k != param)
+        found = (self.gather.fetched.around(k, slot, comp) for k in twins if self.spec.params[k].map is not None)
+        return next((value for value in found if value is not None), None)
+
+
+def _loads(roots: Sequence[Node]) -> list[Node]:
+    return [n for n in topological(roots) if n.op == "load"]
+
+
+def touched_bits(offsets: np.ndarray) -> np.ndarray | None:
+    """One bit for each target, set where it has entries; None where most have."""
+    some = np.diff(offsets) > 0
+    if 2 * np.count_nonzero(some) > len(some):
+        return None
+    padded = np.zeros(-(-len(some) // 32) * 32, np.uint8)
+    padded[: len(some)] = some
+    return np.packbits(padded, bitorder="little").view("<u4").astype(np.uint32)

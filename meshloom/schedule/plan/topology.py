@@ -1,0 +1,100 @@
+"""The maps through which the elements of a loop meet: what every plan is made from, and checked against."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from meshloom.mesh.box import Box
+from meshloom.native.algorithms import incidence
+from meshloom.schedule.choice.symmetry import swapped_maps
+from meshloom.schedule.spec import LoopSpec
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The maps through which a loop's elements meet. ``maps``: map number -> (indices (n, arity), number of targets).
+
+    ``spaces`` numbers the target set of each map: maps into one set conflict with each other. ``order`` is the order
+    in which elements are visited, None as given.
+    """
+
+    elements: int
+    maps: dict[int, tuple[np.ndarray, int]]
+    spaces: dict[int, int]
+    order: np.ndarray | None = None
+    digest: str = ""
+    others: dict[int, np.ndarray] = field(default_factory=dict)  # the loop's other maps, only read through
+    swapped: dict[int, frozenset[int]] = field(default_factory=dict)  # symmetric maps: see symmetry.py
+    box: Box | None = None  # of a loop over a grid, and what is done there
+    spec: LoopSpec | None = None
+
+    @cached_property
+    def visit(self) -> np.ndarray:
+        """Elements in the order of visit."""
+        return self.order if self.order is not None else np.arange(self.elements, dtype=self.index_type)
+
+    @property
+    def index_type(self) -> np.dtype:
+        largest = max(
+            [
+                self.elements * max((i.shape[1] for i, _ in self.maps.values()), default=1),
+                *(t for _, t in self.maps.values()),
+            ]
+        )
+        return np.dtype(np.int32 if largest < 2**31 else np.int64)
+
+    def rows(self) -> dict[int, np.ndarray]:
+        """The rows (elements, arity) of all maps of the loop, racy or only read through, by number."""
+        racy = {m: indices for m, (indices, _) in self.maps.items()}
+        return {m: indices[: self.elements] for m, indices in sorted((racy | self.others).items())}
+
+    def conflicts(self) -> tuple[list[np.ndarray], list[int]]:
+        """Index arrays and target counts, one for each target set (maps into one set side by side)."""
+        arrays, counts = [], []
+        for space in sorted(set(self.spaces.values())):
+            members = [m for m in self.maps if self.spaces[m] == space]
+            parts = [self.maps[m][0][: self.elements] for m in members]
+            arrays.append(
+                np.ascontiguousarray(np.concatenate(parts, axis=1))
+                if len(parts) > 1
+                else np.ascontiguousarray(parts[0])
+            )
+            counts.append(self.maps[members[0]][1])
+        return arrays, counts
+
+    def incidence(self, map_number: int) -> tuple[np.ndarray, np.ndarray]:
+        """For each target the entries (element*arity + slot) that lead to it, ascending: (offsets, entries)."""
+        indices, targets = self.maps[map_number]
+        return incidence(np.ascontiguousarray(indices[: self.elements]), targets)
+
+
+def topology(
+    spec: LoopSpec,
+    elements: int,
+    maps: dict[int, tuple[np.ndarray, int, str]],
+    order: np.ndarray | None = None,
+    box: Box | None = None,
+) -> Topology:
+    """The racy part of a loop; ``maps``: map number -> (indices, number of targets, digest)."""
+    racy = spec.racy_maps
+    described = (f"{m}:{spec.maps[m].target}:{maps[m][2]}:{m in racy}" for m in maps)
+    swapped = {m: found for m in racy if (found := swapped_maps(spec, m)) is not None}
+    text = "|".join([str(elements), *described, str({m: sorted(s) for m, s in swapped.items()})])
+    digest = hashlib.sha256(text.encode())
+    if order is not None:
+        digest.update(np.ascontiguousarray(order).data)
+    return Topology(
+        elements,
+        {m: maps[m][:2] for m in racy},
+        {m: spec.maps[m].target for m in racy},
+        order,
+        digest.hexdigest(),
+        {m: maps[m][0] for m in maps if m not in racy},
+        swapped,
+        box,
+        spec if box is not None else None,
+    )

@@ -1,0 +1,1 @@
+"""What several strategies build their nests from."""

@@ -1,0 +1,305 @@
+"""Gathering: what ``staged``, ``owner`` and ``tile`` share.
+
+Seen from a target, the loop is a sum over the incident (element, slot) pairs. The increments of an element are its
+*columns*: the distinct values up to sign, so that ``res[0] += f; res[1] -= f`` keeps one copy of f and a sign per
+slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from meshloom.kernel.expr import Node
+from meshloom.kernel.model import Output
+from meshloom.schedule.nest.code import ITEM, TARGET, ElementCode, accumulated
+from meshloom.schedule.nest.nodes import (
+    INDEX,
+    INT,
+    UNSIGNED,
+    Body,
+    Cast,
+    Expr,
+    For,
+    Grouped,
+    If,
+    Name,
+    Number,
+    Piece,
+    Select,
+    Statement,
+    Store,
+    StoreRow,
+    Switch,
+    call,
+    let,
+    variable,
+)
+from meshloom.schedule.nest.reduce import negated, nothing
+from meshloom.schedule.plan.declare import (
+    NUMBERS,
+    OFFSETS,
+    Array,
+    Numbers,
+    Offsets,
+    entries,
+    holds,
+    one_more_than_targets,
+    size,
+)
+from meshloom.schedule.plan.plan import Plan, Topology
+from meshloom.schedule.plan.verify import check_incidence
+from meshloom.schedule.spec import LoopSpec, SpecParam, is_negation
+
+ColumnValue = Callable[[int, int], Expr]
+Keep = Callable[["Columns", Expr, Sequence[Expr]], list[Statement]]  # (columns, place, values) -> statements
+
+#: An entry of a target's incidence, where it stands among them, and its slot.
+ENTRY, AT, SLOT = Name("entry"), Name("x"), Name("s")
+
+
+@dataclass(frozen=True, eq=False)
+class Incidence:
+    """Which (element, slot) pairs of a racy map lead to each of its targets."""
+
+    offsets: Offsets = holds(Array(OFFSETS, one_more_than_targets), "where each target's entries begin, and the end")
+    entries: Numbers = holds(Array(NUMBERS, entries), "element * arity + slot, ascending for each target")
+
+    @size
+    def degree(self) -> int:
+        return usual_degree(self.offsets)
+
+    def check(self, plan: Plan, topology: Topology, m: int) -> None:
+        """Raise PlanError unless it is that of map ``m``."""
+        check_incidence(plan, topology, m, self.offsets, self.entries)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The distinct values one element adds to one parameter. ``use[slot][comp]`` = (column, sign) or None."""
+
+    param: int
+    nodes: tuple[Node, ...]
+    use: tuple[tuple[tuple[int, int] | None, ...], ...]
+
+    @property
+    def uniform(self) -> bool:
+        """Every slot uses the same columns, and one sign throughout: the slot decides a factor only."""
+        patterns = {tuple(u[0] if u else None for u in slot) for slot in self.use}
+        return len(patterns) == 1 and all(len({u[1] for u in slot if u}) <= 1 for slot in self.use)
+
+    @property
+    def signs(self) -> tuple[int, ...]:
+        """The sign of each slot (uniform columns only)."""
+        return tuple(next((u[1] for u in slot if u), 1) for slot in self.use)
+
+    @property
+    def components(self) -> tuple[int, ...]:
+        """Components that any slot changes."""
+        return tuple(c for c in range(len(self.use[0])) if any(slot[c] for slot in self.use))
+
+
+def columns_of(spec: LoopSpec, map_number: int) -> tuple[Columns, ...]:
+    """The columns of each racy parameter behind a map."""
+    params = sorted({o.param for o in spec.racy_outputs if spec.params[o.param].map == map_number})
+    return tuple(_columns(spec, p, [o for o in spec.racy_outputs if o.param == p]) for p in params)
+
+
+def _columns(spec: LoopSpec, param: int, outputs: Sequence[Output]) -> Columns:
+    described = spec.params[param]
+    arity = spec.maps[described.map].arity if described.map is not None else 1
+    nodes: list[Node] = []
+    use: list[list[tuple[int, int] | None]] = [[None] * described.dim for _ in range(arity)]
+    for output in outputs:
+        node, sign = is_negation(output.value) if described.mode.combine == "add" else (output.value, 1)
+        if node not in nodes:
+            nodes.append(node)
+        use[output.slot][output.comp] = (nodes.index(node), sign)
+    return Columns(param, tuple(nodes), tuple(tuple(slot) for slot in use))
+
+
+def accumulate(
+    spec: LoopSpec,
+    groups: Sequence[Columns],
+    arity: int,
+    of: ColumnValue,
+    prepare: Callable[[int | None], list[Statement]] = lambda slot: [],
+) -> Body:
+    """Statements that merge the columns of one incident (element, slot ``s``) into the accumulators.
+
+    ``of(param, column)`` is a column's value. ``prepare(slot)`` gives statements that make the values of one slot
+    available (slot None: those of all slots, when columns are uniform).
+    """
+    if arity == 1:
+        return (*prepare(None), *(one for g in groups for one in _slot(spec, g, 0, of)))
+    if all(g.uniform for g in groups):
+        return (*prepare(None), *(one for g in groups for one in _uniform(spec, g, of)))
+    each = ((*prepare(slot), *(one for g in groups for one in _slot(spec, g, slot, of))) for slot in range(arity))
+    return (Switch(SLOT, tuple(each)),)
+
+
+def _uniform(spec: LoopSpec, group: Columns, of: ColumnValue) -> list[Statement]:
+    param = spec.params[group.param]
+    signs, weight = group.signs, Name(f"w{group.param}")
+    made: list[Statement] = []
+    if len(set(signs)) == 2:
+        made.append(let(weight.name, _sign_of_slot(signs, param.dtype), param.ctype))
+    for comp, used in enumerate(group.use[0]):
+        if used:
+            value = of(group.param, used[0])
+            if len(set(signs)) == 2:
+                whole = param.dtype.kind == "i"
+                value = call("ml_wrapped_mul", weight, value, of_types=(param.ctype,)) if whole else weight * value
+            elif set(signs) == {-1}:
+                value = negated(value, param.dtype)
+            made.append(_merge(spec, group.param, comp, value))
+    return made
+
+
+def _sign_of_slot(signs: tuple[int, ...], dtype: np.dtype) -> Expr:
+    """The factor of slot ``s``."""
+    negative = [k for k, sign in enumerate(signs) if sign < 0]
+    mask = call("UINT64_C", sum(1 << k for k in negative))
+    test: Expr = SLOT.equals(negative[0]) if len(negative) == 1 else Grouped(mask >> SLOT) & 1
+    return Select(Grouped(test), Number(-1, dtype), Number(1, dtype))
+
+
+def _slot(spec: LoopSpec, group: Columns, slot: int, of: ColumnValue) -> list[Statement]:
+    made, dtype = [], spec.params[group.param].dtype
+    for comp, used in enumerate(group.use[slot]):
+        if used:
+            value = of(group.param, used[0])
+            made.append(_merge(spec, group.param, comp, negated(value, dtype) if used[1] < 0 else value))
+    return made
+
+
+def _merge(spec: LoopSpec, param: int, comp: int, value: Expr) -> Statement:
+    return accumulated(spec.params[param], accumulator(param, comp), value)
+
+
+def accumulator(param: int, comp: int) -> Name:
+    return Name(f"a{param}_{comp}")
+
+
+def over_targets(
+    spec: LoopSpec,
+    groups: Sequence[Columns],
+    incident: Body,
+    offsets: Expr,
+    unrolled: If | None = None,
+    target: Expr = ITEM,
+) -> Body:
+    """Statements for a target: load the accumulators, visit the incident entries ``x``, store.
+
+    ``unrolled``: serves targets with the usual number of entries (``unroll``), where others are visited one by one.
+    """
+    before, after = load_accumulators(spec, groups), store_accumulators(spec, groups)
+    own, visits = let("t", target), visit(incident, offsets)
+    if unrolled is not None:
+        return (own, *before, replace(unrolled, otherwise=(visits,)), *after)
+    some = offsets[TARGET] < offsets[TARGET + 1]  # others need not be loaded and stored
+    return (own, If(some, (*before, visits, *after)))
+
+
+def visit(incident: Body, offsets: Expr) -> For:
+    """All incident entries ``x`` of target ``t``, one after the other."""
+    return For(AT.name, offsets[TARGET], offsets[TARGET + 1], incident, bound="end_x")
+
+
+def unroll(incident: Body, offsets: Expr, degree: int) -> If | None:
+    """The visit of targets with exactly ``degree`` entries, unrolled, so that all their loads are under way at once."""
+    if degree < 2:
+        return None
+    at = let(AT.name, offsets[TARGET] + Name("u"))
+    loop = For("u", Number(0), Number(degree), (at, *incident), INT, unroll=0)
+    return If((offsets[TARGET + 1] - offsets[TARGET]).equals(degree), (loop,))
+
+
+def usual_degree(offsets: np.ndarray) -> int:
+    """The number of entries that at least three quarters of the targets have, from 2 to 8; 0 if there is none."""
+    counts = np.bincount(np.minimum(np.diff(offsets), 9), minlength=10)
+    best = int(counts.argmax())
+    return best if 2 <= best <= 8 and 4 * counts[best] >= 3 * (len(offsets) - 1) else 0
+
+
+def _whole(spec: LoopSpec, group: Columns) -> bool:
+    return spec.wide and spec.access(group.param).whole_row and len(group.components) == spec.params[group.param].dim
+
+
+def load_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[Statement]:
+    """Declarations of accumulators that start from what the target ``t`` holds."""
+    return [one for g in groups for one in _load(spec, g)]
+
+
+def store_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[Statement]:
+    return [one for g in groups for one in _store(spec, g)]
+
+
+def _load(spec: LoopSpec, group: Columns) -> list[Statement]:
+    param, access = spec.params[group.param], spec.access(group.param)
+    if not _whole(spec, group):
+        return [_started(param, group, c, access.at(TARGET, c)) for c in group.components]
+    old = Name(f"old{group.param}")
+    pieces = [_started(param, group, c, Piece(old, Number(c))) for c in group.components]
+    return [let(old.name, access.load_row(TARGET), access.row_type), *pieces]
+
+
+def _started(param: SpecParam, group: Columns, comp: int, value: Expr) -> Statement:
+    return variable(accumulator(group.param, comp).name, value, param.ctype)
+
+
+def _store(spec: LoopSpec, group: Columns) -> list[Statement]:
+    param, access = spec.params[group.param], spec.access(group.param)
+    if _whole(spec, group):
+        values = tuple(accumulator(group.param, c) for c in group.components)
+        return [StoreRow(param.ctype, access.at(TARGET, 0), values)]
+    return [Store(access.at(TARGET, c), accumulator(group.param, c)) for c in group.components]
+
+
+def start_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[Statement]:
+    """Declarations of accumulators that hold nothing yet."""
+    made = []
+    for g in groups:
+        param = spec.params[g.param]
+        empty = nothing(param.mode.combine, param.dtype)
+        made += [_started(param, g, c, empty) for c in g.components]
+    return made
+
+
+def split_entry(entries: Expr, arity: int, element: str = "e") -> list[Statement]:
+    """Statements that take the entry at ``x`` apart into element and slot ``s``."""
+    return [let(element, entries[AT])] if arity == 1 else entry_parts(entries[AT], arity, element)
+
+
+def entry_parts(entry: Expr, arity: int, element: str = "e") -> list[Statement]:
+    """The same of an entry of a map with several slots; unsigned, for cheap division."""
+    return [
+        let(ENTRY.name, Cast(UNSIGNED, entry), UNSIGNED),
+        let(element, Cast(INDEX, ENTRY / arity)),
+        let(SLOT.name, Cast("unsigned", ENTRY % arity), "unsigned"),
+    ]
+
+
+def stage_of(columns: Columns) -> Name:
+    """The array that keeps the columns of a parameter."""
+    return Name(f"stage{columns.param}")
+
+
+def stage_at(columns: Columns, element: Expr, column: int) -> Expr:
+    """Where a column of an element is kept."""
+    width = len(columns.nodes)
+    return stage_of(columns)[element * width + column if width > 1 else element]
+
+
+def staging(code: ElementCode, columns: Sequence[Columns], place: Expr, keep: Keep) -> list[Statement]:
+    """Statements of element ``e`` that keep its columns at ``place`` and send ``code``'s outputs where they belong."""
+    known: dict[Node, Expr] = {}
+    roots, others = [n for c in columns for n in c.nodes], [o.value for o in code.outputs]
+    computed, values = code.values(roots, known)
+    more, other_values = code.values(others, known)
+    left = iter(values)
+    stores = [one for c in columns for one in keep(c, place, [next(left) for _ in c.nodes])]
+    sunk = [one for o, value in zip(code.outputs, other_values, strict=True) for one in code.plain(o, value)]
+    return [*code.rows(roots + others, code.outputs), *computed, *more, *stores, *sunk]

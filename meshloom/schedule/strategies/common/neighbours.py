@@ -1,0 +1,269 @@
+"""Neighbour tables: what ``owner`` reads on a GPU instead of following offsets, entries and maps one after the other.
+
+For targets with the usual number of incident elements (``degree``) everything the maps say about them stands in arrays,
+so that one load replaces a chain of three. Two kinds:
+
+- *by slot*: arrays of (degree, targets) shape; targets with another number of elements are marked by -1 and take the
+  general way.
+- *in roles*, where the kernel is symmetric (``symmetry.py``): first the own target's side, then the other's. The own
+  target is known, so only the other one is kept, and every incident element looks the same. Arrays of (targets,
+  degree) shape, so that a thread reads its share at once. Missing elements leave gaps (-1 for the other target); only
+  targets with too many elements, or that are no ring where the others are, are marked (-2), listed, and take the
+  general way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshloom.schedule.nest.code import TARGET, ElementCode, row_of
+from meshloom.schedule.nest.nodes import Name, Statement, let
+from meshloom.schedule.plan.declare import (
+    ANY,
+    NUMBERS,
+    Array,
+    Numbers,
+    Part,
+    Place,
+    PlanNumber,
+    Table,
+    all_maps,
+    holds,
+    maybe,
+    size,
+    targets,
+)
+from meshloom.schedule.plan.form import demand
+from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.verify import distinct
+from meshloom.schedule.strategies.common.gather import Incidence, entry_parts
+from meshloom.schedule.strategies.common.rings import find_rings
+
+GAP, MARKED = -1, -2
+MOST_LOST = 0.05  # share of the targets that a ring may send the general way; else there is no ring
+
+
+# ----- what a plan holds ----------------------------------------------------------------------------------------
+def _degree(place: Place) -> int:
+    return place.inside(Incidence).degree
+
+
+def _in_row(place: Place) -> int:
+    """Entries that one of the maps has at the elements of a target."""
+    return _degree(place) * place.rows.shape[1]
+
+
+@dataclass(frozen=True, eq=False)
+class SlotTables:
+    """By slot: what stands at each of a target's elements, in arrays of (degree, targets) shape."""
+
+    entry: Numbers = holds(Array(NUMBERS, _degree, targets), "entries, -1 at targets with another number of elements")
+    near: dict[int, Numbers] = holds(
+        Table(Array(NUMBERS, _in_row, targets), all_maps), "for each map a row for each (element, slot)"
+    )
+
+    def check(self, plan: Plan, topology: Topology, m: int, found: Incidence) -> None:
+        """Tables say what offsets, entries and maps say."""
+        usual, arity = np.diff(found.offsets) == found.degree, topology.maps[m][0].shape[1]
+        demand((self.entry[:, ~usual] == -1).all(), plan, "an irregular target is not marked in the neighbour table")
+        starts = found.offsets[:-1][usual]
+        for u, row in enumerate(self.entry):
+            expected = found.entries[starts + u]
+            demand((row[usual] == expected).all(), plan, "a neighbour table holds another entry than the incidence")
+            for k, rows in topology.rows().items():
+                part = self.near[k].reshape(len(self.entry), -1, len(usual))[u]
+                same = (rows[expected // arity] == part[:, usual].T).all()
+                demand(same, plan, f"a neighbour table has wrong rows of map {k}")
+
+
+def _each(place: Place) -> int:
+    return targets(place) * _degree(place)
+
+
+def _each_in_row(place: Place) -> int:
+    return targets(place) * _in_row(place)
+
+
+def _turning_maps(place: Place) -> Collection[int]:
+    m = place.numbers[0]
+    return place.topology.swapped[m] - {m}
+
+
+def _other_maps(place: Place) -> Collection[int]:
+    return set(all_maps(place)) - {place.numbers[0]} - place.inside(RoleTables).ring.keys()
+
+
+@dataclass(frozen=True, eq=False)
+class RoleTables:
+    """In roles: what a target sees from its own side, in arrays of (targets, degree) shape, flat."""
+
+    near: Numbers = holds(Array(NUMBERS, _each), "the other target of each element: -1 gaps, -2 marked targets")
+    entry: Numbers = holds(Array(NUMBERS, _each), "the entry of each element, -1 where there is none")
+    ring: dict[int, Numbers] = holds(
+        Table(Array(NUMBERS, _each), _turning_maps, some=True), "of a map that goes round the target what comes first"
+    )
+    rows: dict[int, Numbers] = holds(
+        Table(Array(NUMBERS, _each_in_row), _other_maps), "of every other map its rows at the elements"
+    )
+    marked: Numbers | None = holds(Array(NUMBERS, ANY), "the targets that are not in the tables, if any", maybe)
+
+    @size
+    def n_marked(self) -> int | None:
+        return None if self.marked is None else len(self.marked)
+
+    def check(self, plan: Plan, topology: Topology, m: int, found: Incidence) -> None:
+        """All entries of every target that is not marked, each once, seen from the target's side."""
+        degree, targets = found.degree, topology.maps[m][1]
+        table, near = self.entry.reshape(targets, degree), self.near.reshape(targets, degree)
+        there = self._checked_marks(plan, table, near)
+        filled, leads_to = table[there], _flat(topology.maps[m][0][: topology.elements])
+        counts = np.einsum("tu->t", there.view(np.uint8))  # at most 8 each; much faster than a sum over short rows
+        full = (counts == np.diff(found.offsets)) | (near[:, 0] == MARKED)
+        sound = full.all() and (not len(filled) or filled.max() < len(leads_to))
+        sound = sound and distinct(filled, len(leads_to)) == len(filled)
+        sound = sound and (leads_to[filled] == np.repeat(np.arange(targets, dtype=leads_to.dtype), counts)).all()
+        demand(sound, plan, "a neighbour table holds another entry than the incidence")
+        demand((near[there] == leads_to[filled ^ 1]).all(), plan, f"a neighbour table has wrong rows of map {m}")
+        for k in topology.rows():
+            if k != m:
+                self._check_rows(plan, topology, k, there, filled, k in topology.swapped[m])
+
+    def _checked_marks(self, plan: Plan, table: np.ndarray, near: np.ndarray) -> np.ndarray:
+        """(targets, degree): where the tables hold an element."""
+        there, marked = table >= 0, near[:, 0] == MARKED
+        listed = np.empty(0, np.int32) if self.marked is None else self.marked
+        same = np.array_equal(listed, np.flatnonzero(marked))
+        demand(same, plan, "the list of marked targets does not fit the marks")
+        apart = not there[marked].any() and (near[marked] == MARKED).all()
+        demand(apart, plan, "a marked target is in the tables too")
+        demand(((near >= 0) == there).all(), plan, "a gap of the neighbour table is none, or the other way round")
+        return there
+
+    def _check_rows(
+        self, plan: Plan, topology: Topology, k: int, there: np.ndarray, filled: np.ndarray, turns: bool
+    ) -> None:
+        """The rows of map ``k`` are those of the elements, turned to the target's side where they are to be."""
+        rows, element, side = topology.rows()[k], filled // 2, filled % 2
+        turned = side if turns else np.zeros_like(side)
+        expected = np.where(turned[:, None] == 1, rows[element, ::-1], rows[element])
+        if k in self.ring:
+            ring = self.ring[k].reshape(there.shape)
+            seen = np.stack([ring, np.roll(ring, -1, axis=1)], axis=2)
+        else:
+            seen = self.rows[k].reshape(*there.shape, -1)
+        demand((seen[there] == expected).all(), plan, f"a neighbour table has wrong rows of map {k}")
+        inside = seen.min(initial=0) >= 0 and seen.max(initial=0) <= rows.max(initial=0)
+        demand(inside, plan, f"a gap has no row of map {k} to load")
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRing:
+    """A map of the targets themselves that names the nodes of their rings, in place of a table."""
+
+    ring_of: int = holds(PlanNumber(), "the number of that map")
+    ring_through: int = holds(PlanNumber(), "the map of the elements whose rings those are")
+    turned: int = holds(PlanNumber(), "1 where they go round the other way, and hold the second end of each element")
+
+
+def _regular(place: Place) -> bool | None:
+    return _degree(place) > 0
+
+
+@dataclass(frozen=True, eq=False)
+class TabledIncidence(Incidence):
+    """An incidence with the tables of the targets that have the usual number of elements, where there is one."""
+
+    tables: SlotTables | RoleTables | None = holds(Part(SlotTables, RoleTables), "tables of neighbours", _regular)
+
+    def check(self, plan: Plan, topology: Topology, m: int) -> None:
+        super().check(plan, topology, m)
+        if self.tables is not None:
+            fits = isinstance(self.tables, RoleTables) == (m in topology.swapped)
+            demand(fits, plan, "its neighbour tables are not of the kind for this kernel")
+            self.tables.check(plan, topology, m, self)
+
+
+def tabled(topology: Topology, m: int, found: Incidence) -> TabledIncidence:
+    """The incidence of racy map ``m`` with its tables."""
+    tables: SlotTables | RoleTables | None = None
+    if found.degree > 0:
+        make = _in_roles if m in topology.swapped else _by_slot
+        tables = make(topology, m, found.offsets, found.entries, found.degree)
+    return TabledIncidence(found.offsets, found.entries, tables)
+
+
+# ----- by slot --------------------------------------------------------------------------------------------------
+def _by_slot(topology: Topology, m: int, offsets: np.ndarray, entries: np.ndarray, degree: int) -> SlotTables:
+    regular = np.diff(offsets) == degree
+    table = np.full((len(offsets) - 1, degree), -1, np.int64)
+    table[regular] = entries[offsets[:-1][regular][:, None] + np.arange(degree)]
+    known, kind = np.maximum(table, 0), topology.index_type
+    arity = topology.maps[m][0].shape[1]
+    near = {}
+    for k, rows in topology.rows().items():
+        seen = rows[known // arity]  # (targets, degree, arity of k)
+        near[k] = np.ascontiguousarray(seen.transpose(1, 2, 0).reshape(-1, len(table)), kind)
+    return SlotTables(np.ascontiguousarray(table.T, kind), near)
+
+
+def slot_rows(code: ElementCode, m: int, addresses: set[tuple[int, int, int]], plan: Plan) -> list[Statement]:
+    """Statements that give element ``e``, slot ``s`` and the rows of the ``u``-th incident element of target ``t``."""
+    spec, tables, u, targets = code.spec, ("gathers", m, "tables"), Name("u"), Name(f"targets{m}")
+    made = entry_parts(part_of(plan, *tables, "entry")[u * targets + TARGET], spec.maps[m].arity)
+    for k, slot in code.used_rows(addresses):
+        place = (u * spec.maps[k].arity + slot) * targets + TARGET
+        made.append(let(row_of(k, slot).name, part_of(plan, *tables, "near", k)[place]))
+    return made
+
+
+# ----- in roles -------------------------------------------------------------------------------------------------
+def _in_roles(topology: Topology, m: int, offsets: np.ndarray, entries: np.ndarray, degree: int) -> RoleTables:
+    table, fits = _padded(offsets, entries, degree)
+    others = {k: rows for k, rows in topology.rows().items() if k != m}
+    seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in others.items()}
+    rings: dict[int, np.ndarray] = {}
+    for k in sorted(topology.swapped[m] - {m}):
+        found = find_rings(seen[k][:, :, 0], seen[k][:, :, 1], table >= 0)
+        if not rings and (fits & ~found.closed).sum() <= MOST_LOST * len(table):
+            fits &= found.closed
+            table = np.where(found.place < 0, -1, np.take_along_axis(table, np.maximum(found.place, 0), axis=1))
+            seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in others.items()}
+            rings[k] = found.nodes
+    table[~fits] = -1
+    other = np.where(table < 0, GAP, _flat(topology.maps[m][0])[np.maximum(table, 0) ^ 1])
+    other[~fits] = MARKED
+
+    def flat(array: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(array, topology.index_type).reshape(-1)
+
+    rest = {k: flat(rows) for k, rows in seen.items() if k not in rings}
+    marked = None if fits.all() else flat(np.flatnonzero(~fits))
+    return RoleTables(flat(other), flat(table), {k: flat(nodes) for k, nodes in rings.items()}, rest, marked)
+
+
+def _padded(offsets: np.ndarray, entries: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
+    """(targets, degree): up to ``degree`` entries of each target, then -1; and which targets have no more than that."""
+    counts = np.diff(offsets)
+    fits = counts <= degree
+    if not fits.all():  # of others keep as many as there is room for
+        entries = entries[np.arange(len(entries)) - np.repeat(offsets[:-1], counts) < degree]
+    table = np.full((len(counts), degree), -1, entries.dtype)
+    table[np.arange(degree) < counts[:, None]] = entries  # both go target by target
+    return table, fits
+
+
+def _seen(rows: np.ndarray, table: np.ndarray, turns: bool) -> np.ndarray:
+    """(targets, degree, arity): rows of a map at the elements of a table, as seen from the target's side."""
+    known = np.maximum(table, 0)
+    if turns and rows.shape[1] == 2:  # an entry and the one beside it
+        return np.stack([_flat(rows)[known], _flat(rows)[known ^ 1]], axis=2)
+    seen = rows[known // 2]
+    return np.where((known % 2 == 1)[:, :, None], seen[:, :, ::-1], seen) if turns else seen
+
+
+def _flat(rows: np.ndarray) -> np.ndarray:
+    """The entries of a map: element * arity + slot is the place of each."""
+    return np.ascontiguousarray(rows).reshape(-1)

@@ -1,0 +1,206 @@
+"""Code for ``owner`` on a GPU where the kernel is symmetric: every incident element seen from the target's own side.
+
+What depends on the target alone is computed once; all loads are under way before the first element is computed. The
+tables are those of ``neighbours.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from meshloom.kernel.count import loads
+from meshloom.kernel.expr import BOOL as BOOLS
+from meshloom.kernel.expr import C_TYPES, Node, topological
+from meshloom.kernel.model import Output
+from meshloom.schedule.nest import graph
+from meshloom.schedule.nest.code import TARGET, ElementCode, accumulated, row_of
+from meshloom.schedule.nest.nodes import (
+    BOOL,
+    INT,
+    Body,
+    Expr,
+    For,
+    If,
+    LoadRow,
+    Name,
+    Number,
+    Piece,
+    Room,
+    RowOf,
+    Select,
+    Statement,
+    Store,
+    Type,
+    let,
+)
+from meshloom.schedule.nest.walk import substituted
+from meshloom.schedule.plan.plan import Plan, part_of
+from meshloom.schedule.spec import Address, LoopSpec
+from meshloom.schedule.strategies.common.gather import accumulator
+from meshloom.schedule.strategies.common.neighbours import GAP, MARKED, OwnRing, RoleTables, TabledIncidence
+
+#: The number of an element of the target, the target's row of ``near`` there, and: is the target in the tables?
+AROUND, NEAR, LISTED = Name("v"), Name("near"), Name("listed")
+
+
+@dataclass(frozen=True)
+class RoleGather:
+    """What the elements of map ``m`` give to target ``t``."""
+
+    spec: LoopSpec
+    m: int
+    degree: int
+    plan: Plan  # whose ``gathers`` have the tables
+    tables: RoleTables
+    outputs: tuple[Output, ...]  # to slot 0, the own side
+    along: OwnRing | None = None  # a map of the targets that names the ring's nodes
+
+    @classmethod
+    def of(cls, spec: LoopSpec, m: int, plan: Plan, found: TabledIncidence, along: OwnRing | None = None) -> RoleGather:
+        outputs = tuple(o for o in spec.racy_outputs if spec.params[o.param].map == m and o.slot == 0)
+        assert isinstance(found.tables, RoleTables)
+        return cls(spec, m, found.degree, plan, found.tables, outputs, along)
+
+    @property
+    def turned(self) -> bool:
+        """Do rings go round the other way, and hold the second end of each element?"""
+        return self.along is not None and bool(self.along.turned)
+
+    def body(self, known: dict[Node, Expr] | None = None) -> list[Statement]:
+        """Statements that merge the elements into the accumulators, which must be declared. ``listed`` tells whether
+        the target is in the tables; if not, its accumulators are of no use.
+
+        ``known`` is extended by the values of the target alone that have got a name.
+        """
+        code, roots = ElementCode(self.spec, ()), [o.value for o in self.outputs]
+        own = self._known_to_target(roots)
+        needed = {a for n in topological(roots) if n not in own for a in n.args} | set(roots)
+        edge = [n for n in own if n in needed and n.op != "const"]
+        known = {} if known is None else known
+        before = [let(row_of(self.m, 0).name, TARGET), *code.whole_rows(edge), *code.values(edge, known)[0]]
+        fetch = self.fetched
+        computed, values = graph.statements(roots, lambda n: fetch.values[n.value], known=dict(known))
+        added = If(Name("there"), tuple(self._add(o, one) for o, one in zip(self.outputs, values, strict=True)))
+        there = let("there", Piece(NEAR, AROUND) > GAP, BOOL)
+        near = self.table(NEAR.name, self.degree, self.tables.near.dtype, self.named("near"))
+        listed = let(LISTED.name, self._listed, BOOL)
+        return [near, listed, *fetch.statements, *before, around(self.degree, (there, *computed, added))]
+
+    @cached_property
+    def fetched(self) -> Fetch:
+        """Everything that the elements load."""
+        roots = [o.value for o in self.outputs]
+        own = set(self._known_to_target(roots))
+        return Fetch(self, [n for n in topological(roots) if n.op == "load" and n not in own])
+
+    def _add(self, output: Output, value: Expr) -> Statement:
+        return accumulated(self.spec.params[output.param], accumulator(output.param, output.comp), value)
+
+    def named(self, *path: str | int) -> Expr:
+        """A table of the plan."""
+        return part_of(self.plan, "gathers", self.m, "tables", *path)
+
+    def table(self, name: str, width: int, dtype: np.dtype, array: Expr) -> Statement:
+        """The target's row of a table with ``width`` entries for each."""
+        ctype = C_TYPES[dtype]
+        return let(name, LoadRow(ctype, width, array + TARGET * width), RowOf(ctype, width))
+
+    @property
+    def _listed(self) -> Expr:
+        """Is the target in the tables?"""
+        return Number(True, BOOLS) if self.tables.marked is None else Piece(NEAR, Number(0)).differs(MARKED)
+
+    def _known_to_target(self, roots: list[Node]) -> list[Node]:
+        """Nodes that need nothing but the target's own values, globals and constants, in order."""
+        own: dict[Node, None] = {}
+        for node in topological(roots):
+            if node.op == "load":
+                param, slot, _ = node.value
+                if self.spec.params[param].is_global or (self.spec.params[param].map == self.m and slot == 0):
+                    own[node] = None
+            elif all(a in own for a in node.args):
+                own[node] = None
+        return list(own)
+
+
+def around(degree: int, body: Body) -> For:
+    """A loop over the elements of a target, unrolled."""
+    return For(AROUND.name, Number(0), Number(degree), body, INT, unroll=0)
+
+
+class Fetch:
+    """Loads of everything that the elements need: statements, and each value at element ``v``."""
+
+    def __init__(self, gather: RoleGather, wanted: list[Node]):
+        self.gather, self.code, self.spec = gather, ElementCode(gather.spec, ()), gather.spec
+        self.values: dict[Address, Expr] = {}
+        self.statements: list[Statement] = []
+        addresses = loads(wanted)
+        by_param = {p: sorted(a for a in addresses if a[0] == p) for p in sorted({a[0] for a in addresses})}
+        self._tables({self.spec.params[p].map for p in by_param})
+        for param, mine in by_param.items():
+            self._param(param, mine)
+
+    def _tables(self, maps: set[int | None]) -> None:
+        degree, tables, along = self.gather.degree, self.gather.tables, self.gather.along
+        table, named = self.gather.table, self.gather.named
+        for k in sorted(k for k in maps if k is not None and k != self.gather.m):
+            if self._ring(k) and along is not None:
+                ring = Name(f"m{along.ring_of}")
+                self.statements.append(table(f"at{k}", degree, self.spec.maps[along.ring_of].dtype, ring))
+            elif self._ring(k):
+                self.statements.append(table(f"at{k}", degree, tables.ring[k].dtype, named("ring", k)))
+            else:
+                width = degree * self.spec.maps[k].arity
+                self.statements.append(table(f"at{k}", width, tables.rows[k].dtype, named("rows", k)))
+        if None in maps:
+            self.statements.append(table("entry", degree, tables.entry.dtype, named("entry")))
+
+    def around(self, param: int, position: int, comp: int) -> Expr | None:
+        """What the ring holds at a position, for a parameter read through it; None if that is not loaded."""
+        value = self.values.get((param, int(self.gather.turned), comp))
+        return None if value is None else substituted(value, {AROUND.name: Number(position)})
+
+    def _ring(self, k: int) -> bool:
+        along = self.gather.along
+        return k in self.gather.tables.ring or (along is not None and k == along.ring_through)
+
+    def _param(self, param: int, addresses: list[Address]) -> None:
+        k, slots = self.spec.params[param].map, sorted({slot for _, slot, _ in addresses})
+        comps = sorted({comp for _, _, comp in addresses})
+        if k is None:
+            entry = Piece(Name("entry"), AROUND)
+            self._array(param, 0, comps, Select(entry > 0, entry / 2, Number(0)))
+        elif k == self.gather.m:
+            other = Piece(NEAR, AROUND)
+            self._array(param, 1, comps, Select(other > GAP, other, TARGET))
+        elif self._ring(k):
+            self._array(param, 0, comps, Piece(Name(f"at{k}"), AROUND), ring=True)
+            at = {c: self.values[param, 0, c] for c in comps}
+            near, far = (1, 0) if self.gather.turned else (0, 1)
+            self.values |= {(param, near, c): at[c] for c in comps}
+            self.values |= {(param, far, c): substituted(at[c], {AROUND.name: AROUND + 1}) for c in comps}
+        else:
+            for slot in slots:
+                self._array(param, slot, comps, Piece(Name(f"at{k}"), AROUND * self.spec.maps[k].arity + slot))
+
+    def _array(self, param: int, slot: int, comps: list[int], row: Expr, ring: bool = False) -> None:
+        """Values of a parameter at all elements; on a ring one more, the first again."""
+        access, degree, found = self.spec.access(param), self.gather.degree, Name("row")
+        whole = Name(f"all{param}_{slot}")
+        parts: dict[Name, tuple[Type, Expr]]  # arrays, what they are of, and what comes into them
+        if self.code.in_whole_row(param):
+            parts = {whole: (access.row_type, access.load_row(found))}
+            self.values |= {(param, slot, c): Piece(whole[AROUND], Number(c)) for c in comps}
+        else:
+            each = {c: Name(f"{whole.name}_{c}") for c in comps}
+            parts = {one: (self.spec.params[param].ctype, access.at(found, c)) for c, one in each.items()}
+            self.values |= {(param, slot, c): one[AROUND] for c, one in each.items()}
+        self.statements += [Room(kind, one.name, Number(degree + ring)) for one, (kind, _) in parts.items()]
+        fill = (Store(one[AROUND], source) for one, (_, source) in parts.items())
+        self.statements.append(around(degree, (let(found.name, row), *fill)))
+        if ring:
+            self.statements += [Store(one[degree], one[0]) for one in parts]

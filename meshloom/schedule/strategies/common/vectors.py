@@ -1,0 +1,151 @@
+"""Several elements for each thread of a GPU, in loops that do little with each of them.
+
+A thread that moves one number has too little under way, and too many instructions for it. Where a loop looks at its own
+elements only and their numbers lie side by side, a thread takes a vector of elements, whose numbers it loads and stores
+at once; or several such vectors, far apart, so that neighbouring threads still move neighbouring ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from meshloom.kernel.access import ReadWrite
+from meshloom.kernel.count import loads
+from meshloom.kernel.expr import load, operate, topological
+from meshloom.kernel.model import Output
+from meshloom.mesh.box import Index
+from meshloom.schedule.choice.schedule import Schedule
+from meshloom.schedule.nest.code import COUNT, ITEM, ElementCode, Pass, Phase
+from meshloom.schedule.nest.nodes import INT, Expr, For, Grouped, If, Name, Number, least, let, summed
+from meshloom.schedule.spec import Address, LoopSpec, Share, SpecParam
+from meshloom.schedule.strategies.common.points import MOST_NODES, VECTOR, PointCode, tiled
+
+MANY = 1 << 19  # elements: with fewer there would be too few threads to fill a GPU
+MOST_VALUES = 16  # loaded and stored for one element: with more a single element keeps a thread busy
+LEAST_LOADED = 16  # bytes that a thread should ask for before it waits
+LEAST_REDUCED = 64  # the same in loops that add up: every block ends with a tree, and one block merges what all have
+MOST_VECTORS = 4
+SHARES = Name("shares")  # how many threads have a share
+
+
+def share_of(spec: LoopSpec, schedule: Schedule, elements: int) -> Share:
+    """What a thread of a GPU takes: as much as ``schedule.vector`` says, or what is good for this loop."""
+    fields = [p for p in spec.params if not p.is_global]
+    if spec.maps or spec.box is not None or not fields:
+        return Share()
+    largest = max(p.dtype.itemsize for p in fields)
+    wanted = schedule.vector or VECTOR
+    vector = max(1, min(wanted, VECTOR) // largest)
+    if not all(_side_by_side(p, vector) for p in fields):
+        return Share()
+    share = Share(vector, max(1, wanted // VECTOR))
+    if schedule.vector is not None:
+        return share
+    pays = elements >= MANY and _is_light(spec, share) and not any(map(_has_rows, fields))
+    return _enough(spec, vector) if pays else Share()
+
+
+def in_words(share: Share) -> str:
+    """The end of a sentence about a loop; nothing where a thread takes one element."""
+    at_once = f", {share.vector} at once" if share.times > 1 else ""
+    return f"; {share.elements} elements for each thread{at_once}" if share.elements > 1 else ""
+
+
+def _side_by_side(param: SpecParam, vector: int) -> bool:
+    """Do the numbers of a vector's elements lie together, component by component or all of them?"""
+    grouped = param.layout.kind == "aosoa" and param.layout.width % vector == 0
+    return param.dim == 1 or param.layout.kind in ("aos", "soa") or grouped
+
+
+def _has_rows(param: SpecParam) -> bool:
+    return param.layout.kind == "aos" and param.dim > 1 and not param.is_global
+
+
+def _is_light(spec: LoopSpec, share: Share) -> bool:
+    roots = [o.value for o in spec.outputs]
+    nodes = sum(1 for _ in topological(roots))
+    return len(_loaded(spec)) + len(spec.outputs) <= MOST_VALUES and share.elements * nodes <= MOST_NODES
+
+
+def _loaded(spec: LoopSpec) -> set[Address]:
+    """What is loaded for an element, numbers that something is added to included."""
+    whole = stored_only(spec)
+    return {a for a in loads(o.value for o in whole.outputs) if not spec.params[a[0]].is_global}
+
+
+def _enough(spec: LoopSpec, vector: int) -> Share:
+    """So many vectors that their loads have enough bytes under way."""
+    one = vector * sum(spec.params[param].dtype.itemsize for param, _, _ in _loaded(spec))
+    least = LEAST_REDUCED if spec.reductions else LEAST_LOADED
+    return Share(vector, min(MOST_VECTORS, max(1, least // one)) if one else 1)
+
+
+def vector_pass(spec: LoopSpec) -> Pass:
+    """A pass whose items are the shares of threads; those that are not whole are done element by element."""
+    vector, times = spec.share.vector, spec.share.times
+    plain = stored_only(spec)
+    whole, single = VectorCode(tiled(plain, (spec.share.elements,)), vector), ElementCode(plain, plain.outputs)
+    first, turn, x = Name("first"), Name("k"), Name("x")
+    start = first if times == 1 else first + turn * (SHARES * vector)
+    rest = For(x.name, start, least(x + vector, COUNT), single.body(single.plain, element=x), bound="stop", unroll=1)
+    if times > 1:  # not a step further: positions may have just enough bits
+        rest = For(turn.name, Number(0), Number(times), (rest,), INT, unroll=1, bare=True)
+    last = summed([first, *_way(spec.share.elements - 1, vector)])
+    body = (let(first.name, ITEM * vector), If(last < COUNT, whole.body(whole.plain, element=first), (rest,)))
+    return Pass("shares", SHARES, (Phase(body),), reductions=spec.reductions)
+
+
+def _way(d: int, vector: int) -> list[Expr]:
+    """The way in memory from the first to element d of a share, in steps; neighbouring vectors of a share have one of
+    every other thread between them."""
+    number, lane = divmod(d, vector)
+    far: list[Expr] = [SHARES * (number * vector)] if number else []
+    return [*far, *([Number(lane)] if lane or not number else [])]
+
+
+def stored_only(spec: LoopSpec) -> LoopSpec:
+    """The same loop with increments of own elements as loads and stores, which can be done several at a time."""
+    params = tuple(replace(p, mode=ReadWrite) if _merges(p) else p for p in spec.params)
+
+    def value(o: Output) -> Output:
+        param = spec.params[o.param]
+        if not _merges(param):
+            return o
+        old = load(o.param, o.slot, o.comp, param.dtype)
+        return replace(o, value=operate(param.mode.combine, [old, o.value]))
+
+    return replace(spec, params=params, outputs=tuple(map(value, spec.outputs)))
+
+
+def _merges(param: SpecParam) -> bool:
+    return bool(param.mode.combine) and not param.is_global
+
+
+class VectorCode(PointCode):
+    """Statements of all elements of a share: offset d is element d % vector of vector number d // vector."""
+
+    def __init__(self, spec: LoopSpec, vector: int):
+        count = len({o for p in spec.params for o in p.offsets})
+        super().__init__(spec, spec.outputs, (False,), (count,), vector=vector)
+
+    def in_whole_row(self, param: int) -> bool:
+        return False
+
+    def _piece(self, param: int, slot: int, comp: int) -> tuple[Address, ...]:
+        """Rows of a vector's elements lie one after the other in ``aos``: all of them are one piece."""
+        described, first = self.spec.params[param], slot - slot % self.vector
+        if not _has_rows(described):
+            return super()._piece(param, slot, comp)
+        return tuple((param, first + k, c) for k in range(self.vector) for c in range(described.dim))
+
+    def row(self, param: int, slot: int) -> Expr:
+        lane = slot % self.vector
+        first = super().row(param, slot - lane)
+        return Grouped(first + lane) if lane else first
+
+    def _used(self) -> list[Index]:
+        """The first element of each vector stands for all of it."""
+        return [o for o in super()._used() if o[-1] % self.vector == 0]
+
+    def _step(self, axis: int, d: int) -> Expr:
+        return summed(_way(d, self.vector))
