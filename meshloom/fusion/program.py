@@ -110,7 +110,7 @@ class FusedProgram:
 
 
 #: On a CPU loops are fused where the cost model says that a replay takes at most so much of the time: it is no oracle.
-WORTH = 0.98
+WORTH = 0.95
 
 Way = Callable[[Sequence[Operation], dict[Field, float], bool], FusedProgram | None]
 
