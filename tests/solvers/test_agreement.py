@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from meshloom.fusion import program as fused_program
 
 import meshloom as ml
 from bench.cases import make
@@ -105,7 +106,7 @@ GRIDS: dict[str, tuple[str, ...]] = {
     "taylor_green": ("taylor_green", "mesh.points=8"),
     "vortex_outflow": ("vortex_outflow", "mesh.points=[14,15]"),
 }
-NOTHING_FUSES = ("lulesh", "vortex_outflow")  # loops of other sets, or of lines, stand between
+NOTHING_FUSES = (("lulesh", "emulated"), ("lulesh", "cuda"))  # its forces are not best by owner there
 
 
 def five_steps(name: str, *, fuse: bool) -> tuple[ml.Program, list[np.ndarray]]:
@@ -126,14 +127,14 @@ def assert_same(found: list[np.ndarray], expected: list[np.ndarray], atol: float
 
 @pytest.mark.parametrize("backend", ["cpu", "emulated", CUDA])
 @pytest.mark.parametrize("name", [*CASES, *GRIDS])
-def test_fused_steps_equal_loop_by_loop_and_the_reference(name: str, backend: str):
+def test_fused_steps_equal_loop_by_loop_and_the_reference(name: str, backend: str, monkeypatch: pytest.MonkeyPatch):
     """Every application, as C++ and as CUDA: fused, loop by loop, and by NumPy."""
     ml.use("numpy")
     _, expected = five_steps(name, fuse=False)
     ml.use(backend)
+    monkeypatch.setattr(fused_program, "WORTH", np.inf)  # on a CPU, too, all that can be fused is
     (_, apart), (program, fused) = (five_steps(name, fuse=fuse) for fuse in (False, True))
-    assert bool(program.fused_steps) == (name not in NOTHING_FUSES)
-    assert name in NOTHING_FUSES or program.launches < len(program.loops)
+    assert bool(program.fused_steps) == ((name, backend) not in NOTHING_FUSES)
     assert_same(fused, apart)
     # Lines are solved by other methods than NumPy's, and slopes at the edge, which are state, are small differences.
     assert_same(fused, expected, atol=1e-9 if name in SOLVES_LINES else 1e-12)

@@ -113,7 +113,7 @@ class FusedProgram:
 
 
 #: On a CPU loops are fused where the cost model says that a replay takes at most so much of the time: it is no oracle.
-WORTH = 0.98
+WORTH = 0.95
 
 def _is_composed(step: Step) -> bool:
     return isinstance(step, Runnable) and bool(step.composed)
