@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from meshloom.fusion import program as fused_program
 
 import meshloom as ml
 from bench.cases import make
+from meshloom.operation.fusion import program as fused_program
 from tests.backend import streams  # noqa: F401 registers the back end shuffled
 
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
