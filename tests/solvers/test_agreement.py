@@ -125,8 +125,17 @@ def assert_same(found: list[np.ndarray], expected: list[np.ndarray], atol: float
         np.testing.assert_allclose(one / scale, other / scale, rtol=1e-11, atol=atol)
 
 
-@pytest.mark.parametrize("backend", ["cpu", "emulated", CUDA])
-@pytest.mark.parametrize("name", [*CASES, *GRIDS])
+#: On a CPU in every run; there the others take long to compile. As CUDA all of them are in every run.
+QUICK_ON_A_CPU = ("airfoil", "volna_v17", "tophat1d", "vortex_outflow")
+ON_EACH = [pytest.param(name, backend, marks=pytest.mark.slow)
+           if backend == "cpu" and name not in QUICK_ON_A_CPU else (name, backend)
+           for name in (*CASES, *GRIDS) for backend in ("cpu", "emulated")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [*ON_EACH, *(pytest.param(name, "cuda", marks=pytest.mark.gpu) for name in (*CASES, *GRIDS))],
+)
 def test_fused_steps_equal_loop_by_loop_and_the_reference(name: str, backend: str, monkeypatch: pytest.MonkeyPatch):
     """Every application, as C++ and as CUDA: fused, loop by loop, and by NumPy."""
     ml.use("numpy")
@@ -135,9 +144,10 @@ def test_fused_steps_equal_loop_by_loop_and_the_reference(name: str, backend: st
     monkeypatch.setattr(fused_program, "WORTH", np.inf)  # on a CPU, too, all that can be fused is
     (_, apart), (program, fused) = (five_steps(name, fuse=fuse) for fuse in (False, True))
     assert bool(program.fused_steps) == ((name, backend) not in NOTHING_FUSES)
-    assert_same(fused, apart)
+    assert_same(fused, apart, atol=1e-10 if name == "lulesh" else 1e-12)
     # Lines are solved by other methods than NumPy's, and slopes at the edge, which are state, are small differences.
-    assert_same(fused, expected, atol=1e-9 if name in SOLVES_LINES else 1e-12)
+    # LULESH tells how far from symmetric it is, which is rounding and nothing else.
+    assert_same(fused, expected, atol=1e-9 if name in SOLVES_LINES else 1e-10 if name == "lulesh" else 1e-12)
 
 
 @pytest.mark.parametrize("backend", [pytest.param("shuffled", marks=pytest.mark.slow), CUDA])
