@@ -10,7 +10,7 @@ import numpy as np
 
 from meshloom.backend.base import Backend, Bound, CopyMemory, FillMemory, Recording, Replayed
 from meshloom.backend.cpu_dialect import render
-from meshloom.backend.unit import Argument, Unit, check_arrays, make_unit, sizes_of, temporaries
+from meshloom.backend.unit import Argument, Unit, check_arrays, color_counts, make_unit, sizes_of, temporaries
 from meshloom.errors import CompilerError
 from meshloom.mesh.condition import SIGNS, Comparison
 from meshloom.mesh.core import Global
@@ -53,8 +53,8 @@ class CpuBackend(Backend):
         if made_for is not plan:
             unit, function = self._compiled(bound, plan)
             bound.compiled[self.key] = plan, unit, function
-        arrays = self._arrays(bound, plan)
-        sizes = sizes_of(bound, plan)
+        arrays = self._arrays(bound, plan, unit)
+        sizes = sizes_of(bound, plan) | color_counts(unit, arrays)
         check_arrays(bound.spec.name, unit.pointers, arrays)
         return Operation(function, [arrays[a.name] for a in unit.pointers], [sizes[name] for name in unit.sizes])
 
@@ -64,7 +64,7 @@ class CpuBackend(Backend):
         library = load(render(unit), bound.spec.name, extra_flags=flags)
         return unit, function_of(library, "ml_loop", ctypes.c_void_p, ctypes.c_void_p)
 
-    def _arrays(self, bound: Bound, plan: Plan) -> dict[str, np.ndarray]:
+    def _arrays(self, bound: Bound, plan: Plan, unit: Unit) -> dict[str, np.ndarray]:
         """Every array the generated function may point to, by name."""
         spec = bound.spec
         arrays = {spec.access(k).pointer: s.storage for k, s in enumerate(bound.storages)}
@@ -73,7 +73,7 @@ class CpuBackend(Backend):
         arrays["threads_in_use"] = self.threads
         for name, dtype, per_element in temporaries(spec, plan):
             arrays[name] = np.zeros(bound.elements * per_element, dtype)
-        blocks = plan.blocks(bound.elements)
+        blocks = plan.blocks(bound.elements) + sum(color_counts(unit, arrays).values())  # a color ends in part of one
         for output in spec.reductions:
             arrays[f"{partial_name(output)}_parts"] = np.zeros(blocks, spec.params[output.param].dtype)
         return arrays

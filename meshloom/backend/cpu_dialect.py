@@ -122,8 +122,8 @@ def _launch(number: int, one: Pass, received: list[Parameter]) -> list[str]:
     color = Name("color")
     low, high = (Number(0), one.count) if one.colors is None else (one.colors[color], one.colors[color + 1])
     lines = ["{"]
-    if one.colors is not None:
-        lines.append("for (int64_t color = 0; color < n_colors; ++color) {")
+    if one.n_colors is not None:
+        lines.append(f"for (int64_t color = 0; color < {one.n_colors.name}; ++color) {{")
     lines += PRINTER.let(Let(INT64, (("low", low), ("high", high))))
     lines.append(f"const int64_t blocks = {'high - low' if one.blocked else '(high - low + block - 1) / block'};")
     arguments = [x.name for x in received]

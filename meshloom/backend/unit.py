@@ -95,7 +95,7 @@ def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), t
     pointers += [Argument(name, C_TYPES[dtype], False) for name, dtype, _ in temporaries(spec, plan)]
     pointers += [Argument(f"{partial_name(o)}_parts", spec.params[o.param].ctype, False) for o in spec.reductions]
     passes = emitter(plan.strategy).passes(spec, plan, target=target)
-    return Unit(spec, (*pointers, *extra), tuple(_size_names(spec, plan)), tuple(passes), target)
+    return Unit(spec, (*pointers, *extra), tuple(_size_names(spec, plan, passes)), tuple(passes), target)
 
 
 def check_arrays(name: str, pointers: Sequence[Argument], arrays: Mapping[str, Any]) -> None:
@@ -111,10 +111,17 @@ def temporaries(spec: LoopSpec, plan: Plan) -> list[tuple[str, np.dtype, int]]:
     return emitter(plan.strategy).temporaries(spec)
 
 
-def _size_names(spec: LoopSpec, plan: Plan) -> list[str]:
+def _size_names(spec: LoopSpec, plan: Plan, passes: Sequence[Pass]) -> list[str]:
     names = ["n", "block", *(["shares"] if spec.share.elements > 1 else []), *sorted(sizes(plan))]
     names += [f"stride{k}" for k, p in enumerate(spec.params) if p.layout.kind == "soa" and not p.is_global]
+    names += sorted({one.n_colors.name for one in passes if one.n_colors is not None})
     return names + [f"targets{m}" for m in range(len(spec.maps))]
+
+
+def color_counts(unit: Unit, arrays: Mapping[str, Any]) -> dict[str, int]:
+    """How many colors there are in the passes that have any, by what generated code calls that."""
+    colored = ((one.n_colors, one.colors) for one in unit.passes)
+    return {n.name: len(arrays[c.name]) - 1 for n, c in colored if n is not None and c is not None}
 
 
 def sizes_of(bound: Bound, plan: Plan) -> dict[str, int]:

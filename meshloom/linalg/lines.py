@@ -23,7 +23,7 @@ from meshloom.mesh.grid import Grid
 from meshloom.mesh.layout import Layout
 from meshloom.operation.calls import remembered
 from meshloom.operation.loop import Kernel, Loop, Runnable, derived
-from meshloom.schedule.choice.explain import algebra_of
+from meshloom.schedule.choice.explain import algebra_of, amount
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.lines.methods import LineMethod, method
 from meshloom.schedule.lines.spec import LineGeometry, LineSpec, as_tuning, geometry, renumbered
@@ -245,12 +245,14 @@ class LineLoop(Runnable):
     def explain(self) -> str:
         """How lines are cut up, and the figures."""
         head = (
-            f"{self.name}: {self.lines.lines:,} lines of {self.lines.length:,} points along axis {self.axis} of"
+            f"{self.name}: {self.lines.lines:,} line{'s' if self.lines.lines != 1 else ''} of {self.lines.length:,}"
+            f" points along axis {self.axis} of"
             f" {self.grid.name}, {self.values} operand{'s' if self.values > 1 else ''}, back end {self.backend.name}"
         )
-        rows = [("method", f"{self.method.name} ({self.method.summary})"), ("form", str(self.spec.form)),
+        rows = [("method", f"{self.method.name} ({self.method.summary})"),
+                ("form", self.spec.form.in_words(together=self.backend.target.together)),
                 *algebra_of(self.spec, self.backend),
-                ("bytes", f"compulsory {self.compulsory / 1e6:.4g} MB")]  # fmt: skip
+                ("bytes", f"compulsory {amount(self.compulsory)}")]  # fmt: skip
         if self.seconds:
             rate = self.compulsory / self.seconds
             rows.append(("measured", f"{self.seconds * 1e3:.4g} ms, {rate / 1e9:.3g} GB/s of compulsory bytes"))

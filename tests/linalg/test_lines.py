@@ -353,7 +353,7 @@ def test_a_program_records_line_loops() -> None:
             step(grid, rhs, u)
 
         advance.run(5)
-        assert "give: 1 lines of 24 points along axis 0" in advance.explain()
+        assert "give: 1 line of 24 points along axis 0" in advance.explain()
         found[back_end] = u.numpy()
     for back_end in BACKENDS:
         assert differ(found[back_end], found["numpy"]) < 1e-14
@@ -371,6 +371,7 @@ def test_what_a_line_loop_says() -> None:
     text = loop.explain()
     assert "d_dy: 8 lines of 10 points along axis 1 of grid, 2 operands, back end numpy" in text
     assert "segmented (one pass" in text
+    assert "contiguous lines; side by side: 8" in text and "compulsory 2.56 kB" in text
     shown = [line for line in text.splitlines() if line.lstrip().startswith("measured")]
     assert len(shown) == 1 and float(re.search(r"(\S+) ms", shown[0])[1]) == pytest.approx(loop.seconds * 1e3, rel=0.01)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import COUNT, ITEM, ElementCode, Pass, Phase
-from meshloom.schedule.plan.declare import NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, elements, holds, size
+from meshloom.schedule.plan.declare import NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, elements, holds
 from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.plan.verify import check_offsets, check_permutation
@@ -31,13 +31,6 @@ class OneByOnePlan(Plan):
 
     backwards: Numbers = holds(Array(NUMBERS, elements), "the elements from the last to the first")
     turns: Offsets = holds(Array(OFFSETS, _turns), "where each launch begins among them, and the end")
-
-    @size
-    def n_colors(self) -> int:
-        return len(self.turns) - 1
-
-    def blocks(self, items: int) -> int:
-        return items + 1
 
     def check(self, topology: Topology) -> None:
         check_permutation(self, "backwards", self.backwards, topology.elements)

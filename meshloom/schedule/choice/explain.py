@@ -112,7 +112,7 @@ def _figures(loop: Explained) -> list[tuple[str, str]]:
         ("flops", f"{counts.flops} per element ({kinds or 'none'})"),
         (
             "bytes",
-            f"compulsory {_amount(moved.compulsory)}, issued {_amount(moved.issued)}, lines {_amount(moved.lines)}",
+            f"compulsory {amount(moved.compulsory)}, issued {amount(moved.issued)}, lines {amount(moved.lines)}",
         ),
         ("ratios", f"V/S {counts.vector_scalar_ratio:.2f}, B/F {counts.bytes_per_flop:.2f}"),
     ]
@@ -175,7 +175,8 @@ def _measured(loop: Explained) -> str:
     return f"{text}, {rate / copy:.2f} of copy ({copy / 1e9:.3g} GB/s)"
 
 
-def _amount(count: float) -> str:
+def amount(count: float) -> str:
+    """Bytes in the unit that suits them."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000 or unit == "GB":
             return f"{count:.4g} {unit}"

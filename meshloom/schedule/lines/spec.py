@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -48,6 +48,16 @@ class LineForm:
     special: bool = False  # segments unlike the others are few: their factors are kept in shared memory
     levels: int = 1  # 2: parts of a line are solved by themselves, joined by their ends, and solved again
     most: int = 1024  # segments of a contiguous line that a block has room for, at most
+
+    def in_words(self, *, together: bool) -> str:
+        """For a person. ``together``: is it for a GPU?"""
+        if not together:
+            return f"{self.kind} lines; side by side: {self.tile}"
+        said = {"kind", "points", "carries", "tile"}
+        others = [f"{f.name}={getattr(self, f.name)}" for f in fields(self)
+                  if f.name not in said and getattr(self, f.name) != f.default]  # fmt: skip
+        cut = f"points to a thread: {self.points}, carries from segments: {self.carries}, lines to a block: {self.tile}"
+        return ", ".join([f"{self.kind} lines; {cut}", *others])
 
     def spaced(self, dtype: np.dtype) -> int:
         """Rows of shared memory left out after each segment: one keeps segments side by side in different banks, which

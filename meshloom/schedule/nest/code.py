@@ -87,11 +87,16 @@ class Pass:
     count: Expr
     phases: tuple[Phase, ...]
     blocked: bool = False
-    colors: Name | None = None  # plan array of offsets into the items or blocks, length n_colors + 1
+    colors: Name | None = None  # plan array of offsets into the items or blocks, one more than there are colors
     block_number: Expr = POSITION  # b, from the position k in the launch
     scratch: tuple[Scratch, ...] = ()
     reductions: tuple[Output, ...] = field(default=())
     ahead: tuple[Expr, Phase] | None = None  # a count of other items and what is done with them, in blocks of their own
+
+    @property
+    def n_colors(self) -> Name | None:
+        """What generated code calls the number of colors."""
+        return None if self.colors is None else Name(f"colors_of_{self.colors.name}")
 
 
 class ElementCode:

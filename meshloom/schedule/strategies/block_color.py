@@ -14,7 +14,7 @@ import numpy as np
 from meshloom.native.algorithms import color_blocks
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import POSITION, Pass, accumulated
-from meshloom.schedule.plan.declare import ANY, NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, holds, size
+from meshloom.schedule.plan.declare import ANY, NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, holds
 from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.plan.verify import check_offsets, check_permutation, lost_stamps
@@ -35,12 +35,9 @@ class ColoredBlocks(BlockPlan):
     block_list: Numbers = holds(Array(NUMBERS, _blocks), "the blocks, color by color")
     color_offsets: Offsets = holds(Array(OFFSETS, ANY), "where each color begins among them, and the end")
 
-    @size
+    @property
     def n_colors(self) -> int:
         return len(self.color_offsets) - 1
-
-    def blocks(self, items: int) -> int:
-        return super().blocks(items) + self.n_colors
 
     def check_between(self, topology: Topology, visit: np.ndarray) -> None:
         check_permutation(self, "block_list", self.block_list, self.n_blocks)

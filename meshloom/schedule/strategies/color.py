@@ -32,7 +32,6 @@ from meshloom.schedule.plan.declare import (
     elements,
     holds,
     maybe,
-    size,
 )
 from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
@@ -52,12 +51,9 @@ class ColorPlan(Plan):
         Array(NUMBERS, elements), "the element at each position, where elements are not numbered by color", maybe
     )
 
-    @size
+    @property
     def n_colors(self) -> int:
         return len(self.color_offsets) - 1
-
-    def blocks(self, items: int) -> int:
-        return super().blocks(items) + self.n_colors
 
     def check(self, topology: Topology) -> None:
         visit = visited(self, self.visit, topology)
