@@ -138,7 +138,7 @@ def against_cores(result: Row) -> str:
     cpu = result["cpu"]
     apart, fused = (next(r["ms"] for r in result["runs"] if (r["order"], r["precision"], r["fused"])
                          == (cpu["order"], "float64", f)) for f in (False, True))  # fmt: skip
-    return (f"The cores of the same machine, which run loop by loop, take {cpu['ms'] / apart:.0f} times as long as the"
+    return (f"The cores of the same machine took, loop by loop, {cpu['ms'] / apart:.0f} times as long as the"
             f" GPU loop by loop and {cpu['ms'] / fused:.0f} times as long as the fused iteration")  # fmt: skip
 
 

@@ -12,7 +12,7 @@
 // The flux is factored so that each state is multiplied once: f = (v1+mu) qa + (v2-mu) qb + pressure terms, with the
 // halves folded into v. Loops over cells are marked simd; with -fno-math-errno (Meshloom's flags) the square roots
 // vectorise. Tried and slower on x86-64: 8-wide flux into a small buffer before the scatter, and 4-wide vectors across
-// the components; for the fused stage also every flux at both of its cells, vectorised over cells (1.3 times as long).
+// the components; for the fused stage also every flux at both of its cells, vectorised over cells (slower in a first try).
 
 #include <algorithm>
 #include <cmath>
