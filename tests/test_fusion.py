@@ -116,6 +116,29 @@ def test_a_residual_that_somebody_changed_is_not_forgotten(where: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("where", ["numpy", *HERE])
+@pytest.mark.parametrize("constant", [0.0, -0.0])
+def test_a_zero_of_the_other_sign_is_no_constant(where: str, constant: float) -> None:
+    ml.use(where)
+    cells = ml.Set(20, "cells")
+    a, b, c = (cells.field(name, data=np.full(20, -constant)) for name in "abc")
+
+    @ml.kernel(strict=True)
+    def invert(a: ml.Read, b: ml.Write):
+        b[...] = 1.0 / a
+
+    @ml.program
+    def step() -> None:
+        invert(cells, a, b)
+        copy(cells, b, c)
+        a.fill(constant)
+
+    step.run(1)
+    assert set(c.numpy()) == {np.copysign(np.inf, -constant)}
+    step.run(1)
+    assert set(c.numpy()) == {np.copysign(np.inf, constant)}
+
+
 @pytest.mark.parametrize("where", HERE)
 def test_a_loop_that_asks_for_another_strategy_stays_by_itself(where: str) -> None:
     results = []

@@ -233,3 +233,27 @@ def test_a_program_of_something_without_a_name() -> None:
     assert ml.program(partial(own_fields, w)).name == "own_fields"
     with pytest.raises(ProgramError, match="a program is made of a function that calls kernels, got int"):
         ml.program(3)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+@pytest.mark.parametrize("given", [False, True])
+def test_what_an_inner_program_does_last_is_seen_by_the_one_around_it(back_end: str, given: bool) -> None:
+    """Alone nobody would see that fill, nor what the second one reads."""
+    ml.use(back_end)
+    w = Steps()
+    three, reading = ml.program(lambda flux: flux.fill(3.0)), ml.program(lambda flux: add(w.cells, flux, w.out))
+    if not given:
+        three, reading = ml.program(lambda: w.flux.fill(3.0)), ml.program(lambda: add(w.cells, w.flux, w.out))
+
+    @ml.program
+    def outer() -> None:
+        arguments = (w.u.like("own"),) if given else ()
+        double(w.cells, w.u, *(arguments or (w.flux,)))
+        reading(*arguments)
+        three(*arguments)
+        reading(*arguments)
+
+    outer.run(2)
+    np.testing.assert_array_equal(w.out.numpy(), 2.0 * (2.0 * np.arange(5.0) + 3.0))
+    with pytest.raises(KernelError, match="field flux is transient, but a program reads it before it is written"):
+        reading.run(1, *((w.flux,) if given else ()))

@@ -50,7 +50,6 @@ class Program(NoCopy):
         self.function, self.name = function, name_of(function)
         self.fuse = yes_or_no(f"program {self.name}: fuse", fuse, error=ProgramError)
         self.branches = yes_or_no(f"program {self.name}: branches", branches, error=ProgramError)
-        self._loops: tuple[Runnable | Fill, ...] | None = None
         self._ready: tuple[tuple[int, ...], Recording] | None = None
         self._fused: tuple[tuple[object, ...], FusedProgram, list[FusedRecording]] | None = None
         self._being_recorded: set[tuple[Any, ...]] = set()  # arguments, by their addresses
@@ -61,15 +60,20 @@ class Program(NoCopy):
         """What its function takes."""
         return Parameters(self.function)
 
-    @property
+    @cached_property
     def loops(self) -> tuple[Runnable | Fill, ...]:
         """The recorded operations; each can be called by itself."""
-        if self._loops is None:
-            if self.parameters.names:
-                names = ", ".join(self.parameters.names)
-                raise ProgramError(f"program {self.name} takes arguments: ask {self.name}.bind({names}) instead")
-            self._loops = self._recorded(Given((), {}))
-        return self._loops
+        check_written_first(self._operations)
+        return tuple(without_idle_fills(self._operations))
+
+    @cached_property
+    def _operations(self) -> tuple[Runnable | Fill, ...]:
+        """All that the function calls. A program around this one takes it as it is: it may write transient fields
+        before, and look at them behind."""
+        if self.parameters.names:
+            names = ", ".join(self.parameters.names)
+            raise ProgramError(f"program {self.name} takes arguments: ask {self.name}.bind({names}) instead")
+        return self._recorded(Given((), {}))
 
     def _recorded(self, given: Given) -> tuple[Runnable | Fill, ...]:
         """The operations that the function calls with these arguments."""
@@ -90,8 +94,7 @@ class Program(NoCopy):
             self._being_recorded.discard(given.key)
         if not recorded:
             raise KernelError(f"program {self.name} calls no kernel: there is nothing to replay")
-        check_written_first(recorded)
-        return tuple(without_idle_fills(recorded))
+        return tuple(recorded)
 
     def bind(self, *arguments: Known, **named: Known) -> Program:
         """The program with these arguments, as one that takes none: to look at, or to keep. It keeps its arguments."""
@@ -214,7 +217,7 @@ class Program(NoCopy):
             raise ProgramError(
                 f"program {self.name} runs inside another one, where nothing can be kept; give record= to the outer one"
             )
-        loops = self._recorded(given) if given.parts else self.loops
+        loops = self._recorded(given) if given.parts else self._operations
         if times * len(loops) > MOST_INLINED:
             raise ProgramError(
                 f"program {self.name} inside another one would become {times * len(loops):,} operations, at most"
@@ -359,7 +362,7 @@ class BoundProgram(Program):
     def __init__(self, program: Program, given: Given):
         super().__init__(program.function, fuse=program.fuse, branches=program.branches)
         self.parameters = Parameters(_nothing)
-        self._loops = program._recorded(given)
+        self._operations = program._recorded(given)
 
 
 def _nothing() -> None:

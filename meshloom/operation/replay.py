@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from meshloom.backend.base import Backend, Recording, Replayed
 from meshloom.mesh.condition import Comparison
 from meshloom.mesh.core import Field, Fill, Global
@@ -34,7 +36,7 @@ class Replay:
 
     def may_start(self) -> bool:
         """Does the memory that it takes for constant hold that constant now?"""
-        return all(bool((storage == value).all()) for storage, value in self.constants)
+        return all(_holds(storage, value) for storage, value in self.constants)
 
     def run(self, times: int, record: Sequence[Global]) -> Replayed:
         """``times`` replays."""
@@ -49,6 +51,14 @@ class Replay:
     def _begin(self) -> None:
         for operation in self.prologue:
             operation()
+
+
+def _holds(storage: Any, value: float) -> bool:
+    """Is all of some memory this number, bit for bit? Zeros have a sign, which a division shows."""
+    if storage.dtype.kind == "f":
+        bits = np.dtype(f"i{storage.dtype.itemsize}")
+        storage, value = storage.view(bits), int(storage.dtype.type(value).view(bits))
+    return bool((storage == value).all())
 
 
 class ReadyProgram:
