@@ -15,6 +15,7 @@ from meshloom.kernel.model import Output
 from meshloom.mesh.core import Field, Fill
 from meshloom.operation.fusion.groups import Operation
 from meshloom.operation.loop import Loop, Runnable
+from meshloom.schedule.strategies import AUTOMATIC
 
 
 def absorbed(operations: Sequence[Operation], *, together: bool) -> list[Operation]:
@@ -30,8 +31,9 @@ def _is_line(operation: Operation) -> bool:
 
 
 def at_points(operation: Operation) -> bool:
-    """Is it a loop over all elements of a set that knows of its own element only, and writes to fields?"""
-    if not isinstance(operation, Loop) or operation.wish.strategy not in ("auto", "fastest", "direct"):
+    """Is it a loop over all elements of a set that knows of its own element only, and writes to fields? One whose
+    schedule was asked for stays by itself, as among other loops."""
+    if not isinstance(operation, Loop) or operation.wish.strategy not in AUTOMATIC:
         return False
     direct = not operation.maps and all(getattr(a, "offsets", None) is None for a in operation.arguments)
     everywhere = operation.box is None or operation.box.covers_inside
