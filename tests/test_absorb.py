@@ -42,6 +42,21 @@ def accumulate(df: ml.Read, total: ml.Inc):
     total += df
 
 
+@ml.kernel
+def beside(db: ml.Read, b: ml.Read, out: ml.Write):
+    out[...] = db + 0.5 * b
+
+
+@ml.kernel
+def power(u: ml.Read, c: ml.Write):
+    c[...] = np.exp(u[0])
+
+
+@ml.kernel
+def plus(a: ml.Read, b: ml.Read, c: ml.Write):
+    c[...] = a + b
+
+
 class World:
     """Two components on a ring of a grid."""
 
@@ -50,6 +65,7 @@ class World:
         x, y = self.grid.meshgrid()
         self.u = self.grid.field("u", 2, data=np.stack([np.sin(x) + 2, np.cos(y) * np.sin(x)], axis=-1))
         self.out, self.dt = self.u.like("out"), ml.Global(0.01, "dt")
+        self.kept = [self.grid.field("kept"), self.grid.field("kept too")]
 
     def fields(self, *names: str) -> list[ml.Field]:
         return [self.grid.field(name) for name in names]
@@ -112,8 +128,16 @@ def added_up(w: World) -> None:
     follow(w.grid, da, db, w.u.like("rate"), w.out)
 
 
+def seen_again(w: World) -> None:
+    """The kernel behind a solve looks at what the line loop derives."""
+    a, b = w.fields("a")[0], w.u.like("b")
+    squares(w.grid, w.u, a, b)
+    operator = compact.operator(compact.PADE4, w.grid, 0)
+    compact.apply(w.grid, 0, operator, b, [b, w.out], after=beside, values=2)
+
+
 PROGRAMS: list[Callable[[World], None]] = [
-    makers_for_both_axes, chained_makers, overwritten_between, in_place_behind, added_up
+    makers_for_both_axes, chained_makers, overwritten_between, in_place_behind, added_up, seen_again
 ]  # fmt: skip
 
 
@@ -148,6 +172,40 @@ def test_what_is_taken_along() -> None:
     assert names(overwritten_between) == ["squares", "lines", "finish", "lines+follow"]
     assert names(chained_makers) == ["squares+scaled+lines", "squares+lines+follow"]
     assert names(in_place_behind)[-2:] == ["finish", "follow"]
+
+
+def test_functions_are_not_called_again_for_every_axis() -> None:
+    """Two line loops that both call exp would take longer than one more field."""
+    ml.use("cpu")
+
+    def body(w: World, axes: int) -> None:
+        c, dc = w.fields("c", "dc")
+        power(w.grid, w.u, c)
+        for axis in range(axes):
+            compact.d(c, axis, dc, compact.PADE4)
+            scaled(w.grid, dc, w.kept[axis])
+
+    assert names(lambda w: body(w, 1)) == ["power+lines+scaled"]
+    assert names(lambda w: body(w, 2)) == ["power", "lines+scaled", "lines+scaled"]
+
+
+def test_what_is_gained_nowhere_is_not_done_before_the_first_replay() -> None:
+    """Of ways to fuse that cost the same, that which does nothing twice in a single replay."""
+    ml.use("cpu")
+    grid = ml.Grid((48, 48), extent=2 * np.pi, periodic=True)
+    u, out = grid.field("u"), grid.field("out")
+
+    @ml.program
+    def step() -> None:
+        a, x, y, z = (grid.field(name) for name in "axyz")
+        scaled(grid, u, a)
+        compact.d(a, 0, x, compact.PADE4)
+        compact.d(a, 1, y, compact.PADE4)
+        scaled(grid, y, z)
+        plus(grid, x, z, out)
+
+    assert "in one pass over its lines" in step.explain()
+    assert "before the first one" not in step.explain()
 
 
 def test_a_gpu_keeps_its_light_passes() -> None:

@@ -222,7 +222,7 @@ def test_it_may_call_itself_with_other_arguments() -> None:
     ml.use("numpy")
     x, depth = ml.Set(8).field("x"), ml.Global(0.0, "depth")
     cycle(x, depth)
-    assert [o.name for o in cycle.bind(x, depth).loops] == [*["x = 0"] * 3, "depth = 1"]
+    assert [o.name for o in cycle.bind(x, depth).operations] == ["depth = 1", *["x = 0", "depth = 1"] * 3]
 
     @ml.program
     def endless(x):  # type: ignore[no-untyped-def]

@@ -265,7 +265,7 @@ HARMLESS: dict[str, Action] = {
     "LineLoop.check_transients": lambda w: w.lines.check_transients(),
     "LineLoop.settled": lambda w: w.lines.settled(),
     **{f"Program.{name}": (lambda w, name=name: getattr(w.inner, name)) for name in (
-        "fused_steps", "graph", "launches", "layouts", "loops", "parameters")},
+        "fused_steps", "graph", "launches", "layouts", "loops", "operations", "parameters")},
     "Program.explain": lambda w: w.inner.explain(),
     "Program.explain with arguments": lambda w: w.scaled.explain(w.u, w.total),
     "Program.bind, not run": lambda w: w.scaled.bind(w.u, w.total).loops,

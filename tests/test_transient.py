@@ -190,6 +190,36 @@ def test_a_field_of_a_program_is_filled_only_where_somebody_sees_it() -> None:
     assert [o.name for o in ml.program(body).loops] == ["sums = 0", "double", "gather", "add"]
 
 
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+def test_what_an_inner_program_fills_last_is_seen_by_the_outer(back_end: str) -> None:
+    ml.use(back_end)
+    s = Steps()
+
+    @ml.program
+    def inner() -> None:
+        s.step()
+        s.flux.fill(7.0)
+
+    @ml.program
+    def outer() -> None:
+        inner()
+        double(s.cells, s.flux, s.out)
+
+    outer()
+    np.testing.assert_array_equal(s.out.numpy(), np.full(5, 14.0))
+    assert [o.name for o in inner.loops] == ["double", "add"]
+
+
+@pytest.mark.parametrize("back_end", BACK_ENDS)
+def test_a_program_that_only_fills_a_transient_field_leaves_it_without_values(back_end: str) -> None:
+    ml.use(back_end)
+    s = Steps()
+    double(s.cells, s.u, s.flux)
+    ml.program(lambda: s.flux.fill(1.0)).run(2)
+    with pytest.raises(ProgramError, match="flux is transient and has no values after program"):
+        s.flux.numpy()
+
+
 def test_a_field_made_inside_may_be_kept() -> None:
     ml.use("cpu")
     w = Round()

@@ -13,7 +13,7 @@ from meshloom.mesh.layout import Layout
 @dataclass(frozen=True)
 class Buffer:
     """Where values are until they move, when loops are prepared anew. An executable that held the field instead would
-    keep it alive: ``meshloom.calls`` says why it must not."""
+    keep it alive: ``operation/calls.py`` says why it must not."""
 
     storage: np.ndarray
     layout: Layout

@@ -57,6 +57,9 @@ class Collection(NDArrayOperatorsMixin):
             if isinstance(one, Collection):
                 if one.count is not self.count or len(one.values) != len(self.values):
                     fail(f"{self.name} and {one.name} are seen through different maps, so they do not go together")
+                if one.ndim != self.ndim:
+                    fail(f"{self.name} and {one.name} have {self.ndim - 1} and {one.ndim - 1} axes at an element: index"
+                         " the one with fewer as [:, None], or reduce the other")  # fmt: skip
                 found.append(one.values)
             elif np.ndim(one) >= self.ndim:
                 fail(f"{self.name} has as many entries as there are elements, which varies, and does not go together"
@@ -88,7 +91,9 @@ class Collection(NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> Collection:
         whole = key if isinstance(key, tuple) else (key,)
-        if whole and (whole[0] is Ellipsis or (isinstance(whole[0], slice) and whole[0] == slice(None))):
+        others = sum(one is not None for one in whole[1:])  # axes that are indexed behind the first entry
+        rest = whole[:1] == (Ellipsis,) and others < self.ndim  # then all of the first axis is in the ellipsis
+        if rest or (whole and isinstance(whole[0], slice) and whole[0] == slice(None)):
             return Collection(self.name, self.values[key], self.count)
         fail(f"{self.name} has as many entries as there are elements, which varies: index it as {self.name}[:, c], and"
              " reduce it by np.sum, np.min or np.max")  # fmt: skip

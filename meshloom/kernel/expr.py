@@ -139,10 +139,6 @@ def _listed(kinds: tuple[Kind, ...]) -> str:
     return " and ".join(k.__name__ if isinstance(k, type) else str(k) for k in kinds)
 
 
-#: Leaves of the graph besides "const": values that come from a parameter.
-LEAVES = ("const", "load", "base")
-
-
 class Node:
     """One scalar value: ``op`` of ``args``; ``value`` holds a constant or the address of a parameter's entry."""
 

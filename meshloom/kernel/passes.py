@@ -144,9 +144,20 @@ def _neutral(node: Node) -> Node:
             return a
         case "div", (a, b) if b.op == "const" and _exact_reciprocal(b):
             return operate("mul", (a, const(1.0 / b.value, b.dtype)), node.where)
+        case "where", (c, a, b) if c.op == "const" or a is b:
+            return a if (a is b or c.value) else b
+        case (("minimum" | "maximum"), (a, b)) if a is b:
+            return a
+        case _:
+            return _signs_outwards(node)
+
+
+def _signs_outwards(node: Node) -> Node:
+    """Changes of sign go outwards, where a sum absorbs them."""
+    match node.op, node.args:
         case "neg", (a,) if a.op == "neg":
             return a.args[0]
-        case (("mul" | "div"), (a, b)) if a.op == "neg":  # signs go outwards, where a sum absorbs them
+        case (("mul" | "div"), (a, b)) if a.op == "neg":
             return operate("neg", (operate(node.op, (a.args[0], b), node.where),), node.where)
         case (("mul" | "div"), (a, b)) if b.op == "neg":
             return operate("neg", (operate(node.op, (a, b.args[0]), node.where),), node.where)
@@ -156,10 +167,6 @@ def _neutral(node: Node) -> Node:
             return operate("sub", (a, b.args[0]), node.where)
         case "sub", (a, b) if b.op == "neg":
             return operate("add", (a, b.args[0]), node.where)
-        case "where", (c, a, b) if c.op == "const" or a is b:
-            return a if (a is b or c.value) else b
-        case (("minimum" | "maximum"), (a, b)) if a is b:
-            return a
         case _:
             return node
 

@@ -64,7 +64,7 @@ class ComposedLines(LineLoop):
             made |= _written(maker, made, numbers)
         of_line = dict(enumerate(self.line.storages))
         operands = passes.rewrite(operands, lambda node: _value(node, of_line, made, numbers))
-        now = self._solved(results, combines, numbers)
+        now = self._solved(results, combines, made, numbers)
         for one in self.followers:
             now |= _written(one, now, numbers)
         stored = [(numbers[s], c, v) for s, row in now.items() if s not in self.idle for c, v in enumerate(row)]
@@ -73,15 +73,17 @@ class ComposedLines(LineLoop):
         found = tuple(Output(p, 0, c, v) for (p, c, _), v in zip(stored, values, strict=True))
         return passes.optimise(operands, strict=self.strict), found, ("",) * len(found)
 
-    def _solved(self, results: Sequence[Output], combines: Sequence[str], numbers: Mapping[Storage, int]) -> Values:
-        """What the line loop itself leaves at a point."""
+    def _solved(
+        self, results: Sequence[Output], combines: Sequence[str], made: Values, numbers: Mapping[Storage, int]
+    ) -> Values:
+        """What the line loop itself leaves at a point, where its last kernel may look at what was ``made``."""
         of_line = dict(enumerate(self.line.storages))
         here, there = len(self.line.storages), len(self.storages)
 
         def moved(node: Node) -> Node:
             if node.op == "load" and node.value[0] == here:
                 return load(there, 0, node.value[2], node.dtype)
-            return _value(node, of_line, {}, numbers)
+            return _value(node, of_line, made, numbers)
 
         found: Values = {}
         values = passes.rewrite([o.value for o in results], moved)

@@ -81,7 +81,7 @@ class Set(ItsOwnCopy, Rows):
         self.kinds: Kinds = {} if kinds is None else checked_kinds(kinds, self.name, self.owned)
         #: Loops over this set that programs have recorded, found by their arguments.
         self.loops: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
-        #: What is kept of loops that were called, in the same way: see ``meshloom.calls``.
+        #: What is kept of loops that were called, in the same way: see ``operation/calls.py``.
         self.calls: Kept[tuple[Any, ...], Any] = Kept()
         self.kept: dict[tuple[Any, ...], Any] = {}  # what is made once for this set, such as constant fields
 

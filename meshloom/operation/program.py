@@ -21,6 +21,7 @@ from meshloom.native import machine
 from meshloom.operation.fusion import Copy, FusedLoop, FusedProgram, Step, fuse
 from meshloom.operation.loop import Loop, Runnable
 from meshloom.operation.parameters import Given, Known, Parameters, name_of
+from meshloom.operation.recorded import check_written_first, without_idle_fills
 from meshloom.operation.replay import ReadyProgram, Replay, Way, left_behind, transients_among, written_by
 from meshloom.schedule.choice.layouts import best_layout
 
@@ -62,14 +63,14 @@ class Program(NoCopy):
 
     @cached_property
     def loops(self) -> tuple[Runnable | Fill, ...]:
-        """The recorded operations; each can be called by itself."""
-        check_written_first(self._operations)
-        return tuple(without_idle_fills(self._operations))
+        """The recorded operations, but for fills that nobody sees; each can be called by itself."""
+        check_written_first(self.operations)
+        return without_idle_fills(self.operations)
 
     @cached_property
-    def _operations(self) -> tuple[Runnable | Fill, ...]:
-        """All that the function calls. A program around this one takes it as it is: it may write transient fields
-        before, and look at them behind."""
+    def operations(self) -> tuple[Runnable | Fill, ...]:
+        """All that was recorded. A program around this one takes it as it is: it may write transient fields before, and
+        look at them behind."""
         if self.parameters.names:
             names = ", ".join(self.parameters.names)
             raise ProgramError(f"program {self.name} takes arguments: ask {self.name}.bind({names}) instead")
@@ -184,7 +185,7 @@ class Program(NoCopy):
 
     def _ready_to_keep(self, ties: tuple[Any, ...]) -> ReadyProgram:
         fused = self._fused_recording()
-        return ReadyProgram(self.name, self.loops, fused.replay if fused else Replay(self._recording()), ties)
+        return ReadyProgram(self.name, self.operations, fused.replay if fused else Replay(self._recording()), ties)
 
     def _whole(self, done: Replayed, times: int) -> np.ndarray:
         """The history of replays; KeyboardInterrupt where Ctrl-C came."""
@@ -217,7 +218,7 @@ class Program(NoCopy):
             raise ProgramError(
                 f"program {self.name} runs inside another one, where nothing can be kept; give record= to the outer one"
             )
-        loops = self._recorded(given) if given.parts else self._operations
+        loops = self._recorded(given) if given.parts else self.operations
         if times * len(loops) > MOST_INLINED:
             raise ProgramError(
                 f"program {self.name} inside another one would become {times * len(loops):,} operations, at most"
@@ -238,7 +239,7 @@ class Program(NoCopy):
     @cached_property
     def _left(self) -> tuple[tuple[Field | Global, ...], tuple[Field, ...]]:
         """What it writes, and the transient fields among them."""
-        written = written_by(self.loops)
+        written = written_by(self.operations)
         return written, transients_among(written)
 
     def _replayed(self, times: int, way: Way) -> Replayed:
@@ -362,7 +363,7 @@ class BoundProgram(Program):
     def __init__(self, program: Program, given: Given):
         super().__init__(program.function, fuse=program.fuse, branches=program.branches)
         self.parameters = Parameters(_nothing)
-        self._operations = program._recorded(given)
+        self.operations = program._recorded(given)
 
 
 def _nothing() -> None:
@@ -440,43 +441,6 @@ def check_decides(name: str, until: Condition | None, written: Iterable[Field | 
             f"program {name}: it never sets {' or '.join(one.name for one in until.globals)}, so {until} would stay as"
             " it is; repeat until something that its loops set, or run it n times"
         )
-
-
-def check_written_first(operations: Sequence[Runnable | Fill]) -> None:
-    """KernelError where a transient field is read before it is written: between replays it has no values."""
-    written: set[Field | Global] = set()
-    for operation in operations:
-        unwritten = [f for f in operation.transients if f not in written] if isinstance(operation, Runnable) else []
-        for one in unwritten:
-            if isinstance(operation, Runnable) and operation.needs(one):
-                raise KernelError(
-                    f"field {one.name} is transient, but a program reads it before it is written; write it first, or"
-                    " make it an ordinary field"
-                )
-        written |= set(operation.writes)
-
-
-def without_idle_fills(operations: Sequence[Runnable | Fill]) -> list[Runnable | Fill]:
-    """Without the fills that nobody sees: what comes next sets all of the field anew."""
-    last_first: list[Runnable | Fill] = []
-    next_use: dict[Field | Global, Runnable | Fill] = {}
-    for operation in reversed(operations):
-        if isinstance(operation, Fill) and _replaced(operation.target, next_use.get(operation.target)):
-            continue
-        last_first.append(operation)
-        used = operation.storages if isinstance(operation, Runnable) else operation.writes
-        next_use |= dict.fromkeys(used, operation)
-    return last_first[::-1]
-
-
-def _replaced(what: Field | Global, by: Runnable | Fill | None) -> bool:
-    """Does an operation set everything that there is of a field or global, without looking at it? Ghosts and copies of
-    another rank's elements are set by fills only. What is left of a transient field in the end nobody sees."""
-    if by is None:
-        return isinstance(what, Field) and what.transient
-    if isinstance(by, Fill):
-        return True
-    return isinstance(what, Field) and what.set.shows_all and not what.set.halo and by.defines(what)
 
 
 @overload

@@ -1,7 +1,7 @@
 """What runs of a program: executables with the memory that they work on, and none of the fields.
 
 ``Replay`` is all of it for one run. ``ReadyProgram`` keeps it for a program with arguments: as with loops that are
-called (``meshloom.calls``), what is kept must not keep the arguments, and goes with the first of them that goes.
+called (``operation/calls.py``), what is kept must not keep the arguments, and goes with the first of them that goes.
 """
 
 from __future__ import annotations

@@ -115,7 +115,10 @@ def _kernel_of(body: Any) -> ml.Kernel:
 
 
 @pytest.mark.parametrize(("body", "why"), [
-    (lambda q, w: q[0], r"index it as q\[:, c\]"), (lambda q, w: len(q), "has no loop over them"),
+    (lambda q, w: q[0], r"index it as q\[:, c\]"), (lambda q, w: np.sum(q[..., 1:]), r"index it as q\[:, c\]"),
+    (lambda q, w: q[..., 0], r"index it as q\[:, c\]"),
+    (lambda q, w: np.sum(q * q[:, None]), "have 0 and 1 axes at an element"),
+    (lambda q, w: len(q), "has no loop over them"),
     (lambda q, w: sum(q), "has no loop over them"), (lambda q, w: np.min(q), "say initial="),
     (lambda q, w: np.sum(q + w), "q and w are seen through different maps"),
     (lambda q, w: np.sort(q), "np.sort of q is not supported"),

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from meshloom.kernel.count import loads
+from meshloom.kernel.count import flops_by_kind, loads
+from meshloom.kernel.model import Output
 from meshloom.mesh.core import Field, Fill
 from meshloom.operation.fusion.groups import Operation
 from meshloom.operation.loop import Loop, Runnable
+from meshloom.schedule.strategies import AUTOMATIC
 
 
 def absorbed(operations: Sequence[Operation], *, together: bool) -> list[Operation]:
@@ -29,8 +31,9 @@ def _is_line(operation: Operation) -> bool:
 
 
 def at_points(operation: Operation) -> bool:
-    """Is it a loop over all elements of a set that knows of its own element only, and writes to fields?"""
-    if not isinstance(operation, Loop) or operation.wish.strategy not in ("auto", "fastest", "direct"):
+    """Is it a loop over all elements of a set that knows of its own element only, and writes to fields? One whose
+    schedule was asked for stays by itself, as among other loops."""
+    if not isinstance(operation, Loop) or operation.wish.strategy not in AUTOMATIC:
         return False
     direct = not operation.maps and all(getattr(a, "offsets", None) is None for a in operation.arguments)
     everywhere = operation.box is None or operation.box.covers_inside
@@ -106,23 +109,29 @@ def _replaced(operation: Operation, made: Sequence[Field]) -> bool:
 
 
 def _pays(maker: _Maker, operations: Sequence[Operation]) -> bool:
-    """Are fewer values moved at a point? A store counts twice: the place is read before it is written."""
+    """Are fewer values moved at a point? A store counts twice: the place is read before it is written. What
+    calls functions such as exp is not done by two readers: one call takes as long as many values."""
     apart = _values_read(maker.loop, None) + 2 * sum(w.dim for w in maker.loop.writes)
-    within = 0
+    within = calling = 0
     for k in maker.readers:
         reader = operations[k]
         assert isinstance(reader, Runnable)
         wanted = [w for w in maker.loop.writes if isinstance(w, Field) and reader.needs(w)]
         apart += sum(w.dim for w in wanted)
         within += _values_read(maker.loop, wanted)
-    return within <= apart
+        calling += bool(flops_by_kind(o.value for o in _outputs(maker.loop, wanted)).get("special"))
+    return within <= apart and calling <= 1
 
 
 def _values_read(loop: Loop, wanted: Sequence[Field] | None) -> int:
     """Values of fields that a loop reads at a point, for some of what it writes, or for all."""
-    outputs = [o for o in loop.spec.outputs if wanted is None or loop.storages[o.param] in wanted]
-    read = {(loop.storages[p], c) for p, _, c in loads(o.value for o in outputs)}
+    read = {(loop.storages[p], c) for p, _, c in loads(o.value for o in _outputs(loop, wanted))}
     return sum(isinstance(storage, Field) for storage, _ in read)
+
+
+def _outputs(loop: Loop, wanted: Sequence[Field] | None) -> list[Output]:
+    """What a loop computes for some of what it writes, or for all."""
+    return [o for o in loop.spec.outputs if wanted is None or loop.storages[o.param] in wanted]
 
 
 # --- after ----------------------------------------------------------------------------------------------------------

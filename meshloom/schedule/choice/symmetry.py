@@ -153,13 +153,6 @@ def _exact(node: Node, args: tuple[int, ...]) -> int:
             return _random(op, *sorted((a * a % PRIME, b * b % PRIME)))
         case "copysign", (a, b) if b:  # zeros have signs
             return _even("abs", a) * _odd("sign with zeros", b) % PRIME
-        case (("lt" | "gt" | "le" | "ge"), (a, b)):  # a < b, b > a and -b < -a are one question
-            a, b = (a, b) if op[0] == "l" else (b, a)
-            return _random(op[1:], *min((a, b), (-b % PRIME, -a % PRIME)))
-        case "eq", (a, b):
-            return _equal(a, b)
-        case "ne", (a, b):
-            return (1 - _equal(a, b)) % PRIME
         case "cast", (a,):
             return _cast(node, a)
         case _, (a,) if op in ODD:
@@ -168,6 +161,20 @@ def _exact(node: Node, args: tuple[int, ...]) -> int:
             return _even(op, a)
         case _ if op in COMMUTING:
             return _random(op, *sorted(args))
+    return _asked(node, args)
+
+
+def _asked(node: Node, args: tuple[int, ...]) -> int:
+    """The same of questions, whose answers are yes or no."""
+    op = node.op
+    match op, args:
+        case (("lt" | "gt" | "le" | "ge"), (a, b)):  # a < b, b > a and -b < -a are one question
+            a, b = (a, b) if op[0] == "l" else (b, a)
+            return _random(op[1:], *min((a, b), (-b % PRIME, -a % PRIME)))
+        case "eq", (a, b):
+            return _equal(a, b)
+        case "ne", (a, b):
+            return (1 - _equal(a, b)) % PRIME
         case "not", (a,) if node.dtype.kind == "b":
             return (1 - a) % PRIME
     return _random(op, *args)
