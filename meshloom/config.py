@@ -166,14 +166,16 @@ def build(cls: type[Config], settings: Iterable[Setting], start: Config | None =
     schema = _schema(cls)
     values = _flat(cls() if start is None else start)
     tables = {key: _Table(key, entry, values[key]) for key, entry in schema.items() if entry.is_table}
+    ignored: set[Key] = set()
     for setting in settings:
         for one in _opened(setting, schema):
             key = _known_part(one.key, schema)
             entry = schema.get(key)
-            if key == one.key[:-1] and (why := _retired(entry, one.key[-1])):
-                if not old:
-                    ignored = f"{one.where}: {one.name} is no longer a setting, and is ignored: {why}"
-                    warnings.warn(ignored, stacklevel=2)
+            if key != one.key and (why := _retired(entry, one.key[len(key)])):
+                if not old and one.key[: len(key) + 1] not in ignored:
+                    ignored.add(one.key[: len(key) + 1])
+                    name = toml_key(one.key[: len(key) + 1])
+                    warnings.warn(f"{one.where}: {name} is no longer a setting, and is ignored: {why}", stacklevel=2)
                 continue
             if entry is None or (key != one.key and not entry.is_table):
                 raise ConfigError(f"{one.where}: unknown key '{one.name}'{_hint(one.key, schema)}")

@@ -208,6 +208,43 @@ def test_what_is_gained_nowhere_is_not_done_before_the_first_replay() -> None:
     assert "before the first one" not in step.explain()
 
 
+@ml.kernel
+def costly(u: ml.Read, a: ml.Write, b: ml.Write):
+    """Many divisions of few values."""
+    x = u[0]
+    for _ in range(12):
+        x = 1.0 / (1.5 + x)
+    a[...] = x
+    b[...] = np.stack([x, u[1] / x])
+
+
+def costly_for_both_axes(w: World) -> None:
+    a, da, b, db = *w.fields("a", "da"), w.u.like("b"), w.u.like("db")
+    costly(w.grid, w.u, a, b)
+    compact.d(a, 0, da, compact.PADE4)
+    compact.d(b, 1, db, compact.PADE4)
+    follow(w.grid, da, db, w.u.like("rate"), w.out)
+
+
+def test_what_costs_more_to_do_twice_than_to_store_is_stored() -> None:
+    ml.use("cpu")
+    assert names(costly_for_both_axes) == ["costly", "lines", "lines+follow"]
+
+
+def test_composed_as_written() -> None:
+    """For whoever looks for the loop where a solution broke down: the same answer, term by term."""
+    ml.use("cpu")
+    plain, taken = World(), World()
+    for world, strictly in ((plain, False), (taken, True)):
+        loops = absorbed(ml.program(fuse=False)(lambda world=world: chained_makers(world)).loops, together=False)
+        for one in loops:
+            assert isinstance(one, ComposedLines)
+            written = one.as_written() if strictly else one
+            assert written.strict == strictly and written.name == one.name
+            written()
+    np.testing.assert_allclose(taken.out.numpy(), plain.out.numpy(), rtol=0, atol=1e-13)
+
+
 def test_a_gpu_keeps_its_light_passes() -> None:
     ml.use("emulated")
     w = World()

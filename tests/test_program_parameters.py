@@ -294,3 +294,11 @@ def test_wrong_arguments_are_one_line_with_the_line_of_the_program(way: str) -> 
     assert not w.recorded
     with one_line_from(ProgramError, r"program apply takes arguments: ask apply.bind\(x, y, total\)"):
         w.apply.loops  # noqa: B018
+
+
+def test_looking_at_a_program_that_is_given_something_runs_nothing() -> None:
+    def star(*given):  # type: ignore[no-untyped-def]
+        raise AssertionError("nobody called it")
+
+    assert repr(ml.program(star)) == "Program(star of what it is given)"
+    assert repr(ml.program(lambda **given: star(given))).endswith("of what it is given)")

@@ -247,7 +247,7 @@ HARMLESS: dict[str, Action] = {
     "Kernel.outputs": lambda w: scale.outputs(w.loop.params, strict=False),
     **{f"Loop.{name}": (lambda w, name=name: getattr(w.loop, name)) for name in (
         "applies", "compulsory", "counts", "elements", "estimate", "form", "known", "maps", "over", "params", "parts",
-        "plan", "reads", "reason", "schedule", "seconds", "spec", "storages", "transients", "writes")},
+        "flops", "plan", "reads", "reason", "schedule", "seconds", "spec", "storages", "transients", "writes")},
     "Loop.explain": lambda w: w.loop.explain(), "Loop.prepare": lambda w: w.loop.prepare(),
     "Loop.invalidate": lambda w: w.loop.invalidate(), "Loop.refresh": lambda w: w.loop.refresh(),
     "Loop.needs": lambda w: w.loop.needs(w.u), "Loop.defines": lambda w: w.loop.defines(w.u),
@@ -256,8 +256,8 @@ HARMLESS: dict[str, Action] = {
     "Loop.taking": lambda w: w.loop.taking({}, (), ()), "LineLoop.taking": lambda w: w.lines.taking({}, (), ()),
     "Loop.settled": lambda w: w.loop.settled(), "Loop.ways": lambda w: w.loop.ways,
     **{f"LineLoop.{name}": (lambda w, name=name: getattr(w.lines, name)) for name in (
-        "compulsory", "dtype", "known", "lines", "method", "parts", "plan", "reads", "seconds", "spec", "storages",
-        "transients", "writes")},
+        "compulsory", "dtype", "flops", "known", "lines", "method", "parts", "plan", "reads", "seconds", "spec",
+        "storages", "transients", "writes")},
     "LineLoop.explain": lambda w: w.lines.explain(), "LineLoop.prepare": lambda w: w.lines.prepare(),
     "LineLoop.invalidate": lambda w: w.lines.invalidate(), "LineLoop.refresh": lambda w: w.lines.refresh(),
     "LineLoop.needs": lambda w: w.lines.needs(w.f), "LineLoop.defines": lambda w: w.lines.defines(w.f),

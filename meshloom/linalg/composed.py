@@ -36,6 +36,13 @@ class ComposedLines(LineLoop):
         for storage in self.storages:
             storage.watch(self)
 
+    def as_written(self) -> ComposedLines:
+        if self.strict:
+            return self
+        strict = {one: one.as_written() for one in (*self.makers.values(), *self.followers)}
+        makers = {field: strict[loop] for field, loop in self.makers.items()}
+        return ComposedLines(self.line.as_written(), makers, [strict[one] for one in self.followers], self.idle)
+
     @cached_property
     def storages(self) -> tuple[Storage, ...]:
         """What its parts use, but for what they hand on."""

@@ -13,7 +13,7 @@ from meshloom.backend import current
 from meshloom.backend.base import Bound
 from meshloom.errors import KernelError, MeshError, ScheduleError, one_line, whole
 from meshloom.kernel.access import Mode, Read, ReadWrite, Write
-from meshloom.kernel.count import loads
+from meshloom.kernel.count import arithmetic, flops_by_kind, loads
 from meshloom.kernel.expr import Node, load
 from meshloom.kernel.model import Output, Param
 from meshloom.linalg.operator import LineOperator, as_operators
@@ -34,6 +34,7 @@ Storage = Field | Global
 Fields = Storage | Sequence[Storage]
 Body = tuple[tuple[Node, ...], tuple[Output, ...], tuple[str, ...]]
 Operators = LineOperator | Sequence[LineOperator]
+_SOLVE = 5  # operations for a point of a tridiagonal system; a stencil takes two for each point that it reaches
 _NO_GRID = "line loop: the first argument is a Grid, got {}"
 
 
@@ -217,6 +218,14 @@ class LineLoop(Runnable):
         stored = {(o.param, o.comp) for o in self.spec.results}
         each = sum(p in fields for p, _ in moved) + len(stored)
         return each * self.dtype.itemsize * self.lines.length * self.lines.lines
+
+    @property
+    def flops(self) -> float:
+        """Operations of one execution, those of the solve included."""
+        spec = self.spec
+        each = arithmetic(flops_by_kind([*spec.operands, *(o.value for o in spec.results)]))
+        each += sum(bool(how) for how in spec.combines) + len(spec.operands) * (_SOLVE + 4 * spec.reach)
+        return float(each * self.lines.length * self.lines.lines)
 
     # ----- running it -------------------------------------------------------------------------------------------
     def _prepared(self) -> Callable[[], None]:

@@ -38,7 +38,7 @@ from meshloom.operation.varying import Pattern, known_arguments, over_collection
 from meshloom.order import TYPICAL_BLOCK, order_elements
 from meshloom.schedule.choice.auto import choose, estimated
 from meshloom.schedule.choice.cost import Work
-from meshloom.schedule.choice.counts import Counts
+from meshloom.schedule.choice.counts import Counts, flops_per_element
 from meshloom.schedule.choice.explain import explain
 from meshloom.schedule.choice.schedule import Schedule, parse_schedule
 from meshloom.schedule.plan.plan import Plan, topology
@@ -230,6 +230,10 @@ class Loop(Runnable):
     @property
     def compulsory(self) -> int:
         return int(self.counts.bytes.compulsory)
+
+    @property
+    def flops(self) -> float:
+        return float(self.elements * flops_per_element(self.spec, self.spec.outputs))
 
     @property
     def writes(self) -> tuple[Field | Global, ...]:

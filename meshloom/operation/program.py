@@ -352,8 +352,9 @@ class Program(NoCopy):
         return "\n\n".join(filter(None, [*moved, fused, *loops]))
 
     def __repr__(self) -> str:
-        if self.parameters.names:
-            return f"Program({self.name} of {', '.join(self.parameters.names)})"
+        """Of one that takes arguments what they are called; of others the loops: looking at it may record it."""
+        if self.parameters.any and "operations" not in vars(self):
+            return f"Program({self.name} of {', '.join(self.parameters.names) or 'what it is given'})"
         return f"Program({self.name}: {', '.join(o.name for o in self.loops)})"
 
 

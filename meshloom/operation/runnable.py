@@ -63,6 +63,11 @@ class Runnable(NoCopy, ABC):
     composed: tuple[Runnable, ...] = ()  # what it was put together from
     _preparing = False
 
+    @property
+    @abstractmethod
+    def flops(self) -> float:
+        """Floating-point operations of one execution, for the cost model."""
+
     @cached_property
     def known(self) -> dict[str, Any]:
         """What was derived so far, by name."""

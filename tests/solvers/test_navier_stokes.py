@@ -13,7 +13,7 @@ import pytest
 import meshloom as ml
 from meshloom import compact
 from meshloom.backend import cpu_count
-from meshloom.config import build, parse_set
+from meshloom.config import build, parse_set, parse_settings
 from meshloom.errors import UserError
 from meshloom.io import checkpoint
 from meshloom.run.diagnose import breakdown, take_snapshot
@@ -326,3 +326,9 @@ def test_an_old_setting_is_named_and_ignored(meshloom: Command, tmp_path: Path):
     checkpoint.save(path, replace(saved, config=saved.config.replace("[scheme]\n", '[scheme]\npasses = "fused"\n')))
     again = meshloom("run", "--restart", "box", "--iterations", "2", "--quiet")
     assert again.code == 0 and "passes" not in again.err
+
+
+def test_an_old_setting_is_named_once_whatever_stands_in_it():
+    with pytest.warns(UserWarning, match=r"old.toml:\d: scheme.passes is no longer a setting") as seen:
+        config = build(TaylorGreen.Config, parse_settings("[scheme.passes]\na = 1\nb = 2\n", "old.toml"))
+    assert len(seen) == 1 and config == TaylorGreen.Config()

@@ -15,6 +15,8 @@ from meshloom.kernel.model import Output
 from meshloom.mesh.core import Field, Fill
 from meshloom.operation.fusion.groups import Operation
 from meshloom.operation.loop import Loop, Runnable
+from meshloom.schedule.choice.cost import Cost
+from meshloom.schedule.choice.counts import flops_per_element
 from meshloom.schedule.strategies import AUTOMATIC
 
 
@@ -109,18 +111,24 @@ def _replaced(operation: Operation, made: Sequence[Field]) -> bool:
 
 
 def _pays(maker: _Maker, operations: Sequence[Operation]) -> bool:
-    """Are fewer values moved at a point? A store counts twice: the place is read before it is written. What
-    calls functions such as exp is not done by two readers: one call takes as long as many values."""
+    """Does it take less time at a point, by values moved and operations? A store counts twice: the place is read before
+    it is written. Calls of functions such as exp are not left to two readers: one takes as long as many values."""
+    spec, rates = maker.loop.spec, maker.loop.backend.target.rates
     apart = _values_read(maker.loop, None) + 2 * sum(w.dim for w in maker.loop.writes)
     within = calling = 0
+    again = 0.0  # operations, each reader's
     for k in maker.readers:
         reader = operations[k]
         assert isinstance(reader, Runnable)
         wanted = [w for w in maker.loop.writes if isinstance(w, Field) and reader.needs(w)]
         apart += sum(w.dim for w in wanted)
         within += _values_read(maker.loop, wanted)
-        calling += bool(flops_by_kind(o.value for o in _outputs(maker.loop, wanted)).get("special"))
-    return within <= apart and calling <= 1
+        outputs = _outputs(maker.loop, wanted)
+        calling += bool(flops_by_kind(o.value for o in outputs).get("special"))
+        again += flops_per_element(spec, outputs)
+    once, width = flops_per_element(spec, spec.outputs), maker.loop.writes[0].dtype.itemsize
+    gains = Cost(width * within, again).seconds(rates) <= Cost(width * apart, once).seconds(rates)
+    return gains and calling <= 1
 
 
 def _values_read(loop: Loop, wanted: Sequence[Field] | None) -> int:

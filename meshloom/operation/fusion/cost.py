@@ -6,14 +6,10 @@ buffer that has to be brought home may cost more than a loop that is saved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind
-from meshloom.kernel.model import Output
 from meshloom.operation.fusion.compose import FusedLoop
-from meshloom.operation.loop import Loop, Runnable
+from meshloom.operation.loop import Runnable
 from meshloom.schedule.choice.cost import Cost
-from meshloom.schedule.spec import LoopSpec
+from meshloom.schedule.choice.counts import flops_per_element
 from meshloom.target import Rates
 
 
@@ -31,19 +27,10 @@ def _flops(step: FusedLoop | Runnable) -> float:
     if isinstance(step, FusedLoop):
         own = step.elements * flops_per_element(step.spec, step.spec.other_outputs)
         return own + sum(_gathered(step, m) for m in step.spec.racy_maps)
-    return float(step.elements * flops_per_element(step.spec, step.spec.outputs)) if isinstance(step, Loop) else 0.0
+    return step.flops
 
 
 def _gathered(step: FusedLoop, m: int) -> float:
     """Operations of the elements of a map, each as often as chunks evaluate it."""
     outputs = [o for o in step.spec.racy_outputs if step.spec.params[o.param].map == m]
     return step.evaluations(m) * flops_per_element(step.spec, outputs)
-
-
-def flops_per_element(spec: LoopSpec, outputs: Iterable[Output]) -> float:
-    """Floating-point operations for some outputs of one element, those that merge them included."""
-    found = tuple(outputs)
-    counted = dict(flops_by_kind(o.value for o in found))
-    for kind, count in combining_flops(spec.params, found).items():
-        counted[kind] = counted.get(kind, 0) + count
-    return float(arithmetic(counted))

@@ -8,7 +8,7 @@ layouts and block size; large loops are sampled.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind, loads
 from meshloom.kernel.expr import Node
+from meshloom.kernel.model import Output
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Map
 from meshloom.order import sampled_blocks
@@ -219,3 +220,12 @@ class Counts:
             f" {self.bytes.compulsory:,}, lines {self.bytes.lines:,}; V/S {self.vector_scalar_ratio:.2f},"
             f" B/F {self.bytes_per_flop:.2f}"
         )
+
+
+def flops_per_element(spec: LoopSpec, outputs: Iterable[Output]) -> float:
+    """Floating-point operations for some outputs of one element, those that merge them included."""
+    found = tuple(outputs)
+    counted = dict(flops_by_kind(o.value for o in found))
+    for kind, count in combining_flops(spec.params, found).items():
+        counted[kind] = counted.get(kind, 0) + count
+    return float(arithmetic(counted))
