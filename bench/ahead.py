@@ -22,12 +22,14 @@ from meshloom.backend.cuda import dialect, nvrtc
 from meshloom.backend.cuda.backend import CudaBackend
 from meshloom.backend.cuda.engine import Device, LaunchFunction
 from meshloom.errors import MeshloomError
+from meshloom.target import H200
 
 
 class _Compiler(Device):
     """Compiles for an architecture and loads nothing."""
 
     architecture = ""
+    target = H200  # the GPU that is measured; another one compiles again what differs
 
     def upload(self, array: np.ndarray) -> Any:
         return array

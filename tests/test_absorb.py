@@ -212,7 +212,7 @@ def test_what_is_gained_nowhere_is_not_done_before_the_first_replay() -> None:
 def costly(u: ml.Read, a: ml.Write, b: ml.Write):
     """Many divisions of few values."""
     x = u[0]
-    for _ in range(12):
+    for _ in range(30):
         x = 1.0 / (1.5 + x)
     a[...] = x
     b[...] = np.stack([x, u[1] / x])

@@ -90,7 +90,7 @@ def test_wrong_schedules_are_refused_in_one_line() -> None:
         spread(*arguments, schedule=ml.Schedule("color", order="hilbrt"))
     with pytest.raises(ScheduleError, match="strategy 'direct' does not apply: elements meet"):
         spread(*arguments, schedule="direct")
-    with pytest.raises(ScheduleError, match="unknown back end 'gpu'; allowed: numpy, cpu, cuda, emulated"):
+    with pytest.raises(ScheduleError, match="unknown back end 'gpu'; allowed: numpy, cpu, cuda, hip, emulated"):
         ml.use("gpu")
     with pytest.raises(ScheduleError, match="threads must be"):
         ml.use("cpu", threads=0)

@@ -27,6 +27,7 @@ from meshloom.io.vtk import write_vtu
 from meshloom.native import compiler
 from meshloom.native.names import MOST_LETTERS, safe_name
 from meshloom.schedule.nest.graph import users_line
+from meshloom.target import CPU, H200
 
 EVIL = [
     "x\n#error injected\n//", "x\r#error injected", "x\u2028#error", "x */ #error", "x\\", "x??/", "x\\\n#error",
@@ -122,9 +123,9 @@ def test_generated_text_holds_nothing_but_the_safe_name(name: str) -> None:
 
 def rendered(loop: Any) -> tuple[str, str]:
     """The C++ and the CUDA of a loop."""
-    unit = make_unit(loop.spec, loop.plan, extra=(Argument("threads_in_use", "int64_t", True),))
-    kernels = dialect.kernels(unit, 128, 128)
-    return cpu_dialect.render(unit), dialect.render(unit, kernels, wide_index=False)
+    extra = (Argument("threads_in_use", "int64_t", True),)
+    unit, on_gpu = (make_unit(loop.spec, loop.plan, extra=extra, target=target) for target in (CPU, H200))
+    return cpu_dialect.render(unit), dialect.render(on_gpu, dialect.kernels(on_gpu, 128, 128), wide_index=False)
 
 
 @pytest.mark.parametrize("name", EVIL)

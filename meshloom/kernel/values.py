@@ -17,7 +17,8 @@ Where = tuple[str, int]
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 #: Frames of these files are not the user's; ``plain.py`` calls kernels without the tracer.
-OWN_FOLDERS = (_HERE, os.path.join(os.path.dirname(_HERE), "plain.py"), os.path.dirname(os.path.abspath(np.__file__)))
+_PLAIN = os.path.join(os.path.dirname(_HERE), "operation", "plain.py")
+OWN_FOLDERS = (_HERE, _PLAIN, os.path.dirname(os.path.abspath(np.__file__)))
 
 
 def user_line() -> Where | None:

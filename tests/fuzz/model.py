@@ -28,7 +28,7 @@ class GridOf:
 
     def as_set(self) -> SetOf:
         """With a row for every place in memory: points, ghosts and what is beside the rows."""
-        places, points = len(self.make("g")), int(np.prod(self.shape))
+        places, points = self.make("g").total, int(np.prod(self.shape))
         return SetOf(points, places - points, grid=self)
 
     def steps(self, axis: int, low: int, high: int) -> tuple[int, int]:
