@@ -14,12 +14,11 @@ import numpy as np
 
 from meshloom.errors import ProgramError, whole
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
-from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, like, numbers
+from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, like, numbers, steps_of
 from meshloom.linalg.krylov import ONE, Operator, Preconditioner, Solver
 from meshloom.linalg.steps import BROKEN, dot, note, subtract_from
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.loop import Kernel, kernel
-from meshloom.operation.program import Program
 
 GROUP = 4  # vectors of the basis that one loop looks at
 MOST_STEPS = 100  # of a cycle
@@ -196,7 +195,7 @@ class GMRES(Solver):
             largest.value = 0.0
 
         enough = MOST_ITERATIONS if steps == self.restart else steps
-        return Iteration(Program(start), Program(cycle), left, size, count, history, refresh, steps, enough)
+        return Iteration(steps_of(start), steps_of(cycle), left, size, count, history, refresh, steps, enough)
 
 
 def _orthogonal(w: Field, basis: list[Field]) -> list[Global]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from meshloom.backend import current
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.operation.program import Program
 
@@ -30,6 +31,12 @@ class Report:
 
     def __repr__(self) -> str:
         return f"Report({self.reason} after {self.iterations} iterations, residual {self.residual:.2e})"
+
+
+def steps_of(function: Callable[..., None]) -> Program:
+    """The program of a solver's steps. On a CPU loop by loop: solvers are made anew for every system, and to fuse the
+    steps of a cycle and compile them takes longer there than most solutions."""
+    return Program(function, fuse=current().target.together)
 
 
 @dataclass

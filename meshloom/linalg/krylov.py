@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.errors import MeshError, ProgramError, shown, whole
-from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, like, numbers
+from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, like, numbers, steps_of
 from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.steps import (
     add_scaled,
@@ -161,7 +161,7 @@ class ConjugateGradients(Solver):
             note(history.set, history.set.numbers, count, rr, history)
 
         refresh = self._refresh(make_close)
-        return Iteration(Program(start), Program(iterate), left, size, count, history, refresh)
+        return Iteration(steps_of(start), steps_of(iterate), left, size, count, history, refresh)
 
 
 class BiCGStab(Solver):
@@ -211,7 +211,7 @@ class BiCGStab(Solver):
             note(history.set, history.set.numbers, count, rr, history)
 
         refresh = self._refresh(make_close)
-        return Iteration(Program(start), Program(iterate), left, size, count, history, refresh)
+        return Iteration(steps_of(start), steps_of(iterate), left, size, count, history, refresh)
 
 
 def cg(operator: Operator, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None,
