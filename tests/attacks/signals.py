@@ -31,6 +31,7 @@ PATIENCE = 120.0  # seconds; nothing takes longer, or the attempt is broken
 _MARK = "MESHLOOM_ATTACK"  # in the environment of whatever an attempt starts
 _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 _STOPPED = "meshloom: stopped at iteration "
+_ALL_DONE = "meshloom: stopped when all files had been written"
 
 
 @dataclass
@@ -176,6 +177,8 @@ def check_and_finish(run: Process, number: signal.Signals) -> str:
         ending = "had finished"
     elif code != 128 + number:
         raise Broken(f"exit code {code} after {number.name}: {line}")
+    elif line == _ALL_DONE:
+        ending = "had finished"  # and had not left yet: its results are compared below
     elif line.startswith(_STOPPED):
         ending = "went on"
         _follow(run.folder, line.partition("go on with: meshloom ")[2])
