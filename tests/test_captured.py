@@ -471,22 +471,6 @@ def test_what_cannot_be_compared_is_traced_every_time_and_said_once() -> None:
         np.testing.assert_array_equal(out.numpy(), factor * x.numpy())
 
 
-def test_a_table_that_is_only_read_is_compared() -> None:
-    """And so the kernel is traced once, not at every call."""
-    ml.use("numpy")
-    table, traced = types.MappingProxyType({"a": 2.0}), []
-
-    def formula(x: Any) -> Any:
-        traced.append(1)
-        return table["a"] * x
-
-    apply = kernel_of(formula)
-    cells, x, out = cells_with_data()
-    for _ in range(3):
-        apply(cells, x, out)
-    assert len(traced) == 1 and out.numpy()[0] == 2.0 * x.numpy()[0]
-
-
 def test_a_kernel_that_changes_what_it_reads_is_traced_once() -> None:
     ml.use("numpy")
     seen: list[int] = []

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from tests.test_captured import cells_with_data, kernel_of
 
 LEVEL = 2.0
 Case = tuple[Callable[[Any], Any], Callable[[float], None]]
@@ -198,3 +199,19 @@ def test_the_new_value_is_seen(way: Callable[[], Case], recorded: bool) -> None:
         change(level)
         run()
         np.testing.assert_array_equal(out.numpy(), level * x.numpy())
+
+
+def test_a_table_that_is_only_read_is_compared() -> None:
+    """And so the kernel is traced once, not at every call."""
+    ml.use("numpy")
+    table, traced = types.MappingProxyType({"a": 2.0}), []
+
+    def formula(x: Any) -> Any:
+        traced.append(1)
+        return table["a"] * x
+
+    apply = kernel_of(formula)
+    cells, x, out = cells_with_data()
+    for _ in range(3):
+        apply(cells, x, out)
+    assert len(traced) == 1 and out.numpy()[0] == 2.0 * x.numpy()[0]

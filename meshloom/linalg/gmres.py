@@ -14,7 +14,7 @@ import numpy as np
 
 from meshloom.errors import ProgramError, whole
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
-from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, like, numbers, steps_of
+from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.krylov import ONE, Operator, Preconditioner, Solver
 from meshloom.linalg.steps import BROKEN, dot, note, subtract_from
 from meshloom.mesh.core import Field, Global
@@ -142,9 +142,9 @@ class GMRES(Solver):
     def _iteration(self, like_x: Field, most: int) -> Iteration:
         apply, make_close = self._applied(like_x), self._precondition(like_x)
         steps, rounding = max(1, min(self.restart, most)), NOTHING_NEW * float(np.finfo(like_x.dtype).eps)
-        r, u = like(like_x, "residual"), like(like_x, "update")
-        basis = [like(like_x, f"basis {k}") for k in range(steps + 1)]
-        z = None if make_close is None else like(like_x, "close")
+        r, u = like_x.like("residual"), like_x.like("update")
+        basis = [like_x.like(f"basis {k}") for k in range(steps + 1)]
+        z = None if make_close is None else like_x.like("close")
         rr, first, largest, norm, size, scale, left, stopped = numbers(like_x, 8)
         turns, g, y = (Global(np.zeros(n, like_x.dtype), "numbers") for n in (2 * steps, steps + 1, steps))
         columns = [Global(np.zeros(j + 1, like_x.dtype), f"column {j}") for j in range(steps)]

@@ -125,11 +125,6 @@ class Iteration:
 # --- what iterations work on ------------------------------------------------------------------------------------------
 
 
-def like(x: Field, name: str) -> Field:
-    """Another field of the same kind."""
-    return Field(x.set, name, x.components or 1, dtype=x.dtype, layout=x.layout)
-
-
 def numbers(x: Field, how_many: int) -> list[Global]:
     """Globals of the type of x."""
     return [Global(0.0, "number", dtype=x.dtype) for _ in range(how_many)]

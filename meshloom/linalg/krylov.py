@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.errors import MeshError, ProgramError, shown, whole
-from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, like, numbers, steps_of
+from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.steps import (
     add_scaled,
@@ -95,7 +95,7 @@ class Solver(ABC):
 
     def _complete(self, which: str, apply: Operator, x: Field) -> Operator:
         """``apply``, with y made zero before where it adds to what is there or leaves some of it as it is."""
-        y = like(x, "image")
+        y = x.like("image")
 
         def once() -> None:
             y.fill(0.0)
@@ -124,9 +124,9 @@ class ConjugateGradients(Solver):
     name = "cg"
 
     def _iteration(self, like_x: Field, most: int) -> Iteration:
-        r, p, q = (like(like_x, name) for name in ("residual", "direction", "image"))
+        r, p, q = (like_x.like(name) for name in ("residual", "direction", "image"))
         apply, make_close = self._applied(like_x), self._precondition(like_x)
-        z = r if make_close is None else like(like_x, "close")
+        z = r if make_close is None else like_x.like("close")
         rr, rz, rz_new, pq, size, alpha, beta, left = numbers(like_x, 8)
         count, history = counting(like_x)
 
@@ -171,9 +171,9 @@ class BiCGStab(Solver):
 
     def _iteration(self, like_x: Field, most: int) -> Iteration:
         names = ("residual", "shadow", "direction", "image", "half", "image of the half")
-        r, shadow, p, v, s, t = (like(like_x, name) for name in names)
+        r, shadow, p, v, s, t = (like_x.like(name) for name in names)
         apply, make_close = self._applied(like_x), self._precondition(like_x)
-        close_p, close_s = (p, s) if make_close is None else (like(like_x, "close p"), like(like_x, "close s"))
+        close_p, close_s = (p, s) if make_close is None else (like_x.like("close p"), like_x.like("close s"))
         rr, rho, rho_new, sv, ts, tt, size, alpha, beta, omega, left = numbers(like_x, 11)
         count, history = counting(like_x)
 

@@ -334,8 +334,9 @@ class Field(Stored, SharedMemory):
 
     def like(self, name: str) -> Field:
         """Another field on the same set, zero, with the same components, type of numbers and layout."""
-        layout = None if self.layout_is_free else self.layout
-        return Field(self.set, name, self.components, dtype=self.dtype, layout=layout)
+        made = Field(self.set, name, self.components, dtype=self.dtype, layout=self.layout)
+        made.layout_is_free = self.layout_is_free
+        return made
 
     @not_in_program("copying field {}", MAKE_BEFORE)
     def __copy__(self) -> Field:

@@ -37,6 +37,11 @@ def without_idle_fills(operations: Sequence[Runnable | Fill]) -> tuple[Runnable 
     return tuple(last_first[::-1]) or tuple(operations)
 
 
+def sets_anew(operation: Runnable | Fill, one: Field) -> bool:
+    """Does it write all values of a field (of a grid: but for ghosts) without looking at them?"""
+    return one in operation.writes and (isinstance(operation, Fill) or operation.defines(one))
+
+
 def _replaced(what: Field | Global, by: Runnable | Fill | None) -> bool:
     """Does an operation set everything that there is of a field or global, without looking at it? Ghosts and copies of
     another rank's elements are set by fills only. What is left of a transient field in the end nobody sees."""
@@ -44,4 +49,4 @@ def _replaced(what: Field | Global, by: Runnable | Fill | None) -> bool:
         return isinstance(what, Field) and what.transient
     if isinstance(by, Fill):
         return True
-    return isinstance(what, Field) and what.set.shows_all and not what.set.halo and by.defines(what)
+    return isinstance(what, Field) and what.set.shows_all and not what.set.halo and sets_anew(by, what)

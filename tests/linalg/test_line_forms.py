@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
+from meshloom.target import H200
 from tests.backend import on_hip
 from tests.linalg.test_lines import accumulate, differ, flux, lele6, mixed
 
@@ -75,3 +76,31 @@ def test_wishes_that_cannot_be_are_cut_down(tuning: dict[str, int]) -> None:
         problem = {"shape": shape, "axis": axis, "periodic": [False, False], "ghosts": 0, "aligned": False,
                    "precision": "float64", "kind": "mixed", "tuning": tuning}  # fmt: skip
         assert differ(solved(problem, "emulated"), solved(problem, "numpy")) < 1e-13
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+def test_generated_cuda_compiles_without_spilling(periodic: bool) -> None:
+    """The usual forms for lines of 512 points, where NVRTC is to be had. They were chosen on sm_90; others must
+    compile, and may put a few values of a thread aside: the back end gives a thread more registers where many blocks
+    fit."""
+    from meshloom.backend.cuda import dialect, nvrtc
+    from meshloom.backend.unit import make_unit
+
+    try:
+        nvrtc.library()
+    except ml.errors.CompilerError as absent:
+        pytest.skip(str(absent))
+    ml.use("emulated")
+    grid = ml.Grid((512, 512, 16), periodic=periodic)
+    f, out = grid.field("f"), grid.field("out")
+    line = ml.Grid((16, 512), periodic=periodic)
+    cases = [(grid, 1, f, out, "sm_80"), (line, 1, line.field("f"), line.field("out"), "sm_100")]
+    limits = {"sm_80": 128, "sm_90": 0, "sm_100": 128}
+    for on, axis, source, target, architecture in cases:
+        loop = ml.linalg.LineLoop(on, axis, lele6(periodic), source, target)
+        unit, threads = make_unit(loop.spec, loop.plan, target=H200), H200.whole_warps(loop.plan.block)
+        blocks = H200.registers // (loop.spec.form.registers * threads)
+        made = dialect.kernels(unit, loop.plan.block, threads, [blocks])
+        for one in (architecture, "sm_90"):
+            _, log = nvrtc.build(dialect.render(unit, made, wide_index=False), "lines", one)
+            assert nvrtc.resources(log)["pass0"]["spills"] <= limits[one], (axis, one, loop.spec.form)

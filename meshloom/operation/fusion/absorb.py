@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from meshloom.kernel.count import flops_by_kind, loads
 from meshloom.kernel.model import Output
-from meshloom.mesh.core import Field, Fill
+from meshloom.mesh.core import Field
 from meshloom.operation.fusion.groups import Operation
 from meshloom.operation.loop import Loop, Runnable
+from meshloom.operation.recorded import sets_anew
 from meshloom.schedule.choice.cost import Cost
 from meshloom.schedule.choice.counts import flops_per_element
 from meshloom.schedule.strategies import AUTOMATIC
@@ -96,18 +97,11 @@ def _maker(operations: Sequence[Operation], position: int) -> _Maker | None:
             fits = _is_line(operation) and isinstance(operation, Runnable) and operation.set is loop.set
             reads_only = not any(one in operation.writes for one in made)
             if not fits or not reads_only or changed or not _alike(loop, operation):
-                ends = bool(readers) and _replaced(operation, made)
+                ends = bool(readers) and all(sets_anew(operation, one) for one in made)
                 return _Maker(loop, tuple(readers)) if ends else None
             readers.append(k)
         changed = changed or any(loop.needs(w) for w in operation.writes)
     return _Maker(loop, tuple(readers)) if readers else None
-
-
-def _replaced(operation: Operation, made: Sequence[Field]) -> bool:
-    """Does an operation set everything anew without looking?"""
-    if isinstance(operation, Fill):
-        return list(made) == [operation.target]
-    return all(operation.defines(one) and not operation.needs(one) for one in made)
 
 
 def _pays(maker: _Maker, operations: Sequence[Operation]) -> bool:
@@ -185,7 +179,7 @@ def _read_in(one: Field, rest: Sequence[Operation]) -> bool:
     for operation in rest:
         if isinstance(operation, Runnable) and operation.needs(one):
             return True
-        if one in operation.writes and (isinstance(operation, Fill) or operation.defines(one)):
+        if sets_anew(operation, one):
             return False
         if _touches(operation, one):
             return True

@@ -5,12 +5,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from meshloom.schedule.nest.nodes import Binary, Expr, Name, NestNode, Number
 
 Any_node = TypeVar("Any_node", bound=NestNode)
-_PLAIN = {"str", "int", "bool", "int | None", "np.dtype", "np.dtype | None", "Type"}  # types of fields without nodes
 _MAY_HOLD_NODES: dict[type, tuple[str, ...]] = {}
 _COMPUTED: dict[str, Callable[[int, int], int]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
@@ -44,8 +43,14 @@ def _parts(node: Any) -> tuple[str, ...]:
     """The fields of a node that may hold others; the same for all of its kind, and looked up once."""
     kind = type(node)
     if kind not in _MAY_HOLD_NODES:
-        _MAY_HOLD_NODES[kind] = tuple(one.name for one in fields(kind) if str(one.type) not in _PLAIN)
+        types = get_type_hints(kind)
+        _MAY_HOLD_NODES[kind] = tuple(one.name for one in fields(kind) if _may_be_node(types[one.name]))
     return _MAY_HOLD_NODES[kind]
+
+
+def _may_be_node(kind: Any) -> bool:
+    """Can a value of a type be a node, or hold one?"""
+    return (isinstance(kind, type) and issubclass(kind, NestNode)) or any(map(_may_be_node, get_args(kind)))
 
 
 def names(nodes: Iterable[NestNode]) -> set[str]:

@@ -59,17 +59,19 @@ class Equations:
         carried = self.grid.field("carried", self.grid.rank + 1, dtype=self.dtype)
         return DerivedFields(carried, self._fields("flux", self.grid.rank + 2))
 
-    def take_slopes(self, q: ml.Field, slopes: Sequence[ml.Field], room: DerivedFields | None = None) -> None:
+    def take_slopes(self, q: ml.Field, slopes: Sequence[ml.Field], derived: DerivedFields | None = None) -> None:
         """Derivatives of velocity and temperature along every axis."""
-        carried = (room or self.derived_fields()).carried
+        carried = (derived or self.derived_fields()).carried
         slope_kernel(self.gas)(self.grid, q, carried)
         for axis, operator in enumerate(self._derivatives):
             self._derive("slope", axis, operator, carried, slopes[axis])
 
-    def rate(self, q: ml.Field, slopes: Sequence[ml.Field], rate: ml.Field, room: DerivedFields | None = None) -> None:
+    def rate(
+        self, q: ml.Field, slopes: Sequence[ml.Field], rate: ml.Field, derived: DerivedFields | None = None
+    ) -> None:
         """dq/dt into ``rate``, from q and its slopes."""
         gas, rank, split = self.gas, self.grid.rank, self.form == SPLIT
-        fluxes = (room or self.derived_fields()).fluxes
+        fluxes = (derived or self.derived_fields()).fluxes
         fluxes_kernel(gas, rank, split)(self.grid, q, *slopes, *fluxes)
         for axis, operator in enumerate(self._inner_derivatives):
             self._derive("flux", axis, operator, fluxes[axis], rate, after=divergence_kernel(axis == 0))

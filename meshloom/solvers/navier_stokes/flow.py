@@ -76,24 +76,24 @@ class GasFlow:
     def time_step(self) -> None:
         """Four stages, then the filter."""
         self._tick(self.clocks, self.dt, self.time)
-        room = self.equations.derived_fields()
-        runge_kutta4(self.q, self.dt, partial(self.rate, room))
+        derived = self.equations.derived_fields()
+        runge_kutta4(self.q, self.dt, partial(self.rate, derived))
         if self.smoothing is not None:
             for axis in range(self.equations.grid.rank):
                 compact.filter(self.q, axis, self.q, self.smoothing, method=self.equations.method)
-        self.take_stock(room)
+        self.take_stock(derived)
 
-    def rate(self, room: DerivedFields, number: int, at: ml.Field, rate: ml.Field) -> None:
+    def rate(self, derived: DerivedFields, number: int, at: ml.Field, rate: ml.Field) -> None:
         """dq/dt of a state; the slopes of the first one are known from the end of the step before."""
         if number > 0:
-            self.equations.take_slopes(at, self.slopes, room)
-        self.equations.rate(at, self.slopes, rate, room)
+            self.equations.take_slopes(at, self.slopes, derived)
+        self.equations.rate(at, self.slopes, rate, derived)
         if self.boundaries is not None:
             self.boundaries(at, self.slopes, rate)
 
-    def take_stock(self, room: DerivedFields | None = None) -> None:
+    def take_stock(self, derived: DerivedFields | None = None) -> None:
         """The slopes of the state as it is, and what they tell."""
-        self.equations.take_slopes(self.q, self.slopes, room)
+        self.equations.take_slopes(self.q, self.slopes, derived)
         self.measure()
 
     def measure(self) -> None:
