@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.backend.cuda import nvrtc, repeat
+from meshloom.backend.cuda import graph, nvrtc, repeat
 from meshloom.backend.cuda.repeat import Driver, WhileGraph, repeated, while_graph
 from meshloom.mesh.condition import SIGNS, Comparison
 from meshloom.native import compiler
@@ -226,6 +226,6 @@ def test_a_device_repeats_by_itself(fuse: bool, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(WhileGraph, "run", lambda self, *given: (launches.append(1), run(self, *given))[1])
     assert step.repeat(until=total >= 2000.0 * 1000, at_most=10**6) == 2000 and u.numpy()[0] == 2000.0
     assert 0 < len(launches) < 20, "the device asks"
-    monkeypatch.setattr("meshloom.backend.cuda.graph.while_graph", lambda *_: None)
+    monkeypatch.setattr(graph, "while_graph", lambda *_: None)
     other = ml.program(fuse=fuse)(step.function)
     assert other.repeat(until=total >= 2100.0 * 1000, at_most=10**6) == 100 and u.numpy()[0] == 2100.0

@@ -1,0 +1,85 @@
+"""Steps of the applications, timed on request: one half of ``bench.compare``, run with either tree on the path.
+
+Reads one request a line, a name of ``STEPS``, and answers with seconds of a step. It uses what both trees have alone:
+cases by name, their programs, ``fuse``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import meshloom as ml
+from meshloom.config import build, parse_set
+
+try:
+    from meshloom.solvers import find_case
+except ImportError:  # the first edition had it elsewhere
+    from meshloom.solvers.case import find_case  # type: ignore[no-redef]
+
+#: Case, settings on a GPU and on a CPU; steps of one timing on each; loop by loop as well?
+STEPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, int], bool]] = {
+    "airfoil": ("airfoil", ("mesh.i=800", "mesh.j=1200"), ("mesh.i=200", "mesh.j=300"), (200, 20), True),
+    "volna": ("volna_hump", ("mesh.nx=2000", "mesh.ny=600"), ("mesh.nx=200", "mesh.ny=150"), (200, 20), True),
+    "bookleaf": ("bookleaf_sod", ("mesh.cells=[2000,1000]",), ("mesh.cells=[200,100]",), (100, 10), True),
+    "lulesh": ("lulesh", ("mesh.size=120",), ("mesh.size=30",), (50, 10), True),
+    "miniaero": ("miniaero_ramp", ("mesh.cells=[96,96,96]", "time.dt=2e-6"), ("mesh.cells=[24,24,24]",), (50, 5), True),
+    "vortex": ("vortex_outflow", ("mesh.points=[512,512]",), ("mesh.points=[128,128]",), (200, 10), False),
+    "taylor_green": ("taylor_green", ("mesh.points=256",), ("mesh.points=32",), (10, 10), False),
+}
+APART = " loop by loop"
+
+
+def names() -> list[str]:
+    """What can be asked for."""
+    return [f"{name}{how}" for name, one in STEPS.items() for how in ("", *([APART] if one[4] else []))]
+
+
+class Steps:
+    """Cases that are made when they are first asked for, and stay."""
+
+    def __init__(self, backend: str):
+        ml.use(backend)
+        self.on_gpu = backend == "cuda"
+        self.made: dict[str, tuple[Any, int]] = {}
+
+    def program(self, name: str) -> tuple[Any, int]:
+        """The program of a step, run so often that it is ready, and how many steps one timing takes."""
+        if name not in self.made:
+            case_name, on_gpu, on_cpu, counts, _ = STEPS[name.removesuffix(APART)]
+            kind = find_case(case_name)
+            case = kind(build(kind.Config, [parse_set(one) for one in (on_gpu if self.on_gpu else on_cpu)]))
+            program = ml.Program(case.program.function, fuse=False) if name.endswith(APART) else case.program
+            program.run(3)
+            self.made[name] = program, counts[0 if self.on_gpu else 1]
+        return self.made[name]
+
+    def seconds(self, name: str) -> float:
+        program, count = self.program(name)
+        self._wait()
+        start = time.perf_counter()
+        program.run(count)
+        self._wait()
+        return (time.perf_counter() - start) / count
+
+    def _wait(self) -> None:
+        if self.on_gpu:
+            import cupy
+
+            cupy.cuda.Device().synchronize()
+
+
+def main(backend: str) -> None:
+    steps = Steps(backend)
+    for line in sys.stdin:
+        try:
+            answer: dict[str, Any] = {"seconds": steps.seconds(line.strip())}
+        except Exception as problem:  # told to whoever asks, who goes on with the others
+            answer = {"problem": " ".join(f"{type(problem).__name__}: {problem}".split())[:300]}
+        print("answer " + json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
