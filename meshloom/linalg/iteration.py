@@ -59,6 +59,9 @@ class Iteration:
     steps: int = 1
     most: int = MOST_ITERATIONS
 
+    def __post_init__(self) -> None:
+        self._target = Global(0.0, "target", dtype=self.left.dtype)  # one for all solutions, which repeat by it
+
     def serves(self, most: int) -> bool:
         """Can it be used for at most so many iterations?"""
         return self.steps <= max(most, 1) and most <= self.most
@@ -77,11 +80,11 @@ class Iteration:
         if tol * tol * size < SMALLEST * float(np.finfo(x.dtype).tiny):
             reason = f"b is too small: in {x.dtype} the square of tol times its norm is lost; scale the equations"
             return Report(False, 0, float("nan"), np.full(1, np.nan), reason)
-        target = Global(tol * tol * size, "target", dtype=self.left.dtype)
+        self._target.value = tol * tol * size
         for _ in range(RESTARTS if np.isfinite(size) else 0):
-            if self._there(target) or done + self.steps > most or broken:
+            if self._there() or done + self.steps > most or broken:
                 break
-            norms += self._iterated(x, b, target, most - done)
+            norms += self._iterated(x, b, most - done)
             done = sum(map(len, norms)) - 1
             broken = float(self.left.value) < 0.0
             norms[-1][-1:] = self._started(x, b)  # what was carried along is one thing, what is left another
@@ -94,16 +97,16 @@ class Iteration:
         self.start(x, b)
         return self.history.numpy()[:1]
 
-    def _there(self, target: Global) -> bool:
-        return float(self.left.value) <= float(target.value)
+    def _there(self) -> bool:
+        return float(self.left.value) <= float(self._target.value)
 
-    def _iterated(self, x: Field, b: Field, target: Global, most: int) -> list[np.ndarray]:
-        """Iterate until that is reached; the squares of the residuals, as many at a time as there is room for."""
+    def _iterated(self, x: Field, b: Field, most: int) -> list[np.ndarray]:
+        """Iterate until the target is reached; the squares of the residuals, as many at a time as there is room for."""
         norms: list[np.ndarray] = []
-        while most >= self.steps and not self._there(target):
+        while most >= self.steps and not self._there():
             self.count.value = 0
             runs = max(1, min(most, NOTED) // self.steps)
-            self.iterate.repeat(x, b, until=self.left <= target, at_most=runs)
+            self.iterate.repeat(x, b, until=self.left <= self._target, at_most=runs)
             done = int(self.count.value)
             norms.append(self.history.numpy()[1 : done + 1])
             most -= done

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import itertools
 import sys
+import weakref
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -180,6 +182,20 @@ def test_the_graph_runs_until_it_holds_with_few_launches(edges: bool) -> None:
     assert sorted(stage.freed) == ["graph", "ready"]
 
 
+def test_a_graph_keeps_the_code_of_its_kernels() -> None:
+    """A module that nobody holds is unloaded, and a graph that launches its kernels then ends the process."""
+    stage = Stage()
+    _, until, capture = counting(stage, 3.0)
+    ask = stage.ask(until)
+    held = [weakref.ref(one) for one in (ask, capture)]
+    loop = WhileGraph(Driver(stage.functions), stage.cupy, until, ask, capture)
+    del ask, capture
+    assert all(one() is not None for one in held)
+    del loop
+    stage.body.clear()
+    assert all(one() is None for one in held)
+
+
 STEPS = ("cuDriverGetVersion", "cuGraphCreate", "cuCtxGetCurrent", "cuGraphConditionalHandleCreate", "cuGraphAddNode",
          "cuStreamBeginCaptureToGraph", "cuGraphInstantiate")  # fmt: skip
 
@@ -229,3 +245,30 @@ def test_a_device_repeats_by_itself(fuse: bool, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(graph, "while_graph", lambda *_: None)
     other = ml.program(fuse=fuse)(step.function)
     assert other.repeat(until=total >= 2100.0 * 1000, at_most=10**6) == 100 and u.numpy()[0] == 2100.0
+
+
+@pytest.mark.gpu
+def test_a_device_repeats_after_much_was_made_and_freed() -> None:
+    """Other conditions, other programs and a full collection between two runs of one loop."""
+    cupy = pytest.importorskip("cupy")
+    ml.use("cuda")
+
+    @ml.kernel
+    def up(u: ml.ReadWrite, total: ml.Sum):
+        u += 1.0
+        total += u
+
+    def counted(size: int, most: int) -> int:
+        u, total = (cells := ml.Set(size, "cells")).field("u"), ml.Global(0.0, "total")
+
+        @ml.program
+        def step() -> None:
+            total.value = 0.0
+            up(cells, u, total)
+
+        found = [step.repeat(until=total >= float(k * size), at_most=10**6) for k in range(2, most, 2)]
+        gc.collect()
+        cupy.get_default_memory_pool().free_all_blocks()
+        return sum(found) + step.repeat(until=total >= float(most * size), at_most=10**6)
+
+    assert [counted(size, most) for size in (10, 100_000, 1000) for most in (5, 30)] == [5, 30] * 3

@@ -77,6 +77,7 @@ class WhileGraph:
         # numbers that stand in the condition are still on the host
         self._left, self._right = (cupy.asarray(one) for one in (until.left, until.right))
         self._until, self._driver, self._counts = until, driver, cupy.zeros(3, np.int64)
+        self._runs = ask, capture  # a graph does not hold the code of its kernels, and must not outlive it
         functions = driver.functions
         graph = driver.call("cuGraphCreate", 0)
         self._free = [weakref.finalize(self, functions.cuGraphDestroy, graph)]
