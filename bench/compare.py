@@ -22,7 +22,7 @@ from typing import Any
 from bench import steps
 from bench.measure import surroundings
 from bench.record import Record
-from bench.report import Goal
+from bench.report import Goal, rows_table
 
 GOALS = {"cuda": 1.03, "cpu": 1.10}
 HERE = Path(__file__).resolve().parent.parent
@@ -85,6 +85,20 @@ def row_of(name: str, trees: dict[str, Tree], rounds: int) -> dict[str, Any]:
 def goals(rows: list[dict[str, Any]], device: str) -> list[Goal]:
     return [Goal(f"{row['step']}: new by old", row["new_by_old"], "at most", GOALS[device])
             for row in rows if "new_by_old" in row]  # fmt: skip
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    """Every step on paper: times on a GPU, ratios alone on a CPU."""
+    on_gpu, limit = result["backend"] == "cuda", GOALS[result["backend"]]
+    rows = []
+    for row in (r for r in result["rows"] if "new_by_old" in r):
+        times = [f"{row['old_ms']:.3f}", f"{row['new_ms']:.3f}"] if on_gpu else []
+        allowed = max(limit, 1.0 + row["spread"])
+        word = "met" if row["new_by_old"] <= allowed else "**missed**"
+        rows.append([row["step"], *times, f"{row['new_by_old']:.3f}", f"{row['spread']:.3f}", word])
+    head = ("step", *(("before, ms", "now, ms") if on_gpu else ()), "now by before", "spread",
+            f"at most {limit:g}, or 1 and the spread")  # fmt: skip
+    return [f"Before: commit `{result['old_commit'][:10]}`.", "", *rows_table(head, rows)]
 
 
 def line(row: dict[str, Any]) -> str:

@@ -24,7 +24,7 @@ import numpy as np
 import meshloom as ml
 from bench.grid import Cpu
 from bench.race_loop import Device
-from bench.report import Goal
+from bench.report import Goal, goal_table, rows_table
 from bench.started import options_of, started
 from meshloom.linalg.krylov import ConjugateGradients
 
@@ -94,9 +94,9 @@ def poisson(side: int) -> Any:
 
 
 def matrix_on(grid: ml.Grid) -> ml.Matrix:
-    made = ml.Matrix(grid, through=grid.star(1), name="poisson")
-    origin = (0,) * grid.rank
-    row = np.array([4.0 if offset == origin else -1.0 for offset in made.offsets.offsets])
+    star, origin = grid.star(1), (0,) * grid.rank
+    made = ml.Matrix(grid, through=star, name="poisson")
+    row = np.array([4.0 if offset == origin else -1.0 for offset in star.offsets])
     made.assign(np.broadcast_to(row, (*grid.shape, len(row))))
     return made
 
@@ -161,6 +161,15 @@ def goals(rows: list[dict[str, Any]]) -> list[Goal]:
     return [Goal(text, one, "at least", GOAL) for one in found]
 
 
+def lines(result: dict[str, Any]) -> list[str]:
+    """Every form of the matrix at every size, and the peer, on paper."""
+    words = {"grid": "matrix on a grid", "formula": "no matrix: a kernel", "map": "matrix through a map"}
+    rows = [[f"{row['side']} x {row['side']}", words.get(row["kind"], row["kind"]), f"{row['bytes_per_point']:.0f}",
+             f"{row['ms']:.4f}", f"{row['share_of_copy']:.2f}"] for row in result["rows"] if "ms" in row]  # fmt: skip
+    head = ("points", "operator", "bytes for a point", "ms of an iteration", "of copy")
+    return [*rows_table(head, rows), "", *goal_table(goals(result["rows"]))]
+
+
 def line(row: dict[str, Any]) -> str:
     what = f"{row['kind']:<16}{row['side']:>5} x {row['side']:<5}"
     if "wrong" in row:
@@ -181,8 +190,8 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
             print(line(row), flush=True)
         run.save()
     print(f"copy: {run.copy / 1e9:.0f} GB/s")
-    for goal in goals(run.result["rows"]):
-        print(goal)
+    run.result["goals"] = [goal.as_json() for goal in goals(run.result["rows"])]
+    run.save()
     print(f"written to {run.record.file}")
     return int(any("wrong" in row for row in run.result["rows"]))
 

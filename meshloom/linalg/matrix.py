@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -21,7 +20,7 @@ from meshloom.mesh.subset import Subset
 LARGEST_BLOCK = 16
 
 
-class Matrix(NoCopy, ABC):
+class Matrix(NoCopy):
     """Entries (row, column) for all pairs of elements that ``through``, a map into ``rows``, shows together; each is a
     number, or a ``block`` of them. ``columns``: a map from the same elements into the set of the columns, where that is
     another one. ``through`` may be offsets of a grid: ``GridMatrix``.
@@ -33,6 +32,7 @@ class Matrix(NoCopy, ABC):
     and ``column_of`` are the maps that say where they are, and ``diagonal`` is the part of them on the diagonal.
     """
 
+    # What the two kinds do differently raises here, and is not abstract: for a type checker ml.Matrix(...) makes one.
     name: str
     rows: Set
     columns: Set
@@ -61,9 +61,9 @@ class Matrix(NoCopy, ABC):
 
         return MapMatrix.of_scipy(given, rows, columns, block, name)
 
-    @abstractmethod
     def __getitem__(self, through: Any) -> Arg:
         """For kernels: the entries that belong to an element."""
+        raise NotImplementedError
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -93,9 +93,9 @@ class Matrix(NoCopy, ABC):
 
     __call__ = multiply
 
-    @abstractmethod
     def _multiply(self, x: Field, y: Field) -> None:
         """The loops of a product."""
+        raise NotImplementedError
 
     def __matmul__(self, x: Any) -> Any:
         raise MeshError(f"matrix {self.name}: a product needs a field to go to, {self.name}.multiply(x, y)")
@@ -113,10 +113,10 @@ class Matrix(NoCopy, ABC):
         inversion(slot, self.block != (1, 1), whole_blocks)(on, self.values, target)
         return made
 
-    @abstractmethod
     def _on_diagonal(self) -> tuple[Set, int | None]:
         """What to loop over to see each entry on the diagonal once, and its slot in ``values``, where there are more
         than one; MeshError where one is missing."""
+        raise NotImplementedError
 
     def to_scipy(self) -> Any:
         """The same entries as ``scipy.sparse`` has them, by number: CSR, or BSR for blocks. On a grid they are those of
@@ -130,9 +130,9 @@ class Matrix(NoCopy, ABC):
         make = library().csr_matrix if plain else library().bsr_matrix
         return make((data, column[order], starts), shape=self.shape)
 
-    @abstractmethod
     def _listed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Row, column, by number, and value of each entry."""
+        raise NotImplementedError
 
     @property
     def _blocks(self) -> str:
