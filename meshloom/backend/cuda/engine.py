@@ -1,9 +1,7 @@
-"""Where CUDA kernels run: on a device through CuPy, or emulated on the CPU for tests. One interface, two engines."""
+"""Where CUDA kernels run: what an engine is, and the one that is a device, through CuPy."""
 
 from __future__ import annotations
 
-import ctypes
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
@@ -15,9 +13,7 @@ from meshloom.backend.cuda import dialect, nvrtc
 from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.unit import Unit
 from meshloom.errors import ScheduleError
-from meshloom.native import compiler, threads
-from meshloom.native.closing import function_of
-from meshloom.native.ffi import address
+from meshloom.native import threads
 from meshloom.native.runtime import copy_bandwidth
 from meshloom.target import H200, Target, of_device
 
@@ -26,7 +22,6 @@ SHARED_CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, in pe
 NO_CONTRACTION = "--fmad=false"  # as NVRTC is told to round every product by itself
 #: launch(grid, threads, shared bytes, arguments): arguments are arrays of the engine and whole numbers
 LaunchFunction = Callable[[int, int, int, list[Any]], None]
-_one_at_a_time = threading.Lock()  # emulated launches: a library has one set of fibres
 
 
 class Engine(ABC):
@@ -175,39 +170,3 @@ class DeviceLaunch:
 
     def __call__(self, grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
         self.bound(grid, threads, shared, arguments)()
-
-
-class Emulator(Engine):
-    """The same kernels compiled for the CPU, a block's threads as fibres. For tests: correct, not fast."""
-
-    name = "emulated"
-
-    def __init__(self, target: Target = H200):
-        self._target = target
-
-    @property
-    def target(self) -> Target:
-        return self._target
-
-    def upload(self, array: np.ndarray) -> Any:
-        return np.array(array, order="C")
-
-    def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
-             flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
-        header = dialect.for_a_cpu(self.target) + dialect.FIBRES
-        source = dialect.render(unit, made, wide_index=wide_index, emulation=header)
-        options = ("-O1", "-fno-strict-aliasing", *(("-ffp-contract=off",) if NO_CONTRACTION in flags else ()))
-        loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=options)
-        return {one.name: self._launcher(loaded, f"run_{one.name}", wide_index) for one in made}, {}
-
-    def _launcher(self, library: ctypes.CDLL, name: str, wide_index: bool) -> LaunchFunction:
-        number = ctypes.c_int64 if wide_index else ctypes.c_int32
-        function = function_of(library, name, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-
-        def launch(grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
-            values = [number(a) if isinstance(a, int) else ctypes.c_void_p(address(a)) for a in arguments]
-            table = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-            with _one_at_a_time:  # other threads of Python run during the call
-                function(ctypes.c_int64(grid), ctypes.c_int64(threads), ctypes.c_int64(shared), table)
-
-        return launch
