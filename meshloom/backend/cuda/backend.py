@@ -16,8 +16,9 @@ from meshloom.backend.base import Backend, Bound, Recording
 from meshloom.backend.branches import Footprint, Turn, footprint_of, summary
 from meshloom.backend.cuda import dialect, nvrtc
 from meshloom.backend.cuda.dialect import FINISH, KernelText
+from meshloom.backend.cuda.driver import DeviceLaunch
 from meshloom.backend.cuda.emulator import Emulator
-from meshloom.backend.cuda.engine import NO_CONTRACTION, Device, DeviceLaunch, Engine, LaunchFunction
+from meshloom.backend.cuda.engine import NO_CONTRACTION, Device, Engine, LaunchFunction
 from meshloom.backend.cuda.graph import GraphRecording, dealt_out
 from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
 from meshloom.errors import CompilerError, ScheduleError, install

@@ -1,4 +1,4 @@
-"""Where CUDA kernels run: what an engine is, and the one that is a device, through CuPy."""
+"""Where CUDA kernels run: what an engine is, and the one that is a device, by CuPy and NVIDIA's driver."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import numpy as np
 
 from meshloom.backend.cuda import dialect, nvrtc
 from meshloom.backend.cuda.dialect import KernelText
+from meshloom.backend.cuda.driver import Driver, Kernel, Module
 from meshloom.backend.unit import Unit
 from meshloom.errors import ScheduleError
 from meshloom.native import threads
 from meshloom.native.runtime import copy_bandwidth
 from meshloom.target import H200, Target, of_device
 
-MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-SHARED_CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, in percent
 NO_CONTRACTION = "--fmad=false"  # as NVRTC is told to round every product by itself
 #: launch(grid, threads, shared bytes, arguments): arguments are arrays of the engine and whole numbers
 LaunchFunction = Callable[[int, int, int, list[Any]], None]
@@ -77,9 +76,12 @@ class Clock:
 
 
 class Device(Engine):
-    """The current CUDA device, by CuPy. Launches go to CuPy's current stream and return at once."""
+    """The current CUDA device, by CuPy and the driver. Launches go to CuPy's current stream and return at once."""
 
     name = "cuda"
+
+    def __init__(self) -> None:
+        self.driver = Driver()
 
     @cached_property
     def cupy(self) -> Any:
@@ -120,53 +122,21 @@ class Device(Engine):
         return Clock(self.cupy), Clock(self.cupy)
 
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
-        assert isinstance(launch, DeviceLaunch)
-        known, driver, function = super().usage(launch, threads, shared), self.cupy.cuda.driver, launch.function
-        launch.allow(shared)
-        blocks = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared)
-        return {**known, "occupancy": blocks * threads / self.target.resident_threads}
+        assert isinstance(launch, Kernel)
+        known = super().usage(launch, threads, shared)
+        return {**known, "occupancy": launch.blocks(threads, shared) * threads / self.target.resident_threads}
 
     def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
         source = dialect.render(unit, made, wide_index=wide_index)
         module, log = self._module(source, unit.spec.name, flags)
-        return {
-            one.name: DeviceLaunch(self.cupy, module.get_function(one.name), wide_index, self.target) for one in made
-        }, nvrtc.resources(log)
+        return {one.name: module.kernel(one.name) for one in made}, nvrtc.resources(log)
 
-    def function(self, source: str, name: str) -> Any:
-        """The kernel of that name in some CUDA C++, as CuPy launches it: (blocks, threads, arguments)."""
-        return self._module(source, name, ())[0].get_function(name)
+    def kernel(self, source: str, name: str) -> Kernel:
+        """The kernel of that name in some CUDA C++."""
+        return self._module(source, name, ())[0].kernel(name)
 
-    def _module(self, source: str, name: str, flags: tuple[str, ...]) -> tuple[Any, str]:
+    def _module(self, source: str, name: str, flags: tuple[str, ...]) -> tuple[Module, str]:
         """Compiled and loaded, and what the compiler said."""
         cubin, log = nvrtc.build(source, name, self.architecture, flags=flags)
-        module = self.cupy.cuda.function.Module()
-        module.load(cubin)
-        return module, log
-
-
-class DeviceLaunch:
-    """A kernel of a module, ready to be put on the current stream."""
-
-    def __init__(self, cupy: Any, function: Any, wide_index: bool, target: Target):
-        self._cupy, self.function = cupy, function
-        self._number = np.int64 if wide_index else np.int32
-        self._limit = target.shared_unasked  # shared memory beyond this has to be asked for once
-
-    def allow(self, shared: int) -> None:
-        """Much shared memory has to be asked for, and that a multiprocessor gives all it has to such blocks."""
-        if shared > self._limit:
-            for attribute, value in ((MAX_DYNAMIC_SHARED, shared), (SHARED_CARVEOUT, 100)):
-                self._cupy.cuda.driver.funcSetAttribute(self.function.ptr, attribute, value)
-            self._limit = shared
-
-    def bound(self, grid: int, threads: int, shared: int, arguments: list[Any]) -> Callable[[], None]:
-        """The launch with everything decided: what is left to do is cheap."""
-        self.allow(shared)
-        values = tuple(self._number(a) if isinstance(a, int) else a for a in arguments)
-        function, blocks, block = self.function, (grid,), (threads,)
-        return lambda: function(blocks, block, values, shared)
-
-    def __call__(self, grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
-        self.bound(grid, threads, shared, arguments)()
+        return Module(self.driver, self.cupy, cubin, self.target.shared_unasked), log
