@@ -52,8 +52,8 @@ class Module:
         self.driver, self.cupy, self.handle = driver, cupy, driver.call("cuModuleLoadData", cubin)
         weakref.finalize(self, driver.functions.cuModuleUnload, self.handle).atexit = False  # the end unloads it anyway
 
-    def kernel(self, name: str) -> Kernel:
-        return Kernel(self, name)
+    def kernel(self, name: str) -> DeviceKernel:
+        return DeviceKernel(self, name)
 
 
 class DeviceLaunch(ABC):
@@ -67,7 +67,7 @@ class DeviceLaunch(ABC):
         self.bound(grid, threads, shared, arguments)()
 
 
-class Kernel(DeviceLaunch):
+class DeviceKernel(DeviceLaunch):
     """A kernel of a module, which it keeps loaded. Arguments are arrays of CuPy's and whole numbers."""
 
     def __init__(self, module: Module, name: str):
@@ -97,7 +97,7 @@ class Kernel(DeviceLaunch):
 class Launch:
     """A kernel and what it is launched with. ``values[k]``, if it is a number, may be changed between two calls."""
 
-    def __init__(self, kernel: Kernel, sizes: tuple[int, ...], arguments: Sequence[Any]):
+    def __init__(self, kernel: DeviceKernel, sizes: tuple[int, ...], arguments: Sequence[Any]):
         self.values = packed(arguments)
         self._table = self.values.ctypes.data + _SLOT * np.arange(len(arguments), dtype=np.uint64)  # where each lies
         self._held = kernel, list(arguments)

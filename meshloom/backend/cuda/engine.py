@@ -11,7 +11,7 @@ import numpy as np
 
 from meshloom.backend.cuda import dialect, nvrtc
 from meshloom.backend.cuda.dialect import KernelText
-from meshloom.backend.cuda.driver import Driver, Kernel, Module
+from meshloom.backend.cuda.driver import DeviceKernel, Driver, Module
 from meshloom.backend.unit import Unit
 from meshloom.errors import ScheduleError
 from meshloom.native import threads
@@ -122,7 +122,7 @@ class Device(Engine):
         return Clock(self.cupy), Clock(self.cupy)
 
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
-        assert isinstance(launch, Kernel)
+        assert isinstance(launch, DeviceKernel)
         known = super().usage(launch, threads, shared)
         return {**known, "occupancy": launch.blocks(threads, shared) * threads / self.target.resident_threads}
 
@@ -132,7 +132,7 @@ class Device(Engine):
         module, log = self._module(source, unit.spec.name, flags)
         return {one.name: module.kernel(one.name) for one in made}, nvrtc.resources(log)
 
-    def kernel(self, source: str, name: str) -> Kernel:
+    def kernel(self, source: str, name: str) -> DeviceKernel:
         """The kernel of that name in some CUDA C++."""
         return self._module(source, name, ())[0].kernel(name)
 

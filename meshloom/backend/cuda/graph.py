@@ -14,7 +14,7 @@ import numpy as np
 from meshloom.backend.base import FillMemory, Recording, Replayed
 from meshloom.backend.branches import BranchPart, Footprint, Turn, dependencies, footprint_of_whole, turns
 from meshloom.backend.cuda import history
-from meshloom.backend.cuda.driver import Kernel
+from meshloom.backend.cuda.driver import DeviceKernel
 from meshloom.backend.cuda.engine import Device
 from meshloom.backend.cuda.repeat import WhileGraph, repeated, while_graph
 from meshloom.kernel.recent import Recent
@@ -75,7 +75,7 @@ class GraphRecording(Recording):
         self._graph: Any = captured(operations, dealt, self._cupy, self._stream)
         self._graph.upload(self._stream)
         self._ahead = Ahead(self._cupy, self._stream)
-        self._recorders: dict[str, Kernel] = {}  # kernels that keep a row of history, by their source
+        self._recorders: dict[str, DeviceKernel] = {}  # kernels that keep a row of history, by their source
         self._dealt, self._loops = tuple(dealt), Recent[Any, WhileGraph](MOST_LOOPS)
         self._host_asks = False  # are there no loops on this device?
 
@@ -126,7 +126,7 @@ class GraphRecording(Recording):
             self._host_asks = found is None
         return None if found is None else self._loops.keep(key, found)
 
-    def _recorder(self, record: Sequence[Global]) -> Kernel:
+    def _recorder(self, record: Sequence[Global]) -> DeviceKernel:
         """The kernel that keeps these globals."""
         source = history.source(record)
         if source not in self._recorders:
