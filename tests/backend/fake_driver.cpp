@@ -130,8 +130,12 @@ int cuStreamBeginCaptureToGraph(void* stream, Graph* graph, const void*, const v
 }
 
 int cuStreamEndCapture(void* stream, Graph** graph) {
-  *graph = capturing[stream];
-  return capturing.erase(stream) ? SUCCESS : INVALID_VALUE;
+  const auto found = capturing.find(stream);
+  if (found == capturing.end()) return INVALID_VALUE;
+  *graph = found->second;
+  for (auto one = capturing.begin(); one != capturing.end();)  // with those that were drawn in
+    one = one->second == *graph ? capturing.erase(one) : std::next(one);
+  return SUCCESS;
 }
 
 int cuGraphInstantiateWithFlags(Graph** ready, Graph* graph, uint64_t) {
@@ -145,6 +149,8 @@ int cuGraphLaunch(Graph* graph, void*) {
 
 // what a test asks
 int fake_left() { return modules + graphs; }
+void* fake_graph(void* stream) { return capturing.count(stream) ? capturing[stream] : nullptr; }
+void fake_join(void* stream, void* graph) { capturing[stream] = static_cast<Graph*>(graph); }
 
 int cuGetProcAddress_v2(const char* name, void** found, int, uint64_t, int* status) {
   static const std::map<std::string, const char*> newer = {{"cuGraphInstantiate", "cuGraphInstantiateWithFlags"},

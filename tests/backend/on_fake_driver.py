@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 import sys
 import threading
 from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,12 +18,16 @@ from meshloom.backend import _BACKENDS
 from meshloom.backend.cuda import dialect, history, nvrtc, repeat
 from meshloom.backend.cuda.backend import CudaBackend
 from meshloom.backend.cuda.dialect import KernelText
+from meshloom.backend.cuda.driver import Driver
+from meshloom.backend.cuda.graph import GraphRecording
 from meshloom.backend.unit import Parameter
 from meshloom.errors import RunError
 from meshloom.mesh.condition import Comparison
 from meshloom.native import compiler
 from meshloom.target import H200
 
+FAKE, DRIVER = ctypes.CDLL("libcuda.so.1"), Driver()
+FAKE.fake_graph.restype = ctypes.c_void_p
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\d+, \d+\) )?(\w+)\(([^)]*)\) \{')
 CONDITION = """#define __cudart_builtin__
 #define CUDARTAPI
@@ -47,12 +52,13 @@ class Placed(np.ndarray):
 
 
 class Stream:
-    """One that is the current one inside ``with``."""
+    """One that is the current one inside ``with``; what it captures is the driver's."""
 
-    current: list[Any]
+    current: ClassVar[list[Any]] = []
+    numbers = itertools.count(8)
 
-    def __init__(self, ptr: int):
-        self.ptr = ptr
+    def __init__(self) -> None:
+        self.ptr = next(Stream.numbers)
 
     def __enter__(self) -> None:
         Stream.current.append(self)
@@ -60,12 +66,39 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         Stream.current.pop()
 
+    def begin_capture(self) -> None:
+        mode = DRIVER.functions.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        graph = DRIVER.call("cuGraphCreate", 0)
+        DRIVER.call("cuStreamBeginCaptureToGraph", self.ptr, graph, None, None, 0, mode)
 
-Stream.current = [Stream(0)]
+    def wait_event(self, event: Event) -> None:
+        if event.graph:
+            FAKE.fake_join(ctypes.c_void_p(self.ptr), ctypes.c_void_p(event.graph))  # drawn into the capture
+
+    def end_capture(self) -> Graph:
+        return Graph(DRIVER.call("cuGraphInstantiate", DRIVER.call("cuStreamEndCapture", self.ptr), 0))
+
+    def synchronize(self) -> None: ...
+
+
+class Graph:
+    def __init__(self, ready: Any):
+        self._ready = ready
+
+    def upload(self, stream: Stream) -> None: ...
+
+    def launch(self, stream: Stream) -> None:
+        DRIVER.call("cuGraphLaunch", self._ready, stream.ptr)
 
 
 class Event:
-    def record(self) -> None: ...
+    """It knows what was captured where it was recorded."""
+
+    def __init__(self, disable_timing: bool = False):
+        self.graph: int | None = None
+
+    def record(self, stream: Stream | None = None) -> None:
+        self.graph = FAKE.fake_graph(ctypes.c_void_p(stream.ptr)) if stream is not None else None
 
     def synchronize(self) -> None: ...
 
@@ -75,14 +108,15 @@ def stand_in() -> Any:
     cupy: Any = ModuleType("cupy")
     cupy.__spec__ = ModuleSpec("cupy", None)
     cupy.asarray = lambda a: a if isinstance(a, Placed) else np.array(a).view(Placed)
-    cupy.zeros = lambda *shape: np.zeros(*shape).view(Placed)
+    cupy.zeros = cupy.empty = lambda *shape: np.zeros(*shape).view(Placed)
     attributes = {"MultiProcessorCount": H200.multiprocessors, "WarpSize": 32, "MaxThreadsPerBlock": 1024,
                   "MaxThreadsPerMultiProcessor": 2048, "MaxRegistersPerMultiprocessor": 65536,
                   "MaxSharedMemoryPerBlockOptin": H200.shared, "MaxSharedMemoryPerBlock": 49152}  # fmt: skip
     runtime = SimpleNamespace(getDeviceCount=lambda: 1, memGetInfo=lambda: (1, 1), CUDARuntimeError=OSError)
+    default = SimpleNamespace(ptr=0)
     cupy.cuda = SimpleNamespace(
         Device=lambda: SimpleNamespace(attributes=attributes, compute_capability="90"), Event=Event, runtime=runtime,
-        Stream=lambda: Stream(7), get_current_stream=lambda: Stream.current[-1], get_elapsed_time=lambda a, b: 1.0,
+        Stream=Stream, get_current_stream=lambda: [default, *Stream.current][-1], get_elapsed_time=lambda a, b: 1.0,
     )  # fmt: skip
     return cupy
 
@@ -110,6 +144,12 @@ def spread(u: ml.Read, du: ml.Inc, total: ml.Sum):
     du[0] += d
     du[1] -= d
     total += d * d
+
+
+@ml.kernel
+def up(u: ml.ReadWrite, total: ml.Sum):
+    u += 1.0
+    total += u
 
 
 def loops() -> None:
@@ -162,16 +202,32 @@ def repetition(device: Any) -> None:
     number = device.cupy.zeros(1)
     until = Comparison(number, ">=", np.array([1000.0]))
     text = 'extern "C" __global__ void up(double* number) {\n  *number += 1.0;\n}\n'
-    up = device.kernel(text, "up")
+    more = device.kernel(text, "up")
 
     def capture(stream: Any) -> None:
         with stream:
-            up(1, 1, 0, [number])
+            more(1, 1, 0, [number])
 
     loop = repeat.while_graph(device, until, capture)
     assert loop is not None and number[0] == 0.0, "captured, not run"
-    assert repeat.repeated(loop, 10**6, Stream(3), lambda: False) == (1000, True, False) and number[0] == 1000.0
-    assert repeat.repeated(loop, 10**6, Stream(3), lambda: False) == (1, True, False)
+    assert repeat.repeated(loop, 10**6, Stream(), lambda: False) == (1000, True, False) and number[0] == 1000.0
+    assert repeat.repeated(loop, 10**6, Stream(), lambda: False) == (1, True, False)
+
+
+def programs() -> None:
+    """Small loops that do not wait for each other, as branches of a graph; with a history; until something holds."""
+    ml.use("cuda")
+    sets = [ml.Set(50, name) for name in "ab"]
+    fields, totals = [one.field("u") for one in sets], [ml.Global(0.0, name) for name in "ab"]
+
+    @ml.program
+    def step() -> None:
+        for one, u, total in zip(sets, fields, totals, strict=True):
+            up(one, u, total)
+
+    assert step.run(4, record=totals).tolist() == [[50.0 * k] * 2 for k in (1, 3, 6, 10)]
+    assert isinstance(step._recording(), GraphRecording) and "up to 2 at the same time" in step.graph
+    assert step.repeat(until=totals[0] >= 50.0 * 5050, at_most=10**6) == 96 and fields[1].numpy()[7] == 100.0
 
 
 def main() -> None:
@@ -181,10 +237,10 @@ def main() -> None:
     assert backend.unavailable() is None, backend.unavailable()
     loops()
     kernels(backend.engine)
-    left = ctypes.CDLL("libcuda.so.1").fake_left
-    before = left()
+    before = FAKE.fake_left()
     repetition(backend.engine)
-    assert left() == before, "everything is freed with those who held it"
+    assert FAKE.fake_left() == before, "everything is freed with those who held it"
+    programs()
     print("everything is right")
 
 

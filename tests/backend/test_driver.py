@@ -26,7 +26,8 @@ def test_loops_records_and_repetition_through_nvidias_bindings(tmp_path: Path) -
     source, library = HERE / "fake_driver.cpp", tmp_path / "libcuda.so.1"
     options = ("-std=c++17", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, source, "-ldl")
     subprocess.run([host_compiler().path, *options], check=True)
-    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(HERE.parents[1])}
+    places = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("LD_LIBRARY_PATH"))))
+    environment = os.environ | {"LD_LIBRARY_PATH": places, "PYTHONPATH": str(HERE.parents[1])}
     command = [sys.executable, "-X", "faulthandler", "-m", "tests.backend.on_fake_driver"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and done.stdout == "everything is right\n", done.stdout + done.stderr
