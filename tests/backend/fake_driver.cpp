@@ -42,6 +42,7 @@ std::map<void*, Graph*> capturing;  // by stream
 std::vector<std::unique_ptr<Function>> functions;
 int modules = 0, graphs = 0;  // that somebody has not freed
 int context = 1;
+thread_local bool entered = false;  // does this thread have the context?
 
 int ends(Graph* graph) {
   delete graph;
@@ -50,7 +51,7 @@ int ends(Graph* graph) {
 
 }  // namespace
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, INVALID_IMAGE = 200, NOT_FOUND = 500, CONDITIONAL = 13, WHILE = 1 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, INVALID_IMAGE = 200, NO_CONTEXT = 201, NOT_FOUND = 500, CONDITIONAL = 13, WHILE = 1 };
 
 extern "C" {
 
@@ -59,6 +60,7 @@ int cuDriverGetVersion(int* version) { return *version = 13000, SUCCESS; }
 int cuCtxGetCurrent(void** found) { return *found = &context, SUCCESS; }
 
 int cuModuleLoadData(void** module, const void* image) {
+  if (!entered) return NO_CONTEXT;
   *module = dlopen(static_cast<const char*>(image), RTLD_NOW | RTLD_LOCAL);
   return *module ? ++modules, SUCCESS : INVALID_IMAGE;
 }
@@ -82,12 +84,14 @@ int cuFuncSetAttribute(Function* function, int attribute, int value) {
 }
 
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function* function, int threads, size_t shared) {
+  if (!entered) return NO_CONTEXT;
   if (shared > size_t(function->dynamic_shared)) return INVALID_VALUE;
   return *blocks = function->carveout == 100 ? 1 : 2048 / threads, SUCCESS;
 }
 
 int cuLaunchKernel(Function* function, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty, unsigned tz,
                    unsigned shared, void* stream, void** arguments, void** extra) {
+  if (!entered) return NO_CONTEXT;
   if (y * z * ty * tz != 1 || !x || !tx || extra || shared > unsigned(function->dynamic_shared)) return INVALID_VALUE;
   auto values = std::make_shared<std::vector<uint64_t>>(function->parameters);
   for (int k = 0; k < function->parameters; ++k) std::memcpy(&(*values)[k], arguments[k], 8);
@@ -148,6 +152,7 @@ int cuGraphLaunch(Graph* graph, void*) {
 }
 
 // what a test asks
+void fake_enter() { entered = true; }
 int fake_left() { return modules + graphs; }
 void* fake_graph(void* stream) { return capturing.count(stream) ? capturing[stream] : nullptr; }
 void fake_join(void* stream, void* graph) { capturing[stream] = static_cast<Graph*>(graph); }

@@ -112,7 +112,7 @@ def stand_in() -> Any:
     attributes = {"MultiProcessorCount": H200.multiprocessors, "WarpSize": 32, "MaxThreadsPerBlock": 1024,
                   "MaxThreadsPerMultiProcessor": 2048, "MaxRegistersPerMultiprocessor": 65536,
                   "MaxSharedMemoryPerBlockOptin": H200.shared, "MaxSharedMemoryPerBlock": 49152}  # fmt: skip
-    runtime = SimpleNamespace(getDeviceCount=lambda: 1, memGetInfo=lambda: (1, 1), CUDARuntimeError=OSError)
+    runtime = SimpleNamespace(getDeviceCount=lambda: 1, memGetInfo=FAKE.fake_enter, CUDARuntimeError=OSError)
     default = SimpleNamespace(ptr=0)
     cupy.cuda = SimpleNamespace(
         Device=lambda: SimpleNamespace(attributes=attributes, compute_capability="90"), Event=Event, runtime=runtime,
@@ -162,9 +162,10 @@ def loops() -> None:
         ml.use(name)
         u, du, total = mesh.cells.field("u", data=values), mesh.cells.field("du"), ml.Global(0.0, "total")
         loop = spread.loop(mesh.faces, u[through], du[through], total, schedule=ml.Schedule(schedule, block=64))
-        work = threading.Thread(target=loop)
-        work.start()
-        work.join()
+        for what in (loop.prepare, loop):  # each in a thread that has not used the device before
+            work = threading.Thread(target=what)
+            work.start()
+            work.join()
         found = np.append(du.numpy(), total.value)
         expected = found if expected is None else expected
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14, err_msg=schedule)

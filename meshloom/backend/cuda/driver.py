@@ -18,12 +18,17 @@ from meshloom.errors import RunError
 
 _SLOT = 8  # bytes of an argument: an address, or a number whose low bytes a narrower parameter takes
 _ALL = (1 << 8 * _SLOT) - 1
+_NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT: this thread has none yet
 
 
 class Driver:
-    """Calls of the driver's API by their names; RunError in one line for what is missing, or fails."""
+    """Calls of the driver's API by their names; RunError in one line for what is missing, or fails.
 
-    def __init__(self, functions: Any = None):
+    ``enter()`` makes the device's context that of the thread which calls it.
+    """
+
+    def __init__(self, functions: Any = None, enter: Callable[[], object] = lambda: None):
+        self.enter = enter
         if functions is not None:  # else they are looked for when somebody calls
             self.functions = functions
 
@@ -38,6 +43,9 @@ class Driver:
         if found is None:
             raise RunError(f"the bindings of CUDA's driver have no {name}")
         error, *result = found(*arguments)
+        if int(error) == _NO_CONTEXT:
+            self.enter()
+            error, *result = found(*arguments)
         if int(error):
             raise RunError(f"{name} of CUDA's driver fails: {error!r}")
         return result[0] if result else None
@@ -48,7 +56,7 @@ class Module:
 
     def __init__(self, driver: Driver, cupy: Any, cubin: bytes, unasked: int):
         self.unasked = unasked  # bytes of shared memory that a block may have without asking
-        cupy.cuda.runtime.memGetInfo()  # as any call of the runtime: the device's context becomes this thread's
+        driver.enter()  # whoever calls first initialises the device, too
         self.driver, self.cupy, self.handle = driver, cupy, driver.call("cuModuleLoadData", cubin)
         weakref.finalize(self, driver.functions.cuModuleUnload, self.handle).atexit = False  # the end unloads it anyway
 
@@ -101,14 +109,16 @@ class Launch:
         self.values = packed(arguments)
         self._table = self.values.ctypes.data + _SLOT * np.arange(len(arguments), dtype=np.uint64)  # where each lies
         self._held = kernel, list(arguments)
-        self._launch = kernel.module.driver.functions.cuLaunchKernel
+        self._driver = kernel.module.driver
+        self._launch = self._driver.functions.cuLaunchKernel
         self._stream = kernel.module.cupy.cuda.get_current_stream
         self._before, self._after = (kernel.function, *sizes), (int(self._table.ctypes.data), 0)
 
     def __call__(self) -> None:
-        (error,) = self._launch(*self._before, self._stream().ptr, *self._after)
-        if error:
-            raise RunError(f"cuLaunchKernel of CUDA's driver fails: {error!r}")
+        stream = self._stream().ptr
+        (error,) = self._launch(*self._before, stream, *self._after)
+        if error:  # the long way: in the device's context, or with a word on what is wrong
+            self._driver.call("cuLaunchKernel", *self._before, stream, *self._after)
 
 
 def packed(arguments: Sequence[Any]) -> np.ndarray:

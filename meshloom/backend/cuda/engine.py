@@ -81,7 +81,7 @@ class Device(Engine):
     name = "cuda"
 
     def __init__(self) -> None:
-        self.driver = Driver()
+        self.driver = Driver(enter=self._enter)
 
     @cached_property
     def cupy(self) -> Any:
@@ -89,6 +89,9 @@ class Device(Engine):
 
         threads.device_begins()
         return cupy
+
+    def _enter(self) -> None:
+        self.cupy.cuda.runtime.memGetInfo()  # as any call of the runtime: the device's context is this thread's now
 
     @cached_property
     def target(self) -> Target:
