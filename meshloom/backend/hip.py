@@ -18,7 +18,8 @@ from meshloom.backend.branches import Turn
 from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.backend import CudaBackend
 from meshloom.backend.cuda.dialect import KernelText
-from meshloom.backend.cuda.engine import NO_CONTRACTION, Device, DeviceLaunch, Engine, LaunchFunction
+from meshloom.backend.cuda.driver import DeviceLaunch
+from meshloom.backend.cuda.engine import NO_CONTRACTION, Device, Engine, LaunchFunction
 from meshloom.backend.unit import Unit
 from meshloom.errors import CompilerError
 from meshloom.mesh.core import Global
@@ -47,9 +48,7 @@ class HipDevice(Device):
         options = ("-std=c++17", *(_FLAGS[one] for one in flags))
         try:
             module = self.cupy.RawModule(code=source, options=options)
-            return {
-                one.name: HipLaunch(self.cupy, module.get_function(one.name), wide_index, self.target) for one in made
-            }, {}
+            return {one.name: HipLaunch(module.get_function(one.name), wide_index) for one in made}, {}
         except self.cupy.cuda.compiler.CompileException as error:
             first = next((line for line in str(error).splitlines() if "error" in line), str(error).strip())
             raise CompilerError(f"{unit.spec.name}: the HIP code did not compile: {first}") from error
@@ -58,7 +57,10 @@ class HipDevice(Device):
 class HipLaunch(DeviceLaunch):
     """A kernel of a module of CuPy's, ready to be put on the current stream. Shared memory needs no asking for."""
 
-    def bound(self, grid: int, threads: int, shared: int, arguments: list[Any]) -> Callable[[], None]:
+    def __init__(self, function: Any, wide_index: bool):
+        self.function, self._number = function, np.int64 if wide_index else np.int32
+
+    def bound(self, grid: int, threads: int, shared: int, arguments: Sequence[Any]) -> Callable[[], None]:
         values = tuple(self._number(a) if isinstance(a, int) else a for a in arguments)
         function, blocks, block = self.function, (grid,), (threads,)
         return lambda: function(blocks, block, values, shared_mem=shared)

@@ -16,7 +16,7 @@ from meshloom.backend.base import Recording, Replayed
 from meshloom.backend.branches import Turn
 from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.backend.cuda.dialect import KernelText
-from meshloom.backend.cuda.engine import Emulator
+from meshloom.backend.cuda.emulator import Emulator
 from meshloom.backend.cuda.graph import captured
 from meshloom.backend.unit import Unit
 from meshloom.mesh.core import Global

@@ -15,7 +15,7 @@ from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Engine
 from meshloom.backend.unit import Unit
-from meshloom.errors import CompilerError, ScheduleError
+from meshloom.errors import CompilerError, ScheduleError, install
 from meshloom.mesh.core import Fill
 from meshloom.operation.fusion import fuse
 from meshloom.operation.program import FusedRecording
@@ -35,7 +35,7 @@ def has_nvrtc() -> bool:
     return True
 
 
-needs_nvrtc = pytest.mark.skipif(not has_nvrtc(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
+needs_nvrtc = pytest.mark.skipif(not has_nvrtc(), reason=f"no NVRTC: {install('nvrtc')}")
 
 
 class CompileOnly(Engine):

@@ -18,7 +18,7 @@ from meshloom.backend import _BACKENDS
 from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.backend import _shared
 from meshloom.backend.cuda.dialect import KernelText
-from meshloom.backend.cuda.engine import Emulator
+from meshloom.backend.cuda.emulator import Emulator
 from meshloom.backend.hip import HipBackend
 from meshloom.backend.unit import Parameter, make_unit
 from meshloom.errors import CompilerError, ScheduleError

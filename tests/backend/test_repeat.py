@@ -16,7 +16,8 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend.cuda import graph, nvrtc, repeat
-from meshloom.backend.cuda.repeat import Driver, WhileGraph, repeated, while_graph
+from meshloom.backend.cuda.driver import Driver
+from meshloom.backend.cuda.repeat import WhileGraph, repeated, while_graph
 from meshloom.mesh.condition import SIGNS, Comparison
 from meshloom.native import compiler
 from tests.backend.test_cuda import needs_nvrtc
@@ -135,12 +136,13 @@ class Stage:
                 one()
         return (0,)
 
-    def ask(self, until: Comparison) -> Callable[..., None]:
-        """The kernel, as CuPy launches it: while a stream captures, it becomes a part of the body."""
+    def ask(self, until: Comparison) -> Any:
+        """The kernel: while a stream captures, it becomes a part of the body."""
         function = compiled(until)
 
-        def launch(grid: Any, block: Any, arguments: Any) -> None:
+        def launch(grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
             handle, left, right, counts = arguments
+            assert (grid, threads, shared) == (1, 1, 0) and type(handle) is int
             assert handle == self.condition.ctypes.data and left is until.left and right is until.right
             self.body.append(lambda: function(self.condition, counts))
 
@@ -206,7 +208,7 @@ STEPS = ("cuDriverGetVersion", "cuGraphCreate", "cuCtxGetCurrent", "cuGraphCondi
 def test_where_anything_is_missing_or_refused_the_host_asks(stage: Stage | None, monkeypatch: Any) -> None:
     def loop_on(known: Stage, bindings: ModuleType | None) -> WhileGraph | None:
         _, until, capture = counting(known, 3.0)
-        device = SimpleNamespace(cupy=known.cupy, function=lambda source, name: known.ask(until))
+        device = SimpleNamespace(cupy=known.cupy, driver=Driver(), kernel=lambda source, name: known.ask(until))
         if bindings is not None:
             bindings.driver = known.functions  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "cuda", ModuleType("cuda"))

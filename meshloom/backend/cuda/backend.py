@@ -14,12 +14,14 @@ import numpy as np
 
 from meshloom.backend.base import Backend, Bound, Recording
 from meshloom.backend.branches import Footprint, Turn, footprint_of, summary
-from meshloom.backend.cuda import dialect
+from meshloom.backend.cuda import dialect, nvrtc
 from meshloom.backend.cuda.dialect import FINISH, KernelText
-from meshloom.backend.cuda.engine import NO_CONTRACTION, Device, DeviceLaunch, Emulator, Engine, LaunchFunction
+from meshloom.backend.cuda.driver import DeviceLaunch
+from meshloom.backend.cuda.emulator import Emulator
+from meshloom.backend.cuda.engine import NO_CONTRACTION, Device, Engine, LaunchFunction
 from meshloom.backend.cuda.graph import GraphRecording, dealt_out
 from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
-from meshloom.errors import ScheduleError, install
+from meshloom.errors import CompilerError, ScheduleError, install
 from meshloom.mesh.core import Map
 from meshloom.native.threads import DEVICE_LEFT_BEHIND, check_device, device_begins, device_left_behind
 from meshloom.schedule.nest.code import Pass, partial_name
@@ -58,7 +60,7 @@ class CudaBackend(Backend):
 
         if getattr(cupy.cuda.runtime, "is_hip", False):
             return "CuPy is built for AMD's GPUs here: use 'hip'"
-        return self._no_device(cupy, "CUDA")
+        return self._no_device(cupy, "CUDA") or _no_compiler()
 
     def _no_device(self, cupy: Any, kind: str) -> str | None:
         """Why no device can be used; None where there is one."""
@@ -237,6 +239,15 @@ class Executable:
     def seconds(self) -> float | None:
         """Device time of the last call; waits for it. None where there is no device."""
         return self._events and self._events[0].elapsed(self._events[1])
+
+
+def _no_compiler() -> str | None:
+    """Why nothing can be compiled for a device; None where it can be."""
+    try:
+        nvrtc.library()
+    except CompilerError as error:
+        return str(error)
+    return None
 
 
 def _worth(tight: dict[str, Any], used: dict[str, Any]) -> bool:

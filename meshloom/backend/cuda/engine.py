@@ -1,9 +1,7 @@
-"""Where CUDA kernels run: on a device through CuPy, or emulated on the CPU for tests. One interface, two engines."""
+"""Where CUDA kernels run: what an engine is, and the one that is a device, by CuPy and NVIDIA's driver."""
 
 from __future__ import annotations
 
-import ctypes
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
@@ -13,20 +11,16 @@ import numpy as np
 
 from meshloom.backend.cuda import dialect, nvrtc
 from meshloom.backend.cuda.dialect import KernelText
+from meshloom.backend.cuda.driver import DeviceKernel, Driver, Module
 from meshloom.backend.unit import Unit
 from meshloom.errors import ScheduleError
-from meshloom.native import compiler, threads
-from meshloom.native.closing import function_of
-from meshloom.native.ffi import address
+from meshloom.native import threads
 from meshloom.native.runtime import copy_bandwidth
 from meshloom.target import H200, Target, of_device
 
-MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-SHARED_CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, in percent
 NO_CONTRACTION = "--fmad=false"  # as NVRTC is told to round every product by itself
 #: launch(grid, threads, shared bytes, arguments): arguments are arrays of the engine and whole numbers
 LaunchFunction = Callable[[int, int, int, list[Any]], None]
-_one_at_a_time = threading.Lock()  # emulated launches: a library has one set of fibres
 
 
 class Engine(ABC):
@@ -82,9 +76,12 @@ class Clock:
 
 
 class Device(Engine):
-    """The current CUDA device, by CuPy. Launches go to CuPy's current stream and return at once."""
+    """The current CUDA device, by CuPy and the driver. Launches go to CuPy's current stream and return at once."""
 
     name = "cuda"
+
+    def __init__(self) -> None:
+        self.driver = Driver(enter=self._enter)
 
     @cached_property
     def cupy(self) -> Any:
@@ -92,6 +89,9 @@ class Device(Engine):
 
         threads.device_begins()
         return cupy
+
+    def _enter(self) -> None:
+        self.cupy.cuda.runtime.memGetInfo()  # as any call of the runtime: the device's context is this thread's now
 
     @cached_property
     def target(self) -> Target:
@@ -125,89 +125,21 @@ class Device(Engine):
         return Clock(self.cupy), Clock(self.cupy)
 
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
-        assert isinstance(launch, DeviceLaunch)
-        known, driver, function = super().usage(launch, threads, shared), self.cupy.cuda.driver, launch.function
-        launch.allow(shared)
-        blocks = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared)
-        return {**known, "occupancy": blocks * threads / self.target.resident_threads}
+        assert isinstance(launch, DeviceKernel)
+        known = super().usage(launch, threads, shared)
+        return {**known, "occupancy": launch.blocks(threads, shared) * threads / self.target.resident_threads}
 
     def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
         source = dialect.render(unit, made, wide_index=wide_index)
         module, log = self._module(source, unit.spec.name, flags)
-        return {
-            one.name: DeviceLaunch(self.cupy, module.get_function(one.name), wide_index, self.target) for one in made
-        }, nvrtc.resources(log)
+        return {one.name: module.kernel(one.name) for one in made}, nvrtc.resources(log)
 
-    def function(self, source: str, name: str) -> Any:
-        """The kernel of that name in some CUDA C++, as CuPy launches it: (blocks, threads, arguments)."""
-        return self._module(source, name, ())[0].get_function(name)
+    def kernel(self, source: str, name: str) -> DeviceKernel:
+        """The kernel of that name in some CUDA C++."""
+        return self._module(source, name, ())[0].kernel(name)
 
-    def _module(self, source: str, name: str, flags: tuple[str, ...]) -> tuple[Any, str]:
+    def _module(self, source: str, name: str, flags: tuple[str, ...]) -> tuple[Module, str]:
         """Compiled and loaded, and what the compiler said."""
         cubin, log = nvrtc.build(source, name, self.architecture, flags=flags)
-        module = self.cupy.cuda.function.Module()
-        module.load(cubin)
-        return module, log
-
-
-class DeviceLaunch:
-    """A kernel of a module, ready to be put on the current stream."""
-
-    def __init__(self, cupy: Any, function: Any, wide_index: bool, target: Target):
-        self._cupy, self.function = cupy, function
-        self._number = np.int64 if wide_index else np.int32
-        self._limit = target.shared_unasked  # shared memory beyond this has to be asked for once
-
-    def allow(self, shared: int) -> None:
-        """Much shared memory has to be asked for, and that a multiprocessor gives all it has to such blocks."""
-        if shared > self._limit:
-            for attribute, value in ((MAX_DYNAMIC_SHARED, shared), (SHARED_CARVEOUT, 100)):
-                self._cupy.cuda.driver.funcSetAttribute(self.function.ptr, attribute, value)
-            self._limit = shared
-
-    def bound(self, grid: int, threads: int, shared: int, arguments: list[Any]) -> Callable[[], None]:
-        """The launch with everything decided: what is left to do is cheap."""
-        self.allow(shared)
-        values = tuple(self._number(a) if isinstance(a, int) else a for a in arguments)
-        function, blocks, block = self.function, (grid,), (threads,)
-        return lambda: function(blocks, block, values, shared)
-
-    def __call__(self, grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
-        self.bound(grid, threads, shared, arguments)()
-
-
-class Emulator(Engine):
-    """The same kernels compiled for the CPU, a block's threads as fibres. For tests: correct, not fast."""
-
-    name = "emulated"
-
-    def __init__(self, target: Target = H200):
-        self._target = target
-
-    @property
-    def target(self) -> Target:
-        return self._target
-
-    def upload(self, array: np.ndarray) -> Any:
-        return np.array(array, order="C")
-
-    def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
-             flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
-        header = dialect.for_a_cpu(self.target) + dialect.FIBRES
-        source = dialect.render(unit, made, wide_index=wide_index, emulation=header)
-        options = ("-O1", "-fno-strict-aliasing", *(("-ffp-contract=off",) if NO_CONTRACTION in flags else ()))
-        loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=options)
-        return {one.name: self._launcher(loaded, f"run_{one.name}", wide_index) for one in made}, {}
-
-    def _launcher(self, library: ctypes.CDLL, name: str, wide_index: bool) -> LaunchFunction:
-        number = ctypes.c_int64 if wide_index else ctypes.c_int32
-        function = function_of(library, name, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-
-        def launch(grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
-            values = [number(a) if isinstance(a, int) else ctypes.c_void_p(address(a)) for a in arguments]
-            table = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-            with _one_at_a_time:  # other threads of Python run during the call
-                function(ctypes.c_int64(grid), ctypes.c_int64(threads), ctypes.c_int64(shared), table)
-
-        return launch
+        return Module(self.driver, self.cupy, cubin, self.target.shared_unasked), log

@@ -14,6 +14,7 @@ import numpy as np
 from meshloom.backend.base import FillMemory, Recording, Replayed
 from meshloom.backend.branches import BranchPart, Footprint, Turn, dependencies, footprint_of_whole, turns
 from meshloom.backend.cuda import history
+from meshloom.backend.cuda.driver import DeviceKernel
 from meshloom.backend.cuda.engine import Device
 from meshloom.backend.cuda.repeat import WhileGraph, repeated, while_graph
 from meshloom.kernel.recent import Recent
@@ -74,16 +75,17 @@ class GraphRecording(Recording):
         self._graph: Any = captured(operations, dealt, self._cupy, self._stream)
         self._graph.upload(self._stream)
         self._ahead = Ahead(self._cupy, self._stream)
-        self._recorders: dict[str, Any] = {}  # kernels that keep a row of history, by their source
+        self._recorders: dict[str, DeviceKernel] = {}  # kernels that keep a row of history, by their source
         self._dealt, self._loops = tuple(dealt), Recent[Any, WhileGraph](MOST_LOOPS)
         self._host_asks = False  # are there no loops on this device?
 
     def run(self, times: int, record: Sequence[Global]) -> Replayed:
         check_device()
         rows = self._cupy.empty((times, history.width(record)))
-        keep = self._recorder(record) if record else None
         # a global that no loop has used is still on the host
         values = [self._cupy.asarray(one.storage) for one in record]
+        blocks = history.blocks(record) if record else 0
+        keep = self._recorder(record).bound(blocks, history.THREADS, 0, [rows, 0, *values]) if record else None
         done, stopped, ahead = 0, False, self._ahead
         ahead.begin()
         # A few launches are over before anybody could wait for them: holding signals back would cost more.
@@ -93,7 +95,8 @@ class GraphRecording(Recording):
                 for _ in range(min(ahead.count, times - done)):
                     self._graph.launch(self._stream)
                     if keep is not None:
-                        keep((history.blocks(record),), (history.THREADS,), (rows, np.int64(done), *values))
+                        keep.values[history.ROW] = done
+                        keep()
                     done += 1
                 if done < times:
                     ahead.wait()
@@ -123,11 +126,11 @@ class GraphRecording(Recording):
             self._host_asks = found is None
         return None if found is None else self._loops.keep(key, found)
 
-    def _recorder(self, record: Sequence[Global]) -> Any:
+    def _recorder(self, record: Sequence[Global]) -> DeviceKernel:
         """The kernel that keeps these globals."""
         source = history.source(record)
         if source not in self._recorders:
-            self._recorders[source] = self._device.function(source, history.NAME)
+            self._recorders[source] = self._device.kernel(source, history.NAME)
         return self._recorders[source]
 
 

@@ -11,6 +11,7 @@ from meshloom.mesh.core import Global
 
 NAME = "record"
 THREADS = 32
+ROW = 1  # which argument says where the row goes
 _TYPES = {"float64": "double", "float32": "float", "int64": "long long", "int32": "int", "bool": "bool"}
 
 

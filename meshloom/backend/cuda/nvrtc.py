@@ -1,20 +1,16 @@
-"""NVRTC by ctypes: CUDA C++ to machine code, also where there is no GPU and no driver.
+"""NVRTC, by NVIDIA's ``cuda.bindings``: CUDA C++ to machine code, also where there is no GPU and no driver.
 
-The library comes with CuPy's or PyTorch's CUDA packages, with the wheel nvidia-cuda-nvrtc, or with a CUDA toolkit.
+The library itself comes with CuPy's or PyTorch's CUDA packages, with the wheel nvidia-cuda-nvrtc, or with a CUDA
+toolkit; the bindings know where to look.
 """
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
 import hashlib
-import os
 import re
-import sys
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from functools import cache
-from pathlib import Path
+from typing import Any
 
 from meshloom.errors import CompilerError, install
 from meshloom.native import cache as kept
@@ -24,30 +20,27 @@ _FORM = "checksum of key, length, code and log"  # of cached files; part of thei
 
 
 @cache
-def library() -> ctypes.CDLL:
-    """The NVRTC library; CompilerError with a clear sentence when there is none."""
-    for candidate in _candidates():
-        with suppress(OSError):
-            return ctypes.CDLL(candidate)
-    raise CompilerError(f"no NVRTC library was found, so CUDA code cannot be compiled: {install('cuda')}")
+def library() -> Any:
+    """NVRTC's functions by their names, the library loaded; CompilerError with a clear sentence when there is none."""
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()  # loads the library
+    except ImportError as error:
+        raise _missing("NVIDIA's cuda.bindings are not installed") from error
+    except (RuntimeError, OSError) as error:
+        raise _missing("no NVRTC library was found") from error
+    return nvrtc
 
 
-def _candidates() -> Iterator[str]:
-    for folder in map(Path, sys.path):
-        for pattern in ("nvidia/*/lib/libnvrtc.so.*", "nvidia/*/bin/**/nvrtc64_*.dll"):
-            with suppress(OSError):
-                yield from (str(p) for p in sorted(folder.glob(pattern), reverse=True) if "builtins" not in p.name)
-    for root in filter(None, (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")):
-        for place in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
-            yield from (str(p) for p in sorted(Path(root, place).glob("libnvrtc.so*"), reverse=True))
-    yield from filter(None, (ctypes.util.find_library("nvrtc"), "libnvrtc.so"))
+def _missing(what: str) -> CompilerError:
+    return CompilerError(f"{what}, so CUDA code cannot be compiled: {install('cuda')}")
 
 
 def version() -> str:
     """Version of the library, such as 13.0."""
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-    return f"{major.value}.{minor.value}"
+    major, minor = _answer(library().nvrtcVersion())
+    return f"{major}.{minor}"
 
 
 def build(source: str, name: str, architecture: str, *, flags: tuple[str, ...] = ()) -> tuple[bytes, str]:
@@ -79,38 +72,41 @@ def assembly(source: str, name: str, architecture: str) -> str:
 
 def _compile(source: str, name: str, options: tuple[str, ...]) -> tuple[bytes, bytes, str]:
     """Machine code, PTX and log."""
-    nvrtc, program = library(), ctypes.c_void_p()
-    table = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
-    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), f"{safe_name(name)}.cu".encode(), 0, None, None)
+    nvrtc = library()
+    (program,) = _answer(nvrtc.nvrtcCreateProgram(source.encode(), f"{safe_name(name)}.cu".encode(), 0, [], []))
     try:
-        status = nvrtc.nvrtcCompileProgram(program, len(options), table)
-        log = (
-            _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
-            .rstrip(b"\0")
-            .decode(errors="replace")
-        )
-        if status != 0:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [one.encode() for one in options])
+        log = _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+        said = log.rstrip(b"\0").decode(errors="replace")
+        if int(status):
             number = hashlib.sha256(source.encode()).hexdigest()[:32]
             file = kept.cache_dir("cuda") / f"{safe_name(name)}-{number}.log"
             with kept.kept_if_possible(file) as temporary:
-                temporary.write_text(f"{log}\n\n{source}", encoding="utf-8", errors="replace")
+                temporary.write_text(f"{said}\n\n{source}", encoding="utf-8", errors="replace")
             first = next(
-                (line for line in log.splitlines() if "error" in line), log.strip() or f"NVRTC status {status}"
+                (line for line in said.splitlines() if "error" in line), said.strip() or f"NVRTC status {int(status)}"
             )
             where = f" (log: {file})" if file.is_file() else ""
             raise CompilerError(f"{name}: the CUDA code did not compile: {first}{where}")
         cubin = _fetch(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
-        return cubin, _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program), log
+        return cubin, _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program), said
     finally:
-        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+        nvrtc.nvrtcDestroyProgram(program)
 
 
-def _fetch(size_of: ctypes._CFuncPtr, get: ctypes._CFuncPtr, program: ctypes.c_void_p) -> bytes:  # type: ignore[name-defined]
-    size = ctypes.c_size_t()
-    size_of(program, ctypes.byref(size))
-    buffer = ctypes.create_string_buffer(size.value)
-    get(program, buffer)
-    return buffer.raw
+def _answer(result: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a function of the bindings gives beside its status, which must be 0."""
+    status, *rest = result
+    if int(status):
+        raise CompilerError(f"NVRTC does not work here: {status!r}")
+    return tuple(rest)
+
+
+def _fetch(size_of: Callable[[Any], Any], get: Callable[[Any, bytearray], Any], program: Any) -> bytes:
+    (size,) = _answer(size_of(program))
+    buffer = bytearray(size)  # written by the library: no object of bytes, which Python may share, must be
+    _answer(get(program, buffer))
+    return bytes(buffer)
 
 
 def resources(log: str) -> dict[str, dict[str, int]]:

@@ -2,9 +2,9 @@
 
 A WHILE node runs its body again as long as a condition, which the body sets, is not 0. So the last kernel of the body
 asks the question: it counts the run, compares the two numbers and sets the condition. The host launches the graph for a
-limited number of runs and looks at the count only then, so that Ctrl-C is seen. CuPy has no conditional nodes, so the
-driver is called by ``cuda.bindings``, where it is installed; where it is not, or where the driver refuses anything,
-``while_graph`` gives None and the host asks after every run.
+limited number of runs and looks at the count only then, so that Ctrl-C is seen. CuPy has no conditional nodes, so they
+are made by the driver; where it is older, or refuses anything, ``while_graph`` gives None and the host asks after every
+run.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.backend.cuda.driver import DeviceLaunch, Driver
 from meshloom.errors import ScheduleError
 from meshloom.mesh.condition import Comparison
 from meshloom.native.runtime import PATIENCE
@@ -50,30 +51,10 @@ extern "C" __global__ void {NAME}(const cudaGraphConditionalHandle handle, const
 """
 
 
-class Refused(Exception):
-    """The driver has no conditional nodes, or does not take this one."""
-
-
-class Driver:
-    """Calls of the driver's API by their names; what is missing, or fails, is Refused."""
-
-    def __init__(self, functions: Any):
-        self.functions = functions
-
-    def call(self, name: str, *arguments: Any) -> Any:
-        found = getattr(self.functions, name, None)
-        if found is None:
-            raise Refused(f"{name} is missing")
-        error, *result = found(*arguments)
-        if int(error):
-            raise Refused(f"{name} fails: {error}")
-        return result[0] if result else None
-
-
 class WhileGraph:
     """A graph whose only node is a loop round a body. ``capture(stream)`` puts the body on a stream that captures."""
 
-    def __init__(self, driver: Driver, cupy: Any, until: Comparison, ask: Any, capture: Callable[[Any], None]):
+    def __init__(self, driver: Driver, cupy: Any, until: Comparison, ask: DeviceLaunch, capture: Callable[[Any], None]):
         # numbers that stand in the condition are still on the host
         self._left, self._right = (cupy.asarray(one) for one in (until.left, until.right))
         self._until, self._driver, self._counts = until, driver, cupy.zeros(3, np.int64)
@@ -94,7 +75,7 @@ class WhileGraph:
         try:
             capture(stream)
             with stream:
-                ask((1,), (1,), (np.uint64(int(handle)), self._left, self._right, self._counts))
+                ask(1, 1, 0, [int(handle), self._left, self._right, self._counts])
         finally:
             functions.cuStreamEndCapture(stream.ptr)
         self._ready = driver.call("cuGraphInstantiate", graph, 0)
@@ -119,12 +100,10 @@ def _add(driver: Driver, graph: Any, node: Any) -> None:
 def while_graph(device: Any, until: Comparison, capture: Callable[[Any], None]) -> WhileGraph | None:
     """The loop, or None where it cannot be had: then somebody else has to ask."""
     try:
-        from cuda.bindings import driver as functions
-
-        driver = Driver(functions)
+        driver = device.driver
         if driver.call("cuDriverGetVersion") < OLDEST_DRIVER:
             return None
-        return WhileGraph(driver, device.cupy, until, device.function(source(until), NAME), capture)
+        return WhileGraph(driver, device.cupy, until, device.kernel(source(until), NAME), capture)
     except Exception:  # of bindings of another version, of the compiler, of the driver: the host can always ask
         return None
 
