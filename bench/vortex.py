@@ -26,8 +26,8 @@ from bench.record import Record
 from bench.report import Goal
 from meshloom.backend import current
 from meshloom.mesh.core import Fill
-from meshloom.mesh.recording import recorder
 from meshloom.operation.fusion.absorb import absorbed
+from meshloom.recording import recorder
 from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
 from meshloom.solvers.navier_stokes.case import FlowCase
 from meshloom.solvers.runge_kutta import STAGES, advance_kernel

@@ -17,9 +17,9 @@ from meshloom.linalg.product import times
 from meshloom.mesh.box import Index, Offsets
 from meshloom.mesh.core import Arg, Field, Map, Set
 from meshloom.mesh.grid import Grid
-from meshloom.mesh.recording import MAKE_BEFORE, refuse_in_program
 from meshloom.mesh.values import named
 from meshloom.operation.loop import Kernel, kernel
+from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
 _OF_MAPS = ("entries", "row_of", "column_of", "diagonal")  # what matrices through maps have besides
 

@@ -15,8 +15,8 @@ from meshloom.linalg.product import check_operand, inversion, invertible_blocks
 from meshloom.mesh.box import Offsets
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Arg, Field, Map, Set
-from meshloom.mesh.recording import READ_LATER, refuse_in_program
 from meshloom.mesh.subset import Subset
+from meshloom.recording import READ_LATER, refuse_in_program
 
 LARGEST_BLOCK = 16
 

@@ -11,11 +11,10 @@ unless the set carries a ``numbering``. What a person gives and gets is ordered 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
-from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -28,7 +27,12 @@ from meshloom.mesh.fill import Fill
 from meshloom.mesh.globals import Global
 from meshloom.mesh.kinds import Kinds, checked_kinds
 from meshloom.mesh.layout import Layout, parse_layout
-from meshloom.mesh.recording import (
+from meshloom.mesh.rows import Rows, checked_numbering
+from meshloom.mesh.sharing import SharedMemory
+from meshloom.mesh.stored import Stored, on_host, overwrite
+from meshloom.mesh.values import as_array, enough_memory, field_dtype, index_dtype, named, one_number, same_kind
+from meshloom.mesh.values import whole_numbers as whole_array
+from meshloom.recording import (
     MAKE_BEFORE,
     READ_LATER,
     not_in_program,
@@ -36,12 +40,6 @@ from meshloom.mesh.recording import (
     recorder,
     refuse_in_program,
 )
-from meshloom.mesh.rows import Rows, checked_numbering
-from meshloom.mesh.sharing import SharedMemory
-from meshloom.mesh.stored import Stored, on_host, overwrite
-from meshloom.mesh.ties import Kept
-from meshloom.mesh.values import as_array, enough_memory, field_dtype, index_dtype, named, one_number, same_kind
-from meshloom.mesh.values import whole_numbers as whole_array
 
 if TYPE_CHECKING:
     from meshloom.mesh.subset import Subset
@@ -79,11 +77,8 @@ class Set(ItsOwnCopy, Rows):
         self.numbering = None if numbering is None else checked_numbering(numbering, self.name, self.owned, self.total)
         #: The numbers of the elements of each kind, ascending; {} where nothing is said about kinds.
         self.kinds: Kinds = {} if kinds is None else checked_kinds(kinds, self.name, self.owned)
-        #: Loops over this set that programs have recorded, found by their arguments.
-        self.loops: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
-        #: What is kept of loops that were called, in the same way: see ``operation/calls.py``.
-        self.calls: Kept[tuple[Any, ...], Any] = Kept()
-        self.kept: dict[tuple[Any, ...], Any] = {}  # what is made once for this set, such as constant fields
+        #: What others make once for this set and keep with it, such as constant fields: it goes with the set.
+        self.kept: dict[Hashable, Any] = {}
 
     @property
     def size(self) -> int:

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError
 from meshloom.mesh.core import AnyMap, Field, Map, Set, check_ends
-from meshloom.mesh.recording import outside_program
 from meshloom.mesh.values import enough_memory, whole_numbers
+from meshloom.recording import outside_program
 
 MOST = 64  # elements of a list: kernels are unrolled over them
 
