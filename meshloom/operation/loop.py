@@ -22,12 +22,11 @@ from meshloom.kernel.signature import Signature
 from meshloom.kernel.state import State, States
 from meshloom.kernel.trace import trace
 from meshloom.mesh.box import Box, Offsets
-from meshloom.mesh.core import Arg, Field, Global, Map, Set, on_host
+from meshloom.mesh.core import Arg, Field, Global, Map, Set, VaryingMap, on_host
 from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.number import PlainNumber, kind_of_number
 from meshloom.mesh.sharing import hidden_values
-from meshloom.mesh.varying import VaryingMap
 from meshloom.operation.arguments import Argument, as_arguments, param_of, place_of, spec_box
 from meshloom.operation.calls import remembered
 from meshloom.operation.plain import run_plainly

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from meshloom.kernel.emit import literal
 from meshloom.schedule.nest import nodes
-from meshloom.schedule.nest.nodes import Body, Expr, Statement
+from meshloom.schedule.nest.nodes import Body, Expr, Statement, text_of
 from meshloom.schedule.nest.reduce import combined
 
 #: How tightly operators bind, as in C.
@@ -218,3 +218,13 @@ def _binding(node: Expr) -> int:
 
 
 PLAIN = Printer()
+
+
+@text_of.register
+def _(node: Expr) -> str:
+    return PLAIN.expression(node)
+
+
+@text_of.register
+def _(node: Statement) -> str:
+    return "\n".join(PLAIN.statement(node))
