@@ -267,9 +267,9 @@ def test_only_running_a_loop_changes_the_layout(back_end: str) -> None:
     for layout in ("aos", "soa", "aosoa4"):
         counts = first.counts(cells, u, out, schedule={"layout": layout})
         loop = first.loop(cells, u, out, schedule={"layout": layout})
-        lines[layout] = counts.bytes.lines
+        lines[layout] = counts.bytes.cache_lines
         assert str(loop.spec.params[0].layout) == layout and loop.explain()
-        assert loop.counts.bytes.lines == lines[layout] and loop.plan is not None
+        assert loop.counts.bytes.cache_lines == lines[layout] and loop.plan is not None
         assert str(u.layout) == "aos" and u.storage is storage and u.layout_is_free
     assert lines["soa"] < lines["aosoa4"] <= lines["aos"]
     for layout in ("soa", "aosoa4"):
@@ -278,7 +278,7 @@ def test_only_running_a_loop_changes_the_layout(back_end: str) -> None:
         assert str(other.layout) == "aos"
         loop()
         assert str(other.layout) == layout
-        assert loop.counts.bytes.lines == lines[layout]
+        assert loop.counts.bytes.cache_lines == lines[layout]
         np.testing.assert_array_equal(out.numpy(), other.numpy()[:, 0])
 
 
