@@ -70,7 +70,7 @@ def _parts(node: Node, terms: Mapping[Node, list[Term]], new: Mapping[Node, Node
 
 
 def _terms(node: Node, parts: Sequence[list[Term]], itself: Node) -> list[Term]:
-    """The terms of a node from those of its arguments; ``whole``, as one factor, where it must stay as it is."""
+    """The terms of a node from those of its arguments; ``itself``, as one factor, where it must stay as it is."""
     if node.op == "neg":
         return [(-s, c, f) for s, c, f in parts[0]]
     left, right = parts

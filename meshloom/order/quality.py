@@ -36,7 +36,7 @@ def sampled_blocks(elements: int, block: int, most: int = SAMPLED_BLOCKS) -> lis
 class Loads:
     """What blocks load, as multiples of what they need; both are about 1 where everything lies side by side.
 
-    ``rows``: rows loaded, each once per block. ``lines``: cache lines loaded, if a row is one double, so it is at most
+    ``rows``: rows loaded, each once per block. ``cache_lines``: those loaded, if a row is one double, so it is at most
     ``rows`` times the doubles of a line.
     """
 
