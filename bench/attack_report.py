@@ -18,7 +18,7 @@ def is_usual(result: dict[str, Any]) -> bool:
     return not {"--attempts", "--seconds", "--number"} & {*result["command"].split()}
 
 
-def lines(results: Sequence[dict[str, Any]]) -> list[str]:
+def text_lines(results: Sequence[dict[str, Any]]) -> list[str]:
     """A row for each campaign, of the last run that made it: what is attempted, what must hold, how often it did."""
     from tests.attacks.campaign import campaigns
 

@@ -24,7 +24,6 @@ from typing import Any
 
 import meshloom as ml
 from bench import counters
-from bench.ahead import compile_all
 from bench.compact_report import goals, short_lines
 from bench.compact_rows import (
     BLOCKS,
@@ -40,6 +39,7 @@ from bench.compact_rows import (
     fields,
     rows,
 )
+from bench.compiling import compile_all
 from bench.peers.compact_gpu import PEERS, PeerRun
 from bench.race import Stopped, stopping_cleanly
 from bench.race_loop import GROUPS, LAUNCHES, Device
@@ -50,14 +50,15 @@ SEED_LINE, SEED_PLANE, SEED_VALUES = (256,), (512, 512), (1, 6, 8, 14)
 PRECISIONS = ("float64", "float32")
 SLOW = 0.1  # seconds of a peer that is run once
 #: Other forms of the one-pass solver, on lines that are not contiguous and on those that are; the first is automatic.
-_PLAIN: tuple[dict[str, int], ...] = ({}, {"ahead": 0}, {"ahead": 66}, {"ahead": 132}, {"exchange": 1})
+_PLAIN: tuple[dict[str, int], ...] = ({}, {"prefetch": 0}, {"prefetch": 66}, {"prefetch": 132}, {"exchange": 1})
 _SHARED = {"shared": 1, "group": FLOW_VALUES, "points": 8, "threads": 512}
 FORMS: dict[tuple[str, bool], tuple[dict[str, int], ...]] = {
     ("derivative", False): (*_PLAIN, {"pair": 0, "points": 16, "tile": 16, "threads": 1024, "registers": 64},
                             {"pair": 0, "points": 32, "tile": 32, "threads": 512, "registers": 128},
                             {"pair": 1, "points": 16, "tile": 16, "threads": 512, "registers": 128}),
-    ("derivative", True): (*_PLAIN[:2], {"ahead": 1056}, {"tile": 2}, {"points": 8, "tile": 2, "registers": 64}),
-    ("fused", False): (*_PLAIN[:2], {"ahead": 13}, {"exchange": 0}, {"batch": 1}, {"batch": 8}, _SHARED | {"tile": 8},
+    ("derivative", True): (*_PLAIN[:2], {"prefetch": 1056}, {"tile": 2}, {"points": 8, "tile": 2, "registers": 64}),
+    ("fused", False): (*_PLAIN[:2], {"prefetch": 13}, {"exchange": 0}, {"batch": 1}, {"batch": 8},
+                       _SHARED | {"tile": 8},
                        _SHARED | {"tile": 16}),
     ("fused", True): (*_PLAIN[:2], {"group": 1, "points": 16}, {"side": 2}, {"tile": 4}, {"batch": 1}),
 }  # fmt: skip

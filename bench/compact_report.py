@@ -65,8 +65,8 @@ def goals(result: dict[str, Any], *, speedups: bool = True) -> list[Goal]:
 
     def least(text: str, limit: float, key: str, **wanted: Any) -> list[Goal]:
         chosen = [r for r in timed if all(r[k] == v for k, v in wanted.items())]
-        whole = chosen and {r["axis"] for r in chosen} == set(range(len(chosen[0]["shape"])))
-        return [Goal(text, min(r[key] for r in chosen), "at least", limit)] if whole else []
+        complete = chosen and {r["axis"] for r in chosen} == set(range(len(chosen[0]["shape"])))
+        return [Goal(text, min(r[key] for r in chosen), "at least", limit)] if complete else []
 
     own: dict[str, Any] = {"what": "derivative", "method": OWN, "part": "derivative"}
     double: dict[str, Any] = own | {"precision": "float64"}
@@ -101,7 +101,7 @@ def _speedups(result: dict[str, Any]) -> list[Goal]:
                  5.0 if name == "cuSPARSE" else 3.0) for name, ratios in others.items()]  # fmt: skip
 
 
-def lines(result: dict[str, Any]) -> list[str]:
+def text_lines(result: dict[str, Any]) -> list[str]:
     """The one-pass solver: goals, all sizes, fluxes, counters."""
     text = "Figures with slashes are for the axes x, y, z; z is contiguous in space, y in a plane. Fields that fit into"
     shown = [f"{text} the cache may beat the limit.", "", *_goal_table(goals(result | {"peers": []}, speedups=False))]

@@ -67,12 +67,12 @@ def parse_csv(text: str) -> list[dict[str, float]]:
     Lines before the heading (the program's own and ``==PROF==``) are skipped, and so are metrics without a value.
     Times are in seconds and sectors single, whatever units the report uses.
     """
-    lines = text.splitlines()
-    start = next((k for k, line in enumerate(lines) if line.startswith('"ID"') and '"Metric Name"' in line), None)
+    text_lines = text.splitlines()
+    start = next((k for k, line in enumerate(text_lines) if line.startswith('"ID"') and '"Metric Name"' in line), None)
     if start is None:
         return []
     launches: dict[int, dict[str, float]] = {}
-    for row in csv.DictReader(line for line in lines[start:] if line.startswith('"')):
+    for row in csv.DictReader(line for line in text_lines[start:] if line.startswith('"')):
         if not (row["ID"] or "").isdigit():
             continue
         found = launches.setdefault(int(row["ID"]), {})
@@ -132,8 +132,8 @@ def _average(values: Sequence[float], weights: Sequence[float]) -> float:
 
 def complaint(text: str) -> str | None:
     """What Nsight Compute could not do, in one line; None when it does not complain."""
-    lines = [line.removeprefix("==ERROR==").strip() for line in text.splitlines() if line.startswith("==ERROR==")]
-    return " ".join(" ".join(lines).split())[:300] if lines else None
+    text_lines = [line.removeprefix("==ERROR==").strip() for line in text.splitlines() if line.startswith("==ERROR==")]
+    return " ".join(" ".join(text_lines).split())[:300] if text_lines else None
 
 
 def unknown_metrics(text: str) -> set[str]:

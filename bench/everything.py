@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import meshloom as ml
-from bench import record, turns
+from bench import exclusive, record
 from bench.locality_loops import PAPERS
 from bench.stamp import VARIABLE, stamp, with_commit
 
@@ -161,7 +161,7 @@ def run_job(job: Job, folder: Path, *, tiny: bool, counters: bool, left: float) 
     file, log, limit = folder / f"{job.name}.json", folder / f"{job.name}.log", min(job.limit, left)
     begin = time.monotonic()
     with log.open("w", encoding="utf-8") as output:
-        environment = os.environ | ({turns.VARIABLE: str(folder / "turn")} if job.together else {})
+        environment = os.environ | ({exclusive.VARIABLE: str(folder / "turn")} if job.together else {})
         process = subprocess.Popen(job.command(file, tiny=tiny, counters=counters), stdout=output,
                                    stderr=subprocess.STDOUT, start_new_session=True, env=environment)  # fmt: skip
         code = _ended(process, limit)

@@ -17,16 +17,16 @@ _PARTS = ("right_hand_side", "boundaries", "update", "monitors")  # of a step
 
 def vortex_lines(result: dict[str, Any]) -> list[str]:
     """Goals, and a line for each case and device."""
-    lines = _goal_table(goals(result["runs"][0])) if result["runs"][0]["device"] == "cuda" else []
+    text_lines = _goal_table(goals(result["runs"][0])) if result["runs"][0]["device"] == "cuda" else []
     columns = ("case", "on", "ms per step", *(part.replace("_", " ") for part in _PARTS),
                "share of compulsory bytes (other passes)", "ns per cell, equation and rate", "launches")  # fmt: skip
-    lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    text_lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for run in result["runs"]:
         for case in ("vortex_outflow", "taylor_green"):
-            lines += [_row(case, run["device"], row) for row in run.get(case, [])]
+            text_lines += [_row(case, run["device"], row) for row in run.get(case, [])]
     if ratio := result.get("cpu_over_gpu"):
-        lines += ["", f"The CPU takes {ratio:.3g} times as long per step of the vortex as the GPU."]
-    return lines
+        text_lines += ["", f"The CPU takes {ratio:.3g} times as long per step of the vortex as the GPU."]
+    return text_lines
 
 
 def readme_lines(result: dict[str, Any]) -> list[str]:
@@ -55,17 +55,17 @@ def truth_lines(result: dict[str, Any]) -> list[str]:
     vortex = result["vortex_outflow"]
     size = f"{vortex['points']} x {vortex['points']}"
     text = f"vorticity that comes back, {size} points against twice the domain, share of the vortex"
-    lines = _goal_table([Goal(text, vortex["worst_difference"], "at most", REFLECTED_GOAL)])
+    text_lines = _goal_table([Goal(text, vortex["worst_difference"], "at most", REFLECTED_GOAL)])
     columns = ("Taylor-Green", "steps", "peak of 2 mu enstrophy, at", "off the published energy, until t = 4 / 10",
                "enstrophy, until t = 4 / 10", "-dE/dt, until t = 4 / 10", "-dE/dt against 2 mu enstrophy")  # fmt: skip
-    lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    text_lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for one in result["taylor_green"]:
         peak, off, first = one["peak"], one["off_by"], one["off_by_until_4"]
         gaps = [f"{first[name]:.1e} / {off[name]:.1e}" for name in ("kinetic_energy", "enstrophy", "dissipation")]
         cells = [f"{one['points']}^3", str(one["steps"]), f"{peak['2_mu_enstrophy']:.5f}, {peak['time']:.2f}", *gaps,
                  f"{one['balance']:.1e}"]  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        text_lines.append(f"| {' | '.join(cells)} |")
+    return text_lines
 
 
 def _goal_table(found: Sequence[Goal]) -> list[str]:

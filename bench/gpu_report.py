@@ -40,7 +40,7 @@ def figures(row: Row | None) -> list[str]:
 def race_rows(result: Row) -> list[str]:
     """The best block of every strategy and layout in the given and the Hilbert order, fastest first; the peers."""
     kinds = {(r["strategy"], r["variant"], r["layout"]) for r in timed(result["variants"], precision="float64")}
-    lines = []
+    text_lines = []
     for strategy, variant, layout in kinds:
         like = {"strategy": strategy, "variant": variant, "layout": layout, "precision": "float64"}
         found = [fastest(timed(result["variants"], order=order, **like)) for order in ("given", "hilbert")]
@@ -48,8 +48,8 @@ def race_rows(result: Row) -> list[str]:
         schedule = next(r["schedule"] for r in found if r)
         name = f"automatic (`{schedule}`)" if strategy == "auto" else f"`{strategy}`"
         name += "" if variant == "plain" or strategy == "auto" else f" `{variant}`"
-        lines.append((strategy != "auto", best, [f"{name}, {layout}", *figures(found[0]), *figures(found[1])]))
-    rows = [cells for _, _, cells in sorted(lines)]
+        text_lines.append((strategy != "auto", best, [f"{name}, {layout}", *figures(found[0]), *figures(found[1])]))
+    rows = [cells for _, _, cells in sorted(text_lines)]
     for peer in dict.fromkeys(p["peer"] for p in timed(result["peers"])):
         found = [fastest(timed(result["peers"], peer=peer, order=order)) for order in ("given", "hilbert")]
         rows.append([peer, *figures(found[0]), *figures(found[1])])
@@ -127,10 +127,10 @@ def iteration_rows(result: Row) -> list[str]:
                              f"{single['ms']:.3f}", str(double["launches"]),
                              f"{double['share_of_limit']:.2f}"])  # fmt: skip
     head = ("", "double, ms", "single, ms", "launches", "compulsory bytes of the loops at copy speed, double")
-    lines = rows_table(head, rows)
+    text_lines = rows_table(head, rows)
     if cpu := result.get("cpu"):
-        lines += ["", f"{against_cores(result)} ({cpu['ms']:.1f} ms per iteration, {cpu['threads']} threads)."]
-    return [*lines, "", *goal_table(iteration_goals(result))]
+        text_lines += ["", f"{against_cores(result)} ({cpu['ms']:.1f} ms per iteration, {cpu['threads']} threads)."]
+    return [*text_lines, "", *goal_table(iteration_goals(result))]
 
 
 def against_cores(result: Row) -> str:
@@ -227,15 +227,16 @@ def branch_rows(result: Row) -> list[str]:
     for case in dict.fromkeys(r["case"] for r in result["rows"]):
         mine = {r["large"]: r["ms_per_step"] for r in result["rows"] if r["case"] == case}
         rows.append([case, *(f"{mine[s]:.3f}" if s in mine else "-" for s in (*shares, None))])
-    lines = rows_table(("ms of a step, by the share of the device that is large", *names, "one branch"), rows)
+    text_lines = rows_table(("ms of a step, by the share of the device that is large", *names, "one branch"), rows)
     missing = f"The shipped threshold, {LARGE:g}, was not measured in this run."
-    return _with_gaps(lines if LARGE in shares else [*lines, "", missing])
+    return _with_gaps(text_lines if LARGE in shares else [*text_lines, "", missing])
 
 
-def _with_gaps(lines: list[str]) -> list[str]:
+def _with_gaps(text_lines: list[str]) -> list[str]:
     """A table, with a word about cells that are empty: a run may have been cut off."""
-    gaps = any("| - |" in line for line in lines)
-    return [*lines, "", "A dash: not reached before the time of this run was up, or does not apply."] if gaps else lines
+    gaps = any("| - |" in line for line in text_lines)
+    said = ["", "A dash: not reached before the time of this run was up, or does not apply."]
+    return [*text_lines, *(said if gaps else [])]
 
 
 def coloring_rows(result: Row) -> list[str]:

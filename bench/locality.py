@@ -29,13 +29,13 @@ from rich.table import Table
 import meshloom as ml
 from bench import counters
 from bench.airfoil import measure
+from bench.exclusive import alone
 from bench.frozen import Frozen, Outcome, Ready, deterministic_outcome, reference_outcome
 from bench.locality_loops import CONTESTS, PAPERS, STREAM, Contest
 from bench.measure import surroundings
 from bench.race import BLOCKS, LAYOUTS, Stopped, block_of, line_of, stopping_cleanly
 from bench.race_loop import Choices, Cuda, Device, block_colors, measured, wish_entries
 from bench.record import Record
-from bench.turns import alone
 from meshloom.case import PRECISIONS, Case
 from meshloom.errors import MeshloomError
 
@@ -90,16 +90,16 @@ class Locality:
 
     def _contest_within(self, share: float, name: str, orders: list[str], choices: Choices, applications: bool) -> None:
         """One contest and its fair share of the time that is left, so that the last ones get some, too."""
-        whole, self.until = self.until, share
+        end_of_all, self.until = self.until, share
         try:
             self._contest(name, orders, choices, applications)
         except Stopped as stopped:
-            if time.monotonic() > whole or "SIGTERM" in str(stopped):
+            if time.monotonic() > end_of_all or "SIGTERM" in str(stopped):
                 raise
             self.result["loops"][name]["stopped"] = "its share of --seconds was up"
             print(f"{name}: {self.result['loops'][name]['stopped']}", flush=True)
         finally:
-            self.until = whole
+            self.until = end_of_all
 
     def _contest(self, name: str, orders: list[str], choices: Choices, applications: bool) -> None:
         contest, entry = CONTESTS[name], self._entry(name)

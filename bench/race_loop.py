@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from bench.turns import alone
+from bench.exclusive import alone
 from meshloom.errors import MeshloomError
 from meshloom.schedule.choice.explain import colors_of
 from meshloom.schedule.strategies import strategy
@@ -245,7 +245,7 @@ def measured(loop: ml.Loop, error_of: Callable[[], float], tolerance: float, dev
         "error": error,
         "launches": len(getattr(executable, "steps", ())),
         "reuse": loop.counts.reuse,
-        "lines_per_block": loop.counts.bytes.lines / LINE / blocks,
+        "lines_per_block": loop.counts.bytes.cache_lines / LINE / blocks,
         **kernel_figures(getattr(executable, "resources", {})),
     }
 

@@ -87,9 +87,9 @@ def _verdict(goal: str, met: Sequence[bool]) -> str:
 
 def markdown(result: dict[str, Any]) -> str:
     """The two tables of the README."""
-    lines = rows_table(("the airfoil step, 2 stages", "time, Meshloom = 1"),
+    text_lines = rows_table(("the airfoil step, 2 stages", "time, Meshloom = 1"),
                        [(name, f"{ratio:.2f}") for name, ratio in step_rows(result)])  # fmt: skip
-    return "\n".join([*lines, "", *goal_table(goals(result))])
+    return "\n".join([*text_lines, "", *goal_table(goals(result))])
 
 
 def rows_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

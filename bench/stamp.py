@@ -179,12 +179,12 @@ def main(arguments: list[str] | None = None) -> int:
         print(json.dumps(stamp(), indent=1))
     elif options.what == "write":
         print(f"written to {note()}")
-    lines = []
+    text_lines = []
     for file in options.files:
         result = json.loads(file.read_text(encoding="utf-8"))
-        lines.append(verified(result, _candidates(options, result.get("code", {}).get("commit", UNKNOWN))))
-        print(f"{file.name}: {lines[-1]}")
-    return int(any(not line.startswith("made from commit") for line in lines))
+        text_lines.append(verified(result, _candidates(options, result.get("code", {}).get("commit", UNKNOWN))))
+        print(f"{file.name}: {text_lines[-1]}")
+    return int(any(not line.startswith("made from commit") for line in text_lines))
 
 
 if __name__ == "__main__":

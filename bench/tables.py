@@ -42,7 +42,7 @@ class Table:
     ``several``: rows of several files; ``parts``: which of its rows a result holds, each from the newest that does."""
 
     benchmark: str
-    lines: Callable[[Any], list[str]]
+    text_lines: Callable[[Any], list[str]]
     fits: Callable[[Result], bool]
     command: str
     several: bool = False
@@ -64,7 +64,7 @@ class Table:
                 raise RecordError(f"{name}: a result of {result['benchmark']}, not of {self.benchmark}")
         item = "- " if self.several else ""
         head = [f"{item}{source(result, name)}" for name, result in zip(names, results, strict=True)]
-        body = self.lines(results if self.several else results[0])
+        body = self.text_lines(results if self.several else results[0])
         return "\n".join([*head, "", *body]).rstrip("\n") + "\n"
 
     def newest(self, known: Sequence[tuple[str, Result]]) -> list[str]:
@@ -196,18 +196,18 @@ TABLES: dict[str, Table] = {
                               parts=locality_report.raced),
     "applications": Table("locality", locality_report.application_rows, _applications, "locality"),
     "readme_applications": Table("locality", locality_report.short_applications, _applications, "locality"),
-    "compact": Table("compact", compact_report.lines, _compact, "compact"),
+    "compact": Table("compact", compact_report.text_lines, _compact, "compact"),
     "compact_solvers": Table("compact", compact_report.solver_lines, _compact_with_peers, "compact"),
     "readme_compact": Table("compact", compact_report.readme_lines, _compact, "compact"),
     "vortex": Table("vortex", flow_report.vortex_lines, on_gpu, "vortex --device cuda"),
     "readme_vortex": Table("vortex", flow_report.readme_lines, on_gpu, "vortex --device cuda"),
     "flow_truth": Table("flow_truth", flow_report.truth_lines, on_gpu, "flow_truth --device cuda"),
     "flow_truth_cpu": Table("flow_truth", flow_report.truth_lines, lambda r: r["device"] == "cpu", "flow_truth"),
-    "truth": Table("truth", truth.lines, _truth, "truth", several=True, parts=lambda r: [r["backend"]]),
+    "truth": Table("truth", truth.text_lines, _truth, "truth", several=True, parts=lambda r: [r["backend"]]),
     "bookleaf_reference": Table("bookleaf", bookleaf.reference_table, lambda r: True, "bookleaf --json FILE"),
     "bookleaf_exact": Table("bookleaf", bookleaf.exact_table, lambda r: "exact" in r, "bookleaf --json FILE"),
     "volna_dam": Table("volna_exact", volna_exact.dam_table, lambda r: True, "volna_exact --json FILE"),
-    "attacks": Table("attacks", attack_report.lines, attack_report.is_usual, "tests.attacks.run", several=True,
+    "attacks": Table("attacks", attack_report.text_lines, attack_report.is_usual, "tests.attacks.run", several=True,
                      parts=attack_report.names),
     "volna_bowl": Table("volna_exact", volna_exact.bowl_table, lambda r: True, "volna_exact --json FILE"),
 }  # fmt: skip

@@ -114,15 +114,15 @@ def markdown(results: Sequence[dict[str, Any]]) -> list[str]:
     by_case = [{case: list(rows) for case, rows in groupby(load_rows(result), lambda r: (r.application, r.case))}
                for result in results]  # fmt: skip
     backends = " | ".join(f"nearest to its bound, {result['backend']}" for result in results)
-    lines = [f"| application | case | comparisons | {backends} |", "|---|---|---|" + "---|" * len(results)]
+    text_lines = [f"| application | case | comparisons | {backends} |", "|---|---|---|" + "---|" * len(results)]
     for case, rows in by_case[0].items():
         worst = [nearest_to_its_bound(of[case]) for of in by_case if case in of]
         told = [f"{row.what}: {told_error(row)}" for row in worst]
-        lines.append(f"| {case[0]} | {case[1]} | {len(rows)} | {' | '.join(told)} |")
-    return lines
+        text_lines.append(f"| {case[0]} | {case[1]} | {len(rows)} | {' | '.join(told)} |")
+    return text_lines
 
 
-def lines(results: Sequence[dict[str, Any]]) -> list[str]:
+def text_lines(results: Sequence[dict[str, Any]]) -> list[str]:
     """What docs/originals.md shows of runs on several back ends."""
     counts = [f"{result['verdicts'].get('met', 0)} of {len(result['rows'])} comparisons are met on {result['backend']}"
               for result in results]  # fmt: skip

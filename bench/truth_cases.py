@@ -224,8 +224,8 @@ def bookleaf_steps(row: Rows, recorded: np.ndarray, deck: str, folder: Path | No
     if folder is None or not (file := folder / f"bookleaf_{deck}_steps.csv").is_file():
         yield from (row.absent(f"{name} of every step") for name in names)
         return
-    with file.open() as lines:
-        printed = [(float(line["time"]), float(line["dt"])) for line in csv.DictReader(lines)]
+    with file.open() as text_lines:
+        printed = [(float(line["time"]), float(line["dt"])) for line in csv.DictReader(text_lines)]
     for name, found, wanted in zip(names, recorded.T[1:3], np.array(printed).T, strict=True):
         error = relative(found, wanted) if len(found) == len(wanted) else np.inf
         yield row.differ(f"{name} of every step", error, BOOKLEAF_STEP)

@@ -26,8 +26,8 @@ from bench.record import Record
 from bench.report import Goal
 from meshloom.backend import current
 from meshloom.mesh.core import Fill
-from meshloom.mesh.recording import recorder
 from meshloom.operation.fusion.absorb import absorbed
+from meshloom.recording import recorder
 from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
 from meshloom.solvers.navier_stokes.case import FlowCase
 from meshloom.solvers.runge_kutta import STAGES, advance_kernel
@@ -116,7 +116,7 @@ def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program | Piece 
     the right-hand side with what is derived evaluated by the line loops, or by loops before them, whichever is not the
     usual way."""
     flow, equations = case.flow, case.flow.equations
-    rate, ahead, total = (flow.q.like(name) for name in ("rate", "ahead", "total"))
+    rate, stage, total = (flow.q.like(name) for name in ("rate", "stage", "total"))
 
     def right_hand_side() -> None:
         equations.take_slopes(flow.q, flow.slopes)
@@ -137,11 +137,11 @@ def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program | Piece 
 
     def update() -> None:
         for number in range(len(STAGES)):
-            ends = (ahead, total) if number + 1 < len(STAGES) else (total,)
+            ends = (stage, total) if number + 1 < len(STAGES) else (total,)
             advance_kernel(number)(flow.equations.grid, flow.q, rate, *ends, flow.dt)
 
-    whole = (right_hand_side, slopes, fluxes, monitors)
-    programs: list[ml.Program | Piece | OtherWay] = [ml.program(one) for one in whole]
+    functions = (right_hand_side, slopes, fluxes, monitors)
+    programs: list[ml.Program | Piece | OtherWay] = [ml.program(one) for one in functions]
     programs += [OtherWay(right_hand_side)] if both else []
     programs += [Piece(case, one) for one in (update, boundaries) if one is update or flow.boundaries]
     steps: dict[str, ml.Program | Piece | OtherWay] = {"step": case.program}
@@ -217,9 +217,9 @@ def alone(loop: ml.linalg.LineLoop) -> ml.Program:
 def forms(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> dict[str, list[dict[str, Any]]]:
     """How fast every pass of a right-hand side is when lines are cut up in other ways; the fastest first."""
     found: dict[str, list[dict[str, Any]]] = {}
-    whole = parts(case, both=False)["right_hand_side"]
-    assert isinstance(whole, ml.Program)
-    for loop in whole.loops:
+    functions = parts(case, both=False)["right_hand_side"]
+    assert isinstance(functions, ml.Program)
+    for loop in functions.loops:
         if not isinstance(loop, ml.linalg.LineLoop):
             continue
         rows = []

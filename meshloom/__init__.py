@@ -14,10 +14,9 @@ from meshloom.library.control import locate
 from meshloom.library.ghosts import fill_ghosts
 from meshloom.linalg.matrix import Matrix
 from meshloom.mesh import generate
-from meshloom.mesh.core import Arg, Field, Global, Map, Set
+from meshloom.mesh.core import Arg, Field, Global, Map, Set, Subset
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
-from meshloom.mesh.subset import Subset
 from meshloom.operation.loop import Kernel, Loop, kernel
 from meshloom.operation.program import Program, program
 from meshloom.order import names as orderings

@@ -416,8 +416,8 @@ def to_toml(
     With ``comments``, the documentation of every section and option stands above it; ``remarks`` by the name of a
     section are what is to be added to its own.
     """
-    lines = [f"{toml_key((key,))} = {toml_value(value)}" for key, value in head.items()]
-    return "\n".join([*lines, *_section_lines(config, (), comments, remarks or {})]) + "\n"
+    text_lines = [f"{toml_key((key,))} = {toml_value(value)}" for key, value in head.items()]
+    return "\n".join([*text_lines, *_section_lines(config, (), comments, remarks or {})]) + "\n"
 
 
 def _section_lines(config: Any, prefix: Key, comments: bool, remarks: Mapping[str, str]) -> Iterator[str]:

@@ -207,7 +207,7 @@ def test_bytes_count_each_value_of_a_stencil_once() -> None:
     u, out = grid.field("u"), grid.field("out")
     counts = star2.counts(grid.interior(1), u[grid.star(1)], out)
     assert counts.bytes.compulsory == 8 * (10 * 12 - 4 + 8 * 10)  # all of u but its corners, the interior of out
-    assert counts.bytes.issued == 8 * 80 * 6 and counts.bytes.lines >= counts.bytes.compulsory // 2
+    assert counts.bytes.issued == 8 * 80 * 6 and counts.bytes.cache_lines >= counts.bytes.compulsory // 2
     box = star2.counts(grid.box((3, 3), (5, 6)), u[grid.star(1)], out)
     assert box.bytes.compulsory == 8 * ((2 * 3 + 2 * 2 + 2 * 3) + 6)
 

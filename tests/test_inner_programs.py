@@ -7,7 +7,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import KernelError, MeshloomError, ProgramError
-from meshloom.mesh.recording import recorder
+from meshloom.recording import recorder
 from tests.recorded_world import World, scale
 
 

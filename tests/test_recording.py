@@ -23,7 +23,7 @@ from meshloom.errors import MeshloomError
 from meshloom.mesh.box import Box
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.core import Fill
-from meshloom.mesh.recording import recorder
+from meshloom.recording import recorder
 from tests.recorded_world import World, add, halve, scale, spread
 
 BACK_ENDS = ["numpy", "cpu"]

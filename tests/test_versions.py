@@ -12,6 +12,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import MeshloomError
+from meshloom.operation.ties import loops_over
 from tests.recorded_world import World, add, scale
 from tests.test_recording import HARMLESS, RECORDED, REFUSED, Action
 
@@ -42,7 +43,7 @@ READING: dict[str, Action] = {
 def _failing(w: World) -> None:
     """A call that ends half-way: nobody can say what is in the field."""
     scale(w.cells, w.u, w.factor, w.total)
-    call = next(iter(w.cells.calls.values()))
+    call = next(iter(loops_over(w.cells).calls.values()))
     execute = call.now.execute
     call.now = call.now._replace(execute=lambda: (execute(), 1 / 0))
     with pytest.raises(ZeroDivisionError):

@@ -14,9 +14,9 @@ from meshloom.backend.cuda.backend import CudaBackend, EmulatedCuda
 from meshloom.backend.hip import HipBackend
 from meshloom.backend.numpy import NumpyBackend
 from meshloom.errors import ScheduleError, shown, whole
-from meshloom.mesh.recording import not_in_program
 from meshloom.native import threads as native_threads
 from meshloom.native.cache import tell
+from meshloom.recording import not_in_program
 from meshloom.target import EMULATED, Target, cpu_count
 
 __all__ = [

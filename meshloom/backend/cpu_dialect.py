@@ -97,7 +97,7 @@ def _received(unit: Unit, one: Pass) -> list[Parameter]:
 def _phase(spec: LoopSpec, one: Pass, phase: Phase) -> list[str]:
     """The items of a phase, one after the other."""
     printer = CppPrinter(_clauses(spec, one))
-    if phase.whole:
+    if phase.of_block:
         return printer.statement(Block(phase.body))
     items = For("i", Name("first"), Name("last"), phase.body, INT64, independent=phase.independent)
     body: tuple[Statement, ...] = (items,)

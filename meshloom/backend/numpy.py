@@ -15,7 +15,7 @@ from meshloom.kernel.evaluate import evaluate
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
 from meshloom.mesh.box import Box
-from meshloom.mesh.computed import Formula, computed_rows
+from meshloom.mesh.formula import Formula, computed_rows
 from meshloom.schedule.lines.spec import LineSpec
 from meshloom.schedule.spec import LoopSpec
 

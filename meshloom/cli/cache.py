@@ -9,7 +9,7 @@ from meshloom.native import tidy
 from meshloom.native.cache import refusal, wanted_root
 
 
-def lines() -> Iterator[str]:
+def text_lines() -> Iterator[str]:
     """One fact per line: the folder, each kind of entries, all together."""
     root = wanted_root()
     if (reason := refusal()) or root is None:

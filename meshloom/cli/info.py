@@ -17,7 +17,7 @@ from meshloom.native.compiler import host_compiler
 from meshloom.native.runtime import copy_bandwidth
 
 
-def lines() -> Iterator[str]:
+def text_lines() -> Iterator[str]:
     """One fact per line, the measured one last."""
     found = ml.backends()
     yield f"meshloom   {ml.__version__}"

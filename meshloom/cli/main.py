@@ -319,16 +319,16 @@ def show(
 @app.command(cls=_Command)
 def info() -> None:
     """Tell about this machine: cores, GPU, compilers, back ends, memory bandwidth."""
-    from meshloom.cli.info import lines
+    from meshloom.cli.info import text_lines
 
-    for line in lines():
+    for line in text_lines():
         print(line)
 
 
 @app.command(cls=_Command)
 def cache(clear: Annotated[bool, _flag("--clear", help="Remove all that it holds; it is made again.")] = False) -> None:
     """Tell where compiled code and plans are kept, and how much that is."""
-    from meshloom.cli.cache import cleared, lines
+    from meshloom.cli.cache import cleared, text_lines
 
-    for line in cleared() if clear else lines():
+    for line in cleared() if clear else text_lines():
         print(line)

@@ -19,8 +19,8 @@ from meshloom.kernel.access import Read, Write
 from meshloom.linalg import LineOperator, LineStencil, Tridiagonal, line_loop
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import AXES, Grid
-from meshloom.mesh.recording import outside_program
 from meshloom.operation.loop import Kernel, kernel
+from meshloom.recording import outside_program
 
 Fields = Field | Sequence[Field]
 Operators = LineOperator | Sequence[LineOperator]

@@ -169,9 +169,9 @@ def _format(body: bytes) -> tuple[str, bool, bool]:
 
 def _physical_names(body: bytes) -> dict[tuple[int, int], str]:
     names: dict[tuple[int, int], str] = {}
-    head, *lines = body.decode(errors="replace").split("\n")  # a name may hold what else ends a line
+    head, *text_lines = body.decode(errors="replace").split("\n")  # a name may hold what else ends a line
     count = as_integers(parse_numbers(head, "$PhysicalNames"), "$PhysicalNames").tolist()
-    for line in filter(str.strip, lines):
+    for line in filter(str.strip, text_lines):
         try:
             dimension, tag, name = shlex.split(line)
             group = whole("dimension", int(dimension), 0, 3), whole("number", int(tag), -(2**31), 2**31 - 1)
@@ -359,9 +359,9 @@ def _write_names(mesh: Mesh, cell_names: Mapping[str, int]) -> Iterator[bytes]:
         for name in names:
             if set(name) & set('"\\\n\r') or not name:
                 raise MeshError(f"{what} group {name!r}: a Gmsh name has no quotes and no backslashes")
-    lines = [f'{mesh.dim - 1} {number} "{name}"\n' for name, number in mesh.groups.items()]
-    lines += [f'{mesh.dim} {number} "{name}"\n' for name, number in cell_names.items()]
-    yield (f"$PhysicalNames\n{len(lines)}\n" + "".join(lines) + "$EndPhysicalNames\n").encode()
+    text_lines = [f'{mesh.dim - 1} {number} "{name}"\n' for name, number in mesh.groups.items()]
+    text_lines += [f'{mesh.dim} {number} "{name}"\n' for name, number in cell_names.items()]
+    yield (f"$PhysicalNames\n{len(text_lines)}\n" + "".join(text_lines) + "$EndPhysicalNames\n").encode()
 
 
 def _write_field(section: str, name: str, values: np.ndarray) -> Iterator[bytes]:

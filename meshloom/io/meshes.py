@@ -26,7 +26,7 @@ from meshloom.io.vtu import read_vtu
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
-from meshloom.mesh.recording import MAKE_BEFORE, not_in_program
+from meshloom.recording import MAKE_BEFORE, not_in_program
 
 Fields = Mapping[str, np.ndarray]
 

@@ -49,8 +49,8 @@ class MonitorLog:
 
 def write_table(path: Path, names: tuple[str, ...], values: np.ndarray) -> None:
     """A CSV file of named columns, ``values`` (n, names), replaced in one step."""
-    lines = (",".join(repr(float(value)) for value in row) for row in values)
-    write_atomically(path, (_header(names) + "\n".join((*lines, ""))).encode())
+    text_lines = (",".join(repr(float(value)) for value in row) for row in values)
+    write_atomically(path, (_header(names) + "\n".join((*text_lines, ""))).encode())
 
 
 def _header(names: tuple[str, ...]) -> str:

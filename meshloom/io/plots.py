@@ -184,10 +184,11 @@ def _draw_curves(axes: Any, x: np.ndarray, curves: Mapping[str, np.ndarray]) -> 
     axes.grid(True, which="major", alpha=0.4)
     styles = [_DASHES[number // _COLOURS % len(_DASHES)] for number in range(len(curves))]
     drawn = zip(curves.values(), styles, strict=True)
-    lines = [axes.plot(x, series, style, linewidth=1.4)[0] for series, style in drawn][:_MOST_NAMES]
-    if lines:
+    plotted = [axes.plot(x, series, style, linewidth=1.4)[0] for series, style in drawn][:_MOST_NAMES]
+    if plotted:
         # matplotlib leaves names out that begin with "_" and reads "$" as mathematics: they are put in afterwards.
-        legend = axes.legend(lines, ["x"] * len(lines), fontsize="medium" if len(lines) <= _COLOURS else "x-small")
+        size = "medium" if len(plotted) <= _COLOURS else "x-small"
+        legend = axes.legend(plotted, ["x"] * len(plotted), fontsize=size)
         for text, name in zip(legend.get_texts(), curves, strict=False):
             text.set_parse_math(False)
             text.set_text(_short(name))

@@ -125,8 +125,8 @@ def _listing(found: Any) -> Listing:
         tags = np.zeros(len(nodes)) if tag_array is None else np.ravel(found.cell_data[tag_array][number])
         if len(tags) != len(nodes):
             raise MeshError(f"the array {tag_array} holds {len(tags)} values for {len(nodes)} {kind} elements")
-        whole = as_integers(tags, f"the array {tag_array}")
-        blocks.append(MeshBlock(kind, nodes, whole, numbers=np.arange(first, first + len(nodes))))
+        tag_of_cell = as_integers(tags, f"the array {tag_array}")
+        blocks.append(MeshBlock(kind, nodes, tag_of_cell, numbers=np.arange(first, first + len(nodes))))
         first += len(nodes)
     dimension = max((block.dimension for block in blocks), default=0)
     names = {

@@ -89,7 +89,7 @@ class Captured:
 def captured(function: Callable[..., Any]) -> Captured:
     """What a function reads, with the values of now."""
     survey = _Survey()
-    key = survey.whole(function)
+    key = survey.key_of(function)
     once = {(how, id(where), id(name)): (how, where, name, value) for how, where, name, value in survey.reads}
     return Captured(key, tuple(once.values()), tuple(survey.arrays), survey.culprit)
 
@@ -184,7 +184,7 @@ class _Survey:
         return None
 
     # ----- values -------------------------------------------------------------------------------------------------
-    def whole(self, value: Any) -> Hashable:
+    def key_of(self, value: Any) -> Hashable:
         """The key of a value with all that it holds."""
         kind = type(value)
         if kind in _ATOMS:
@@ -214,12 +214,12 @@ class _Survey:
         if isinstance(value, (tuple, list, *_TABLES, set, frozenset)):
             return self._container(value)
         if isinstance(value, enum.Enum):
-            return _Same(value), self.whole(value._value_)
+            return _Same(value), self.key_of(value._value_)
         if isinstance(value, weakref.ref):
-            return "reference", self.whole(value())
+            return "reference", self.key_of(value())
         if isinstance(value, contextvars.ContextVar):
             self.read(_in_context, value, None, _in_context(value))
-            return "variable", self.whole(_in_context(value))
+            return "variable", self.key_of(_in_context(value))
         return self._callable(value)
 
     def _container(self, value: Any) -> Hashable:
@@ -227,18 +227,18 @@ class _Survey:
         entries = _entries(value)
         if not isinstance(value, tuple):
             self.read(_entries, value, None, entries)
-        found = tuple(map(self.whole, entries))
-        added = self.whole(value.__dict__) if hasattr(value, "__dict__") else None
-        return self.whole(type(value)), frozenset(found) if isinstance(value, set | frozenset) else found, added
+        found = tuple(map(self.key_of, entries))
+        added = self.key_of(value.__dict__) if hasattr(value, "__dict__") else None
+        return self.key_of(type(value)), frozenset(found) if isinstance(value, set | frozenset) else found, added
 
     def _callable(self, value: Any) -> Hashable:
         if isinstance(value, functools.partial):
-            return "partial", self.whole(value.func), self.whole(value.args), self.whole(value.keywords)
+            return "partial", self.key_of(value.func), self.key_of(value.args), self.key_of(value.keywords)
         if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):  # such as entries.get
             owner = value.__self__
             if owner is None or isinstance(owner, types.ModuleType):
                 return _Same(value)
-            return "method", value.__name__, self.whole(owner)
+            return "method", value.__name__, self.key_of(owner)
         if isinstance(value, types.MethodType):
             inner: Any = value.__func__
             return "method", self.function(inner, value.__self__)
@@ -255,7 +255,7 @@ class _Survey:
             return _short(content)
         entries = tuple(array.ravel().tolist())
         self.read(_entries, array, None, entries)
-        return array.shape, *map(self.whole, entries)
+        return array.shape, *map(self.key_of, entries)
 
     def _module(self, module: types.ModuleType) -> Hashable:
         """A module that is passed on: all that it holds but other modules."""
@@ -265,19 +265,19 @@ class _Survey:
         self.read(_names, module, None, tuple(vars(module)))
         for name, value in held.items():
             self.read(getattr, module, name, value)
-        return module.__name__, tuple((name, self.whole(value)) for name, value in held.items())
+        return module.__name__, tuple((name, self.key_of(value)) for name, value in held.items())
 
     def _object(self, value: Any) -> Hashable:
         """Any other object: its attributes, and what its class holds."""
         wrapped = getattr(value, "__wrapped__", None)
         if isinstance(wrapped, types.FunctionType):  # functools.cache, decorators that are objects
-            return "wrapped", self.whole(wrapped)
+            return "wrapped", self.key_of(wrapped)
         if isinstance(value, type):
             return self._class(value)
         if isinstance(value, staticmethod | classmethod):
-            return "method", self.whole(value.__func__)
+            return "method", self.key_of(value.__func__)
         if isinstance(value, property | functools.cached_property):
-            return "property", self.whole(value.fget if isinstance(value, property) else value.func)
+            return "property", self.key_of(value.fget if isinstance(value, property) else value.func)
         if type(value).__module__ == "_thread":  # locks
             return _Same(value)
         slots = [n for c in type(value).__mro__ for n in _listed(getattr(c, "__slots__", ())) if hasattr(value, n)]
@@ -289,7 +289,7 @@ class _Survey:
         names = list(dict.fromkeys([*slots, *getattr(value, "__dict__", ())]))
         if hasattr(value, "__dict__"):
             self.read(_names, value, None, tuple(value.__dict__))
-        return self.whole(type(value)), tuple((name, self.walk(value, (name,))) for name in names)
+        return self.key_of(type(value)), tuple((name, self.walk(value, (name,))) for name in names)
 
     def _class(self, value: type) -> Hashable:
         """What methods of a class read, and its own data."""
@@ -301,8 +301,8 @@ class _Survey:
         self.read(_names, value, None, tuple(vars(value)))
         for name, one in held.items():
             self.read(_class_entry, value, name, one)
-        bases = tuple(self.whole(base) for base in value.__bases__)
-        return _Same(value), tuple((name, self.whole(one)) for name, one in held.items()), bases
+        bases = tuple(self.key_of(base) for base in value.__bases__)
+        return _Same(value), tuple((name, self.key_of(one)) for name, one in held.items()), bases
 
     # ----- functions ----------------------------------------------------------------------------------------------
     def walk(self, value: Any, chain: tuple[str, ...]) -> Hashable:
@@ -318,7 +318,7 @@ class _Survey:
                 break
             self.read(getattr, value, name, inner)
             value = inner
-        return self.whole(value)
+        return self.key_of(value)
 
     def function(self, function: types.FunctionType, first: Any = _NOTHING) -> Hashable:
         """The key of a function: its code, its defaults and what it reads. ``first``: its first argument if known."""
@@ -335,7 +335,7 @@ class _Survey:
         for name, given in zip(("__defaults__", "__kwdefaults__"), defaults, strict=True):
             if given:
                 self.read(getattr, function, name, given)
-                key.append(self.whole(given))
+                key.append(self.key_of(given))
         for one in reads_of(code):
             if not self.culprit:
                 key.append((one.name, one.chain, self._root(one, function, cells, first)))

@@ -69,8 +69,8 @@ def _parts(node: Node, terms: Mapping[Node, list[Term]], new: Mapping[Node, Node
     return terms.get(node) or [(1, 1.0, (new[node],))]
 
 
-def _terms(node: Node, parts: Sequence[list[Term]], whole: Node) -> list[Term]:
-    """The terms of a node from those of its arguments; ``whole``, as one factor, where it must stay as it is."""
+def _terms(node: Node, parts: Sequence[list[Term]], itself: Node) -> list[Term]:
+    """The terms of a node from those of its arguments; ``itself``, as one factor, where it must stay as it is."""
     if node.op == "neg":
         return [(-s, c, f) for s, c, f in parts[0]]
     left, right = parts
@@ -78,9 +78,9 @@ def _terms(node: Node, parts: Sequence[list[Term]], whole: Node) -> list[Term]:
         sign = 1 if node.op == "add" else -1
         return left + [(sign * s, c, f) for s, c, f in right]
     if len(left) > 1 and len(right) > 1:  # a product of two sums stays one
-        return [(1, 1.0, (whole,))]
+        return [(1, 1.0, (itself,))]
     found = [_times(node, t, u) for t in left for u in right]
-    return [t for t in found if t is not None] if all(found) else [(1, 1.0, (whole,))]
+    return [t for t in found if t is not None] if all(found) else [(1, 1.0, (itself,))]
 
 
 def _times(node: Node, one: Term, other: Term) -> Term | None:

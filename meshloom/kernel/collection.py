@@ -90,10 +90,10 @@ class Collection(NDArrayOperatorsMixin):
         return merge[function](found, initial) if function in merge else fail(f"np.{name} takes no initial=")
 
     def __getitem__(self, key: Any) -> Collection:
-        whole = key if isinstance(key, tuple) else (key,)
-        others = sum(one is not None for one in whole[1:])  # axes that are indexed behind the first entry
-        rest = whole[:1] == (Ellipsis,) and others < self.ndim  # then all of the first axis is in the ellipsis
-        if rest or (whole and isinstance(whole[0], slice) and whole[0] == slice(None)):
+        indices = key if isinstance(key, tuple) else (key,)
+        others = sum(one is not None for one in indices[1:])  # axes that are indexed behind the first entry
+        rest = indices[:1] == (Ellipsis,) and others < self.ndim  # then all of the first axis is in the ellipsis
+        if rest or (indices and isinstance(indices[0], slice) and indices[0] == slice(None)):
             return Collection(self.name, self.values[key], self.count)
         fail(f"{self.name} has as many entries as there are elements, which varies: index it as {self.name}[:, c], and"
              " reduce it by np.sum, np.min or np.max")  # fmt: skip

@@ -188,9 +188,9 @@ def convert(values: Any, dtype: np.dtype) -> np.ndarray:
     with np.errstate(all="ignore"):
         if array.dtype.kind != "f" or dtype.kind != "i":
             return array.astype(dtype)
-        whole, lowest = np.trunc(array), np.iinfo(dtype).min
-        fits = (whole >= float(lowest)) & (whole < -float(lowest))
-        return np.where(fits, np.where(fits, whole, 0.0).astype(dtype), dtype.type(lowest))
+        truncated, lowest = np.trunc(array), np.iinfo(dtype).min
+        fits = (truncated >= float(lowest)) & (truncated < -float(lowest))
+        return np.where(fits, np.where(fits, truncated, 0.0).astype(dtype), dtype.type(lowest))
 
 
 def load(param: int, slot: int, comp: int, dtype: np.dtype, scope: int = 0) -> Node:
@@ -274,11 +274,11 @@ def topological(roots: Iterable[Node]) -> Iterator[Node]:
 def written(roots: Iterable[Node]) -> str:
     """A graph in words, one line for each node: equal for equal graphs, whoever made them."""
     numbers: dict[Node, int] = {}
-    lines = []
+    text_lines = []
     for node in topological(roots):
-        lines.append(f"{node.op} {node.dtype} {node.value!r} {[numbers[a] for a in node.args]}")
+        text_lines.append(f"{node.op} {node.dtype} {node.value!r} {[numbers[a] for a in node.args]}")
         numbers[node] = len(numbers)
-    return "\n".join(lines)
+    return "\n".join(text_lines)
 
 
 def compute(node: Node, values: list[Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -22,6 +23,11 @@ class Recent(OrderedDict[K, V]):
             return None
         self.move_to_end(key)
         return self[key]
+
+    def find_or_make(self, key: K, make: Callable[[], V]) -> V:
+        """The entry, made where there is none."""
+        found = self.find(key)
+        return self.keep(key, make()) if found is None else found
 
     def keep(self, key: K, value: V) -> V:
         """Add an entry; the oldest ones beyond the limit go."""

@@ -1,6 +1,6 @@
 """Solvers: along the lines of a grid, and of sparse systems: ``ml.linalg``."""
 
-from meshloom.linalg import tridiagonal
+from meshloom.linalg import grid_matrix, map_matrix, tridiagonal  # noqa: F401 - kinds of matrices register themselves
 from meshloom.linalg.gmres import GMRES, gmres
 from meshloom.linalg.iteration import Report
 from meshloom.linalg.krylov import BiCGStab, ConjugateGradients, bicgstab, cg

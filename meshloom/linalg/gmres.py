@@ -77,8 +77,8 @@ def rotation(j: int, rounding: float) -> Kernel:
     """
 
     @kernel
-    def rotate(norm: Read, first: Read, largest: ReadWrite, turns: ReadWrite, g: ReadWrite, column: Write, scale: Write,
-               rr: ReadWrite, stopped: ReadWrite, count: ReadWrite, *projections: Read):  # fmt: skip
+    def rotate(norm: Read, first: Read, largest: ReadWrite, rotations: ReadWrite, g: ReadWrite, column: Write,
+               scale: Write, rr: ReadWrite, stopped: ReadWrite, count: ReadWrite, *projections: Read):  # fmt: skip
         over = stopped > 0.0
         entries = [entry for part in projections for entry in part]
         h = [entries[i] + entries[len(entries) // 2 + i] for i in range(j + 1)]  # of both passes
@@ -88,7 +88,7 @@ def rotation(j: int, rounding: float) -> Kernel:
         within = norm <= noise
         new = np.where(within, 0.0, norm)
         for i in range(j):
-            c, s = turns[2 * i], turns[2 * i + 1]
+            c, s = rotations[2 * i], rotations[2 * i + 1]
             h[i], h[i + 1] = c * h[i] + s * h[i + 1], c * h[i + 1] - s * h[i]
             column[i] = h[i]
         square = h[j] * h[j] + new
@@ -96,7 +96,7 @@ def rotation(j: int, rounding: float) -> Kernel:
         below = np.sqrt(new)
         c, s = np.where(length > 0.0, h[j] / length, 1.0), np.where(length > 0.0, below / length, 0.0)
         column[j] = np.where(over, 0.0, length)
-        turns[2 * j], turns[2 * j + 1] = c, s
+        rotations[2 * j], rotations[2 * j + 1] = c, s
         last = g[j] + 0.0
         g[j], g[j + 1] = c * last, -s * last
         rest = np.where(length > 0.0, s * last, last)
@@ -146,7 +146,7 @@ class GMRES(Solver):
         basis = [like_x.like(f"basis {k}") for k in range(steps + 1)]
         z = None if make_close is None else like_x.like("close")
         rr, first, largest, norm, size, scale, left, stopped = numbers(like_x, 8)
-        turns, g, y = (Global(np.zeros(n, like_x.dtype), "numbers") for n in (2 * steps, steps + 1, steps))
+        rotations, g, y = (Global(np.zeros(n, like_x.dtype), "numbers") for n in (2 * steps, steps + 1, steps))
         columns = [Global(np.zeros(j + 1, like_x.dtype), f"column {j}") for j in range(steps)]
         count, history = counting(like_x, steps)
 
@@ -180,7 +180,7 @@ class GMRES(Solver):
                 norm.value = 0.0
                 dot(x.set, w, w, norm)
                 turn = rotation(j, rounding)
-                turn(ONE, norm, first, largest, turns, g, columns[j], scale, rr, stopped, count, *parts)
+                turn(ONE, norm, first, largest, rotations, g, columns[j], scale, rr, stopped, count, *parts)
                 rescale(x.set, scale, w)
                 note(history.set, history.set.numbers, count, rr, history)
             solve_back(ONE, g, y, *columns)

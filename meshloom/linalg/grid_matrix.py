@@ -12,18 +12,19 @@ from numpy.typing import DTypeLike
 from meshloom.errors import MeshError
 from meshloom.kernel.access import Read, Write
 from meshloom.library.ghosts import fill_ghosts
-from meshloom.linalg.matrix import Matrix, block_of
+from meshloom.linalg.matrix import Matrix, block_of, made_through
 from meshloom.linalg.product import times
 from meshloom.mesh.box import Index, Offsets
 from meshloom.mesh.core import Arg, Field, Map, Set
 from meshloom.mesh.grid import Grid
-from meshloom.mesh.recording import MAKE_BEFORE, refuse_in_program
 from meshloom.mesh.values import named
 from meshloom.operation.loop import Kernel, kernel
+from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
 _OF_MAPS = ("entries", "row_of", "column_of", "diagonal")  # what matrices through maps have besides
 
 
+@made_through(Offsets)
 class GridMatrix(Matrix):
     """``ml.Matrix(grid, through=grid.star(1))``: the row of a point has an entry for the point at each offset, in their
     order. Behind the end of a periodic axis is its beginning (x gets it where there are ghosts); behind other ends are

@@ -37,8 +37,8 @@ from meshloom.linalg.steps import (
     subtract_from,
 )
 from meshloom.mesh.core import Field, Fill, Set
-from meshloom.mesh.recording import refuse_in_program
 from meshloom.operation.program import Program
+from meshloom.recording import refuse_in_program
 
 Operator = Callable[[Field, Field], Any]
 Preconditioner = str | Operator | None

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from meshloom.errors import MeshError, instance
-from meshloom.linalg.matrix import Matrix, block_of, library
+from meshloom.linalg.matrix import Matrix, block_of, library, made_through
 from meshloom.linalg.product import add_block, add_entry
-from meshloom.mesh.core import Arg, Field, Map, Set
-from meshloom.mesh.recording import MAKE_BEFORE, refuse_in_program
-from meshloom.mesh.subset import Subset
+from meshloom.mesh.core import Arg, Field, Map, Set, Subset
 from meshloom.mesh.values import named
+from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
 
+@made_through(Map)
 class MapMatrix(Matrix):
     """``ml.Matrix(rows, through=map)``: see ``Matrix``."""
 

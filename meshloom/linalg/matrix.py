@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError, instance, shown, whole, yes_or_no
-from meshloom.linalg.product import check_operand, inversion, invertible_blocks
+from meshloom.kernel.dense import LARGEST
+from meshloom.linalg.product import inversion
 from meshloom.mesh.box import Offsets
 from meshloom.mesh.copies import NoCopy
-from meshloom.mesh.core import Arg, Field, Map, Set
-from meshloom.mesh.recording import READ_LATER, refuse_in_program
-from meshloom.mesh.subset import Subset
+from meshloom.mesh.core import Arg, Field, Map, Set, Subset
+from meshloom.recording import READ_LATER, refuse_in_program
 
 LARGEST_BLOCK = 16
+M = TypeVar("M", bound="type[Matrix]")
+_KINDS: dict[type, type[Matrix]] = {}  # what entries are found by -> matrices of that kind
 
 
 class Matrix(NoCopy):
@@ -45,21 +47,17 @@ class Matrix(NoCopy):
 
     def __new__(cls, rows: Any = None, through: Any = None, **_: Any) -> Matrix:
         """Offsets of a grid make a matrix that needs no indices: see ``grid_matrix``."""
-        if cls is not Matrix:
-            return super().__new__(cls)
-        from meshloom.linalg.grid_matrix import GridMatrix
-        from meshloom.linalg.map_matrix import MapMatrix
-
-        return super().__new__(GridMatrix if isinstance(through, Offsets) else MapMatrix)
+        kind = Offsets if isinstance(through, Offsets) else Map  # which complains of anything else
+        return super().__new__(_KINDS[kind] if cls is Matrix else cls)
 
     @staticmethod
     def from_scipy(given: Any, rows: Set | None = None, columns: Set | None = None, *,
                    block: int | Sequence[int] = (1, 1), name: str = "matrix") -> Matrix:  # fmt: skip
         """A matrix with the entries of a sparse one of ``scipy.sparse``, stored zeros included; sets are made unless
         they are given."""
-        from meshloom.linalg.map_matrix import MapMatrix
-
-        return MapMatrix.of_scipy(given, rows, columns, block, name)
+        with_indices: Any = _KINDS[Map]
+        made: Matrix = with_indices.of_scipy(given, rows, columns, block, name)
+        return made
 
     def __getitem__(self, through: Any) -> Arg:
         """For kernels: the entries that belong to an element."""
@@ -85,13 +83,19 @@ class Matrix(NoCopy):
 
     def multiply(self, x: Field, y: Field) -> None:
         """y = A x; inside a program this is recorded."""
-        check_operand(self, x, "x")
-        check_operand(self, y, "y")
+        self._check_operand(x, "x")
+        self._check_operand(y, "y")
         if x is y:
             raise MeshError(f"matrix {self.name}: x and y are the same field, {x.name}; y must be another one")
         self._multiply(x, y)
 
     __call__ = multiply
+
+    def _check_operand(self, one: Field, which: str) -> None:
+        """MeshError unless a field can be x, or y, in y = A x."""
+        on, size = (self.columns, self.block[1]) if which == "x" else (self.rows, self.block[0])
+        if not isinstance(one, Field) or one.set is not on or one.components != ((size,) if size > 1 else ()):
+            raise MeshError(f"matrix {self.name}: {which} must be a field of {size} on {on.name}, got {shown(one)}")
 
     def _multiply(self, x: Field, y: Field) -> None:
         """The loops of a product."""
@@ -103,7 +107,7 @@ class Matrix(NoCopy):
     def inverse_diagonal(self, *, blocks: bool, into: Field | None = None) -> Field:
         """One over the entries on the diagonal, or the inverses of the blocks there, as a field of the rows."""
         wanted = yes_or_no(f"matrix {self.name}: blocks", blocks, error=MeshError)
-        whole_blocks = wanted and invertible_blocks(self)
+        whole_blocks = wanted and self._invertible_blocks()
         shape = self.block if whole_blocks else self.block[0]
         on, slot = self._on_diagonal()
         if into is not None:
@@ -112,6 +116,17 @@ class Matrix(NoCopy):
         target = made if on is self.rows else made[self.row_of]
         inversion(slot, self.block != (1, 1), whole_blocks)(on, self.values, target)
         return made
+
+    def _invertible_blocks(self) -> bool:
+        """Has it blocks of more than one number? MeshError where kernels cannot invert them."""
+        rows, columns = self.block
+        if rows != columns or rows > LARGEST:
+            instead = "use 'jacobi', which needs the diagonals alone, or a function of r and z"
+            raise MeshError(
+                f"matrix {self.name}: square blocks of at most {LARGEST} x {LARGEST} are inverted, these are"
+                f" {rows} x {columns}; {instead}"
+            )
+        return rows > 1
 
     def _on_diagonal(self) -> tuple[Set, int | None]:
         """What to loop over to see each entry on the diagonal once, and its slot in ``values``, where there are more
@@ -137,6 +152,16 @@ class Matrix(NoCopy):
     @property
     def _blocks(self) -> str:
         return "" if self.block == (1, 1) else f" of {self.block[0]} x {self.block[1]}"
+
+
+def made_through(way: type) -> Callable[[M], M]:
+    """Decorator of a class of matrices: ``Matrix(rows, through=...)`` makes one where it is given such a way."""
+
+    def decorate(kind: M) -> M:
+        _KINDS[way] = kind
+        return kind
+
+    return decorate
 
 
 def library() -> Any:

@@ -1,20 +1,14 @@
-"""What products of sparse matrices and inverses of their diagonals do at one entry: kernels, and their checks."""
+"""What products of sparse matrices and inverses of their diagonals do at one entry: kernels."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from meshloom.errors import MeshError, shown
 from meshloom.kernel.access import Inc, Read, Write
-from meshloom.kernel.dense import LARGEST
-from meshloom.mesh.core import Field
 from meshloom.operation.loop import Kernel, kernel
-
-if TYPE_CHECKING:
-    from meshloom.linalg.matrix import Matrix
 
 
 def times(a: Any, x: Any) -> Any:
@@ -43,19 +37,3 @@ def inversion(slot: int | None, blocks: bool, whole_blocks: bool) -> Kernel:
         inverse[...] = np.linalg.inv(entry) if whole_blocks else 1.0 / (np.diagonal(entry) if blocks else entry)
 
     return invert_diagonal
-
-
-def invertible_blocks(matrix: Matrix) -> bool:
-    """Has it blocks of more than one number? MeshError where kernels cannot invert them."""
-    rows, columns = matrix.block
-    if rows != columns or rows > LARGEST:
-        wrong = f"these are {rows} x {columns}; use 'jacobi', which needs the diagonals alone, or a function of r and z"
-        raise MeshError(f"matrix {matrix.name}: square blocks of at most {LARGEST} x {LARGEST} are inverted, {wrong}")
-    return rows > 1
-
-
-def check_operand(matrix: Matrix, one: Field, which: str) -> None:
-    """MeshError unless a field can be x, or y, in y = A x."""
-    on, size = (matrix.columns, matrix.block[1]) if which == "x" else (matrix.rows, matrix.block[0])
-    if not isinstance(one, Field) or one.set is not on or one.components != ((size,) if size > 1 else ()):
-        raise MeshError(f"matrix {matrix.name}: {which} must be a field of {size} on {on.name}, got {shown(one)}")

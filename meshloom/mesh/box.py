@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
 from meshloom.mesh.copies import ItsOwnCopy
-from meshloom.mesh.ties import Kept
 
 if TYPE_CHECKING:
     from meshloom.mesh.grid import Grid
@@ -47,8 +45,7 @@ class Box(ItsOwnCopy):
     grid: Grid
     low: Index
     high: Index
-    loops: WeakValueDictionary[tuple[Any, ...], Any] = field(default_factory=WeakValueDictionary)  # as those of a Set
-    calls: Kept[tuple[Any, ...], Any] = field(default_factory=Kept)
+    kept: dict[Hashable, Any] = field(default_factory=dict)  # what others keep with it, as with a Set
 
     @property
     def shape(self) -> Index:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from meshloom.errors import ProgramError
-from meshloom.mesh.recording import READ_LATER, refuse_in_program
 from meshloom.mesh.sharing import SeenByNumPy
 from meshloom.mesh.stored import on_host
+from meshloom.recording import READ_LATER, refuse_in_program
 
 if TYPE_CHECKING:
     from meshloom.mesh.core import Global

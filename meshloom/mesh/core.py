@@ -1,4 +1,4 @@
-"""Set, Map, Field and Global: the nouns of every loop.
+"""Set, Map, Field and Global: the nouns of every loop; with parts of sets, and maps by a formula or of varying arity.
 
 A Set is a number of things with a name; a Map says which things of another set belong to each; a Field
 holds values on a set; a Global holds values that belong to no set. ``field[map]`` is access through a map.
@@ -11,44 +11,35 @@ unless the set carries a ``numbering``. What a person gives and gets is ordered 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
-from weakref import WeakValueDictionary
+from typing import Any, ClassVar
+from weakref import ref
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from meshloom.errors import MeshError, ProgramError, instance, known_name, whole, yes_or_no
-from meshloom.mesh.box import Offsets
-from meshloom.mesh.components import Components, component_shape
+from meshloom.errors import MeshError, instance, known_name, whole
+from meshloom.kernel.expr import written
+from meshloom.mesh.components import Components
 from meshloom.mesh.copies import ItsOwnCopy
+from meshloom.mesh.field import AnyMap, Arg, Field
 from meshloom.mesh.fill import Fill
+from meshloom.mesh.formula import computed_rows, traced_formula
 from meshloom.mesh.globals import Global
 from meshloom.mesh.kinds import Kinds, checked_kinds
-from meshloom.mesh.layout import Layout, parse_layout
-from meshloom.mesh.recording import (
-    MAKE_BEFORE,
-    READ_LATER,
-    not_in_program,
-    outside_program,
-    recorder,
-    refuse_in_program,
-)
+from meshloom.mesh.layout import Layout
 from meshloom.mesh.rows import Rows, checked_numbering
-from meshloom.mesh.sharing import SharedMemory
-from meshloom.mesh.stored import Stored, on_host, overwrite
-from meshloom.mesh.ties import Kept
-from meshloom.mesh.values import as_array, enough_memory, field_dtype, index_dtype, named, one_number, same_kind
-from meshloom.mesh.values import whole_numbers as whole_array
+from meshloom.mesh.stored import on_host
+from meshloom.mesh.values import as_array, enough_memory, index_dtype, named, whole_numbers
+from meshloom.recording import outside_program
 
-if TYPE_CHECKING:
-    from meshloom.mesh.subset import Subset
-    from meshloom.mesh.varying import VaryingMap
-
-__all__ = ["MOST_ELEMENTS", "Arg", "Field", "Fill", "Global", "Map", "Set", "check_ends", "on_host"]
+__all__ = ["MOST_ELEMENTS", "AnyMap", "Arg", "ComputedMap", "Field", "Fill", "Global", "Map", "Set", "Subset",
+           "VaryingMap", "check_ends", "on_host"]  # fmt: skip
 MOST_ELEMENTS = 2**40  # of a set: with any number of components, places in memory are still numbers of 64 bits
+MOST_LISTED = 64  # elements that one leads to by a map of varying arity: kernels are unrolled over them
+CHUNK = 1 << 16  # elements whose formulas are looked at at a time
 
 
 class Set(ItsOwnCopy, Rows):
@@ -79,11 +70,8 @@ class Set(ItsOwnCopy, Rows):
         self.numbering = None if numbering is None else checked_numbering(numbering, self.name, self.owned, self.total)
         #: The numbers of the elements of each kind, ascending; {} where nothing is said about kinds.
         self.kinds: Kinds = {} if kinds is None else checked_kinds(kinds, self.name, self.owned)
-        #: Loops over this set that programs have recorded, found by their arguments.
-        self.loops: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
-        #: What is kept of loops that were called, in the same way: see ``operation/calls.py``.
-        self.calls: Kept[tuple[Any, ...], Any] = Kept()
-        self.kept: dict[tuple[Any, ...], Any] = {}  # what is made once for this set, such as constant fields
+        #: What others make once for this set and keep with it, such as constant fields: it goes with the set.
+        self.kept: dict[Hashable, Any] = {}
 
     @property
     def size(self) -> int:
@@ -117,8 +105,6 @@ class Set(ItsOwnCopy, Rows):
 
         A loop over it takes fields of this set as they are, fields of its own, and those that its maps lead to.
         """
-        from meshloom.mesh.subset import chosen
-
         return chosen(self, which, f"part of {self.name}" if name is None else name)
 
     def of(self, kind: str) -> Subset:
@@ -130,8 +116,6 @@ class Set(ItsOwnCopy, Rows):
         return self.kept["kind", kind]
 
     def _part_of(self, kind: str) -> Subset:
-        from meshloom.mesh.subset import Subset
-
         return Subset(self, np.asarray(self.kinds[kind], np.int64), kind)
 
     def __repr__(self) -> str:
@@ -166,14 +150,6 @@ def check_ends(name: str, source: object, target: object) -> None:
         instance(f"map {named('a map', name)}: {which}", one, Set, error=MeshError)
 
 
-class AnyMap(ItsOwnCopy):
-    """From every element of ``source`` to some of ``target``: a Map to as many each, a VaryingMap to lists of them."""
-
-    source: Set
-    target: Set
-    name: str
-
-
 class Map(AnyMap):
     """For every element of ``source``, the numbers of ``arity`` elements of ``target``: ``indices``, by number.
 
@@ -182,13 +158,13 @@ class Map(AnyMap):
     read-only: plans are cached by their content.
     """
 
-    formula: tuple[Any, ...] = ()  # of a map that is computed: see ``meshloom.mesh.computed``
+    formula: tuple[Any, ...] = ()  # of a map that is computed: see ``ComputedMap``
 
     def __init__(
         self, source: Set, target: Set, indices: ArrayLike, name: str = "map", *, dtype: DTypeLike | None = None
     ):
         check_ends(name, source, target)
-        array = whole_array(indices, f"map {name}: indices")
+        array = whole_numbers(indices, f"map {name}: indices")
         if array.ndim == 1:
             array = array.reshape(-1, 1)
         if array.ndim != 2 or len(array) != source.total or array.shape[1] < 1:
@@ -217,8 +193,6 @@ class Map(AnyMap):
     def computed(source: Set, target: Set, formula: Callable[[Any], Any], name: str = "map") -> Map:
         """A map given by a formula: ``formula(e)`` gives the numbers of the targets of element number e, by integer
         arithmetic. Nothing is stored; loops compute it."""
-        from meshloom.mesh.computed import ComputedMap
-
         return ComputedMap(source, target, formula, name)
 
     @staticmethod
@@ -228,8 +202,6 @@ class Map(AnyMap):
         A kernel that reads ``field[map]`` sees an array of as many elements, and reduces it: ``np.sum(q)``,
         ``np.min(q, initial=np.inf)``, ``np.sum(w * q[:, 0])``; ``q.shape[0]`` is their number, which may be 0.
         """
-        from meshloom.mesh.varying import VaryingMap
-
         return VaryingMap(source, target, starts, entries, name)
 
     @staticmethod
@@ -267,180 +239,171 @@ class Map(AnyMap):
         return f"Map({self.name}: {self.source.name} -> {self.arity} {self.target.name})"
 
 
-class Field(Stored, SharedMemory):
-    """``dim`` values per element of a set, in a layout that nobody but the engine sees.
+class ComputedMap(Map):
+    """``formula``: the element's targets, integer expressions of its number. ``positions`` and ``indices`` are made
+    when somebody asks, which plans do, and go when nobody holds them."""
 
-    ``components`` is their shape at one element: () for a number, (d,) for a vector, (5, 3) for a matrix. In memory
-    they are ``dim`` values one after the other, the last axis fastest.
-    """
+    def __init__(self, source: Set, target: Set, function: Callable[[Any], Any], name: str = "map"):
+        check_ends(name, source, target)
+        self.source, self.target, self.name = source, target, name
+        for one in (source, target):
+            if one.numbering is not None:
+                raise MeshError(f"map {name}: a formula needs sets that lie in memory by number, and {one.name} does"
+                                " not; give the indices, ml.Map(...)")  # fmt: skip
+        self.formula = traced_formula(function, name)
+        self._made: ref[np.ndarray] | None = None
+        for first in range(0, source.total, CHUNK):
+            self._check_range(self.rows(first, min(first + CHUNK, source.total)), target, name, first)
 
-    __slots__ = ("components", "dim", "layout", "layout_is_free", "set", "transient")
-
-    def __init__(
-        self,
-        on: Set,
-        name: str,
-        dim: Components = 1,
-        *,
-        dtype: DTypeLike | None = None,
-        data: ArrayLike | None = None,
-        layout: str | Layout | None = None,
-        transient: bool | None = None,
-    ):
-        self.name = named("a field", name)
-        self.set = instance(f"field {name}: what it lives on", on, Set, error=MeshError)
-        own = recorder.get() is not None if transient is None else transient
-        self.transient = yes_or_no(f"field {name}: transient", own, error=MeshError)
-        self.components = component_shape(dim, f"field {name}")
-        self.dim = prod(self.components)
-        self.dtype = field_dtype(dtype, data, f"field {name}")
-        self.layout = parse_layout(on.usual_layout if layout is None else layout)
-        self.layout_is_free = layout is None and on.layout_is_free
-        size = self.layout.stride(on.total) * self.dim
-        with enough_memory(f"field {name} on {on.name}", size, self.dtype.itemsize):
-            super().__init__(np.zeros(size, self.dtype))
-        if data is not None:
-            self.assign(data)
-        elif recorder.get() is not None:  # a new field is zero, at every replay
-            self.fill(0)
+    def rows(self, first: int, last: int) -> np.ndarray:
+        """The targets of some elements, (last - first, arity)."""
+        return computed_rows(self.formula, first, last)
 
     @property
-    def direct(self) -> Arg:
-        """The field as a loop over its own set sees it."""
-        return Arg(self, None)
-
-    @property
-    def _places(self) -> int:
-        return self.layout.stride(self.set.total) * self.dim
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n,) for one value each, (n, dim) for vectors, (n, 5, 3) for matrices: that of ``numpy()``. A grid has its
-        own shape, without ghosts, in place of n."""
-        return (*self.set.array_shape, *self.components)
-
-    def numpy(self) -> np.ndarray:
-        """A copy of the values by number, in the field's shape, whatever the layout and the order in memory."""
-        return np.ascontiguousarray(self.set.shown(self.rows()).reshape(self.shape))
-
-    def rows(self) -> np.ndarray:
-        """A copy of the values by position, (total, dim), whatever the layout."""
-        self.check_readable()
-        return self.unpacked()
-
-    def unpacked(self) -> np.ndarray:
-        """The same for the engine: whatever is in memory."""
-        return self.layout.unpack(on_host(self.storage), self.set.total, self.dim)
-
-    def like(self, name: str) -> Field:
-        """Another field on the same set, zero, with the same components, type of numbers and layout."""
-        made = Field(self.set, name, self.components, dtype=self.dtype, layout=self.layout)
-        made.layout_is_free = self.layout_is_free
+    def positions(self) -> np.ndarray:  # type: ignore[override]
+        """All of them, as a stored map has them."""
+        made = self._made() if self._made is not None else None
+        if made is None:
+            made = np.ascontiguousarray(self.rows(0, self.source.total), dtype=self.index_type)
+            made.flags.writeable = False
+            self._made = ref(made)
         return made
 
-    @not_in_program("copying field {}", MAKE_BEFORE)
-    def __copy__(self) -> Field:
-        made = Field(self.set, self.name, self.components, dtype=self.dtype, layout=self.layout)
-        made.transient = self.transient
-        made.layout_is_free, made.undefined_after = self.layout_is_free, self.undefined_after
-        made.repack(self.unpacked())
-        return made
+    @property
+    def indices(self) -> np.ndarray:
+        return self.positions
 
-    def check_readable(self, who: str = "") -> None:
-        """ProgramError while a program is recorded, or where a program has left nothing to be read in the field."""
-        refuse_in_program(f"reading field {self.name}", READ_LATER)
-        if self.undefined_after:
-            raise ProgramError(
-                f"{who}field {self.name} is transient and has no values after program {self.undefined_after} ran: make"
-                " it outside, an ordinary field, to read it, or write all of it first"
-            )
+    @property
+    def arity(self) -> int:
+        return len(self.formula)
 
-    def assign(self, data: ArrayLike) -> None:
-        """Take new values by number, in the field's shape; ghosts of a grid stay as they are. One number serves all
-        elements, and only that can be recorded."""
-        values = same_kind(data, self.dtype, f"field {self.name}")
-        if values.ndim == 0 and self.set.shows_all:
-            self.fill(values.item())
-            return
-        if values.ndim == 0:
-            refuse_in_program(f"assigning to field {self.name}, but not to its ghosts,", "fill() it, or use a loop")
-            values = np.broadcast_to(values, self.shape)
-        places, each = self.set.array_shape, self.components
-        shapes = (each,) if len(each) > 1 else (each, (self.dim,))  # a number may come as a vector of one
-        fitting = [(*where, *what) for where in (places, (prod(places),)) for what in shapes]
-        if values.shape not in fitting:
-            raise MeshError(
-                f"field {self.name} on {self.set.name}: data has shape {values.shape}, expected {self.shape}"
-            )
-        self.assign_rows(self.set.with_shown(values.reshape(*places, self.dim), self.unpacked))
+    @property
+    def index_type(self) -> np.dtype:
+        return index_dtype(self.target.total, None, self.name)
 
-    @not_in_program("assigning an array to field {}", "assign it before, or fill() it with one number")
-    def assign_rows(self, rows: np.ndarray) -> None:
-        """Take new values by position, (total, dim)."""
-        self.repack(rows)
-        self.undefined_after = ""
-
-    def repack(self, rows: np.ndarray) -> None:
-        """The same for the engine: it need not have written all of them."""
-        overwrite(self.storage, self.layout.pack(rows))
-        self.changed()
-
-    def fill(self, value: float) -> None:
-        """Set every value; inside a program this is recorded."""
-        number, record = one_number(value, self.dtype, f"field {self.name}"), recorder.get()
-        if record is not None:
-            record(Fill(self, number))
-        else:
-            self.storage.fill(number)
-            self.undefined_after = ""
-            self.changed()
-
-    @not_in_program("a new layout of field {}", "give it the layout before")
-    def relayout(self, layout: str | Layout, *, free: bool = False) -> None:
-        """Change the layout in place; loops that use the field notice. ``free``: a program may change it again."""
-        new, self.layout_is_free = parse_layout(layout), yes_or_no(f"field {self.name}: free", free, error=MeshError)
-        if new != self.layout:
-            values = self.unpacked()
-            self.layout = new
-            self.move(new.pack(values))
-
-    def __getitem__(self, through: AnyMap | Offsets) -> Arg:
-        """Access through a map (a row of it gives ``arity`` elements of this field's set), or at offsets of a grid."""
-        if isinstance(through, AnyMap):
-            if through.target is not self.set:
-                what = f"map {through.name} leads to {through.target.name}"
-                raise MeshError(f"field {self.name} lives on {self.set.name}, but {what}")
-            return Arg(self, through)
-        if not isinstance(through, Offsets):
-            raise MeshError(
-                f"field {self.name}: index it with a Map or a grid's offsets, got {type(through).__name__};"
-                " use .numpy() to read values"
-            )
-        if through.grid is not self.set:
-            what = f"the offsets are of {through.grid.name}"
-            raise MeshError(f"field {self.name} lives on {self.set.name}, but {what}")
-        return Arg(self, None, through)
-
-    def __repr__(self) -> str:
-        each = self.components if len(self.components) > 1 else self.dim
-        return f"Field({self.name}: {self.set.name} x {each}, {self.dtype}, {self.layout})"
+    @property
+    def digest(self) -> str:
+        text = [written([one]) for one in self.formula]
+        sizes = self.source.total, self.source.owned, self.target.total
+        return hashlib.sha256(f"{text} {sizes}".encode()).hexdigest()
 
 
-class Arg:
-    """A field as a loop sees it: directly, through a map, or at offsets of its grid. Made anew whenever it is asked
-    for: if the field kept it, the two would keep each other.
+class VaryingMap(AnyMap):
+    """``ml.Map.varying(source, target, starts, entries)``: see there. ``starts`` (source.total + 1,) and ``entries``
+    are by number, and read-only.
 
-    ``as_member``: in a loop over a part of the field's set, the map leads from each element to itself in the whole.
-    ``slots``: the shape in which a kernel sees the map's entries where that is not (arity,): those of a matrix.
+    Loops see it as two things that they know: ``padded``, a map with a slot for each element of the longest list, and
+    ``counts``, a field of ``source`` that says how many of them there are.
     """
 
-    __slots__ = ("as_member", "field", "map", "offsets", "slots")
+    def __init__(self, source: Set, target: Set, starts: ArrayLike, entries: ArrayLike, name: str = "map"):
+        check_ends(name, source, target)
+        first, listed = (np.array(whole_numbers(one, f"map {name}: {what}"), np.int64)
+                         for one, what in ((starts, "starts"), (entries, "entries")))  # fmt: skip
+        if first.shape != (source.total + 1,) or listed.ndim != 1:
+            shapes = f"got the shapes {first.shape} and {listed.shape}"
+            raise MeshError(f"map {name}: starts must be {source.total + 1} integers, one more than {source.name} has"
+                            f" elements, and entries a list; {shapes}")  # fmt: skip
+        counts = np.diff(first)
+        if first[0] != 0 or first[-1] != len(listed) or (counts < 0).any():
+            raise MeshError(f"map {name}: starts must ascend from 0 to {len(listed)}, the number of entries")
+        outside = np.flatnonzero((listed < 0) | (listed >= target.total))
+        if outside.size:
+            raise MeshError(f"map {name}: entry {outside[0]} is {listed[outside[0]]}, but {target.name} has"
+                            f" {target.total} elements (0 to {target.total - 1})")  # fmt: skip
+        most = int(counts.max(initial=0))
+        if most > MOST_LISTED:
+            raise MeshError(f"map {name}: element {int(np.argmax(counts))} leads to {most} others, and a kernel takes"
+                            f" {MOST_LISTED} at most; loop over a set of the pairs, and add up with Inc")  # fmt: skip
+        if source.total and not target.total:
+            raise MeshError(f"map {name}: {target.name} has no elements, so there is nothing to lead to")
+        self.source, self.target, self.name, self.starts, self.entries = source, target, name, first, listed
+        for one in (first, listed):
+            one.flags.writeable = False
 
-    def __init__(self, field: Field, map: Any, offsets: Offsets | None = None, *, as_member: bool = False,
-                 slots: tuple[int, ...] = ()):  # fmt: skip
-        self.field, self.map, self.offsets, self.as_member, self.slots = field, map, offsets, as_member, slots
+    @cached_property
+    def padded(self) -> Map:
+        """(total, most): behind the end of a list stands its first element, or 0, which nobody looks at."""
+        counts = np.diff(self.starts)
+        most = max(int(counts.max(initial=0)), 1)
+        with enough_memory(f"map {self.name}", len(counts) * most, 8):
+            there = np.arange(most) < counts[:, None]
+            rows = np.zeros(there.shape, np.int64)
+            rows[there] = self.entries
+        return Map(self.source, self.target, np.where(there, rows, rows[:, :1]), self.name)
+
+    @cached_property
+    def counts(self) -> Field:
+        """How many each element leads to."""
+        with outside_program():
+            made = Field(self.source, f"count of {self.name}", dtype=np.int32)
+            made.assign_rows(self.source.by_position(np.diff(self.starts).astype(np.int32).reshape(-1, 1)))
+            return made
 
     def __repr__(self) -> str:
-        if self.offsets is not None:
-            return f"{self.field.name}[{self.offsets.name}]"
-        return self.field.name if self.map is None else f"{self.field.name}[{self.map.name}]"
+        return f"Map({self.name}: {self.source.name} -> 0 to {np.diff(self.starts).max(initial=0)} {self.target.name})"
+
+
+class Subset(Set):
+    """Some elements of another set, ``whole``, in the order of their numbers there.
+
+    ``members`` leads from each of them to itself in the whole. Fields of the whole can be handed to loops over the part
+    as they are; the part has fields and maps of its own, too.
+    """
+
+    def __init__(self, whole: Set, numbers: np.ndarray, name: str):
+        points = None if whole.points is None else whole.points[numbers]
+        super().__init__(len(numbers), name, points=points, numbering=_as_in_memory(whole, numbers))
+        self.whole = whole
+        self.members = Map(self, whole, numbers, f"members of {self.name}")
+        self._members_of = {whole: self.members}
+        self._restricted: dict[Map, Map] = {}
+
+    def members_of(self, other: Set) -> Map | None:
+        """From each element to itself in a set that this is a part of, or a part of a part; None for any other set."""
+        instance(f"{self.name}: what it may be a part of", other, Set, error=MeshError)
+        if other not in self._members_of and isinstance(self.whole, Subset):
+            further = self.whole.members_of(other)
+            if further is not None:
+                numbers = further.indices[self.members.indices[:, 0]]
+                self._members_of[other] = Map(self, other, numbers, f"members of {self.name} in {other.name}")
+        return self._members_of.get(other)
+
+    def restricted(self, map_: Map) -> Map:
+        """A map of a set that this is a part of, for its elements alone; made once."""
+        instance(f"{self.name}: what is restricted to it", map_, Map, error=MeshError)
+        if map_ not in self._restricted:
+            members = self.members_of(map_.source)
+            if members is None:
+                raise MeshError(f"map {map_.name} starts at {map_.source.name}, of which {self.name} is no part")
+            rows = map_.indices[members.indices[:, 0]]
+            self._restricted[map_] = Map(self, map_.target, rows, f"{map_.name} of {self.name}")
+        return self._restricted[map_]
+
+
+def chosen(whole: Set, which: ArrayLike, name: str) -> Subset:
+    """The part of a set that a mask (size,), or numbers of elements, choose; of a grid a mask of its shape, or numbers
+    of its points, ghosts not counted."""
+    what, choices = f"{named('a part of a set', name)}: numbers of {whole.name}", whole.choices
+    given = as_array(which, what)
+    if given.dtype == bool:
+        if given.shape != choices.shape:
+            raise MeshError(f"{name}: a mask of {whole.name} has the shape {choices.shape}, got {given.shape}")
+        return Subset(whole, choices[given], name)
+    numbers = whole_numbers(given, what)
+    if numbers.ndim != 1:
+        raise MeshError(f"{name}: expected a mask or a list of numbers of {whole.name}, got shape {numbers.shape}")
+    outside = numbers[(numbers < 0) | (numbers >= choices.size)]
+    if outside.size:
+        raise MeshError(f"{name}: {whole.name} has no element {outside[0]}; its {choices.size} are counted from 0")
+    ascending, times = np.unique(numbers, return_counts=True)
+    if (times > 1).any():
+        raise MeshError(f"{name}: element {ascending[times > 1][0]} of {whole.name} is named twice")
+    return Subset(whole, choices.reshape(-1)[ascending], name)
+
+
+def _as_in_memory(whole: Set, numbers: np.ndarray) -> np.ndarray | None:
+    """A numbering that lays the part's elements out in the order in which those of the whole lie."""
+    if whole.position is None:
+        return None
+    return np.argsort(whole.position[numbers], kind="stable")

@@ -251,14 +251,14 @@ def _equal_rows(rows: np.ndarray, n_nodes: int) -> tuple[np.ndarray, np.ndarray]
     packed = n_nodes ** rows.shape[1] < 2**63
     key = _packed_key(rows, n_nodes) if packed else _hashed_key(rows, n_nodes)
     order = np.argsort(key)
-    fresh = np.ones(len(rows), dtype=bool)
-    fresh[1:] = np.diff(key[order]) != 0
+    differs = np.ones(len(rows), dtype=bool)
+    differs[1:] = np.diff(key[order]) != 0
     if not packed:
-        repeats = np.flatnonzero(~fresh)
+        repeats = np.flatnonzero(~differs)
         if (rows[order[repeats]] != rows[order[repeats - 1]]).any():
             order = np.lexsort(rows.T[::-1])
-            fresh[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
-    return order, np.flatnonzero(fresh)
+            differs[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
+    return order, np.flatnonzero(differs)
 
 
 def _packed_key(rows: np.ndarray, n_nodes: int) -> np.ndarray:

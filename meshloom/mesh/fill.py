@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshloom.mesh.recording import recorder
 from meshloom.native.threads import check_device
+from meshloom.recording import recorder
 
 if TYPE_CHECKING:
     from meshloom.mesh.core import Field, Global

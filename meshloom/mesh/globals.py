@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, DTypeLike
 from meshloom.errors import MeshError
 from meshloom.mesh.condition import Compared
 from meshloom.mesh.fill import Fill
-from meshloom.mesh.recording import MAKE_BEFORE, READ_LATER, not_in_program, recorder, refuse_in_program
 from meshloom.mesh.stored import Stored, on_host, overwrite
 from meshloom.mesh.values import field_dtype, named, same_kind
+from meshloom.recording import MAKE_BEFORE, READ_LATER, not_in_program, recorder, refuse_in_program
 
 
 class Global(Stored, Compared):

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError, instance, shown, whole, yes_or_no
+from meshloom.kernel.recent import Recent
 from meshloom.mesh.box import Box, Index, Offsets, index_text
 from meshloom.mesh.core import MOST_ELEMENTS, Field, Set
-from meshloom.mesh.ties import recalled
 from meshloom.mesh.values import enough_memory, named, same_kind
 
 AXES = "xyz"
@@ -90,8 +90,8 @@ class Grid(Set):
         #: Along each axis the places (n,) of its points, without ghosts.
         self.coordinates: tuple[np.ndarray, ...] = tuple(x for _, _, x in placed)
         self.uniform: tuple[bool, ...] = tuple(x is None for x in given)
-        self._boxes: dict[tuple[Index, Index], Box] = {}
-        self._offsets: dict[tuple[Index, ...], Offsets] = {}
+        self._boxes: Recent[tuple[Index, Index], Box] = Recent(MOST_PARTS)
+        self._offsets: Recent[tuple[Index, ...], Offsets] = Recent(MOST_PARTS)
 
     def _axis(self, axis: int, span: tuple[float, float] | None, given: Any) -> tuple[float, float, np.ndarray]:
         """(low end, length, places (n,)) of an axis."""
@@ -149,7 +149,7 @@ class Grid(Set):
         listed = tuple(_whole_numbers(self.name, "offsets", one, None) for one in given)
         if not listed or len(set(listed)) < len(listed):
             raise MeshError(f"grid {self.name}: give at least one offset, and each of them once")
-        return recalled(self._offsets, listed, lambda: Offsets(self, listed), MOST_PARTS)
+        return self._offsets.find_or_make(listed, lambda: Offsets(self, listed))
 
     def star(self, radius: int = 1) -> Offsets:
         """The point itself and its neighbours along every axis, up to ``radius`` steps away."""
@@ -172,7 +172,7 @@ class Grid(Set):
                     f"grid {self.name}: box {first}:{last} on axis {AXES[a]} {wrong}; it must be within {least}:{most}"
                 )
         key = ends[0], ends[1]
-        return recalled(self._boxes, key, lambda: Box(self, *key), MOST_PARTS)
+        return self._boxes.find_or_make(key, lambda: Box(self, *key))
 
     @cached_property
     def inside(self) -> Box:

@@ -25,10 +25,10 @@ from meshloom.mesh.faces import (
     oriented_cells,
 )
 from meshloom.mesh.faults import Fault
-from meshloom.mesh.recording import MAKE_BEFORE, refuse_in_program
+from meshloom.mesh.parts import BoundaryPart, Cells
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
-from meshloom.mesh.subset import BoundaryPart, Cells
 from meshloom.mesh.values import as_array, same_kind
+from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
 S = TypeVar("S", bound=Set)
 T = TypeVar("T")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from meshloom.mesh.core import Global
-from meshloom.mesh.recording import outside_program
 from meshloom.native.threads import check_device
+from meshloom.recording import outside_program
 
 _HELD: dict[str, str] = {  # kind -> the type of the memory
     "bool": "int32", "np.bool": "int32", "int": "int64", "large int": "int64", "float": "float64",

@@ -116,7 +116,7 @@ def _sides_of(
         part = slice(start, start + _CHUNK)
         slot[part] = np.argmax(keys[of[part]] == _key(loops[part])[:, None], axis=1)
         sides = np.take_along_axis(cells[of[part]], np.array(kind.faces)[slot[part]], axis=1)
-        turn[part] = _turns(sides, loops[part])
+        turn[part] = _same_or_backwards(sides, loops[part])
     lost = np.flatnonzero(turn == 0)
     if len(lost):
         slot[lost], turn[lost] = _sides_by_place(x, cells[of[lost]], kind, loops[lost])
@@ -132,7 +132,7 @@ def _key(loops: np.ndarray) -> np.ndarray:
     return total
 
 
-def _turns(sides: np.ndarray, loops: np.ndarray) -> np.ndarray:
+def _same_or_backwards(sides: np.ndarray, loops: np.ndarray) -> np.ndarray:
     """1 where two loops of nodes (m, k) are the same, -1 where one is the other backwards, else 0."""
     k = sides.shape[1]
     rows, at = np.arange(len(sides)), np.argmax(loops == sides[:, :1], axis=1)
@@ -177,9 +177,9 @@ def check_crossings(
             return
         suspects = np.flatnonzero(geometry.inward_corners(x, loops).sum(axis=1) > 1)
         beside = cells[of[suspects].reshape(-1)]
-        whole = (geometry.corner_volumes(x, beside, "hexahedron") > 0).all(axis=1)
-        whole &= geometry.middle_volumes(x, beside) > 0
-        crossed = suspects[~whole.reshape(-1, of.shape[1]).all(axis=1)]
+        positive = (geometry.corner_volumes(x, beside, "hexahedron") > 0).all(axis=1)
+        positive &= geometry.middle_volumes(x, beside) > 0
+        crossed = suspects[~positive.reshape(-1, of.shape[1]).all(axis=1)]
         if len(crossed):
             face = int(crossed[0])
             whose = "cell {cells}" if of.shape[1] == 1 else "cells {cells[0]} and {cells[1]}"
@@ -196,16 +196,16 @@ def check_corners(x: np.ndarray, cells: np.ndarray, kind: CellKind, boundary: tu
     several meet at a node, they are laid out side by side (in 2-D).
     """
     angles = geometry.corner_angles(x, cells, kind.name)
-    turns = np.bincount(cells.reshape(-1), angles.reshape(-1), minlength=len(x)) / _FULL_TURN[kind.dimension]
-    if kind.dimension == 3 and not (turns <= 1.0 + _SLACK).all():  # those of needles are known to some digits only
+    full_turns = np.bincount(cells.reshape(-1), angles.reshape(-1), minlength=len(x)) / _FULL_TURN[kind.dimension]
+    if kind.dimension == 3 and not (full_turns <= 1.0 + _SLACK).all():  # those of needles are known to some digits only
         doubts = geometry.solid_angle_errors(x, cells, kind.name)
-        turns -= np.bincount(cells.reshape(-1), doubts.reshape(-1), minlength=len(x)) / _FULL_TURN[3]
-    node = int(np.argmax(turns))  # NaN counts as the largest
-    if not turns[node] <= 1.0 + _SLACK:
+        full_turns -= np.bincount(cells.reshape(-1), doubts.reshape(-1), minlength=len(x)) / _FULL_TURN[3]
+    node = int(np.argmax(full_turns))  # NaN counts as the largest
+    if not full_turns[node] <= 1.0 + _SLACK:
         ends, single = boundary  # cells without a neighbour first: who does not belong here has none
         alone = np.unique(single[(ends == node).any(axis=1)])
         around = np.append(alone, np.setdiff1d(np.flatnonzero((cells == node).any(axis=1)), alone))
-        raise Fault(f"cells {{cells}} overlap: round their node {{node}} they fill {turns[node]:.6g} full turns",
+        raise Fault(f"cells {{cells}} overlap: round their node {{node}} they fill {full_turns[node]:.6g} full turns",
                     cells=around, nodes=[node])  # fmt: skip
     if kind.dimension == 2:
         _check_fans(x, cells, angles, np.bincount(boundary[0].reshape(-1), minlength=len(x)) > 2)
@@ -215,8 +215,8 @@ def _check_fans(x: np.ndarray, cells: np.ndarray, angles: np.ndarray, meeting: n
     """Corners (m, k) with these angles do not overlap round the nodes of which ``meeting`` (n,) is true."""
     cell, slot = np.nonzero(meeting[cells] & (angles > _SLACK))
     node = cells[cell, slot]
-    ahead = x[cells[cell, (slot + 1) % cells.shape[1]]] - x[node]
-    begin = np.arctan2(ahead[:, 1], ahead[:, 0])  # corners go counter-clockwise from here
+    next_edge = x[cells[cell, (slot + 1) % cells.shape[1]]] - x[node]
+    begin = np.arctan2(next_edge[:, 1], next_edge[:, 0])  # corners go counter-clockwise from here
     order = np.lexsort((begin, node))
     cell, node, begin, end = cell[order], node[order], begin[order], (begin + angles[cell, slot])[order]
     last = np.append(node[1:] != node[:-1], True)[: len(node)]

@@ -12,8 +12,8 @@ import numpy as np
 
 from meshloom.errors import MeshError
 from meshloom.mesh.copies import InOneProcess
-from meshloom.mesh.recording import not_in_program, recorder, refuse_in_program
 from meshloom.native.threads import check_device
+from meshloom.recording import not_in_program, recorder, refuse_in_program
 
 T = TypeVar("T")
 #: One count for all: versions of different fields differ, and threads that write at the same time lose none.

@@ -253,8 +253,8 @@ def _works(path: str, flags: tuple[str, ...], source: str) -> bool:
 
 
 def _version(command: tuple[str, ...]) -> str:
-    lines = _run([*command, "--version"]).stdout.splitlines()
-    return lines[0].strip() if lines else "unknown version"
+    text_lines = _run([*command, "--version"]).stdout.splitlines()
+    return text_lines[0].strip() if text_lines else "unknown version"
 
 
 @remembered
@@ -264,14 +264,14 @@ def _processor() -> str:
     Part of every key, since a cache in a home directory may be shared by machines of several kinds.
     """
     wanted = ("model name", "flags", "Features", "CPU implementer", "CPU part", "CPU variant")
-    lines = []
+    text_lines = []
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as cpuinfo:
         for line in cpuinfo:
             if not line.strip():
                 break
             if line.partition(":")[0].strip() in wanted:
-                lines.append(line.strip())
-    return "\n".join([platform.system(), platform.machine(), *(lines or [platform.processor()])])
+                text_lines.append(line.strip())
+    return "\n".join([platform.system(), platform.machine(), *(text_lines or [platform.processor()])])
 
 
 # ---- building ---------------------------------------------------------------------------------------------------
@@ -319,8 +319,8 @@ def _look_again(place: Path) -> None:
 def _failure(name: str, command: list[str], result: subprocess.CompletedProcess[str], log: Path) -> str:
     """One line with the compiler's first error and the place of the whole log."""
     output = (result.stderr + result.stdout).strip()
-    lines = [line for line in output.splitlines() if "error" in line.lower()] or output.splitlines()[-1:]
-    first = _one_line(lines[0]) if lines else f"exit status {result.returncode}"
+    text_lines = [line for line in output.splitlines() if "error" in line.lower()] or output.splitlines()[-1:]
+    first = _one_line(text_lines[0]) if text_lines else f"exit status {result.returncode}"
     try:
         with cache.storing(log) as temporary:
             temporary.write_text(f"{shlex.join(command)}\nexit status {result.returncode}\n\n{output}\n", "utf-8")

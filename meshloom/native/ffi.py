@@ -81,8 +81,9 @@ def as_indices(indices: ArrayLike, n_targets: int) -> np.ndarray:
     if array.ndim != 2 or array.shape[1] < 1:
         raise MeshError(f"indices have shape {array.shape}, expected (n, arity) with arity from 1")
     _check_range(array, n_targets, "index")
-    wide = max(n_targets, len(array)) >= 2**31  # numbers of rows and targets are kept in the type of the indices
-    return np.ascontiguousarray(array, np.int64 if wide else None)
+    # Numbers of rows and targets are kept in the type of the indices.
+    needs_64_bits = max(n_targets, len(array)) >= 2**31
+    return np.ascontiguousarray(array, np.int64 if needs_64_bits else None)
 
 
 def _integers(values: ArrayLike, what: str) -> np.ndarray:

@@ -10,10 +10,9 @@ from meshloom.errors import KernelError, MeshError, shown
 from meshloom.kernel.access import Mode, Read
 from meshloom.kernel.model import Param
 from meshloom.mesh.box import Box, Index, index_text
-from meshloom.mesh.core import Arg, Field, Global, Map, Set
+from meshloom.mesh.core import Arg, Field, Global, Map, Set, Subset
 from meshloom.mesh.grid import AXES, Grid
 from meshloom.mesh.number import PlainNumber, kind_of_number
-from meshloom.mesh.subset import Subset
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.spec import SpecBox
 from meshloom.schedule.strategies import AUTOMATIC

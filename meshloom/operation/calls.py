@@ -16,9 +16,9 @@ from meshloom.kernel.state import State
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.number import PlainNumber
-from meshloom.mesh.recording import recorder
-from meshloom.mesh.ties import tied
 from meshloom.operation.runnable import Runnable, Stateful
+from meshloom.operation.ties import loops_over, tied
+from meshloom.recording import recorder
 
 MOST_READY = 3  # of one loop, with different values that its kernels capture: as many as a Runge-Kutta method has
 States = tuple[State, ...]
@@ -106,15 +106,17 @@ def remembered(
     """
     if recorder.get() is not None:
         key = (*key, *map(repr, numbers))  # what is recorded keeps its numbers
-        loop = on.loops.get(key)  # the same one as long as a program holds it
+        recorded = loops_over(on).recorded
+        loop = recorded.get(key)  # the same one as long as a program holds it
         if loop is None:
-            loop = on.loops[key] = make(*arguments)
+            loop = recorded[key] = make(*arguments)
         loop()
         return
-    call = on.calls.get(key)
+    calls = loops_over(on).calls
+    call = calls.get(key)
     if call is None:
         loop = make(*arguments)
-        call = on.calls[key] = KeptCall(loop, tied(on.calls, key, loop.parts))
+        call = calls[key] = KeptCall(loop, tied(calls, key, loop.parts))
     elif call.now.states != (states := tuple([one.state for one in kernels])):
         call.turn(states, make, arguments)
     for one, value in zip(call.numbers, numbers, strict=True):

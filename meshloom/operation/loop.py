@@ -22,20 +22,19 @@ from meshloom.kernel.signature import Signature
 from meshloom.kernel.state import State, States
 from meshloom.kernel.trace import trace
 from meshloom.mesh.box import Box, Offsets
-from meshloom.mesh.core import Arg, Field, Global, Map, Set, on_host
+from meshloom.mesh.core import Arg, Field, Global, Map, Set, VaryingMap, on_host
 from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.number import PlainNumber, kind_of_number
-from meshloom.mesh.recording import not_in_program, refuse_in_program
 from meshloom.mesh.sharing import hidden_values
-from meshloom.mesh.ties import tied
-from meshloom.mesh.varying import VaryingMap
 from meshloom.operation.arguments import Argument, as_arguments, param_of, place_of, spec_box
 from meshloom.operation.calls import remembered
 from meshloom.operation.plain import run_plainly
 from meshloom.operation.runnable import Runnable, derived
+from meshloom.operation.ties import loops_over, tied
 from meshloom.operation.varying import Pattern, known_arguments, over_collections, pattern_of, signature_over
 from meshloom.order import TYPICAL_BLOCK, order_elements
+from meshloom.recording import not_in_program, refuse_in_program
 from meshloom.schedule.choice.auto import choose, estimated
 from meshloom.schedule.choice.cost import Work
 from meshloom.schedule.choice.counts import Counts, flops_per_element
@@ -48,7 +47,6 @@ from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
 from meshloom.schedule.strategies import strategy, verify
 
 SHARED = ("spec", "_work", "_chosen", "plan")  # what a loop has from its form
-MOST_FORMS = 64  # of loops over one set
 _PLACES = (Set, Box)
 _STORED = frozenset((Field, Global, Arg))
 Wish = Schedule | str | Mapping[str, Any] | None
@@ -304,7 +302,7 @@ class Loop(Runnable):
         layouts = tuple(self._layout_of(s) if isinstance(s, Field) else None for s in self.storages)
         parts = (*self.states, *self.ways)  # kernels and maps may come and go, and their forms, with plans, with them
         key = (*map(id, parts), self.strict, self.backend.key, self.wish, self.params, layouts, self.box)
-        forms: Recent[Any, Form] = self.set.kept.setdefault(("forms",), Recent(MOST_FORMS))
+        forms: Recent[Any, Form] = loops_over(self.set).forms
         return forms.find(key) or forms.keep(key, Form(tied(forms, key, parts)))
 
     def known_of(self, name: str) -> dict[str, Any]:

@@ -15,14 +15,14 @@ from meshloom.errors import KernelError, ProgramError, UserError, interrupted, s
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Fill, Global
-from meshloom.mesh.recording import outside_program, recorder, refuse_in_program
-from meshloom.mesh.ties import Kept, tied
 from meshloom.native import machine
 from meshloom.operation.fusion import Copy, FusedLoop, FusedProgram, Step, fuse
 from meshloom.operation.loop import Loop, Runnable
 from meshloom.operation.parameters import Given, Known, Parameters, name_of
 from meshloom.operation.recorded import check_written_first, without_idle_fills
 from meshloom.operation.replay import ReadyProgram, Replay, Way, left_behind, transients_among, written_by
+from meshloom.operation.ties import Kept, tied
+from meshloom.recording import outside_program, recorder, refuse_in_program
 from meshloom.schedule.choice.layouts import best_layout
 
 MOST_REPLAYS = 2**48
@@ -34,7 +34,7 @@ MOST_MEMORY = 0.5  # of the machine's, for the history of globals
 
 class Program(NoCopy):
     """The loops and fills that a function calls, in order. The function runs once, when the program is first needed:
-    what it does besides is not repeated, so what would then differ from calling it is refused (``mesh.recording``).
+    what it does besides is not repeated, so what would then differ from calling it is refused (``meshloom.recording``).
 
     Where the function has parameters, they are fields and globals (or sets and maps) that whoever calls the program
     gives; it is recorded once for every combination of them, as long as they are there.

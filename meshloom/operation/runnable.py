@@ -12,7 +12,7 @@ from meshloom.backend.base import Backend
 from meshloom.kernel.state import State
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global, Set
-from meshloom.mesh.recording import outside_program, recorder
+from meshloom.recording import outside_program, recorder
 from meshloom.schedule.spec import LoopSpec
 
 T = TypeVar("T")

@@ -9,8 +9,7 @@ from meshloom.errors import KernelError
 from meshloom.kernel.access import Mode, Read
 from meshloom.kernel.collection import collected
 from meshloom.kernel.signature import Signature, of_all
-from meshloom.mesh.core import Arg, Field
-from meshloom.mesh.varying import VaryingMap
+from meshloom.mesh.core import Arg, Field, VaryingMap
 
 Pattern = tuple[int | None, ...]  # for each argument, which of the maps of varying arity it is seen through
 

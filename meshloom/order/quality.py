@@ -36,12 +36,12 @@ def sampled_blocks(elements: int, block: int, most: int = SAMPLED_BLOCKS) -> lis
 class Loads:
     """What blocks load, as multiples of what they need; both are about 1 where everything lies side by side.
 
-    ``rows``: rows loaded, each once per block. ``lines``: cache lines loaded, if a row is one double, so it is at most
+    ``rows``: rows loaded, each once per block. ``cache_lines``: those loaded, if a row is one double, so it is at most
     ``rows`` times the doubles of a line.
     """
 
     rows: float = 1.0
-    lines: float = 1.0
+    cache_lines: float = 1.0
 
 
 def loads_by_elements(rows: np.ndarray, n_targets: int, block: int = TYPICAL_BLOCK) -> Loads:
@@ -94,13 +94,13 @@ class _Distinct:
             seen[numbers] = False
 
     def loads(self, needed: float) -> Loads:
-        rows, lines = self.found
-        return Loads(rows / needed, lines * _TARGETS_PER_LINE / needed) if needed else Loads()
+        rows, cache_lines = self.found
+        return Loads(rows / needed, cache_lines * _TARGETS_PER_LINE / needed) if needed else Loads()
 
 
 def _lines_under(ascending: np.ndarray) -> int:
-    lines = ascending // _TARGETS_PER_LINE
-    return int(np.count_nonzero(np.diff(lines))) + 1 if len(lines) else 0
+    cache_lines = ascending // _TARGETS_PER_LINE
+    return int(np.count_nonzero(np.diff(cache_lines))) + 1 if len(cache_lines) else 0
 
 
 def excess(rows: np.ndarray, n_targets: int) -> float:
@@ -110,7 +110,7 @@ def excess(rows: np.ndarray, n_targets: int) -> float:
     what blocks of targets load are those under the other targets of their elements. The worse of the two counts. Both
     weigh: lines of which little is used, and targets that several blocks load.
     """
-    return max(loads_by_elements(rows, n_targets).lines, loads_by_targets(rows, n_targets)[0].lines)
+    return max(loads_by_elements(rows, n_targets).cache_lines, loads_by_targets(rows, n_targets)[0].cache_lines)
 
 
 def shared_beside(rows: np.ndarray) -> float:
@@ -142,7 +142,7 @@ def reuse_factor(indices: ArrayLike, element_order: ArrayLike, block_offsets: Ar
     ``block_offsets`` (nb+1,): block b is ``element_order[block_offsets[b]:block_offsets[b+1]]``.
     """
     rows = np.asarray(indices)
-    distinct = int(_lines(rows, element_order, block_offsets, row=1, line=1).sum())
+    distinct = int(_cache_lines(rows, element_order, block_offsets, row=1, line=1).sum())
     slots = np.size(element_order) * (rows.shape[1] if rows.ndim == 2 else 1)
     return slots / distinct if distinct else 1.0
 
@@ -159,10 +159,10 @@ def lines_per_block(
 
     A target's data are ``bytes_per_target`` consecutive bytes (AoS; for SoA one component's, then times their number).
     """
-    counts = _lines(np.asarray(indices), element_order, block_offsets, row=bytes_per_target, line=line_bytes)
+    counts = _cache_lines(np.asarray(indices), element_order, block_offsets, row=bytes_per_target, line=line_bytes)
     return float(counts.mean()) if counts.size else 0.0
 
 
-def _lines(rows: np.ndarray, order: ArrayLike, offsets: ArrayLike, *, row: int, line: int) -> np.ndarray:
+def _cache_lines(rows: np.ndarray, order: ArrayLike, offsets: ArrayLike, *, row: int, line: int) -> np.ndarray:
     n_targets = int(rows.max()) + 1 if rows.size else 0
     return lines_touched(rows, n_targets, order, offsets, row=row, line=line)

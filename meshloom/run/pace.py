@@ -28,8 +28,8 @@ class Pace:
         if is_first:
             self._first = self._newest
             return
-        fresh = 1.0 / self._newest
-        self.rate = (1.0 - _SMOOTHING) * self.rate + _SMOOTHING * fresh if self.rate > 0.0 else fresh
+        rate_now = 1.0 / self._newest
+        self.rate = (1.0 - _SMOOTHING) * self.rate + _SMOOTHING * rate_now if self.rate > 0.0 else rate_now
         self._iterations += iterations
         self.seconds += seconds
 

@@ -158,8 +158,8 @@ class Noh:
     def at(self, radius: ArrayLike, time: float) -> GasState:
         """The state at radii (n,) above 0; the velocity is radial."""
         r = np.asarray(radius, dtype=np.float64)
-        ahead = GasState(self.density * (1.0 + self.speed * time / r) ** (self.dimensions - 1), -self.speed, 0.0)
-        return _pick([r < self.shock_speed * time], [self.behind], ahead)
+        undisturbed = GasState(self.density * (1.0 + self.speed * time / r) ** (self.dimensions - 1), -self.speed, 0.0)
+        return _pick([r < self.shock_speed * time], [self.behind], undisturbed)
 
 
 # --- Sedov's blast ----------------------------------------------------------------------------------------

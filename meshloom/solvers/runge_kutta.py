@@ -25,12 +25,12 @@ def runge_kutta4(u: ml.Field, dt: ml.Global, rate: Callable[[int, ml.Field, ml.F
 
     ``rate(number, at, slope)``: sets ``slope`` = du/dt of the state ``at``, for the evaluation of that number.
     """
-    slope, ahead, total = (u.like(f"{u.name}_{name}") for name in ("slope", "ahead", "sum"))
+    slope, stage, total = (u.like(f"{u.name}_{name}") for name in ("slope", "stage", "sum"))
     for number in range(len(STAGES)):
-        rate(number, ahead if number else u, slope)
+        rate(number, stage if number else u, slope)
         advance = advance_kernel(number)
         if number + 1 < len(STAGES):
-            advance(u.set, u, slope, ahead, total, dt)
+            advance(u.set, u, slope, stage, total, dt)
         else:
             advance(u.set, u, slope, total, dt)
 
@@ -41,13 +41,13 @@ def advance_kernel(number: int) -> ml.Kernel:
     _when, length, weight = STAGES[number]
 
     @ml.kernel
-    def rk_first(u: ml.Read, slope: ml.Read, ahead: ml.Write, total: ml.Write, dt: ml.Read):
-        ahead[...] = u + length * dt * slope
+    def rk_first(u: ml.Read, slope: ml.Read, stage: ml.Write, total: ml.Write, dt: ml.Read):
+        stage[...] = u + length * dt * slope
         total[...] = u + weight * dt * slope
 
     @ml.kernel
-    def rk_middle(u: ml.Read, slope: ml.Read, ahead: ml.Write, total: ml.ReadWrite, dt: ml.Read):
-        ahead[...] = u + length * dt * slope
+    def rk_middle(u: ml.Read, slope: ml.Read, stage: ml.Write, total: ml.ReadWrite, dt: ml.Read):
+        stage[...] = u + length * dt * slope
         total[...] = total + weight * dt * slope
 
     @ml.kernel

@@ -13,6 +13,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import ProgramError
+from meshloom.operation.ties import loops_over
 from tests.attacks.soak import scaled, spread, summed
 
 SIZE = 50
@@ -171,7 +172,7 @@ def test_older_parts_of_a_call_go_while_the_youngest_stays(backend: str) -> None
             gone += kept([new])
             del new
         assert [ref() for ref in gone if ref() is not None] == []
-    assert [total.value for total in totals] == [SIZE] * 3 and not mesh.cells.calls
+    assert [total.value for total in totals] == [SIZE] * 3 and not loops_over(mesh.cells).calls
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cpu", "emulated"])
@@ -197,7 +198,7 @@ def test_plans_go_with_their_map() -> None:
     ml.use("cpu")
     mesh = Mesh()
     called_through_a_map(mesh)
-    forms = mesh.edges.kept[("forms",)]
+    forms = loops_over(mesh.edges).forms
     before = len(forms)
     for _ in range(5):
         called_through_a_map(mesh)
@@ -266,4 +267,4 @@ def test_a_wish_for_a_layout_is_granted_once() -> None:
     u.relayout("aos")
     scaled(mesh.cells, u, mesh.by, out, schedule={"layout": "soa"})
     assert str(u.layout) == "aos"
-    assert len(mesh.cells.calls) == 1
+    assert len(loops_over(mesh.cells).calls) == 1

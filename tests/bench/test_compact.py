@@ -12,8 +12,8 @@ import meshloom as ml
 from bench import compact as bench
 from bench import compact_report as paper
 from bench import counted
-from bench.ahead import compile_one
 from bench.compact_rows import Host, Problem, Setup, empty_loop, numpy_flux, row
+from bench.compiling import compile_one
 from bench.peers import compact_gpu as peers
 from tests.bench import cupy_stand_in
 from tests.bench.devices import Emulated
@@ -152,7 +152,7 @@ def test_tables_of_a_result():
               "peers": [{"peer": "JAX", "shape": [8, 8], "axis": 0, "missing": "no jax"}]}  # fmt: skip
     stalls = {"long_scoreboard": 0.75}
     result["rows"][0]["counters"] = {"dram_over_useful": 1.25, "achieved_occupancy": 0.5, "stalls": stalls}
-    text = "\n".join(paper.lines(result))
+    text = "\n".join(paper.text_lines(result))
     assert ("| 8 x 9 | single | periodic | segmented | 0.5000 / 0.5000 | 12.0 / 12.0 | 0.90 / 0.90 | 40 / 40 |"
             " 4,096 / 4,096 | 0.50 / 0.50 |") in text
     assert "| 8 x 9 | d/dx | derivative, double, periodic | 1.25 | 0.50 | - | - | long scoreboard 0.75 |" in text

@@ -89,7 +89,7 @@ def test_a_job_that_takes_too_long_is_ended_and_keeps_its_file(tmp_path: Path, m
 def test_jobs_that_run_together_measure_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "turns.py"
     script.write_text(
-        "import sys, time\nfrom bench.turns import alone\nbegun = time.monotonic()\n"
+        "import sys, time\nfrom bench.exclusive import alone\nbegun = time.monotonic()\n"
         "with alone():\n    inside = time.monotonic()\n    time.sleep(0.3)\n    outside = time.monotonic()\n"
         "open(sys.argv[1], 'w').write(f'[{begun}, {inside}, {outside}]')\n"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +56,11 @@ def files() -> Iterator[tuple[Path, str]]:
         yield path, ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
 def test_every_room_stands_in_the_table() -> None:
     rooms = {room_of(module) for path, module in files() if path.read_text(encoding="utf-8").strip()}
     table = set(allowed_imports())
@@ -78,8 +84,7 @@ def test_rooms_import_what_they_may() -> None:
     for path, module in files():
         room = room_of(module)
         may = table.get(room, set())
-        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-        for name in imported(tree, module, path.name == "__init__.py"):
+        for name in imported(parsed(path), module, path.name == "__init__.py"):
             if room_of(name) not in {room, *may}:
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}: `{room}` may import {sorted(may)}")
     assert not wrong, "\n".join(wrong)
@@ -104,7 +109,7 @@ def test_modules_and_functions_stay_small() -> None:
     for path, _ in files():
         text = path.read_text(encoding="utf-8")
         assert text.count("\n") < 500, f"{path.name} has 500 lines or more"
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 assert length < 60, f"{path.name}: {node.name} has {length} lines"

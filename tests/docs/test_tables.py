@@ -137,10 +137,10 @@ def test_every_table_finds_results_that_fit() -> None:
 
 def test_met_is_computed_from_the_run() -> None:
     result = record.load(record.RESULTS / "2026-11-15_airfoil-fused_h200.json")
-    table = "\n".join(tables.TABLES["iteration"].lines(result))
+    table = "\n".join(tables.TABLES["iteration"].text_lines(result))
     assert "| 7,200 cells, fused, per iteration | at most 20 µs | 13.6 µs | met |" in table
     result["small"][1]["ms"] = 0.0204
-    table = "\n".join(tables.TABLES["iteration"].lines(result))
+    table = "\n".join(tables.TABLES["iteration"].text_lines(result))
     assert "| 7,200 cells, fused, per iteration | at most 20 µs | 20.4 µs | **missed** |" in table
 
 
@@ -152,7 +152,7 @@ def test_a_row_of_attacks_is_of_the_last_usual_run() -> None:
     trial = shown | {"command": "run --only kills --attempts 2", "rows": [kills | {"attempts": 2}]}
     known = [("a.json", shown), ("b.json", one), ("c.json", trial)]
     assert table.newest(known) == ["a.json", "b.json"]
-    lines = table.lines([shown, one])
+    lines = table.text_lines([shown, one])
     assert len([line for line in lines if line.startswith("| `kills`")]) == 1
     assert any(line.startswith("| `kills`") and "| 61 |" in line and line.endswith("| 0 |") for line in lines)
     assert lines[-1].startswith("Not in this table yet: ") and "`forks`" in lines[-1] and "`kills`" not in lines[-1]
@@ -162,9 +162,9 @@ def test_a_row_of_attacks_is_of_the_last_usual_run() -> None:
 def test_orders_that_were_asked_for_and_not_reached_are_named() -> None:
     race = record.load(record.RESULTS / "2026-11-15_race-orders_h200-2.json")
     missing = "Not reached in this run: rcb, rcm, greedy, kaminpar, random."
-    assert tables.TABLES["race_orders"].lines(race)[-1] == missing
+    assert tables.TABLES["race_orders"].text_lines(race)[-1] == missing
     locality = record.load(record.RESULTS / "2026-11-15_locality_h200-2.json")
-    assert "Not reached in time: gps, rcb" in tables.TABLES["locality_orders"].lines([locality])[-1]
+    assert "Not reached in time: gps, rcb" in tables.TABLES["locality_orders"].text_lines([locality])[-1]
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

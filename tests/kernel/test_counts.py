@@ -139,7 +139,7 @@ def test_lines_depend_on_order_and_layout() -> None:
         v, out = mesh.faces.field("v", 4, layout=layout), mesh.cells.field("out", 4, layout=layout)
         return scatter.counts(
             mesh.faces, v, out[mesh.face_cells], schedule=ml.Schedule("atomic", block=128)
-        ).bytes.lines
+        ).bytes.cache_lines
 
     assert lines(mesh.reordered("random"), "aos") > 1.5 * lines(mesh, "aos")
     assert lines(mesh.reordered("random"), "soa") > lines(mesh.reordered("random"), "aos")
@@ -153,4 +153,4 @@ def test_lines_depend_on_order_and_layout() -> None:
     for layout in ("aos", "soa", "aosoa8"):
         a, b = on.field("a", 4, layout=layout), on.field("b", 4, layout=layout)
         counts = copy.counts(on, a, b, schedule=ml.Schedule(block=128))
-        assert counts.bytes.lines == counts.bytes.compulsory == 2 * n * 4 * 8
+        assert counts.bytes.cache_lines == counts.bytes.compulsory == 2 * n * 4 * 8

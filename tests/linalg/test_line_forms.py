@@ -18,7 +18,8 @@ LENGTHS = (5, 7, 16, 17, 32, 33, 48, 64, 100, 129, 255, 256, 300, 513)
 SIDES = (1, 2, 3, 4, 5, 8, 9, 17)
 WISHES: dict[str, tuple[int, ...]] = {
     "points": (4, 8, 16, 32), "tile": (1, 2, 4, 8, 16, 32), "threads": (32, 64, 128, 256), "group": (1, 2, 3),
-    "shared": (0, 1), "pair": (0, 1), "exchange": (0, 1), "ahead": (0, 1, 3), "side": (1, 2, 3), "batch": (1, 3, 4, 8),
+    "shared": (0, 1), "pair": (0, 1), "exchange": (0, 1), "prefetch": (0, 1, 3), "side": (1, 2, 3),
+    "batch": (1, 3, 4, 8),
 }  # fmt: skip
 KINDS = {"derivative": None, "accumulate": accumulate, "mixed": mixed}
 

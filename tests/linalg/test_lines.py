@@ -154,10 +154,10 @@ def mixed(df: ml.Read, metric: ml.Read, rhs: ml.ReadWrite):
 @pytest.mark.parametrize(("after", "periodic", "back_end", "tuning"), [
     *((accumulate, False, back_end, {}) for back_end in BACKENDS),
     *((mixed, True, back_end, {}) for back_end in BACKENDS),
-    (accumulate, False, "emulated", {"group": 2, "shared": 0, "ahead": 2}),  # blocks of two, and of one
+    (accumulate, False, "emulated", {"group": 2, "shared": 0, "prefetch": 2}),  # blocks of two, and of one
     (accumulate, True, "emulated", {"group": 2, "points": 8, "shared": 0}),
     (accumulate, False, "emulated", {"group": 3, "points": 8, "shared": 1}),  # through shared memory along all axes
-    (accumulate, True, "emulated", {"group": 2, "points": 4, "shared": 1, "side": 2, "ahead": 1}),
+    (accumulate, True, "emulated", {"group": 2, "points": 4, "shared": 1, "side": 2, "prefetch": 1}),
     (accumulate, False, "emulated", {"group": 2, "points": 8, "shared": 1, "tile": 16}),
     (mixed, True, "emulated", {"points": 8, "shared": 1, "side": 2}),  # results that need several operands
 ])  # fmt: skip
@@ -301,7 +301,7 @@ def test_thomas_without_transposing() -> None:
 )
 def test_random_dominant_matrices(n: int, a: float, c: float, margin: float, periodic: bool, seed: int) -> None:
     """The factors and the segments' tables hold for any dominant matrix: swept here as generated code does."""
-    from meshloom.schedule.lines.segments import Cut, carries_needed, tables, turns
+    from meshloom.schedule.lines.segments import Cut, carries_needed, further_turns, tables
 
     operator = ml.linalg.LineOperator(ml.linalg.Tridiagonal(a, margin * (abs(a) + abs(c)) + 0.1, c, periodic=periodic))
     cut = Cut(n, 8, -(-n // 8))
@@ -310,7 +310,7 @@ def test_random_dominant_matrices(n: int, a: float, c: float, margin: float, per
     f = np.random.default_rng(seed).random(n)
     g = np.append(f, np.zeros(cut.segments * 8 - n)).reshape(-1, 8)
     for sweep, factors, products, turn in zip((1, -1), (found.lower, found.upper), (found.forward, found.backward),
-                                              turns(found, cut, needed), strict=True):  # fmt: skip
+                                              further_turns(found, cut, needed), strict=True):  # fmt: skip
         factors = factors.reshape(-1, 8)
         if sweep < 0:
             g, factors, products = g * found.inverse.reshape(-1, 8), factors, products

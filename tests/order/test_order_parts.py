@@ -206,13 +206,13 @@ def test_grouping_saves_cache_lines():
     faces, n, at_faces, _ = quads(100, 100)
     elements = order_elements("hilbert", faces, n, points=at_faces)
 
-    def lines(cell_order):
+    def cache_lines(cell_order):
         place = np.empty(n, int)
         place[cell_order] = np.arange(n)
         return lines_per_block(place[faces], elements, runs(len(faces)), 32)
 
-    grouped, touched = lines(follow(elements, faces, n, 256)), lines(follow(elements, faces, n))
-    scattered = lines(np.random.default_rng(0).permutation(n))
+    grouped, touched = cache_lines(follow(elements, faces, n, 256)), cache_lines(follow(elements, faces, n))
+    scattered = cache_lines(np.random.default_rng(0).permutation(n))
     assert grouped < 0.95 * touched < touched < 0.7 * scattered
 
 
@@ -225,8 +225,8 @@ def test_quality_by_hand(case, block, size, seed):
     parts = [rows[elements[a:b]].ravel() for a, b in itertools.pairwise(offsets)]
     distinct = sum(len(np.unique(part)) for part in parts)
     assert reuse_factor(rows, elements, offsets) == (rows.size / distinct if distinct else 1.0)
-    lines = [len({byte // 64 for t in part for byte in range(t * size, (t + 1) * size)}) for part in parts]
-    assert lines_per_block(rows, elements, offsets, size) == pytest.approx(np.mean(lines) if lines else 0.0)
+    cache_lines = [len({byte // 64 for t in part for byte in range(t * size, (t + 1) * size)}) for part in parts]
+    assert lines_per_block(rows, elements, offsets, size) == pytest.approx(np.mean(cache_lines) if cache_lines else 0.0)
 
 
 def test_a_graph_knows_its_size():

@@ -128,7 +128,7 @@ def test_what_the_arrangement_calls_good_costs_the_model_little_and_what_costs_m
 
 def test_a_mesh_in_two_halves_one_of_them_random_is_arranged() -> None:
     mesh = half_random(ml.generate.naca0012(200, 150).reordered("hilbert"), "cells", 0.5)
-    assert order.loads_by_elements(mesh.face_cells.indices, mesh.cells.total).lines < order.BAD_EXCESS
+    assert order.loads_by_elements(mesh.face_cells.indices, mesh.cells.total).cache_lines < order.BAD_EXCESS
     assert mesh.arranged().arrangement.order == "hilbert"
 
 

@@ -154,7 +154,7 @@ def _where(one: Pass, threads: int, block: int) -> list[str]:
 def _phase(unit: Unit, one: Pass, phase: Phase, threads: int, block: int, *, last: bool) -> list[str]:
     """The items of a phase, given to the threads of the block, and a barrier unless it is the last."""
     body = PRINTER.lines(phase.body)
-    if phase.whole:
+    if phase.of_block:
         return ["{", *body, "}", *([] if last else ["__syncthreads();"])]
     alone = not one.blocked and threads == block  # one item for each thread
     first, end = _range(phase) if one.blocked else ("begin", "end")

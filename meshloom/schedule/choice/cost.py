@@ -21,7 +21,7 @@ HELD_ROWS, HELD_LINES = 3.5, 3.0
 def loaded_again(loads: Loads, row_bytes: float) -> float:
     """Bytes that come from memory again, as a multiple of those needed, where a row has so many; grows steadily with
     both figures of the loads. The wider the rows, the less of a line is lost."""
-    lost = max(loads.lines - loads.rows - HELD_LINES, 0.0) * min(1.0, 8.0 / row_bytes)
+    lost = max(loads.cache_lines - loads.rows - HELD_LINES, 0.0) * min(1.0, 8.0 / row_bytes)
     return max(loads.rows - HELD_ROWS, 0.0) + lost
 
 

@@ -35,7 +35,7 @@ class Bytes:
 
     issued: int
     compulsory: int
-    lines: int
+    cache_lines: int
 
 
 class Counts:
@@ -83,7 +83,7 @@ class Counts:
     @cached_property
     def bytes(self) -> Bytes:
         """Bytes three ways, for one execution."""
-        return Bytes(self._issued(), self._compulsory(), self._lines())
+        return Bytes(self._issued(), self._compulsory(), self._cache_lines())
 
     def _issued(self) -> int:
         values = sum(times * self.spec.params[p].dtype.itemsize for (p, _, _), times in self.accesses.items())
@@ -109,7 +109,7 @@ class Counts:
             return self.elements
         return self.box.touched(described.offsets[slot] for p, slot, c in self.accesses if (p, c) == (param, comp))
 
-    def _lines(self) -> int:
+    def _cache_lines(self) -> int:
         """Lines touched by blocks of consecutive elements, sampled evenly, times the size of a line."""
         chosen = sampled_blocks(self.elements, self.block)
         visited = sum(last - first for first, last in chosen)
@@ -217,7 +217,7 @@ class Counts:
         kinds = ", ".join(f"{n} {k}" for k, n in self.flops_by_kind.items())
         return (
             f"{self.flops} flops per element ({kinds}); bytes: issued {self.bytes.issued:,}, compulsory"
-            f" {self.bytes.compulsory:,}, lines {self.bytes.lines:,}; V/S {self.vector_scalar_ratio:.2f},"
+            f" {self.bytes.compulsory:,}, lines {self.bytes.cache_lines:,}; V/S {self.vector_scalar_ratio:.2f},"
             f" B/F {self.bytes_per_flop:.2f}"
         )
 

@@ -112,7 +112,7 @@ def _figures(loop: Explained) -> list[tuple[str, str]]:
         ("flops", f"{counts.flops} per element ({kinds or 'none'})"),
         (
             "bytes",
-            f"compulsory {amount(moved.compulsory)}, issued {amount(moved.issued)}, lines {amount(moved.lines)}",
+            f"compulsory {amount(moved.compulsory)}, issued {amount(moved.issued)}, lines {amount(moved.cache_lines)}",
         ),
         ("ratios", f"V/S {counts.vector_scalar_ratio:.2f}, B/F {counts.bytes_per_flop:.2f}"),
     ]
@@ -123,7 +123,7 @@ def _plan_figures(loop: Explained) -> list[tuple[str, str]]:
         return []
     counts = loop.counts
     blocks = -(-loop.set.size // counts.block)
-    per_block = f"{counts.bytes.lines / LINE / blocks:,.0f} cache lines per block of {counts.block}"
+    per_block = f"{counts.bytes.cache_lines / LINE / blocks:,.0f} cache lines per block of {counts.block}"
     text = f"reuse {counts.reuse:.2f}, {per_block}"
     try:
         block_colors, most = _colors(loop)

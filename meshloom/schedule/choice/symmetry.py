@@ -132,7 +132,7 @@ def _exact(node: Node, args: tuple[int, ...]) -> int:
     """A random function of the operation's own, with the symmetries that it has to the last bit."""
     op = node.op
     if all(a.dtype.kind == "i" for a in node.args) and op in ("add", "sub", "mul", *_OF_INTEGERS):
-        return _whole(node, args)
+        return _of_integers(node, args)
     match op, args:
         case "neg", (a,):
             return -a % PRIME
@@ -183,7 +183,7 @@ def _asked(node: Node, args: tuple[int, ...]) -> int:
 _OF_INTEGERS = ("minimum", "maximum", "lt", "gt", "le", "ge", "sign")
 
 
-def _whole(node: Node, args: tuple[int, ...]) -> int:
+def _of_integers(node: Node, args: tuple[int, ...]) -> int:
     """Integers do not round, but go on at the other end: there sums are exact, and order and sign are not kept."""
     op = node.op
     if op in ("minimum", "maximum"):

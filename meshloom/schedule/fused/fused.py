@@ -21,7 +21,7 @@ from meshloom.schedule.spec import Address, LoopSpec
 from meshloom.schedule.strategies.base import Emitter
 from meshloom.schedule.strategies.common.gather import accumulator, columns_of, start_accumulators, visit
 from meshloom.schedule.strategies.common.neighbours import OwnRing, RoleTables, TabledIncidence
-from meshloom.schedule.strategies.common.roles import LISTED, RoleGather
+from meshloom.schedule.strategies.common.role_gather import LISTED, RoleGather
 from meshloom.schedule.strategies.common.vectors import vector_pass
 from meshloom.schedule.strategies.owner import incident
 from meshloom.target import CPU, Target

@@ -140,10 +140,10 @@ class BlockNest(ABC):
     def rows_asked(self) -> LineRows:
         """The rows of contiguous points that a block takes."""
 
-    def ask_ahead(self) -> list[Statement]:
+    def prefetched(self) -> list[Statement]:
         """Ask for the operands of a place that comes so much later, which will be in the cache then; its blocks for
         several groups share the work."""
-        if not self.spec.form.ahead:
+        if not self.spec.form.prefetch:
             return []
         rows = self.rows_asked()
 
@@ -153,7 +153,7 @@ class BlockNest(ABC):
             return [let("e", rows.element), *(Prefetch(place, rows.points, self.t) for place in mine)]
 
         asked = For("r", Thread(), rows.count, (*rows.before, *self.each(fetch)), step=Threads())
-        later = let("later", PLACE + self.spec.form.ahead)
+        later = let("later", PLACE + self.spec.form.prefetch)
         return [If(LATER < PER_GROUP, (let("place", LATER), TILE_OF_PLACE, asked), given=later)]
 
     def strided_rows(self) -> LineRows:

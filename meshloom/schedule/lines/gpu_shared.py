@@ -29,7 +29,7 @@ from meshloom.schedule.lines.gpu_names import (
     TILES,
     WINDOW,
 )
-from meshloom.schedule.lines.gpu_solve import AHEAD, BEHIND, SegmentNest
+from meshloom.schedule.lines.gpu_solve import BACKWARD_CARRIES, FORWARD_CARRIES, SegmentNest
 from meshloom.schedule.lines.spec import Group
 from meshloom.schedule.lines.terms import (
     LANES,
@@ -72,7 +72,7 @@ from meshloom.schedule.nest.nodes import (
 
 LINE, WANTED, FIRST, ROW_OF_BLOCK = map(Name, ("line", "wanted", "first", "row_of_block"))
 A, H, WISH, ASKED, PLACE_OF_A = map(Name, ("a", "h", "wish", "r", "place_of_a"))
-BEGIN, HOP, STRIDE, WHOLE = map(Name, ("begin", "hop", "stride", "whole"))
+BEGIN, HOP, STRIDE, LINE_EXTENT = map(Name, ("begin", "hop", "stride", "line_extent"))
 
 
 class SharedNest(SegmentNest):
@@ -117,13 +117,14 @@ class SharedNest(SegmentNest):
         together = [range(first, min(first + side, self.count)) for first in range(0, self.count, side)]
         solved = Block((*self._solving(), *(self._solve(operands) for operands in together)))
         factors = (*self.factors.loaded(), *self.factors.pivots())
-        body = (*self._where(), *factors, *self._load(), *self.ask_ahead(), solved)
+        body = (*self._where(), *factors, *self._load(), *self.prefetched(), solved)
         if self.level != 1 and not self.straight:
             body += (Barrier(), self._store())
         scratch = tuple(Scratch(self.t, f"s{v}", self.tile * PADDED) for v in range(self.count))
         cells = min(side, self.count) * CELLS
-        scratch += (*(Scratch(self.t, one.name, cells) for one in (AHEAD, BEHIND)), *self.factors.room())
-        return Pass("lines", TILES, (Phase(body, whole=True),), blocked=True, scratch=scratch)
+        carries = (Scratch(self.t, one.name, cells) for one in (FORWARD_CARRIES, BACKWARD_CARRIES))
+        scratch += (*carries, *self.factors.room())
+        return Pass("lines", TILES, (Phase(body, of_block=True),), blocked=True, scratch=scratch)
 
     def _where(self) -> list[Statement]:
         """The line and the first row that a thread loads and stores: neighbouring threads have neighbouring points."""
@@ -175,11 +176,11 @@ class SharedNest(SegmentNest):
 
     def _within(self, inside: ForGroup, outside: ForGroup, only: Group | None) -> list[Statement]:
         """``inside`` for whole lines, whose places are just counted up, else ``outside``."""
-        stride, whole = (WINDOW, LENGTH) if self.contiguous else (WINDOW * STEP, LENGTH * STEP)
+        stride, line_extent = (WINDOW, LENGTH) if self.contiguous else (WINDOW * STEP, LENGTH * STEP)
         hop = WINDOW + WINDOW / self.m if self.gap else WINDOW
         counted = (
             lets(row=self.position(SLOT), hop=hop),
-            lets(begin=self._element(SLOT), stride=stride, whole=whole),
+            lets(begin=self._element(SLOT), stride=stride, line_extent=line_extent),
             *inside(only),
         )
         return [If(all_of([CHUNKS.equals(1), (WINDOW % self.m).equals(0)]), counted, tuple(outside(only)))]
@@ -194,7 +195,8 @@ class SharedNest(SegmentNest):
             return [let("place_of_a", self.position(A)), *kept(PLACE_OF_A, element, only)]
 
         def inside(only: Group | None) -> list[Statement]:
-            around = Select(SLOT + POINT * WINDOW < LENGTH, value(0), WHOLE)  # behind the end: any point of the line
+            # Behind the end: any point of the line.
+            around = Select(SLOT + POINT * WINDOW < LENGTH, value(0), LINE_EXTENT)
             return [self.unrolled(*kept(ROW + POINT * HOP, BEGIN + POINT * STRIDE - around, only))]
 
         def outside(only: Group | None) -> list[Statement]:

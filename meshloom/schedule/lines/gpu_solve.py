@@ -29,7 +29,8 @@ from meshloom.schedule.nest.nodes import (
     variable,
 )
 
-AHEAD, BEHIND = Name("ahead"), Name("behind")  # in shared memory: what segments give to those behind and before them
+#: In shared memory: what segments give to those behind and before them.
+FORWARD_CARRIES, BACKWARD_CARRIES = Name("forward_carries"), Name("backward_carries")
 _ENDS, _CARRY, _WEIGHT, _FROM, _PART = map(Name, ("ends", "carry", "weight", "t", "part"))
 _AT, _END, _LAST, _BESIDE, _SHARE = map(Name, ("at", "end", "last", "beside", "share"))
 MOST_UNROLLED = 8  # carries
@@ -56,11 +57,11 @@ class SegmentNest(RightHandNest):
         for v in operands:
             made += self._joined(v) if self.level == 2 else []
         for v in operands:
-            given = AHEAD[self._share(operands, v, SLOT)]
+            given = FORWARD_CARRIES[self._share(operands, v, SLOT)]
             made += [self._forward(v), Store(given, self.x(v, self.m - 1))]
         made.append(Barrier())
         for v in operands:
-            given = BEHIND[self._share(operands, v, SLOT)]
+            given = BACKWARD_CARRIES[self._share(operands, v, SLOT)]
             made += [self._carry(v, operands, forward=True), self._backward(v), Store(given, self.x(v, 0))]
         made.append(Barrier())
         for v in operands:
@@ -93,7 +94,7 @@ class SegmentNest(RightHandNest):
     def _carry(self, v: int, operands: Sequence[int], *, forward: bool) -> Statement:
         """What comes in from the neighbours, and what that changes in the segment."""
         k, m = self.spec.number(v), self.m
-        carries, products, turn = (AHEAD, "forward", 0) if forward else (BEHIND, "backward", 1)
+        carries, products, turn = (FORWARD_CARRIES, "forward", 0) if forward else (BACKWARD_CARRIES, "backward", 1)
         move = Select(_FROM.equals(0), WINDOW - 1, _FROM - 1) if forward else (
             Select(_FROM.equals(WINDOW - 1), value(0), _FROM + 1))  # fmt: skip
         collect = (

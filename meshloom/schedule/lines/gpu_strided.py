@@ -22,7 +22,7 @@ from meshloom.schedule.lines.gpu_names import (
     TILES,
     WINDOW,
 )
-from meshloom.schedule.lines.gpu_solve import AHEAD, BEHIND, SegmentNest
+from meshloom.schedule.lines.gpu_solve import BACKWARD_CARRIES, FORWARD_CARRIES, SegmentNest
 from meshloom.schedule.lines.spec import Group
 from meshloom.schedule.lines.terms import (
     LANES,
@@ -76,7 +76,7 @@ class StridedNest(SegmentNest):
 
     def made(self) -> Pass:
         vs = range(self.count)
-        body = [*self._where(), *self.factors.pivots(), *self._right_hand_sides(vs), *self.ask_ahead()]
+        body = [*self._where(), *self.factors.pivots(), *self._right_hand_sides(vs), *self.prefetched()]
         body += self.solve(vs)
         if self.level != 1:
             results = [self.x(v, POINT) for v in vs]
@@ -85,11 +85,11 @@ class StridedNest(SegmentNest):
                 return self.stores(START + (J0 + POINT) * STEP, J0 + POINT < LENGTH, results, group)
 
             body.append(If(MINE, tuple(self.each(store))))
-        scratch = tuple(Scratch(self.t, one.name, self.count * CELLS) for one in (AHEAD, BEHIND))
+        scratch = tuple(Scratch(self.t, one.name, self.count * CELLS) for one in (FORWARD_CARRIES, BACKWARD_CARRIES))
         scratch += self.factors.room()
         if self.spec.form.exchange:
             scratch += (Scratch(self.t, EDGES.name, 2 * self.reach * self.count * CELLS),)
-        return Pass("lines", TILES, (Phase(tuple(body), whole=True),), blocked=True, scratch=scratch)
+        return Pass("lines", TILES, (Phase(tuple(body), of_block=True),), blocked=True, scratch=scratch)
 
     def _where(self) -> list[Statement]:
         lane, own = UnsignedThread() % self.tile, UnsignedThread() / self.tile
@@ -162,8 +162,8 @@ class StridedNest(SegmentNest):
         else:
             outside = loads(START + self.wrapped(BEFORE + POINT) * STEP)
         inside = [let("begin", START + BEFORE * STEP), *loads(BEGIN + POINT * STEP)]
-        whole = all_of([BEFORE >= 0, BEFORE + rows <= LENGTH])
-        return [let("before", J0 - before), If(whole, tuple(inside), tuple(outside))]
+        within = all_of([BEFORE >= 0, BEFORE + rows <= LENGTH])
+        return [let("before", J0 - before), If(within, tuple(inside), tuple(outside))]
 
     def _identity(self, v: int) -> bool:
         return self.spec.operators[v].stencil.inner == {0: 1.0}

@@ -134,7 +134,7 @@ class _Nest:
         body = (*self._where(), *self._load(), *sweeps, *self._store())
         buffers = (*(f"s{v}" for v in range(count)), WORK)
         scratch = tuple(Scratch(self.t, name, ROWS * self.w) for name in buffers)
-        return Pass("lines", TILES, (Phase(body, whole=True),), blocked=True, scratch=scratch)
+        return Pass("lines", TILES, (Phase(body, of_block=True),), blocked=True, scratch=scratch)
 
     def _where(self) -> list[Statement]:
         if self.contiguous:
@@ -223,7 +223,7 @@ class _Nest:
                                   Store(self._at(WORK, J), forward)))]  # fmt: skip
 
     def _backward(self, v: int, k: int) -> list[Statement]:
-        buffer, ahead = f"s{v}", self._at(f"s{v}", LENGTH)
+        buffer, past_the_end = f"s{v}", self._at(f"s{v}", LENGTH)
         own = self._at(WORK, J) * INVERSE
         factors = Let(self.t, tuple((name, self.code.table(k, table)[J])
                                     for name, table in (("factor", "upper"), ("inverse", "inverse"))))  # fmt: skip
@@ -232,8 +232,8 @@ class _Nest:
             step = self._lanes(Store(place, own - FACTOR * behind))
             return replace(for_each(J, first, 0, factors, step), down=True)
 
-        made: list[Statement] = [self._lanes(Store(ahead, value(0)))]
+        made: list[Statement] = [self._lanes(Store(past_the_end, value(0)))]
         if self.spec.periodic:
-            made += [sweep(self.code.table(k, "warm") - 1, ahead, ahead),
-                     self._lanes(Store(ahead, self.code.table(k, "turn")[1], "*"))]  # fmt: skip
+            made += [sweep(self.code.table(k, "warm") - 1, past_the_end, past_the_end),
+                     self._lanes(Store(past_the_end, self.code.table(k, "turn")[1], "*"))]  # fmt: skip
         return [*made, sweep(LENGTH - 1, self._at(buffer, J), self._at(buffer, J + 1))]

@@ -24,10 +24,10 @@ from meshloom.schedule.lines.segments import (
     Cut,
     SegmentTables,
     carries_needed,
+    further_turns,
     joints,
     separate_tables,
     tables,
-    turns,
 )
 from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
 from meshloom.schedule.lines.tables import OperatorTables, closure_tables
@@ -52,13 +52,14 @@ LINE_THREADS = 128  # of a block that takes whole contiguous lines
 MOST_SHARED_BYTES = 100 * 1024  # of a block that takes several operands, where it may have so much
 SEVERAL_POINTS, SEVERAL_LINES = 8, 8  # of a thread, and side by side in a block, where it takes several operands
 CACHE_BYTES = 1 << 25
-AHEAD, AHEAD_NEAR = 4, 1  # blocks per multiprocessor: of contiguous lines, of others whose points are near each other
-POINTS_AHEAD = 26 * 32 * 256  # where operands are evaluated on the way
+#: Blocks per multiprocessor: of contiguous lines, of others whose points are near each other.
+PREFETCHED_BLOCKS, PREFETCHED_NEAR = 4, 1
+PREFETCHED_POINTS = 26 * 32 * 256  # where operands are evaluated on the way
 LIGHT = 40  # operations: a kernel that needs few registers
 FEW_BLOCKS = 2  # per multiprocessor: fewer do not fill a device twice
 FAR_APART = 1 << 18  # bytes between the points of a line: hardly two of them in one page
 MOST_SPECIAL = 12  # kinds of segments whose factors are kept in shared memory
-_WISHES = ("points", "tile", "ahead", "registers", "threads", "batch", "side", "shared", "pair", "exchange")
+_WISHES = ("points", "tile", "prefetch", "registers", "threads", "batch", "side", "shared", "pair", "exchange")
 CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
 FEWEST_SEGMENTS = 32  # of a line that a block takes, whatever room there is
 
@@ -120,14 +121,14 @@ def _through_shared(spec: LineSpec, lines: LineGeometry) -> bool:
 
 def _contiguous_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
     """Measured on an H200: many small blocks, and a look ahead where the cache cannot hold everything anyway."""
-    ahead = AHEAD * target.multiprocessors if _large(spec, lines) else 0
+    prefetch = PREFETCHED_BLOCKS * target.multiprocessors if _large(spec, lines) else 0
     if _together(spec) > 1:
-        return LineForm("contiguous", _points(lines, SEVERAL_POINTS), threads=CHUNK_THREADS, ahead=ahead)
+        return LineForm("contiguous", _points(lines, SEVERAL_POINTS), threads=CHUNK_THREADS, prefetch=prefetch)
     points, double = _points(lines, 16), spec.dtype.itemsize == 8
     few = (80 if points == 16 else 96) if double else 56
     registers = 0 if not _light(spec) else few if spec.periodic else 96 if double else 48
-    ahead = ahead if double and spec.plain else 0
-    return LineForm("contiguous", points, threads=CHUNK_THREADS, registers=registers, ahead=ahead)
+    prefetch = prefetch if double and spec.plain else 0
+    return LineForm("contiguous", points, threads=CHUNK_THREADS, registers=registers, prefetch=prefetch)
 
 
 def _strided_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
@@ -143,16 +144,17 @@ def _strided_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineFo
     if not spec.plain:
         light = _light(spec)
         threads, tile, registers = (most, 32, 64) if light else (most // 2, 16, 0)
-        ahead = POINTS_AHEAD // (tile * lines.length) if light and _large(spec, lines) else 0
-        return LineForm("strided", _points(lines, 16), tile=tile, threads=threads, registers=registers, ahead=ahead,
-                        exchange=True)  # fmt: skip
+        prefetch = PREFETCHED_POINTS // (tile * lines.length) if light and _large(spec, lines) else 0
+        return LineForm("strided", _points(lines, 16), tile=tile, threads=threads, registers=registers,
+                        prefetch=prefetch, exchange=True)  # fmt: skip
     row = lines.step * spec.dtype.itemsize
     near = row < FAR_APART and row % target.cache_line == 0 and lines.length <= most
     pair = _may_pair(spec, lines) and not (double and near)
     points, tile, share, registers = _BY_NEARNESS[double, near, pair]
-    ahead = AHEAD_NEAR * target.multiprocessors if double and near and spec.periodic and _large(spec, lines) else 0
+    pays = double and near and spec.periodic and _large(spec, lines)
+    prefetch = PREFETCHED_NEAR * target.multiprocessors if pays else 0
     return LineForm("strided", _points(lines, points), tile=tile, threads=most // share, registers=registers, pair=pair,
-                    ahead=ahead)  # fmt: skip
+                    prefetch=prefetch)  # fmt: skip
 
 
 def _large(spec: LineSpec, lines: LineGeometry) -> bool:
@@ -167,8 +169,8 @@ def _may_pair(spec: LineSpec, lines: LineGeometry) -> bool:
 
 def _may_exchange(spec: LineSpec, lines: LineGeometry) -> bool:
     """Are the points beside every segment of a line those of a segment beside it in the block?"""
-    whole = lines.length % spec.form.points == 0 and -(-lines.length // spec.form.points) <= _most_segments(spec.form)
-    return whole and not lines.contiguous and not spec.form.shared and spec.reach <= spec.form.points
+    uncut = lines.length % spec.form.points == 0 and -(-lines.length // spec.form.points) <= _most_segments(spec.form)
+    return uncut and not lines.contiguous and not spec.form.shared and spec.reach <= spec.form.points
 
 
 def _light(spec: LineSpec) -> bool:
@@ -199,12 +201,12 @@ def _tile(spec: LineSpec, lines: LineGeometry, segments: int, form: LineForm, ta
         return max(1, min(threads // segments, lines.outer, room))
     spec = replace(spec, form=form)
     lines = held(spec, lines)
-    wide, blocks, least = form.tile, lines.lines * len(spec.groups), 16 if form.pair else 8
-    while wide > least and (wide * segments > form.threads or blocks < FEW_BLOCKS * target.multiprocessors * wide):
-        wide //= 2
-    while wide * segments < LINE_THREADS and wide < min(128, lines.lanes):
-        wide *= 2
-    return wide
+    tile, blocks, least = form.tile, lines.lines * len(spec.groups), 16 if form.pair else 8
+    while tile > least and (tile * segments > form.threads or blocks < FEW_BLOCKS * target.multiprocessors * tile):
+        tile //= 2
+    while tile * segments < LINE_THREADS and tile < min(128, lines.lanes):
+        tile *= 2
+    return tile
 
 
 def _most_segments(form: LineForm) -> int:
@@ -254,8 +256,8 @@ def cut_of(spec: LineSpec, lines: LineGeometry, carries: int) -> Cut:
 
 
 def _carries(spec: LineSpec, lines: LineGeometry) -> int:
-    whole = cut_of(spec, lines, 0)
-    return max(carries_needed(tables(one, whole, spec.dtype), whole, spec.dtype) for one in spec.distinct)
+    uncut = cut_of(spec, lines, 0)
+    return max(carries_needed(tables(one, uncut, spec.dtype), uncut, spec.dtype) for one in spec.distinct)
 
 
 def _fits(spec: LineSpec, lines: LineGeometry) -> bool:
@@ -372,7 +374,8 @@ def _operator_tables(spec: LineSpec, cut: Cut, operator: OperatorAlong, made: Se
     dtype, form = spec.dtype, spec.form
     return WindowTables(
         made.lower, made.inverse, made.upper, *closure_tables(operator.stencil, dtype),
-        made.forward.astype(dtype), made.backward.astype(dtype), np.array(turns(made, cut, form.carries), dtype),
+        made.forward.astype(dtype), made.backward.astype(dtype),
+        np.array(further_turns(made, cut, form.carries), dtype),
         np.array([operator.matrix.constants[1] * operator.scale], dtype),
         JointTables(*joints(operator, cut, dtype)) if form.levels == 2 else None,
     )  # fmt: skip

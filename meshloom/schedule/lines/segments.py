@@ -43,7 +43,7 @@ class Cut:
         return -(-self.segments // self.core)
 
     @property
-    def whole(self) -> bool:
+    def without_overlap(self) -> bool:
         return not self.overlap
 
 
@@ -66,7 +66,7 @@ def tables(operator: OperatorAlong, cut: Cut, dtype: np.dtype) -> SegmentTables:
     matrix, m = operator.matrix, cut.points
     before = cut.overlap * m
     total = (cut.chunks * cut.core + 2 * cut.overlap) * m
-    if matrix.periodic and not cut.whole:  # a window goes round the end as if there were none
+    if matrix.periodic and not cut.without_overlap:  # a window goes round the end as if there were none
         factors = np.tile(np.array(matrix.constants), (total, 1))
         first, last = -FAR, FAR
     else:
@@ -114,9 +114,9 @@ def carries_needed(found: SegmentTables, cut: Cut, dtype: np.dtype) -> int:
     return needed
 
 
-def turns(found: SegmentTables, cut: Cut, carries: int) -> tuple[float, float]:
+def further_turns(found: SegmentTables, cut: Cut, carries: int) -> tuple[float, float]:
     """What carries from all segments of a periodic line are multiplied by, so that further turns are in them."""
-    if carries < cut.segments or not cut.whole:
+    if carries < cut.segments or not cut.without_overlap:
         return 1.0, 1.0
     return 1.0 / (1.0 - float(np.prod(found.forward))), 1.0 / (1.0 - float(np.prod(found.backward)))
 

@@ -44,7 +44,7 @@ class LineForm:
     threads: int = 1024  # of a block, at most
     exchange: bool = False  # threads give operands at the ends of their segments to their neighbours (strided)
     batch: int = 4  # results merged with what is there: of so many points that is read before any is written
-    ahead: int = 0  # places: ask for the operands of the block that comes so much later while solving
+    prefetch: int = 0  # places: ask for the operands of the block that comes so much later while solving
     special: bool = False  # segments unlike the others are few: their factors are kept in shared memory
     levels: int = 1  # 2: parts of a line are solved by themselves, joined by their ends, and solved again
     most: int = 1024  # segments of a contiguous line that a block has room for, at most
@@ -67,7 +67,7 @@ class LineForm:
 
 #: What may be asked of a form, from and to; "transposed" is for the method "thomas".
 TUNING = {
-    "points": (1, 256), "tile": (1, 1024), "ahead": (0, 2**20), "registers": (0, 255), "threads": (32, 1024),
+    "points": (1, 256), "tile": (1, 1024), "prefetch": (0, 2**20), "registers": (0, 255), "threads": (32, 1024),
     "batch": (1, 256), "side": (1, 64), "shared": (0, 1), "pair": (0, 1), "exchange": (0, 1), "group": (1, 1024),
     "carries": (0, 1024), "transposed": (0, 1),
 }  # fmt: skip

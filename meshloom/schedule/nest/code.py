@@ -61,7 +61,7 @@ class Phase:
     last: Expr | None = None
     independent: bool = False  # no item writes what another touches: may be vectorised
     repeat: Expr | None = None  # the phase is repeated so often, numbered by ``c``, with a barrier after each
-    whole: bool = False  # the body is that of a whole block: said once, on a GPU by every thread, barriers included
+    of_block: bool = False  # the body is that of a whole block: said once, on a GPU by every thread, barriers included
     together: bool = False  # threads exchange values, so all stay, also those without an item (``AT`` and so on)
 
 
@@ -113,9 +113,9 @@ class ElementCode:
         roots = [o.value for o in self.outputs]
         computed, values = self.values(roots)
         rows = self.rows(roots, self.outputs)
-        return (let("e", element), *rows, *computed, *self.sunk(values, sink))
+        return (let("e", element), *rows, *computed, *self.stores(values, sink))
 
-    def sunk(self, values: Sequence[Expr], sink: Sink) -> list[Statement]:
+    def stores(self, values: Sequence[Expr], sink: Sink) -> list[Statement]:
         """Statements that bring the outputs' values where they belong: whole rows at once, the rest by ``sink``."""
         valued = {(o.param, o.slot, o.comp): value for o, value in zip(self.outputs, values, strict=True)}
         made: list[Statement] = []

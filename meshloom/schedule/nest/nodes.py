@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +23,16 @@ class NestNode:
     __slots__ = ()
     kind: ClassVar[str] = ""
 
+    def __str__(self) -> str:
+        """As C spells it."""
+        return text_of(self)
+
+
+@singledispatch
+def text_of(node: NestNode) -> str:
+    """The text of a node; ``printer.py`` says what it is."""
+    return repr(node)
+
 
 # ----- values -----------------------------------------------------------------------------------------------------
 class Expr(NestNode):
@@ -33,12 +44,6 @@ class Expr(NestNode):
 
     def __bool__(self) -> bool:
         raise TypeError("a value of a nest is known when the loop runs: make an If or a Select")
-
-    def __str__(self) -> str:
-        """As C spells it."""
-        from meshloom.schedule.nest.printer import PLAIN
-
-        return PLAIN.expression(self)
 
     def __getitem__(self, place: Value) -> Item:
         return Item(self, value(place))
@@ -244,12 +249,6 @@ class Statement(NestNode):
     """Something that is done."""
 
     __slots__ = ()
-
-    def __str__(self) -> str:
-        """As C spells it."""
-        from meshloom.schedule.nest.printer import PLAIN
-
-        return "\n".join(PLAIN.statement(self))
 
 
 Body = tuple[Statement, ...]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from meshloom.kernel.emit import literal
 from meshloom.schedule.nest import nodes
-from meshloom.schedule.nest.nodes import Body, Expr, Statement
+from meshloom.schedule.nest.nodes import Body, Expr, Statement, text_of
 from meshloom.schedule.nest.reduce import combined
 
 #: How tightly operators bind, as in C.
@@ -18,7 +18,7 @@ _BINDS = {
     "*": 13, "/": 13, "%": 13, "+": 12, "-": 12, "<<": 11, ">>": 11, "<": 10, "<=": 10, ">": 10, ">=": 10,
     "==": 9, "!=": 9, "&": 8, "^": 7, "|": 6, "&&": 5, "||": 4,
 }  # fmt: skip
-_SELECT, _PREFIX, _WHOLE = 3, 14, 16
+_SELECT, _PREFIX, _ATOM = 3, 14, 16
 
 
 class Printer:
@@ -60,10 +60,10 @@ class Printer:
         return str(node.value) if node.dtype is None else literal(node.value, node.dtype)
 
     def item(self, node: nodes.Item) -> str:
-        return f"{self._bound(node.array, _WHOLE)}[{self.expression(node.place)}]"
+        return f"{self._bound(node.array, _ATOM)}[{self.expression(node.place)}]"
 
     def piece(self, node: nodes.Piece) -> str:
-        return f"{self._bound(node.row, _WHOLE)}.v[{self.expression(node.place)}]"
+        return f"{self._bound(node.row, _ATOM)}.v[{self.expression(node.place)}]"
 
     def load_row(self, node: nodes.LoadRow) -> str:
         return f"ml_load<{node.ctype}, {node.width}>({self.expression(node.address)})"
@@ -214,7 +214,17 @@ def _binding(node: Expr) -> int:
     if isinstance(node, nodes.Select):
         return _SELECT
     prefixed = isinstance(node, nodes.Unary | nodes.Cast | nodes.AddressOf | nodes.Thread | nodes.Threads)
-    return _PREFIX if prefixed else _WHOLE
+    return _PREFIX if prefixed else _ATOM
 
 
 PLAIN = Printer()
+
+
+@text_of.register
+def _(node: Expr) -> str:
+    return PLAIN.expression(node)
+
+
+@text_of.register
+def _(node: Statement) -> str:
+    return "\n".join(PLAIN.statement(node))

@@ -52,8 +52,8 @@ class _Form:
             case Array():
                 self._array(value, holding, place, path)
             case PlanNumber(low):
-                whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-                self._demand(whole and low <= value < _COUNT, path, f"is {value}")
+                is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+                self._demand(is_integer and low <= value < _COUNT, path, f"is {value}")
             case Part():
                 self._demand(type(value) in holding.kinds, path, f"is a {type(value).__name__}")
                 self.check(value, replace(place, objects=(*place.objects, value)), path)

@@ -182,7 +182,7 @@ def _segment_body(spec: LoopSpec, plan: Plan) -> Body:
     assert spec.box is not None
     wraps, last = spec.box.wraps, spec.box.rank - 1
     begin, to, near, off = (Name(word) for word in ("from", "to", "near", "off"))
-    inner = PointCode(spec, spec.outputs, (*wraps[:last], False), ahead=last)
+    inner = PointCode(spec, spec.outputs, (*wraps[:last], False), axes_stated_before=last)
     head = (*_segment(plan, last, begin, to), *inner.steps(range(last)))
     body = inner.body(inner.plain)
     if not wraps[last]:
@@ -216,7 +216,7 @@ def _points(last: int, first: Expr, end: Expr, body: Body) -> For:
 def _ends(spec: LoopSpec, low: tuple[Expr, Expr], high: tuple[Expr, Expr]) -> For:
     """Both ends of a segment, where neighbours are looked for at the other end of the grid."""
     assert spec.box is not None
-    edge = PointCode(spec, spec.outputs, spec.box.wraps, ahead=spec.box.rank - 1)
+    edge = PointCode(spec, spec.outputs, spec.box.wraps, axes_stated_before=spec.box.rank - 1)
     side, x = Name("side"), coordinate(spec.box.rank - 1)
     first, stop = Select(side, high[0], low[0]), Select(side, high[1], low[1])
     end = For(x.name, first, stop, edge.body(edge.plain), bound="stop")
@@ -256,8 +256,8 @@ def _tile_body(spec: LoopSpec, plan: Plan) -> Body:
         single = PointCode(spec, spec.outputs, wraps)
         inside = all_of(one for x, low, end in limits for one in (x >= low, x < end))
         return (*corner, If(inside, single.body(single.plain)))
-    whole = tiled(spec, tile)
-    middle, edge = PointCode(whole, whole.outputs, wraps, tile), EdgeCode(whole, wraps, tile)
+    tiled_spec = tiled(spec, tile)
+    middle, edge = PointCode(tiled_spec, tiled_spec.outputs, wraps, tile), EdgeCode(tiled_spec, wraps, tile)
     along = list(zip(limits, tile, strict=True))
     inside = all_of(one for (x, low, end), t in along for one in (x >= low, x + t <= end))
     touched = all_of(one for (x, low, end), t in along for one in (x + t > low, x < end))

@@ -29,7 +29,7 @@ from meshloom.schedule.strategies.common.gather import (
     store_accumulators,
 )
 from meshloom.schedule.strategies.common.neighbours import RoleTables, TabledIncidence, slot_rows, tabled
-from meshloom.schedule.strategies.common.roles import LISTED, RoleGather
+from meshloom.schedule.strategies.common.role_gather import LISTED, RoleGather
 from meshloom.schedule.strategies.direct import element_pass, visiting
 from meshloom.schedule.strategies.staged import GatherPlan, incidences
 from meshloom.target import CPU, Target

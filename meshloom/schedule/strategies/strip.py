@@ -163,7 +163,7 @@ class StripCode:
         self.values = {_address(o): value for o, value in zip(code.outputs, values, strict=True)}
         joined = [*self._take_what_waits(), *self._take_from_neighbours()]
         turn = (*self._next_element(), *code.rows(roots, code.outputs), *computed, *joined,
-                If(HERE, (*self._sunk(code), *self._wait())))  # fmt: skip
+                If(HERE, (*self._stores(code), *self._wait())))  # fmt: skip
         first = least(AT, STRIPS - 1)
         return (
             let(FRONT.name, AT - Thread()),  # of the block, whose threads stay together
@@ -288,14 +288,14 @@ class StripCode:
 
     # --- to memory ---
 
-    def _sunk(self, code: ElementCode) -> list[Statement]:
+    def _stores(self, code: ElementCode) -> list[Statement]:
         """Everything that neither waits nor was given away."""
         waits = {_address(o) for *_, outputs in self._waiting() for o, _ in outputs}
         made: list[Statement] = []
         for o in code.outputs:
             if (address := _address(o)) not in waits:
-                sunk = code.atomic(o, self.values[address])
-                made += [If(no(self.given[address]), tuple(sunk))] if address in self.given else sunk
+                additions = code.atomic(o, self.values[address])
+                made += [If(no(self.given[address]), tuple(additions))] if address in self.given else additions
         return made
 
     def _added(self, row: Expr, waits: Sequence[tuple[Output, Name]]) -> Body:

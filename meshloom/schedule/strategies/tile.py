@@ -86,10 +86,11 @@ class Tiles:
         demand(rising.all(), plan, "a tile does not list its elements once, ascending")
         check_offsets(plan, "offsets", self.offsets, len(local))
         tile_of_entry = np.repeat(np.arange(targets) // plan.block, np.diff(self.offsets))
-        wide = local.astype(np.int64)
-        inside = ((wide >= 0) & (wide // arity < lengths[tile_of_entry])).all()
+        local_numbers = local.astype(np.int64)
+        inside = ((local_numbers >= 0) & (local_numbers // arity < lengths[tile_of_entry])).all()
         demand(inside, plan, "a local number is out of bounds")
-        found = elements[starts[tile_of_entry] + wide // arity].astype(np.int64) * arity + wide % arity
+        touching = elements[starts[tile_of_entry] + local_numbers // arity].astype(np.int64)
+        found = touching * arity + local_numbers % arity
         check_incidence(plan, topology, m, self.offsets, found)
 
 

@@ -140,7 +140,7 @@ def _sinks(code: ElementCode, plan: WarpPlan, values: list[Expr]) -> Body:
     for o, value in zip(code.outputs, values, strict=True):
         m = code.spec.params[o.param].map
         taker = taken_from.get((m, o.slot)) if m is not None and code.spec.params[o.param].racy else None
-        sunk = code.atomic(o, value)
+        additions = code.atomic(o, value)
         gives = taker is not None and (o.param, taker, o.comp) in produced
-        made += [If(no(_given(m, o.slot)), tuple(sunk))] if gives else sunk
+        made += [If(no(_given(m, o.slot)), tuple(additions))] if gives else additions
     return tuple(made)

@@ -131,9 +131,9 @@ def viscosity(gas: BookLeafGas, x: np.ndarray, u: np.ndarray, far_x: np.ndarray,
     forces, stiffest = [], 0.0
     for k in CORNERS:
         end, back, on = following(k), 2 * k, 2 * k + 1
-        behind, ahead = inner[preceding(k)], inner[end]
-        continued = [(u[k] - far_u[back], x[k] - far_x[back], behind, ahead),
-                     (far_u[on] - u[end], far_x[on] - x[end], ahead, behind)]  # fmt: skip
+        behind, beyond = inner[preceding(k)], inner[end]
+        continued = [(u[k] - far_u[back], x[k] - far_x[back], behind, beyond),
+                     (far_u[on] - u[end], far_x[on] - x[end], beyond, behind)]  # fmt: skip
         speed = length(du[k])
         q = edge_viscosity(gas, smoothness(gas, du[k], dx[k], continued), speed,
                            (density[0], density[1 + k]), (sound2[0], sound2[1 + k]))  # fmt: skip

@@ -118,8 +118,8 @@ def _block(points: np.ndarray, *conditions: int) -> tuple[ml.Mesh, np.ndarray]:
 def check_convex(points: np.ndarray, cells: np.ndarray) -> None:
     """MeshError that names the first cell (n, 4) which is turned inside out or folded at a corner."""
     x = points[cells]
-    ahead, behind = np.roll(x, -1, axis=1) - x, np.roll(x, 1, axis=1) - x
-    corner = ahead[..., 0] * behind[..., 1] - ahead[..., 1] * behind[..., 0]
+    to_next, behind = np.roll(x, -1, axis=1) - x, np.roll(x, 1, axis=1) - x
+    corner = to_next[..., 0] * behind[..., 1] - to_next[..., 1] * behind[..., 0]
     bad = np.flatnonzero((corner <= 0.0).any(axis=1))
     if len(bad):
         where = ", ".join(f"{part:.4g}" for part in x[bad[0]].mean(axis=0))

@@ -25,7 +25,7 @@ class FlowCase(GridCase):
     """Compressible flow on a grid. Subclasses say where, of what, from what on, and what happens at the boundaries."""
 
     monitors: ClassVar[tuple[str, ...]] = MONITORS
-    limits: Mapping[str, Limit] = {"q": _DENSITY, "q_ahead": _DENSITY, "lowest_density": Limit(above=0.0, why=_WHY)}
+    limits: Mapping[str, Limit] = {"q": _DENSITY, "q_stage": _DENSITY, "lowest_density": Limit(above=0.0, why=_WHY)}
     drawn: ClassVar[tuple[str, ...]] = ("vorticity",)  # the monitors beside the picture
     gas: Gas
     flow: GasFlow

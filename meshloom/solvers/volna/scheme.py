@@ -83,12 +83,12 @@ class FirstOrder(WaterFlow):
 
     def step(self) -> None:
         cells, area, dt, inflow = self.mesh.cells, self.geometry.area, self.dt, self.inflow
-        ahead, mid = self._on_cells("ahead", 3), self.w.like("mid")
+        predicted, mid = self._on_cells("predicted", 3), self.w.like("mid")
         self.rates(self.w)
         self._choose_step()
-        self.kernels.predict(cells, area, self.w, dt, inflow, ahead, mid)
+        self.kernels.predict(cells, area, self.w, dt, inflow, predicted, mid)
         self.rates(mid)
-        self.kernels.correct(cells, area, ahead, dt, inflow, self.waves, self.w, *self._empty_totals())
+        self.kernels.correct(cells, area, predicted, dt, inflow, self.waves, self.w, *self._empty_totals())
 
 
 class SecondOrder(WaterFlow):

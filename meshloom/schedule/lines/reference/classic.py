@@ -143,8 +143,8 @@ def corner_tables(operator: OperatorAlong, n: int) -> CornerTables:
 def row_tables(operator: OperatorAlong, n: int, padded: int) -> RowTables:
     """For lines of n points, padded to some rows."""
     made = operator.matrix.cornerless(n)
-    whole = np.tile([0.0, 1.0, 0.0], (padded, 1))
-    whole[:n] = made.rows
-    whole[0, 0] = whole[n - 1, 2] = 0.0
-    a, b, c = whole.T
+    all_rows = np.tile([0.0, 1.0, 0.0], (padded, 1))
+    all_rows[:n] = made.rows
+    all_rows[0, 0] = all_rows[n - 1, 2] = 0.0
+    a, b, c = all_rows.T
     return RowTables(a, b, c, np.array([operator.scale]), made.corner, np.array([made.mix]))

@@ -52,7 +52,7 @@ LINES, ROOM = Name("lines"), Name("room")  # how many there are; shared memory f
 SOLUTION, RIGHT, CORRECTION, RESIDUAL, SHADOW = map(Name, ("s_y", "s_b", "s_x", "s_r", "s_0"))
 P, U, V = map(Name, ("s_p", "s_u", "s_v"))
 #: Squares of residuals: at the start, after it, at the very first one, at rounding, in an iteration, the smallest.
-SIZE, NOW, WHOLE, LEAST, LEFT, SMALLEST = map(Name, ("size", "now", "whole", "least", "left", "smallest"))
+SIZE, NOW, FIRST_SIZE, LEAST, LEFT, SMALLEST = map(Name, ("size", "now", "first_size", "least", "left", "smallest"))
 #: Iterations: that may be, the one where the residual was smallest, this one.
 ROUNDS, UNTIL, ROUND = map(Name, ("rounds", "until", "round"))
 #: Products and shares, as papers call them.
@@ -85,7 +85,7 @@ class _Krylov(Classic):
         scratch = [Scratch(spec.ctype, f"s_{n}", LENGTH) for n in self.vectors]
         if target.together:
             scratch.append(Scratch(spec.ctype, ROOM.name, value(self.threads)))
-        phase = Phase(body, whole=True)
+        phase = Phase(body, of_block=True)
         return [Pass("iterated", LINES, (phase,), blocked=True, scratch=tuple(scratch))]
 
     def _starts(self, line: _Line) -> Statement:
@@ -160,13 +160,13 @@ class _Line:
     def limits(self) -> list[Statement]:
         """Squares of residuals: at rounding, and at the start; and the iterations that there may be."""
         close = negligible(self.spec.dtype) ** 2
-        known = Let(self.t, (("least", Number(close) * SIZE), ("whole", SIZE)))
+        known = Let(self.t, (("least", Number(close) * SIZE), ("first_size", SIZE)))
         return [known, variable("rounds", MOST_ITERATIONS, INT)]
 
     def result(self) -> list[Statement]:
         """The solution to the fields, or that there is none."""
         lost = Number(float(np.finfo(self.spec.dtype).eps))
-        found = Select(SIZE > lost * WHOLE, Number(np.nan, self.spec.dtype), SOLUTION[J])
+        found = Select(SIZE > lost * FIRST_SIZE, Number(np.nan, self.spec.dtype), SOLUTION[J])
         return self.loop(let("x", found, self.t), *stored(self.code, self.v, X))
 
 

@@ -131,13 +131,13 @@ def cut(link: np.ndarray) -> Strips:
 
 def _places(link: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first element of everyone's chain, and one's place in it: steps to the front, doubled until all are there."""
-    ahead = np.arange(len(link), dtype=np.int64)
+    front = np.arange(len(link), dtype=np.int64)
     some = np.flatnonzero(link >= 0)
-    ahead[link[some]] = some
-    place = (ahead != np.arange(len(link))).astype(np.int64)
-    while not np.array_equal(further := ahead[ahead], ahead):
-        place, ahead = place + place[ahead], further
-    return ahead, place
+    front[link[some]] = some
+    place = (front != np.arange(len(link))).astype(np.int64)
+    while not np.array_equal(further := front[front], front):
+        place, front = place + place[front], further
+    return front, place
 
 
 def _links(maps: Sequence[np.ndarray], rule: Rule | None) -> np.ndarray:
@@ -182,8 +182,8 @@ def _agreeing(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def _meetings(rows: np.ndarray, strips: Strips) -> Meetings:
     along, beside = _hits(rows, strips)
     least, arity = LEAST_HITS * len(rows), rows.shape[1]
-    roles = _disjoint([(a, arity + b) for a, b in _often(along, least)])  # a slot may be kept and take what was kept
-    kept = [Pair(a, b - arity) for a, b in roles]
+    disjoint = _disjoint([(a, arity + b) for a, b in _often(along, least)])  # a slot may be kept and take what was kept
+    kept = [Pair(a, b - arity) for a, b in disjoint]
     sources = {a for a, _ in kept}
     pairs = [(i, j) for i, j in _often(beside, least) if i != j]
     in_steps = _disjoint([(i, j) for i, j in pairs if not {i, j} <= sources])

@@ -150,8 +150,8 @@ def _uniform(spec: LoopSpec, group: Columns, of: ColumnValue) -> list[Statement]
         if used:
             value = of(group.param, used[0])
             if len(set(signs)) == 2:
-                whole = param.dtype.kind == "i"
-                value = call("ml_wrapped_mul", weight, value, of_types=(param.ctype,)) if whole else weight * value
+                is_integer = param.dtype.kind == "i"
+                value = call("ml_wrapped_mul", weight, value, of_types=(param.ctype,)) if is_integer else weight * value
             elif set(signs) == {-1}:
                 value = negated(value, param.dtype)
             made.append(_merge(spec, group.param, comp, value))
@@ -224,7 +224,7 @@ def usual_degree(offsets: np.ndarray) -> int:
     return best if 2 <= best <= 8 and 4 * counts[best] >= 3 * (len(offsets) - 1) else 0
 
 
-def _whole(spec: LoopSpec, group: Columns) -> bool:
+def _in_whole_rows(spec: LoopSpec, group: Columns) -> bool:
     return spec.wide and spec.access(group.param).whole_row and len(group.components) == spec.params[group.param].dim
 
 
@@ -239,7 +239,7 @@ def store_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[Statem
 
 def _load(spec: LoopSpec, group: Columns) -> list[Statement]:
     param, access = spec.params[group.param], spec.access(group.param)
-    if not _whole(spec, group):
+    if not _in_whole_rows(spec, group):
         return [_started(param, group, c, access.at(TARGET, c)) for c in group.components]
     old = Name(f"old{group.param}")
     pieces = [_started(param, group, c, Piece(old, Number(c))) for c in group.components]
@@ -252,7 +252,7 @@ def _started(param: SpecParam, group: Columns, comp: int, value: Expr) -> Statem
 
 def _store(spec: LoopSpec, group: Columns) -> list[Statement]:
     param, access = spec.params[group.param], spec.access(group.param)
-    if _whole(spec, group):
+    if _in_whole_rows(spec, group):
         values = tuple(accumulator(group.param, c) for c in group.components)
         return [StoreRow(param.ctype, access.at(TARGET, 0), values)]
     return [Store(access.at(TARGET, c), accumulator(group.param, c)) for c in group.components]
@@ -301,5 +301,5 @@ def staging(code: ElementCode, columns: Sequence[Columns], place: Expr, keep: Ke
     more, other_values = code.values(others, known)
     left = iter(values)
     stores = [one for c in columns for one in keep(c, place, [next(left) for _ in c.nodes])]
-    sunk = [one for o, value in zip(code.outputs, other_values, strict=True) for one in code.plain(o, value)]
-    return [*code.rows(roots + others, code.outputs), *computed, *more, *stores, *sunk]
+    other_stores = [one for o, value in zip(code.outputs, other_values, strict=True) for one in code.plain(o, value)]
+    return [*code.rows(roots + others, code.outputs), *computed, *more, *stores, *other_stores]

@@ -143,11 +143,11 @@ class RoleTables:
         return there
 
     def _check_rows(
-        self, plan: Plan, topology: Topology, k: int, there: np.ndarray, filled: np.ndarray, turns: bool
+        self, plan: Plan, topology: Topology, k: int, there: np.ndarray, filled: np.ndarray, from_own_side: bool
     ) -> None:
         """The rows of map ``k`` are those of the elements, turned to the target's side where they are to be."""
         rows, element, side = topology.rows()[k], filled // 2, filled % 2
-        turned = side if turns else np.zeros_like(side)
+        turned = side if from_own_side else np.zeros_like(side)
         expected = np.where(turned[:, None] == 1, rows[element, ::-1], rows[element])
         if k in self.ring:
             ring = self.ring[k].reshape(there.shape)
@@ -255,13 +255,13 @@ def _padded(offsets: np.ndarray, entries: np.ndarray, degree: int) -> tuple[np.n
     return table, fits
 
 
-def _seen(rows: np.ndarray, table: np.ndarray, turns: bool) -> np.ndarray:
+def _seen(rows: np.ndarray, table: np.ndarray, from_own_side: bool) -> np.ndarray:
     """(targets, degree, arity): rows of a map at the elements of a table, as seen from the target's side."""
     known = np.maximum(table, 0)
-    if turns and rows.shape[1] == 2:  # an entry and the one beside it
+    if from_own_side and rows.shape[1] == 2:  # an entry and the one beside it
         return np.stack([_flat(rows)[known], _flat(rows)[known ^ 1]], axis=2)
     seen = rows[known // 2]
-    return np.where((known % 2 == 1)[:, :, None], seen[:, :, ::-1], seen) if turns else seen
+    return np.where((known % 2 == 1)[:, :, None], seen[:, :, ::-1], seen) if from_own_side else seen
 
 
 def _flat(rows: np.ndarray) -> np.ndarray:

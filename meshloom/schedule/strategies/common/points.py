@@ -58,16 +58,16 @@ class PointCode(ElementCode):
 
     ``wraps``: axes along which some neighbour is at the other end. ``tile``: points along each axis, all of them in the
     grid. Those next to each other along the last axis are loaded and stored at once where their field allows it; the
-    first one is where that is aligned. ``ahead``: steps along so many of the first axes are stated before
+    first one is where that is aligned. ``axes_stated_before``: steps along so many of the first axes are stated before
     (``steps``), for a whole line. ``vector``: points that are moved at once, unless all along the last axis.
     """
 
     def __init__(
-        self, spec: LoopSpec, outputs: Sequence[Output], wraps: tuple[bool, ...], tile: Index = (), ahead: int = 0,
-        vector: int = 0,
+        self, spec: LoopSpec, outputs: Sequence[Output], wraps: tuple[bool, ...], tile: Index = (),
+        axes_stated_before: int = 0, vector: int = 0,
     ):  # fmt: skip
         super().__init__(spec, outputs)
-        self.ahead = ahead
+        self.axes_stated_before = axes_stated_before
         self.wraps, self.origin, self.tile = wraps, (0,) * len(wraps), tile or (1,) * len(wraps)
         self.vector = vector or self.tile[-1]
         self._loaded = self._pieces(loads(o.value for o in outputs))
@@ -79,7 +79,7 @@ class PointCode(ElementCode):
 
     def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[Statement]:
         """Statements that find the neighbours, then load what is loaded at once."""
-        made = self.steps(range(self.ahead, len(self.wraps)))
+        made = self.steps(range(self.axes_stated_before, len(self.wraps)))
         for o in filter(any, self._used()):
             row = summed([ELEMENT, *(self._way(a, d) for a, d in enumerate(o) if d)])
             made.append(let(self._row_at(o).name, self._safe(row)))
@@ -170,7 +170,7 @@ class PointCode(ElementCode):
         piece = self._loaded.get(node.value)
         return Piece(_piece_row(piece), Number(piece.index(node.value))) if piece else super().leaf(node)
 
-    def sunk(self, values: Sequence[Expr], sink: Sink) -> list[Statement]:
+    def stores(self, values: Sequence[Expr], sink: Sink) -> list[Statement]:
         """As for any element; pieces of stored values are stored at once."""
         valued = {(o.param, o.slot, o.comp): value for o, value in zip(self.outputs, values, strict=True)}
         plain = [k for k in valued if not self.spec.params[k[0]].mode.combine]
@@ -183,7 +183,7 @@ class PointCode(ElementCode):
         pairs = zip(self.outputs, values, strict=True)
         rest = [(o, value) for o, value in pairs if (o.param, o.slot, o.comp) not in groups]
         left = PointCode(self.spec, [o for o, _ in rest], self.wraps)
-        return made + ElementCode.sunk(left, [value for _, value in rest], sink)
+        return made + ElementCode.stores(left, [value for _, value in rest], sink)
 
 
 OWN = Name("own")  # the point, or a place that is stored
@@ -213,7 +213,7 @@ class EdgeCode(PointCode):
         found = super().row(param, slot)
         return OWN if found == ELEMENT else found
 
-    def sunk(self, values: Sequence[Expr], sink: Sink) -> list[Statement]:
+    def stores(self, values: Sequence[Expr], sink: Sink) -> list[Statement]:
         """Point by point, in the order in which ``tiled`` lists them."""
         made: list[Statement] = []
         shifts = list(_points(self.tile))
@@ -222,8 +222,8 @@ class EdgeCode(PointCode):
             ends = ((coordinate(a) + d >= of_axis(a, "low"), coordinate(a) + d < of_axis(a, "end"))
                     for a, d in enumerate(shift))  # fmt: skip
             part = PointCode(self.spec, self.outputs[k * count : (k + 1) * count], self.wraps)
-            sunk = part.sunk(values[k * count : (k + 1) * count], sink)
-            made.append(If(all_of(one for pair in ends for one in pair), tuple(sunk)))
+            stores = part.stores(values[k * count : (k + 1) * count], sink)
+            made.append(If(all_of(one for pair in ends for one in pair), tuple(stores)))
         return made
 
 

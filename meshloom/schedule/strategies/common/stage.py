@@ -89,14 +89,14 @@ class Stage:
         row = Grouped(slot * self.rows + element)
         return stage_of(columns)[row * dim + comp if dim > 1 else row]
 
-    def _whole(self, columns: Columns) -> bool:
+    def _in_whole_rows(self, columns: Columns) -> bool:
         """Is a row moved as a whole?"""
         size = len(columns.nodes) * self.spec.params[columns.param].dtype.itemsize
         return self.spec.wide and not self.apart and not has_own_rows(columns) and size % 16 == 0 and size <= 64
 
     def stores(self, columns: Columns, element: Expr, values: Sequence[Expr]) -> list[Statement]:
         """Statements that keep the columns of an element."""
-        if not self._whole(columns):
+        if not self._in_whole_rows(columns):
             return [Store(self.at(columns, element, k), one) for k, one in enumerate(values)]
         ctype = self.spec.params[columns.param].ctype
         return [StoreRow(ctype, self.at(columns, element, 0), tuple(Cast(ctype, one) for one in values))]
@@ -113,13 +113,13 @@ class Stage:
             return tuple(made)
         by_param = {g.param: g for g in shared}
         for columns in shared:
-            if self._whole(columns):
+            if self._in_whole_rows(columns):
                 ctype, width = self.spec.params[columns.param].ctype, len(columns.nodes)
                 source = LoadRow(ctype, width, AddressOf(self.at(columns, element, 0)))
                 made.append(let(f"kept{columns.param}", source, RowOf(ctype, width)))
 
         def kept(param: int, column: int) -> Expr:
-            whole = self._whole(by_param[param])
-            return Piece(Name(f"kept{param}"), Number(column)) if whole else self.at(by_param[param], element, column)
+            in_row = self._in_whole_rows(by_param[param])
+            return Piece(Name(f"kept{param}"), Number(column)) if in_row else self.at(by_param[param], element, column)
 
         return (*made, *accumulate(self.spec, shared, arity, kept))

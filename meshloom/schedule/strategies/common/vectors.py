@@ -69,8 +69,8 @@ def _is_light(spec: LoopSpec, share: Share) -> bool:
 
 def _loaded(spec: LoopSpec) -> set[Address]:
     """What is loaded for an element, numbers that something is added to included."""
-    whole = stored_only(spec)
-    return {a for a in loads(o.value for o in whole.outputs) if not spec.params[a[0]].is_global}
+    full = stored_only(spec)
+    return {a for a in loads(o.value for o in full.outputs) if not spec.params[a[0]].is_global}
 
 
 def _enough(spec: LoopSpec, vector: int) -> Share:
@@ -84,14 +84,14 @@ def vector_pass(spec: LoopSpec) -> Pass:
     """A pass whose items are the shares of threads; those that are not whole are done element by element."""
     vector, times = spec.share.vector, spec.share.times
     plain = stored_only(spec)
-    whole, single = VectorCode(tiled(plain, (spec.share.elements,)), vector), ElementCode(plain, plain.outputs)
+    full, single = VectorCode(tiled(plain, (spec.share.elements,)), vector), ElementCode(plain, plain.outputs)
     first, turn, x = Name("first"), Name("k"), Name("x")
     start = first if times == 1 else first + turn * (SHARES * vector)
     rest = For(x.name, start, least(x + vector, COUNT), single.body(single.plain, element=x), bound="stop", unroll=1)
     if times > 1:  # not a step further: positions may have just enough bits
         rest = For(turn.name, Number(0), Number(times), (rest,), INT, unroll=1, bare=True)
     last = summed([first, *_way(spec.share.elements - 1, vector)])
-    body = (let(first.name, ITEM * vector), If(last < COUNT, whole.body(whole.plain, element=first), (rest,)))
+    body = (let(first.name, ITEM * vector), If(last < COUNT, full.body(full.plain, element=first), (rest,)))
     return Pass("shares", SHARES, (Phase(body),), reductions=spec.reductions)
 
 

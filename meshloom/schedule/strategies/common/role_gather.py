@@ -190,13 +190,13 @@ class Fetch:
     def _array(self, param: int, slot: int, comps: list[int], row: Expr, ring: bool = False) -> None:
         """Values of a parameter at all elements; on a ring one more, the first again."""
         access, degree, found = self.spec.access(param), self.gather.degree, Name("row")
-        whole = Name(f"all{param}_{slot}")
+        found_all = Name(f"all{param}_{slot}")
         parts: dict[Name, tuple[Type, Expr]]  # arrays, what they are of, and what comes into them
         if self.code.in_whole_row(param):
-            parts = {whole: (access.row_type, access.load_row(found))}
-            self.values |= {(param, slot, c): Piece(whole[AROUND], Number(c)) for c in comps}
+            parts = {found_all: (access.row_type, access.load_row(found))}
+            self.values |= {(param, slot, c): Piece(found_all[AROUND], Number(c)) for c in comps}
         else:
-            each = {c: Name(f"{whole.name}_{c}") for c in comps}
+            each = {c: Name(f"{found_all.name}_{c}") for c in comps}
             parts = {one: (self.spec.params[param].ctype, access.at(found, c)) for c, one in each.items()}
             self.values |= {(param, slot, c): one[AROUND] for c, one in each.items()}
         self.statements += [Room(kind, one.name, Number(degree + ring)) for one, (kind, _) in parts.items()]

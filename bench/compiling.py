@@ -50,10 +50,10 @@ def _no_launch(*arguments: Any, **options: Any) -> None:
     raise RuntimeError("compiled ahead, not loaded")
 
 
-class Ahead(CudaBackend):
+class CompileOnly(CudaBackend):
     """CUDA without a device."""
 
-    name = "ahead"
+    name = "compile only"
 
     def __init__(self, architecture: str):
         super().__init__()
@@ -69,8 +69,8 @@ class Ahead(CudaBackend):
 
 def compile_one(architecture: str, make: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
     """Prepare the loop ``make(*arguments)`` gives; the reason where it cannot be."""
-    register(Ahead(architecture))
-    ml.use(Ahead.name)
+    register(CompileOnly(architecture))
+    ml.use(CompileOnly.name)
     try:
         make(*arguments).prepare()
     except MeshloomError as refusal:

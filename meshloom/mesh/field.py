@@ -1,0 +1,213 @@
+"""Field: values on a set; Arg: a field as a loop sees it, by itself, through a map, or at offsets of its grid."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from meshloom.errors import MeshError, ProgramError, yes_or_no
+from meshloom.mesh.box import Offsets
+from meshloom.mesh.components import Components, component_shape
+from meshloom.mesh.copies import ItsOwnCopy
+from meshloom.mesh.fill import Fill
+from meshloom.mesh.layout import Layout, parse_layout
+from meshloom.mesh.rows import Rows
+from meshloom.mesh.sharing import SharedMemory
+from meshloom.mesh.stored import Stored, on_host, overwrite
+from meshloom.mesh.values import enough_memory, field_dtype, named, one_number, same_kind
+from meshloom.recording import MAKE_BEFORE, READ_LATER, not_in_program, recorder, refuse_in_program
+
+if TYPE_CHECKING:
+    from meshloom.mesh.core import Set
+
+
+class AnyMap(ItsOwnCopy):
+    """From every element of ``source`` to some of ``target``: a Map to as many each, a VaryingMap to lists of them."""
+
+    source: Set
+    target: Set
+    name: str
+
+
+class Field(Stored, SharedMemory):
+    """``dim`` values per element of a set, in a layout that nobody but the engine sees.
+
+    ``components`` is their shape at one element: () for a number, (d,) for a vector, (5, 3) for a matrix. In memory
+    they are ``dim`` values one after the other, the last axis fastest.
+    """
+
+    __slots__ = ("components", "dim", "layout", "layout_is_free", "set", "transient")
+
+    def __init__(
+        self,
+        on: Set,
+        name: str,
+        dim: Components = 1,
+        *,
+        dtype: DTypeLike | None = None,
+        data: ArrayLike | None = None,
+        layout: str | Layout | None = None,
+        transient: bool | None = None,
+    ):
+        self.name = named("a field", name)
+        if not isinstance(on, Rows):
+            raise MeshError(f"field {name}: what it lives on must be a Set, got {type(on).__name__}")
+        self.set = on
+        own = recorder.get() is not None if transient is None else transient
+        self.transient = yes_or_no(f"field {name}: transient", own, error=MeshError)
+        self.components = component_shape(dim, f"field {name}")
+        self.dim = prod(self.components)
+        self.dtype = field_dtype(dtype, data, f"field {name}")
+        self.layout = parse_layout(on.usual_layout if layout is None else layout)
+        self.layout_is_free = layout is None and on.layout_is_free
+        size = self.layout.stride(on.total) * self.dim
+        with enough_memory(f"field {name} on {on.name}", size, self.dtype.itemsize):
+            super().__init__(np.zeros(size, self.dtype))
+        if data is not None:
+            self.assign(data)
+        elif recorder.get() is not None:  # a new field is zero, at every replay
+            self.fill(0)
+
+    @property
+    def direct(self) -> Arg:
+        """The field as a loop over its own set sees it."""
+        return Arg(self, None)
+
+    @property
+    def _places(self) -> int:
+        return self.layout.stride(self.set.total) * self.dim
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n,) for one value each, (n, dim) for vectors, (n, 5, 3) for matrices: that of ``numpy()``. A grid has its
+        own shape, without ghosts, in place of n."""
+        return (*self.set.array_shape, *self.components)
+
+    def numpy(self) -> np.ndarray:
+        """A copy of the values by number, in the field's shape, whatever the layout and the order in memory."""
+        return np.ascontiguousarray(self.set.shown(self.rows()).reshape(self.shape))
+
+    def rows(self) -> np.ndarray:
+        """A copy of the values by position, (total, dim), whatever the layout."""
+        self.check_readable()
+        return self.unpacked()
+
+    def unpacked(self) -> np.ndarray:
+        """The same for the engine: whatever is in memory."""
+        return self.layout.unpack(on_host(self.storage), self.set.total, self.dim)
+
+    def like(self, name: str) -> Field:
+        """Another field on the same set, zero, with the same components, type of numbers and layout."""
+        made = Field(self.set, name, self.components, dtype=self.dtype, layout=self.layout)
+        made.layout_is_free = self.layout_is_free
+        return made
+
+    @not_in_program("copying field {}", MAKE_BEFORE)
+    def __copy__(self) -> Field:
+        made = Field(self.set, self.name, self.components, dtype=self.dtype, layout=self.layout)
+        made.transient = self.transient
+        made.layout_is_free, made.undefined_after = self.layout_is_free, self.undefined_after
+        made.repack(self.unpacked())
+        return made
+
+    def check_readable(self, who: str = "") -> None:
+        """ProgramError while a program is recorded, or where a program has left nothing to be read in the field."""
+        refuse_in_program(f"reading field {self.name}", READ_LATER)
+        if self.undefined_after:
+            raise ProgramError(
+                f"{who}field {self.name} is transient and has no values after program {self.undefined_after} ran: make"
+                " it outside, an ordinary field, to read it, or write all of it first"
+            )
+
+    def assign(self, data: ArrayLike) -> None:
+        """Take new values by number, in the field's shape; ghosts of a grid stay as they are. One number serves all
+        elements, and only that can be recorded."""
+        values = same_kind(data, self.dtype, f"field {self.name}")
+        if values.ndim == 0 and self.set.shows_all:
+            self.fill(values.item())
+            return
+        if values.ndim == 0:
+            refuse_in_program(f"assigning to field {self.name}, but not to its ghosts,", "fill() it, or use a loop")
+            values = np.broadcast_to(values, self.shape)
+        places, each = self.set.array_shape, self.components
+        shapes = (each,) if len(each) > 1 else (each, (self.dim,))  # a number may come as a vector of one
+        fitting = [(*where, *what) for where in (places, (prod(places),)) for what in shapes]
+        if values.shape not in fitting:
+            raise MeshError(
+                f"field {self.name} on {self.set.name}: data has shape {values.shape}, expected {self.shape}"
+            )
+        self.assign_rows(self.set.with_shown(values.reshape(*places, self.dim), self.unpacked))
+
+    @not_in_program("assigning an array to field {}", "assign it before, or fill() it with one number")
+    def assign_rows(self, rows: np.ndarray) -> None:
+        """Take new values by position, (total, dim)."""
+        self.repack(rows)
+        self.undefined_after = ""
+
+    def repack(self, rows: np.ndarray) -> None:
+        """The same for the engine: it need not have written all of them."""
+        overwrite(self.storage, self.layout.pack(rows))
+        self.changed()
+
+    def fill(self, value: float) -> None:
+        """Set every value; inside a program this is recorded."""
+        number, record = one_number(value, self.dtype, f"field {self.name}"), recorder.get()
+        if record is not None:
+            record(Fill(self, number))
+        else:
+            self.storage.fill(number)
+            self.undefined_after = ""
+            self.changed()
+
+    @not_in_program("a new layout of field {}", "give it the layout before")
+    def relayout(self, layout: str | Layout, *, free: bool = False) -> None:
+        """Change the layout in place; loops that use the field notice. ``free``: a program may change it again."""
+        new, self.layout_is_free = parse_layout(layout), yes_or_no(f"field {self.name}: free", free, error=MeshError)
+        if new != self.layout:
+            values = self.unpacked()
+            self.layout = new
+            self.move(new.pack(values))
+
+    def __getitem__(self, through: AnyMap | Offsets) -> Arg:
+        """Access through a map (a row of it gives ``arity`` elements of this field's set), or at offsets of a grid."""
+        if isinstance(through, AnyMap):
+            if through.target is not self.set:
+                what = f"map {through.name} leads to {through.target.name}"
+                raise MeshError(f"field {self.name} lives on {self.set.name}, but {what}")
+            return Arg(self, through)
+        if not isinstance(through, Offsets):
+            raise MeshError(
+                f"field {self.name}: index it with a Map or a grid's offsets, got {type(through).__name__};"
+                " use .numpy() to read values"
+            )
+        if through.grid is not self.set:
+            what = f"the offsets are of {through.grid.name}"
+            raise MeshError(f"field {self.name} lives on {self.set.name}, but {what}")
+        return Arg(self, None, through)
+
+    def __repr__(self) -> str:
+        each = self.components if len(self.components) > 1 else self.dim
+        return f"Field({self.name}: {self.set.name} x {each}, {self.dtype}, {self.layout})"
+
+
+class Arg:
+    """A field as a loop sees it: directly, through a map, or at offsets of its grid. Made anew whenever it is asked
+    for: if the field kept it, the two would keep each other.
+
+    ``as_member``: in a loop over a part of the field's set, the map leads from each element to itself in the whole.
+    ``slots``: the shape in which a kernel sees the map's entries where that is not (arity,): those of a matrix.
+    """
+
+    __slots__ = ("as_member", "field", "map", "offsets", "slots")
+
+    def __init__(self, field: Field, map: Any, offsets: Offsets | None = None, *, as_member: bool = False,
+                 slots: tuple[int, ...] = ()):  # fmt: skip
+        self.field, self.map, self.offsets, self.as_member, self.slots = field, map, offsets, as_member, slots
+
+    def __repr__(self) -> str:
+        if self.offsets is not None:
+            return f"{self.field.name}[{self.offsets.name}]"
+        return self.field.name if self.map is None else f"{self.field.name}[{self.map.name}]"

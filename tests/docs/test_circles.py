@@ -1,0 +1,91 @@
+"""No two modules import each other, not even by a detour: whoever reads one can begin with what it imports.
+
+Imports inside functions count, since nothing but a circle would need most of them; those for type checking do not, for
+a field knows its set and a set makes fields. They stay inside a room.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+
+from tests.docs.test_rooms import files, parsed, room_of
+
+RUN, TYPES = "run", "types"
+#: Circles that are known, to be broken with what makes them: a line loop that takes others along is a line loop.
+KNOWN = [["meshloom.linalg.composed", "meshloom.linalg.lines"]]
+Edges = dict[str, set[str]]
+
+
+def imports(
+    tree: ast.AST, module: str, package: bool, modules: Iterable[str], when: str = RUN
+) -> Iterator[tuple[str, str]]:
+    """(when, module) for each module among ``modules`` that a file imports, wherever in it."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from ((when, alias.name) for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom):
+            above = module.split(".")[: len(module.split(".")) - node.level + package] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                if inner in modules or base in modules:
+                    yield when, inner if inner in modules else base
+        else:
+            typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+            yield from imports(node, module, package, modules, TYPES if typing else when)
+
+
+def graph(sources: Mapping[str, tuple[ast.Module, bool]], *kinds: str) -> Edges:
+    """Module -> modules that it imports. ``sources``: module -> its tree, and whether it is a package."""
+    made: Edges = {}
+    for name, (tree, package) in sources.items():
+        found = imports(tree, name, package, sources)
+        made[name] = {other for when, other in found if when in kinds and other != name}
+    return made
+
+
+def circles(edges: Edges) -> list[list[str]]:
+    """Modules that reach each other, each group once."""
+    reach = {name: _reached(name, edges) for name in edges}
+    groups = {frozenset({name, *(o for o in reach[name] if name in reach[o])}) for name in edges}
+    return sorted(sorted(group) for group in groups if len(group) > 1)
+
+
+def _reached(start: str, edges: Edges) -> set[str]:
+    found, left = set[str](), [start]
+    while left:
+        new = edges[left.pop()] - found
+        found |= new
+        left += new
+    return found
+
+
+def sources() -> dict[str, tuple[ast.Module, bool]]:
+    return {name: (parsed(path), path.name == "__init__.py") for path, name in files()}
+
+
+def test_no_module_imports_one_that_imports_it() -> None:
+    assert circles(graph(sources(), RUN)) == KNOWN
+
+
+def test_types_may_refer_to_each_other_inside_a_room() -> None:
+    found = circles(graph(sources(), RUN, TYPES))
+    assert found, "a field and its set are one"
+    for group in found:
+        assert len({room_of(one) for one in group}) == 1, f"a circle through several rooms: {group}"
+
+
+def test_circles_are_found() -> None:
+    text = {
+        "p": "from p import a",
+        "p.a": "from p.b import x\nfrom p.d import x",
+        "p.b": "def f():\n    from . import c",
+        "p.c": "if TYPE_CHECKING:\n    import p.d\nimport p.a as one",
+        "p.d": "import os\nif TYPE_CHECKING:\n    from p.a import x",
+    }
+    planted = {name: (ast.parse(one), name == "p") for name, one in text.items()}
+    assert circles(graph(planted, RUN)) == [["p.a", "p.b", "p.c"]]
+    assert circles(graph(planted, RUN, TYPES)) == [["p.a", "p.b", "p.c", "p.d"]]
+    planted["p.b"] = (ast.parse("import os"), False)
+    assert circles(graph(planted, RUN)) == []
