@@ -67,7 +67,7 @@ class UnknownLoop(ConfigError):
     """A ``[schedule]`` table names what is no loop of the program."""
 
     def __init__(self, name: str, program: ml.Program):
-        lines = {loop.name for loop in program.loops if isinstance(loop, ml.linalg.LineLoop)}
+        lines = {loop.name for loop in program.loops if loop.domain.along_lines}
         what = "is solved along lines, where strategies do not apply" if name in lines else "is no loop of this case"
         self.key = ("schedule", name)
         super().__init__(f"{toml_key(self.key)} {what}{nearest(name, (DEFAULT, *loop_names(program)))}")
@@ -75,7 +75,7 @@ class UnknownLoop(ConfigError):
 
 def loop_names(program: ml.Program) -> tuple[str, ...]:
     """What the table may name, in the order of the program."""
-    return tuple(dict.fromkeys(loop.name for loop in program.loops if isinstance(loop, ml.Loop)))
+    return tuple(dict.fromkeys(loop.name for loop in program.loops if loop.domain.visits_elements))
 
 
 def apply_schedules(wishes: Mapping[str, Any], program: ml.Program) -> None:
@@ -86,7 +86,7 @@ def apply_schedules(wishes: Mapping[str, Any], program: ml.Program) -> None:
             raise UnknownLoop(name, program)
     default = _schedule(wishes[DEFAULT]) if DEFAULT in wishes else None
     for loop in dict.fromkeys(program.loops):
-        if not isinstance(loop, ml.Loop):
+        if not loop.domain.visits_elements:
             continue
         if loop.name in wishes:
             loop.reschedule(_schedule(wishes[loop.name]))

@@ -24,7 +24,6 @@ from meshloom.errors import MeshError, ProgramError, instance, known_name, whole
 from meshloom.mesh.box import Offsets
 from meshloom.mesh.components import Components, component_shape
 from meshloom.mesh.copies import ItsOwnCopy
-from meshloom.mesh.fill import Fill
 from meshloom.mesh.globals import Global
 from meshloom.mesh.kinds import Kinds, checked_kinds
 from meshloom.mesh.layout import Layout, parse_layout
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from meshloom.mesh.subset import Subset
     from meshloom.mesh.varying import VaryingMap
 
-__all__ = ["MOST_ELEMENTS", "Arg", "Field", "Fill", "Global", "Map", "Set", "check_ends", "on_host"]
+__all__ = ["MOST_ELEMENTS", "Arg", "Field", "Global", "Map", "Set", "check_ends", "on_host"]
 MOST_ELEMENTS = 2**40  # of a set: with any number of components, places in memory are still numbers of 64 bits
 
 
@@ -389,7 +388,7 @@ class Field(Stored, SharedMemory):
         """Set every value; inside a program this is recorded."""
         number, record = one_number(value, self.dtype, f"field {self.name}"), recorder.get()
         if record is not None:
-            record(Fill(self, number))
+            record.fill(self, number)
         else:
             self.storage.fill(number)
             self.undefined_after = ""
