@@ -6,6 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from meshloom.errors import KernelError
@@ -53,7 +54,7 @@ class BodyGraph:
         places = tuple([(o.param, o.slot, o.comp) for o in self.outputs])
         return written(roots), tuple([numbers[one] for one in roots]), places, self.combines
 
-    @property
+    @cached_property
     def loaded(self) -> frozenset[int]:
         """The operands whose values are looked at, by number."""
         return frozenset(k for k, *_ in loads([*self.operands, *(o.value for o in self.outputs)]))
@@ -107,7 +108,8 @@ class KernelBody(Body):
 
 @dataclass(frozen=True)
 class GivenBody(Body):
-    """A graph that is known: a constant, a copy, or what loops that became one compute."""
+    """A graph that is known: what loops that became one compute. It holds for the values that their kernels read then;
+    where these change, the program puts another one together."""
 
     given: BodyGraph
     strict: bool = False

@@ -1,8 +1,11 @@
-"""Operands: the fields and globals of an operation, what it may do with them, and how it reaches them."""
+"""Operands: the fields and globals of an operation, what it may do with them, and how it reaches them.
+
+They are named tuples because every loop that is called anew makes some, and calls are counted in microseconds.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from meshloom.kernel.access import Mode
 from meshloom.kernel.model import Param
@@ -12,8 +15,7 @@ from meshloom.mesh.number import PlainNumber
 from meshloom.mesh.recording import outside_program
 
 
-@dataclass(frozen=True)
-class Reach:
+class Reach(NamedTuple):
     """How an operation reaches the values of an operand from where it is: at most one of these.
 
     Directly, at its own element; through ``map``; at ``offsets`` from its own point of a grid; or all along its line,
@@ -54,14 +56,13 @@ DIRECTLY = Reach()
 ALONG_LINES = Reach(along_line=True)
 
 
-@dataclass(frozen=True)
-class Operand:
-    """A field or global as an operation uses it. ``name``: what its kernel calls it, which changes nothing."""
+class Operand(NamedTuple):
+    """A field or global as an operation uses it. ``name``: what its kernel calls it."""
 
     storage: Field | Global
     mode: type[Mode]
     reach: Reach = DIRECTLY
-    name: str = field(default="", compare=False)
+    name: str = ""
 
     @property
     def is_global(self) -> bool:

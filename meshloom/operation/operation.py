@@ -152,13 +152,13 @@ class Operation(NoCopy):
         return tuple(s for s in self.storages if isinstance(s, Field) and s.transient)
 
     # ----- what it does with its operands -----------------------------------------------------------------------
-    @property
+    @cached_property
     def reads(self) -> tuple[Field | Global, ...]:
         """What it needs to know: increments included, and what it changes in a part of a grid only."""
         partly = self.domain.box is not None
         return tuple([o.storage for o in self.operands if o.mode.reads or o.mode.combine or partly])
 
-    @property
+    @cached_property
     def writes(self) -> tuple[Field | Global, ...]:
         """What it changes."""
         return tuple([o.storage for o in self.operands if o.mode.writes])

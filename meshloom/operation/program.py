@@ -229,8 +229,9 @@ class Program(NoCopy):
         return np.zeros((times, 0))
 
     @cached_property
-    def _fills(self) -> list[Operation]:
-        return [o for o in self.loops if o.domain.all_memory]
+    def _filled(self) -> tuple[Field | Global, ...]:
+        """What fills set, each once."""
+        return tuple(dict.fromkeys(w for o in self.loops if o.domain.all_memory for w in o.writes))
 
     @cached_property
     def _fills_last(self) -> tuple[Operation, ...]:
@@ -269,7 +270,7 @@ class Program(NoCopy):
         used = self._backends()
         one = used.pop() if len(used) == 1 else None
         if one is not None:  # what is set need not be used by a loop, which would bring it there
-            for target in (w for fill in self._fills for w in fill.writes):
+            for target in self._filled:
                 target.move(one.place(target.storage))
         prepared = {o: o.prepare() for o in self._fills_last}
         executables = [prepared[o] for o in self.loops]

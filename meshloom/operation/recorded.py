@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from weakref import WeakValueDictionary
 
 from meshloom.errors import KernelError
 from meshloom.mesh.core import Field, Global
@@ -17,7 +18,15 @@ class Recorded(list[Operation]):
         self.append(operation)
 
     def fill(self, target: Field | Global, value: float | int) -> None:
-        self.append(in_memory.fill(target, value))
+        key = id(target), repr(value)  # no other has the address as long as the operation is there, which holds it
+        found = _fills.get(key)
+        if found is None:
+            found = _fills[key] = in_memory.fill(target, value)
+        self.append(found)
+
+
+#: Fills that somebody holds: what is recorded twice is the same operation, as with loops.
+_fills: WeakValueDictionary[tuple[int, str], Operation] = WeakValueDictionary()
 
 
 def check_written_first(operations: Sequence[Operation]) -> None:
