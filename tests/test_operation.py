@@ -185,6 +185,41 @@ def test_what_has_no_kernel_cannot_be_run_element_by_element() -> None:
     assert not world.v.numpy().any()
 
 
+@ml.kernel
+def carry(u: ml.Read, slope: ml.ReadWrite):
+    slope += u * slope
+
+
+@ml.kernel
+def advance(slope: ml.Read, u: ml.ReadWrite):
+    u -= 0.01 * slope
+
+
+@pytest.mark.parametrize("ghosts", [0, 1])
+def test_what_a_line_loop_sets_anew_is_not_stored_before(ghosts: int) -> None:
+    """A step derives u along lines, and two loops that become one use the result: in the next step it is another."""
+
+    def stepped(back_end: str) -> tuple[np.ndarray, ml.Program]:
+        ml.use(back_end)
+        grid = ml.Grid((12, 10), extent=2 * np.pi, periodic=True, ghosts=ghosts)
+        u = grid.field("u", data=np.sin(grid.meshgrid()[0]) + 2.0)
+
+        @ml.program
+        def step() -> None:
+            slope = ml.compact.d(u, 0)
+            carry(grid, u, slope)
+            advance(grid, slope, u)
+
+        step.run(3)
+        return u.numpy(), step
+
+    (found, program), (expected, _) = stepped("emulated"), stepped("numpy")
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    (one,) = program.fused_steps
+    assert one.name == "carry+advance"
+    assert {p.name for p in one.spec.params if p.mode.writes} == {"u"}, "neither of the slope's values is read again"
+
+
 # ----- nobody asks of which kind one is -------------------------------------------------------------------------------
 #: What operations differ in; where each kind may be told from another is the file that defines them.
 PARTS = ("Operation", "Domain", "Body", "How")
