@@ -65,7 +65,7 @@ def seconds_per_iteration(case: Case, iterations: int) -> float:
 
 
 def loops_of(case: Case) -> list[ml.Loop]:
-    return [o for o in case.program.loops if isinstance(o, ml.Loop)]
+    return [o for o in case.program.loops if o.domain.visits_elements]
 
 
 def measure(case: Case, iterations: int, *, fuse: bool) -> dict[str, Any]:

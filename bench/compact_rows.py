@@ -16,6 +16,7 @@ from bench.race_loop import Device, kernel_figures
 from meshloom import compact
 from meshloom.backend import current
 from meshloom.errors import MeshloomError
+from meshloom.schedule.lines.spec import LineSpec
 
 TOLERANCE = {"float64": 1e-12, "float32": 2e-4}  # largest difference from NumPy in double, as a share of the largest
 SMALL = (21, 40, 37)  # points along the axes of the grids on which everything is checked first; no multiple of anything
@@ -106,7 +107,7 @@ def fields(room: Room, backend: str) -> list[Any]:
     return [grid, f, out]
 
 
-def loop_of(problem: Problem, grid: ml.Grid, f: ml.Field, out: ml.Field) -> ml.linalg.LineLoop:
+def loop_of(problem: Problem, grid: ml.Grid, f: ml.Field, out: ml.Field) -> ml.Loop:
     """What a problem is about, on these fields."""
     axis, fused = problem.axis, problem.what == "fused"
     derivative = compact.operator(compact.LELE6, grid, axis)
@@ -116,9 +117,15 @@ def loop_of(problem: Problem, grid: ml.Grid, f: ml.Field, out: ml.Field) -> ml.l
                               method=problem.method, tuning=dict(problem.tuning))  # fmt: skip
 
 
-def empty_loop(problem: Problem) -> ml.linalg.LineLoop:
+def empty_loop(problem: Problem) -> ml.Loop:
     """The loop on fields that nobody has filled: to be compiled, not to be run."""
     return loop_of(problem, *made(room_of(problem)))
+
+
+def form_of(loop: ml.Loop) -> str:
+    """How lines are cut up."""
+    assert isinstance(loop.spec, LineSpec)
+    return str(loop.spec.form)
 
 
 class Setup:
@@ -129,7 +136,7 @@ class Setup:
         self.grid, self.f, self.out = fields(room_of(problem), backend)
         ml.use(backend)
         self.loop = loop_of(problem, self.grid, self.f, self.out)
-        self.operator = self.loop.operators[0]
+        self.operator = self.loop.body.operators[0]
 
     def component(self, field: ml.Field, c: int) -> Any:
         """A view of a component as an array (*shape), where the field lies."""
@@ -192,7 +199,7 @@ def row(problem: Problem, device: Device, copy_rate: float, *, twice: bool = Tru
         "bytes_per_point": setup.loop.compulsory / points,
         "share_of_limit": setup.loop.compulsory / seconds / copy_rate,
         "launches": len(getattr(executable, "steps", ())),
-        "form": str(setup.loop.spec.form),
+        "form": form_of(setup.loop),
         **kernel_figures(getattr(executable, "resources", {})),
     }
 

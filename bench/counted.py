@@ -20,7 +20,6 @@ from bench.frozen import Frozen
 from bench.locality_loops import CONTESTS
 from bench.race_loop import Cuda, Data, Device, res_calc, wished
 from meshloom.errors import MeshloomError
-from meshloom.operation.loop import Runnable
 
 
 def launch_all(job: dict[str, Any], done: Path, device: Device) -> list[int]:
@@ -56,10 +55,10 @@ def contest_loops(mesh: dict[str, Any], order: str) -> Callable[[dict[str, Any]]
     return lambda row: frozen.on(arranged, row["precision"], row["layout"]).loop(wished(row))
 
 
-def line_loops(mesh: dict[str, Any], order: str) -> Callable[[dict[str, Any]], Runnable]:
+def line_loops(mesh: dict[str, Any], order: str) -> Callable[[dict[str, Any]], ml.Loop]:
     """What ``bench.compact`` measures, by the entries of its problems."""
 
-    def loop(row: dict[str, Any]) -> Runnable:
+    def loop(row: dict[str, Any]) -> ml.Loop:
         fields.cache_clear()
         known = row | {"shape": tuple(row["shape"]), "tuning": tuple((k, v) for k, v in row["tuning"])}
         return Setup(Problem(**known), ml.backend()).loop
@@ -67,7 +66,7 @@ def line_loops(mesh: dict[str, Any], order: str) -> Callable[[dict[str, Any]], R
     return loop
 
 
-def _launched(loop: Runnable) -> int:
+def _launched(loop: ml.Loop) -> int:
     try:
         executable: Any = loop.prepare()
     except MeshloomError:

@@ -60,7 +60,9 @@ class Frozen:
     """
 
     def __init__(self, loop: ml.Loop, mesh: ml.Mesh):
-        self.kernel, self.arguments = loop.kernel, loop.arguments
+        (kernel,), self.operands = loop.kernels, loop.operands
+        assert isinstance(kernel, ml.Kernel)
+        self.kernel = kernel
         self._names = {id(getattr(mesh, name)): name for name in SETS}
         self._set = loop.set
         self._values = {one: one.numpy() if loop.needs(one) else np.zeros(one.shape) for one in loop.storages}
@@ -89,8 +91,8 @@ class Frozen:
                                                      layout=layout)  # fmt: skip
         maps = {one: ml.Map(place(one.source), place(one.target), rows, one.name)
                 for one, rows in self._indices.items()}  # fmt: skip
-        arguments = tuple(storages[a] if isinstance(a, ml.Global) else storages[a.field] if a.map is None
-                          else storages[a.field][maps[a.map]] for a in self.arguments)  # fmt: skip
+        arguments = tuple(storages[one.storage] if one.reach.map is None else storages[one.storage][maps[one.reach.map]]
+                          for one in self.operands)  # fmt: skip
         return Ready(self.kernel, place(self._set), arguments)
 
 

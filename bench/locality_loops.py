@@ -67,7 +67,7 @@ def own(name: str) -> Callable[[Case], ml.Loop]:
 
     def find(case: Case) -> ml.Loop:
         for operation in case.program.loops:
-            if isinstance(operation, ml.Loop) and operation.name == name:
+            if operation.domain.visits_elements and operation.name == name:
                 return operation
             operation()
         raise LookupError(f"{case.name} has no loop {name}")

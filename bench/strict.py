@@ -24,9 +24,6 @@ from bench.measure import surroundings
 from bench.record import Record
 from meshloom.case import Case
 from meshloom.kernel.count import arithmetic, flops_by_kind
-from meshloom.linalg.lines import LineLoop
-from meshloom.mesh.core import Fill
-from meshloom.operation.loop import Runnable
 from meshloom.run.diagnose import Snapshot, restore, take_snapshot
 
 #: Name -> settings of a mesh that keeps a GPU busy, and of a small one.
@@ -71,12 +68,12 @@ def operations_of(case: Case) -> int:
     return sum(_operations(one) for one in case.program.loops)
 
 
-def _operations(one: Runnable | Fill) -> int:
-    if isinstance(one, ml.Loop):
+def _operations(one: ml.Loop) -> int:
+    if one.domain.visits_elements:
         return int(one.counts.flops) * one.elements
-    if isinstance(one, LineLoop):  # without those of the operator, which are the same either way
-        roots = [*one.spec.operands, *(o.value for o in one.spec.results)]
-        return arithmetic(flops_by_kind(roots)) * one.lines.lines * one.lines.length
+    if one.domain.along_lines:  # without those of the operator, which are the same either way
+        roots = [*one.graph.operands, *(o.value for o in one.graph.outputs)]
+        return arithmetic(flops_by_kind(roots)) * one.elements
     return 0
 
 
@@ -85,7 +82,7 @@ def variant(name: str, settings: tuple[str, ...], back_end: str, *, strict: bool
     ml.use(back_end, strict=strict)
     try:
         case: Case = make(name, *settings)
-        assert {one.spec.strict for one in case.program.loops if isinstance(one, Runnable)} == {strict}
+        assert {one.spec.strict for one in case.program.loops if not one.domain.all_memory} == {strict}
         return case
     finally:
         ml.use(back_end, strict=False)

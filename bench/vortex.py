@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
+from bench.compact_rows import form_of
 from bench.measure import fastest, surroundings
 from bench.record import Record
 from bench.report import Goal
 from meshloom.backend import current
-from meshloom.mesh.core import Fill
 from meshloom.operation.fusion.absorb import absorbed
+from meshloom.operation.recorded import Recorded
 from meshloom.recording import recorder
 from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
 from meshloom.solvers.navier_stokes.case import FlowCase
@@ -83,8 +84,8 @@ class Piece:
 
     def __init__(self, case: FlowCase, function: Callable[[], None]):
         self.name = function.__name__
-        recorded: list[Any] = []
-        token = recorder.set(recorded.append)
+        recorded = Recorded()
+        token = recorder.set(recorded)
         try:
             function()
         finally:
@@ -104,7 +105,7 @@ class OtherWay:
 
     def __init__(self, function: Callable[[], None]):
         loops = absorbed(ml.program(function).loops, together=not current().target.together)
-        self._replay = current().recording([o.prepare() for o in loops if not isinstance(o, Fill)])
+        self._replay = current().recording([o.prepare() for o in loops if not o.domain.all_memory])
 
     def run(self, times: int = 1) -> None:
         self._replay.run(times, ())
@@ -154,7 +155,7 @@ TIMES = {"step": 1, "step_in_one_branch": 1, "right_hand_side": 4, "slopes": 4, 
          "update": 1, "monitors": 1, "other_right_hand_side": 4}  # fmt: skip
 
 
-def fused_loops(case: FlowCase) -> list[ml.linalg.LineLoop]:
+def fused_loops(case: FlowCase) -> list[ml.Loop]:
     """The passes of a right-hand side that stores no flux: their bytes are the fewest that do."""
     flow, equations = case.flow, case.flow.equations
     rate = flow.q.like("rate")
@@ -164,7 +165,7 @@ def fused_loops(case: FlowCase) -> list[ml.linalg.LineLoop]:
         equations.rate(flow.q, flow.slopes, rate)
 
     loops = absorbed(ml.program(right_hand_side).loops, together=False)
-    return [o for o in loops if isinstance(o, ml.linalg.LineLoop)]
+    return [o for o in loops if o.domain.along_lines]
 
 
 def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float, both: bool = True) -> dict[str, Any]:
@@ -197,15 +198,7 @@ FORMS: tuple[dict[str, int], ...] = (
 )  # fmt: skip
 
 
-def tuned(loop: ml.linalg.LineLoop, wish: dict[str, int]) -> ml.linalg.LineLoop:
-    """The same loop with lines cut up in another way."""
-    return ml.linalg.LineLoop(
-        loop.grid, loop.axis, loop.operators, loop._sources, loop._targets,
-        before=loop.before, after=loop.after, values=loop.values, name=loop.name, tuning=wish,
-    )  # fmt: skip
-
-
-def alone(loop: ml.linalg.LineLoop) -> ml.Program:
+def alone(loop: ml.Loop) -> ml.Program:
     """A program of one loop."""
 
     def one() -> None:
@@ -217,22 +210,22 @@ def alone(loop: ml.linalg.LineLoop) -> ml.Program:
 def forms(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> dict[str, list[dict[str, Any]]]:
     """How fast every pass of a right-hand side is when lines are cut up in other ways; the fastest first."""
     found: dict[str, list[dict[str, Any]]] = {}
-    functions = parts(case, both=False)["right_hand_side"]
-    assert isinstance(functions, ml.Program)
-    for loop in functions.loops:
-        if not isinstance(loop, ml.linalg.LineLoop):
+    whole = parts(case, both=False)["right_hand_side"]
+    assert isinstance(whole, ml.Program)
+    for loop in whole.loops:
+        if not loop.domain.along_lines:
             continue
         rows = []
         for wish in FORMS:
             try:
-                other = tuned(loop, wish)
+                other = loop.by(wish)
                 seconds = fastest({"": alone(other).run}, rounds=rounds, target=target)[""]
             except ml.errors.MeshloomError as reason:
                 rows.append({"form": wish, "us": math.inf, "share": 0.0, "why": str(reason)})
                 continue
             resources = getattr(other.prepare(), "resources", None)
             rows.append({"form": wish, "us": seconds * 1e6, "share": other.compulsory / bandwidth / seconds,
-                         "made": str(other.spec.form), "resources": resources})  # fmt: skip
+                         "made": form_of(other), "resources": resources})  # fmt: skip
         found[loop.name] = sorted(rows, key=lambda row: row["us"])
         best, usual = found[loop.name][0], next(row for row in rows if not row["form"])
         print(f"  {loop.name}: usual {usual['us']:.4g} us ({usual['share']:.2f}); best {best['us']:.4g} us"

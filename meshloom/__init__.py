@@ -17,17 +17,20 @@ from meshloom.mesh import generate
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, Subset
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
-from meshloom.operation.loop import Kernel, Loop, kernel
+from meshloom.operation.loop import Kernel, kernel
+from meshloom.operation.operation import Operation
 from meshloom.operation.program import Program, program
 from meshloom.order import names as orderings
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.strategies import names as strategies
 from meshloom.schedule.strategies import variants
 
+Loop = Operation  # what a kernel over a set is called in programs
+
 __version__ = "0.1.0"
 __all__ = [
-    "Arg", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min", "Program", "Read",
-    "ReadWrite", "Schedule", "Set", "Subset", "Sum", "Write", "backend", "backends", "compact", "errors", "fill_ghosts",
-    "generate", "kernel", "linalg", "locate", "orderings", "program", "read", "strategies", "threads", "use",
-    "variants", "write",
+    "Arg", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min", "Operation",
+    "Program", "Read", "ReadWrite", "Schedule", "Set", "Subset", "Sum", "Write", "backend", "backends", "compact",
+    "errors", "fill_ghosts", "generate", "kernel", "linalg", "locate", "orderings", "program", "read", "strategies",
+    "threads", "use", "variants", "write",
 ]  # fmt: skip

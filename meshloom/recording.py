@@ -10,15 +10,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from meshloom.errors import ProgramError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+
+class Recorder(Protocol):
+    """Whoever records a program. Fields and globals know no operations, so they say what they are set to."""
+
+    def __call__(self, operation: Any) -> None:
+        """An operation was called."""
+
+    def fill(self, target: Any, value: float | int) -> None:
+        """Every value of a field or global is set to one number."""
+
+
 #: While a program is being recorded, operations are handed to this recorder instead of being carried out.
-recorder: ContextVar[Callable[[Any], None] | None] = ContextVar("recorder", default=None)
+recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 READ_LATER = "read it after program.run(), keep it with run(record=...), or use it in a kernel"
 MAKE_BEFORE = "make it before, and use it inside"

@@ -9,7 +9,6 @@ import pytest
 
 import meshloom as ml
 from meshloom import compact
-from meshloom.linalg.composed import ComposedLines
 from meshloom.operation.fusion.absorb import absorbed
 
 BACK_ENDS = ["numpy", "cpu", "emulated"]
@@ -152,7 +151,7 @@ def test_taken_along_or_by_themselves(body: Callable[[World], None], ghosts: int
     ml.use(back_end)
     taken = World(ghosts=ghosts)
     operations = absorbed(ml.program(fuse=False)(lambda: body(taken)).loops, together=False)
-    assert any(isinstance(o, ComposedLines) for o in operations) or (ghosts and body is overwritten_between)
+    assert any(o.composed for o in operations) or (ghosts and body is overwritten_between)
     for operation in operations * 2:
         operation()
     for name in ("u", "out"):
@@ -238,7 +237,7 @@ def test_composed_as_written() -> None:
     for world, strictly in ((plain, False), (taken, True)):
         loops = absorbed(ml.program(fuse=False)(lambda world=world: chained_makers(world)).loops, together=False)
         for one in loops:
-            assert isinstance(one, ComposedLines)
+            assert one.composed
             written = one.as_written() if strictly else one
             assert written.strict == strictly and written.name == one.name
             written()

@@ -11,7 +11,7 @@ import pytest
 import meshloom as ml
 from meshloom.backend import current
 from meshloom.errors import KernelError, MeshError
-from meshloom.operation.loop import Loop
+from meshloom.operation.operation import Operation
 from meshloom.operation.ties import loops_over
 
 BACK_ENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
@@ -102,8 +102,10 @@ def test_another_number_makes_nothing_anew(back_end: str, monkeypatch: pytest.Mo
     s, a, b, out = three()
     blend(s, a, b, 0.5, out)
     made: list[Any] = []
-    ordinary = Loop.__init__
-    monkeypatch.setattr(Loop, "__init__", lambda self, *args, **named: (made.append(1), ordinary(self, *args, **named)))
+    ordinary = Operation.__init__
+    monkeypatch.setattr(
+        Operation, "__init__", lambda self, *args, **named: (made.append(1), ordinary(self, *args, **named))
+    )
     monkeypatch.setattr(type(current()), "prepare", lambda *_: made.append("compiled"))
     traces = len(blend.state.traces)
     values = np.random.default_rng(0).normal(size=1000).tolist()

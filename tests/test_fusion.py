@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.errors import KernelError
-from meshloom.mesh.core import Fill
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilMeshOptions
 from tests.backend import streams  # noqa: F401 registers the back end shuffled
 
@@ -283,7 +282,7 @@ def test_fills_go_with_what_needs_them_and_loops_over_one_map_share_a_visit(tran
     np.testing.assert_allclose(fused.u.numpy(), plain.u.numpy(), rtol=1e-12)
     assert groups_of(fused.step) == ["slopes+highest+follow"] * 2
     body = fused.step._fused_recording().program.body
-    assert [str(s.name) for s in body if isinstance(s, Fill)] == ["rate = 0.01", "rate = 0.02"], "the sum starts anew"
+    assert [str(s.name) for s in body if s.domain.all_memory] == ["rate = 0.01", "rate = 0.02"], "the sum starts anew"
     stored = [[p.name for p in one.spec.params if p.mode.writes and not p.racy and not p.is_global]
               for one in fused.step.fused_steps]  # fmt: skip
     lasting = [] if transient else ["slope", "high"]

@@ -22,7 +22,6 @@ import meshloom as ml
 from meshloom.errors import MeshloomError
 from meshloom.mesh.box import Box
 from meshloom.mesh.condition import Condition
-from meshloom.mesh.core import Fill
 from meshloom.recording import recorder
 from tests.recorded_world import World, add, halve, scale, spread
 
@@ -70,7 +69,7 @@ RECORDED: dict[str, Action] = {
     "Kernel.__call__": lambda w: scale(w.cells, w.u, w.factor, w.total),
     "Kernel.__call__ with a number, by name": lambda w: scale(w.cells, total=w.total, factor=0.25, u=w.u),
     "Kernel.loop with a number": lambda w: scale.loop(w.cells, w.u, 0.25, total=w.total)(),
-    "Loop.__call__": lambda w: w.loop(),
+    "Operation.__call__ of a loop": lambda w: w.loop(),
     "Kernel.loop": lambda w: spread.loop(w.edges, w.u[w.ends], w.v[w.ends])(),
     "Field.fill": lambda w: (w.u.fill(3.0), scale(w.cells, w.u, w.factor, w.total)),
     "Field.assign of a number": lambda w: (w.u.assign(3), scale(w.cells, w.u, w.factor, w.total)),
@@ -90,14 +89,14 @@ RECORDED: dict[str, Action] = {
     "Program.__call__ with arguments": lambda w: w.scaled(w.u, w.total),
     "Program.run with arguments": lambda w: w.scaled.run(2, w.v, total=w.total),
     "Program.bind": lambda w: w.scaled.bind(w.u, w.total).run(2),
-    "Fill.__call__": lambda w: w.inner.loops[1](),
+    "Operation.__call__ of a fill": lambda w: w.inner.loops[1](),
     "Matrix.fill": lambda w: (w.matrix.fill(2.0), w.matrix(w.v, w.u)),
     "Matrix.inverse_diagonal": lambda w: w.matrix.inverse_diagonal(blocks=False, into=w.v),
     "Matrix.multiply": lambda w: w.matrix.multiply(w.v, w.u), "Matrix.__call__": lambda w: w.matrix(w.v, w.u),
     "locate": lambda w: ml.locate(w.u, w.factor, w.where),
     "fill_ghosts": lambda w: (ml.fill_ghosts(w.f), add(w.grid.everything, w.f, w.g)),
     "linalg.line_loop": lambda w: ml.linalg.line_loop(w.grid, 1, w.line, w.f, w.f, before=halve, values=1),
-    "LineLoop.__call__": lambda w: w.lines(),
+    "Operation.__call__ along lines": lambda w: w.lines(),
     "linalg.tridiagonal.solve": lambda w: ml.linalg.tridiagonal.solve(w.line.matrix, w.f, w.g, 0),
     "compact.d": lambda w: ml.compact.d(w.f, 0, w.g, after=add),
     "compact.d, new field": lambda w: add(w.grid, ml.compact.d(w.f, 0), w.g),
@@ -171,8 +170,8 @@ REFUSED: dict[str, Action] = {
     "linalg.gmres": lambda w: ml.linalg.gmres(w.matrix, w.u, w.v),
     "Mesh.boundary_normals": lambda w: w.mesh.boundary_normals(), "Mesh.boundary": lambda w: w.mesh.boundary("xmin"),
     "Kernel.python": lambda w: scale.python(w.cells, w.u, w.factor, w.total),
-    "Loop.run_plainly": lambda w: w.loop.run_plainly(),
-    "Loop.settle": lambda w: add.loop(w.cells, w.cells.field("more", 2), w.pair, schedule={"layout": "soa"}).settle(),
+    "Operation.run_plainly": lambda w: w.loop.run_plainly(),
+    "Operation.settle": lambda w: add.loop(w.cells, w.pair.like("more"), w.pair, schedule={"layout": "soa"}).settle(),
     "Program.run, recording": lambda w: w.inner.run(2, record=(w.total,)),
     "Program.repeat": lambda w: w.inner.repeat(until=w.total > 0.0, at_most=3),
     "Condition.__bool__": lambda w: bool(w.total < 1.0),
@@ -198,7 +197,8 @@ HARMLESS: dict[str, Action] = {
     "Arg": lambda w: w.u[w.ends],
     "Kernel": lambda w: ml.Kernel(halve.function),
     "kernel": lambda w: ml.kernel(halve.function),
-    "Loop": lambda w: ml.Loop(scale, w.cells, (w.u, w.factor, w.total), None),
+    "Operation": lambda w: ml.Operation("again", w.loop.domain, w.loop.operands, w.loop.body, w.loop.how),
+    "Loop": lambda w: ml.Loop("again", w.lines.domain, w.lines.operands, w.lines.body, w.lines.how),
     "Program": lambda w: ml.Program(w.step),
     "program": lambda w: ml.program(w.step),
     "Schedule": lambda w: ml.Schedule("atomic"),
@@ -245,25 +245,6 @@ HARMLESS: dict[str, Action] = {
     "Kernel.counts": lambda w: scale.counts(w.cells, w.u, w.factor, w.total).flops,
     "Kernel.state": lambda w: scale.state, "Kernel.trace": lambda w: scale.trace(w.loop.params),
     "Kernel.outputs": lambda w: scale.outputs(w.loop.params, strict=False),
-    **{f"Loop.{name}": (lambda w, name=name: getattr(w.loop, name)) for name in (
-        "applies", "compulsory", "counts", "elements", "estimate", "form", "known", "maps", "over", "params", "parts",
-        "flops", "plan", "reads", "reason", "schedule", "seconds", "spec", "storages", "transients", "writes")},
-    "Loop.explain": lambda w: w.loop.explain(), "Loop.prepare": lambda w: w.loop.prepare(),
-    "Loop.invalidate": lambda w: w.loop.invalidate(), "Loop.refresh": lambda w: w.loop.refresh(),
-    "Loop.needs": lambda w: w.loop.needs(w.u), "Loop.defines": lambda w: w.loop.defines(w.u),
-    "Loop.known_of": lambda w: w.loop.known_of("spec"), "Loop.plan_of": lambda w: w.loop.plan_of(w.loop.schedule),
-    "Loop.check_transients": lambda w: w.loop.check_transients(),
-    "Loop.taking": lambda w: w.loop.taking({}, (), ()), "LineLoop.taking": lambda w: w.lines.taking({}, (), ()),
-    "Loop.settled": lambda w: w.loop.settled(), "Loop.ways": lambda w: w.loop.ways,
-    **{f"LineLoop.{name}": (lambda w, name=name: getattr(w.lines, name)) for name in (
-        "compulsory", "dtype", "flops", "known", "lines", "method", "parts", "plan", "reads", "seconds", "spec",
-        "storages", "transients", "writes")},
-    "LineLoop.explain": lambda w: w.lines.explain(), "LineLoop.prepare": lambda w: w.lines.prepare(),
-    "LineLoop.invalidate": lambda w: w.lines.invalidate(), "LineLoop.refresh": lambda w: w.lines.refresh(),
-    "LineLoop.needs": lambda w: w.lines.needs(w.f), "LineLoop.defines": lambda w: w.lines.defines(w.f),
-    "LineLoop.known_of": lambda w: w.lines.known_of("spec"), "LineLoop.settle": lambda w: w.lines.settle(),
-    "LineLoop.check_transients": lambda w: w.lines.check_transients(),
-    "LineLoop.settled": lambda w: w.lines.settled(),
     **{f"Program.{name}": (lambda w, name=name: getattr(w.inner, name)) for name in (
         "fused_steps", "graph", "launches", "layouts", "loops", "operations", "parameters")},
     "Program.explain": lambda w: w.inner.explain(),
@@ -274,7 +255,6 @@ HARMLESS: dict[str, Action] = {
     "Condition.globals": lambda w: (w.total < w.factor).globals,
     **{f"{kind}.{name}": (lambda w, find=find, name=name: getattr(find(w), name)) for name in ("version", "changed")
        for kind, find in (("Field", lambda w: w.u), ("Global", lambda w: w.total))},
-    "Loop.written": lambda w: w.loop.written, "LineLoop.written": lambda w: w.lines.written,
     "linalg.LineLoop": lambda w: ml.linalg.LineLoop(w.grid, 1, w.line, w.f, w.g),
     "linalg.LineOperator": lambda w: ml.linalg.LineOperator(w.line.matrix),
     "linalg.LineStencil": lambda w: ml.linalg.LineStencil({0: 1.0}),
@@ -300,16 +280,16 @@ REFUSED |= {
 }  # fmt: skip
 REFUSED |= {
     "Field.memory": lambda w: w.u.memory(),
-    "Loop.reschedule": lambda w: w.loop.reschedule("color"),
+    "Operation.reschedule": lambda w: w.loop.reschedule("color"),
 }
 NOUNS: dict[str, Action] = {
     "Set": lambda w: w.cells, "Map": lambda w: w.ends, "Mesh": lambda w: w.mesh, "Grid": lambda w: w.grid,
-    "Box": lambda w: w.grid.inside, "Field": lambda w: w.u, "Global": lambda w: w.total, "Loop": lambda w: w.loop,
-    "Program": lambda w: w.inner, "LineLoop": lambda w: w.lines, "Matrix": lambda w: w.matrix,
+    "Box": lambda w: w.grid.inside, "Field": lambda w: w.u, "Global": lambda w: w.total, "Operation": lambda w: w.loop,
+    "Program": lambda w: w.inner, "Matrix": lambda w: w.matrix,
 }
 REFUSED |= {f"{kind}.__reduce_ex__": (lambda w, find=find: pickle.dumps(find(w))) for kind, find in NOUNS.items()}
 for kind, find in NOUNS.items():
-    if kind not in ("Loop", "Program", "LineLoop", "Matrix"):
+    if kind not in ("Operation", "Program", "Matrix"):
         table = REFUSED if kind in ("Field", "Global") else HARMLESS
         table[f"{kind}.__copy__"] = lambda w, find=find: copy.copy(find(w))
         table[f"{kind}.__deepcopy__"] = lambda w, find=find: copy.deepcopy(find(w))
@@ -323,16 +303,35 @@ HARMLESS |= {
     "Set.of": lambda w: w.mesh.cells.of("quad"),
     "Subset.members_of": lambda w: w.cells.subset([1, 2]).members_of(w.cells),
     "Subset.restricted": lambda w: w.edges.subset([1, 2]).restricted(w.ends),
-    "Loop.as_written": lambda w: w.loop.as_written(), "Loop.can_run": lambda w: w.loop.can_run("color"),
-    "LineLoop.as_written": lambda w: w.lines.as_written(),
 }
+#: Every question about an operation, whatever it runs over.
+OPERATIONS: dict[str, Action] = {
+    "of a loop": lambda w: w.loop, "along lines": lambda w: w.lines, "of a fill": lambda w: w.inner.loops[1]
+}
+ASKED: dict[str, Callable[[Any, World], Any]] = {
+    **{name: (lambda o, w, name=name: getattr(o, name)) for name in (
+        "applies", "box", "chosen", "composed", "compulsory", "content", "counts", "elements", "estimate", "flops",
+        "form", "graph", "known", "maps", "over", "params", "parts", "plan", "reads", "reason", "schedule", "seconds",
+        "set", "spec", "storages", "strict", "transients", "uncut", "ways", "wish", "work", "writes", "written")},
+    "explain": lambda o, w: o.explain(), "prepare": lambda o, w: o.prepare(), "refresh": lambda o, w: o.refresh(),
+    "invalidate": lambda o, w: o.invalidate(), "settled": lambda o, w: o.settled(),
+    "needs": lambda o, w: o.needs(w.u), "defines": lambda o, w: o.defines(w.v), "by": lambda o, w: o.by(None),
+    "known_of": lambda o, w: o.known_of("spec"), "plan_of": lambda o, w: o.plan_of(o.schedule),
+    "layout_of": lambda o, w: o.layout_of(w.u), "check_transients": lambda o, w: o.check_transients(),
+    "as_written": lambda o, w: o.as_written(), "can_run": lambda o, w: o.can_run("color"),
+}  # fmt: skip
+HARMLESS |= {
+    f"Operation.{name} {which}": (lambda w, ask=ask, find=find: ask(find(w), w))
+    for which, find in OPERATIONS.items() for name, ask in ASKED.items()
+    if which == "of a loop" or name not in ("by", "counts", "uncut", "work")  # which only elements have
+}  # fmt: skip
 #: Names that are no calls: modes, modules, errors.
 NOT_CALLED = {"Inc", "Max", "Min", "Read", "ReadWrite", "Sum", "Write", "compact", "errors", "generate", "linalg"}
 #: Defined by Python or by dataclasses for every object; repr is tested for all at once.
-USUAL = {"__new__", "__init__", "__repr__", "__eq__", "__hash__", "__str__", "__setattr__", "__delattr__",
-         "__replace__", "__getstate__", "__setstate__"}  # fmt: skip
-CLASSES = (ml.Set, ml.Subset, ml.Map, ml.Matrix, ml.Field, ml.Global, ml.Mesh, ml.Grid, Box, ml.Kernel, ml.Loop,
-           ml.Program, ml.linalg.LineLoop, Fill, Condition)  # fmt: skip
+USUAL = {"__new__", "__init__", "__init_subclass__", "__repr__", "__eq__", "__hash__", "__str__", "__setattr__",
+         "__delattr__", "__replace__", "__getstate__", "__setstate__"}  # fmt: skip
+CLASSES = (ml.Set, ml.Subset, ml.Map, ml.Matrix, ml.Field, ml.Global, ml.Mesh, ml.Grid, Box, ml.Kernel,
+           ml.Operation, ml.Program, Condition)  # fmt: skip
 #: What others may add to make fields arrays: it reads values, so it is refused wherever it exists.
 ARRAYS = {f"{kind}.{name}" for kind in ("Field", "Global") for name in ("__array_ufunc__",
           "__array_function__", "__array_priority__", "__complex__", "__index__")}  # fmt: skip
@@ -373,8 +372,7 @@ def test_every_public_name_has_a_category() -> None:
     categories = {name.split(" ")[0].rstrip(",") for table in (RECORDED, REFUSED, HARMLESS) for name in table}
     inherited = {f"{kind}.{name.partition('.')[2]}" for name in categories if name.startswith("Set.")
                  for kind in ("Grid", "Subset")}  # fmt: skip
-    fill = {f"Fill.{name}" for name in ("name", "reads", "writes", "target", "value")}
-    known = categories | inherited | fill | ARRAYS
+    known = categories | inherited | ARRAYS
     missing = [name for name in public() if name not in known and not plain_attribute(name)]
     assert not missing, f"recorded, refused or harmless inside a program? {missing}"
     assert len(list(public())) > 150

@@ -17,7 +17,7 @@ from meshloom.mesh.core import Global
 from meshloom.native import runtime, threads
 from meshloom.native.closing import function_of
 from meshloom.native.compiler import host_compiler, load
-from meshloom.native.runtime import Operation
+from meshloom.native.runtime import NativeCall
 from meshloom.schedule.nest.code import partial_name
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.plan.plan import arrays as plan_arrays
@@ -47,7 +47,7 @@ class CpuBackend(Backend):
             return str(error)
         return None
 
-    def prepare(self, bound: Bound) -> Operation:
+    def prepare(self, bound: Bound) -> NativeCall:
         plan = bound.plan()
         made_for, unit, function = bound.compiled.get(self.key, (None, None, None))
         if made_for is not plan:
@@ -56,7 +56,7 @@ class CpuBackend(Backend):
         arrays = self._arrays(bound, plan, unit)
         sizes = sizes_of(bound, plan) | color_counts(unit, arrays)
         check_arrays(bound.spec.name, unit.pointers, arrays)
-        return Operation(function, [arrays[a.name] for a in unit.pointers], [sizes[name] for name in unit.sizes])
+        return NativeCall(function, [arrays[a.name] for a in unit.pointers], [sizes[name] for name in unit.sizes])
 
     def _compiled(self, bound: Bound, plan: Plan) -> tuple[Unit, Any]:
         unit = make_unit(bound.spec, plan, extra=(Argument("threads_in_use", "int64_t", True),))
@@ -106,7 +106,7 @@ class NativeRecording(Recording):
         seconds, done, stopped = self._replayed([*self._native, last], at_most, met)
         return Replayed(np.zeros((done, 0)), seconds, stopped, bool(met[0]))
 
-    def _replayed(self, operations: list[Operation], times: int, enough: Any) -> tuple[np.ndarray, int, bool]:
+    def _replayed(self, operations: list[NativeCall], times: int, enough: Any) -> tuple[np.ndarray, int, bool]:
         """Seconds of the operations that were recorded, whole replays, and whether Ctrl-C came."""
         seconds, done, stopped = np.zeros(len(operations)), np.zeros(1, np.int64), False
         try:
@@ -116,10 +116,10 @@ class NativeRecording(Recording):
         return seconds[: len(self._native)], int(done[0]), stopped
 
 
-def _native(operation: Callable[[], None]) -> Operation:
+def _native(operation: Callable[[], None]) -> NativeCall:
     if isinstance(operation, FillMemory):
         return runtime.fill_operation(operation.storage, operation.value)
     if isinstance(operation, CopyMemory):
         return runtime.copy_operation(operation.reads[0].storage, operation.writes[0].storage)
-    assert isinstance(operation, Operation)
+    assert isinstance(operation, NativeCall)
     return operation

@@ -67,16 +67,15 @@ class UnknownLoop(ConfigError):
     """A ``[schedule]`` table names what is no loop of the program."""
 
     def __init__(self, name: str, program: ml.Program):
-        line_loops = {loop.name for loop in program.loops if isinstance(loop, ml.linalg.LineLoop)}
-        along_lines = "is solved along lines, where strategies do not apply"
-        what = along_lines if name in line_loops else "is no loop of this case"
+        lines = {loop.name for loop in program.loops if loop.domain.along_lines}
+        what = "is solved along lines, where strategies do not apply" if name in lines else "is no loop of this case"
         self.key = ("schedule", name)
         super().__init__(f"{toml_key(self.key)} {what}{nearest(name, (DEFAULT, *loop_names(program)))}")
 
 
 def loop_names(program: ml.Program) -> tuple[str, ...]:
     """What the table may name, in the order of the program."""
-    return tuple(dict.fromkeys(loop.name for loop in program.loops if isinstance(loop, ml.Loop)))
+    return tuple(dict.fromkeys(loop.name for loop in program.loops if loop.domain.visits_elements))
 
 
 def apply_schedules(wishes: Mapping[str, Any], program: ml.Program) -> None:
@@ -87,7 +86,7 @@ def apply_schedules(wishes: Mapping[str, Any], program: ml.Program) -> None:
             raise UnknownLoop(name, program)
     default = _schedule(wishes[DEFAULT]) if DEFAULT in wishes else None
     for loop in dict.fromkeys(program.loops):
-        if not isinstance(loop, ml.Loop):
+        if not loop.domain.visits_elements:
             continue
         if loop.name in wishes:
             loop.reschedule(_schedule(wishes[loop.name]))

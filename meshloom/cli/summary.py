@@ -107,6 +107,5 @@ def as_json(case: Case, folder: RunFolder, outcome: Outcome) -> str:
 
 def schedules(case: Case) -> dict[str, str]:
     """The schedule in force for every loop of the case; of a loop along lines, how these are solved."""
-    loops = {loop.name: str(loop.schedule) for loop in case.program.loops if isinstance(loop, ml.Loop)}
-    line_loops = [loop for loop in case.program.loops if isinstance(loop, ml.linalg.LineLoop)]
-    return loops | {loop.name: f"{loop.method.name} lines" for loop in line_loops}
+    loops = [loop for loop in case.program.loops if not loop.domain.all_memory]
+    return {loop.name: loop.how.words(loop) for loop in sorted(loops, key=lambda loop: loop.domain.along_lines)}

@@ -36,7 +36,7 @@ from meshloom.linalg.steps import (
     set_to,
     subtract_from,
 )
-from meshloom.mesh.core import Field, Fill, Set
+from meshloom.mesh.core import Field, Set
 from meshloom.operation.program import Program
 from meshloom.recording import refuse_in_program
 
@@ -104,7 +104,7 @@ class Solver(ABC):
         first = next((one for one in Program(once).loops[1:] if y in one.writes), None)
         if first is None:
             raise MeshError(f"{self.name}: the {which} must make y from x by loops, and writes nothing to y")
-        if isinstance(first, Fill) or first.defines(y):
+        if first.defines(y):
             return apply
 
         def from_zero(a: Field, b: Field) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property, partial
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from meshloom.backend import current
-from meshloom.backend.base import Bound
 from meshloom.errors import KernelError, MeshError, ScheduleError, one_line, whole
 from meshloom.kernel.access import Mode, Read, ReadWrite, Write
 from meshloom.kernel.count import arithmetic, flops_by_kind, loads
@@ -21,24 +20,33 @@ from meshloom.mesh.components import MOST_COMPONENTS
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.layout import Layout
+from meshloom.operation.body import Body, BodyGraph
 from meshloom.operation.calls import remembered
-from meshloom.operation.loop import Kernel, Loop, Runnable, derived
+from meshloom.operation.domain import GridLines
+from meshloom.operation.how import How, Wish
+from meshloom.operation.loop import Kernel
+from meshloom.operation.operand import ALONG_LINES, DIRECTLY, Operand
+from meshloom.operation.operation import Operation
+from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.choice.explain import algebra_of, amount
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.lines.methods import LineMethod, method
-from meshloom.schedule.lines.spec import LineGeometry, LineSpec, as_tuning, geometry, renumbered
+from meshloom.schedule.lines.spec import LineSpec, as_tuning, renumbered
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import SpecParam
 
 Storage = Field | Global
 Fields = Storage | Sequence[Storage]
-Body = tuple[tuple[Node, ...], tuple[Output, ...], tuple[str, ...]]
 Operators = LineOperator | Sequence[LineOperator]
 _SOLVE = 5  # operations for a point of a tridiagonal system; a stencil takes two for each point that it reaches
 _NO_GRID = "line loop: the first argument is a Grid, got {}"
 
 
-class LineLoop(Runnable):
+def LineLoop(
+    grid: Grid, axis: int, operator: Operators, reads: Fields, writes: Fields, *,
+    before: Kernel | None = None, after: Kernel | None = None, values: int | None = None, method: str = "auto",
+    name: str | None = None, tuning: Mapping[str, int] | None = None, strict: bool = False,
+) -> Operation:  # fmt: skip
     """For every line of ``grid`` along ``axis``: operands f, results y = scale A^-1 B f, each field moved once.
 
     Without ``before`` the components of ``reads``, in order, are the operands; with it, it is a kernel of the fields
@@ -47,126 +55,99 @@ class LineLoop(Runnable):
     needed where both are given. ``tuning``: entries of the form that a measurement wants to try. ``strict``: both
     kernels as written; so they are where one of them is strict, since they become one piece of code.
     """
+    if not isinstance(grid, Grid):
+        raise MeshError(_NO_GRID.format(type(grid).__name__))
+    kernels = tuple(k for k in (before, after) if k is not None)
+    called = name or "_".join(k.name for k in kernels) or "lines"
+    domain, backend = GridLines(grid, grid.axis(axis)), current()
+    how = ByMethod(domain, method, as_tuning(called, tuning))
+    sources, targets = _listed(grid, called, reads), _listed(grid, called, writes)
+    count = _count(called, values, [fields for kernel, fields in ((before, sources), (after, targets)) if not kernel])
+    strictly = strict or backend.strict or any(k.strict for k in kernels)
+    body = LineBody(before, after, sources, targets, as_operators(operator, count), strictly)
+    _check(called, domain, body)
+    return Operation(called, domain, body.line_operands(), body, how, backend)
 
-    def __init__(
-        self, grid: Grid, axis: int, operator: Operators, reads: Fields, writes: Fields, *,
-        before: Kernel | None = None, after: Kernel | None = None, values: int | None = None, method: str = "auto",
-        name: str | None = None, tuning: Mapping[str, int] | None = None, strict: bool = False,
-    ):  # fmt: skip
-        if not isinstance(grid, Grid):
-            raise MeshError(_NO_GRID.format(type(grid).__name__))
-        self.set, self.grid, self.axis, self.backend = grid, grid, grid.axis(axis), current()
-        self.name = name or "_".join(k.name for k in (before, after) if k) or "lines"
-        self.kernels = tuple(k for k in (before, after) if k is not None)
-        self.before, self.after, self.tuning = before, after, as_tuning(self.name, tuning)
-        self.strict = strict or self.backend.strict or any(k.strict for k in (before, after) if k)
-        self._sources, self._targets = _listed(grid, self.name, reads), _listed(grid, self.name, writes)
-        self.values = self._count(values)
-        self.operators = as_operators(operator, self.values)
-        self._method = method
-        self._check()
-        for storage in self.storages:
-            storage.watch(self)
 
-    def _count(self, given: int | None) -> int:
-        """The number of operands, however it is known."""
-        known = [sum(s.dim for s in fields) for kernel, fields in ((self.before, self._sources),
-                 (self.after, self._targets)) if kernel is None]  # fmt: skip
-        if given is not None:
-            known.append(whole(f"line loop {self.name}: values", given, 1, MOST_COMPONENTS, error=MeshError))
-        found = set(known)
-        if len(found) != 1:
-            what = "give values=, the number of operands" if not found else f"it has {sorted(found)} operands"
-            raise MeshError(f"line loop {self.name}: {what}; reads, writes and values must agree")
-        return found.pop()
+def _count(name: str, given: int | None, listed: Sequence[Sequence[Storage]]) -> int:
+    """The number of operands, however it is known: from ``values=``, or from fields that no kernel stands before."""
+    known = [sum(s.dim for s in fields) for fields in listed]
+    if given is not None:
+        known.append(whole(f"line loop {name}: values", given, 1, MOST_COMPONENTS, error=MeshError))
+    found = set(known)
+    if len(found) != 1:
+        what = "give values=, the number of operands" if not found else f"it has {sorted(found)} operands"
+        raise MeshError(f"line loop {name}: {what}; reads, writes and values must agree")
+    return found.pop()
 
-    def _check(self) -> None:
-        axis, length = self.axis, self.grid.shape[self.axis]
-        if self.operators[0].matrix.periodic != self.grid.periodic[axis]:
-            both = (self.operators[0].matrix.periodic, self.grid.periodic[axis])
-            words = ["periodic" if p else "closed" for p in both]
-            raise MeshError(
-                f"line loop {self.name}: the matrix is {words[0]}, but axis {axis} of {self.grid.name} is {words[1]}"
-            )
-        shortest = max(one.shortest for one in self.operators)
-        if length < shortest:
-            raise MeshError(
-                f"line loop {self.name}: axis {axis} of {self.grid.name} has {length} points, this operator needs"
-                f" {shortest}"
-            )
-        kinds = {s.dtype for s in self.storages if isinstance(s, Field)}
-        if len(kinds) != 1 or self.dtype.kind != "f":
-            raise MeshError(f"line loop {self.name}: fields must have one floating type, got {sorted(map(str, kinds))}")
+
+def _check(name: str, domain: GridLines, body: LineBody) -> None:
+    grid, axis = domain.grid, domain.axis
+    if body.operators[0].matrix.periodic != grid.periodic[axis]:
+        both = (body.operators[0].matrix.periodic, grid.periodic[axis])
+        words = ["periodic" if p else "closed" for p in both]
+        raise MeshError(f"line loop {name}: the matrix is {words[0]}, but axis {axis} of {grid.name} is {words[1]}")
+    length, shortest = grid.shape[axis], max(one.shortest for one in body.operators)
+    if length < shortest:
+        raise MeshError(
+            f"line loop {name}: axis {axis} of {grid.name} has {length} points, this operator needs {shortest}"
+        )
+    kinds = {s.dtype for s in (*body.sources, *body.targets) if isinstance(s, Field)}
+    if len(kinds) != 1 or next(iter(kinds)).kind != "f":
+        raise MeshError(f"line loop {name}: fields must have one floating type, got {sorted(map(str, kinds))}")
+
+
+@dataclass(frozen=True)
+class LineBody(Body):
+    """At each point of a line the operands, by a kernel or as they are stored; the operators; and what is done with the
+    results, by a kernel or a store."""
+
+    before: Kernel | None
+    after: Kernel | None
+    sources: tuple[Storage, ...]
+    targets: tuple[Storage, ...]
+    operators: tuple[LineOperator, ...]
+    strict: bool
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
+        return tuple(k for k in (self.before, self.after) if k is not None)
 
     @property
     def dtype(self) -> np.dtype:
-        return next(s.dtype for s in self.storages if isinstance(s, Field))
+        return next(s.dtype for s in (*self.sources, *self.targets) if isinstance(s, Field))
 
-    # ----- the loop as data -------------------------------------------------------------------------------------
-    @cached_property
-    def storages(self) -> tuple[Storage, ...]:
-        """The fields and globals, each once."""
-        return tuple(dict.fromkeys((*self._sources, *self._targets)))
+    def line_operands(self) -> tuple[Operand, ...]:
+        """One for each field or global: what is read before the solve is needed all along the line."""
+        modes = dict(zip(self.targets, self._target_modes(), strict=True))
+        found = []
+        for one in dict.fromkeys((*self.sources, *self.targets)):
+            mode, source = modes.get(one, Read), one in self.sources
+            as_both = ReadWrite if source and mode.writes else mode
+            found.append(Operand(one, as_both, ALONG_LINES if source else DIRECTLY, one.name))
+        return tuple(found)
 
     def _target_modes(self) -> list[type[Mode]]:
         if self.after is None:
-            return [Write for _ in self._targets]
-        return list(self.after.signature.expanded(len(self._targets) + 1).values())[1:]
+            return [Write for _ in self.targets]
+        return list(self.after.signature.expanded(len(self.targets) + 1).values())[1:]
 
-    @property
-    def writes(self) -> tuple[Storage, ...]:
-        modes = self._target_modes()
-        return tuple(dict.fromkeys(s for s, m in zip(self._targets, modes, strict=True) if m.writes))
+    def loaded(self, of: Operation) -> Collection[int]:
+        return range(len(of.operands))  # all that is read: nothing has to be traced to say so
 
-    @property
-    def reads(self) -> tuple[Storage, ...]:
-        modes = self._target_modes()
-        known = [s for s, m in zip(self._targets, modes, strict=True) if m.reads or m.combine]
-        return tuple(dict.fromkeys((*self._sources, *known)))
+    def as_written(self) -> LineBody:
+        return self if self.strict else replace(self, strict=True)
 
-    def needs(self, one: Storage) -> bool:
-        return one in self.reads
+    def graph(self, of: Operation) -> BodyGraph:
+        numbers = {s: k for k, s in enumerate(of.storages)}
+        outputs, combines = self._results(numbers)
+        return BodyGraph(outputs, self._operands(numbers), combines)
 
-    def defines(self, one: Field) -> bool:
-        return one in self.writes and one not in self.reads
-
-    @cached_property
-    def lines(self) -> LineGeometry:
-        """Where the lines lie."""
-        return geometry(self.grid, self.axis)
-
-    @cached_property
-    def method(self) -> LineMethod:
-        return method(self._method)
-
-    @derived
-    def spec(self) -> LineSpec:
-        """The loop without data: both kernels traced, in terms of the same parameters."""
-        written = set(self.writes)
-        params = tuple(_spec_param(s, ReadWrite if s in written else Read) for s in self.storages)
-        operands, results, combines = self._body()
-        made = LineSpec(
-            self.name, params, (), (), operands=operands, results=results, combines=combines, operators=self.operators,
-            dtype=self.dtype, axis=self.axis, gives_way=True, plain=not self.kernels,
-            strict=self.strict,
-        )  # fmt: skip
-        return replace(made, form=self.method.form(made, self.lines, self.tuning, target=self.backend.target))
-
-    def _body(self) -> Body:
-        """Operands, results and how these are merged, in terms of ``storages``."""
-        numbers = {s: k for k, s in enumerate(self.storages)}
-        return self._operands(numbers), *self._results(numbers)
-
-    def taking(self, before: Mapping[Field, Loop], after: Sequence[Loop], idle: Collection[Field]) -> Runnable:
-        from meshloom.linalg.composed import ComposedLines
-
-        return ComposedLines(self, before, after, idle)
-
-    def _operands(self, numbers: dict[Storage, int]) -> tuple[Any, ...]:
+    def _operands(self, numbers: dict[Storage, int]) -> tuple[Node, ...]:
         if self.before is None:
-            return tuple(load(numbers[s], 0, c, s.dtype) for s in self._sources for c in range(s.dim))
-        modes = _modes(self.before, len(self._sources) + 1, "reads, then the operands")
-        for (name, mode), storage in zip(modes, self._sources, strict=False):
+            return tuple(load(numbers[s], 0, c, s.dtype) for s in self.sources for c in range(s.dim))
+        modes = _modes(self.before, len(self.sources) + 1, "reads, then the operands")
+        for (name, mode), storage in zip(modes, self.sources, strict=False):
             if mode is not Read:
                 raise KernelError(
                     f"kernel {self.before.name}: parameter {name} ({storage.name}) must be Read before the solve"
@@ -175,100 +156,129 @@ class LineLoop(Runnable):
             raise KernelError(
                 f"kernel {self.before.name}: the last parameter {modes[-1][0]} is the operands: annotate it Write"
             )
-        params = [_param(n, m, s) for (n, m), s in zip(modes, self._sources, strict=False)]
+        params = [_param(n, m, s) for (n, m), s in zip(modes, self.sources, strict=False)]
         params.append(self._between(*modes[-1]))
         found = self.before.outputs(tuple(params), strict=self.strict)
-        return renumbered([o.value for o in found], {k: numbers[s] for k, s in enumerate(self._sources)})
+        return renumbered([o.value for o in found], {k: numbers[s] for k, s in enumerate(self.sources)})
 
     def _results(self, numbers: dict[Storage, int]) -> tuple[tuple[Output, ...], tuple[str, ...]]:
-        here = len(self.storages)
+        here = len(numbers)
         if self.after is None:
-            places = [(numbers[s], c) for s in self._targets for c in range(s.dim)]
+            places = [(numbers[s], c) for s in self.targets for c in range(s.dim)]
             found = tuple(Output(p, 0, c, load(here, 0, v, self.dtype)) for v, (p, c) in enumerate(places))
             return found, ("",) * len(found)
-        modes = _modes(self.after, len(self._targets) + 1, "the results, then writes")
+        modes = _modes(self.after, len(self.targets) + 1, "the results, then writes")
         if modes[0][1] is not Read:
             raise KernelError(
                 f"kernel {self.after.name}: the first parameter {modes[0][0]} is the results: annotate it Read"
             )
         params = [self._between(*modes[0])]
-        params += [_param(n, m, s) for (n, m), s in zip(modes[1:], self._targets, strict=True)]
+        params += [_param(n, m, s) for (n, m), s in zip(modes[1:], self.targets, strict=True)]
         traced = self.after.outputs(tuple(params), strict=self.strict)
-        table = {0: here} | {k + 1: numbers[s] for k, s in enumerate(self._targets)}
+        table = {0: here} | {k + 1: numbers[s] for k, s in enumerate(self.targets)}
         values = renumbered([o.value for o in traced], table)
         outputs = tuple(Output(table[o.param], 0, o.comp, v) for o, v in zip(traced, values, strict=True))
         return outputs, tuple(modes[o.param][1].combine for o in traced)
 
     def _between(self, name: str, mode: type[Mode]) -> Param:
-        shape = () if self.values == 1 else (self.values,)
-        return Param(name, mode, shape, self.dtype, 0, self.values)
+        values = len(self.operators)
+        return Param(name, mode, () if values == 1 else (values,), self.dtype, 0, values)
 
-    @derived
-    def plan(self) -> Plan:
-        """Tables of the factors, and sizes."""
-        return self.method.plan(self.spec, self.lines, target=self.backend.target)
 
-    @property
-    def compulsory(self) -> int:
-        """Compulsory bytes: every value read once, every value written once."""
-        moved = {(p, c) for p, _, c in loads(self.spec.operands)}
-        moved |= {(p, c) for p, _, c in loads(o.value for o in self.spec.results) if p < len(self.storages)}
-        moved |= {(o.param, o.comp) for o, how in zip(self.spec.results, self.spec.combines, strict=True) if how}
-        fields = [k for k, s in enumerate(self.storages) if isinstance(s, Field)]
-        stored = {(o.param, o.comp) for o in self.spec.results}
-        each = sum(p in fields for p, _ in moved) + len(stored)
-        return each * self.dtype.itemsize * self.lines.length * self.lines.lines
+@dataclass(frozen=True)
+class ByMethod(How):
+    """Lines by a method; ``tuning``: entries of its form that a measurement wants to try."""
+
+    lines: GridLines
+    name: str = "auto"
+    tuning: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def flops(self) -> float:
-        """Operations of one execution, those of the solve included."""
-        spec = self.spec
-        each = arithmetic(flops_by_kind([*spec.operands, *(o.value for o in spec.results)]))
-        each += sum(bool(how) for how in spec.combines) + len(spec.operands) * (_SOLVE + 4 * spec.reach)
-        return float(each * self.lines.length * self.lines.lines)
+    def method(self) -> LineMethod:
+        return method(self.name)
 
-    # ----- running it -------------------------------------------------------------------------------------------
-    def _prepared(self) -> Callable[[], None]:
-        for storage in self.storages:
-            storage.move(self.backend.place(storage.storage))
-        reason = self.method.declines(self.spec, self.lines, target=self.backend.target)
-        if reason:
-            raise ScheduleError(f"line loop {self.name}: method '{self.method.name}' does not apply: {reason}")
-        plan = self.plan
-        registers = self.method.registers(self.spec)
-        schedule = Schedule(self.method.name, block=plan.block, registers=registers)
-        bound = Bound(self.spec, self.lines.lines * self.lines.length, self.storages, (), schedule, lambda: plan)
-        return self.backend.prepare(bound)
-
-    def as_written(self) -> LineLoop:
-        """The same with strict kernels."""
-        if self.strict:
-            return self
-        made = LineLoop(
-            self.grid, self.axis, self.operators, self._sources, self._targets, before=self.before, after=self.after,
-            values=self.values, method=self._method, name=self.name, tuning=self.tuning, strict=True,
+    def spec(self, of: Operation) -> LineSpec:
+        graph = of.graph
+        params = tuple(_spec_param(one) for one in of.operands)
+        made = LineSpec(
+            of.name, params, (), (), operands=graph.operands, results=graph.outputs, combines=graph.combines,
+            operators=of.body.operators, dtype=_dtype(of), axis=self.lines.axis, gives_way=True, plain=not of.kernels,
+            strict=of.strict,
         )  # fmt: skip
-        made.backend = self.backend
-        return made
+        form = self.method.form(made, self.lines.geometry, self.tuning, target=of.backend.target)
+        return replace(made, form=form)
 
-    def explain(self) -> str:
+    def chosen(self, of: Operation) -> tuple[Schedule, str]:
+        registers = self.method.registers(_spec_of(of))
+        return Schedule(self.method.name, block=of.plan.block, registers=registers), self.method.summary
+
+    def plan(self, of: Operation, schedule: Schedule | None = None) -> Plan:
+        return self.method.plan(_spec_of(of), self.lines.geometry, target=of.backend.target)
+
+    def words(self, of: Operation) -> str:
+        return f"{self.method.name} lines"
+
+    def asked(self, name: str, wish: Wish) -> ByMethod:
+        """Lines cut up in another way."""
+        if wish is not None and not isinstance(wish, Mapping):
+            raise ScheduleError(f"line loop {name}: strategies do not apply along lines; name entries of its form")
+        return replace(self, tuning=as_tuning(name, wish))
+
+    def counts(self, of: Operation, block: int) -> Counts:
+        raise ScheduleError(f"line loop {of.name}: counts are those of elements; ask for compulsory (bytes) and flops")
+
+    def compulsory(self, of: Operation) -> int:
+        """Every value read once, every value written once."""
+        graph = of.graph
+        moved = {(p, c) for p, _, c in loads(graph.operands)}
+        moved |= {(p, c) for p, _, c in loads(o.value for o in graph.outputs) if p < len(of.storages)}
+        moved |= {(o.param, o.comp) for o, how in zip(graph.outputs, graph.combines, strict=True) if how}
+        fields = [k for k, s in enumerate(of.storages) if isinstance(s, Field)]
+        stored = {(o.param, o.comp) for o in graph.outputs}
+        each = sum(p in fields for p, _ in moved) + len(stored)
+        return each * _dtype(of).itemsize * of.elements
+
+    def flops(self, of: Operation) -> float:
+        """Those of the solve included."""
+        graph, reach = of.graph, _spec_of(of).reach
+        each = arithmetic(flops_by_kind([*graph.operands, *(o.value for o in graph.outputs)]))
+        each += sum(bool(how) for how in graph.combines) + len(graph.operands) * (_SOLVE + 4 * reach)
+        return float(each * of.elements)
+
+    def declines(self, of: Operation) -> str | None:
+        return self.method.declines(_spec_of(of), self.lines.geometry, target=of.backend.target)
+
+    def check(self, of: Operation) -> None:
+        reason = self.declines(of)
+        if reason:
+            raise ScheduleError(f"line loop {of.name}: method '{self.method.name}' does not apply: {reason}")
+
+    def explain(self, of: Operation) -> str:
         """How lines are cut up, and the figures."""
+        domain, values, spec = self.lines, len(of.body.operators), _spec_of(of)
+        lines = domain.geometry
         head = (
-            f"{self.name}: {self.lines.lines:,} line{'s' if self.lines.lines != 1 else ''} of {self.lines.length:,}"
-            f" points along axis {self.axis} of"
-            f" {self.grid.name}, {self.values} operand{'s' if self.values > 1 else ''}, back end {self.backend.name}"
+            f"{of.name}: {lines.lines:,} line{'s' if lines.lines != 1 else ''} of {lines.length:,}"
+            f" points along axis {domain.axis} of"
+            f" {domain.grid.name}, {values} operand{'s' if values > 1 else ''}, back end {of.backend.name}"
         )
         rows = [("method", f"{self.method.name} ({self.method.summary})"),
-                ("form", self.spec.form.in_words(together=self.backend.target.together)),
-                *algebra_of(self.spec, self.backend),
-                ("bytes", f"compulsory {amount(self.compulsory)}")]  # fmt: skip
-        if self.seconds:
-            rate = self.compulsory / self.seconds
-            rows.append(("measured", f"{self.seconds * 1e3:.4g} ms, {rate / 1e9:.3g} GB/s of compulsory bytes"))
+                ("form", spec.form.in_words(together=of.backend.target.together)),
+                *algebra_of(spec, of.backend),
+                ("bytes", f"compulsory {amount(of.compulsory)}")]  # fmt: skip
+        if of.seconds:
+            rate = of.compulsory / of.seconds
+            rows.append(("measured", f"{of.seconds * 1e3:.4g} ms, {rate / 1e9:.3g} GB/s of compulsory bytes"))
         return "\n".join(map(one_line, (head, *(f"  {label:<10} {text}" for label, text in rows))))
 
-    def __repr__(self) -> str:
-        return f"LineLoop({self.name} along axis {self.axis} of {self.grid.name})"
+
+def _spec_of(of: Operation) -> LineSpec:
+    assert isinstance(of.spec, LineSpec)
+    return of.spec
+
+
+def _dtype(of: Operation) -> np.dtype:
+    return next(s.dtype for s in of.storages if isinstance(s, Field))
 
 
 def line_loop(grid: Grid, axis: int, operator: Operators, reads: Fields, writes: Fields, **options: Any) -> None:
@@ -301,10 +311,11 @@ def _modes(kernel: Kernel, count: int, what: str) -> list[tuple[str, type[Mode]]
     return list(kernel.signature.expanded(count).items())
 
 
-def _spec_param(storage: Storage, mode: type[Mode]) -> SpecParam:
-    if isinstance(storage, Global):
-        return SpecParam(storage.name, Read, storage.dim, storage.dtype, Layout("aos"), None, True)
-    return SpecParam(storage.name, mode, storage.dim, storage.dtype, storage.layout, None)
+def _spec_param(operand: Operand) -> SpecParam:
+    one, mode = operand.storage, ReadWrite if operand.mode.writes else Read
+    if isinstance(one, Global):
+        return SpecParam(one.name, Read, one.dim, one.dtype, Layout("aos"), None, True)
+    return SpecParam(one.name, mode, one.dim, one.dtype, one.layout, None)
 
 
 def _param(name: str, mode: type[Mode], storage: Storage) -> Param:

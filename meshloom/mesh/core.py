@@ -25,7 +25,6 @@ from meshloom.kernel.expr import written
 from meshloom.mesh.components import Components
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.field import AnyMap, Arg, Field
-from meshloom.mesh.fill import Fill
 from meshloom.mesh.formula import computed_rows, traced_formula
 from meshloom.mesh.globals import Global
 from meshloom.mesh.kinds import Kinds, checked_kinds
@@ -35,7 +34,7 @@ from meshloom.mesh.stored import on_host
 from meshloom.mesh.values import as_array, enough_memory, index_dtype, named, whole_numbers
 from meshloom.recording import outside_program
 
-__all__ = ["MOST_ELEMENTS", "AnyMap", "Arg", "ComputedMap", "Field", "Fill", "Global", "Map", "Set", "Subset",
+__all__ = ["MOST_ELEMENTS", "AnyMap", "Arg", "ComputedMap", "Field", "Global", "Map", "Set", "Subset",
            "VaryingMap", "check_ends", "on_host"]  # fmt: skip
 MOST_ELEMENTS = 2**40  # of a set: with any number of components, places in memory are still numbers of 64 bits
 MOST_LISTED = 64  # elements that one leads to by a map of varying arity: kernels are unrolled over them

@@ -12,7 +12,6 @@ from meshloom.errors import MeshError, ProgramError, yes_or_no
 from meshloom.mesh.box import Offsets
 from meshloom.mesh.components import Components, component_shape
 from meshloom.mesh.copies import ItsOwnCopy
-from meshloom.mesh.fill import Fill
 from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.rows import Rows
 from meshloom.mesh.sharing import SharedMemory
@@ -156,7 +155,7 @@ class Field(Stored, SharedMemory):
         """Set every value; inside a program this is recorded."""
         number, record = one_number(value, self.dtype, f"field {self.name}"), recorder.get()
         if record is not None:
-            record(Fill(self, number))
+            record.fill(self, number)
         else:
             self.storage.fill(number)
             self.undefined_after = ""

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError
 from meshloom.mesh.condition import Compared
-from meshloom.mesh.fill import Fill
 from meshloom.mesh.stored import Stored, on_host, overwrite
 from meshloom.mesh.values import field_dtype, named, same_kind
 from meshloom.recording import MAKE_BEFORE, READ_LATER, not_in_program, recorder, refuse_in_program
@@ -51,7 +50,7 @@ class Global(Stored, Compared):
             raise MeshError(f"global {self.name}: inside a program it can be set to one number only; set it before")
         record = recorder.get()
         assert record is not None
-        record(Fill(self, values[0].item()))
+        record.fill(self, values[0].item())
 
     @not_in_program("reading global {}", READ_LATER)
     def numpy(self) -> np.ndarray:

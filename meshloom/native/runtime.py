@@ -42,7 +42,7 @@ def _for_type(name: str, dtype: np.dtype) -> Any:
     return library()[f"{name}_{dtype.name}"]
 
 
-class Operation:
+class NativeCall:
     """A native function with its tables: ``function(pointers, sizes)``. Keeps alive what the tables point to."""
 
     __slots__ = ("address", "call", "keep", "pointers", "sizes")
@@ -58,36 +58,36 @@ class Operation:
         self.call(self.pointers, self.sizes)
 
 
-def fill_operation(target: np.ndarray, value: float) -> Operation:
+def fill_operation(target: np.ndarray, value: float) -> NativeCall:
     """Sets every entry of a flat array."""
     function = _for_type("ml_fill", target.dtype)
-    return Operation(function, [target, np.array([value], target.dtype)], [target.size])
+    return NativeCall(function, [target, np.array([value], target.dtype)], [target.size])
 
 
-def copy_operation(source: np.ndarray, target: np.ndarray) -> Operation:
+def copy_operation(source: np.ndarray, target: np.ndarray) -> NativeCall:
     """Sets a flat array to the values of another one of its type and size."""
     if source.dtype != target.dtype or source.size != target.size:
         raise ScheduleError(f"a copy of {source.size} {source.dtype} to {target.size} {target.dtype}")
-    return Operation(_for_type("ml_assign", target.dtype), [target, source], [target.size])
+    return NativeCall(_for_type("ml_assign", target.dtype), [target, source], [target.size])
 
 
-def record_operation(source: np.ndarray, history: np.ndarray, cursor: np.ndarray, row: int) -> Operation:
+def record_operation(source: np.ndarray, history: np.ndarray, cursor: np.ndarray, row: int) -> NativeCall:
     """Appends the values of ``source`` to ``history`` (float64) at ``cursor`` (int64) and moves it on by ``row``."""
     if history.dtype != np.float64 or cursor.dtype != np.int64 or cursor.size != 1 or not 0 <= source.size <= row:
         raise ScheduleError(f"a history takes float64, an int64 cursor and up to {row} values, got {source.size}")
-    return Operation(_for_type("ml_record", source.dtype), [source, history, cursor], [source.size, row])
+    return NativeCall(_for_type("ml_record", source.dtype), [source, history, cursor], [source.size, row])
 
 
-def compare_operation(left: np.ndarray, sign: int, right: np.ndarray, answer: np.ndarray) -> Operation:
+def compare_operation(left: np.ndarray, sign: int, right: np.ndarray, answer: np.ndarray) -> NativeCall:
     """Sets ``answer`` (1,) to whether the first value of ``left`` is <, <=, > or >= (0 to 3) that of ``right``."""
     types = [TYPES.index(one.dtype.name) if one.dtype.name in TYPES and one.size else -1 for one in (left, right)]
     if min(types) < 0 or sign not in range(4) or answer.dtype != np.int64 or answer.size != 1:
         raise ScheduleError(f"a comparison takes two numbers of {', '.join(TYPES)}, got {left.dtype} and {right.dtype}")
-    return Operation(library().ml_compare, [left, right, answer], [*types, sign])
+    return NativeCall(library().ml_compare, [left, right, answer], [*types, sign])
 
 
 def replay(
-    operations: list[Operation], times: int, seconds: np.ndarray, done: np.ndarray, enough: np.ndarray | None = None
+    operations: list[NativeCall], times: int, seconds: np.ndarray, done: np.ndarray, enough: np.ndarray | None = None
 ) -> None:
     """All operations in order until ``done`` (1,) is ``times``, or one of them has set ``enough`` (1,); adds to
     ``seconds`` (one per operation).

@@ -8,11 +8,12 @@ import numpy as np
 
 from meshloom.errors import KernelError, MeshError, shown
 from meshloom.kernel.access import Mode, Read
-from meshloom.kernel.model import Param
 from meshloom.mesh.box import Box, Index, index_text
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, Subset
 from meshloom.mesh.grid import AXES, Grid
 from meshloom.mesh.number import PlainNumber, kind_of_number
+from meshloom.operation.domain import BoxPoints, Domain, SetElements
+from meshloom.operation.operand import DIRECTLY, Operand, Reach
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.spec import SpecBox
 from meshloom.schedule.strategies import AUTOMATIC
@@ -21,36 +22,38 @@ Argument = Field | Arg | Global | float | np.generic  # bool and int count as fl
 Modes = Mapping[str, type[Mode]]
 
 
-def place_of(kernel: str, on: Set | Box, given: Sequence[Argument]) -> tuple[Set, Box | None]:
-    """The set that a loop runs over, and the box of it; None where it visits the whole set without looking around."""
+def domain_of(kernel: str, on: Set | Box, given: Sequence[Argument]) -> Domain:
+    """What a loop runs over: points of a grid as such where it looks around or visits a part of them."""
     around = any(isinstance(a, Arg) and a.offsets is not None for a in given)
     if isinstance(on, Box):
-        return on.grid, on if around or on.size < on.grid.total else None
+        return BoxPoints(on) if around or on.size < on.grid.total else SetElements(on.grid)
     if not isinstance(on, Set):
         raise MeshError(
             f"kernel {kernel}: the first argument is the set (or box of a grid) to loop over, got {type(on).__name__}"
         )
-    return on, on.inside if isinstance(on, Grid) and (around or on.total > on.inside.size) else None
+    as_points = isinstance(on, Grid) and (around or on.total > on.inside.size)
+    return BoxPoints(on.inside) if as_points and isinstance(on, Grid) else SetElements(on)
 
 
-def as_arguments(
-    kernel: str, modes: Modes, on: Set, box: Box | None, given: Sequence[Argument], numbers: Sequence[PlainNumber] = ()
-) -> tuple[Arg | Global, ...]:
-    """The arguments, one for each mode, checked against the kernel's parameters and the set.
+def as_operands(
+    kernel: str, modes: Modes, domain: Domain, given: Sequence[Argument], numbers: Sequence[PlainNumber] = ()
+) -> tuple[Operand, ...]:
+    """The arguments, one for each mode, checked against the kernel's parameters and what the loop runs over.
 
     ``numbers``: what holds the plain numbers among them, one after the other, where that is there already.
     """
-    result: list[Arg | Global] = []
+    result: list[Operand] = []
     known = iter(numbers)
+    assert domain.set is not None
     for (name, mode), argument in zip(modes.items(), given, strict=True):
         where = f"kernel {kernel}, parameter {name}"
         kind = kind_of_number(argument)
         if kind is not None:
             there = next(known, None)
             argument = _number(where, mode, argument, kind, name) if there is None else there
-        result.append(_checked(where, mode, on, argument))
-        _check_reach(where, mode, box, result[-1])
-    _check_aliases(kernel, modes, box, result)
+        result.append(_checked(where, name, mode, domain.set, argument))
+        _check_reach(where, domain.box, result[-1])
+    _check_aliases(kernel, domain.box, result)
     return tuple(result)
 
 
@@ -71,7 +74,7 @@ def _wrap(argument: object) -> str:
     return "; an array goes in as set.field(name, data=array)" if isinstance(argument, np.ndarray) else ""
 
 
-def _checked(where: str, mode: type[Mode], on: Set, argument: Argument) -> Arg | Global:
+def _checked(where: str, name: str, mode: type[Mode], on: Set, argument: Argument) -> Operand:
     if isinstance(argument, Global):
         if mode.control and on.total != 1:
             raise KernelError(
@@ -80,7 +83,7 @@ def _checked(where: str, mode: type[Mode], on: Set, argument: Argument) -> Arg |
             )
         if not (mode.globals or mode.control):
             raise KernelError(f"{where}: a Global cannot be {mode.__name__}; use Read, Sum, Min or Max")
-        return argument
+        return Operand(argument, mode, name=name)
     arg = argument.direct if isinstance(argument, Field) else argument
     if not isinstance(arg, Arg):
         got = type(argument).__name__ + _wrap(argument)
@@ -89,31 +92,38 @@ def _checked(where: str, mode: type[Mode], on: Set, argument: Argument) -> Arg |
         raise MeshError(f"{where}: {arg} is seen through a map of varying arity, which only kernels over sets take")
     if not mode.fields:
         raise KernelError(f"{where}: a Field cannot be {mode.__name__}; use Inc")
+    return Operand(arg.field, mode, _reach(where, on, arg), name)
+
+
+def _reach(where: str, on: Set, arg: Arg) -> Reach:
+    """How a field is reached from the elements of a set; those of a part of a set reach what the whole does."""
     if arg.map is None and arg.field.set is not on:
         members = on.members_of(arg.field.set) if isinstance(on, Subset) and arg.offsets is None else None
         if members is not None:
-            return Arg(arg.field, members, as_member=True)
+            return Reach(members, as_member=True)
         raise MeshError(
             f"{where}: field {arg.field.name} lives on {arg.field.set.name}, but the loop runs over {on.name};"
             f" pass {arg.field.name}[map] with a map from {on.name} to {arg.field.set.name}"
         )
     if arg.map is not None and arg.map.source is not on:
         if isinstance(on, Subset) and on.members_of(arg.map.source) is not None:
-            return Arg(arg.field, on.restricted(arg.map), slots=arg.slots)
+            return Reach(on.restricted(arg.map), slots=arg.slots)
         raise MeshError(
             f"{where}: map {arg.map.name} starts at {arg.map.source.name}, but the loop runs over {on.name}"
         )
-    return arg
+    if arg.map is None and arg.offsets is None:
+        return DIRECTLY
+    return Reach(arg.map, arg.offsets, arg.slots, arg.as_member)
 
 
-def _check_reach(where: str, mode: type[Mode], box: Box | None, argument: Arg | Global) -> None:
+def _check_reach(where: str, box: Box | None, operand: Operand) -> None:
     """What is seen at offsets must be stored, or lie round the end of a periodic axis; and it is only read."""
-    if box is None or isinstance(argument, Global):
+    if box is None or operand.is_global:
         return
-    name = argument.field.name
-    if argument.map is not None:
+    name, mode, offsets = operand.storage.name, operand.mode, operand.reach.offsets
+    if operand.reach.map is not None:
         raise MeshError(f"{where}: a loop over a box takes fields of its grid, got {name} through a map")
-    if argument.offsets is None:
+    if offsets is None:
         return
     if mode.writes:
         raise KernelError(
@@ -121,7 +131,7 @@ def _check_reach(where: str, mode: type[Mode], box: Box | None, argument: Arg | 
             f" pass {name} without offsets, or read at the offsets and write another field"
         )
     grid = box.grid
-    for offset in argument.offsets.offsets:
+    for offset in offsets.offsets:
         for a, step in enumerate(offset):
             if not box.reaches_out(a, step) or (grid.wraps[a] and abs(step) <= grid.shape[a]):
                 continue
@@ -133,46 +143,32 @@ def _check_reach(where: str, mode: type[Mode], box: Box | None, argument: Arg | 
             )
 
 
-def _check_aliases(kernel: str, modes: Modes, box: Box | None, arguments: Sequence[Arg | Global]) -> None:
+def _check_aliases(kernel: str, box: Box | None, operands: Sequence[Operand]) -> None:
     """What is written may appear once only: otherwise the result would depend on the order of execution.
 
     The exception is a field of a grid that is read at offsets outside of the box where it is written.
     """
-    seen: dict[int, list[tuple[str, type[Mode], Arg | Global]]] = {}
-    for (name, mode), argument in zip(modes.items(), arguments, strict=True):
-        storage = argument if isinstance(argument, Global) else argument.field
-        for before, its_mode, other in seen.setdefault(id(storage), []):
-            if (mode.writes or its_mode.writes) and not (box and _apart(box, argument, other)):
+    seen: dict[int, list[Operand]] = {}
+    for one in operands:
+        for before in seen.setdefault(id(one.storage), []):
+            if (one.mode.writes or before.mode.writes) and not (box and _apart(box, one, before)):
                 raise KernelError(
-                    f"kernel {kernel}: {storage.name} is passed as {before} and as {name}, and one of"
+                    f"kernel {kernel}: {one.storage.name} is passed as {before.name} and as {one.name}, and one of"
                     " them is written; pass it once, as ReadWrite, or use a second field"
                 )
-        seen[id(storage)].append((name, mode, argument))
+        seen[id(one.storage)].append(one)
 
 
-def _apart(box: Box, one: Arg | Global, other: Arg | Global) -> bool:
-    """Of two arguments for one field: is one the point itself, and the other never a point of the box?"""
-    offsets = [a.offsets for a in (one, other) if isinstance(a, Arg) and a.offsets is not None]
+def _apart(box: Box, one: Operand, other: Operand) -> bool:
+    """Of two operands for one field: is one the point itself, and the other never a point of the box?"""
+    offsets = [o.reach.offsets for o in (one, other) if o.reach.offsets is not None]
     origin = (0,) * box.grid.rank
     return len(offsets) == 1 and all(box.touched((origin, o)) == 2 * box.size for o in offsets[0].offsets)
 
 
-def param_of(name: str, mode: type[Mode], argument: Arg | Global) -> Param:
-    """A parameter as the kernel sees it."""
-    if isinstance(argument, Global):
-        number = argument.kind if isinstance(argument, PlainNumber) else ""
-        return Param(name, mode, argument.shape, argument.dtype, 0, argument.dim, number=number)
-    through = argument.map or argument.offsets
-    arity = through.arity if through is not None and not argument.as_member else 0
-    slots = argument.slots or ((arity,) if arity else ())
-    shape = slots + argument.field.components
-    offsets = argument.offsets.offsets if argument.offsets is not None else ()
-    return Param(name, mode, shape, argument.field.dtype, arity, argument.field.dim, offsets, len(slots) or 1)
-
-
-def spec_box(box: Box, arguments: Sequence[Arg | Global], wish: Schedule) -> SpecBox:
+def spec_box(box: Box, operands: Sequence[Operand], wish: Schedule) -> SpecBox:
     """What generated code depends on: where offsets lead round the end of the grid, and how lines lie in memory."""
-    offsets: list[Index] = [o for a in arguments if isinstance(a, Arg) and a.offsets for o in a.offsets.offsets]
+    offsets: list[Index] = [o for one in operands if one.reach.offsets for o in one.reach.offsets.offsets]
     wraps = tuple(any(box.reaches_out(a, o[a]) for o in offsets) for a in range(box.grid.rank))
     grain = next(g for g in (4, 2, 1) if box.grid.places[-1] % g == 0)
     variant = wish.variant if wish.strategy in (*AUTOMATIC, "box") else "plain"  # another strategy's means nothing here

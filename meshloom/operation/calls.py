@@ -16,7 +16,8 @@ from meshloom.kernel.state import State
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.number import PlainNumber
-from meshloom.operation.runnable import Runnable, Stateful
+from meshloom.operation.body import Traced
+from meshloom.operation.operation import Operation
 from meshloom.operation.ties import loops_over, tied
 from meshloom.recording import recorder
 
@@ -46,7 +47,7 @@ class KeptCall:
 
     __slots__ = ("__weakref__", "_known", "name", "now", "numbers", "ties")
 
-    def __init__(self, loop: Runnable, ties: tuple[weakref.ref[Any], ...]):
+    def __init__(self, loop: Operation, ties: tuple[weakref.ref[Any], ...]):
         self.name, self.ties = loop.name, ties
         self.numbers = tuple([one for one in loop.storages if isinstance(one, PlainNumber)])  # its own: no one else's
         self._known: Recent[States, Ready] = Recent(MOST_READY)
@@ -59,7 +60,7 @@ class KeptCall:
         self._known.clear()
         self.now = Ready(_gone, _MOVED, (), (), ())  # nothing holds the memory of before
 
-    def turn(self, states: States, make: Callable[..., Runnable], arguments: tuple[Any, ...]) -> None:
+    def turn(self, states: States, make: Callable[..., Operation], arguments: tuple[Any, ...]) -> None:
         """A field has moved, or kernels capture something else: continue with a loop of the same arguments."""
         found = self._known.find(states)
         if found is None:
@@ -68,7 +69,7 @@ class KeptCall:
             found = self._renewed(loop)
         self.now = found
 
-    def _renewed(self, loop: Runnable) -> Ready:
+    def _renewed(self, loop: Operation) -> Ready:
         loop.check_transients()
         execute, fields = loop.prepare(), loop.transients
         needed = tuple([weakref.ref(one) for one in fields if loop.needs(one)])
@@ -96,7 +97,7 @@ def _there(ref: weakref.ref[S]) -> S:
 
 
 def remembered(
-    on: Set | Box, key: tuple[Any, ...], kernels: Sequence[Stateful], make: Callable[..., Runnable], *arguments: Any,
+    on: Set | Box, key: tuple[Any, ...], kernels: Sequence[Traced], make: Callable[..., Operation], *arguments: Any,
     numbers: Sequence[Any] = (),
 ) -> None:  # fmt: skip
     """Run the loop ``make(*arguments)``, which is made when it is needed; inside a program, record it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,9 @@ from meshloom.kernel.signature import of_all
 from meshloom.kernel.stencil import Stencil
 from meshloom.kernel.trace import explained
 from meshloom.mesh.box import Box
-from meshloom.mesh.core import Arg, Global
+from meshloom.mesh.core import Global
 from meshloom.mesh.number import PlainNumber
-from meshloom.operation.arguments import param_of
+from meshloom.operation.operand import Operand
 
 
 class _Offers(np.ndarray):
@@ -37,68 +37,67 @@ class _Offers(np.ndarray):
 def run_plainly(
     function: Callable[..., None],
     name: str,
-    modes: Mapping[str, type[Mode]],
-    arguments: Sequence[Arg | Global],
+    operands: Sequence[Operand],
     elements: int,
     box: Box | None,
 ) -> None:
     """The function called for every element; values read are those from before."""
-    kinds, call = list(modes.values()), of_all(function)
-    storages = [a if isinstance(a, Global) else a.field for a in arguments]
+    call, storages = of_all(function), [one.storage for one in operands]
     values = [s.numpy() if isinstance(s, Global) else s.set.by_number(s.unpacked()) for s in storages]
     values = [v.reshape(-1 if isinstance(s, Global) else (-1, s.dim)) for s, v in zip(storages, values, strict=True)]
     before = [v.copy() for v in values]
     for element in range(elements):
-        rows = [_rows(a, element, box) for a in arguments]
-        local = [_local(m, a, b, r) for m, a, b, r in zip(kinds, arguments, before, rows, strict=True)]
-        given = [_handed_over(n, a, part) for n, a, part in zip(modes, arguments, local, strict=True)]
+        rows = [_rows(one, element, box) for one in operands]
+        local = [_local(one, b, r) for one, b, r in zip(operands, before, rows, strict=True)]
+        given = [_handed_over(one, part) for one, part in zip(operands, local, strict=True)]
         try:
             call(given)
         except KernelError:
             raise
         except Exception as error:
-            shapes = {n: part.shape for n, part in zip(modes, local, strict=True)}
+            shapes = {one.name: part.shape for one, part in zip(operands, local, strict=True)}
             raise KernelError(explained(error, name, shapes)) from error
-        for mode, value, part, row in zip(kinds, values, local, rows, strict=True):
-            if mode.writes:
-                _merge(mode, value, part, row)
-    for mode, storage, value in zip(kinds, storages, values, strict=True):
-        if mode.writes:
+        for one, value, part, row in zip(operands, values, local, rows, strict=True):
+            if one.mode.writes:
+                _merge(one.mode, value, part, row)
+    for one, storage, value in zip(operands, storages, values, strict=True):
+        if one.mode.writes:
             by_position = value if isinstance(storage, Global) else storage.set.by_position(value)
             storage.assign_rows(by_position)
 
 
-def _rows(argument: Arg | Global, element: int, box: Box | None) -> Any:
-    if isinstance(argument, Global):
+def _rows(operand: Operand, element: int, box: Box | None) -> Any:
+    reach = operand.reach
+    if operand.is_global:
         return slice(None)
     if box is not None:
-        offsets = (None,) if argument.offsets is None else argument.offsets.offsets
+        offsets = (None,) if reach.offsets is None else reach.offsets.offsets
         rows = np.concatenate([box.rows(o, element, element + 1) for o in offsets])
-        return rows[0] if argument.offsets is None else rows
-    if argument.map is None:
+        return rows[0] if reach.offsets is None else rows
+    if reach.map is None:
         return element
-    return argument.map.indices[element, 0] if argument.as_member else argument.map.indices[element]
+    return reach.map.indices[element, 0] if reach.as_member else reach.map.indices[element]
 
 
-def _local(mode: type[Mode], argument: Arg | Global, before: np.ndarray, rows: Any) -> np.ndarray:
+def _local(operand: Operand, before: np.ndarray, rows: Any) -> np.ndarray:
     """Values from before the loop, or the neutral element of a combining mode."""
-    shape = param_of("", mode, argument).shape
-    if not mode.combine:
+    shape, combine = operand.param.shape, operand.mode.combine
+    if not combine:
         return np.array(before[rows]).reshape(shape)
-    values = np.full(shape, identity(mode.combine, before.dtype), before.dtype)
-    if mode.combine == "add":
+    values = np.full(shape, identity(combine, before.dtype), before.dtype)
+    if combine == "add":
         return values
     offers = values.view(_Offers)
-    offers.keep = np.minimum if mode.combine == "minimum" else np.maximum
+    offers.keep = np.minimum if combine == "minimum" else np.maximum
     return offers
 
 
-def _handed_over(name: str, argument: Arg | Global, part: np.ndarray) -> Any:
+def _handed_over(operand: Operand, part: np.ndarray) -> Any:
     """What the user's function gets."""
-    if isinstance(argument, PlainNumber):
-        return argument.plain
-    at_offsets = isinstance(argument, Arg) and argument.offsets is not None
-    return Stencil(name, argument.offsets.offsets, part) if at_offsets else part  # type: ignore[union-attr]
+    if isinstance(operand.storage, PlainNumber):
+        return operand.storage.plain
+    offsets = operand.reach.offsets
+    return part if offsets is None else Stencil(operand.name, offsets.offsets, part)
 
 
 def _merge(mode: type[Mode], value: np.ndarray, part: np.ndarray, rows: Any) -> None:

@@ -10,17 +10,17 @@ from typing import Any, overload
 import numpy as np
 
 from meshloom.backend import current
-from meshloom.backend.base import Backend, Bound, FillMemory, Recording, Replayed
+from meshloom.backend.base import Backend, Recording, Replayed
 from meshloom.errors import KernelError, ProgramError, UserError, interrupted, shown, whole, yes_or_no
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.copies import NoCopy
-from meshloom.mesh.core import Field, Fill, Global
+from meshloom.mesh.core import Field, Global
 from meshloom.native import machine
-from meshloom.operation.fusion import Copy, FusedLoop, FusedProgram, Step, fuse
-from meshloom.operation.loop import Loop, Runnable
+from meshloom.operation.fusion import FusedProgram, fuse
+from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import Given, Known, Parameters, name_of
-from meshloom.operation.recorded import check_written_first, without_idle_fills
-from meshloom.operation.replay import ReadyProgram, Replay, Way, left_behind, transients_among, written_by
+from meshloom.operation.recorded import Recorded, check_written_first, without_idle_fills
+from meshloom.operation.replay import ReadyProgram, Replay, Way, backends_of, left_behind, transients_among, written_by
 from meshloom.operation.ties import Kept, tied
 from meshloom.recording import outside_program, recorder, refuse_in_program
 from meshloom.schedule.choice.layouts import best_layout
@@ -62,13 +62,13 @@ class Program(NoCopy):
         return Parameters(self.function)
 
     @cached_property
-    def loops(self) -> tuple[Runnable | Fill, ...]:
+    def loops(self) -> tuple[Operation, ...]:
         """The recorded operations, but for fills that nobody sees; each can be called by itself."""
         check_written_first(self.operations)
         return without_idle_fills(self.operations)
 
     @cached_property
-    def operations(self) -> tuple[Runnable | Fill, ...]:
+    def operations(self) -> tuple[Operation, ...]:
         """All that was recorded. A program around this one takes it as it is: it may write transient fields before, and
         look at them behind."""
         if self.parameters.names:
@@ -76,13 +76,13 @@ class Program(NoCopy):
             raise ProgramError(f"program {self.name} takes arguments: ask {self.name}.bind({names}) instead")
         return self._recorded(Given((), {}))
 
-    def _recorded(self, given: Given) -> tuple[Runnable | Fill, ...]:
+    def _recorded(self, given: Given) -> tuple[Operation, ...]:
         """The operations that the function calls with these arguments."""
         if given.key in self._being_recorded or len(self._being_recorded) >= MOST_NESTED:
             again = " again and again" if given.parts else ""
             raise ProgramError(f"program {self.name} calls itself{again}: it would never end")
-        recorded: list[Any] = []
-        token = recorder.set(recorded.append)
+        recorded = Recorded()
+        token = recorder.set(recorded)
         self._being_recorded.add(given.key)
         try:
             self.function(*given.values, **given.named)
@@ -105,7 +105,7 @@ class Program(NoCopy):
     @cached_property
     def layouts(self) -> dict[Field, str]:
         """On a GPU, what fields whose layout is free are changed to: decided once, by the sum over the loops."""
-        loops = [o for o in self.loops if isinstance(o, Loop) and o.backend.target.together]
+        loops = [o for o in self.loops if o.domain.visits_elements and o.backend.target.together]
         chosen: dict[Field, str] = {}
         for one in dict.fromkeys(s for o in loops for s in o.storages if isinstance(s, Field)):
             if one.layout_is_free and one.dim > 1 and not any(o.wish.layout for o in loops if one in o.storages):
@@ -197,8 +197,8 @@ class Program(NoCopy):
 
     def _execute(self, times: int, way: Way, watched: Sequence[Global]) -> Replayed:
         """Run the recorded operations; ``watched`` are globals that somebody looks at after replays."""
-        for loop in self._runnables:
-            loop.settle()
+        for operation in self.loops:
+            operation.settle()
         for one, layout in self.layouts.items():
             if one.layout_is_free:
                 one.relayout(layout, free=True)
@@ -229,12 +229,15 @@ class Program(NoCopy):
         return np.zeros((times, 0))
 
     @cached_property
-    def _runnables(self) -> list[Runnable]:
-        return [o for o in self.loops if isinstance(o, Runnable)]
+    def _filled(self) -> tuple[Field | Global, ...]:
+        """What fills set, each once."""
+        return tuple(dict.fromkeys(w for o in self.loops if o.domain.all_memory for w in o.writes))
 
     @cached_property
-    def _fills(self) -> list[Fill]:
-        return [o for o in self.loops if isinstance(o, Fill)]
+    def _fills_last(self) -> tuple[Operation, ...]:
+        """The operations, each once, in the order in which they are made ready: loops bring values to where they run,
+        and what is filled is the memory there."""
+        return tuple(sorted(dict.fromkeys(self.loops), key=lambda o: o.domain.all_memory))
 
     @cached_property
     def _left(self) -> tuple[tuple[Field | Global, ...], tuple[Field, ...]]:
@@ -257,7 +260,7 @@ class Program(NoCopy):
     def _run_loops(self, times: int, way: Way) -> Replayed:
         done = way(self._recording(), times)
         for operation, took in zip(self.loops, done.seconds.tolist(), strict=True):
-            if not isinstance(operation, Fill) and math.isfinite(took):
+            if math.isfinite(took):
                 operation.total_seconds += took
                 operation.calls += len(done.history)
         return done
@@ -266,20 +269,19 @@ class Program(NoCopy):
         """What the back end made of the operations; made again when a loop has been invalidated."""
         used = self._backends()
         one = used.pop() if len(used) == 1 else None
-        fills = [o.target for o in self._fills]
         if one is not None:  # what is set need not be used by a loop, which would bring it there
-            for target in fills:
+            for target in self._filled:
                 target.move(one.place(target.storage))
-        executables = [o if isinstance(o, Fill) else o.prepare() for o in self.loops]
-        signature = (self.branches, *map(id, executables), *(id(target.storage) for target in fills))
+        prepared = {o: o.prepare() for o in self._fills_last}
+        executables = [prepared[o] for o in self.loops]
+        signature = (self.branches, *map(id, executables))
         if self._ready is None or self._ready[0] != signature:
-            operations = [FillMemory(o.target.storage, o.value) if isinstance(o, Fill) else o for o in executables]
-            made = one.recording(operations, branches=self.branches) if one else Recording(operations)
+            made = one.recording(executables, branches=self.branches) if one else Recording(executables)
             self._ready = signature, made
         return self._ready[1]
 
     def _backends(self) -> set[Backend]:
-        return {loop.backend for loop in self._runnables}
+        return backends_of(self.loops)
 
     def _may_fuse(self) -> bool:
         """Could loops be fused here? One by itself on a CPU is best as it is."""
@@ -307,12 +309,12 @@ class Program(NoCopy):
     def _fusion(self) -> tuple[FusedProgram, list[FusedRecording]]:
         """The program fused, and what the back end made of it, if that was asked for."""
         (backend,) = self._backends()
-        storages = dict.fromkeys(s for o in self.loops for s in (o.storages if isinstance(o, Runnable) else o.writes))
+        storages = dict.fromkeys(s for o in self.loops for s in o.storages)
         for one in storages:
             one.move(backend.place(one.storage))
-        for loop in self._runnables:
-            loop.refresh()
-        states = [state for loop in self._runnables for state in loop.states]
+        for operation in self.loops:
+            operation.refresh()
+        states = [state for operation in self.loops for state in operation.states]
         signature = (self.branches, *(id(one.storage) for one in storages), *states)
         if self._fused is None or self._fused[0] != signature:
             self._fused = signature, fuse(self.loops), []
@@ -320,17 +322,17 @@ class Program(NoCopy):
 
     @property
     @outside_program()
-    def fused_steps(self) -> tuple[FusedLoop, ...]:
+    def fused_steps(self) -> tuple[Operation, ...]:
         """The fused loops of one replay; none where loops are not fused."""
         found = self._fused_recording()
-        return tuple(step for step in found.program.body if isinstance(step, FusedLoop)) if found else ()
+        return tuple(o for o in found.program.body if o.composed and o.domain.visits_elements) if found else ()
 
     @property
     @outside_program()
     def launches(self) -> int:
         """Kernels that one replay starts on a device; 0 where there is none."""
         found = self._fused_recording()
-        steps = found.body if found else [loop.prepare() for loop in self._runnables]
+        steps = found.body if found else [o.prepare() for o in self.loops]
         return sum(len(getattr(step, "steps", ())) for step in steps)
 
     @property
@@ -345,7 +347,7 @@ class Program(NoCopy):
 
     @outside_program()
     def _explained(self) -> str:
-        loops = [o.explain() for o in dict.fromkeys(self.loops) if isinstance(o, Runnable)]
+        loops = [o.explain() for o in dict.fromkeys(self.loops) if not o.domain.all_memory]
         moved = [f"layout of {f.name}: {layout}, the least time over all loops" for f, layout in self.layouts.items()]
         graph = self.graph if self._fused_recording() or self._ready else ""  # loops by themselves are not compiled
         fused = "\n".join(filter(None, [self._explained_fusion(), graph]))
@@ -376,8 +378,10 @@ class FusedRecording:
 
     def __init__(self, program: FusedProgram, backend: Backend, *, branches: bool = True):
         self.program, self.backend = program, backend
-        self.prologue = [_executable(step, backend) for step in program.prologue]
-        self.body = [_executable(step, backend) for step in program.body]
+        for step in (*program.prologue, *program.body):
+            step.prepare()  # which may bring spare buffers to where it runs
+        self.prologue = [step.prepare() for step in program.prologue]
+        self.body = [step.prepare() for step in program.body]
         self._replay = backend.recording(self.body, branches=branches)
         self.summary = self._replay.summary
         constants = [(one.storage, value) for one, value in program.constants.items()]
@@ -394,20 +398,6 @@ class FusedRecording:
     def measured(self) -> list[float]:
         """Seconds of each step of the body, for one replay; empty where nothing is known."""
         return (self._seconds / self._replays).tolist() if self._replays else []
-
-
-def _executable(step: Step, backend: Backend) -> Callable[[], None]:
-    if isinstance(step, Runnable):
-        return step.prepare()
-    if isinstance(step, Fill):
-        return FillMemory(step.target.storage, step.value)
-    if isinstance(step, Copy):
-        return step.in_memory()
-    for storage in step.storages:  # the fields are there already; spare buffers may not be
-        storage.move(backend.place(storage.storage))
-    plan = step.plan
-    bound = Bound(step.spec, step.elements, step.storages, step.maps, step.schedule, lambda: plan, step.box)
-    return backend.prepare(bound)
 
 
 # ----- what a person gives ------------------------------------------------------------------------------------------

@@ -14,10 +14,9 @@ import numpy as np
 
 from meshloom.backend.base import Backend, Recording, Replayed
 from meshloom.mesh.condition import Comparison
-from meshloom.mesh.core import Field, Fill, Global
-from meshloom.operation.loop import Runnable
+from meshloom.mesh.core import Field, Global
+from meshloom.operation.operation import Operation
 
-Operation = Runnable | Fill
 #: How often, and what of it is wanted: ``run`` or ``repeat`` of a Recording or Replay, at most so many times
 Way = Callable[["Recording | Replay", int], Replayed]
 
@@ -67,15 +66,14 @@ class ReadyProgram:
     def __init__(self, name: str, loops: Sequence[Operation], replay: Replay, ties: tuple[weakref.ref[Any], ...]):
         self.name, self.ties = name, ties
         self.replay: Replay | None = replay
-        runnables = [one for one in loops if isinstance(one, Runnable)]
-        self.kernels = tuple(dict.fromkeys(kernel for one in runnables for kernel in one.kernels))
+        self.kernels = tuple(dict.fromkeys(kernel for one in loops for kernel in one.kernels))
         self.states = tuple([one.state for one in self.kernels])
-        backends: set[Backend] = {one.backend for one in runnables}
+        backends = backends_of(loops)
         self._backend = backends.pop() if len(backends) == 1 else None
         written = written_by(loops)
         self._written = tuple([weakref.ref(one) for one in written])
         self._transients = tuple([weakref.ref(one) for one in transients_among(written)])
-        for one in dict.fromkeys(s for o in loops for s in (o.storages if isinstance(o, Runnable) else o.writes)):
+        for one in dict.fromkeys(s for o in loops for s in o.storages):
             one.watch(self)
 
     def invalidate(self) -> None:
@@ -106,6 +104,11 @@ class ReadyProgram:
             return way(self.replay, times)
         finally:
             left_behind(self.name, self.written, [ref() for ref in self._transients])
+
+
+def backends_of(loops: Iterable[Operation]) -> set[Backend]:
+    """Those that the operations run on; a fill runs wherever the memory is."""
+    return {one.backend for one in loops if not one.domain.all_memory}
 
 
 def written_by(loops: Iterable[Operation]) -> tuple[Field | Global, ...]:

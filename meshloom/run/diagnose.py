@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from meshloom.case import Case, Limit
-from meshloom.mesh.core import Field, Fill, Global
+from meshloom.mesh.core import Field, Global
 
 Snapshot = list[np.ndarray]  # rows of case.state, as they lie: the fastest to copy
 
@@ -62,7 +62,7 @@ def breakdown(case: Case, snapshot: Snapshot, before: int, last: int) -> str:
 def _first_loop(case: Case, *, strictly: bool) -> str:
     """The operations of the program one by one until a field shows it: what, and after which; '' if none does."""
     for operation in case.program.loops:
-        (operation.as_written() if strictly and not isinstance(operation, Fill) else operation)()
+        (operation.as_written() if strictly else operation)()
         for written in operation.writes:
             where = _first_bad(case, written)
             if where:

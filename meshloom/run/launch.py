@@ -223,7 +223,7 @@ def _check_schedules(job: Job, case: Case) -> None:
         place = asked[-1] if asked else job.start.path if job.start else None
         raise ConfigError(f"{place}: {error}" if place else str(error)) from None
     for loop in program.loops:
-        if isinstance(loop, ml.Loop) and not loop.applies:
+        if loop.domain.visits_elements and not loop.applies:
             raise UserError(f"schedule.{loop.name}: strategy '{loop.schedule.strategy}' cannot run it: {loop.reason}")
 
 
@@ -325,7 +325,8 @@ def long_compilations(program: ml.Program) -> list[str]:
     """What to say of loops that keep a compiler busy for long, before somebody thinks that the run hangs."""
     if ml.backend() == "numpy":  # which compiles nothing
         return []
-    sizes = {loop.name: sum(loop.counts.flops_by_kind.values()) for loop in program.loops if isinstance(loop, ml.Loop)}
+    loops = [loop for loop in program.loops if loop.domain.visits_elements]
+    sizes = {loop.name: sum(loop.counts.flops_by_kind.values()) for loop in loops}
     return [f"loop {name} has {size:,} operations: compiling it takes long, the first time"
             for name, size in sizes.items() if size >= _LONG_TO_COMPILE]  # fmt: skip
 

@@ -26,7 +26,7 @@ MOST_BYTES = 20e6  # more than after the warm-up, at any look
 MOST_MAPPINGS = 20
 LOOKS = 50
 WARM_UP = 0.1  # of the rounds
-COUNTED = (ml.Field, ml.Global, ml.Set, ml.Map, ml.Mesh, ml.Loop, ml.Program, ml.Kernel, ml.linalg.LineLoop)
+COUNTED = (ml.Field, ml.Global, ml.Set, ml.Map, ml.Mesh, ml.Loop, ml.Program, ml.Kernel)
 SIZE = 50_000
 LIBRARIES = 3  # different ones for each way to compile a kernel
 

@@ -16,7 +16,6 @@ from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Engine
 from meshloom.backend.unit import Unit
 from meshloom.errors import CompilerError, ScheduleError, install
-from meshloom.mesh.core import Fill
 from meshloom.operation.fusion import fuse
 from meshloom.operation.program import FusedRecording
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilGas, AirfoilMeshOptions, kernels
@@ -122,7 +121,7 @@ def test_the_fused_airfoil_iteration_compiles_without_spills(precision: str) -> 
     case = Airfoil(replace(plain, mesh=AirfoilMeshOptions(i=40, j=30), run=replace(plain.run, precision=precision)))
     backend = CompileBackend()
     for loop in case.program.loops:
-        if isinstance(loop, ml.Loop):
+        if loop.domain.visits_elements:
             loop.backend = backend
     FusedRecording(fuse(case.program.loops), backend)
     found = backend.engine.resources
@@ -218,7 +217,7 @@ def test_a_program_is_a_graph_and_equals_the_cpu() -> None:
     assert isinstance(program._recording(), GraphRecording)
     np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-11)
     np.testing.assert_allclose(results[1][1], results[0][1], rtol=1e-11)
-    assert all(isinstance(o, Fill) or o.backend.name == "cuda" for o in program.loops)
+    assert all(o.domain.all_memory or o.backend.name == "cuda" for o in program.loops)
 
 
 @pytest.mark.gpu

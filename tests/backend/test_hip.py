@@ -202,11 +202,11 @@ def test_the_automatic_choice_fits() -> None:
     """Tiles that fit an H200 but not 64 KB are not chosen by themselves."""
     ml.use("numpy")
     (forces,) = (one for one in make("lulesh", "mesh.size=14").program.loops if one.name == "forces")
-    assert isinstance(forces, ml.Loop)
+    assert forces.domain.visits_elements
     needed = {}
     for target in ("cuda", "hip"):
         ml.use("emulated", target=target)
-        loop = forces.kernel.loop(forces.set, *forces.arguments)
+        loop = forces.by(None)
         known = sizes(loop.plan) | {"block": loop.plan.block}
         passes = make_unit(loop.spec, loop.plan, target=loop.backend.target).passes
         needed[target] = loop.schedule.strategy, max(_shared(one, known) for one in passes)
@@ -223,7 +223,7 @@ def joined(df: ml.Read, out: ml.Write):
     out[...] = df.sum() * df
 
 
-def several_loop(backend: str, shape: tuple[int, int], axis: int) -> ml.linalg.LineLoop:
+def several_loop(backend: str, shape: tuple[int, int], axis: int) -> ml.Loop:
     """Twelve operands, all of which every result needs."""
     ml.use(backend)
     grid = ml.Grid(shape, periodic=True)
@@ -248,8 +248,8 @@ def test_forms_of_lines_keep_within_shared_memory() -> None:
         loop = several_loop("emulated", shape, axis)
         needed = []
         for target in (H200, GFX90A):
-            form = on_gpu.form(loop.spec, loop.lines, {}, target)
-            needed.append(on_gpu._shared_bytes(replace(loop.spec, form=form), loop.lines))
+            form = on_gpu.form(loop.spec, loop.domain.geometry, {}, target)
+            needed.append(on_gpu._shared_bytes(replace(loop.spec, form=form), loop.domain.geometry))
             assert needed[-1] <= target.shared
         assert needed[1] <= needed[0]
 
@@ -259,13 +259,13 @@ def test_forms_of_lines_keep_within_shared_memory() -> None:
 def test_the_longest_line_that_a_method_takes_fits_shared_memory(method: str) -> None:
     operator = ml.linalg.LineOperator(matrix(True), ml.linalg.Stencil({0: 1.0}), 2.0)
 
-    def solving(n: int) -> ml.linalg.LineLoop:
+    def solving(n: int) -> ml.Loop:
         grid = ml.Grid((n,), periodic=True)
         return ml.linalg.LineLoop(grid, 0, operator, grid.field("f"), grid.field("out"), method=method)
 
     def takes(n: int) -> bool:
         loop = solving(n)
-        return loop.method.declines(loop.spec, loop.lines, target=GFX90A) is None
+        return loop.how.method.declines(loop.spec, loop.domain.geometry, target=GFX90A) is None
 
     ml.use(on_hip.NAME)
     longest = next(n for n in range(2100, 0, -1) if takes(n))

@@ -17,7 +17,7 @@ from meshloom import compact
 from meshloom.errors import ProgramError
 
 EVERY = 10  # rounds between two looks
-COUNTED = (ml.Field, ml.Global, ml.Set, ml.Map, ml.Kernel, ml.Loop, ml.Program, ml.linalg.LineLoop)
+COUNTED = (ml.Field, ml.Global, ml.Set, ml.Map, ml.Kernel, ml.Loop, ml.Program)
 
 
 @ml.kernel

@@ -13,7 +13,7 @@ from tests.docs.test_rooms import files, parsed, room_of
 
 RUN, TYPES = "run", "types"
 #: Circles that are known, to be broken with what makes them: a line loop that takes others along is a line loop.
-KNOWN = [["meshloom.linalg.composed", "meshloom.linalg.lines"]]
+KNOWN = []
 Edges = dict[str, set[str]]
 
 

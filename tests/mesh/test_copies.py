@@ -90,7 +90,9 @@ def test_what_never_changes_is_its_own_copy(world: World, what: str, how: Callab
     assert how(CONSTANT[what](world)) is CONSTANT[what](world)
 
 
-BOUND: dict[str, Callable[[World], Any]] = {"loop halved": lambda w: w.loop, "program <lambda>": lambda w: w.program}
+BOUND: dict[str, Callable[[World], Any]] = {
+    "operation halved": lambda w: w.loop, "program <lambda>": lambda w: w.program
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("how", [*COPIES, pickle.dumps])

@@ -108,14 +108,14 @@ def test_loops_and_programs_follow_to_another_buffer(back_end: str) -> None:
 )
 def test_operations_take_arrays_that_code_can_walk_through(array: Any) -> None:
     with pytest.raises(ScheduleError, match="compiled code takes") as caught:
-        runtime.Operation(runtime.library().ml_fill_float64, [array], [1])
+        runtime.NativeCall(runtime.library().ml_fill_float64, [array], [1])
     assert "\n" not in str(caught.value)
 
 
 def test_numbers_and_types_of_operations() -> None:
     zeros, cursor = np.zeros(4), np.zeros(1, np.int64)
     wrong: list[Callable[[], Any]] = [
-        lambda: runtime.Operation(runtime.library().ml_fill_float64, [zeros], [2**63]),
+        lambda: runtime.NativeCall(runtime.library().ml_fill_float64, [zeros], [2**63]),
         lambda: runtime.fill_operation(np.zeros(4, np.uint8), 1),
         lambda: runtime.record_operation(np.zeros(4, np.complex128), zeros, cursor, 4),
         lambda: runtime.record_operation(zeros, np.zeros(4, np.float32), cursor, 4),

@@ -52,7 +52,7 @@ def blocks(case: Case) -> dict[str, set[int | None]]:
     """The blocks of the loops, by name."""
     found: dict[str, set[int | None]] = {}
     for loop in case.program.loops:
-        if isinstance(loop, ml.Loop):
+        if loop.domain.visits_elements:
             found.setdefault(loop.name, set()).add(loop.schedule.block)
     return found
 
@@ -78,7 +78,7 @@ def test_every_other_name_is_refused(name: str, changes: tuple[str, ...]) -> Non
         with pytest.raises(ConfigError, match="is no loop of this case") as caught:
             _ = small(name, *changes, schedule={wrong: "auto"}).program
         assert f"schedule.{wrong} " in str(caught.value) and right in str(caught.value)
-    for lines in {loop.name for loop in plain.program.loops if isinstance(loop, ml.linalg.LineLoop)}:
+    for lines in {loop.name for loop in plain.program.loops if loop.domain.along_lines}:
         with pytest.raises(ConfigError, match=f"schedule.{lines} is solved along lines"):
             _ = small(name, *changes, schedule={lines: "auto"}).program
 

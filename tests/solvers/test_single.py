@@ -27,7 +27,7 @@ def test_kernels_of_single_precision_compute_in_it(case: str) -> None:
     name, *settings = CASES[case]
     program = make(name, *settings, "run.precision=single").program
     program.run(1)
-    kernels = {loop.kernel for loop in program.loops if hasattr(loop, "kernel")}
+    kernels = {kernel for loop in program.loops for kernel in loop.kernels}
     traced: list[Trace] = [t for kernel in kernels for t in kernel.state.traces.values()]
     single = [t for t in traced if {p.dtype for p in t.params if p.dtype.kind == "f"} == {np.dtype(np.float32)}]
     assert len(single) > 1

@@ -80,7 +80,7 @@ def test_lines_are_cut_up_for_the_multiprocessors_there_are() -> None:
         ml.linalg.Tridiagonal(0.25, 1.0, 0.25, periodic=True), ml.linalg.LineStencil({0: 1.0}), 1.0
     )
     loop = ml.linalg.LineLoop(grid, 0, operator, grid.field("f"), grid.field("out"))
-    tiles = [on_gpu.form(loop.spec, loop.lines, {}, replace(H200, multiprocessors=n)).tile for n in (1, 132)]
+    tiles = [on_gpu.form(loop.spec, loop.domain.geometry, {}, replace(H200, multiprocessors=n)).tile for n in (1, 132)]
     assert tiles[0] > tiles[1], "fewer multiprocessors need fewer blocks"
 
 

@@ -10,7 +10,6 @@ writes to a second buffer instead. A transient field that is a mere copy of anot
 the other's buffer, until that is written again. What nobody reads again is not stored at all.
 """
 
-from meshloom.operation.fusion.compose import FusedLoop
-from meshloom.operation.fusion.program import Copy, FusedProgram, Step, fuse
+from meshloom.operation.fusion.program import FusedProgram, fuse
 
-__all__ = ["Copy", "FusedLoop", "FusedProgram", "Step", "fuse"]
+__all__ = ["FusedProgram", "fuse"]

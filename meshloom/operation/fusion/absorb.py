@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from meshloom.kernel.count import flops_by_kind, loads
 from meshloom.kernel.model import Output
 from meshloom.mesh.core import Field
-from meshloom.operation.fusion.groups import Operation
-from meshloom.operation.loop import Loop, Runnable
-from meshloom.operation.recorded import sets_anew
+from meshloom.operation.fusion.along_lines import composed_lines
+from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.cost import Cost
 from meshloom.schedule.choice.counts import flops_per_element
 from meshloom.schedule.strategies import AUTOMATIC
@@ -23,34 +22,25 @@ from meshloom.schedule.strategies import AUTOMATIC
 
 def absorbed(operations: Sequence[Operation], *, together: bool) -> list[Operation]:
     """The operations with loops taken into the line loops beside them. ``together``: is it for a GPU?"""
-    if together or not any(_is_line(o) for o in operations):
+    if together or not any(o.domain.along_lines for o in operations):
         return list(operations)
     made = _without_makers(list(operations))
     return _without_followers(made)
 
 
-def _is_line(operation: Operation) -> bool:
-    return isinstance(operation, Runnable) and not isinstance(operation, Loop)
-
-
 def at_points(operation: Operation) -> bool:
     """Is it a loop over all elements of a set that knows of its own element only, and writes to fields? One whose
     schedule was asked for stays by itself, as among other loops."""
-    if not isinstance(operation, Loop) or operation.wish.strategy not in AUTOMATIC:
+    if not operation.domain.visits_elements or operation.wish.strategy not in AUTOMATIC:
         return False
-    direct = not operation.maps and all(getattr(a, "offsets", None) is None for a in operation.arguments)
     everywhere = operation.box is None or operation.box.covers_inside
-    return direct and everywhere and all(isinstance(w, Field) for w in operation.writes)
+    return not operation.ways and everywhere and all(isinstance(w, Field) for w in operation.writes)
 
 
-def _touches(operation: Operation, one: object) -> bool:
-    return one in (operation.storages if isinstance(operation, Runnable) else operation.writes)
-
-
-def _alike(loop: Loop, line: Operation) -> bool:
+def _alike(loop: Operation, line: Operation) -> bool:
     """May both be one piece of code: numbers of one type, both as written or both not?"""
-    kinds = {s.dtype for one in (loop, line) if isinstance(one, Runnable) for s in one.storages if isinstance(s, Field)}
-    return isinstance(line, Runnable) and len(kinds) == 1 and line.spec.strict == loop.spec.strict
+    kinds = {s.dtype for one in (loop, line) for s in one.storages if isinstance(s, Field)}
+    return len(kinds) == 1 and line.strict == loop.strict
 
 
 # --- before ---------------------------------------------------------------------------------------------------------
@@ -60,7 +50,7 @@ def _alike(loop: Loop, line: Operation) -> bool:
 class _Maker:
     """A loop whose results are for line loops only: ``readers`` are their positions."""
 
-    loop: Loop
+    loop: Operation
     readers: tuple[int, ...]
 
 
@@ -72,32 +62,31 @@ def _without_makers(operations: list[Operation]) -> list[Operation]:
         if maker is None or not _pays(maker, operations):
             continue
         new = {k: _given(operations[k], maker.loop) for k in maker.readers}
-        if all(new.values()):
-            operations = [new.get(k) or one for k, one in enumerate(operations) if k != position]
+        operations = [new.get(k, one) for k, one in enumerate(operations) if k != position]
     return operations
 
 
-def _given(reader: Operation, loop: Loop) -> Runnable | None:
-    assert isinstance(reader, Runnable)
-    return reader.taking({one: loop for one in loop.writes if isinstance(one, Field) and reader.needs(one)}, (), ())
+def _given(reader: Operation, loop: Operation) -> Operation:
+    made = {one: loop for one in loop.writes if isinstance(one, Field) and reader.needs(one)}
+    return composed_lines(reader, made, (), ())
 
 
 def _maker(operations: Sequence[Operation], position: int) -> _Maker | None:
     """The loop there, if line loops can do it instead: all that it writes is transient and read by these only, and what
     it reads stays as it is until then."""
     loop = operations[position]
-    if not at_points(loop) or not isinstance(loop, Loop):
+    if not at_points(loop):
         return None
     made = [w for w in loop.writes if isinstance(w, Field)]
     if not all(one.transient and loop.defines(one) for one in made):
         return None
     changed, readers = False, list[int]()
     for k, operation in enumerate(operations[position + 1 :], position + 1):
-        if any(_touches(operation, one) for one in made):
-            fits = _is_line(operation) and isinstance(operation, Runnable) and operation.set is loop.set
+        if any(one in operation.storages for one in made):
+            fits = operation.domain.along_lines and operation.set is loop.set
             reads_only = not any(one in operation.writes for one in made)
             if not fits or not reads_only or changed or not _alike(loop, operation):
-                ends = bool(readers) and all(sets_anew(operation, one) for one in made)
+                ends = bool(readers) and all(operation.defines(one) for one in made)
                 return _Maker(loop, tuple(readers)) if ends else None
             readers.append(k)
         changed = changed or any(loop.needs(w) for w in operation.writes)
@@ -113,7 +102,6 @@ def _pays(maker: _Maker, operations: Sequence[Operation]) -> bool:
     again = 0.0  # operations, each reader's
     for k in maker.readers:
         reader = operations[k]
-        assert isinstance(reader, Runnable)
         wanted = [w for w in maker.loop.writes if isinstance(w, Field) and reader.needs(w)]
         apart += sum(w.dim for w in wanted)
         within += _values_read(maker.loop, wanted)
@@ -125,13 +113,13 @@ def _pays(maker: _Maker, operations: Sequence[Operation]) -> bool:
     return gains and calling <= 1
 
 
-def _values_read(loop: Loop, wanted: Sequence[Field] | None) -> int:
+def _values_read(loop: Operation, wanted: Sequence[Field] | None) -> int:
     """Values of fields that a loop reads at a point, for some of what it writes, or for all."""
     read = {(loop.storages[p], c) for p, _, c in loads(o.value for o in _outputs(loop, wanted))}
     return sum(isinstance(storage, Field) for storage, _ in read)
 
 
-def _outputs(loop: Loop, wanted: Sequence[Field] | None) -> list[Output]:
+def _outputs(loop: Operation, wanted: Sequence[Field] | None) -> list[Output]:
     """What a loop computes for some of what it writes, or for all."""
     return [o for o in loop.spec.outputs if wanted is None or loop.storages[o.param] in wanted]
 
@@ -145,22 +133,22 @@ def _without_followers(operations: list[Operation]) -> list[Operation]:
     position = 0
     while position < len(operations):
         line, position = operations[position], position + 1
-        if _is_line(line) and isinstance(line, Runnable):
+        if line.domain.along_lines:
             loops = list(_followers(line, operations[position:]))
             position += len(loops)
             if loops:
                 idle = _idle((line, *loops), operations[position:])
-                line = line.taking({}, loops, idle) or line
+                line = composed_lines(line, {}, loops, idle)
         found.append(line)
     return found
 
 
-def _followers(line: Runnable, rest: Sequence[Operation]) -> Iterator[Loop]:
+def _followers(line: Operation, rest: Sequence[Operation]) -> Iterator[Operation]:
     """The loops right behind a line loop that can be done where it stores. None may write what the line loop reads: it
     reads points that others have not come to yet."""
     made, loaded = set(line.writes), set(line.reads)
     for operation in rest:
-        if not at_points(operation) or not isinstance(operation, Loop) or operation.set is not line.set:
+        if not at_points(operation) or operation.set is not line.set:
             return
         uses = any(operation.needs(one) for one in made)
         if not uses or loaded & set(operation.writes) or not _alike(operation, line):
@@ -169,7 +157,7 @@ def _followers(line: Runnable, rest: Sequence[Operation]) -> Iterator[Loop]:
         made |= set(operation.writes)
 
 
-def _idle(parts: Sequence[Runnable], rest: Sequence[Operation]) -> list[Field]:
+def _idle(parts: Sequence[Operation], rest: Sequence[Operation]) -> list[Field]:
     """Transient fields that the parts write, and nobody reads before they are written again."""
     written = dict.fromkeys(w for one in parts for w in one.writes if isinstance(w, Field) and w.transient)
     return [one for one in written if not _read_in(one, rest)]
@@ -177,10 +165,10 @@ def _idle(parts: Sequence[Runnable], rest: Sequence[Operation]) -> list[Field]:
 
 def _read_in(one: Field, rest: Sequence[Operation]) -> bool:
     for operation in rest:
-        if isinstance(operation, Runnable) and operation.needs(one):
+        if operation.needs(one):
             return True
-        if sets_anew(operation, one):
+        if operation.defines(one):
             return False
-        if _touches(operation, one):
+        if one in operation.storages:
             return True
     return False

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from meshloom.kernel import passes
 from meshloom.kernel.access import Mode, Read, ReadWrite
-from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, const, load, operate
 from meshloom.kernel.model import Output
-from meshloom.mesh.box import Box, Index
-from meshloom.mesh.core import Field, Fill, Global, Map, Set
+from meshloom.mesh.box import Offsets
+from meshloom.mesh.core import Field, Global, Map
 from meshloom.mesh.layout import Layout
 from meshloom.operation.arguments import spec_box
-from meshloom.operation.fusion.groups import BLOCK, Group, Operation, in_chunks
+from meshloom.operation.body import BodyGraph, GivenBody
+from meshloom.operation.domain import BoxPoints, SetElements
+from meshloom.operation.fusion.as_one import AsOne
+from meshloom.operation.fusion.groups import BLOCK, Group, in_chunks
 from meshloom.operation.fusion.memory import Memory
-from meshloom.operation.loop import Loop
+from meshloom.operation.operand import DIRECTLY, Operand, Reach
+from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.fused.chunks import ChunkPlan, StagedTouching, Touching
 from meshloom.schedule.fused.fused import FusedGather, FusedPlan, FusedSpec, touched_bits
@@ -32,61 +34,6 @@ from meshloom.target import CPU
 
 #: Strategies that evaluate elements before any is added up: where one is best for a loop, so is that when it is fused.
 EVALUATED_FIRST = ("staged", "tile")
-
-
-@dataclass(frozen=True)
-class FusedLoop:
-    """A group as one loop: what a back end binds."""
-
-    spec: FusedSpec
-    on: Set
-    storages: tuple[Field | Global, ...]
-    maps: tuple[Map, ...]
-    plan: Plan
-    schedule: Schedule
-    parts: tuple[Operation, ...]
-    box: Box | None = None  # of a grid, where its points are visited as such
-
-    @property
-    def elements(self) -> int:
-        """How many elements it visits."""
-        return self.on.owned if self.box is None else self.box.size
-
-    @property
-    def gathers(self) -> Mapping[int, FusedGather | Touching]:
-        """What is gathered for its elements, by the number of the map."""
-        return self.plan.gathers if isinstance(self.plan, FusedPlan | ChunkPlan) else {}
-
-    def evaluations(self, m: int) -> int:
-        """How many times elements are evaluated for the targets of racy map ``m``."""
-        found = self.gathers[m]
-        return len(found.tile_elements if isinstance(found, Touching) else found.entries)
-
-    def _rows(self, param: int, slots: Sequence[int]) -> int:
-        """How many rows of a parameter's buffer are used, where these slots of it are read."""
-        offsets = self.spec.params[param].offsets
-        if self.box is None:
-            return self.storages[param].storage.size // self.storages[param].dim
-        return self.box.touched(offsets[slot] for slot in slots) if offsets else self.box.size
-
-    @property
-    def compulsory(self) -> int:
-        """Bytes that must be moved once: every buffer read, written or both, every table and map that is used."""
-        loaded = loads(o.value for o in self.spec.outputs)
-        read = {(param, comp) for param, _, comp in loaded}
-        written = {(o.param, o.comp) for o in self.spec.other_outputs}
-        moved: dict[tuple[int, int], int] = {}
-        for k, comp in read | written:
-            storage = self.storages[k]
-            if not self.spec.params[k].is_global and not self.spec.params[k].racy:
-                ways, place = ((k, comp) in read) + ((k, comp) in written), (id(storage), comp)
-                rows = self._rows(k, [slot for param, slot, c in loaded if (param, c) == (k, comp)])
-                moved[place] = max(moved.get(place, 0), ways * rows * storage.dtype.itemsize)
-        every = range(len(self.maps))
-        used: Collection[int] = self.spec.own_maps if isinstance(self.plan, FusedPlan) else every
-        described = ((self.maps[k], self.spec.maps[k]) for k in used)
-        own = sum(one.source.total * one.arity * spec.entry_bytes for one, spec in described)
-        return sum(moved.values()) + own + sum(one.read_by_all for one in self.gathers.values())
 
 
 @dataclass(frozen=True)
@@ -105,13 +52,14 @@ class _Composer:
         assert group.on is not None
         self.group, self.memory, self.on = group, memory, group.on
         self.params: list[SpecParam] = []
+        self.reaches: list[Reach] = []  # of each parameter
         self.storages: list[Field | Global] = []
         self.maps: list[Map] = []
-        self.gathers: list[tuple[Loop, int]] = []  # the loop, its racy map
+        self.gathers: list[tuple[Operation, int]] = []  # the loop, its racy map
         self.outputs: list[Output] = []
         self.values: dict[Field, list[Node]] = {}
         self.far: set[Field] = set()  # buffers read at other elements
-        self.reset: dict[Global, Fill] = {}  # Globals that start anew
+        self.reset: dict[Global, Operation] = {}  # Globals that start anew: the fills
         self.fresh: dict[int, float] = {}  # of these, those that the group itself adds up, by parameter
         self.sums: dict[Field, _Sum] = {}  # what was gathered last, and nobody has looked at
         self.joined: dict[int, int] = {}  # parameters whose sum is that of another
@@ -123,15 +71,17 @@ class _Composer:
         return self.maps.index(one)
 
     def param(self, storage: Field | Global, through: Map | None, mode: type[Mode], name: str,
-              offsets: tuple[Index, ...] = ()) -> int:  # fmt: skip
+              offsets: Offsets | None = None) -> int:  # fmt: skip
         """The number of a parameter; direct reads and writes of one buffer share one, so that they keep their order."""
-        key = (id(storage), id(through), mode if isinstance(storage, Global) or mode.combine else None, offsets)
+        seen_at = offsets.offsets if offsets is not None else ()
+        key = (id(storage), id(through), mode if isinstance(storage, Global) or mode.combine else None, seen_at)
         if key not in self._numbers:
             layout = Layout("aos") if isinstance(storage, Global) else storage.layout
             number = None if through is None else self.map_number(through)
             is_global = isinstance(storage, Global)
             self._numbers[key] = len(self.params)
-            self.params.append(SpecParam(name, mode, storage.dim, storage.dtype, layout, number, is_global, offsets))
+            self.params.append(SpecParam(name, mode, storage.dim, storage.dtype, layout, number, is_global, seen_at))
+            self.reaches.append(DIRECTLY if through is None and offsets is None else Reach(through, offsets))
             self.storages.append(storage)
         found = self._numbers[key]
         if mode is ReadWrite and self.params[found].mode is Read:
@@ -152,43 +102,34 @@ class _Composer:
         return [load(number, 0, c, buffer.dtype) for c in range(buffer.dim)]
 
     def add(self, operation: Operation) -> None:
-        if isinstance(operation, Fill) and isinstance(operation.target, Global):
-            self.reset[operation.target] = operation
-        elif isinstance(operation, Fill):
-            one = operation.target
-            assert isinstance(one, Field)
-            self.values[one] = [const(operation.value, one.dtype)] * one.dim
-            self.sums.pop(one, None)
+        first = operation.writes[0]
+        if operation.domain.all_memory and isinstance(first, Global):
+            self.reset[first] = operation
         else:
-            assert isinstance(operation, Loop)  # nothing else joins a group
             (self._gather if operation.spec.racy_outputs else self._element)(operation)
 
-    def _rewritten(self, loop: Loop) -> tuple[Node, ...]:
+    def _rewritten(self, loop: Operation) -> tuple[Node, ...]:
         """The loop's output expressions in terms of the fused loop's parameters and of values at the own element."""
-        names = list(loop.modes)
 
         def leaf(node: Node) -> Node:
             if node.op != "load":
                 return node
             param, slot, comp = node.value
-            storage, argument = loop.storages[param], loop.arguments[param]
-            if isinstance(argument, Global):
-                return load(self.param(argument, None, Read, names[param]), 0, comp, node.dtype)
-            assert isinstance(storage, Field)
-            offsets = argument.offsets.offsets if argument.offsets else ()
-            elsewhere = bool(offsets) and any(offsets[slot])
-            if argument.map is None and loop.set is self.on and not elsewhere:
+            operand = loop.operands[param]
+            storage, reach = operand.storage, operand.reach
+            if isinstance(storage, Global):
+                return load(self.param(storage, None, Read, operand.name), 0, comp, node.dtype)
+            if loop.domain.set is self.on and not reach.elsewhere(slot):
                 return self.value(storage)[comp]
             buffer = self.memory.buffer(storage)
-            if argument.map is not None or elsewhere:
-                self.far.add(buffer)
-            if elsewhere:
-                return load(self.param(buffer, None, Read, names[param], offsets), slot, comp, node.dtype)
-            return load(self.param(buffer, argument.map, Read, names[param]), slot, comp, node.dtype)
+            if not reach.elsewhere(slot):
+                return load(self.param(buffer, None, Read, operand.name), slot, comp, node.dtype)
+            self.far.add(buffer)
+            return load(self.param(buffer, reach.map, Read, operand.name, reach.offsets), slot, comp, node.dtype)
 
         return passes.rewrite([o.value for o in loop.spec.outputs], leaf)
 
-    def _element(self, loop: Loop) -> None:
+    def _element(self, loop: Operation) -> None:
         self.sums = {one: found for one, found in self.sums.items() if one not in loop.storages}
         after: dict[Field, list[Node]] = {}
         for o, value in zip(loop.spec.outputs, self._rewritten(loop), strict=True):
@@ -197,7 +138,7 @@ class _Composer:
                 number = self.param(storage, None, mode, storage.name)
                 self.outputs.append(Output(number, 0, o.comp, value))
                 if storage in self.reset:
-                    self.fresh[number] = self.reset[storage].value
+                    self.fresh[number] = self.reset[storage].graph.outputs[0].value.value
                 continue
             row = after.setdefault(storage, self._row_before(storage, mode))
             row[o.comp] = operate(mode.combine, [row[o.comp], value]) if mode.combine else value
@@ -208,7 +149,7 @@ class _Composer:
         reads = mode.reads or mode.combine
         return list(self.value(one)) if reads else [const(0, one.dtype)] * one.dim
 
-    def _gather(self, loop: Loop) -> None:
+    def _gather(self, loop: Operation) -> None:
         (m,) = loop.spec.racy_maps
         self.gathers.append((loop, m))
         for o, value in zip(loop.spec.outputs, self._rewritten(loop), strict=True):
@@ -237,7 +178,7 @@ class _Composer:
         stored = other not in self.memory.constants and _form(one) == _form(other)
         return stored and self.values[one] == self.values[other]
 
-    def left_to_reset(self) -> list[Fill]:
+    def left_to_reset(self) -> list[Operation]:
         """Resets that the reductions of the group do not do by themselves, because they leave some components alone."""
         reduced = {k: {o.comp for o in self.outputs if o.param == k} for k in self.fresh}
         self.fresh = {k: v for k, v in self.fresh.items() if len(reduced[k]) == self.params[k].dim}
@@ -262,7 +203,7 @@ def _form(one: Field) -> tuple[Any, ...]:
     return one.dim, one.dtype, one.layout
 
 
-def fused(group: Group, memory: Memory) -> list[FusedLoop | Fill]:
+def fused(group: Group, memory: Memory) -> list[Operation]:
     """The group as one loop, if anything is left to do, after Globals that must be reset before. Moves the memory."""
     composer = _Composer(group, memory)
     for part in group.parts:
@@ -273,8 +214,12 @@ def fused(group: Group, memory: Memory) -> list[FusedLoop | Fill]:
         return [*left]
     spec, plan = _finished(composer)
     schedule = Schedule("fused" if group.box is None else "box", block=plan.block)
-    made = FusedLoop(spec, composer.on, tuple(composer.storages), tuple(composer.maps), plan, schedule,
-                     tuple(group.parts), group.box)  # fmt: skip
+    domain = SetElements(composer.on) if group.box is None else BoxPoints(group.box)
+    operands = tuple([Operand(storage, param.mode, reach, param.name) for param, reach, storage
+                      in zip(spec.params, composer.reaches, composer.storages, strict=True)])  # fmt: skip
+    body = GivenBody(BodyGraph(spec.outputs), spec.strict, tuple(group.parts))
+    how = AsOne(spec, plan, schedule, tuple(composer.maps))
+    made = Operation(spec.name, domain, operands, body, how, memory.backend)
     return [*left, made]
 
 
@@ -340,21 +285,21 @@ def _finished_spec(composer: _Composer, plan: FusedPlan | ChunkPlan) -> FusedSpe
         composer.outputs = [Output(o.param, o.slot, o.comp, v) for o, v in zip(composer.outputs, roots, strict=True)]
     racy = [o for o in composer.outputs if params[o.param].racy]
     rest = [o for o in composer.outputs if not params[o.param].racy]
-    strict = any(o.spec.strict for o in composer.group.parts if isinstance(o, Loop))  # one of them, then all
+    strict = any(o.spec.strict for o in composer.group.loops)  # one of them, then all
     values = passes.optimise([o.value for o in rest], strict=strict)
     outputs = (*racy, *(Output(o.param, o.slot, o.comp, v) for o, v in zip(rest, values, strict=True)))
     targets = list(dict.fromkeys(m.target for m in maps))
     described = tuple(SpecMap(m.arity, m.index_type, targets.index(m.target), m.formula) for m in maps)
     own_maps = frozenset(k for k, m in enumerate(maps) if m.source is composer.on)
-    name = "+".join(o.name for o in composer.group.parts if isinstance(o, Loop))
+    name = "+".join(o.name for o in composer.group.loops)
     buffers, fresh = tuple(map(same.index, same)), tuple(composer.fresh.items())
     return FusedSpec(name, params, described, outputs, own_maps=own_maps, buffers=buffers, fresh=fresh,
                      joined=tuple(composer.joined.items()), strict=strict, box=_points(composer.group))  # fmt: skip
 
 
 def _points(group: Group) -> SpecBox | None:
-    arguments = [a for loop in group.loops for a in loop.arguments]
-    return None if group.box is None else spec_box(group.box, arguments, Schedule())
+    operands = [one for loop in group.loops for one in loop.operands]
+    return None if group.box is None else spec_box(group.box, operands, Schedule())
 
 
 def _plan_of_points(composer: _Composer, spec: FusedSpec) -> Plan:
@@ -364,7 +309,7 @@ def _plan_of_points(composer: _Composer, spec: FusedSpec) -> Plan:
     return chosen.build(topology(spec, box.size, {}, None, box), chosen.block(target, box.size), target=target)
 
 
-Gathers = dict[int, tuple[Loop, int]]  # the map's number in the fused loop: a loop through it, its number there
+Gathers = dict[int, tuple[Operation, int]]  # the map's number in the fused loop: a loop through it, its number there
 
 
 def _plan_together(composer: _Composer, gathers: Gathers) -> FusedPlan:
@@ -379,7 +324,7 @@ def _plan_in_chunks(composer: _Composer, gathers: Gathers) -> ChunkPlan:
     return ChunkPlan("fused_chunks", block, {n: _touching(*gathers[n], block) for n in sorted(gathers)})
 
 
-def _touching(loop: Loop, m: int, block: int) -> Touching:
+def _touching(loop: Operation, m: int, block: int) -> Touching:
     """What the plan of a loop by ``tile`` has for its map."""
     plan = loop.plan_of(Schedule("tile", block=block))
     assert isinstance(plan, TilePlan)
@@ -387,7 +332,7 @@ def _touching(loop: Loop, m: int, block: int) -> Touching:
     return kind(plan.tiled[m].tile_offsets, plan.tiled[m].tile_elements)
 
 
-def _taken(composer: _Composer, loop: Loop, m: int) -> FusedGather:
+def _taken(composer: _Composer, loop: Operation, m: int) -> FusedGather:
     """What the plan of a gather by ``owner`` has for its map, with the maps numbered as in the fused loop."""
     plan = loop.plan_of(Schedule("owner", block=BLOCK))
     assert isinstance(plan, NeighbourPlan)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshloom.kernel.access import Write
 from meshloom.kernel.count import flops_by_kind
 from meshloom.kernel.expr import topological
-from meshloom.mesh.box import Box, Index
-from meshloom.mesh.core import Arg, Field, Fill, Global, Set
-from meshloom.operation.loop import Loop, Runnable
+from meshloom.mesh.box import Box
+from meshloom.mesh.core import Field, Global, Set
+from meshloom.operation.domain import Part
+from meshloom.operation.operation import Operation
 from meshloom.order import TYPICAL_BLOCK, sampled_blocks
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.fused.chunks import chunk_size, listed_again
@@ -20,8 +20,6 @@ from meshloom.schedule.plan.plan import Plan, alike
 from meshloom.schedule.strategies import AUTOMATIC
 from meshloom.schedule.strategies.owner import NeighbourPlan, role_tables
 
-Operation = Runnable | Fill
-Part = tuple[Index, Index]  # the first point of a box, and behind its last
 BLOCK = 128  # threads that a fused loop puts into a block
 MOST_OPERATIONS = 2000  # of loops that become one on a CPU: compilers take long for more
 MOST_AGAIN = 1.25  # on a CPU: so often an element may be evaluated, on average, where targets are cut into chunks
@@ -39,8 +37,8 @@ class Group:
     part: Part | None = None
 
     @property
-    def loops(self) -> list[Loop]:
-        return [o for o in self.parts if isinstance(o, Loop)]
+    def loops(self) -> list[Operation]:
+        return [o for o in self.parts if o.domain.visits_elements]
 
     @property
     def box(self) -> Box | None:
@@ -50,21 +48,21 @@ class Group:
     @property
     def together(self) -> bool:
         """Do its loops run where the threads of a block run together?"""
-        return any(isinstance(o, Runnable) and o.backend.target.together for o in self.parts)
+        return any(o.backend.target.together for o in self.loops)
 
     def touches(self, what: Field | Global) -> bool:
         return any(what in o.reads or what in o.writes for o in self.parts)
 
 
 def sunk(operations: Sequence[Operation]) -> list[Operation]:
-    """The same with every Fill right before the first operation that touches what it sets, where it can join it."""
+    """The same with every fill right before the first operation that touches what it sets, where it can join it."""
     moved: list[Operation] = []
-    waiting: list[Fill] = []
+    waiting: list[Operation] = []
     for operation in operations:
         touched = (*operation.reads, *operation.writes)
-        moved += [fill for fill in waiting if fill.target in touched]
-        waiting = [fill for fill in waiting if fill.target not in touched]
-        (waiting if isinstance(operation, Fill) else moved).append(operation)  # type: ignore[arg-type]
+        moved += [fill for fill in waiting if fill.writes[0] in touched]
+        waiting = [fill for fill in waiting if fill.writes[0] not in touched]
+        (waiting if operation.domain.all_memory else moved).append(operation)
     return [*moved, *waiting]
 
 
@@ -75,10 +73,10 @@ def grouped(operations: Sequence[Operation], gathers: bool = True) -> list[Group
     open_group: Group | None = None
     fills: list[Operation] = []  # wait for what follows
     for position, operation in enumerate(operations, 1):
-        if isinstance(operation, Fill):
+        if operation.domain.all_memory:
             fills.append(operation)
             continue
-        target, part = meeting_set(operation, open_group, gathers), part_of(operation)
+        target, part = meeting_set(operation, open_group, gathers), operation.domain.part
         meets = open_group and target is open_group.on and part == open_group.part
         if open_group and meets and _all_join(open_group, [*fills, operation]):
             open_group.end = position
@@ -108,27 +106,27 @@ def _all_join(group: Group, operations: Sequence[Operation]) -> bool:
 
 
 def _joins(group: Group, operation: Operation) -> bool:
-    if isinstance(operation, Fill):
-        of = operation.target
+    if operation.domain.all_memory:
+        (of,) = operation.writes
         return of.set is group.on and group.part is None if isinstance(of, Field) else not group.touches(of)
-    return isinstance(operation, Loop) and _may_follow(group, operation)
+    return operation.domain.visits_elements and _may_follow(group, operation)
 
 
 def meeting_set(operation: Operation, group: Group | None = None, gathers: bool = True) -> Set | None:
     """The set at whose elements an operation can take part in a fused loop, after a group; None where it cannot."""
-    if isinstance(operation, Fill):
-        return operation.target.set if isinstance(operation.target, Field) else None
-    if not isinstance(operation, Loop) or why_apart(operation, group, gathers):
+    if operation.domain.all_memory:
+        return operation.domain.set
+    if why_apart(operation, group, gathers):
         return None
     return operation.maps[operation.spec.racy_maps[0]].target if operation.spec.racy_outputs else operation.set
 
 
-def why_apart(operation: Runnable, group: Group | None = None, gathers: bool = True) -> str:
+def why_apart(operation: Operation, group: Group | None = None, gathers: bool = True) -> str:
     """Why an operation cannot take part in a fused loop, after a group; empty where it can."""
-    if not isinstance(operation, Loop):
+    if not operation.domain.visits_elements:
         return "it is no plain loop"
     spec, wish = operation.spec, operation.wish
-    if part_of(operation) and _around(operation) & _all_written([operation]):
+    if operation.domain.part and _around(operation) & _all_written([operation]):
         return "it reads at other points what it writes"
     if operation.box is not None and wish.variant != "plain":
         return "its schedule was asked for"
@@ -141,7 +139,7 @@ def why_apart(operation: Runnable, group: Group | None = None, gathers: bool = T
     return _why_no_gather(operation, group, gathers) if spec.racy_outputs else ""
 
 
-def _why_no_gather(loop: Loop, group: Group | None, gathers: bool) -> str:
+def _why_no_gather(loop: Operation, group: Group | None, gathers: bool) -> str:
     """The same of a loop whose increments meet at the elements of another set."""
     if len(loop.spec.racy_maps) != 1 or loop.spec.other_outputs:
         return "not all that it changes is at the elements of one set"
@@ -150,7 +148,7 @@ def _why_no_gather(loop: Loop, group: Group | None, gathers: bool) -> str:
         return "its elements add to their own set" if target is loop.set else "the set that it adds to has a halo"
     if not gathers:
         return "as a part of a fused loop it would save too little"
-    follows = group is not None and any(isinstance(o, Loop) and _at_targets(o) for o in group.parts)
+    follows = group is not None and any(map(_at_targets, group.loops))
     few = loop.wish.strategy in AUTOMATIC and FEW * loop.set.owned < target.owned
     if _at_targets(loop) or (few and follows):
         return ""
@@ -161,7 +159,7 @@ def _why_no_gather(loop: Loop, group: Group | None, gathers: bool) -> str:
     return f"chunks of the set that it adds to would evaluate its elements {in_chunks(loop)[1]:.2g} times"
 
 
-def _at_targets(loop: Loop) -> bool:
+def _at_targets(loop: Operation) -> bool:
     """Are its elements evaluated where their targets are? On a GPU once for every target, because that was asked for,
     or is best; on a CPU once for every chunk of targets, where few elements touch two of them.
 
@@ -175,7 +173,7 @@ def _at_targets(loop: Loop) -> bool:
     return loop.wish.strategy in AUTOMATIC and in_chunks(loop)[1] <= MOST_AGAIN
 
 
-def in_chunks(loop: Loop) -> tuple[int, float]:
+def in_chunks(loop: Operation) -> tuple[int, float]:
     """The size of chunks of targets that is good for a loop, and how often an element is evaluated then, on average;
     from a sample of the elements."""
     one = loop.maps[loop.spec.racy_maps[0]]
@@ -185,25 +183,24 @@ def in_chunks(loop: Loop) -> tuple[int, float]:
     return chunk, listed_again(rows, chunk)
 
 
-def _one_loop(group: Group, operation: Loop) -> bool:
+def _one_loop(group: Group, operation: Operation) -> bool:
     """Is what its loops and another do with an element of the group a good loop for a CPU? It must not be too long, and
     all of its parts or none must call functions such as exp: that is what keeps loops from being vectorised."""
-    loops = [o for o in (*group.parts, operation) if isinstance(o, Loop) and not o.spec.racy_outputs]
+    loops = [o for o in (*group.loops, operation) if not o.spec.racy_outputs]
     roots = [[o.value for o in loop.spec.outputs] for loop in loops]
     calls = {bool(flops_by_kind(values).get("special")) for values in roots}
     return len(calls) <= 1 and (len(loops) <= 1 or sum(1 for r in roots for _ in topological(r)) <= MOST_OPERATIONS)
 
 
-def _targets(loop: Loop) -> int:
+def _targets(loop: Operation) -> int:
     return max(loop.maps[m].target.owned for m in loop.spec.racy_maps)
 
 
-def _sets_globals(loop: Loop) -> bool:
-    modes = loop.modes.values()
-    return any(isinstance(s, Global) and m.control for s, m in zip(loop.storages, modes, strict=True))
+def _sets_globals(loop: Operation) -> bool:
+    return any(one.is_global and one.mode.control for one in loop.operands)
 
 
-def _may_follow(group: Group, operation: Loop) -> bool:
+def _may_follow(group: Group, operation: Operation) -> bool:
     """Nothing is read at other elements, or as a Global, that the loops of the group have written. A Global that was
     reset may be read, because that is done before the group; but then no loop of the group adds to it."""
     loops = group.loops
@@ -215,18 +212,18 @@ def _may_follow(group: Group, operation: Loop) -> bool:
     again = [o for o in loops if any(o.maps[m] in through for m in o.spec.racy_maps)]
     if again and not _one_visit(again, operation):
         return False
-    reset = {id(o.target) for o in group.parts if isinstance(o, Fill) and isinstance(o.target, Global)}
+    reset = {id(w) for o in group.parts if o.domain.all_memory for w in o.writes if isinstance(w, Global)}
     written = {id(w) for o in group.parts for w in o.writes} - reset | {id(w) for o in loops for w in o.writes}
     elsewhere = operation.set is not group.on
-    far = [s for s, a in zip(operation.storages, operation.arguments, strict=True)
-           if elsewhere or isinstance(a, Global) or a.map is not None or looks_around(a)]  # fmt: skip
+    far = [o.storage for o in operation.operands
+           if elsewhere or o.is_global or o.reach.map is not None or o.reach.looks_around]  # fmt: skip
     racy = {id(operation.storages[o.param]) for o in operation.spec.racy_outputs}
     reduced = {id(operation.storages[o.param]) for o in operation.spec.reductions}
     before = {id(w) for o in loops for w in o.writes} | (reset & {id(r) for o in loops for r in o.reads})
     return not (reduced & before) and not any(id(s) in written for s in far if id(s) not in racy | reduced)
 
 
-def _one_box(group: Group, operation: Loop) -> bool:
+def _one_box(group: Group, operation: Operation) -> bool:
     """Can points of a grid do the loops of a group and another one after the other? None may go through a map where
     another looks around. Where the points are a part of the grid, nothing is written that any of them looks at from
     elsewhere: a second buffer would lack the other points."""
@@ -238,27 +235,16 @@ def _one_box(group: Group, operation: Loop) -> bool:
     return short and not any(loop.maps for loop in loops) and not (group.part and around & _all_written(loops))
 
 
-def _around(loop: Loop) -> set[Field]:
+def _around(loop: Operation) -> set[Field]:
     """Fields that a loop looks at from other points of a grid."""
-    return {a.field for a in loop.arguments if not isinstance(a, Global) and looks_around(a)}
+    return {o.storage for o in loop.operands if isinstance(o.storage, Field) and o.reach.looks_around}
 
 
-def _all_written(loops: Sequence[Loop]) -> set[Field]:
+def _all_written(loops: Sequence[Operation]) -> set[Field]:
     return {w for loop in loops for w in loop.writes if isinstance(w, Field)}
 
 
-def looks_around(argument: Arg) -> bool:
-    """Is a field of a grid read at other points than the loop's own?"""
-    return argument.offsets is not None and any(map(any, argument.offsets.offsets))
-
-
-def part_of(operation: Operation) -> Part | None:
-    """Where the points of a loop begin and end, if they are not all that a grid has in memory."""
-    box = operation.box if isinstance(operation, Loop) else None
-    return None if box is None or box.size == box.grid.total else (box.low, box.high)
-
-
-def _one_visit(before: Sequence[Loop], another: Loop) -> bool:
+def _one_visit(before: Sequence[Operation], another: Operation) -> bool:
     """Can targets take what loops over one map give them in the same visit, each to fields of its own? Tables in roles
     belong to the first loop, and serve another one only where its own are the same; without them all follow the
     incidences."""
@@ -277,30 +263,3 @@ def _one_visit(before: Sequence[Loop], another: Loop) -> bool:
 def in_roles(plan: Plan) -> bool:
     """Has a plan of ``owner`` tables in roles? Those by slot, of kernels without symmetry, serve ``owner`` alone."""
     return isinstance(plan, NeighbourPlan) and any(role_tables(one) for one in plan.gathers.values())
-
-
-def replaces(operation: Operation, one: Field) -> bool:
-    """Does it write all values of a field without looking at them?"""
-    if isinstance(operation, Fill):
-        return operation.target is one
-    if not isinstance(operation, Loop):
-        return False
-    roles = [(a, m) for s, a, m in zip(operation.storages, operation.arguments, operation.modes.values(),
-                                       strict=True) if s is one]  # fmt: skip
-    whole = operation.set is one.set and not one.set.halo and part_of(operation) is None
-    return bool(roles) and whole and all(
-        m is Write and a.map is None and a.offsets is None for a, m in roles if not isinstance(a, Global)
-    )
-
-
-def overwrites(operation: Operation, one: Field, part: Part | None) -> bool:
-    """Does it write all that a loop over a part of a grid has written to a field, without looking at it?"""
-    if part is None or not isinstance(operation, Loop) or operation.set is not one.set or operation.needs(one):
-        return replaces(operation, one)
-    roles = [a for s, a in zip(operation.storages, operation.arguments, strict=True) if s is one]
-    direct = all(not isinstance(a, Global) and a.map is None and a.offsets is None for a in roles)
-    low, high = part_of(operation) or part
-    inside = all(a <= b for a, b in zip(low, part[0], strict=True)) and all(
-        a >= b for a, b in zip(high, part[1], strict=True)
-    )
-    return one in operation.writes and direct and inside

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from meshloom.errors import KernelError
 from meshloom.mesh.core import Field
-from meshloom.operation.fusion.groups import Operation, Part, overwrites
+from meshloom.operation.domain import EVERYWHERE, Part
+from meshloom.operation.operation import Operation
 
 
 class Memory:
@@ -17,6 +18,7 @@ class Memory:
         self.at: dict[Field, Field | None] = {}  # None: nowhere, nobody will ask
         self.spare: dict[Field, list[Field]] = {}
         self.position = 0  # in the cycle: what comes next
+        self.backend = next((o.backend for o in cycle if not o.domain.all_memory), None)  # what the loops run on
 
     def buffer(self, one: Field) -> Field:
         where = self.at.get(one, None if one.transient else one)
@@ -32,7 +34,7 @@ class Memory:
         transient ones, and the next replay for these. ``part``: of a grid, where the value was written."""
         rest, again = self.cycle[self.position :], self.cycle[: self.position]
         for operation in (*rest, *again) if one.transient else rest:
-            if overwrites(operation, one, part):
+            if operation.defines(one, part or EVERYWHERE):
                 return False
             if one in operation.reads:
                 return True

@@ -7,45 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from meshloom.backend.base import CopyMemory
 from meshloom.errors import one_line
-from meshloom.mesh.core import Field, Fill
+from meshloom.mesh.core import Field
+from meshloom.operation import in_memory
+from meshloom.operation.domain import EVERYWHERE
 from meshloom.operation.fusion.absorb import absorbed
-from meshloom.operation.fusion.compose import FusedLoop, NoConstant, fused
-from meshloom.operation.fusion.cost import moving, seconds
-from meshloom.operation.fusion.groups import Operation, grouped, part_of, sunk, why_apart
+from meshloom.operation.fusion.compose import NoConstant, fused
+from meshloom.operation.fusion.groups import grouped, sunk, why_apart
 from meshloom.operation.fusion.memory import Memory
-from meshloom.operation.loop import Loop, Runnable
-from meshloom.schedule.fused.fused import FusedPlan
-from meshloom.schedule.strategies.common.vectors import in_words, share_of
+from meshloom.operation.operation import Operation
+from meshloom.schedule.choice.cost import Cost
 from meshloom.target import Rates
-
-
-@dataclass(frozen=True)
-class Copy:
-    """Bring the values of a field home."""
-
-    source: Field
-    target: Field
-
-    @property
-    def name(self) -> str:
-        return f"{self.target.name} brought home"
-
-    @property
-    def reads(self) -> tuple[Field, ...]:
-        return (self.source,)
-
-    @property
-    def writes(self) -> tuple[Field, ...]:
-        return (self.target,)
-
-    def in_memory(self) -> CopyMemory:
-        """As it is executed."""
-        return CopyMemory(self.source.storage, self.target.storage)
-
-
-Step = FusedLoop | Runnable | Fill | Copy
 
 
 @dataclass(frozen=True)
@@ -53,34 +25,36 @@ class FusedProgram:
     """``prologue`` once, then ``body`` for every replay. ``constants``: what fields must hold at the start.
     ``gathers``: could loops over other sets take part? Where that would have gained too little they could not."""
 
-    prologue: tuple[Step, ...]
-    body: tuple[Step, ...]
+    prologue: tuple[Operation, ...]
+    body: tuple[Operation, ...]
     constants: dict[Field, float]
     gathers: bool = True
 
     @property
     def bytes_moved(self) -> int:
         """By one replay, each buffer counted once in every step."""
-        return sum(map(_moved, self.body))
+        return sum(step.compulsory for step in self.body)
 
     @cached_property
     def stays_apart(self) -> bool:
         """Is nothing of it fused, on a CPU, where the loops by themselves are best?"""
         steps = (*self.prologue, *self.body)
-        together = any(isinstance(step, Runnable) and step.backend.target.together for step in steps)
-        return not together and not any(isinstance(step, FusedLoop) or _is_composed(step) for step in steps)
+        together = any(step.backend.target.together for step in steps if not step.domain.all_memory)
+        return not together and not any(step.composed for step in steps)
 
     def seconds(self, rates: Rates) -> float:
-        """Estimated for one replay; the same steps in another order take the same time, to the last bit."""
-        return math.fsum(
-            seconds(step, rates) if isinstance(step, FusedLoop | Runnable) else moving(_moved(step), rates)
-            for step in self.body
-            if not isinstance(step, Fill) or isinstance(step.target, Field)
-        )
+        """Estimated for one replay; the same steps in another order take the same time, to the last bit. What sets a
+        Global takes none.
 
-    def _apart(self, step: Step) -> str:
+        On a GPU bytes decide alone, because arithmetic is nearly free. A CPU pays for elements that two chunks
+        evaluate, and a buffer that has to be brought home may cost more than a loop that is saved.
+        """
+        counted = (step for step in self.body if step.domain.set is not None)
+        return math.fsum(Cost(float(step.compulsory), step.flops).seconds(rates) for step in counted)
+
+    def _apart(self, step: Operation) -> str:
         """That a loop runs by itself, and why."""
-        if not isinstance(step, Runnable):
+        if step.domain.all_memory:
             return ""
         if step.composed:
             return " in one pass over its lines"
@@ -94,18 +68,10 @@ class FusedProgram:
         lines = ["fused program, each replay:"]
         for k, step in enumerate(self.body):
             took = f"; measured {1e3 * measured[k]:.4g} ms" if len(measured) and math.isfinite(measured[k]) else ""
-            if isinstance(step, FusedLoop):
-                apart = sum(o.counts.bytes.compulsory for o in step.parts if isinstance(o, Loop))
-                now, before, over = step.compulsory / step.elements, apart / step.elements, step.box or step.on.name
-                lines.append(
-                    f"  {step.spec.name} as one loop over {over}: {now:.0f} bytes per element instead of"
-                    f" {before:.0f}{_words(step)}"
-                    f"{', formulas as written (strict)' if step.spec.strict else ''}{took}"
-                )
-            else:
-                lines.append(f"  {step.name}{self._apart(step)}{took}")
+            as_one = step.composed and step.domain.visits_elements
+            lines.append(f"  {step.explain() if as_one else step.name + self._apart(step)}{took}")
         if self.prologue:
-            names = " + ".join(s.spec.name if isinstance(s, FusedLoop) else s.name for s in self.prologue)
+            names = " + ".join(step.name for step in self.prologue)
             lines.append(f"  before the first one: {names}; later ones find it done by the one before")
         lines += [f"  {f.name} is {v:g} everywhere between replays, so it is neither loaded nor stored"
                   for f, v in self.constants.items()]  # fmt: skip
@@ -116,26 +82,7 @@ class FusedProgram:
 WORTH = 0.95
 
 
-def _is_composed(step: Step) -> bool:
-    return isinstance(step, Runnable) and bool(step.composed)
-
-
 Way = Callable[[Sequence[Operation], dict[Field, float], bool], FusedProgram | None]
-
-
-def _words(step: FusedLoop) -> str:
-    """What there is to say about how it runs: what a thread of a GPU takes, or the chunks of a CPU."""
-    if isinstance(step.plan, FusedPlan):
-        return in_words(share_of(step.spec, step.schedule, step.on.owned))
-    visited = sum(map(step.evaluations, step.gathers))
-    there = sum(step.maps[m].source.owned for m in step.gathers)
-    return f"; chunks of {step.plan.block:,}, {100 * (visited / there - 1):.0f} % evaluated again" if there else ""
-
-
-def _moved(step: Step) -> int:
-    if isinstance(step, FusedLoop | Runnable):
-        return step.compulsory
-    return int(step.target.storage.nbytes) * (2 if isinstance(step, Copy) else 1)
 
 
 def fuse(operations: Sequence[Operation]) -> FusedProgram:
@@ -145,13 +92,13 @@ def fuse(operations: Sequence[Operation]) -> FusedProgram:
     they can join the last group; before the first replay they are then done once by themselves. On a GPU what moves
     less counts; on a CPU what takes less time by the cost model, and loop by loop is one of the ways.
     """
-    targets = {o.backend.target for o in operations if isinstance(o, Runnable)}
+    targets = {o.backend.target for o in operations if not o.domain.all_memory}
     if all(target.together for target in targets):
         return min(_ways(sunk(operations), True), key=lambda way: way.bytes_moved)
     (target,) = targets
     moved = sunk(absorbed(operations, together=False))
     best, every = FusedProgram((), tuple(operations), {}), _ways(moved, True)
-    gathered = any(step.spec.racy_maps for way in every for step in way.body if isinstance(step, FusedLoop))
+    gathered = any(step.spec.racy_maps for way in every for step in way.body if step.composed)
     for ways in (_ways(moved, False), every) if gathered else (every,):
         way = min(ways, key=lambda way: way.seconds(target.rates))
         if way.seconds(target.rates) < WORTH * best.seconds(target.rates):
@@ -200,7 +147,7 @@ def _straight(operations: Sequence[Operation], constants: dict[Field, float], ga
     return FusedProgram((), tuple(body), constants, gathers)
 
 
-def _steps(operations: Sequence[Operation], memory: Memory, start: int, gathers: bool) -> Iterator[Step]:
+def _steps(operations: Sequence[Operation], memory: Memory, start: int, gathers: bool) -> Iterator[Operation]:
     """The operations, which begin at position ``start`` of the memory's cycle."""
     for group in grouped(operations, gathers):
         memory.position = start + group.end
@@ -226,27 +173,25 @@ def _gains(operation: Operation, memory: Memory) -> bool:
 
 
 def _only_copied(operation: Operation, one: Field) -> bool:
-    if isinstance(operation, Fill):
-        return False
     values = [o.value for o in operation.spec.outputs if operation.storages[o.param] is one]
     return all(value.op == "load" for value in values)
 
 
-def _homecoming(operation: Operation, memory: Memory) -> Iterator[Step]:
+def _homecoming(operation: Operation, memory: Memory) -> Iterator[Operation]:
     """Copies that bring everything home that an operation by itself uses, or would overwrite."""
     for one in operation.writes:
         if isinstance(one, Field) and one in memory.constants:
             raise NoConstant(one)
     wanted = operation.reads
     for one, where in list(memory.at.items()):
-        if where is None and isinstance(operation, Runnable) and not operation.needs(one):
+        if where is None and not operation.needs(one):
             continue  # a loop over a part of a grid writes it; nobody asks for its other points
         if one in wanted or (where is not one and where in operation.writes and memory.needed_later(one)):
             yield from _home(one, wanted, memory)
     memory.at |= {one: one for one in operation.writes if isinstance(one, Field)}
 
 
-def _home(one: Field, wanted: Sequence[object], memory: Memory) -> Iterator[Step]:
+def _home(one: Field, wanted: Sequence[object], memory: Memory) -> Iterator[Operation]:
     """Copies that bring a field home; what still lives there, and is needed, goes to its own home before."""
     where = memory.buffer(one)
     if where is one:
@@ -254,7 +199,7 @@ def _home(one: Field, wanted: Sequence[object], memory: Memory) -> Iterator[Step
     for other, lives in list(memory.at.items()):
         if other is not one and lives is one and (other in wanted or memory.needed_later(other)):
             yield from _home(other, wanted, memory)
-    yield Copy(where, one)
+    yield in_memory.copy(where, one)
     memory.at[one] = one
 
 
@@ -266,11 +211,9 @@ def _constants(operations: Sequence[Operation]) -> dict[Field, float]:
             if not isinstance(one, Field):
                 continue
             found.pop(one, None)
-            if isinstance(operation, Fill):
-                found[one] = operation.value
-            elif isinstance(operation, Loop) and operation.set is one.set and part_of(operation) is None:
-                mine = [o for o in operation.spec.outputs if operation.storages[o.param] is one]
+            if not operation.domain.along_lines and operation.domain.covers(one, EVERYWHERE):
+                mine = [o for o in operation.graph.outputs if operation.storages[o.param] is one]
                 values = {o.value.value for o in mine if o.value.op == "const"}
                 if len(values) == 1 and len(mine) == one.dim and all(o.value.op == "const" for o in mine):
-                    found[one] = float(values.pop())
+                    found[one] = values.pop()
     return {f: v for f, v in found.items() if not f.transient and not f.set.halo}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from meshloom.errors import CompilerError, one_line
 from meshloom.kernel.access import Mode
 from meshloom.kernel.expr import FLOAT32, FLOAT64, topological
-from meshloom.mesh.core import Arg, Global, Map, Set
+from meshloom.mesh.core import Field, Global, Map, Set
 from meshloom.mesh.number import PlainNumber
 from meshloom.native.algorithms import color_blocks, thread_colors
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK, excess
@@ -23,16 +24,30 @@ from meshloom.schedule.strategies.common.points import tile_of
 from meshloom.schedule.strategies.common.vectors import in_words, share_of
 
 
+class ExplainedOperand(Protocol):
+    """What a field or global that a loop uses must tell about itself. ``reach`` is printed behind its name."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def mode(self) -> type[Mode]: ...
+    @property
+    def storage(self) -> Field | Global: ...
+    @property
+    def reach(self) -> object: ...
+
+
 class Explained(Protocol):
     """What a loop must tell about itself to be explained."""
 
     name: str
-    set: Set
     backend: Any
-    modes: dict[str, type[Mode]]
-    arguments: tuple[Arg | Global, ...]
     calls: int
 
+    @property
+    def operands(self) -> Sequence[ExplainedOperand]: ...
+    @property
+    def set(self) -> Set: ...
     @property
     def elements(self) -> int: ...
     @property
@@ -79,15 +94,13 @@ def _per_thread(loop: Explained) -> str:
 
 
 def _arguments(loop: Explained) -> str:
-    parts = []
-    for (name, mode), argument in zip(loop.modes.items(), loop.arguments, strict=True):
-        what = _value(argument) if isinstance(argument, Global) else f"{argument!r} {argument.field.layout}"
-        parts.append(f"{name}: {mode.__name__} {what}")
-    return ", ".join(parts)
+    return ", ".join(f"{one.name}: {one.mode.__name__} {_value(one)}" for one in loop.operands)
 
 
-def _value(argument: Global) -> str:
-    return "number" if isinstance(argument, PlainNumber) else "global"
+def _value(one: ExplainedOperand) -> str:
+    if isinstance(one.storage, Field):
+        return f"{one.storage.name}{one.reach} {one.storage.layout}"
+    return "number" if isinstance(one.storage, PlainNumber) else "global"
 
 
 def algebra_of(spec: LoopSpec, backend: Any) -> list[tuple[str, str]]:

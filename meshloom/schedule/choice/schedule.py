@@ -73,10 +73,13 @@ class Schedule:
         return replace(self, **changes)
 
 
+NOTHING_ASKED = Schedule()
+
+
 def parse_schedule(value: Schedule | str | Mapping[str, Any] | None) -> Schedule:
     """A Schedule from a strategy's name, a mapping as in a configuration file, or a Schedule."""
     if value is None:
-        return Schedule()
+        return NOTHING_ASKED
     if isinstance(value, Schedule):
         return value
     if isinstance(value, str):

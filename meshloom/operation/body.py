@@ -1,0 +1,119 @@
+"""Bodies: what an operation computes, as a graph. Some are traced from kernels when they are first needed, and again
+when these read other values; others are given as they are. All answer the same questions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from meshloom.errors import KernelError
+from meshloom.kernel.count import loads
+from meshloom.kernel.expr import Node, topological, written
+from meshloom.kernel.model import Output, Param
+from meshloom.kernel.state import State
+from meshloom.operation.plain import run_plainly
+from meshloom.schedule.lines.along import OperatorAlong
+
+if TYPE_CHECKING:
+    from meshloom.operation.operation import Operation
+
+
+class Traced(Protocol):
+    """A kernel, as far as it matters here."""
+
+    name: str
+    function: Callable[..., None]
+    strict: bool
+
+    @property
+    def state(self) -> State: ...
+    def outputs(self, params: tuple[Param, ...], *, strict: bool) -> tuple[Output, ...]: ...
+
+
+@dataclass(frozen=True)
+class BodyGraph:
+    """What happens at one element: outputs over loads, where a load (k, slot, component) is of operand k.
+
+    Along a line there is more: ``operands`` at each point, of which the operators make results; in ``outputs`` loads of
+    the operand behind the last are these results, and ``combines`` says for each output how it is merged into what is
+    there ("" stored, "add" added).
+    """
+
+    outputs: tuple[Output, ...]
+    operands: tuple[Node, ...] = ()
+    combines: tuple[str, ...] = ()
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """The same for graphs of the same form, whichever kernels they were traced from."""
+        roots = [*self.operands, *(o.value for o in self.outputs)]
+        numbers = {node: k for k, node in enumerate(topological(roots))}
+        places = tuple([(o.param, o.slot, o.comp) for o in self.outputs])
+        return written(roots), tuple([numbers[one] for one in roots]), places, self.combines
+
+    @cached_property
+    def loaded(self) -> frozenset[int]:
+        """The operands whose values are looked at, by number."""
+        return frozenset(k for k, *_ in loads([*self.operands, *(o.value for o in self.outputs)]))
+
+
+class Body(ABC):
+    """What an operation computes. ``of`` in its answers is the operation, which it does not hold."""
+
+    kernels: tuple[Traced, ...] = ()  # whose captured values count
+    strict: bool = False  # formulas as written, every operation rounded by itself
+    composed: tuple[Operation, ...] = ()  # what it was put together from
+    operators: tuple[OperatorAlong, ...] = ()  # of each operand along a line
+
+    @abstractmethod
+    def graph(self, of: Operation) -> BodyGraph:
+        """The graph, in terms of the operation's operands."""
+
+    def loaded(self, of: Operation) -> Collection[int]:
+        """The operands whose values from before are looked at, by number."""
+        return of.graph.loaded
+
+    def as_written(self) -> Body:
+        """The same with formulas as written; itself where they are."""
+        return self
+
+    def run_plainly(self, of: Operation) -> None:
+        """Its kernel called element by element on plain arrays."""
+        raise KernelError(f"{of.name} has no kernel to be called element by element; call it as it is")
+
+
+@dataclass(frozen=True)
+class KernelBody(Body):
+    """A kernel at every element, traced."""
+
+    kernel: Traced
+    strict: bool = False
+
+    @property
+    def kernels(self) -> tuple[Traced, ...]:  # type: ignore[override]
+        return (self.kernel,)
+
+    def graph(self, of: Operation) -> BodyGraph:
+        return BodyGraph(self.kernel.outputs(of.params, strict=self.strict))
+
+    def as_written(self) -> KernelBody:
+        return self if self.strict else replace(self, strict=True)
+
+    def run_plainly(self, of: Operation) -> None:
+        run_plainly(self.kernel.function, self.kernel.name, of.operands, of.elements, of.box)
+
+
+@dataclass(frozen=True)
+class GivenBody(Body):
+    """A graph that is known: what loops that became one compute. It holds for the values that their kernels read then;
+    where these change, the program puts another one together."""
+
+    given: BodyGraph
+    strict: bool = False
+    composed: tuple[Operation, ...] = ()
+
+    def graph(self, of: Operation) -> BodyGraph:
+        return self.given

@@ -1,0 +1,100 @@
+"""How loops that became one run: by a plan that was made with them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from meshloom.kernel.count import loads
+from meshloom.mesh.core import Map
+from meshloom.operation.how import How
+from meshloom.operation.operation import Operation
+from meshloom.schedule.choice.counts import flops_per_element
+from meshloom.schedule.choice.schedule import Schedule
+from meshloom.schedule.fused.chunks import ChunkPlan, Touching
+from meshloom.schedule.fused.fused import FusedGather, FusedPlan, FusedSpec
+from meshloom.schedule.plan.plan import Plan
+from meshloom.schedule.strategies.common.vectors import in_words, share_of
+
+
+@dataclass(frozen=True, eq=False)
+class AsOne(How):
+    """A group of loops as one, over the elements where they meet."""
+
+    made: FusedSpec
+    by: Plan
+    schedule: Schedule
+    used: tuple[Map, ...]
+
+    def maps(self, of: Operation) -> tuple[Map, ...]:
+        return self.used
+
+    def spec(self, of: Operation) -> FusedSpec:
+        return self.made
+
+    def chosen(self, of: Operation) -> tuple[Schedule, str]:
+        return self.schedule, "loops of a program as one"
+
+    def plan(self, of: Operation, schedule: Schedule | None = None) -> Plan:
+        return self.by
+
+    @property
+    def gathers(self) -> Mapping[int, FusedGather | Touching]:
+        """What is gathered for its elements, by the number of the map."""
+        return self.by.gathers if isinstance(self.by, FusedPlan | ChunkPlan) else {}
+
+    def evaluations(self, m: int) -> int:
+        """How many times elements are evaluated for the targets of racy map ``m``."""
+        found = self.gathers[m]
+        return len(found.tile_elements if isinstance(found, Touching) else found.entries)
+
+    def _rows(self, of: Operation, param: int, slots: Sequence[int]) -> int:
+        """How many rows of a parameter's buffer are used, where these slots of it are read."""
+        offsets = self.made.params[param].offsets
+        if of.box is None:
+            return of.storages[param].storage.size // of.storages[param].dim
+        return of.box.touched(offsets[slot] for slot in slots) if offsets else of.box.size
+
+    def compulsory(self, of: Operation) -> int:
+        """Bytes that must be moved once: every buffer read, written or both, every table and map that is used."""
+        spec = self.made
+        loaded = loads(o.value for o in spec.outputs)
+        read = {(param, comp) for param, _, comp in loaded}
+        written = {(o.param, o.comp) for o in spec.other_outputs}
+        moved: dict[tuple[int, int], int] = {}
+        for k, comp in read | written:
+            storage = of.storages[k]
+            if not spec.params[k].is_global and not spec.params[k].racy:
+                ways, place = ((k, comp) in read) + ((k, comp) in written), (id(storage), comp)
+                rows = self._rows(of, k, [slot for param, slot, c in loaded if (param, c) == (k, comp)])
+                moved[place] = max(moved.get(place, 0), ways * rows * storage.dtype.itemsize)
+        every = range(len(of.maps))
+        used: Collection[int] = spec.own_maps if isinstance(self.by, FusedPlan) else every
+        described = ((of.maps[k], spec.maps[k]) for k in used)
+        own = sum(one.source.total * one.arity * entry.entry_bytes for one, entry in described)
+        return sum(moved.values()) + own + sum(one.read_by_all for one in self.gathers.values())
+
+    def flops(self, of: Operation) -> float:
+        """Those of gathered elements as often as chunks evaluate them."""
+        own = of.elements * flops_per_element(self.made, self.made.other_outputs)
+        return float(own) + sum(self._gathered(m) for m in self.made.racy_maps)
+
+    def _gathered(self, m: int) -> float:
+        """Operations of the elements of a map, each as often as chunks evaluate it."""
+        outputs = [o for o in self.made.racy_outputs if self.made.params[o.param].map == m]
+        return self.evaluations(m) * flops_per_element(self.made, outputs)
+
+    def words(self, of: Operation) -> str:
+        """What there is to say about how it runs: what a thread of a GPU takes, or the chunks of a CPU."""
+        if isinstance(self.by, FusedPlan):
+            return in_words(share_of(self.made, self.schedule, of.set.owned))
+        visited = sum(map(self.evaluations, self.gathers))
+        there = sum(of.maps[m].source.owned for m in self.gathers)
+        return f"; chunks of {self.by.block:,}, {100 * (visited / there - 1):.0f} % evaluated again" if there else ""
+
+    def explain(self, of: Operation) -> str:
+        apart = sum(part.counts.bytes.compulsory for part in of.composed if part.domain.visits_elements)
+        return (
+            f"{of.name} as one loop over {of.over}: {of.compulsory / of.elements:.0f} bytes per element instead of"
+            f" {apart / of.elements:.0f}{self.words(of)}{', formulas as written (strict)' if of.strict else ''}"
+        )

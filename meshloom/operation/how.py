@@ -1,0 +1,224 @@
+"""How an operation runs: what is chosen for it, planned, and handed to a back end. It goes with the domain: strategies
+run elements and points, methods lines, and memory is filled and copied as it lies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshloom.backend.base import Bound
+from meshloom.errors import ScheduleError
+from meshloom.kernel.recent import Recent
+from meshloom.mesh.core import Field, Map
+from meshloom.mesh.layout import Layout
+from meshloom.operation.arguments import spec_box
+from meshloom.operation.operand import Operand
+from meshloom.operation.ties import loops_over, tied
+from meshloom.order import order_elements
+from meshloom.schedule.choice.auto import choose, estimated
+from meshloom.schedule.choice.cost import Cost
+from meshloom.schedule.choice.counts import Counts, flops_per_element
+from meshloom.schedule.choice.explain import explain
+from meshloom.schedule.choice.schedule import Schedule, parse_schedule
+from meshloom.schedule.plan.plan import Plan, topology
+from meshloom.schedule.plan.plan_cache import cached_plan
+from meshloom.schedule.plan.verify import check_one_to_one
+from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
+from meshloom.schedule.strategies import strategy, verify
+
+if TYPE_CHECKING:
+    from meshloom.operation.operation import Operation
+
+Wish = Schedule | str | Mapping[str, Any] | None
+
+
+class Form:
+    """What operations of one form share: what was derived from it, and what back ends compiled. ``ties``: see
+    ``tied``."""
+
+    def __init__(self, ties: tuple[Any, ...] = ()) -> None:
+        self.known: dict[str, Any] = {}
+        self.compiled: dict[Any, Any] = {}
+        self.ties = ties
+
+
+class How(ABC):
+    """How an operation runs. ``of`` in its answers is the operation, which it does not hold."""
+
+    wish: Schedule = Schedule()  # what was asked for
+
+    @abstractmethod
+    def spec(self, of: Operation) -> LoopSpec:
+        """The operation without its data."""
+
+    @abstractmethod
+    def chosen(self, of: Operation) -> tuple[Schedule, str]:
+        """The schedule in force, every choice made, and why."""
+
+    @abstractmethod
+    def plan(self, of: Operation, schedule: Schedule | None = None) -> Plan:
+        """The plan arrays that a schedule needs, or the one in force."""
+
+    @abstractmethod
+    def compulsory(self, of: Operation) -> int:
+        """Bytes that it has to move, each datum once."""
+
+    @abstractmethod
+    def flops(self, of: Operation) -> float:
+        """Floating-point operations of one execution."""
+
+    @abstractmethod
+    def explain(self, of: Operation) -> str:
+        """How it runs, why, and the figures."""
+
+    def words(self, of: Operation) -> str:
+        """The schedule in force, in words."""
+        return str(of.schedule)
+
+    def maps(self, of: Operation) -> tuple[Map, ...]:
+        """The maps used, each once, in order of appearance among the operands; a plan may need more."""
+        return tuple(dict.fromkeys(one.reach.map for one in of.operands if one.reach.map is not None))
+
+    def form(self, of: Operation) -> Form:
+        """What it shares with operations that differ in their fields and globals alone; here nothing."""
+        return Form()
+
+    def counts(self, of: Operation, block: int) -> Counts:
+        """What it costs, for blocks of so many elements."""
+        return Counts(of.spec, of.elements, of.storages, of.maps, block, of.box)
+
+    def estimate(self, of: Operation) -> float:
+        """Seconds by the cost model."""
+        return Cost(float(self.compulsory(of)), self.flops(of)).seconds(of.backend.target.rates)
+
+    def asked(self, name: str, wish: Wish) -> How:
+        """The same where something else is asked for."""
+        raise ScheduleError(f"{name} takes no schedule: it is run in one way")
+
+    def can_run(self, of: Operation, wish: Wish) -> bool:
+        """Could the operation be executed by such a schedule?"""
+        return False
+
+    def declines(self, of: Operation) -> str | None:
+        """Why what was asked for does not apply; None where it does."""
+        return None
+
+    def check(self, of: Operation) -> None:
+        """An error where the operation cannot be executed so."""
+        return
+
+    def executable(self, of: Operation) -> Callable[[], None]:
+        """Made by the back end, where the values are brought to."""
+        for storage in of.storages:
+            storage.move(of.backend.place(storage.storage))
+        self.check(of)
+        return of.backend.prepare(
+            Bound(of.spec, of.elements, of.storages, of.maps, of.schedule, lambda: of.plan, of.box, of.form.compiled)
+        )
+
+
+@dataclass(frozen=True)
+class ByStrategy(How):
+    """Elements or points by a strategy."""
+
+    wish: Schedule
+
+    def spec(self, of: Operation) -> LoopSpec:
+        targets = list(dict.fromkeys(m.target for m in of.maps))
+        maps = tuple(SpecMap(m.arity, m.index_type, targets.index(m.target), m.formula) for m in of.maps)
+        params = tuple(_spec_param(of, one) for one in of.operands)
+        box = None if of.box is None else spec_box(of.box, of.operands, self.wish)
+        return LoopSpec(of.name, params, maps, of.graph.outputs, box=box, strict=of.strict)
+
+    def form(self, of: Operation) -> Form:
+        layouts = tuple(of.layout_of(s) if isinstance(s, Field) else None for s in of.storages)
+        parts = (*of.states, *of.ways)  # kernels and maps may come and go, and their forms, with plans, with them
+        key = (*map(id, parts), of.strict, of.backend.key, self.wish, of.params, layouts, of.box)
+        forms: Recent[Any, Form] = loops_over(of.set).forms
+        return forms.find(key) or forms.keep(key, Form(tied(forms, key, parts)))
+
+    def chosen(self, of: Operation) -> tuple[Schedule, str]:
+        return self._choice(of, self.wish)
+
+    def _choice(self, of: Operation, wish: Schedule) -> tuple[Schedule, str]:
+        flops = float(of.uncut.flops * of.elements)
+        return choose(of.spec, of.elements, flops, lambda: of.work, wish, target=of.backend.target)
+
+    def can_run(self, of: Operation, wish: Wish) -> bool:
+        return strategy(self._choice(of, parse_schedule(wish))[0].strategy).declines(of.spec) is None
+
+    def estimate(self, of: Operation) -> float:
+        return estimated(of.spec, of.work, of.schedule.strategy, target=of.backend.target)
+
+    def asked(self, name: str, wish: Wish) -> ByStrategy:
+        return ByStrategy(parse_schedule(wish))
+
+    def declines(self, of: Operation) -> str | None:
+        return strategy(of.schedule.strategy).declines(of.spec)
+
+    def compulsory(self, of: Operation) -> int:
+        return int(of.counts.bytes.compulsory)
+
+    def flops(self, of: Operation) -> float:
+        return float(of.elements * flops_per_element(of.spec, of.spec.outputs))
+
+    def plan(self, of: Operation, schedule: Schedule | None = None) -> Plan:
+        schedule = schedule or of.schedule
+        chosen = strategy(schedule.strategy)
+        topo = topology(
+            of.spec,
+            of.elements,
+            {k: (m.positions, m.target.total, m.digest) for k, m in enumerate(of.maps)},
+            _visit_order(of, schedule),
+            of.box,
+        )
+        block, target, variant = schedule.block or 1, of.backend.target, schedule.variant
+        return cached_plan(
+            partial(chosen.build, target=target, variant=variant),
+            chosen.plan_type(target=target, variant=variant),
+            chosen.name,
+            topo,
+            block,
+            partial(verify, target=target, variant=variant),
+            f"{target.plan_key} {variant}",
+            chosen.plan_has_blocks,
+        )
+
+    def check(self, of: Operation) -> None:
+        if not of.applies:
+            raise ScheduleError(f"loop {of.name}: strategy '{of.schedule.strategy}' does not apply: {of.reason}")
+        for number in of.spec.one_to_one_maps:
+            check_one_to_one(of.name, of.maps[number])
+
+    def explain(self, of: Operation) -> str:
+        return explain(of)
+
+
+def _spec_param(of: Operation, operand: Operand) -> SpecParam:
+    """An operand without its data."""
+    param, storage, reach = operand.param, operand.storage, operand.reach
+    if not isinstance(storage, Field):  # a Global that is set is like a field of the loop's only element
+        reduced_or_read = not param.mode.control
+        return SpecParam(param.name, param.mode, param.dim, param.dtype, Layout("aos"), None, reduced_or_read)
+    number = None if reach.map is None else of.maps.index(reach.map)
+    return SpecParam(param.name, param.mode, param.dim, param.dtype, of.layout_of(storage), number,
+                     offsets=param.offsets, as_member=reach.as_member)  # fmt: skip
+
+
+def _visit_order(of: Operation, schedule: Schedule) -> np.ndarray | None:
+    if schedule.order == "given" or not of.maps:
+        return None
+    one, on = of.maps[(of.spec.racy_maps or (0,))[0]], of.set
+    return order_elements(
+        schedule.order,
+        one.positions[: on.owned],
+        one.target.total,
+        points=None if on.points is None else on.by_position(on.points)[: on.owned],
+        block=schedule.block or 256,
+    )
+

@@ -1,0 +1,95 @@
+"""Operations on plain memory: every place of a field or global set to a number, or copied from another field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from meshloom.backend.base import CopyMemory, FillMemory
+from meshloom.kernel.access import Read, Write
+from meshloom.kernel.expr import const, load
+from meshloom.kernel.model import Output
+from meshloom.mesh.core import Field, Global
+from meshloom.mesh.layout import Layout
+from meshloom.operation.body import Body, BodyGraph
+from meshloom.operation.domain import AllPlaces
+from meshloom.operation.how import How
+from meshloom.operation.operand import Operand
+from meshloom.operation.operation import Operation
+from meshloom.recording import outside_program
+from meshloom.schedule.choice.explain import amount
+from meshloom.schedule.choice.schedule import Schedule
+from meshloom.schedule.plan.plan import Plan
+from meshloom.schedule.spec import LoopSpec, SpecParam
+
+
+def fill(target: Field | Global, value: float | int) -> Operation:
+    """Set all of a field or global to one number."""
+    name, operands = f"{target.name} = {value:g}", (Operand(target, Write),)
+    return Operation(name, AllPlaces(target), operands, _Constant(value), _HERE)
+
+
+def copy(source: Field, target: Field) -> Operation:
+    """Bring the values of a field, in another one's memory, home."""
+    operands = Operand(target, Write), Operand(source, Read)
+    return Operation(f"{target.name} brought home", AllPlaces(target), operands, _Copied(), _HERE)
+
+
+@dataclass(frozen=True)
+class _Constant(Body):
+    """One number for every component."""
+
+    value: float | int
+
+    def graph(self, of: Operation) -> BodyGraph:
+        number = const(self.value, of.storages[0].dtype)
+        return BodyGraph(tuple([Output(0, 0, c, number) for c in range(of.storages[0].dim)]))
+
+
+@dataclass(frozen=True)
+class _Copied(Body):
+    """Each component of the second operand for that of the first."""
+
+    def graph(self, of: Operation) -> BodyGraph:
+        target, source = of.storages
+        return BodyGraph(tuple([Output(0, 0, c, load(1, 0, c, source.dtype)) for c in range(target.dim)]))
+
+
+class _InMemory(How):
+    """Wherever the memory is, place after place: whose value it is does not matter."""
+
+    def spec(self, of: Operation) -> LoopSpec:
+        params = []
+        for one in of.operands:
+            layout = one.storage.layout if isinstance(one.storage, Field) else Layout("aos")
+            params.append(SpecParam(one.storage.name, one.mode, one.storage.dim, one.storage.dtype, layout, None,
+                                    one.is_global))  # fmt: skip
+        return LoopSpec(of.name, tuple(params), (), of.graph.outputs)
+
+    def chosen(self, of: Operation) -> tuple[Schedule, str]:
+        return Schedule("direct"), "every place of memory by itself"
+
+    def plan(self, of: Operation, schedule: Schedule | None = None) -> Plan:
+        return Plan("direct", 1)
+
+    def compulsory(self, of: Operation) -> int:
+        with outside_program():  # sizes are no values
+            return sum(int(one.storage.nbytes) for one in of.storages)
+
+    def flops(self, of: Operation) -> float:
+        return 0.0
+
+    def executable(self, of: Operation) -> Callable[[], None]:
+        target, *sources = of.storages
+        if sources:
+            return CopyMemory(sources[0].storage, target.storage)
+        return FillMemory(target.storage, of.graph.outputs[0].value.value)
+
+    def words(self, of: Operation) -> str:
+        return "in memory"
+
+    def explain(self, of: Operation) -> str:
+        return f"{of.name}: {amount(of.compulsory)} of memory, place after place"
+
+
+_HERE = _InMemory()

@@ -1,0 +1,92 @@
+"""Operands: the fields and globals of an operation, what it may do with them, and how it reaches them.
+
+They are named tuples because every loop that is called anew makes some, and calls are counted in microseconds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from meshloom.kernel.access import Mode
+from meshloom.kernel.model import Param
+from meshloom.mesh.box import Offsets
+from meshloom.mesh.core import Field, Global, Map
+from meshloom.mesh.number import PlainNumber
+from meshloom.recording import outside_program
+
+
+class Reach(NamedTuple):
+    """How an operation reaches the values of an operand from where it is: at most one of these.
+
+    Directly, at its own element; through ``map``; at ``offsets`` from its own point of a grid; or all along its line,
+    by the operator of a line operation. ``slots``: the shape in which a kernel sees the map's entries where that is not
+    (arity,): those of a matrix. ``as_member``: the map leads from an element of a part of a set to itself in the whole.
+    """
+
+    map: Map | None = None
+    offsets: Offsets | None = None
+    slots: tuple[int, ...] = ()
+    as_member: bool = False
+    along_line: bool = False
+
+    @property
+    def way(self) -> Map | Offsets | None:
+        """What leads there, if it is not the element itself or its line."""
+        return self.map or self.offsets
+
+    @property
+    def looks_around(self) -> bool:
+        """Does it lead to other points of a grid than the own?"""
+        return self.offsets is not None and any(map(any, self.offsets.offsets))
+
+    @property
+    def arity(self) -> int:
+        """Slots that a kernel sees; 0 where it sees one value without a slot."""
+        return 0 if self.way is None or self.as_member else self.way.arity
+
+    def elsewhere(self, slot: int) -> bool:
+        """Does a slot lead to another element, or may it?"""
+        return self.map is not None or (self.offsets is not None and any(self.offsets.offsets[slot]))
+
+    def __str__(self) -> str:
+        return " along lines" if self.along_line else "" if self.way is None else f"[{self.way.name}]"
+
+
+DIRECTLY = Reach()
+ALONG_LINES = Reach(along_line=True)
+
+
+class Operand(NamedTuple):
+    """A field or global as an operation uses it. ``name``: what its kernel calls it."""
+
+    storage: Field | Global
+    mode: type[Mode]
+    reach: Reach = DIRECTLY
+    name: str = ""
+
+    @property
+    def is_global(self) -> bool:
+        return isinstance(self.storage, Global)
+
+    @property
+    def param(self) -> Param:
+        """The parameter as a kernel sees it."""
+        one, reach = self.storage, self.reach
+        if isinstance(one, Global):
+            number = one.kind if isinstance(one, PlainNumber) else ""
+            return Param(self.name, self.mode, one.shape, one.dtype, 0, one.dim, number=number)
+        slots = reach.slots or ((reach.arity,) if reach.arity else ())
+        offsets = reach.offsets.offsets if reach.offsets is not None else ()
+        return Param(self.name, self.mode, slots + one.components, one.dtype, reach.arity, one.dim, offsets,
+                     len(slots) or 1)  # fmt: skip
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What tells it from others: a plain number by its value, since every loop has memory of its own for it."""
+        if not isinstance(self.storage, PlainNumber):
+            return self.storage, self.mode, self.reach
+        with outside_program():
+            return self.storage.kind, repr(self.storage.plain), self.mode
+
+    def __str__(self) -> str:
+        return f"{self.mode.__name__} {self.storage.name}{self.reach}"

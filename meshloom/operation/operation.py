@@ -1,0 +1,388 @@
+"""The one operation: a domain, operands and a body. Loops over sets and boxes, loops along lines, fills, copies, and
+loops that were put together from others are all of this class: what differs stands in its parts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Generic, NoReturn, TypeVar, final, overload
+
+from meshloom.backend import current
+from meshloom.backend.base import Backend
+from meshloom.errors import MeshError
+from meshloom.kernel.model import Param
+from meshloom.kernel.state import State
+from meshloom.mesh.box import Box, Offsets
+from meshloom.mesh.copies import NoCopy
+from meshloom.mesh.core import Field, Global, Map, Set
+from meshloom.mesh.layout import Layout, parse_layout
+from meshloom.operation.body import Body, BodyGraph, Traced
+from meshloom.operation.domain import INSIDE, Domain, Extent, Part
+from meshloom.operation.how import Form, How, Wish
+from meshloom.operation.operand import Operand
+from meshloom.order import TYPICAL_BLOCK
+from meshloom.recording import not_in_program, outside_program, recorder, refuse_in_program
+from meshloom.schedule.choice.cost import Work
+from meshloom.schedule.choice.counts import Counts
+from meshloom.schedule.choice.schedule import Schedule
+from meshloom.schedule.plan.plan import Plan
+from meshloom.schedule.spec import LoopSpec
+
+T = TypeVar("T")
+SHARED = ("spec", "work", "chosen", "plan")  # what an operation has from its form
+
+
+class derived(Generic[T]):
+    """A property of an operation, made once, and again when a field has moved or a kernel reads other values."""
+
+    def __init__(self, make: Callable[[Any], T]):
+        self.make, self.name, self.__doc__ = make, make.__name__, make.__doc__
+
+    @overload
+    def __get__(self, one: None, owner: type) -> derived[T]: ...
+    @overload
+    def __get__(self, one: Operation, owner: type) -> T: ...
+
+    def __get__(self, one: Operation | None, owner: type) -> Any:
+        if one is None:
+            return self
+        one.refresh()
+        known = one.known_of(self.name)
+        if self.name not in known:
+            known[self.name] = self.make(one)
+        return known[self.name]
+
+
+@final
+class Operation(NoCopy):
+    """What a program holds, a back end runs and fusion rewrites: ``body`` over ``domain`` on ``operands``.
+
+    ``how`` it runs is chosen when it first does: it is prepared by a back end then, and again when a field has moved or
+    one of its ``kernels`` reads other values than before.
+    """
+
+    calls = 0
+    total_seconds = 0.0
+    states: tuple[State, ...] = ()
+    _executable: Callable[[], None] | None = None
+    _preparing = False
+
+    def __init__(self, name: str, domain: Domain, operands: tuple[Operand, ...], body: Body, how: How,
+                 backend: Backend | None = None):  # fmt: skip
+        self.name, self.domain, self.operands, self.body, self.how = name, domain, operands, body, how
+        self.backend: Backend = current() if backend is None else backend
+        self.kernels: tuple[Traced, ...] = body.kernels
+        self.storages = tuple([one.storage for one in operands])
+        self._unsettled = bool(how.wish.layout)
+        for storage in self.storages:
+            storage.watch(self)
+
+    def __init_subclass__(cls) -> NoReturn:
+        raise TypeError("no class derives from Operation: what differs is a domain, a body, or how it runs")
+
+    # ----- what it is -------------------------------------------------------------------------------------------
+    @property
+    def set(self) -> Set:
+        """What its elements belong to."""
+        found = self.domain.set
+        if found is None:
+            raise MeshError(f"{self.name} runs over no set")
+        return found
+
+    @property
+    def box(self) -> Box | None:
+        """Of a grid, where its points are visited as such."""
+        return self.domain.box
+
+    @property
+    def elements(self) -> int:
+        """How many elements it visits."""
+        return self.domain.size
+
+    @property
+    def over(self) -> str:
+        """What it runs over, in words."""
+        return str(self.domain)
+
+    @property
+    def strict(self) -> bool:
+        """Are its formulas as written, every operation rounded by itself?"""
+        return self.body.strict
+
+    @property
+    def composed(self) -> tuple[Operation, ...]:
+        """What it was put together from."""
+        return self.body.composed
+
+    @derived
+    def graph(self) -> BodyGraph:
+        """What it computes, in terms of its operands."""
+        return self.body.graph(self)
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What it does, whatever it is called and however it runs: equal, and of one hash, for operations with the same
+        domain, operands, graph and operators."""
+        operands = tuple([one.content for one in self.operands])
+        return self.domain, operands, self.graph.content, repr(self.body.operators), self.strict
+
+    @cached_property
+    def params(self) -> tuple[Param, ...]:
+        """Its operands as a kernel sees them."""
+        return tuple([one.param for one in self.operands])
+
+    @cached_property
+    def maps(self) -> tuple[Map, ...]:
+        """The maps used, each once, in order of appearance."""
+        return self.how.maps(self)
+
+    @cached_property
+    def ways(self) -> tuple[Map | Offsets, ...]:
+        """The maps and offsets by which fields are reached, one for each operand that has one."""
+        return tuple(way for one in self.operands if (way := one.reach.way) is not None)
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """What it is made of, apart from sets."""
+        return (*self.storages, *self.kernels, *self.ways)
+
+    @cached_property
+    def transients(self) -> tuple[Field, ...]:
+        return tuple(s for s in self.storages if isinstance(s, Field) and s.transient)
+
+    # ----- what it does with its operands -----------------------------------------------------------------------
+    @cached_property
+    def reads(self) -> tuple[Field | Global, ...]:
+        """What it needs to know: increments included, and what it changes in a part of a grid only."""
+        partly = self.domain.box is not None
+        return tuple([o.storage for o in self.operands if o.mode.reads or o.mode.combine or partly])
+
+    @cached_property
+    def writes(self) -> tuple[Field | Global, ...]:
+        """What it changes."""
+        return tuple([o.storage for o in self.operands if o.mode.writes])
+
+    @cached_property
+    def written(self) -> tuple[Field | Global, ...]:
+        """What it changes, each once."""
+        return tuple(dict.fromkeys(self.writes))
+
+    def needs(self, one: Field | Global) -> bool:
+        """Does it look at values that are there before, increments included?"""
+        mine = [(k, o.mode) for k, o in enumerate(self.operands) if o.storage is one]
+        if any(m.combine or (m.reads and m.writes) for _, m in mine):
+            return True
+        read = [k for k, m in mine if m.reads]
+        return bool(read) and any(k in self.body.loaded(self) for k in read)
+
+    def defines(self, one: Field | Global, where: Extent | Part = INSIDE) -> bool:
+        """Does it write all values of a field, of a grid but for ghosts, without looking at them? ``where``: or those
+        everywhere in memory, or of a part of a grid."""
+        at_own = any(o.storage is one and o.mode.writes and o.reach.map is None for o in self.operands)
+        return at_own and self.domain.covers(one, where) and not self.needs(one)
+
+    def as_written(self) -> Operation:
+        """The same with formulas as written, run in the same way; itself where they are."""
+        body = self.body.as_written()
+        if body is self.body:
+            return self
+        return Operation(self.name, self.domain, self.operands, body, self.how, self.backend)
+
+    # ----- how it runs ------------------------------------------------------------------------------------------
+    @property
+    def wish(self) -> Schedule:
+        """The schedule that was asked for."""
+        return self.how.wish
+
+    @derived
+    def spec(self) -> LoopSpec:
+        """It without its data: traced, optimised, with layouts."""
+        return self.how.spec(self)
+
+    @derived
+    def form(self) -> Form:
+        """What it shares with loops over the same set that differ in their fields and globals alone."""
+        return self.how.form(self)
+
+    @derived
+    def counts(self) -> Counts:
+        """What it costs."""
+        return self.how.counts(self, self.schedule.block or 1)
+
+    @derived
+    def uncut(self) -> Counts:
+        """Counts that no schedule has a say in."""
+        return self.how.counts(self, TYPICAL_BLOCK)
+
+    @derived
+    def work(self) -> Work:
+        """What there is to do, whatever the schedule."""
+        return self.uncut.work(self.backend.target)
+
+    @derived
+    def chosen(self) -> tuple[Schedule, str]:
+        """The schedule in force, and why."""
+        return self.how.chosen(self)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule in force, every choice made."""
+        return self.chosen[0]
+
+    @property
+    def applies(self) -> bool:
+        """Can it run as was asked for? If not, ``reason`` says why."""
+        return self.how.declines(self) is None
+
+    @property
+    def reason(self) -> str:
+        """Why the schedule is what it is, or why it does not apply."""
+        return self.how.declines(self) or self.chosen[1]
+
+    @property
+    def compulsory(self) -> int:
+        """Bytes that it has to move, each datum once."""
+        return self.how.compulsory(self)
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations of one execution, for the cost model."""
+        return self.how.flops(self)
+
+    @property
+    def estimate(self) -> float:
+        """Seconds by the cost model: to weigh operations against each other, not to predict."""
+        return self.how.estimate(self)
+
+    @derived
+    def plan(self) -> Plan:
+        """The plan arrays, from the cache or built and verified."""
+        return self.how.plan(self)
+
+    def plan_of(self, schedule: Schedule) -> Plan:
+        """The plan that some schedule needs."""
+        return self.how.plan(self, schedule)
+
+    def can_run(self, wish: Wish) -> bool:
+        """Could it be executed so?"""
+        return self.how.can_run(self, wish)
+
+    def by(self, wish: Wish) -> Operation:
+        """The same by another schedule, on the back end in use now: an operation of its own."""
+        return Operation(self.name, self.domain, self.operands, self.body, self.how.asked(self.name, wish))
+
+    @not_in_program("another schedule for loop {}", "give it before")
+    def reschedule(self, wish: Wish) -> None:
+        """Run otherwise from now on; programs that have recorded it and have not run yet follow."""
+        self.how = self.how.asked(self.name, wish)
+        self._unsettled = bool(self.how.wish.layout)
+        self.invalidate()
+
+    def layout_of(self, one: Field) -> Layout:
+        """The layout that a field has when it runs."""
+        wished = parse_layout(self.wish.layout) if self._unsettled and self.wish.layout else None
+        return wished if wished is not None and one.dim > 1 else one.layout
+
+    def settle(self) -> None:
+        """Give the fields the layout that was wished for, once, before it first runs."""
+        if self._unsettled:
+            self._unsettled = False
+            for one in self.storages:
+                if isinstance(one, Field) and one.dim > 1 and self.wish.layout:
+                    one.relayout(self.wish.layout)
+
+    def settled(self) -> None:
+        """They have been given it: leave them as they are."""
+        self._unsettled = False
+
+    def explain(self) -> str:
+        """How it runs, why, and the figures."""
+        return self.how.explain(self)
+
+    # ----- what was derived -------------------------------------------------------------------------------------
+    @cached_property
+    def known(self) -> dict[str, Any]:
+        """What was derived so far, by name."""
+        return {}
+
+    def known_of(self, name: str) -> dict[str, Any]:
+        """Where something derived is kept."""
+        return self.form.known if name in SHARED else self.known
+
+    def refresh(self) -> None:
+        """Forget what was derived if a kernel reads other values now."""
+        if self._preparing:
+            return
+        states = tuple([one.state for one in self.kernels])
+        if states != self.states:
+            if self.states:
+                self.invalidate()
+            self.states = states
+
+    def invalidate(self) -> None:
+        """A field moved, or a kernel changed: all that depends on it is made again at the next call."""
+        self._executable = None
+        self.known.clear()
+
+    # ----- running it -------------------------------------------------------------------------------------------
+    def prepare(self) -> Callable[[], None]:
+        """Schedule and compile now; running does it by itself."""
+        self.refresh()
+        if self._executable is None:
+            self._preparing = True  # all of it with the same values
+            try:
+                with outside_program():
+                    self.settle()
+                    self._executable = self.how.executable(self)
+            finally:
+                self._preparing = False
+        return self._executable
+
+    def check_transients(self) -> None:
+        """ProgramError where it reads a transient field that a program has left without values."""
+        for one in self.transients:
+            if self.needs(one):
+                one.check_readable(f"loop {self.name}: ")
+
+    def __call__(self) -> None:
+        """Run once; inside a program, record."""
+        record = recorder.get()
+        if record is not None:
+            record(self)
+            return
+        if self.transients:
+            self.check_transients()
+        self.refresh()
+        execute = self._executable or self.prepare()
+        before = time.perf_counter()
+        try:
+            execute()
+        finally:  # it may have got half-way
+            for one in self.written:
+                one.changed()
+        self.total_seconds += time.perf_counter() - before
+        self.calls += 1
+        for one in self.transients:
+            if one.undefined_after and self.defines(one):
+                one.undefined_after = ""
+
+    def run_plainly(self) -> None:
+        """The kernel called element by element on plain arrays, its results merged one after the other."""
+        refuse_in_program(f"running kernel {self.name} element by element", "call the kernel itself")
+        self.check_transients()
+        undefined = {one: one.undefined_after for one in self.transients if not self.defines(one)}
+        self.body.run_plainly(self)
+        for one, program in undefined.items():
+            one.undefined_after = program
+
+    @property
+    def seconds(self) -> float | None:
+        """Average seconds of one execution so far (on a device: seconds of the last one); None before the first."""
+        if not self.calls:
+            return None
+        return getattr(self._executable, "seconds", None) or self.total_seconds / self.calls
+
+    def __repr__(self) -> str:
+        """Its name, domain and operands; looking at it traces nothing."""
+        return f"Operation({self.name} over {self.over}: {', '.join(map(str, self.operands))})"
