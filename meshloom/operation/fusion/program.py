@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from meshloom.backend.base import CopyMemory
 from meshloom.errors import one_line
@@ -15,6 +15,7 @@ from meshloom.operation.fusion.compose import FusedLoop, NoConstant, fused
 from meshloom.operation.fusion.cost import moving, seconds
 from meshloom.operation.fusion.groups import Operation, grouped, part_of, sunk, why_apart
 from meshloom.operation.fusion.memory import Memory
+from meshloom.operation.fusion.recompute import with_recomputing
 from meshloom.operation.loop import Loop, Runnable
 from meshloom.schedule.fused.fused import FusedPlan
 from meshloom.schedule.strategies.common.vectors import in_words, share_of
@@ -51,12 +52,14 @@ Step = FusedLoop | Runnable | Fill | Copy
 @dataclass(frozen=True)
 class FusedProgram:
     """``prologue`` once, then ``body`` for every replay. ``constants``: what fields must hold at the start.
-    ``gathers``: could loops over other sets take part? Where that would have gained too little they could not."""
+    ``gathers``: could loops over other sets take part? Where that would have gained too little they could not.
+    ``notes``: what loops compute again instead of loading it, and what not."""
 
     prologue: tuple[Step, ...]
     body: tuple[Step, ...]
     constants: dict[Field, float]
     gathers: bool = True
+    notes: tuple[str, ...] = ()
 
     @property
     def bytes_moved(self) -> int:
@@ -70,10 +73,11 @@ class FusedProgram:
         together = any(isinstance(step, Runnable) and step.backend.target.together for step in steps)
         return not together and not any(isinstance(step, FusedLoop) or _is_composed(step) for step in steps)
 
-    def seconds(self, rates: Rates) -> float:
-        """Estimated for one replay; the same steps in another order take the same time, to the last bit."""
+    def seconds(self, rates: Rates, of: Callable[[FusedLoop | Runnable, Rates], float] = seconds) -> float:
+        """Estimated for one replay; the same steps in another order take the same time, to the last bit. ``of``: the
+        estimate of a loop."""
         return math.fsum(
-            seconds(step, rates) if isinstance(step, FusedLoop | Runnable) else moving(_moved(step), rates)
+            of(step, rates) if isinstance(step, FusedLoop | Runnable) else moving(_moved(step), rates)
             for step in self.body
             if not isinstance(step, Fill) or isinstance(step.target, Field)
         )
@@ -83,19 +87,19 @@ class FusedProgram:
         if not isinstance(step, Runnable):
             return ""
         if step.composed:
-            return " in one pass over its lines"
+            return " by itself" if isinstance(step, Loop) else " in one pass over its lines"
         why = why_apart(step, gathers=self.gathers)
         return f" by itself{f': {why}' if why else ', as there is nothing to join'}"
 
     def explain(self, measured: Sequence[float] = ()) -> str:
         """One line for every step; ``measured``: seconds of each, where they are known."""
         if self.stays_apart:
-            return "loop by loop: no loops would be faster as one"
+            return "\n  ".join(["loop by loop: no loops would be faster as one", *map(one_line, self.notes)])
         lines = ["fused program, each replay:"]
         for k, step in enumerate(self.body):
             took = f"; measured {1e3 * measured[k]:.4g} ms" if len(measured) and math.isfinite(measured[k]) else ""
             if isinstance(step, FusedLoop):
-                apart = sum(o.counts.bytes.compulsory for o in step.parts if isinstance(o, Loop))
+                apart = sum(o.compulsory for o in dict.fromkeys(_as_recorded(step.parts)))
                 now, before, over = step.compulsory / step.elements, apart / step.elements, step.box or step.on.name
                 lines.append(
                     f"  {step.spec.name} as one loop over {over}: {now:.0f} bytes per element instead of"
@@ -104,6 +108,7 @@ class FusedProgram:
                 )
             else:
                 lines.append(f"  {step.name}{self._apart(step)}{took}")
+        lines += [f"  {note}" for note in self.notes]
         if self.prologue:
             names = " + ".join(s.spec.name if isinstance(s, FusedLoop) else s.name for s in self.prologue)
             lines.append(f"  before the first one: {names}; later ones find it done by the one before")
@@ -114,6 +119,13 @@ class FusedProgram:
 
 #: On a CPU loops are fused where the cost model says that a replay takes at most so much of the time: it is no oracle.
 WORTH = 0.95
+
+
+def _as_recorded(parts: Sequence[Operation]) -> Iterator[Loop]:
+    """The loops that became one, as the program has recorded them."""
+    for one in parts:
+        if isinstance(one, Loop):
+            yield from _as_recorded(one.composed) if one.composed else (one,)
 
 
 def _is_composed(step: Step) -> bool:
@@ -139,7 +151,13 @@ def _moved(step: Step) -> int:
 
 
 def fuse(operations: Sequence[Operation]) -> FusedProgram:
-    """A recorded program with its loops fused where that is possible.
+    """A recorded program with its loops fused where that is possible; what points of a grid look for at others they may
+    compute themselves."""
+    return with_recomputing(operations, _fused)
+
+
+def _fused(operations: Sequence[Operation]) -> FusedProgram:
+    """The same, every loop as it is.
 
     Operations at its start that write transient fields only may be done at its end as well, for the next replay, where
     they can join the last group; before the first replay they are then done once by themselves. On a GPU what moves
@@ -161,8 +179,19 @@ def fuse(operations: Sequence[Operation]) -> FusedProgram:
 
 def _ways(operations: Sequence[Operation], gathers: bool) -> list[FusedProgram]:
     """The program fused in every way that there is; ``gathers``: see ``grouped``."""
-    ways = [_with_constants(way, operations, gathers) for way in (_straight, _rotated)]  # the first of equals
+    rotated: list[Way] = [partial(_rotated, head=head) for head in _heads(operations, gathers)]
+    ways = [_with_constants(way, operations, gathers) for way in (_straight, *rotated)]  # the first of equals
     return [way for way in ways if way is not None]
+
+
+def _heads(operations: Sequence[Operation], gathers: bool) -> list[int]:
+    """How many operations at the start of a program may be done at its end instead, for the next replay: all that write
+    transient fields only, or those of the first group, which alone can join the last one; the next could not follow."""
+    longest = 0
+    while longest < len(operations) and all(isinstance(w, Field) and w.transient for w in operations[longest].writes):
+        longest += 1
+    first = next((group.end for group in grouped(operations, gathers) if group.on is not None), longest)
+    return sorted({min(first, longest), longest} - {0, len(operations)}, reverse=True)
 
 
 def _with_constants(way: Way, operations: Sequence[Operation], gathers: bool) -> FusedProgram | None:
@@ -175,12 +204,10 @@ def _with_constants(way: Way, operations: Sequence[Operation], gathers: bool) ->
             constants = {f: v for f, v in constants.items() if f is not failed.field}
 
 
-def _rotated(operations: Sequence[Operation], constants: dict[Field, float], gathers: bool) -> FusedProgram | None:
-    head = 0
-    while head < len(operations) and all(isinstance(w, Field) and w.transient for w in operations[head].writes):
-        head += 1
-    if head in (0, len(operations)):
-        return None
+def _rotated(
+    operations: Sequence[Operation], constants: dict[Field, float], gathers: bool, *, head: int
+) -> FusedProgram | None:
+    """With the first ``head`` operations at the end; None where a replay would not find what it asks for."""
     cycle = [*operations[head:], *operations[:head]]
     memory = Memory(cycle, constants)
     prologue = tuple(_steps(operations[:head], memory, len(cycle) - head, gathers))
