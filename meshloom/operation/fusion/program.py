@@ -179,19 +179,20 @@ def _fused(operations: Sequence[Operation]) -> FusedProgram:
 
 def _ways(operations: Sequence[Operation], gathers: bool) -> list[FusedProgram]:
     """The program fused in every way that there is; ``gathers``: see ``grouped``."""
-    rotated: list[Way] = [partial(_rotated, head=head) for head in _heads(operations, gathers)]
+    head = _head(operations, gathers)
+    rotated: list[Way] = [partial(_rotated, head=head)] if 0 < head < len(operations) else []
     ways = [_with_constants(way, operations, gathers) for way in (_straight, *rotated)]  # the first of equals
     return [way for way in ways if way is not None]
 
 
-def _heads(operations: Sequence[Operation], gathers: bool) -> list[int]:
-    """How many operations at the start of a program may be done at its end instead, for the next replay: all that write
-    transient fields only, or those of the first group, which alone can join the last one; the next could not follow."""
+def _head(operations: Sequence[Operation], gathers: bool) -> int:
+    """How many operations at the start of a program may be done at its end instead, for the next replay: those that
+    write transient fields only, as far as they are one group. It may join the last one; the next could not follow."""
     longest = 0
     while longest < len(operations) and all(isinstance(w, Field) and w.transient for w in operations[longest].writes):
         longest += 1
     first = next((group.end for group in grouped(operations, gathers) if group.on is not None), longest)
-    return sorted({min(first, longest), longest} - {0, len(operations)}, reverse=True)
+    return min(first, longest)
 
 
 def _with_constants(way: Way, operations: Sequence[Operation], gathers: bool) -> FusedProgram | None:
