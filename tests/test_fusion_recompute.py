@@ -77,13 +77,14 @@ def compare(make: Callable[[Case], Callable[[], None]], where: Sequence[str] = H
             **of_grid) -> list[Case]:  # fmt: skip
     """The same on every back end as loop by loop; the cases, to look at."""
     expected = Case("numpy", make, **of_grid).results()
-    cases = [Case(backend, make, **of_grid) for backend in where]
-    single = of_grid.get("dtype") == "float32"
-    for case in cases:
-        for name, found in case.results().items():
+    cases, single = list[Case](), of_grid.get("dtype") == "float32"
+    for backend in where:
+        cases.append(Case(backend, make, **of_grid))
+        for name, found in cases[-1].results().items():
             largest = np.abs(expected[name]).max()
             tolerance = 0.0 if exact else (1e-5 if single else 1e-12) * largest
-            np.testing.assert_allclose(found, expected[name], rtol=0.0, atol=tolerance, err_msg=f"{name} on {case}")
+            np.testing.assert_allclose(found, expected[name], rtol=0.0, atol=tolerance, err_msg=f"{name} on {backend}")
+        assert {loop.backend.name for loop in cases[-1].program.loops if isinstance(loop, ml.Loop)} == {backend}
     return cases
 
 
@@ -206,6 +207,62 @@ def test_what_lasts_is_stored_all_the_same() -> None:
         assert only.spec.name == "laplace+laplace+twofold"
 
 
+@ml.kernel
+def primitive(q: ml.Read, v: ml.Write) -> None:
+    v[0] = q[0]
+    v[1] = q[1] / q[0]
+
+
+@ml.kernel
+def slope(v: ml.Read, own: ml.ReadWrite) -> None:
+    own[...] = own + 0.5 * (v[1, 0] - v[-1, 0]) * v[0, 0][1]
+
+
+@pytest.mark.usefixtures("always")
+def test_vectors_and_what_the_reader_changes_itself() -> None:
+    """A loop at its own points makes two components; the stencil over them adds to what was there."""
+
+    def make(case: Case) -> Callable[[], None]:
+        q, own = case.field("q", 14, 2), case.field("own", 15, 2)
+        q.assign(q.numpy() + 1.0)
+
+        def step() -> None:
+            v = q.like("v")
+            primitive(case.grid, q, v)
+            slope(case.grid, v[case.grid.star(1)], own)
+
+        return step
+
+    for case in compare(make, periodic=True):
+        assert len(case.program._fusion()[0].body) == 1
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("where", HERE)
+def test_what_a_kernel_reads_besides_may_change(where: str) -> None:
+    factor = 2.0
+
+    @ml.kernel
+    def scale(a: ml.Read, b: ml.Write) -> None:
+        b[...] = factor * a
+
+    ml.use(where)
+    grid = ml.Grid((6, 5), periodic=True)
+    u, rate, at = grid.field("u", data=np.random.default_rng(3).random((6, 5))), grid.field("rate"), grid.star(1)
+
+    @ml.program
+    def step() -> None:
+        first = grid.field("first")
+        scale(grid, u, first)
+        laplace(grid, first[at], rate)
+
+    step.run()
+    before, factor = rate.numpy(), 3.0
+    step.run()
+    assert "first is computed again" in step.explain()
+    np.testing.assert_allclose(rate.numpy(), 1.5 * before, rtol=1e-12)
+
+
 # ----- where it is not right ------------------------------------------------------------------------------------------
 def refused(case: Case, why: str) -> None:
     note = case.notes[0]
@@ -283,6 +340,18 @@ def reach(a: ml.Read, b: ml.Write) -> None:
     b[...] = a[2, 0] - 0.5 * a[0, 0]
 
 
+@pytest.mark.usefixtures("always")
+def test_not_where_a_loop_would_become_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most so many operations; on a GPU, so many registers for what a point loads: 13 values of 8 bytes."""
+    monkeypatch.setattr(recompute, "MOST_REGISTERS", 25)
+    on_cpu, on_gpu = compare(twice, periodic=True)
+    assert "is computed again" in on_cpu.notes[0]
+    refused(on_gpu, "computed again it would be one of 13 loads at a point")
+    monkeypatch.setattr(recompute, "MOST_OPERATIONS", 20)
+    (on_cpu,) = compare(twice, ["cpu"], periodic=True)
+    refused(on_cpu, "operations at a point")
+
+
 @pytest.mark.parametrize("where", HERE)
 def test_not_where_the_cost_model_says_no(where: str) -> None:
     """Forty exponentials at five points each are no gain; those of a flux and its divergence are few."""
@@ -354,7 +423,7 @@ def compare_stencils(chain: list[Stencil], kind: int, boxed: bool) -> None:
 
 @pytest.mark.usefixtures("always")
 @given(chain=st.lists(stencils(), min_size=2, max_size=3), kind=st.integers(0, 3), boxed=st.booleans())
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_chain_of_stencils_gives_the_same(chain: list[Stencil], kind: int, boxed: bool) -> None:
     compare_stencils(chain, kind, boxed)
 
