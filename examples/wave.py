@@ -28,13 +28,12 @@ def pull(u: ml.Read, force: ml.Inc, stretch: ml.Sum):
 
 
 @ml.kernel
-def move(force: ml.ReadWrite, v: ml.ReadWrite, u: ml.ReadWrite, motion: ml.Sum):
+def move(force: ml.Read, v: ml.ReadWrite, u: ml.ReadWrite, motion: ml.Sum):
     """Velocities live half a step before heights; the energy takes them at the time of the heights."""
     new = v + STEP * force
     motion += 0.5 * (0.5 * (v + new)) ** 2
     v[...] = new
     u[...] = u + STEP * new
-    force[...] = 0.0
 
 
 def main() -> None:
@@ -48,11 +47,13 @@ def main() -> None:
     cells, sides = mesh.cells, mesh.face_cells
     place = mesh.coordinates.numpy()[mesh.cell_nodes.indices].mean(axis=1)
     bump = np.exp(-200.0 * ((place - [0.3, 0.4]) ** 2).sum(axis=1))
-    u, v, force = cells.field("u", data=bump), cells.field("v"), cells.field("force")
+    u, v = cells.field("u", data=bump), cells.field("v")
     stretch, motion = ml.Global(0.0, "stretch"), ml.Global(0.0, "motion")
 
     @ml.program
     def step() -> None:
+        force = cells.field("force")
+        force.fill(0.0)
         stretch.value = 0.0
         motion.value = 0.0
         pull(mesh.faces, u[sides], force[sides], stretch)

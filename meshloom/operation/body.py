@@ -67,6 +67,7 @@ class Body(ABC):
     strict: bool = False  # formulas as written, every operation rounded by itself
     composed: tuple[Operation, ...] = ()  # what it was put together from
     operators: tuple[OperatorAlong, ...] = ()  # of each operand along a line
+    given_as: tuple[object, ...] = ()  # what tells it from others, where no kernel does
 
     @abstractmethod
     def graph(self, of: Operation) -> BodyGraph:
@@ -114,6 +115,10 @@ class GivenBody(Body):
     given: BodyGraph
     strict: bool = False
     composed: tuple[Operation, ...] = ()
+
+    @property
+    def given_as(self) -> tuple[object, ...]:  # type: ignore[override]
+        return (self,)
 
     def graph(self, of: Operation) -> BodyGraph:
         return self.given

@@ -51,6 +51,7 @@ class How(ABC):
     """How an operation runs. ``of`` in its answers is the operation, which it does not hold."""
 
     wish: Schedule = Schedule()  # what was asked for
+    as_one = False  # is it a group of loops of a program, by a plan of their own?
 
     @abstractmethod
     def spec(self, of: Operation) -> LoopSpec:
@@ -137,7 +138,8 @@ class ByStrategy(How):
 
     def form(self, of: Operation) -> Form:
         layouts = tuple(of.layout_of(s) if isinstance(s, Field) else None for s in of.storages)
-        parts = (*of.states, *of.ways)  # kernels and maps may come and go, and their forms, with plans, with them
+        # kernels, given bodies and maps may come and go, and their forms, with plans, with them
+        parts = (*of.states, *of.body.given_as, *of.ways)
         key = (*map(id, parts), of.strict, of.backend.key, self.wish, of.params, layouts, of.box)
         forms: Recent[Any, Form] = loops_over(of.set).forms
         return forms.find(key) or forms.keep(key, Form(tied(forms, key, parts)))

@@ -325,7 +325,7 @@ class Program(NoCopy):
     def fused_steps(self) -> tuple[Operation, ...]:
         """The fused loops of one replay; none where loops are not fused."""
         found = self._fused_recording()
-        return tuple(o for o in found.program.body if o.composed and o.domain.visits_elements) if found else ()
+        return tuple(o for o in found.program.body if o.how.as_one) if found else ()
 
     @property
     @outside_program()

@@ -170,11 +170,10 @@ def kernels(gas: AirfoilGas) -> AirfoilKernels:
         res[0] += np.where(kind == WALL, wall, far)
 
     @ml.kernel
-    def update(qold: ml.Read, q: ml.Write, res: ml.ReadWrite, adt: ml.Read, rms: ml.Sum):
-        """A step from the old state; the residual is cleared for the next stage."""
+    def update(qold: ml.Read, q: ml.Write, res: ml.Read, adt: ml.Read, rms: ml.Sum):
+        """A step from the old state."""
         change = res / adt
         q[...] = qold - change
-        res[...] = 0.0
         rms += change @ change
 
     return AirfoilKernels(save_soln, adt_calc, res_calc, bres_calc, update)
@@ -208,15 +207,16 @@ class Airfoil(Case):
         mesh, q, rms = self.mesh, self.q, self.rms
         cells, faces, boundary = mesh.cells, mesh.faces, mesh.boundary_faces
         x = mesh.nodes.field("x", 2, dtype=dtype, data=mesh.coordinates.numpy())
-        res, kind = cells.field("res", 4, dtype=dtype), _boundary_kind(mesh, self.config.mesh)
+        kind = _boundary_kind(mesh, self.config.mesh)
         save_soln, adt_calc, res_calc, bres_calc, update = kernels(self.gas)
 
         @ml.program
         def iteration() -> None:
-            qold, adt = q.like("qold"), cells.field("adt", dtype=dtype)
+            qold, res, adt = q.like("qold"), q.like("res"), cells.field("adt", dtype=dtype)
             save_soln(cells, q, qold)
             for _stage in range(2):
                 adt_calc(cells, x[mesh.cell_nodes], q, adt)
+                res.fill(0.0)
                 res_calc(faces, x[mesh.face_nodes], q[mesh.face_cells], adt[mesh.face_cells], res[mesh.face_cells])
                 bres_calc(boundary, x[mesh.boundary_nodes], q[mesh.boundary_cells], adt[mesh.boundary_cells],
                           res[mesh.boundary_cells], kind)  # fmt: skip

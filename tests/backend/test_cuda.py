@@ -192,6 +192,7 @@ def test_emulated_programs_equal_the_cpu() -> None:
             fc, bc = mesh.face_cells, mesh.boundary_cells
             k.save_soln(cells, q, qold)
             k.adt_calc(cells, x[mesh.cell_nodes], q, adt)
+            res.fill(0.0)
             k.res_calc(mesh.faces, x[mesh.face_nodes], q[fc], adt[fc], res[fc])
             k.bres_calc(mesh.boundary_faces, x[mesh.boundary_nodes], q[bc], adt[bc], res[bc], mesh.boundary_group)
             rms.value = 0.0

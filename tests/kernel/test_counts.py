@@ -109,7 +109,7 @@ def test_bytes_equal_a_count_by_hand(loops: dict[str, ml.Loop]) -> None:
         "save_soln": cells * (4 + 4) * 8,
         "adt_calc": nodes * 2 * 8 + cells * (4 + 1) * 8 + cells * 4 * 4,
         "res_calc": interior_face_nodes * 2 * 8 + cells * (4 + 1 + 2 * 4) * 8 + faces * (2 + 2) * 4,
-        "update": cells * (4 + 4 + 2 * 4 + 1) * 8,
+        "update": cells * (4 + 4 + 4 + 1) * 8,
     }
     assert {k: loops[k].counts.bytes.compulsory for k in expected} == expected
     assert loops["res_calc"].counts.bytes.issued == faces * ((4 + 8 + 2 + 2 * 8) * 8 + 4 * 4)

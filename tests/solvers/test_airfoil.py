@@ -184,6 +184,7 @@ def test_kernels_element_by_element_agree_with_the_program():
     plain.save_soln.python(mesh.cells, q, qold)
     for _ in range(2):
         plain.adt_calc.python(mesh.cells, x[mesh.cell_nodes], q, adt)
+        res.fill(0.0)
         plain.res_calc.python(mesh.faces, x[mesh.face_nodes], q[cells], adt[cells], res[cells])
         plain.bres_calc.python(
             mesh.boundary_faces, x[mesh.boundary_nodes], q[own], adt[own], res[own], mesh.boundary_group

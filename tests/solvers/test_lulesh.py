@@ -145,8 +145,11 @@ def random_case(size: int = 4, *changes: str) -> Lulesh:
 
 
 def forces_of(case: Lulesh) -> np.ndarray:
-    next(loop for loop in case.program.loops if loop.name == "forces")()
-    return case.force.numpy()
+    loop = next(loop for loop in case.program.loops if loop.name == "forces")
+    force = loop.storages[-1]
+    force.fill(0.0)
+    loop()
+    return force.numpy()
 
 
 @pytest.mark.parametrize("backend", [pytest.param("cpu", marks=pytest.mark.slow), "emulated"])
@@ -188,8 +191,9 @@ def test_kernels_compile_for_a_gpu(precision: str):
     """The forces hold 48 values of their nodes and 32 of the modes at once: a few spill in double precision."""
     backend = CompileBackend(("sm_90",))
     for loop in lulesh(3, "schedule.forces=staged", f"run.precision={precision}").program.loops:
-        loop.backend = backend
-        loop.prepare()
+        if not loop.domain.all_memory:
+            loop.backend = backend
+            loop.prepare()
     found = backend.engine.resources
     assert len(found) == len(kernels(LuleshConfig()))
     for name, per_kernel in found.items():

@@ -160,10 +160,10 @@ def _followers(line: Operation, rest: Sequence[Operation]) -> Iterator[Operation
 def _idle(parts: Sequence[Operation], rest: Sequence[Operation]) -> list[Field]:
     """Transient fields that the parts write, and nobody reads before they are written again."""
     written = dict.fromkeys(w for one in parts for w in one.writes if isinstance(w, Field) and w.transient)
-    return [one for one in written if not _read_in(one, rest)]
+    return [one for one in written if not read_in(one, rest)]
 
 
-def _read_in(one: Field, rest: Sequence[Operation]) -> bool:
+def read_in(one: Field, rest: Sequence[Operation]) -> bool:
     for operation in rest:
         if operation.needs(one):
             return True

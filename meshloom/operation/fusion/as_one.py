@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshloom.kernel.count import loads
@@ -21,6 +21,7 @@ from meshloom.schedule.strategies.common.vectors import in_words, share_of
 class AsOne(How):
     """A group of loops as one, over the elements where they meet."""
 
+    as_one = True
     made: FusedSpec
     by: Plan
     schedule: Schedule
@@ -93,8 +94,15 @@ class AsOne(How):
         return f"; chunks of {self.by.block:,}, {100 * (visited / there - 1):.0f} % evaluated again" if there else ""
 
     def explain(self, of: Operation) -> str:
-        apart = sum(part.counts.bytes.compulsory for part in of.composed if part.domain.visits_elements)
+        apart = sum(part.compulsory for part in dict.fromkeys(_as_recorded(of)))
         return (
             f"{of.name} as one loop over {of.over}: {of.compulsory / of.elements:.0f} bytes per element instead of"
             f" {apart / of.elements:.0f}{self.words(of)}{', formulas as written (strict)' if of.strict else ''}"
         )
+
+
+def _as_recorded(one: Operation) -> Iterator[Operation]:
+    """The loops that became one, as a program has recorded them."""
+    for part in one.composed:
+        if part.domain.visits_elements:
+            yield from _as_recorded(part) if part.composed else (part,)

@@ -67,8 +67,8 @@ def sunk(operations: Sequence[Operation]) -> list[Operation]:
 
 
 def grouped(operations: Sequence[Operation], gathers: bool = True) -> list[Group]:
-    """The operations in groups, as large as they can be. Fills belong to what follows them. ``gathers``: may loops over
-    other sets take part, whose increments go to the elements of the group?"""
+    """The operations in groups, as large as they can be. Fills belong to what follows them, else to what goes before.
+    ``gathers``: may loops over other sets take part, whose increments go to the elements of the group?"""
     done: list[Group] = []
     open_group: Group | None = None
     fills: list[Operation] = []  # wait for what follows
@@ -83,7 +83,8 @@ def grouped(operations: Sequence[Operation], gathers: bool = True) -> list[Group
         else:
             fresh = Group(target, [], position, part)
             if target is None or not _all_join(fresh, [*fills, operation]):
-                done += [Group(meeting_set(one), [one], position - 1) for one in fills]
+                left = [one for one in fills if not (open_group and _takes_fill(open_group, one, position - 1))]
+                done += [Group(meeting_set(one), [one], position - 1) for one in left]
                 fresh.parts = [operation]
             done.append(fresh)
             open_group = fresh if target is not None else None
@@ -102,6 +103,17 @@ def _all_join(group: Group, operations: Sequence[Operation]) -> bool:
             del group.parts[before:]
             return False
         group.parts.append(operation)
+    return True
+
+
+def _takes_fill(group: Group, fill: Operation, end: int) -> bool:
+    """Let a group set a field for an operation behind it that cannot start from the number itself; not where the group
+    would need a second buffer for that, because it reads the field at other elements than its own."""
+    (one,) = fill.writes
+    elsewhere = any(one in _read_elsewhere(loop, group.on) for loop in group.loops)
+    if not isinstance(one, Field) or elsewhere or not _all_join(group, [fill]):
+        return False
+    group.end = end
     return True
 
 
@@ -233,6 +245,13 @@ def _one_box(group: Group, operation: Operation) -> bool:
     short = sum(1 for loop in loops for _ in topological(o.value for o in loop.spec.outputs)) <= MOST_OPERATIONS
     around = {one for loop in loops for one in _around(loop)}
     return short and not any(loop.maps for loop in loops) and not (group.part and around & _all_written(loops))
+
+
+def _read_elsewhere(loop: Operation, on: Set | None) -> set[Field | Global]:
+    """What a loop reads at other elements of the set of a group than its own."""
+    added = {loop.storages[o.param] for o in loop.spec.racy_outputs}
+    given = [o for o in loop.operands if not o.is_global]
+    return {o.storage for o in given if loop.set is not on or o.reach.map is not None or o.reach.looks_around} - added
 
 
 def _around(loop: Operation) -> set[Field]:

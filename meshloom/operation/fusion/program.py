@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from meshloom.errors import one_line
 from meshloom.mesh.core import Field
@@ -15,20 +15,28 @@ from meshloom.operation.fusion.absorb import absorbed
 from meshloom.operation.fusion.compose import NoConstant, fused
 from meshloom.operation.fusion.groups import grouped, sunk, why_apart
 from meshloom.operation.fusion.memory import Memory
+from meshloom.operation.fusion.recompute import with_recomputing
 from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.cost import Cost
 from meshloom.target import Rates
 
 
+def seconds(step: Operation, rates: Rates) -> float:
+    """Estimated seconds of an operation: to weigh programs against each other, not to predict."""
+    return Cost(float(step.compulsory), step.flops).seconds(rates)
+
+
 @dataclass(frozen=True)
 class FusedProgram:
     """``prologue`` once, then ``body`` for every replay. ``constants``: what fields must hold at the start.
-    ``gathers``: could loops over other sets take part? Where that would have gained too little they could not."""
+    ``gathers``: could loops over other sets take part? Where that would have gained too little they could not.
+    ``notes``: what loops compute again instead of loading it, and what not."""
 
     prologue: tuple[Operation, ...]
     body: tuple[Operation, ...]
     constants: dict[Field, float]
     gathers: bool = True
+    notes: tuple[str, ...] = ()
 
     @property
     def bytes_moved(self) -> int:
@@ -42,34 +50,35 @@ class FusedProgram:
         together = any(step.backend.target.together for step in steps if not step.domain.all_memory)
         return not together and not any(step.composed for step in steps)
 
-    def seconds(self, rates: Rates) -> float:
+    def seconds(self, rates: Rates, of: Callable[[Operation, Rates], float] = seconds) -> float:
         """Estimated for one replay; the same steps in another order take the same time, to the last bit. What sets a
-        Global takes none.
+        Global takes none. ``of``: the estimate of a step.
 
         On a GPU bytes decide alone, because arithmetic is nearly free. A CPU pays for elements that two chunks
         evaluate, and a buffer that has to be brought home may cost more than a loop that is saved.
         """
         counted = (step for step in self.body if step.domain.set is not None)
-        return math.fsum(Cost(float(step.compulsory), step.flops).seconds(rates) for step in counted)
+        return math.fsum(of(step, rates) for step in counted)
 
     def _apart(self, step: Operation) -> str:
         """That a loop runs by itself, and why."""
         if step.domain.all_memory:
             return ""
         if step.composed:
-            return " in one pass over its lines"
+            return " by itself" if step.domain.visits_elements else " in one pass over its lines"
         why = why_apart(step, gathers=self.gathers)
         return f" by itself{f': {why}' if why else ', as there is nothing to join'}"
 
     def explain(self, measured: Sequence[float] = ()) -> str:
         """One line for every step; ``measured``: seconds of each, where they are known."""
         if self.stays_apart:
-            return "loop by loop: no loops would be faster as one"
+            return "\n  ".join(["loop by loop: no loops would be faster as one", *map(one_line, self.notes)])
         lines = ["fused program, each replay:"]
         for k, step in enumerate(self.body):
             took = f"; measured {1e3 * measured[k]:.4g} ms" if len(measured) and math.isfinite(measured[k]) else ""
-            as_one = step.composed and step.domain.visits_elements
+            as_one = step.how.as_one
             lines.append(f"  {step.explain() if as_one else step.name + self._apart(step)}{took}")
+        lines += [f"  {note}" for note in self.notes]
         if self.prologue:
             names = " + ".join(step.name for step in self.prologue)
             lines.append(f"  before the first one: {names}; later ones find it done by the one before")
@@ -86,7 +95,13 @@ Way = Callable[[Sequence[Operation], dict[Field, float], bool], FusedProgram | N
 
 
 def fuse(operations: Sequence[Operation]) -> FusedProgram:
-    """A recorded program with its loops fused where that is possible.
+    """A recorded program with its loops fused where that is possible; what points of a grid look for at others they may
+    compute themselves."""
+    return with_recomputing(operations, _fused)
+
+
+def _fused(operations: Sequence[Operation]) -> FusedProgram:
+    """The same, every loop as it is.
 
     Operations at its start that write transient fields only may be done at its end as well, for the next replay, where
     they can join the last group; before the first replay they are then done once by themselves. On a GPU what moves
@@ -108,8 +123,20 @@ def fuse(operations: Sequence[Operation]) -> FusedProgram:
 
 def _ways(operations: Sequence[Operation], gathers: bool) -> list[FusedProgram]:
     """The program fused in every way that there is; ``gathers``: see ``grouped``."""
-    ways = [_with_constants(way, operations, gathers) for way in (_straight, _rotated)]  # the first of equals
+    head = _head(operations, gathers)
+    rotated: list[Way] = [partial(_rotated, head=head)] if 0 < head < len(operations) else []
+    ways = [_with_constants(way, operations, gathers) for way in (_straight, *rotated)]  # the first of equals
     return [way for way in ways if way is not None]
+
+
+def _head(operations: Sequence[Operation], gathers: bool) -> int:
+    """How many operations at the start of a program may be done at its end instead, for the next replay: those that
+    write transient fields only, as far as they are one group. It may join the last one; the next could not follow."""
+    longest = 0
+    while longest < len(operations) and all(isinstance(w, Field) and w.transient for w in operations[longest].writes):
+        longest += 1
+    first = next((group.end for group in grouped(operations, gathers) if group.on is not None), longest)
+    return min(first, longest)
 
 
 def _with_constants(way: Way, operations: Sequence[Operation], gathers: bool) -> FusedProgram | None:
@@ -122,12 +149,10 @@ def _with_constants(way: Way, operations: Sequence[Operation], gathers: bool) ->
             constants = {f: v for f, v in constants.items() if f is not failed.field}
 
 
-def _rotated(operations: Sequence[Operation], constants: dict[Field, float], gathers: bool) -> FusedProgram | None:
-    head = 0
-    while head < len(operations) and all(isinstance(w, Field) and w.transient for w in operations[head].writes):
-        head += 1
-    if head in (0, len(operations)):
-        return None
+def _rotated(
+    operations: Sequence[Operation], constants: dict[Field, float], gathers: bool, *, head: int
+) -> FusedProgram | None:
+    """With the first ``head`` operations at the end; None where a replay would not find what it asks for."""
     cycle = [*operations[head:], *operations[:head]]
     memory = Memory(cycle, constants)
     prologue = tuple(_steps(operations[:head], memory, len(cycle) - head, gathers))

@@ -70,7 +70,7 @@ class BookLeaf(Case):
         self.corner_mass = field(cells, "corner_mass", corner_mass)
         self.density, self.energy = field(cells, "density", begin.density), field(cells, "energy", begin.energy)
         self.pressure, self.sound2 = field(cells, "pressure", now.pressure), field(cells, "sound2", now.sound2)
-        self.pull, self.volume = field(nodes, "pull", 3), field(cells, "volume", volume(corners))
+        self.volume = field(cells, "volume", volume(corners))
 
         self.dt, self.time = ml.Global(self.clock.initial, "dt"), ml.Global(0.0, "time")
         self.steps = ml.Global(0, "steps", dtype=np.int64)
@@ -100,7 +100,7 @@ class BookLeaf(Case):
         def step() -> None:
             q, force = (cells.field(name, 8, dtype=dtype) for name in ("q", "force"))
             q_sound2, cell_dt = (cells.field(name, dtype=dtype) for name in ("q_sound2", "cell_dt"))
-            mean_u = u.like("mean_u")
+            mean_u, pull = u.like("mean_u"), mesh.nodes.field("pull", 3, dtype=dtype)
             artificial_viscosity(cells, x[at], u[at], x[far], u[far], around.inner, density, density[near],
                                  sound2, sound2[near], q, q_sound2)  # fmt: skip
             least_dt.value = np.inf
@@ -109,9 +109,10 @@ class BookLeaf(Case):
             least_volume.value = np.inf
             predict(cells, x[at], u[at], q, q_sound2, mass, self.corner_mass, energy, dt,
                     density, pressure, sound2, self.volume, least_volume)  # fmt: skip
+            pull.fill(0.0)
             corner_forces(cells, x[at], u[at], q, mass, self.corner_mass, density, pressure, sound2, dt,
-                          force, self.pull[at])  # fmt: skip
-            accelerate(mesh.nodes, self.node_mass, self.kind, dt, self.pull, u, mean_u, x)
+                          force, pull[at])  # fmt: skip
+            accelerate(mesh.nodes, self.node_mass, self.kind, dt, pull, u, mean_u, x)
             for total in self.totals:
                 total.value = 0.0
             for lowest, highest in zip(self.extremes[::2], self.extremes[1::2], strict=True):

@@ -123,7 +123,7 @@ def _to_the_middle(gas: BookLeafGas) -> tuple[ml.Kernel, ml.Kernel]:
 
 def _to_the_end(gas: BookLeafGas) -> tuple[ml.Kernel, ml.Kernel]:
     @ml.kernel
-    def accelerate(mass: ml.Read, kind: ml.Read, dt: ml.Read, pull: ml.ReadWrite, u: ml.ReadWrite, mean_u: ml.Write,
+    def accelerate(mass: ml.Read, kind: ml.Read, dt: ml.Read, pull: ml.Read, u: ml.ReadWrite, mean_u: ml.Write,
                    x: ml.ReadWrite):  # fmt: skip
         """A node under its forces; the boundary takes components away, and tiny ones are dropped."""
         free = np.stack([(kind != SLIP_X) & (kind != WALL), (kind != SLIP_Y) & (kind != WALL)])
@@ -134,7 +134,6 @@ def _to_the_end(gas: BookLeafGas) -> tuple[ml.Kernel, ml.Kernel]:
         mean_u[...] = u + 0.5 * dt * a
         x[...] = (x + 0.5 * dt * u) + 0.5 * dt * new_u
         u[...] = new_u
-        pull[...] = 0.0
 
     @ml.kernel
     def correct(x: ml.Read, u: ml.Read, mean_u: ml.Read, force: ml.Read, mass: ml.Read, dt: ml.Read,

@@ -56,7 +56,7 @@ class Lulesh(Case):
     def _make_fields(self) -> None:
         nodes, cells, dtype = self.mesh.nodes, self.mesh.cells, self.dtype
         self.x = nodes.field("x", 3, dtype=dtype, data=_ticked(self.mesh.coordinates.numpy(), self.config.mesh))
-        self.velocity, self.force = nodes.field("velocity", 3, dtype=dtype), nodes.field("force", 3, dtype=dtype)
+        self.velocity = nodes.field("velocity", 3, dtype=dtype)
         self.mass = nodes.field("mass", dtype=dtype)
         self.e, self.p, self.q, self.sound = (cells.field(name, dtype=dtype) for name in ("e", "p", "q", "sound"))
         self.v = cells.field("v", dtype=dtype, data=np.ones(len(cells)))
@@ -94,11 +94,13 @@ class Lulesh(Case):
         def step() -> None:
             v_new, spread, length = (cells.field(name, dtype=self.dtype) for name in ("v_new", "spread", "length"))
             gradients, lengths = (cells.field(name, 3, dtype=self.dtype) for name in ("gradients", "lengths"))
+            force = nodes.field("force", 3, dtype=self.dtype)
             increment(clock, self.courant, self.hydro, dt, self.time, self.cycle, self.least_volume, self.largest_q,
                       *self.symmetry)  # fmt: skip
+            force.fill(0.0)
             forces(cells, self.x[corners], self.velocity[corners], self.p, self.q, self.v, self.sound, self.volume0,
-                   self.force[corners])  # fmt: skip
-            move(nodes, dt, self.mass, mirrors, self.force, self.velocity, self.x)
+                   force[corners])  # fmt: skip
+            move(nodes, dt, self.mass, mirrors, force, self.velocity, self.x)
             kinematics(cells, dt, self.x[corners], self.velocity[corners], self.volume0, v_new, spread,
                        length, gradients, lengths, self.least_volume)  # fmt: skip
             material(cells, sides, gradients, *(gradients[one] for one in beside), lengths, spread, length, v_new,

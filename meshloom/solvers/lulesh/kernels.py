@@ -104,8 +104,7 @@ def _node_kernels(config: LuleshConfig) -> tuple[ml.Kernel, ml.Kernel]:
             force[corner] += push[corner]
 
     @ml.kernel
-    def move(dt: ml.Read, mass: ml.Read, mirrors: ml.Read, force: ml.ReadWrite, velocity: ml.ReadWrite,
-             x: ml.ReadWrite):  # fmt: skip
+    def move(dt: ml.Read, mass: ml.Read, mirrors: ml.Read, force: ml.Read, velocity: ml.ReadWrite, x: ml.ReadWrite):
         """Newton's law; nodes on a plane of symmetry stay there."""
         for c in range(3):
             held = (mirrors & mirror_bit(c)) != 0
@@ -113,7 +112,6 @@ def _node_kernels(config: LuleshConfig) -> tuple[ml.Kernel, ml.Kernel]:
             new = np.where(np.abs(new) < m.cut, 0.0, new)
             velocity[c] = new
             x[c] = x[c] + new * dt
-        force[...] = 0.0
 
     return forces, move
 

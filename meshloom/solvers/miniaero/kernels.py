@@ -104,12 +104,11 @@ def finisher(gas: MiniAeroGas) -> ml.Kernel:
 
 
 @ml.kernel
-def advance(inflow: ml.ReadWrite, volume: ml.Read, dt: ml.Read, beta: ml.Read, change: ml.Write, total: ml.ReadWrite):
+def advance(inflow: ml.Read, volume: ml.Read, dt: ml.Read, beta: ml.Read, change: ml.Write, total: ml.ReadWrite):
     """The change over a time step by this stage's fluxes, and its share of the whole step."""
     stage_change = dt / volume * inflow
     change[...] = stage_change
     total[...] = total + beta * stage_change
-    inflow[...] = 0.0
 
 
 # --- gradients by the theorem of Gauss ----------------------------------------------------------------------

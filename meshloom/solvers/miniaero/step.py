@@ -81,13 +81,12 @@ class TimeStep:
         def parameter(name: str, value: float) -> ml.Global:
             return ml.Global(value, name, dtype=u.dtype)
 
-        self.inflow = geometry.cells.field("inflow", 5, dtype=u.dtype)
         self.dt = parameter("dt", dt)
         self.stages = [(parameter("alpha", alpha), parameter("beta", beta)) for alpha, beta in STAGES]
 
     def time_step(self) -> None:
         cells, volume = self.geometry.cells, self.geometry.volume
-        change, total, v = (self.u.like(name) for name in ("change", "total", "v"))
+        change, total, v, inflow = (self.u.like(name) for name in ("change", "total", "v", "inflow"))
         temperature = cells.field("temperature", dtype=self.u.dtype)
         slope = cells.field("slope", 15, dtype=self.u.dtype)
         share, low, high = (self.u.like(name) for name in ("share", "low", "high"))
@@ -97,8 +96,8 @@ class TimeStep:
                 self._gradients(v, slope)
             if self.scheme.order == 2:
                 self._limiters(v, slope, low, high, share)
-            self._fluxes(v, slope, share)
-            self.run.advance(cells, self.inflow, volume, self.dt, beta, change, total)
+            self._fluxes(v, slope, share, inflow)
+            self.run.advance(cells, inflow, volume, self.dt, beta, change, total)
         *sums, lowest_temperature = self.monitors
         for one in sums:
             one.value = 0.0
@@ -123,10 +122,11 @@ class TimeStep:
             at, centre = sides.cells, self.geometry.centre
             self.run.limit(sides.faces, v[at], low[at], high[at], slope[at], centre[at], sides.middle, share[at])
 
-    def _fluxes(self, v: ml.Field, slope: ml.Field, share: ml.Field) -> None:
+    def _fluxes(self, v: ml.Field, slope: ml.Field, share: ml.Field, inflow: ml.Field) -> None:
         inner, outer, centre = self.geometry.inner, self.geometry.outer, self.geometry.centre
         at, own = inner.cells, outer.cells
         gradients = (slope[at], share[at], centre[at], inner.middle) if self.scheme.needs_gradients else ()
-        self.run.face_flux(inner.faces, v[at], inner.area, *gradients, self.inflow[at])
+        inflow.fill(0.0)
+        self.run.face_flux(inner.faces, v[at], inner.area, *gradients, inflow[at])
         self.run.boundary_flux(outer.faces, v[own], outer.area, self.geometry.kind, centre[own], outer.middle,
-                               self.inflow[own])  # fmt: skip
+                               inflow[own])  # fmt: skip

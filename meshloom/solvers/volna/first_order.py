@@ -43,22 +43,19 @@ def kernels(water: Water) -> FirstOrderKernels:
         waves[0] += fastest(left, right) * length
 
     @ml.kernel
-    def predict(area: ml.Read, w: ml.Read, dt: ml.Read, inflow: ml.ReadWrite, predicted: ml.Write, mid: ml.Write):
+    def predict(area: ml.Read, w: ml.Read, dt: ml.Read, inflow: ml.Read, predicted: ml.Write, mid: ml.Write):
         """A whole step forward by the rates at its start."""
         there = momenta(w) + dt * inflow / area
         predicted[...] = there
         mid[...] = state(there, np.maximum(there[0], dry), w[BED])
-        inflow[...] = 0.0
 
     @ml.kernel
-    def correct(area: ml.Read, predicted: ml.Read, dt: ml.Read, inflow: ml.ReadWrite, waves: ml.Write, w: ml.ReadWrite,
-                depth: ml.Write, lowest: ml.Min, volume: ml.Sum, energy: ml.Sum):  # fmt: skip
+    def correct(area: ml.Read, predicted: ml.Read, dt: ml.Read, inflow: ml.Read, w: ml.ReadWrite, depth: ml.Write,
+                lowest: ml.Min, volume: ml.Sum, energy: ml.Sum):  # fmt: skip
         """The mean of the rates at both ends of the step; and what there is now."""
         there = 0.5 * (dt * inflow / area + predicted + momenta(w))
         after = state(np.stack([np.maximum(there[0], dry), there[1], there[2]]), np.maximum(there[0], dry), w[BED])
         w[...] = after
-        inflow[...] = 0.0
-        waves[...] = 0.0
         depth[...] = there[0]
         lowest[...] = there[0]
         volume += area * after[H]

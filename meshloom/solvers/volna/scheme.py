@@ -1,7 +1,7 @@
 """Shallow water on a mesh: fields, and the loops of one time step in either scheme.
 
 The state ``w`` of a cell is (depth, u, v, bed): the depth of the water, its velocity, the height of the bed above the
-still surface. Both schemes collect what flows into every cell in ``inflow`` and leave it empty behind them.
+still surface. Both schemes collect what flows into every cell in ``inflow``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ class WaterFlow(ABC):
         self.dtype = state.dtype
         self.geometry = measure(mesh, state.dtype)
         self.w = mesh.cells.field("w", 4, data=state)
-        self.inflow = mesh.cells.field("inflow", 3, dtype=self.dtype)
-        self.waves = mesh.cells.field("waves", dtype=self.dtype)
         self.time = ml.Global(0.0, "time")
         self.pace, self.dt, self.limit, self.lowest = (
             ml.Global(value, name, dtype=self.dtype)
@@ -51,11 +49,11 @@ class WaterFlow(ABC):
     def step(self) -> None:
         """One time step."""
 
-    def _choose_step(self) -> None:
+    def _choose_step(self, waves: ml.Field) -> None:
         """From the waves that the rates have met."""
         self.limit.value = np.inf
         longest = self._on_cells("longest_step")
-        self._clock.time_limit(self.mesh.cells, self.geometry.area, self.waves, longest, self.limit)
+        self._clock.time_limit(self.mesh.cells, self.geometry.area, waves, longest, self.limit)
         self._clock.tick(self.clock_set, self.limit, self.pace, self.dt, self.time)
 
     def _empty_totals(self) -> tuple[ml.Field | ml.Global, ...]:
@@ -73,22 +71,25 @@ class FirstOrder(WaterFlow):
         super().__init__(mesh, state, water, timing)
         self.kernels = first_order.kernels(water)
 
-    def rates(self, w: ml.Field) -> None:
-        """What flows into every cell in the state ``w``."""
+    def rates(self, w: ml.Field, inflow: ml.Field, waves: ml.Field) -> None:
+        """What flows into every cell in the state ``w``, and the waves that it meets there."""
         mesh, at = self.mesh, self.geometry
-        self.kernels.fluxes(mesh.faces, at.normal, at.length, w[mesh.face_cells], self.inflow[mesh.face_cells],
-                            self.waves[mesh.face_cells])  # fmt: skip
+        inflow.fill(0.0)
+        waves.fill(0.0)
+        self.kernels.fluxes(mesh.faces, at.normal, at.length, w[mesh.face_cells], inflow[mesh.face_cells],
+                            waves[mesh.face_cells])  # fmt: skip
         self.kernels.wall_fluxes(mesh.boundary_faces, at.wall_normal, at.wall_length, w[mesh.boundary_cells],
-                                 self.inflow[mesh.boundary_cells], self.waves[mesh.boundary_cells])  # fmt: skip
+                                 inflow[mesh.boundary_cells], waves[mesh.boundary_cells])  # fmt: skip
 
     def step(self) -> None:
-        cells, area, dt, inflow = self.mesh.cells, self.geometry.area, self.dt, self.inflow
+        cells, area, dt = self.mesh.cells, self.geometry.area, self.dt
         predicted, mid = self._on_cells("predicted", 3), self.w.like("mid")
-        self.rates(self.w)
-        self._choose_step()
+        inflow, waves = self._on_cells("inflow", 3), self._on_cells("waves")
+        self.rates(self.w, inflow, waves)
+        self._choose_step(waves)
         self.kernels.predict(cells, area, self.w, dt, inflow, predicted, mid)
-        self.rates(mid)
-        self.kernels.correct(cells, area, predicted, dt, inflow, self.waves, self.w, *self._empty_totals())
+        self.rates(mid, inflow, waves)
+        self.kernels.correct(cells, area, predicted, dt, inflow, self.w, *self._empty_totals())
 
 
 class SecondOrder(WaterFlow):
@@ -102,27 +103,30 @@ class SecondOrder(WaterFlow):
         self.renew = renew
         self.kernels = second_order.kernels(water)
 
-    def rates(self, w: ml.Field, slopes: ml.Field) -> None:
-        """What flows into every cell in the state ``w``, whose ``slopes`` are found on the way."""
+    def rates(self, w: ml.Field, slopes: ml.Field, inflow: ml.Field, waves: ml.Field) -> None:
+        """What flows into every cell in the state ``w``, whose ``slopes`` are found on the way, and the waves there."""
         mesh, at = self.mesh, self.geometry
         self.kernels.reconstruct(mesh.cells, at.fit, at.reach, w, w[at.neighbours], slopes)
+        inflow.fill(0.0)
+        waves.fill(0.0)
         self.kernels.fluxes(mesh.faces, at.normal, at.length, at.way, w[mesh.face_cells], slopes[mesh.face_cells],
-                            self.inflow[mesh.face_cells], self.waves[mesh.face_cells])  # fmt: skip
+                            inflow[mesh.face_cells], waves[mesh.face_cells])  # fmt: skip
         self.kernels.wall_fluxes(mesh.boundary_faces, at.wall_normal, at.wall_length, w[mesh.boundary_cells],
-                                 self.inflow[mesh.boundary_cells], self.waves[mesh.boundary_cells])  # fmt: skip
+                                 inflow[mesh.boundary_cells], waves[mesh.boundary_cells])  # fmt: skip
 
     def step(self) -> None:
-        cells, area, w, dt, inflow = self.mesh.cells, self.geometry.area, self.w, self.dt, self.inflow
+        cells, area, w, dt = self.mesh.cells, self.geometry.area, self.w, self.dt
         rate, gain = self._on_cells("rate", 3), self._on_cells("gain", 3)
+        inflow, waves = self._on_cells("inflow", 3), self._on_cells("waves")
         mid, slopes = w.like("mid"), self._on_cells("slopes", 8)
-        self.rates(w, slopes)
-        self._choose_step()
+        self.rates(w, slopes, inflow, waves)
+        self._choose_step(waves)
         self.kernels.start(cells, area, w, dt, inflow, rate, gain, mid)
-        self.rates(mid, slopes)
+        self.rates(mid, slopes, inflow, waves)
         self.kernels.half(cells, area, w, dt, inflow, gain, mid)
         if self.renew:
-            self.rates(mid, slopes)
+            self.rates(mid, slopes, inflow, waves)
             self.kernels.renew(cells, area, inflow, rate)
         self.kernels.blend(cells, w, dt, rate, gain, mid)
-        self.rates(mid, slopes)
-        self.kernels.finish(cells, area, gain, dt, inflow, self.waves, w, *self._empty_totals())
+        self.rates(mid, slopes, inflow, waves)
+        self.kernels.finish(cells, area, gain, dt, inflow, w, *self._empty_totals())

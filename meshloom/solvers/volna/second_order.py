@@ -121,24 +121,21 @@ def stage_kernels(dry: float) -> tuple[ml.Kernel, ...]:
     """
 
     @ml.kernel
-    def start(area: ml.Read, w: ml.Read, dt: ml.Read, inflow: ml.ReadWrite, rate: ml.Write, gain: ml.Write,
-              mid: ml.Write):  # fmt: skip
+    def start(area: ml.Read, w: ml.Read, dt: ml.Read, inflow: ml.Read, rate: ml.Write, gain: ml.Write, mid: ml.Write):
         """Half a step by the rates at the start, which are kept."""
         u, change = momenta(w), inflow / area
         gained = floored(0.5 * dt * change, u, dry)
         rate[...] = change
         gain[...] = gained
         mid[...] = after(gained, u, w[BED], dry)
-        inflow[...] = 0.0
 
     @ml.kernel
-    def half(area: ml.Read, w: ml.Read, dt: ml.Read, inflow: ml.ReadWrite, gain: ml.ReadWrite, mid: ml.Write):
+    def half(area: ml.Read, w: ml.Read, dt: ml.Read, inflow: ml.Read, gain: ml.ReadWrite, mid: ml.Write):
         """Another half step from where the last one ended."""
         u = momenta(w)
         gained = floored(gain + 0.5 * dt * inflow / area, u, dry)
         gain[...] = gained
         mid[...] = after(gained, u, w[BED], dry)
-        inflow[...] = 0.0
 
     @ml.kernel
     def blend(w: ml.Read, dt: ml.Read, rate: ml.Read, gain: ml.ReadWrite, mid: ml.Write):
@@ -149,24 +146,21 @@ def stage_kernels(dry: float) -> tuple[ml.Kernel, ...]:
         mid[...] = after(gained, u, w[BED], dry)
 
     @ml.kernel
-    def finish(area: ml.Read, gain: ml.Read, dt: ml.Read, inflow: ml.ReadWrite, waves: ml.Write, w: ml.ReadWrite,
-               depth: ml.Write, lowest: ml.Min, volume: ml.Sum, energy: ml.Sum):  # fmt: skip
+    def finish(area: ml.Read, gain: ml.Read, dt: ml.Read, inflow: ml.Read, w: ml.ReadWrite, depth: ml.Write,
+               lowest: ml.Min, volume: ml.Sum, energy: ml.Sum):  # fmt: skip
         """The last half step; and what there is now."""
         u = momenta(w)
         gained = gain + 0.5 * dt * inflow / area
         there = after(floored(gained, u, dry), u, w[BED], dry)
         w[...] = there
-        inflow[...] = 0.0
-        waves[...] = 0.0
         depth[...] = u[0] + gained[0]
         lowest[...] = u[0] + gained[0]
         volume += area * there[H]
         energy += area * kinetic(there)
 
     @ml.kernel
-    def renew(area: ml.Read, inflow: ml.ReadWrite, rate: ml.Write):
+    def renew(area: ml.Read, inflow: ml.Read, rate: ml.Write):
         """Rates of the last stage in place of those of the first."""
         rate[...] = inflow / area
-        inflow[...] = 0.0
 
     return start, half, renew, blend, finish

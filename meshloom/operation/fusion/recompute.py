@@ -1,0 +1,303 @@
+"""A stencil over a stencil's results: values computed again where they are read, instead of stored and loaded.
+
+A loop over points of a grid (the *maker*) sets a field that a later loop (the *reader*) looks at from other points. The
+two are no group: what the reader needs, other points make. But it may make that itself: the maker's formula at the
+shifted points, its own reads shifted with it. Such a reader is a loop as others are, which asks for what the maker
+reads; nobody may need the field then, and the maker is gone.
+
+That is right where the maker has set every point that the reader looks at, and what the maker reads has not changed in
+between. It is done where the cost model says that the whole program takes less time: the field is not moved, but its
+formula is evaluated at every offset, less what neighbouring evaluations share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from meshloom.kernel import passes
+from meshloom.kernel.access import Mode, Read, ReadWrite, Write
+from meshloom.kernel.count import flops_by_kind, loads
+from meshloom.kernel.expr import Node, load, topological
+from meshloom.kernel.model import Output
+from meshloom.mesh.box import Box, Index
+from meshloom.mesh.core import Field, Global
+from meshloom.mesh.grid import AXES, Grid
+from meshloom.operation.body import BodyGraph, GivenBody
+from meshloom.operation.domain import BoxPoints
+from meshloom.operation.fusion.absorb import read_in
+from meshloom.operation.fusion.groups import MOST_OPERATIONS, why_apart
+from meshloom.operation.operand import DIRECTLY, Operand, Reach
+from meshloom.operation.operation import Operation
+from meshloom.schedule.choice.cost import Cost
+from meshloom.target import Rates
+
+if TYPE_CHECKING:
+    from meshloom.operation.fusion.program import FusedProgram
+
+    Fuse = Callable[[Sequence[Operation]], FusedProgram]
+
+#: Values are computed again where the cost model says that a replay takes at most so much of the time: it is no oracle.
+WORTH = 0.9
+#: Registers of 4 bytes that a point's loads may fill on a GPU: more would leave too few threads.
+MOST_REGISTERS = 96
+
+
+# ----- which loops ----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class StencilPair:
+    """A loop that looks at ``fields`` from other points than its own, and the loop that has set them. ``position``: of
+    the reader in the program; ``refused``: why it cannot compute them itself, or nothing."""
+
+    maker: Operation
+    reader: Operation
+    position: int
+    fields: tuple[Field, ...]
+    refused: str = ""
+
+    @property
+    def names(self) -> str:
+        return " and ".join(one.name for one in self.fields)
+
+
+def pairs_of(operations: Sequence[Operation], position: int) -> list[StencilPair]:
+    """Readers that look around in what the loop at a position sets."""
+    maker = operations[position]
+    if not maker.domain.visits_elements or not isinstance(maker.set, Grid):
+        return []
+    valid = {w for w in maker.writes if isinstance(w, Field)}  # what nobody has set anew since
+    found: list[StencilPair] = []
+    for k, operation in enumerate(operations[position + 1 :], position + 1):
+        if operation.domain.visits_elements and valid & _seen_around(operation):
+            fields = tuple(f for f in dict.fromkeys(operation.storages) if isinstance(f, Field) and f in valid)
+            read = tuple(f for f in fields if operation.needs(f))
+            refused = _why_not(maker, operation, read, operations[position + 1 : k])
+            found.append(StencilPair(maker, operation, k, read, refused))
+        valid -= {one for one in valid if operation.defines(one)}
+    return found
+
+
+def _seen_around(loop: Operation) -> set[Field]:
+    """Fields that a loop loads at other points than its own."""
+    loaded = [one for k, one in enumerate(loop.operands) if k in loop.graph.loaded]
+    return {o.storage for o in loaded if isinstance(o.storage, Field) and o.reach.looks_around}
+
+
+def _why_not(maker: Operation, reader: Operation, fields: Sequence[Field], between: Sequence[Operation]) -> str:
+    """Why the reader cannot compute the fields itself; empty where it can."""
+    asked = why_apart(maker) or why_apart(reader)
+    if asked or maker.maps or reader.maps:
+        return asked or "it goes through a map"
+    for one in fields:
+        if maker.needs(one) or len(_formulas(maker, one)) < one.dim or one in reader.writes:
+            return f"{one.name} is changed, not set"
+        outside = _not_covered(maker, reader, one)
+        if outside:
+            return outside
+    inputs = {what for one in fields for what in _inputs(maker, one)}
+    for operation in between:
+        changed = next((w for w in operation.writes if w in fields or w in inputs), None)
+        if changed is not None:
+            return f"{operation.name} changes {changed.name} in between"
+    own = next((w for w in reader.writes if w in inputs or w in _seen_around(reader)), None)
+    return f"it writes {own.name}, which it would look at from other points" if own is not None else ""
+
+
+def _formulas(maker: Operation, one: Field) -> dict[int, Node]:
+    """What the maker sets the components of a field to."""
+    return {o.comp: o.value for o in maker.spec.outputs if maker.storages[o.param] is one}
+
+
+def _inputs(maker: Operation, one: Field) -> set[Field | Global]:
+    """What the maker reads for a field."""
+    return {maker.storages[param] for param, _, _ in loads(_formulas(maker, one).values())}
+
+
+def _not_covered(maker: Operation, reader: Operation, one: Field) -> str:
+    """Where the reader looks at points that the maker does not set, or too far round the end of a grid; or nothing."""
+    grid = maker.set
+    assert isinstance(grid, Grid)
+    made, read = _box(maker), _box(reader)
+    for offset in _offsets_read(reader, one):
+        for a, step in enumerate(offset):
+            inside = made.low[a] <= read.low[a] + step and read.high[a] + step <= made.high[a]
+            all_round = grid.wraps[a] and made.shape[a] == grid.shape[a]
+            if not inside and not all_round:
+                return f"it looks at points beyond {made} on axis {AXES[a]}, which others set"
+            reach = max((abs(step + s[a]) for p in _inputs(maker, one) for s in _offsets_read(maker, p)), default=0)
+            if grid.wraps[a] and reach > grid.shape[a]:
+                return f"axis {AXES[a]} has only {grid.shape[a]} points"
+    return ""
+
+
+def _box(loop: Operation) -> Box:
+    """The points that a loop over a grid visits."""
+    assert isinstance(loop.set, Grid)
+    return loop.box or loop.set.everything
+
+
+def _offsets_read(loop: Operation, what: Field | Global) -> list[Index]:
+    """The offsets at which a loop loads a field."""
+    loaded = {(param, slot) for param, slot, _ in loads(o.value for o in loop.spec.outputs)}
+    return [_offset(loop, param, slot) for param, slot in sorted(loaded) if loop.storages[param] is what]
+
+
+def _offset(loop: Operation, param: int, slot: int) -> Index:
+    offsets = loop.operands[param].reach.offsets
+    return (0,) * _box(loop).grid.rank if offsets is None else offsets.offsets[slot]
+
+
+# ----- one loop of two ------------------------------------------------------------------------------------------------
+class _Joined:
+    """Collects what a reader needs that computes fields itself: one parameter for everything that it reads or writes,
+    a field that is read at several points with all of its offsets."""
+
+    def __init__(self, pair: StencilPair):
+        self.pair = pair
+        self.modes: dict[Field | Global, type[Mode]] = {}
+        self.names: dict[Field | Global, str] = {}
+        self.offsets: dict[Field, list[Index]] = {}
+        for one in pair.reader.operands:
+            if one.mode.writes:
+                self.modes[one.storage], self.names[one.storage] = one.mode, one.name
+
+    def loop(self) -> Operation:
+        """The reader that needs the fields no more."""
+        reader, strict = self.pair.reader, self.pair.reader.strict or self.pair.maker.strict
+        values = passes.rewrite([o.value for o in reader.spec.outputs], self._read_by_reader)
+        best = passes.optimise(values, strict=strict)
+        number = {what: k for k, what in enumerate(self.modes)}
+        outputs = tuple(Output(number[reader.storages[o.param]], o.slot, o.comp, v)
+                        for o, v in zip(reader.spec.outputs, best, strict=True))  # fmt: skip
+        names = list(self.names.values())
+        unique = [n if n not in names[:k] else f"{n}_{k}" for k, n in enumerate(names)]
+        operands = tuple(Operand(what, mode, self._reach(what), name)
+                         for (what, mode), name in zip(self.modes.items(), unique, strict=True))  # fmt: skip
+        body = GivenBody(BodyGraph(outputs), strict, (self.pair.maker, reader))
+        return Operation(reader.name, BoxPoints(_box(reader)), operands, body, reader.how, reader.backend)
+
+    def _reach(self, what: Field | Global) -> Reach:
+        """How the loop reaches it."""
+        offsets = [] if isinstance(what, Global) else self.offsets.get(what, [])
+        if isinstance(what, Global) or not any(map(any, offsets)):
+            return DIRECTLY
+        assert isinstance(what.set, Grid)
+        return Reach(offsets=what.set.offsets(*offsets))
+
+    def _read_by_reader(self, node: Node) -> Node:
+        if node.op != "load":
+            return node
+        reader, (param, slot, comp) = self.pair.reader, node.value
+        there, what = _offset(reader, param, slot), reader.storages[param]
+        if isinstance(what, Field) and what in self.pair.fields:
+            return self._made_at(what, there)[comp]
+        return self._load(reader, param, there, node)
+
+    def _made_at(self, one: Field, offset: Index) -> dict[int, Node]:
+        """What the maker sets the components of a field to at a point so far away."""
+        maker, found = self.pair.maker, _formulas(self.pair.maker, one)
+
+        def leaf(node: Node) -> Node:
+            if node.op != "load":
+                return node
+            param, slot, _ = node.value
+            there = tuple(x + d for x, d in zip(_offset(maker, param, slot), offset, strict=True))
+            return self._load(maker, param, there, node)
+
+        return dict(zip(found, passes.rewrite(list(found.values()), leaf), strict=True))
+
+    def _load(self, loop: Operation, param: int, offset: Index, node: Node) -> Node:
+        """What a loop loads by a parameter, at an offset."""
+        what = loop.storages[param]
+        self.names.setdefault(what, loop.operands[param].name)
+        if self.modes.setdefault(what, Read) is Write:
+            self.modes[what] = ReadWrite
+        number, comp = list(self.modes).index(what), node.value[2]
+        if isinstance(what, Global):
+            return load(number, 0, comp, node.dtype)
+        known = self.offsets.setdefault(what, [])
+        if offset not in known:
+            known.append(offset)
+        return load(number, known.index(offset), comp, node.dtype)
+
+
+# ----- what it costs --------------------------------------------------------------------------------------------------
+#: Of one loop that computes what another could store: a share of the cost model's operations, because points of a line
+#: go in vectors (fitted to stencils of 5 to 40 operations on 2048 x 2048 points), and what kinds take, in additions.
+IN_VECTORS = 0.65
+WEIGHTS = {"div": 4.0, "sqrt": 6.0, "special": 40.0, "sign": 0.0}
+
+
+def seconds_at_points(step: Operation, rates: Rates) -> float:
+    """Estimated seconds of loops of which one computes what another would store: operations are weighed, half as much
+    in single precision, loads are operations, and points ask caches for them. On a CPU a place is read before it is
+    written."""
+    if not step.domain.visits_elements or step.spec.racy_maps:
+        return Cost(float(step.compulsory), step.flops).seconds(rates)
+    roots, params = [o.value for o in step.spec.outputs], step.spec.params
+    loaded = loads(roots)
+    asked = sum(params[param].dtype.itemsize for param, _, _ in loaded if not params[param].is_global)
+    weighed = sum(count * WEIGHTS.get(kind, 1.0) for kind, count in flops_by_kind(roots).items()) + len(loaded)
+    width = max((o.value.dtype.itemsize for o in step.spec.outputs), default=8) / 8
+    replaced = [o.param for o in step.spec.other_outputs if (o.param, 0, o.comp) not in loaded]
+    stored = sum(params[param].dtype.itemsize for param in replaced if not params[param].is_global)
+    stored = 0 if step.backend.target.together else stored
+    bytes_moved, operations = step.compulsory + step.elements * stored, step.elements * weighed * width * IN_VECTORS
+    return Cost(float(bytes_moved), operations, requests=float(step.elements * asked)).seconds(rates)
+
+
+# ----- a program ------------------------------------------------------------------------------------------------------
+def without_store(operations: Sequence[Operation], position: int) -> tuple[list[Operation], list[StencilPair]]:
+    """The operations with readers that compute themselves what the loop at a position makes, wherever they can, and
+    without that loop where nobody needs it any more; and the pairs."""
+    maker, pairs, changed = operations[position], pairs_of(operations, position), list(operations)
+    for k, pair in enumerate(pairs):
+        if not pair.refused:
+            joined = _Joined(pair).loop()
+            pairs[k] = replace(pair, refused=_too_long(joined))
+            changed[pair.position] = changed[pair.position] if pairs[k].refused else joined
+    rest = changed[position + 1 :]
+    if all(isinstance(w, Field) and w.transient and not read_in(w, rest) for w in maker.writes):
+        del changed[position]
+    return changed, pairs
+
+
+def _too_long(loop: Operation) -> str:
+    roots = [o.value for o in loop.spec.outputs]
+    operations, loaded = sum(1 for _ in topological(roots)), loads(roots)
+    registers = sum(loop.spec.params[param].dtype.itemsize // 4 for param, _, _ in loaded)
+    if operations > MOST_OPERATIONS:
+        return f"computed again it would be one of {operations} operations at a point"
+    if loop.backend.target.together and registers > MOST_REGISTERS:
+        return f"computed again it would be one of {len(loaded)} loads at a point"
+    return ""
+
+
+def with_recomputing(operations: Sequence[Operation], fuse: Fuse) -> FusedProgram:
+    """A program fused, with loops that compute again what others make wherever that takes less time."""
+    best, notes, position = fuse(operations), list[str](), 0
+    while position < len(operations):
+        changed, pairs = without_store(operations, position)
+        taken = [pair for pair in pairs if not pair.refused]
+        notes += [_note(pair) for pair in pairs if pair.refused]
+        position += 1
+        if taken:
+            tried, rates = fuse(changed), taken[0].maker.backend.target.rates
+            share = tried.seconds(rates, seconds_at_points) / best.seconds(rates, seconds_at_points)
+            notes += [_note(pair, share) for pair in taken]
+            if share < WORTH:
+                position -= len(operations) - len(changed)
+                best, operations = tried, changed
+    return replace(best, notes=tuple(notes))
+
+
+def _note(pair: StencilPair, share: float = 1.0) -> str:
+    points = len({offset for one in pair.fields for offset in _offsets_read(pair.reader, one)})
+    kept = f"{pair.names} {'is' if len(pair.fields) == 1 else 'are'}"
+    estimated = f"{100 * share:.0f} % of the time by the cost model"
+    if pair.refused:
+        return f"{kept} stored for {pair.reader.name}: {pair.refused}"
+    if share < WORTH:
+        return f"{kept} computed again by {pair.reader.name} at {points} points, and not loaded: {estimated}"
+    return f"{kept} stored for {pair.reader.name}: computed again at {points} points it would take {estimated}"
