@@ -100,8 +100,14 @@ def _why_not(maker: Loop, reader: Loop, fields: Sequence[Field], between: Sequen
         changed = next((w for w in operation.writes if w in fields or w in inputs), None)
         if changed is not None:
             return f"{operation.name} changes {changed.name} in between"
-    own = next((w for w in reader.writes if w in inputs or w in _seen_around(reader)), None)
-    return f"it writes {own.name}, which it would look at from other points" if own is not None else ""
+    own = next((w for w in reader.writes if w in _seen_around(reader) or (w in inputs and not _sets(reader, w))), None)
+    return f"it changes {own.name}, which it would look at from other points" if own is not None else ""
+
+
+def _sets(loop: Loop, one: Field | Global) -> bool:
+    """Does a loop say for every component of a field what it is afterwards?"""
+    given = [m for s, m in zip(loop.storages, loop.modes.values(), strict=True) if s is one]
+    return isinstance(one, Field) and not any(m.combine for m in given) and len(_formulas(loop, one)) == one.dim
 
 
 def _formulas(maker: Loop, one: Field) -> dict[int, Node]:
@@ -176,17 +182,25 @@ class _Joined:
         self.modes: dict[Field | Global, type[Mode]] = {}
         self.names: dict[Field | Global, str] = {}
         self.offsets: dict[Field, list[Index]] = {}
+        self.beside: dict[Field, Field] = {}  # what is written beside its place, because others look there
+        looked_at = {what for one in pair.fields for what in _inputs(pair.maker, one)}
         for (name, mode), what in zip(pair.reader.modes.items(), pair.reader.storages, strict=True):
+            if mode.writes and what in looked_at and isinstance(what, Field):
+                what, mode = self.beside.setdefault(what, _twin(what)), Write
             if mode.writes:
                 self.modes[what], self.names[what] = mode, name
 
-    def loop(self) -> Loop:
-        """The reader that needs the fields no more."""
+    def loops(self) -> list[Loop]:
+        """The reader that needs the fields no more, and loops that bring home what it has written beside its place."""
+        return [self._loop(), *(_brought_home(self.pair.reader, new, old) for old, new in self.beside.items())]
+
+    def _loop(self) -> Loop:
         reader, strict = self.pair.reader, self.pair.reader.strict or self.pair.maker.strict
         values = passes.rewrite([o.value for o in reader.spec.outputs], self._read_by_reader)
         best = passes.optimise(values, strict=strict)
         number = {what: k for k, what in enumerate(self.modes)}
-        outputs = tuple(Output(number[reader.storages[o.param]], o.slot, o.comp, v)
+        written = [self.beside.get(s, s) if isinstance(s, Field) else s for s in reader.storages]
+        outputs = tuple(Output(number[written[o.param]], o.slot, o.comp, v)
                         for o, v in zip(reader.spec.outputs, best, strict=True))  # fmt: skip
         names = list(self.names.values())
         unique = [n if n not in names[:k] else f"{n}_{k}" for k, n in enumerate(names)]
@@ -240,20 +254,33 @@ class _Joined:
         return load(number, known.index(offset), comp, node.dtype)
 
 
+def _twin(one: Field) -> Field:
+    return Field(one.set, f"{one.name}_new", one.components, dtype=one.dtype, layout=one.layout, transient=True)
+
+
+def _brought_home(reader: Loop, new: Field, old: Field) -> Loop:
+    """A loop that copies, at the points of a reader, what it has written elsewhere."""
+    values = tuple(Output(1, 0, c, load(0, 0, c, old.dtype)) for c in range(old.dim))
+    copy = _Formula(f"{old.name}_brought_home", {"new": Read, "old": Write}, values, reader.strict)
+    made = Loop(copy, _box(reader), (new.direct, old.direct), None, strict=reader.strict)
+    made.backend, made.composed = reader.backend, (reader,)
+    return made
+
+
 # ----- a program ------------------------------------------------------------------------------------------------------
 def without_store(operations: Sequence[Operation], position: int) -> tuple[list[Operation], list[StencilPair]]:
     """The operations with readers that compute themselves what the loop at a position makes, wherever they can, and
     without that loop where nobody needs it any more; and the pairs."""
-    maker, pairs, changed = operations[position], pairs_of(operations, position), list(operations)
+    maker, pairs = operations[position], pairs_of(operations, position)
+    new: dict[int, list[Operation]] = {}
     for k, pair in enumerate(pairs):
         if not pair.refused:
-            joined = _Joined(pair).loop()
-            pairs[k] = replace(pair, refused=_too_long(joined))
-            changed[pair.position] = changed[pair.position] if pairs[k].refused else joined
-    rest = changed[position + 1 :]
-    if all(isinstance(w, Field) and w.transient and not read_in(w, rest) for w in maker.writes):
-        del changed[position]
-    return changed, pairs
+            loops = _Joined(pair).loops()
+            pairs[k] = replace(pair, refused=_too_long(loops[0]))
+            new |= {} if pairs[k].refused else {pair.position: [*loops]}
+    rest = [one for k in range(position + 1, len(operations)) for one in new.get(k, [operations[k]])]
+    idle = all(isinstance(w, Field) and w.transient and not read_in(w, rest) for w in maker.writes)
+    return [*operations[:position], *([] if idle else [maker]), *rest], pairs
 
 
 def _too_long(loop: Loop) -> str:
@@ -280,7 +307,7 @@ def with_recomputing(operations: Sequence[Operation], fuse: Fuse) -> FusedProgra
             share = tried.seconds(rates, at_points) / best.seconds(rates, at_points)
             notes += [_note(pair, share) for pair in taken]
             if share < WORTH:
-                position -= len(operations) - len(changed)
+                position -= changed[position - 1] is not operations[position - 1]  # the maker is gone
                 best, operations = tried, changed
     return replace(best, notes=tuple(notes))
 
