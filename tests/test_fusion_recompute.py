@@ -237,6 +237,39 @@ def test_vectors_and_what_the_reader_changes_itself() -> None:
         assert len(case.program._fusion()[0].body) == 1
 
 
+@ml.kernel
+def advance(along: ml.Read, across: ml.Read, u: ml.ReadWrite, total: ml.Sum) -> None:
+    u[...] = u + 0.1 * (along[-1, 0] - along[0, 0] + across[0, -1] - across[0, 0])
+    total += u
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("kind", [{"periodic": True}, {"periodic": (True, False)}, {"ghosts": 1}])
+def test_a_step_that_writes_what_the_fluxes_read(kind: dict) -> None:
+    """It is written beside its place, since other points look there, and brought home; all of the grid or a part."""
+
+    def make(case: Case) -> Callable[[], None]:
+        grid, u, total = case.grid, case.field("u", 16), ml.Global(0.0, "total")
+        speed, wide, narrow = ml.Global(0.7), grid, grid
+        case.kept.append(total)
+        if not all(grid.periodic):
+            wide, narrow = grid.box((0, 0), (11 if grid.periodic[0] else 10, 8)), grid.interior(1)
+        here, low, left = (grid.offsets((0, 0), *more) for more in ([(1, 0), (0, 1)], [(-1, 0)], [(0, -1)]))
+
+        def step() -> None:
+            along, across = grid.field("along"), grid.field("across")
+            fluxes(wide, u[here], speed, along, across)
+            total.value = 0.0
+            advance(narrow, along[low], across[left], u, total)
+
+        return step
+
+    for case in compare(make, **kind):
+        assert case.notes[0].startswith("along and across are computed again by advance"), case.notes
+        stored = {p.name for one in case.program._fusion()[0].body if hasattr(one, "spec") for p in one.spec.params}
+        assert "along" not in stored and "across" not in stored
+
+
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("where", HERE)
 def test_what_a_kernel_reads_besides_may_change(where: str) -> None:
@@ -386,6 +419,9 @@ def stencils(draw: st.DrawFn) -> Stencil:
     return [(point, draw(st.sampled_from([0.5, -1.0, 0.25]))) for point in points]
 
 
+CHAINS = st.lists(stencils(), min_size=2, max_size=3)
+
+
 def stencil_kernel(stencil: Stencil) -> ml.Kernel:
     @ml.kernel
     def blend(a: ml.Read, own: ml.Read, b: ml.Write) -> None:
@@ -394,13 +430,15 @@ def stencil_kernel(stencil: Stencil) -> ml.Kernel:
     return blend
 
 
-def compare_stencils(chain: list[Stencil], kind: int, boxed: bool) -> None:
-    """Each over the result of the one before; on a grid that is periodic, closed or has ghosts; all or a part of it."""
+def compare_stencils(chain: list[Stencil], kind: int, boxed: bool, back: bool) -> None:
+    """Each over the result of the one before; on a grid that is periodic, closed or has ghosts; all or a part of it.
+    ``back``: the last one writes what the first one has read."""
     of_grid = ({"periodic": True}, {}, {"ghosts": 2}, {"periodic": (True, False), "ghosts": (0, 1)})[kind]
     kernels = [stencil_kernel(stencil) for stencil in chain]
 
     def make(case: Case) -> Callable[[], None]:
-        grid, u, own, last = case.grid, case.field("u", 11), case.field("own", 12), case.field("last", 13)
+        grid, u, own = case.grid, case.field("u", 11), case.field("own", 12)
+        last = u if back else case.field("last", 13)
         widths = [2 * (k + 1) for k in range(len(chain))]
 
         def step() -> None:
@@ -422,15 +460,15 @@ def compare_stencils(chain: list[Stencil], kind: int, boxed: bool) -> None:
 
 
 @pytest.mark.usefixtures("always")
-@given(chain=st.lists(stencils(), min_size=2, max_size=3), kind=st.integers(0, 3), boxed=st.booleans())
+@given(CHAINS, st.integers(0, 3), st.booleans(), st.booleans())
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
-def test_any_chain_of_stencils_gives_the_same(chain: list[Stencil], kind: int, boxed: bool) -> None:
-    compare_stencils(chain, kind, boxed)
+def test_any_chain_of_stencils_gives_the_same(chain: list[Stencil], kind: int, boxed: bool, back: bool) -> None:
+    compare_stencils(chain, kind, boxed, back)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("always")
-@given(chain=st.lists(stencils(), min_size=2, max_size=3), kind=st.integers(0, 3), boxed=st.booleans())
+@given(CHAINS, st.integers(0, 3), st.booleans(), st.booleans())
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
-def test_eighty_chains_of_stencils_give_the_same(chain: list[Stencil], kind: int, boxed: bool) -> None:
-    compare_stencils(chain, kind, boxed)
+def test_eighty_chains_of_stencils_give_the_same(chain: list[Stencil], kind: int, boxed: bool, back: bool) -> None:
+    compare_stencils(chain, kind, boxed, back)

@@ -100,8 +100,14 @@ def _why_not(maker: Operation, reader: Operation, fields: Sequence[Field], betwe
         changed = next((w for w in operation.writes if w in fields or w in inputs), None)
         if changed is not None:
             return f"{operation.name} changes {changed.name} in between"
-    own = next((w for w in reader.writes if w in inputs or w in _seen_around(reader)), None)
-    return f"it writes {own.name}, which it would look at from other points" if own is not None else ""
+    own = next((w for w in reader.writes if w in _seen_around(reader) or (w in inputs and not _sets(reader, w))), None)
+    return f"it changes {own.name}, which it would look at from other points" if own is not None else ""
+
+
+def _sets(loop: Operation, one: Field | Global) -> bool:
+    """Does a loop say for every component of a field what it is afterwards?"""
+    combined = any(o.mode.combine for o in loop.operands if o.storage is one)
+    return isinstance(one, Field) and not combined and len(_formulas(loop, one)) == one.dim
 
 
 def _formulas(maker: Operation, one: Field) -> dict[int, Node]:
@@ -158,17 +164,26 @@ class _Joined:
         self.modes: dict[Field | Global, type[Mode]] = {}
         self.names: dict[Field | Global, str] = {}
         self.offsets: dict[Field, list[Index]] = {}
+        self.beside: dict[Field, Field] = {}  # what is written beside its place, because others look there
+        looked_at = {what for one in pair.fields for what in _inputs(pair.maker, one)}
         for one in pair.reader.operands:
-            if one.mode.writes:
-                self.modes[one.storage], self.names[one.storage] = one.mode, one.name
+            what, mode = one.storage, one.mode
+            if mode.writes and what in looked_at and isinstance(what, Field):
+                what, mode = self.beside.setdefault(what, _twin(what)), Write
+            if mode.writes:
+                self.modes[what], self.names[what] = mode, one.name
 
-    def loop(self) -> Operation:
-        """The reader that needs the fields no more."""
+    def loops(self) -> list[Operation]:
+        """The reader that needs the fields no more, and loops that bring home what it has written beside its place."""
+        return [self._loop(), *(_brought_home(self.pair.reader, new, old) for old, new in self.beside.items())]
+
+    def _loop(self) -> Operation:
         reader, strict = self.pair.reader, self.pair.reader.strict or self.pair.maker.strict
         values = passes.rewrite([o.value for o in reader.spec.outputs], self._read_by_reader)
         best = passes.optimise(values, strict=strict)
         number = {what: k for k, what in enumerate(self.modes)}
-        outputs = tuple(Output(number[reader.storages[o.param]], o.slot, o.comp, v)
+        written = [self.beside.get(s, s) if isinstance(s, Field) else s for s in reader.storages]
+        outputs = tuple(Output(number[written[o.param]], o.slot, o.comp, v)
                         for o, v in zip(reader.spec.outputs, best, strict=True))  # fmt: skip
         names = list(self.names.values())
         unique = [n if n not in names[:k] else f"{n}_{k}" for k, n in enumerate(names)]
@@ -222,6 +237,19 @@ class _Joined:
         return load(number, known.index(offset), comp, node.dtype)
 
 
+def _twin(one: Field) -> Field:
+    return Field(one.set, f"{one.name}_new", one.components, dtype=one.dtype, layout=one.layout, transient=True)
+
+
+def _brought_home(reader: Operation, new: Field, old: Field) -> Operation:
+    """A loop that copies, at the points of a reader, what it has written elsewhere."""
+    values = tuple(Output(1, 0, c, load(0, 0, c, old.dtype)) for c in range(old.dim))
+    body = GivenBody(BodyGraph(values), reader.strict, (reader,))
+    operands = (Operand(new, Read, name="new"), Operand(old, Write, name="old"))
+    domain, name = BoxPoints(_box(reader)), f"{old.name}_brought_home"
+    return Operation(name, domain, operands, body, reader.how.asked(name, None), reader.backend)
+
+
 # ----- what it costs --------------------------------------------------------------------------------------------------
 #: Of one loop that computes what another could store: a share of the cost model's operations, because points of a line
 #: go in vectors (fitted to stencils of 5 to 40 operations on 2048 x 2048 points), and what kinds take, in additions.
@@ -251,16 +279,16 @@ def seconds_at_points(step: Operation, rates: Rates) -> float:
 def without_store(operations: Sequence[Operation], position: int) -> tuple[list[Operation], list[StencilPair]]:
     """The operations with readers that compute themselves what the loop at a position makes, wherever they can, and
     without that loop where nobody needs it any more; and the pairs."""
-    maker, pairs, changed = operations[position], pairs_of(operations, position), list(operations)
+    maker, pairs = operations[position], pairs_of(operations, position)
+    new: dict[int, list[Operation]] = {}
     for k, pair in enumerate(pairs):
         if not pair.refused:
-            joined = _Joined(pair).loop()
-            pairs[k] = replace(pair, refused=_too_long(joined))
-            changed[pair.position] = changed[pair.position] if pairs[k].refused else joined
-    rest = changed[position + 1 :]
-    if all(isinstance(w, Field) and w.transient and not read_in(w, rest) for w in maker.writes):
-        del changed[position]
-    return changed, pairs
+            loops = _Joined(pair).loops()
+            pairs[k] = replace(pair, refused=_too_long(loops[0]))
+            new |= {} if pairs[k].refused else {pair.position: [*loops]}
+    rest = [one for k in range(position + 1, len(operations)) for one in new.get(k, [operations[k]])]
+    idle = all(isinstance(w, Field) and w.transient and not read_in(w, rest) for w in maker.writes)
+    return [*operations[:position], *([] if idle else [maker]), *rest], pairs
 
 
 def _too_long(loop: Operation) -> str:
@@ -287,7 +315,7 @@ def with_recomputing(operations: Sequence[Operation], fuse: Fuse) -> FusedProgra
             share = tried.seconds(rates, seconds_at_points) / best.seconds(rates, seconds_at_points)
             notes += [_note(pair, share) for pair in taken]
             if share < WORTH:
-                position -= len(operations) - len(changed)
+                position -= changed[position - 1] is not operations[position - 1]  # the maker is gone
                 best, operations = tried, changed
     return replace(best, notes=tuple(notes))
 
