@@ -121,8 +121,8 @@ def measured(name: str, settings: tuple[str, ...], back_end: str, steps: int, ro
 
 def table(rows: list[Row]) -> str:
     """The rows as Markdown."""
-    lines = [COLUMNS, ("---",) * len(COLUMNS), *(row.cells() for row in rows)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    text_lines = [COLUMNS, ("---",) * len(COLUMNS), *(row.cells() for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in text_lines)
 
 
 def main(arguments: list[str] | None = None) -> int:

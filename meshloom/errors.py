@@ -1,8 +1,8 @@
 """Every error Meshloom raises on purpose, in one place.
 
 ``UserError`` means "what you gave me is wrong" (exit code 2 on the command line); ``RunError`` means
-"the run itself failed" (exit code 1). The message is one line: what, where, what would be right. ``whole`` is the check
-that every room needs: a whole number within bounds.
+"the run itself failed" (exit code 1). The message is one line: what, where, what would be right. ``whole_number``
+is the check that every room needs: a whole number within bounds.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def shown(value: object, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def whole(what: str, value: object, low: int, high: int, *, error: type[UserError] = UserError) -> int:
+def whole_number(what: str, value: object, low: int, high: int, *, error: type[UserError] = UserError) -> int:
     """``value`` as an int if it is a whole number (Python's or NumPy's, no bool) from ``low`` to ``high``.
 
     For everything that becomes an integer of C. ``what`` begins the message: "set cells: size".

@@ -12,7 +12,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend import MOST_THREADS, cpu_count
-from meshloom.errors import MeshError, ScheduleError, UserError, whole
+from meshloom.errors import MeshError, ScheduleError, UserError, whole_number
 from tests.one_line import one_line_from
 
 ROOT = Path(__file__).parents[1]
@@ -32,14 +32,14 @@ def test_every_number_is_right_or_refused_in_one_line(group: str) -> None:
 
 @pytest.mark.parametrize("value", [0, 3, np.int32(2), np.uint8(3), np.array(1)])
 def test_whole_numbers_pass(value: object) -> None:
-    number = whole("it", value, 0, 3)
+    number = whole_number("it", value, 0, 3)
     assert type(number) is int and number == value
 
 
 def test_others_are_refused() -> None:
     for value in (4, -1, True, np.True_, 1.0, "1", None, 10**5000, np.array([1, 2]), np.float64(1), 1j):
         with one_line_from(UserError, "^it must be a whole number from 0 to 3, got "):
-            whole("it", value, 0, 3)
+            whole_number("it", value, 0, 3)
 
 
 def test_a_wrong_option_of_use_changes_nothing() -> None:

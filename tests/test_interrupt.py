@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.backend.cuda.graph import Ahead
+from meshloom.backend.cuda.graph import LimitedLead
 from meshloom.process.signals import held_back
 
 BACKENDS = ("cpu", "numpy", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
@@ -140,15 +140,15 @@ def test_the_host_does_not_run_far_ahead_of_a_device(monkeypatch: pytest.MonkeyP
     stream = Stream(each)
     cupy: Any = SimpleNamespace(cuda=SimpleNamespace(Event=lambda disable_timing: Event(stream)))
     monkeypatch.setattr("time.perf_counter", lambda: stream.clock)
-    ahead = Ahead(cupy, stream)
+    lead = LimitedLead(cupy, stream)
     behind = []
     for _ in range(60):
-        stream.launch(ahead.count)
-        ahead.wait()
+        stream.launch(lead.count)
+        lead.wait()
         assert stream.free_at > stream.clock, "the device has something to do"
         behind.append(stream.free_at - stream.clock)
     assert max(behind[-30:]) < max(0.5, 3 * each), "Ctrl-C is seen by then"
-    assert each > 1e-3 or ahead.count * each > 0.01, "and it does not look all the time"
+    assert each > 1e-3 or lead.count * each > 0.01, "and it does not look all the time"
 
 
 def test_an_error_leaves_the_handler_as_it_was() -> None:

@@ -13,7 +13,7 @@ from meshloom.backend.cpu import CpuBackend
 from meshloom.backend.cuda.backend import CudaBackend, EmulatedCuda
 from meshloom.backend.hip import HipBackend
 from meshloom.backend.numpy import NumpyBackend
-from meshloom.errors import ScheduleError, shown, whole
+from meshloom.errors import ScheduleError, shown, whole_number
 from meshloom.native import threads as native_threads
 from meshloom.native.cache import tell
 from meshloom.recording import not_in_program
@@ -97,7 +97,7 @@ def use(
             raise ScheduleError(f"{option} must be True or False, got {shown(value)}")
     chosen = _BACKENDS[name] if lanes is None and target is None else _emulated(name, lanes, target)
     if threads is not None:
-        wanted = whole("threads", threads, 1, MOST_THREADS, error=ScheduleError)
+        wanted = whole_number("threads", threads, 1, MOST_THREADS, error=ScheduleError)
         if native_threads.choose(wanted) < wanted:
             tell(native_threads.THREADS_LEFT_BEHIND)
     if contract is not None:

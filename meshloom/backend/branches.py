@@ -110,7 +110,7 @@ class Turn:
     waits: tuple[int, ...] = ()
 
 
-def turns(needed: Sequence[Sequence[int]], most: int) -> list[Turn]:
+def in_branches(needed: Sequence[Sequence[int]], most: int) -> list[Turn]:
     """Operations dealt out to at most so many branches, from those that each waits for; the first goes to branch 0.
 
     One continues the branch of an operation that it waits for, where no other one has; else it takes a fresh branch,

@@ -57,7 +57,7 @@ def render(unit: Unit) -> str:
     """C++ source with ``extern "C" void ml_loop(void* const* p, const int64_t* s)``."""
     received = [_received(unit, one) for one in unit.passes]
     blocks = [_block_function(unit, k, one, received[k]) for k, one in enumerate(unit.passes)]
-    globals_read = PRINTER.lines(one.declaration for one in global_values(unit))
+    globals_read = PRINTER.text_lines(one.declaration for one in global_values(unit))
     body = [
         *(f"{a.pointer_type} {a.name} = ({a.pointer_type})p[{k}];" for k, a in enumerate(unit.pointers)),
         *(f"const int64_t {name} = s[{k}];" for k, name in enumerate(unit.sizes)),
@@ -68,8 +68,8 @@ def render(unit: Unit) -> str:
         *_finish(unit),
     ]
     entry = ['extern "C" void ml_loop(void* const* p, const int64_t* s) {', *body, "(void)threads;", "}"]
-    lines = indent([*(x for b in blocks for x in b), *entry])
-    return "\n".join([PRELUDE, f"// loop {safe_name(unit.spec.name)}", *lines, ""])
+    text_lines = indent([*(x for b in blocks for x in b), *entry])
+    return "\n".join([PRELUDE, f"// loop {safe_name(unit.spec.name)}", *text_lines, ""])
 
 
 def _block_function(unit: Unit, number: int, one: Pass, received: list[Parameter]) -> list[str]:
@@ -78,14 +78,14 @@ def _block_function(unit: Unit, number: int, one: Pass, received: list[Parameter
     declared += [f"{PRINTER.type_name(x.ctype)}* __restrict__ {x.name}" for x in one.scratch]
     declared += [f"{unit.spec.params[o.param].ctype}& out_{partial_name(o)}" for o in one.reductions]
     where = ["const int64_t b"] if one.blocked else ["const int64_t first", "const int64_t last"]
-    lines = [f"static __attribute__((noinline)) void pass{number}({', '.join(where + declared)}) {{"]
-    lines += PRINTER.lines(
+    text_lines = [f"static __attribute__((noinline)) void pass{number}({', '.join(where + declared)}) {{"]
+    text_lines += PRINTER.text_lines(
         variable(partial_name(o), neutral(unit.spec, o), unit.spec.params[o.param].ctype) for o in one.reductions
     )
     for phase in one.phases:
-        lines += _phase(unit.spec, one, phase)
-    lines += [f"out_{partial_name(o)} = {partial_name(o)};" for o in one.reductions]
-    return [*lines, "}"]
+        text_lines += _phase(unit.spec, one, phase)
+    text_lines += [f"out_{partial_name(o)} = {partial_name(o)};" for o in one.reductions]
+    return [*text_lines, "}"]
 
 
 def _received(unit: Unit, one: Pass) -> list[Parameter]:
@@ -121,11 +121,11 @@ def _launch(number: int, one: Pass, received: list[Parameter]) -> list[str]:
     """The parallel loop over the blocks of a pass, repeated for each color."""
     color = Name("color")
     low, high = (Number(0), one.count) if one.colors is None else (one.colors[color], one.colors[color + 1])
-    lines = ["{"]
+    text_lines = ["{"]
     if one.n_colors is not None:
-        lines.append(f"for (int64_t color = 0; color < {one.n_colors.name}; ++color) {{")
-    lines += PRINTER.let(Let(INT64, (("low", low), ("high", high))))
-    lines.append(f"const int64_t blocks = {'high - low' if one.blocked else '(high - low + block - 1) / block'};")
+        text_lines.append(f"for (int64_t color = 0; color < {one.n_colors.name}; ++color) {{")
+    text_lines += PRINTER.let(Let(INT64, (("low", low), ("high", high))))
+    text_lines.append(f"const int64_t blocks = {'high - low' if one.blocked else '(high - low + block - 1) / block'};")
     arguments = [x.name for x in received]
     arguments += [x.name for x in one.scratch]
     arguments += [f"{partial_name(o)}_parts[parts + j]" for o in one.reductions]
@@ -135,13 +135,13 @@ def _launch(number: int, one: Pass, received: list[Parameter]) -> list[str]:
     else:
         where = "const int64_t first = low + j * block, last = ml_min(first + block, high);"
         call = ["first", "last", *arguments]
-    lines += ["#pragma omp parallel num_threads(threads) if (blocks > 1 && threads > 1)", "{"]
-    lines += [
+    text_lines += ["#pragma omp parallel num_threads(threads) if (blocks > 1 && threads > 1)", "{"]
+    text_lines += [
         f"{t}* {x.name} = ml_scratch<{t}, {k}>({PRINTER.expression(x.size)});"
         for k, x in enumerate(one.scratch)
         for t in (PRINTER.type_name(x.ctype),)
     ]
-    lines += [
+    text_lines += [
         "#pragma omp for schedule(static)",
         "for (int64_t j = 0; j < blocks; ++j) {",
         where,
@@ -150,19 +150,20 @@ def _launch(number: int, one: Pass, received: list[Parameter]) -> list[str]:
         "}",
     ]
     if one.reductions:
-        lines.append("parts += blocks;")
-    return [*lines, *([] if one.colors is None else ["}"]), "}"]
+        text_lines.append("parts += blocks;")
+    return [*text_lines, *([] if one.colors is None else ["}"]), "}"]
 
 
 def _finish(unit: Unit) -> list[str]:
     """Merge the blocks' shares of the globals, in the order of the blocks: the same bits for any number of threads."""
-    lines, fresh = [], dict(unit.spec.fresh)
+    text_lines, starts_from = [], dict(unit.spec.starts_from)
     for o in unit.spec.reductions:
         param, place = unit.spec.params[o.param], Name(unit.spec.access(o.param).pointer)[o.comp]
         total, part = Name("total"), Name(f"{partial_name(o)}_parts")[Name("j")]
         each = For("j", Number(0), Name("parts"), (accumulated(param, total, part),), INT64, bare=True)
-        before: Expr = Number(fresh[o.param], param.dtype) if o.param in fresh else place
+        before: Expr = Number(starts_from[o.param], param.dtype) if o.param in starts_from else place
         stored = Store(place, merged(param, before, total))
-        first, *rest, last = PRINTER.lines((variable(total.name, neutral(unit.spec, o), param.ctype), each, stored))
-        lines += [f"{{ {first}", *rest, f"{last} }}"]
-    return lines
+        start = variable(total.name, neutral(unit.spec, o), param.ctype)
+        first, *rest, last = PRINTER.text_lines((start, each, stored))
+        text_lines += [f"{{ {first}", *rest, f"{last} }}"]
+    return text_lines

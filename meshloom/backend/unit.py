@@ -136,10 +136,10 @@ def sizes_of(bound: Bound, plan: Plan) -> dict[str, int]:
 
 def block_names(one: Pass) -> set[str]:
     """Everything a pass speaks of by name about one block."""
-    phases = one.phases if one.ahead is None else (*one.phases, one.ahead[1])
+    phases = one.phases if one.extra_items is None else (*one.phases, one.extra_items[1])
     ranges = [x for phase in phases for x in (phase.first, phase.last, phase.repeat) if x is not None]
-    ahead = () if one.ahead is None else (one.ahead[0],)
-    return names_in((*ranges, *(x for phase in phases for x in phase.body), *ahead))
+    counted = () if one.extra_items is None else (one.extra_items[0],)
+    return names_in((*ranges, *(x for phase in phases for x in phase.body), *counted))
 
 
 def parameters(unit: Unit, names: Set[str]) -> list[Parameter]:
@@ -157,10 +157,10 @@ def global_values(unit: Unit) -> list[GlobalValue]:
     ]  # fmt: skip
 
 
-def indent(lines: list[str]) -> list[str]:
+def indent(text_lines: list[str]) -> list[str]:
     """Lines indented by their braces."""
     result, depth = [], 0
-    for line in lines:
+    for line in text_lines:
         code = line.split("//")[0]
         closing = len(code) - len(code.lstrip("}"))
         result.append("  " * (depth - closing) + line)

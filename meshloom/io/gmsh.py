@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshloom.errors import MeshError, whole
+from meshloom.errors import MeshError, whole_number
 from meshloom.io.blocks import ALL_CELLS, ELEMENTS, NO_GROUP, Listing, MeshBlock, dissolve, with_boundary
 from meshloom.io.text import as_integers, parse_numbers, rows_of_changing_length
 from meshloom.mesh.mesh import Mesh
@@ -174,7 +174,8 @@ def _physical_names(body: bytes) -> dict[tuple[int, int], str]:
     for line in filter(str.strip, text_lines):
         try:
             dimension, tag, name = shlex.split(line)
-            group = whole("dimension", int(dimension), 0, 3), whole("number", int(tag), -(2**31), 2**31 - 1)
+            number = whole_number("number", int(tag), -(2**31), 2**31 - 1)
+            group = whole_number("dimension", int(dimension), 0, 3), number
         except ValueError:  # which a UserError is, too
             raise MeshError(f'$PhysicalNames: {line[:40]!r}; expected a line such as: 1 2 "wall"') from None
         if group in names:

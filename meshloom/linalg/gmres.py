@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import ProgramError, whole
+from meshloom.errors import ProgramError, whole_number
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.krylov import ONE, Operator, Preconditioner, Solver
@@ -137,7 +137,7 @@ class GMRES(Solver):
 
     def __init__(self, operator: Operator, *, preconditioner: Preconditioner = None, restart: int = 20):
         super().__init__(operator, preconditioner=preconditioner)
-        self.restart = whole("gmres: restart", restart, 1, MOST_STEPS, error=ProgramError)
+        self.restart = whole_number("gmres: restart", restart, 1, MOST_STEPS, error=ProgramError)
 
     def _iteration(self, like_x: Field, most: int) -> Iteration:
         apply, make_close = self._applied(like_x), self._precondition(like_x)

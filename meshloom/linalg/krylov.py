@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import MeshError, ProgramError, shown, whole
+from meshloom.errors import MeshError, ProgramError, shown, whole_number
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.steps import (
@@ -71,7 +71,7 @@ class Solver(ABC):
         tol = _check_tolerance(self.name, tol)
         unknowns = max(x.set.size * x.dim, 1000)
         most = min(unknowns, MOST_ITERATIONS) if at_most is None else at_most
-        most = whole(f"{self.name}: at_most", most, 0, MOST_ITERATIONS, error=ProgramError)
+        most = whole_number(f"{self.name}: at_most", most, 0, MOST_ITERATIONS, error=ProgramError)
         kind = (x.set, x.components, x.dtype, x.layout)
         if self._made is None or self._made[0] != kind or not self._made[1].serves(most):
             self._made = kind, self._iteration(x, most)

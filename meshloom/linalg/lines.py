@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.backend import current
-from meshloom.errors import KernelError, MeshError, ScheduleError, one_line, whole
+from meshloom.errors import KernelError, MeshError, ScheduleError, one_line, whole_number
 from meshloom.kernel.access import Mode, Read, ReadWrite, Write
 from meshloom.kernel.count import arithmetic, flops_by_kind, loads
 from meshloom.kernel.expr import Node, load
@@ -73,7 +73,7 @@ def _count(name: str, given: int | None, listed: Sequence[Sequence[Storage]]) ->
     """The number of operands, however it is known: from ``values=``, or from fields that no kernel stands before."""
     known = [sum(s.dim for s in fields) for fields in listed]
     if given is not None:
-        known.append(whole(f"line loop {name}: values", given, 1, MOST_COMPONENTS, error=MeshError))
+        known.append(whole_number(f"line loop {name}: values", given, 1, MOST_COMPONENTS, error=MeshError))
     found = set(known)
     if len(found) != 1:
         what = "give values=, the number of operands" if not found else f"it has {sorted(found)} operands"
@@ -202,8 +202,8 @@ class ByMethod(How):
         params = tuple(_spec_param(one) for one in of.operands)
         made = LineSpec(
             of.name, params, (), (), operands=graph.operands, results=graph.outputs, combines=graph.combines,
-            operators=of.body.operators, dtype=_dtype(of), axis=self.lines.axis, gives_way=True, plain=not of.kernels,
-            strict=of.strict,
+            operators=of.body.operators, dtype=_dtype(of), axis=self.lines.axis, may_use_more_registers=True,
+            plain=not of.kernels, strict=of.strict,
         )  # fmt: skip
         form = self.method.form(made, self.lines.geometry, self.tuning, target=of.backend.target)
         return replace(made, form=form)
@@ -258,7 +258,7 @@ class ByMethod(How):
         domain, values, spec = self.lines, len(of.body.operators), _spec_of(of)
         lines = domain.geometry
         head = (
-            f"{of.name}: {lines.lines:,} line{'s' if lines.lines != 1 else ''} of {lines.length:,}"
+            f"{of.name}: {lines.count:,} line{'s' if lines.count != 1 else ''} of {lines.length:,}"
             f" points along axis {domain.axis} of"
             f" {domain.grid.name}, {values} operand{'s' if values > 1 else ''}, back end {of.backend.name}"
         )

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError, instance, shown, whole, yes_or_no
+from meshloom.errors import MeshError, instance, shown, whole_number, yes_or_no
 from meshloom.kernel.dense import LARGEST
 from meshloom.linalg.product import inversion
 from meshloom.mesh.box import Offsets
@@ -176,5 +176,5 @@ def block_of(name: str, given: int | Sequence[int]) -> tuple[int, int]:
     sizes = tuple(given) if isinstance(given, Sequence) else (given, given)
     if len(sizes) != 2:
         raise MeshError(f"matrix {name}: block is one size or two, got {shown(given)}")
-    a, b = (whole(f"matrix {name}: block", one, 1, LARGEST_BLOCK, error=MeshError) for one in sizes)
+    a, b = (whole_number(f"matrix {name}: block", one, 1, LARGEST_BLOCK, error=MeshError) for one in sizes)
     return a, b

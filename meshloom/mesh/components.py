@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from meshloom.errors import MeshError, shown, whole
+from meshloom.errors import MeshError, shown, whole_number
 
 MOST_COMPONENTS = 2**16  # of a field
 MOST_AXES = 8
@@ -19,10 +19,10 @@ def component_shape(given: Components, what: str) -> tuple[int, ...]:
     if not isinstance(given, list | tuple):
         if isinstance(given, np.ndarray) and given.ndim:
             return component_shape(given.tolist(), what)
-        dim = whole(f"{what}: dim", given, 1, MOST_COMPONENTS, error=MeshError)
+        dim = whole_number(f"{what}: dim", given, 1, MOST_COMPONENTS, error=MeshError)
         return () if dim == 1 else (dim,)
     try:
-        shape = tuple(whole(what, one, 1, MOST_COMPONENTS, error=MeshError) for one in given)
+        shape = tuple(whole_number(what, one, 1, MOST_COMPONENTS, error=MeshError) for one in given)
     except MeshError:
         raise MeshError(f"{what}: dim must be a whole number or a shape such as (5, 3), got {shown(given)}") from None
     if len(shape) > MOST_AXES or prod(shape) > MOST_COMPONENTS:

@@ -20,7 +20,7 @@ from weakref import ref
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from meshloom.errors import MeshError, instance, known_name, whole
+from meshloom.errors import MeshError, instance, known_name, whole_number
 from meshloom.kernel.expr import written
 from meshloom.mesh.components import Components
 from meshloom.mesh.copies import ItsOwnCopy
@@ -63,8 +63,8 @@ class Set(ItsOwnCopy, Rows):
         kinds: Mapping[str, ArrayLike] | None = None,
     ):
         self.name = named("a set", name)
-        self.owned = whole(f"set {name}: size", size, 0, MOST_ELEMENTS, error=MeshError)
-        self.halo = whole(f"set {name}: halo", halo, 0, MOST_ELEMENTS - self.owned, error=MeshError)
+        self.owned = whole_number(f"set {name}: size", size, 0, MOST_ELEMENTS, error=MeshError)
+        self.halo = whole_number(f"set {name}: halo", halo, 0, MOST_ELEMENTS - self.owned, error=MeshError)
         self.points = None if points is None else as_array(points, f"set {name}, points")
         self.numbering = None if numbering is None else checked_numbering(numbering, self.name, self.owned, self.total)
         #: The numbers of the elements of each kind, ascending; {} where nothing is said about kinds.

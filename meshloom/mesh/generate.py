@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from meshloom.errors import MeshError, nearest, shown, whole
+from meshloom.errors import MeshError, nearest, shown, whole_number
 from meshloom.mesh.faces import KINDS, cell_kind, derive_faces, oriented_cells
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.values import enough_memory, same_kind
@@ -27,10 +27,10 @@ def naca0012(i: int, j: int, *, decimals: int | None = 6) -> Mesh:
     through their cells. Coordinates are rounded to ``decimals`` as the reference mesh file has them; None keeps
     all digits. Groups: "wall" (1) and "farfield" (2).
     """
-    i = whole("naca0012: i", i, 2, _MOST_CELLS, error=MeshError)
-    j = whole("naca0012: j", j, 1, _MOST_CELLS, error=MeshError)
+    i = whole_number("naca0012: i", i, 2, _MOST_CELLS, error=MeshError)
+    j = whole_number("naca0012: j", j, 1, _MOST_CELLS, error=MeshError)
     if decimals is not None:
-        decimals = whole("naca0012: decimals", decimals, 0, 15, error=MeshError)
+        decimals = whole_number("naca0012: decimals", decimals, 0, 15, error=MeshError)
     _check_number("naca0012", (3 * i, j))
     with enough_memory("naca0012", 2 * 3 * i * j, 8):
         coordinates = _airfoil_coordinates(i, j)
@@ -164,7 +164,7 @@ def box(
 
 def _checked_shape(shape: Sequence[int], what: str = "box", dims: tuple[int, ...] = (2, 3)) -> list[int]:
     try:
-        counts = [whole(what, n, 1, _MOST_CELLS, error=MeshError) for n in shape]
+        counts = [whole_number(what, n, 1, _MOST_CELLS, error=MeshError) for n in shape]
     except (MeshError, TypeError):
         counts = []
     if len(counts) not in dims:

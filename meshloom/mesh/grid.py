@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError, instance, shown, whole, yes_or_no
+from meshloom.errors import MeshError, instance, shown, whole_number, yes_or_no
 from meshloom.kernel.recent import Recent
 from meshloom.mesh.box import Box, Index, Offsets, index_text
 from meshloom.mesh.core import MOST_ELEMENTS, Field, Set
@@ -153,7 +153,7 @@ class Grid(Set):
 
     def star(self, radius: int = 1) -> Offsets:
         """The point itself and its neighbours along every axis, up to ``radius`` steps away."""
-        reach = whole(f"grid {self.name}: radius of a star", radius, 0, MOST_RADIUS, error=MeshError)
+        reach = whole_number(f"grid {self.name}: radius of a star", radius, 0, MOST_RADIUS, error=MeshError)
         steps = [d * s for d in range(1, reach + 1) for s in (-1, 1)]
         arms = [tuple(d if b == a else 0 for b in range(self.rank)) for a in range(self.rank) for d in steps]
         return self.offsets((0,) * self.rank, *arms)
@@ -197,7 +197,7 @@ class Grid(Set):
     def boundary(self, axis: int, side: str, width: int = 1) -> Box:
         """The ``width`` layers of points at the "low" or "high" end of an axis."""
         a, low, high = self._side(axis, side), [0] * self.rank, list(self.shape)
-        deep = whole(f"grid {self.name}: width of a boundary", width, 1, self.shape[a], error=MeshError)
+        deep = whole_number(f"grid {self.name}: width of a boundary", width, 1, self.shape[a], error=MeshError)
         low[a], high[a] = (0, deep) if side == SIDES[0] else (self.shape[a] - deep, self.shape[a])
         return self.box(low, high)
 
@@ -233,12 +233,12 @@ class Grid(Set):
     def index_of(self, number: int) -> Index:
         """The index (i, j, k) of the point with a number, as ``numbers`` and ``ml.locate`` count them: in the order of
         ``numpy()``, without ghosts."""
-        known = whole(f"grid {self.name}: the number of a point", number, 0, self.size - 1, error=MeshError)
+        known = whole_number(f"grid {self.name}: the number of a point", number, 0, self.size - 1, error=MeshError)
         return tuple(int(x) for x in np.unravel_index(known, self.shape))
 
     def index_at(self, row: int) -> Index:
         """The index of what lies in a row of ``field.numbered()``; ghosts have entries below 0 or from n."""
-        known = whole(f"grid {self.name}: a row", row, 0, self.total - 1, error=MeshError)
+        known = whole_number(f"grid {self.name}: a row", row, 0, self.total - 1, error=MeshError)
         place = np.unravel_index(known, self.places)
         return tuple(int(x) - first for x, first in zip(place, self.first, strict=True))
 
@@ -331,7 +331,7 @@ def _whole_numbers(name: str, what: str, values: Sequence[Any], low: int | None)
     """Whole numbers from ``low``, or of either sign where it is None; none is larger than the largest set."""
     least = -MOST_ELEMENTS if low is None else low
     try:
-        return tuple(whole(what, value, least, MOST_ELEMENTS, error=MeshError) for value in values)
+        return tuple(whole_number(what, value, least, MOST_ELEMENTS, error=MeshError) for value in values)
     except MeshError:
         bound = "" if low is None else f" from {low}"
         raise MeshError(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.errors import ScheduleError, shown, whole
+from meshloom.errors import ScheduleError, shown, whole_number
 
 MOST_WIDTH = 1024  # elements of a group
 _ALLOWED = f"allowed: aos, soa, aosoa<width> such as aosoa8, width from 1 to {MOST_WIDTH}"
@@ -32,7 +32,7 @@ class Layout:
         if self.kind not in ("aos", "soa", "aosoa"):
             raise ScheduleError(f"unknown layout {shown(self.kind)}; {_ALLOWED}")
         if self.kind == "aosoa":
-            whole("layout aosoa: width", self.width, 1, MOST_WIDTH, error=ScheduleError)
+            whole_number("layout aosoa: width", self.width, 1, MOST_WIDTH, error=ScheduleError)
 
     def __str__(self) -> str:
         return f"{self.kind}{self.width or ''}"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError, known_name, shown, whole
+from meshloom.errors import MeshError, known_name, shown, whole_number
 from meshloom.mesh import geometry, soundness
 from meshloom.mesh.arrange import AUTO, Arrangement, arrangement
 from meshloom.mesh.copies import ItsOwnCopy
@@ -369,7 +369,7 @@ def _by_name(what: str, given: Mapping[str, T] | None) -> dict[str, T]:
 def _group_numbers(groups: Mapping[str, int] | None) -> dict[str, int]:
     """The numbers of named boundary groups."""
     most = 2**31 - 1
-    return {name: whole(f"boundary groups: the number of {name}", number, 1, most, error=MeshError)
+    return {name: whole_number(f"boundary groups: the number of {name}", number, 1, most, error=MeshError)
             for name, number in _by_name("groups", groups).items()}  # fmt: skip
 
 
@@ -381,7 +381,7 @@ def _checked_halo(halo: Mapping[str, int] | None) -> dict[str, int]:
 
 
 def _set(make: type[S], name: str, total: int, halo: Mapping[str, int], numbers: Permutation | None) -> S:
-    copies = whole(f"{name}: halo", halo.get(name, 0), 0, total, error=MeshError)
+    copies = whole_number(f"{name}: halo", halo.get(name, 0), 0, total, error=MeshError)
     return make(total - copies, name, halo=copies, numbering=None if numbers is None else numbers.of(name))
 
 

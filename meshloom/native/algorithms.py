@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError, whole
+from meshloom.errors import MeshError, whole_number
 from meshloom.native import ffi
 from meshloom.native.ffi import as_indices, as_offsets, as_order, as_permutation, call, same_type, suffix
 
@@ -117,15 +117,15 @@ def lines_touched(
     order = as_order(element_order, len(rows))
     offsets = as_offsets(block_offsets, len(order))
     counts = np.empty(len(offsets) - 1, np.int64)
-    row = whole("bytes per row", row, 1, MOST_BYTES, error=MeshError)
-    line = whole("bytes per line", line, 1, MOST_BYTES, error=MeshError)
+    row = whole_number("bytes per row", row, 1, MOST_BYTES, error=MeshError)
+    line = whole_number("bytes per line", line, 1, MOST_BYTES, error=MeshError)
     name = f"lines_touched_{suffix(rows)}"
     call("algorithms", name, len(counts), offsets, order, rows, rows.shape[1], n_targets, row, line, counts)
     return counts
 
 
 def _grow(rows: np.ndarray, n_targets: int, block: int, seeds: np.ndarray, *, of_targets: bool) -> np.ndarray:
-    block = whole("elements of a block", block, 1, ffi.MOST_TARGETS, error=MeshError)
+    block = whole_number("elements of a block", block, 1, ffi.MOST_TARGETS, error=MeshError)
     offsets, entries = incidence(rows, n_targets)
     rows, entries = same_type([rows, entries])
     order = np.empty(len(seeds), np.int64)

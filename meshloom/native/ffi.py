@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError, RunError, ScheduleError, shown, whole
+from meshloom.errors import MeshError, RunError, ScheduleError, shown, whole_number
 from meshloom.native.compiler import load
 
 MOST_TARGETS = 2**40  # as many as a set may have
@@ -44,7 +44,7 @@ def _to_c(argument: object) -> object:
         return (ctypes.c_void_p * len(argument))(*map(address, argument))
     if isinstance(argument, float):
         return ctypes.c_double(argument)
-    return ctypes.c_int64(whole("a number for native code", argument, -(2**63), 2**63 - 1, error=MeshError))
+    return ctypes.c_int64(whole_number("a number for native code", argument, -(2**63), 2**63 - 1, error=MeshError))
 
 
 def address(array: np.ndarray) -> int:
@@ -74,7 +74,7 @@ def suffix(array: np.ndarray) -> str:
 
 def as_indices(indices: ArrayLike, n_targets: int) -> np.ndarray:
     """Indices as a contiguous (n, arity) array of int32 or int64, every one in [0, n_targets)."""
-    n_targets = whole("the number of targets", n_targets, 0, MOST_TARGETS, error=MeshError)
+    n_targets = whole_number("the number of targets", n_targets, 0, MOST_TARGETS, error=MeshError)
     array = _integers(indices, "indices")
     if array.ndim == 1:
         array = array.reshape(-1, 1)

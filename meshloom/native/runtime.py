@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import ScheduleError, whole
+from meshloom.errors import ScheduleError, whole_number
 from meshloom.native import threads as native_threads
 from meshloom.native.compiler import load
 from meshloom.native.ffi import address
@@ -114,8 +114,8 @@ def replay(
 def copy_bandwidth(threads: int | None = None, megabytes: int = 128) -> float:
     """Bytes per second, read and written, of copying an array larger than the caches; measured once."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    used = cores if threads is None else whole("threads", threads, 1, max(1024, cores))
-    n = whole("megabytes to copy", megabytes, 1, 2**16) * 2**20 // 8
+    used = cores if threads is None else whole_number("threads", threads, 1, max(1024, cores))
+    n = whole_number("megabytes to copy", megabytes, 1, 2**16) * 2**20 // 8
     return _copy_bandwidth(1 if native_threads.serial() else used, n)
 
 

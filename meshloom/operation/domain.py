@@ -146,7 +146,7 @@ class GridLines(Domain):
 
     @property
     def size(self) -> int:
-        return self.geometry.lines * self.geometry.length
+        return self.geometry.count * self.geometry.length
 
     def covers(self, one: Field | Global, where: Extent | Part) -> bool:
         if not isinstance(one, Field) or one.set is not self.grid:

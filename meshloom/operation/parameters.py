@@ -82,11 +82,12 @@ class Parameters:
     def at_its_line(self, error: UserError, given: Given) -> UserError:
         """An error while it was recorded, with the line of the function that it comes from and the arguments."""
         code = getattr(self.function, "__code__", None)
-        lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code is code]
-        if code is None or not lines:
+        line_numbers = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code is code]
+        if code is None or not line_numbers:
             return error
         named = [getattr(one, "name", type(one).__name__) for one in given.parts]
-        return type(error)(f"{code.co_filename}:{lines[-1]}: program {self.program} with {', '.join(named)}: {error}")
+        where = f"{code.co_filename}:{line_numbers[-1]}"
+        return type(error)(f"{where}: program {self.program} with {', '.join(named)}: {error}")
 
 
 def _unsuitable(value: object) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from meshloom.backend import current
 from meshloom.backend.base import Backend, Recording, Replayed
-from meshloom.errors import KernelError, ProgramError, UserError, interrupted, shown, whole, yes_or_no
+from meshloom.errors import KernelError, ProgramError, UserError, interrupted, shown, whole_number, yes_or_no
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
@@ -128,7 +128,7 @@ class Program(NoCopy):
         own, without these.
         Inside another program its operations are recorded, ``times`` times, as if its function had been called.
         """
-        times = whole(f"program {self.name}: replays", times, 0, MOST_REPLAYS, error=ProgramError)
+        times = whole_number(f"program {self.name}: replays", times, 0, MOST_REPLAYS, error=ProgramError)
         if len(arguments) == 1 and (not self.parameters.any or isinstance(arguments[0], list | tuple)):
             (record,), arguments = arguments, ()  # after ``times``: no argument is a tuple
         into = recorder.get()
@@ -136,7 +136,7 @@ class Program(NoCopy):
             return self._inlined(times, record, into, self.parameters.given(arguments, named))
         kept = checked_record(self.name, record, times)
         done = self._performed(times, lambda one, most: one.run(most, kept), kept, arguments, named)
-        return self._whole(done, times)
+        return self._history(done, times)
 
     def repeat(self, *arguments: Any, until: Condition, at_most: int, **named: Any) -> int:
         """Replay until a condition such as ``residual < 1e-6`` holds, ``at_most`` so many times; how often it was.
@@ -149,14 +149,14 @@ class Program(NoCopy):
                 f"program {self.name}: until takes a condition, which is a Global itself compared with a number, as in"
                 f" residual < 1e-6; got {shown(until)}"
             )
-        most = whole(f"program {self.name}: at_most", at_most, 1, MOST_REPLAYS, error=ProgramError)
+        most = whole_number(f"program {self.name}: at_most", at_most, 1, MOST_REPLAYS, error=ProgramError)
         refuse_in_program(f"repeating program {self.name} until {until}", "repeat the outer one, or run it n times")
 
         def way(one: Recording | Replay, most: int) -> Replayed:
             return one.repeat(most, until.in_memory())
 
         done = self._performed(most, way, until.globals, arguments, named, until=until)
-        return len(self._whole(done, most))
+        return len(self._history(done, most))
 
     def _performed(
         self, times: int, way: Way, watched: Sequence[Global], arguments: tuple[Any, ...], named: dict[str, Any], *,
@@ -187,7 +187,7 @@ class Program(NoCopy):
         fused = self._fused_recording()
         return ReadyProgram(self.name, self.operations, fused.replay if fused else Replay(self._recording()), ties)
 
-    def _whole(self, done: Replayed, times: int) -> np.ndarray:
+    def _history(self, done: Replayed, times: int) -> np.ndarray:
         """The history of replays; KeyboardInterrupt where Ctrl-C came."""
         if done.stopped:
             history = done.history

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import ScheduleError, whole
+from meshloom.errors import ScheduleError, whole_number
 from meshloom.native.ffi import MOST_TARGETS, as_indices
 from meshloom.order import orderings as _orderings  # noqa: F401 - importing registers them
 from meshloom.order.following import follow
@@ -81,8 +81,8 @@ def _run(
     seed: int,
 ) -> np.ndarray:
     function = find(name)
-    run = whole(f"ordering '{name}': block", block, 1, MOST_TARGETS, error=ScheduleError)
-    start = whole(f"ordering '{name}': seed", seed, 0, 2**31 - 1, error=ScheduleError)
+    run = whole_number(f"ordering '{name}': block", block, 1, MOST_TARGETS, error=ScheduleError)
+    start = whole_number(f"ordering '{name}': seed", seed, 0, 2**31 - 1, error=ScheduleError)
     task = kind(as_indices(indices, n_targets), int(n_targets), None, run, start)
     cloud = None if points is None else _cloud(points, task.n, name)
     return function(replace(task, points=cloud, block=min(task.block, max(task.n, 1))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import ScheduleError, whole
+from meshloom.errors import ScheduleError, whole_number
 from meshloom.native.ffi import MOST_TARGETS, as_indices, as_order, call, empty, suffix
 
 
@@ -23,6 +23,6 @@ def follow(element_order: ArrayLike, indices: ArrayLike, n_targets: int, block: 
     if block is None:
         call("sorting", f"first_touch_{suffix(rows)}", *arguments, order)
     else:
-        run = whole("elements of a block", block, 1, MOST_TARGETS, error=ScheduleError)
+        run = whole_number("elements of a block", block, 1, MOST_TARGETS, error=ScheduleError)
         call("sorting", f"group_by_blocks_{suffix(rows)}", *arguments, run, order)
     return order

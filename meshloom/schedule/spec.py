@@ -104,9 +104,9 @@ class LoopSpec:
     params: tuple[SpecParam, ...]
     maps: tuple[SpecMap, ...]
     outputs: tuple[Output, ...]
-    gives_way: bool = False  # a wish for registers counts only as far as hardly any value spills
-    wide: bool = False  # load and store whole rows of array-of-structures fields at once (GPUs like it)
-    fresh: tuple[tuple[int, float], ...] = ()  # Globals (by parameter) whose sum starts from a number, not from before
+    may_use_more_registers: bool = False  # than it was wished for, where more than a few values would spill
+    whole_rows: bool = False  # load and store whole rows of array-of-structures fields at once (GPUs like it)
+    starts_from: tuple[tuple[int, float], ...] = ()  # Globals (by parameter) whose sum starts from a number of its own
     box: SpecBox | None = None  # of a loop over a box of a grid
     share: Share = Share()  # of loops where no element looks at another
     strict: bool = False  # the formula as written, every operation rounded by itself

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
-from meshloom.backend.branches import BranchPart, Footprint, Turn, dependencies, levels, summary, turns
+from meshloom.backend.branches import BranchPart, Footprint, Turn, dependencies, in_branches, levels, summary
 from meshloom.backend.cuda.graph import dealt_out
 from meshloom.solvers.navier_stokes import VortexOutflow
 from tests.backend.streams import ShuffledRecording
@@ -71,7 +71,7 @@ def test_any_allowed_order_gives_the_same(program: list[Footprint | None], most:
         return store
 
     needed = dependencies(program)
-    dealt = turns(needed, most)
+    dealt = in_branches(needed, most)
     assert {turn.branch for turn in dealt} <= set(range(most))
     for allowed in ([set(one) for one in needed], edges(dealt)):
         for _ in range(3):
@@ -101,8 +101,8 @@ def test_what_orders_two_operations() -> None:
 
 def test_branches_are_continued_and_few() -> None:
     free = [()] * 5
-    assert [turn.branch for turn in turns(free, 3)] == [0, 1, 2, 0, 1]
-    diamond = turns([(), (0,), (0,), (2, 1), (3,)], 4)
+    assert [turn.branch for turn in in_branches(free, 3)] == [0, 1, 2, 0, 1]
+    diamond = in_branches([(), (0,), (0,), (2, 1), (3,)], 4)
     assert diamond == [Turn(0), Turn(0), Turn(1, (0,)), Turn(1, (1,)), Turn(1)]
     assert levels(diamond) == [1, 2, 2, 3, 4]
     assert summary(diamond) == "graph: 5 operations in 4 turns, up to 2 at the same time"

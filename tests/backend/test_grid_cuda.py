@@ -29,7 +29,7 @@ def test_a_stencil_compiles_without_spills_and_reads_no_indices(precision: str) 
     (kernel,) = dialect.kernels(unit, loop.plan.block, 256)
     assert [name for declared, name in kernel.parameters if "*" in declared] == ["f0_u", "f1_out"]
     ctype, vector = ("double", 2) if precision == "float64" else ("float", 4)
-    text = "\n".join(kernel.lines)
+    text = "\n".join(kernel.text_lines)
     assert f"ml_load<{ctype}, {vector}>" in text and f"ml_store<{ctype}, {vector}>" in text
 
 

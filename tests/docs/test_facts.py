@@ -260,7 +260,7 @@ def unit_of_smooth(target: Target) -> Unit:
     ml.use("emulated" if target.together else "cpu")
     loop = smooth_loop(ml.Schedule("tile", block=256))
     extra = () if target.together else (Argument("threads_in_use", "int64_t", True),)
-    return make_unit(replace(loop.spec, wide=target.together), loop.plan, extra=extra, target=target)
+    return make_unit(replace(loop.spec, whole_rows=target.together), loop.plan, extra=extra, target=target)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "cuda"])

@@ -174,9 +174,9 @@ def test_statements_print(node: Statement, text: str) -> None:
 def test_what_only_threads_that_run_together_have() -> None:
     shared = (SharedArray("double", "room", Number(32)), Barrier(), Prefetch(q[t], a + 1, "double"))
     prefetch = "ml_prefetch(&q[t], (int)((a + 1) * sizeof(double)));"
-    assert PRINTER.lines(shared) == ["__shared__ double room[32];", "__syncthreads();", prefetch]
+    assert PRINTER.text_lines(shared) == ["__shared__ double room[32];", "__syncthreads();", prefetch]
     alone = CppPrinter()
-    assert alone.lines(shared) == ["double room[32];", prefetch], "a thread of a CPU waits for nobody"
+    assert alone.text_lines(shared) == ["double room[32];", prefetch], "a thread of a CPU waits for nobody"
     assert alone.expression(Thread() * Threads()) == "(ml_index)0 * (ml_index)1"
     assert alone.expression(UnsignedThread() % 16) == "0u % 16"
     with pytest.raises(ValueError, match="no lanes"):

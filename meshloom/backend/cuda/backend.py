@@ -86,7 +86,7 @@ class CudaBackend(Backend):
         if not wide_index:
             plan = with_arrays(plan, lambda a: a.astype(np.int32) if a.dtype == np.int64 else a)
         share = share_of(bound.spec, bound.schedule, bound.elements)
-        bound = replace(bound, spec=replace(bound.spec, wide=bound.schedule.whole_rows, share=share))
+        bound = replace(bound, spec=replace(bound.spec, whole_rows=bound.schedule.whole_rows, share=share))
         unit = make_unit(bound.spec, plan, target=self.target)
         threads = self.target.whole_warps(plan.block)
         kept = bound.compiled.get(self.key)
@@ -125,7 +125,7 @@ class CudaBackend(Backend):
         if registers:
             most = max(1, self.target.registers // (registers * threads))
             found = load([most] * count)
-            while unit.spec.gives_way and most > ENOUGH_BLOCKS and _spills(found[2]) > FEW_SPILLS:
+            while unit.spec.may_use_more_registers and most > ENOUGH_BLOCKS and _spills(found[2]) > FEW_SPILLS:
                 most -= 1
                 found = load([most] * count)
             return found
@@ -277,8 +277,8 @@ def _steps(unit: Unit, made: list[KernelText], functions: dict[str, LaunchFuncti
     for number, one in enumerate(unit.passes):
         text = made[number]
         shared = _shared(one, sizes)
-        for low, high, ahead, grid in _grids(one, sizes, plan):
-            values = arrays | sizes | {"low": low, "high": high, "parts": parts, "blocks_ahead": ahead}
+        for low, high, extra_blocks, grid in _grids(one, sizes, plan):
+            values = arrays | sizes | {"low": low, "high": high, "parts": parts, "blocks_ahead": extra_blocks}
             steps.append(_bind(functions[text.name], grid, threads, shared, [values[n] for _, n in text.parameters]))
             parts += grid if one.reductions else 0
     if unit.spec.reductions:
@@ -317,12 +317,12 @@ def _bind(launch: LaunchFunction, grid: int, threads: int, shared: int, argument
 
 
 def _grids(one: Pass, sizes: dict[str, int], plan: Plan) -> Iterator[tuple[int, int, int, int]]:
-    """(first item, end, blocks ahead, all blocks) of each launch of a pass that has anything to do."""
-    ahead = -(-number_of(one.ahead[0], sizes) // plan.block) if one.ahead else 0
+    """(first item, end, blocks of extra items, all blocks) of each launch of a pass that has anything to do."""
+    extra_blocks = -(-number_of(one.extra_items[0], sizes) // plan.block) if one.extra_items else 0
     for low, high in _ranges(one, sizes, plan):
         grid = high - low if one.blocked else -(-(high - low) // plan.block)
         if grid > 0:
-            yield low, high, ahead, ahead + grid
+            yield low, high, extra_blocks, extra_blocks + grid
 
 
 def _ranges(one: Pass, sizes: dict[str, int], plan: Plan) -> list[tuple[int, int]]:

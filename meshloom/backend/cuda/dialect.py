@@ -37,7 +37,7 @@ class KernelText:
 
     name: str
     parameters: tuple[Parameter, ...]
-    lines: tuple[str, ...]
+    text_lines: tuple[str, ...]
 
 
 def _language(target: Target) -> Language:
@@ -75,10 +75,10 @@ def kernels(unit: Unit, block: int, threads: int, resident: Sequence[int] = ()) 
 def render(unit: Unit, made: list[KernelText], *, wide_index: bool, emulation: str = "") -> str:
     """The whole source. With a header for ``emulation`` each kernel also gets a function that a host can call."""
     index = "#define ML_INDEX " + ("long long" if wide_index else "int")
-    lines = [line for one in made for line in one.lines]
+    text_lines = [line for one in made for line in one.text_lines]
     if emulation:
-        lines += [line for one in made for line in _entry(one)]
-    text, words = "\n".join(indent(lines)), prelude_of(_language(unit.target))
+        text_lines += [line for one in made for line in _entry(one)]
+    text, words = "\n".join(indent(text_lines)), prelude_of(_language(unit.target))
     return "\n".join([emulation, index, words, f"// loop {safe_name(unit.spec.name)}", text, ""])
 
 
@@ -89,15 +89,15 @@ def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, block
     wanted = _received(unit, one, used, {x.array for x in values})
     bounds = _language(unit.target).bounds(threads, blocks, unit.target)
     head = f'extern "C" __global__ void {bounds} pass{number}({_declared(wanted)}) {{'
-    body = PRINTER.lines(x.declaration for x in values)
+    body = PRINTER.text_lines(x.declaration for x in values)
     body += _scratch(one)
     body += _where(one, threads, block)
-    body += PRINTER.lines(_started(unit, o) for o in one.reductions)
-    if one.ahead:
-        body += ["if (is_ahead) {", *_phase(unit, one, one.ahead[1], threads, block, last=True), "} else {"]
+    body += PRINTER.text_lines(_started(unit, o) for o in one.reductions)
+    if one.extra_items:
+        body += ["if (is_ahead) {", *_phase(unit, one, one.extra_items[1], threads, block, last=True), "} else {"]
     for position, phase in enumerate(one.phases):
         body += _phase(unit, one, phase, threads, block, last=position == len(one.phases) - 1)
-    body += ["}"] if one.ahead else []
+    body += ["}"] if one.extra_items else []
     for o in one.reductions:
         body += _tree(unit, o, threads, f"{partial_name(o)}_parts[parts + blockIdx.x] = {partial_name(o)};")
     return KernelText(f"pass{number}", tuple(wanted), (head, *body, "}"))
@@ -110,7 +110,7 @@ def _received(unit: Unit, one: Pass, used: set[str], sources: set[str]) -> list[
     have = {x.name for x in wanted}
     wanted += [Parameter(f"const {a.ctype}*", a.name) for a in unit.pointers if a.name in sources - have]
     wanted += [Parameter(f"{unit.spec.params[o.param].ctype}*", f"{partial_name(o)}_parts") for o in one.reductions]
-    places = ("low", "high", "parts", *(("blocks_ahead",) if one.ahead else ()))
+    places = ("low", "high", "parts", *(("blocks_ahead",) if one.extra_items else ()))
     return wanted + [Parameter("const ml_index", name) for name in places]
 
 
@@ -124,13 +124,13 @@ def _started(unit: Unit, output: Output) -> Statement:
 
 
 def _scratch(one: Pass) -> list[str]:
-    lines, start = [], "ml_dynamic_shared()"
+    text_lines, start = [], "ml_dynamic_shared()"
     for x in one.scratch:
         ctype = PRINTER.type_name(x.ctype)
-        lines.append(f"{ctype}* {x.name} = ({ctype}*)({start});")
+        text_lines.append(f"{ctype}* {x.name} = ({ctype}*)({start});")
         size = PRINTER.expression(x.size)
         start = f"(unsigned char*){x.name} + ((ml_index)(({size}) * sizeof({ctype})) + 15) / 16 * 16"
-    return lines
+    return text_lines
 
 
 def _where(one: Pass, threads: int, block: int) -> list[str]:
@@ -138,22 +138,23 @@ def _where(one: Pass, threads: int, block: int) -> list[str]:
     if one.blocked:
         return ["const ml_index k = low + (ml_index)blockIdx.x;", *PRINTER.let(let("b", one.block_number)),
                 "(void)k; (void)b;"]  # fmt: skip
-    lines, number, limit = [], "(ml_index)blockIdx.x", "high"
-    if one.ahead:
-        lines = ["const bool is_ahead = (ml_index)blockIdx.x < blocks_ahead;",
+    text_lines, number, limit = [], "(ml_index)blockIdx.x", "high"
+    if one.extra_items:
+        text_lines = ["const bool is_ahead = (ml_index)blockIdx.x < blocks_ahead;",
                  "const ml_index number = (ml_index)blockIdx.x - (is_ahead ? 0 : blocks_ahead);",
-                 f"const ml_index limit = is_ahead ? {PRINTER.expression(one.ahead[0])} : high;"]  # fmt: skip
+                 f"const ml_index limit = is_ahead ? {PRINTER.expression(one.extra_items[0])} : high;"]  # fmt: skip
         number, limit = "number", "limit"
     start = number if one.colors is None else f"low + {number}"
     if threads == block:
-        lines.append(f"const ml_index mine = {start} * {threads} + (ml_index)threadIdx.x;")
-        return lines if one.ahead else [*lines, "const ml_index limit = high;"]
-    return [*lines, f"const ml_index begin = {start} * block;", f"const ml_index end = ml_min(begin + block, {limit});"]
+        text_lines.append(f"const ml_index mine = {start} * {threads} + (ml_index)threadIdx.x;")
+        return text_lines if one.extra_items else [*text_lines, "const ml_index limit = high;"]
+    end = f"const ml_index end = ml_min(begin + block, {limit});"
+    return [*text_lines, f"const ml_index begin = {start} * block;", end]
 
 
 def _phase(unit: Unit, one: Pass, phase: Phase, threads: int, block: int, *, last: bool) -> list[str]:
     """The items of a phase, given to the threads of the block, and a barrier unless it is the last."""
-    body = PRINTER.lines(phase.body)
+    body = PRINTER.text_lines(phase.body)
     if phase.of_block:
         return ["{", *body, "}", *([] if last else ["__syncthreads();"])]
     alone = not one.blocked and threads == block  # one item for each thread
@@ -214,8 +215,8 @@ def _finish(unit: Unit) -> KernelText:
         wanted.append(Parameter(f"const {param.ctype}*", f"{name}_parts"))
         if all(x.name != pointer for x in wanted):
             wanted.append(Parameter(f"{param.ctype}*", pointer))
-        place, fresh = Name(pointer)[o.comp], dict(unit.spec.fresh)
-        before: Expr = Number(fresh[o.param], param.dtype) if o.param in fresh else place
+        place, starts_from = Name(pointer)[o.comp], dict(unit.spec.starts_from)
+        before: Expr = Number(starts_from[o.param], param.dtype) if o.param in starts_from else place
         share = accumulated(param, Name(name), Name(f"{name}_parts")[Name("j")])
         body += ["{", *PRINTER.statement(_started(unit, o)),
                  "#pragma unroll 16",

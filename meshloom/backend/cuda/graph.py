@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.backend.base import FillMemory, Recording, Replayed
-from meshloom.backend.branches import BranchPart, Footprint, Turn, dependencies, footprint_of_whole, turns
+from meshloom.backend.branches import BranchPart, Footprint, Turn, dependencies, footprint_of_whole, in_branches
 from meshloom.backend.cuda import history
 from meshloom.backend.cuda.driver import DeviceKernel
 from meshloom.backend.cuda.engine import Device
@@ -30,7 +30,7 @@ LARGE = 0.2  # of the threads that a device runs at once: from there on, edges b
 _DEVICE = BranchPart("the device")  # what large operations have in common, so that they keep their order
 
 
-class Ahead:
+class LimitedLead:
     """Keeps the host from running far ahead of the device, which would not see Ctrl-C for as long as there is work.
 
     Replays are launched ``count`` at a time, and while the device is at one such portion, the next one is launched: it
@@ -74,7 +74,7 @@ class GraphRecording(Recording):
                 self._cupy.empty(1, operation.storage.dtype).fill(operation.value)
         self._graph: Any = captured(operations, dealt, self._cupy, self._stream)
         self._graph.upload(self._stream)
-        self._ahead = Ahead(self._cupy, self._stream)
+        self._lead = LimitedLead(self._cupy, self._stream)
         self._recorders: dict[str, DeviceKernel] = {}  # kernels that keep a row of history, by their source
         self._dealt, self._loops = tuple(dealt), Recent[Any, WhileGraph](MOST_LOOPS)
         self._host_asks = False  # are there no loops on this device?
@@ -86,20 +86,20 @@ class GraphRecording(Recording):
         values = [self._cupy.asarray(one.storage) for one in record]
         blocks = history.blocks(record) if record else 0
         keep = self._recorder(record).bound(blocks, history.THREADS, 0, [rows, 0, *values]) if record else None
-        done, stopped, ahead = 0, False, self._ahead
-        ahead.begin()
+        done, stopped, lead = 0, False, self._lead
+        lead.begin()
         # A few launches are over before anybody could wait for them: holding signals back would cost more.
-        few = times <= ahead.count
+        few = times <= lead.count
         with nullcontext(lambda: False) if few else held_back() as interrupted, self._stream:
             while done < times and not stopped:
-                for _ in range(min(ahead.count, times - done)):
+                for _ in range(min(lead.count, times - done)):
                     self._graph.launch(self._stream)
                     if keep is not None:
                         keep.values[history.ROW] = done
                         keep()
                     done += 1
                 if done < times:
-                    ahead.wait()
+                    lead.wait()
                 stopped = interrupted()
             self._stream.synchronize()
             stopped = interrupted() or stopped
@@ -139,7 +139,7 @@ def dealt_out(operations: Sequence[Callable[[], None]], threads: int, *, branche
     """The branch of each operation on a device that runs so many threads at once; all in one unless ``branches``."""
     if not branches:
         return [Turn(0)] * len(operations)
-    return turns(dependencies([_footprint(operation, threads) for operation in operations]), MOST_BRANCHES)
+    return in_branches(dependencies([_footprint(operation, threads) for operation in operations]), MOST_BRANCHES)
 
 
 def _footprint(operation: Any, threads: int) -> Footprint | None:

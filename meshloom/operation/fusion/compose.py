@@ -60,7 +60,7 @@ class _Composer:
         self.values: dict[Field, list[Node]] = {}
         self.far: set[Field] = set()  # buffers read at other elements
         self.reset: dict[Global, Operation] = {}  # Globals that start anew: the fills
-        self.fresh: dict[int, float] = {}  # of these, those that the group itself adds up, by parameter
+        self.starts_from: dict[int, float] = {}  # of these, those that the group itself adds up, by parameter
         self.sums: dict[Field, _Sum] = {}  # what was gathered last, and nobody has looked at
         self.joined: dict[int, int] = {}  # parameters whose sum is that of another
         self._numbers: dict[tuple[Any, ...], int] = {}
@@ -138,7 +138,7 @@ class _Composer:
                 number = self.param(storage, None, mode, storage.name)
                 self.outputs.append(Output(number, 0, o.comp, value))
                 if storage in self.reset:
-                    self.fresh[number] = self.reset[storage].graph.outputs[0].value.value
+                    self.starts_from[number] = self.reset[storage].graph.outputs[0].value.value
                 continue
             row = after.setdefault(storage, self._row_before(storage, mode))
             row[o.comp] = operate(mode.combine, [row[o.comp], value]) if mode.combine else value
@@ -180,9 +180,9 @@ class _Composer:
 
     def left_to_reset(self) -> list[Operation]:
         """Resets that the reductions of the group do not do by themselves, because they leave some components alone."""
-        reduced = {k: {o.comp for o in self.outputs if o.param == k} for k in self.fresh}
-        self.fresh = {k: v for k, v in self.fresh.items() if len(reduced[k]) == self.params[k].dim}
-        done = [self.storages[k] for k in self.fresh]
+        reduced = {k: {o.comp for o in self.outputs if o.param == k} for k in self.starts_from}
+        self.starts_from = {k: v for k, v in self.starts_from.items() if len(reduced[k]) == self.params[k].dim}
+        done = [self.storages[k] for k in self.starts_from]
         return [fill for one, fill in self.reset.items() if one not in done]
 
     def unchanged(self, one: Field) -> Field | None:
@@ -292,8 +292,8 @@ def _finished_spec(composer: _Composer, plan: FusedPlan | ChunkPlan) -> FusedSpe
     described = tuple(SpecMap(m.arity, m.index_type, targets.index(m.target), m.formula) for m in maps)
     own_maps = frozenset(k for k, m in enumerate(maps) if m.source is composer.on)
     name = "+".join(o.name for o in composer.group.loops)
-    buffers, fresh = tuple(map(same.index, same)), tuple(composer.fresh.items())
-    return FusedSpec(name, params, described, outputs, own_maps=own_maps, buffers=buffers, fresh=fresh,
+    buffers, starts_from = tuple(map(same.index, same)), tuple(composer.starts_from.items())
+    return FusedSpec(name, params, described, outputs, own_maps=own_maps, buffers=buffers, starts_from=starts_from,
                      joined=tuple(composer.joined.items()), strict=strict, box=_points(composer.group))  # fmt: skip
 
 

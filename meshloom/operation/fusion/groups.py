@@ -54,7 +54,7 @@ class Group:
         return any(what in o.reads or what in o.writes for o in self.parts)
 
 
-def sunk(operations: Sequence[Operation]) -> list[Operation]:
+def fills_moved_on(operations: Sequence[Operation]) -> list[Operation]:
     """The same with every fill right before the first operation that touches what it sets, where it can join it."""
     moved: list[Operation] = []
     waiting: list[Operation] = []
@@ -81,13 +81,13 @@ def grouped(operations: Sequence[Operation], gathers: bool = True) -> list[Group
         if open_group and meets and _all_join(open_group, [*fills, operation]):
             open_group.end = position
         else:
-            fresh = Group(target, [], position, part)
-            if target is None or not _all_join(fresh, [*fills, operation]):
+            new_group = Group(target, [], position, part)
+            if target is None or not _all_join(new_group, [*fills, operation]):
                 left = [one for one in fills if not (open_group and _takes_fill(open_group, one, position - 1))]
                 done += [Group(meeting_set(one), [one], position - 1) for one in left]
-                fresh.parts = [operation]
-            done.append(fresh)
-            open_group = fresh if target is not None else None
+                new_group.parts = [operation]
+            done.append(new_group)
+            open_group = new_group if target is not None else None
         fills = []
     if open_group and _all_join(open_group, fills):
         open_group.end = len(operations)

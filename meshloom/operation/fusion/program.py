@@ -13,7 +13,7 @@ from meshloom.operation import in_memory
 from meshloom.operation.domain import EVERYWHERE
 from meshloom.operation.fusion.absorb import absorbed
 from meshloom.operation.fusion.compose import NoConstant, fused
-from meshloom.operation.fusion.groups import grouped, sunk, why_apart
+from meshloom.operation.fusion.groups import fills_moved_on, grouped, why_apart
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.fusion.recompute import with_recomputing
 from meshloom.operation.operation import Operation
@@ -73,18 +73,18 @@ class FusedProgram:
         """One line for every step; ``measured``: seconds of each, where they are known."""
         if self.stays_apart:
             return "\n  ".join(["loop by loop: no loops would be faster as one", *map(one_line, self.notes)])
-        lines = ["fused program, each replay:"]
+        text_lines = ["fused program, each replay:"]
         for k, step in enumerate(self.body):
             took = f"; measured {1e3 * measured[k]:.4g} ms" if len(measured) and math.isfinite(measured[k]) else ""
             as_one = step.how.as_one
-            lines.append(f"  {step.explain() if as_one else step.name + self._apart(step)}{took}")
-        lines += [f"  {note}" for note in self.notes]
+            text_lines.append(f"  {step.explain() if as_one else step.name + self._apart(step)}{took}")
+        text_lines += [f"  {note}" for note in self.notes]
         if self.prologue:
             names = " + ".join(step.name for step in self.prologue)
-            lines.append(f"  before the first one: {names}; later ones find it done by the one before")
-        lines += [f"  {f.name} is {v:g} everywhere between replays, so it is neither loaded nor stored"
+            text_lines.append(f"  before the first one: {names}; later ones find it done by the one before")
+        text_lines += [f"  {f.name} is {v:g} everywhere between replays, so it is neither loaded nor stored"
                   for f, v in self.constants.items()]  # fmt: skip
-        return "\n".join(map(one_line, lines))
+        return "\n".join(map(one_line, text_lines))
 
 
 #: On a CPU loops are fused where the cost model says that a replay takes at most so much of the time: it is no oracle.
@@ -109,9 +109,9 @@ def _fused(operations: Sequence[Operation]) -> FusedProgram:
     """
     targets = {o.backend.target for o in operations if not o.domain.all_memory}
     if all(target.together for target in targets):
-        return min(_ways(sunk(operations), True), key=lambda way: way.bytes_moved)
+        return min(_ways(fills_moved_on(operations), True), key=lambda way: way.bytes_moved)
     (target,) = targets
-    moved = sunk(absorbed(operations, together=False))
+    moved = fills_moved_on(absorbed(operations, together=False))
     best, every = FusedProgram((), tuple(operations), {}), _ways(moved, True)
     gathered = any(step.spec.racy_maps for way in every for step in way.body if step.composed)
     for ways in (_ways(moved, False), every) if gathered else (every,):

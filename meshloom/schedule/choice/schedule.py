@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from meshloom.errors import ScheduleError, nearest, shown, whole
+from meshloom.errors import ScheduleError, nearest, shown, whole_number
 from meshloom.mesh.layout import parse_layout
 
 VECTORS = (4, 8, 16, 32, 64)
@@ -41,7 +41,7 @@ class Schedule:
         for name, (low, high) in _BOUNDS.items():
             value = getattr(self, name)
             if value is not None:
-                number = whole(f"schedule: {name}", value, low, high, error=ScheduleError)
+                number = whole_number(f"schedule: {name}", value, low, high, error=ScheduleError)
                 object.__setattr__(self, name, number)
         if self.vector is not None and self.vector not in VECTORS:
             allowed = ", ".join(map(str, VECTORS))

@@ -77,11 +77,11 @@ class Fused(Emitter):
             return [vector_pass(spec)]
         first = next((m for m in spec.racy_maps if plan.gathers[m].tables is not None), None)
         body = _body(spec, plan, first, ITEM)
-        ahead = None
+        extra_items = None
         if first is not None and (tables := plan.gathers[first].tables) is not None and tables.marked is not None:
             count, marked = (part_of(plan, "gathers", first, "tables", word) for word in ("n_marked", "marked"))
-            ahead = count, Phase(_body(spec, plan, None, marked[ITEM]))
-        return [Pass("targets", COUNT, (Phase(body),), reductions=spec.reductions, ahead=ahead)]
+            extra_items = count, Phase(_body(spec, plan, None, marked[ITEM]))
+        return [Pass("targets", COUNT, (Phase(body),), reductions=spec.reductions, extra_items=extra_items)]
 
 
 def _body(spec: FusedSpec, plan: FusedPlan, dense: int | None, target: Expr) -> Body:

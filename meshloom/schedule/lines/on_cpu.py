@@ -99,7 +99,7 @@ def plan(name: str, places: LinePlaces, spec: LineSpec, lines: LineGeometry) -> 
     """Tables of the factors, and how many tiles there are."""
     tile = spec.form.tile
     across = -(-lines.lanes // tile)
-    tiles = -(-lines.lines // tile) if lines.contiguous else across * lines.outer
+    tiles = -(-lines.count // tile) if lines.contiguous else across * lines.outer
     rows, found = lines.length + 2 * spec.reach + 2, tuple(_tables(spec, one, lines.length) for one in spec.distinct)
     return SweepPlan(name, 1, places, found, rows, tiles, across)
 

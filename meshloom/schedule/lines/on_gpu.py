@@ -159,7 +159,7 @@ def _strided_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineFo
 
 def _large(spec: LineSpec, lines: LineGeometry) -> bool:
     """Is an operand larger than what a cache may hold?"""
-    return lines.lines * lines.length * spec.dtype.itemsize >= CACHE_BYTES
+    return lines.count * lines.length * spec.dtype.itemsize >= CACHE_BYTES
 
 
 def _may_pair(spec: LineSpec, lines: LineGeometry) -> bool:
@@ -201,7 +201,7 @@ def _tile(spec: LineSpec, lines: LineGeometry, segments: int, form: LineForm, ta
         return max(1, min(threads // segments, lines.outer, room))
     spec = replace(spec, form=form)
     lines = held(spec, lines)
-    tile, blocks, least = form.tile, lines.lines * len(spec.groups), 16 if form.pair else 8
+    tile, blocks, least = form.tile, lines.count * len(spec.groups), 16 if form.pair else 8
     while tile > least and (tile * segments > form.threads or blocks < FEW_BLOCKS * target.multiprocessors * tile):
         tile //= 2
     while tile * segments < LINE_THREADS and tile < min(128, lines.lanes):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from meshloom.errors import ScheduleError, nearest, whole
+from meshloom.errors import ScheduleError, nearest, whole_number
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import C_TYPES, FLOAT64, Node, load, rebuild, topological
 from meshloom.kernel.model import Output
@@ -80,7 +80,7 @@ def as_tuning(loop: str, wish: Mapping[str, int] | None) -> dict[str, int]:
         if key not in TUNING:
             raise ScheduleError(f"line loop {loop}: unknown tuning '{key}'{nearest(str(key), TUNING)}")
         given = int(value) if isinstance(value, bool) and TUNING[key] == (0, 1) else value
-        found[key] = whole(f"line loop {loop}: {key}", given, *TUNING[key], error=ScheduleError)
+        found[key] = whole_number(f"line loop {loop}: {key}", given, *TUNING[key], error=ScheduleError)
     return found
 
 
@@ -196,7 +196,7 @@ class LineGeometry:
         return replace(self, step=step, lanes=lanes, outer_step=outer_step, inner_step=inner_step, offset=offset)
 
     @property
-    def lines(self) -> int:
+    def count(self) -> int:
         return self.lanes * self.outer
 
 

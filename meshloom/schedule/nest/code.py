@@ -80,7 +80,7 @@ class Pass:
 
     Without ``blocked`` the items [0, count) are cut into blocks of the schedule's size and ``phases`` has one phase,
     whose range is filled in by the dialect. With it, ``count`` blocks are numbered by ``b`` and phases give their own
-    ranges. Items ``ahead`` run at the same time as the others, and begin first.
+    ranges. ``extra_items`` run at the same time as the others, and begin first.
     """
 
     name: str
@@ -91,7 +91,8 @@ class Pass:
     block_number: Expr = POSITION  # b, from the position k in the launch
     scratch: tuple[Scratch, ...] = ()
     reductions: tuple[Output, ...] = field(default=())
-    ahead: tuple[Expr, Phase] | None = None  # a count of other items and what is done with them, in blocks of their own
+    #: A count of other items and what is done with them, in blocks of their own.
+    extra_items: tuple[Expr, Phase] | None = None
 
     @property
     def n_colors(self) -> Name | None:
@@ -155,9 +156,9 @@ class ElementCode:
 
     def _row_at_once(self, number: int, needed: int) -> bool:
         one = self.spec.maps[number]
-        wide = one.arity * one.entry_bytes
+        row_bytes = one.arity * one.entry_bytes
         own = self.entry == self._in_map and not one.formula
-        return self.spec.wide and own and wide % 8 == 0 and wide <= 64 and 2 * needed > one.arity > 1
+        return self.spec.whole_rows and own and row_bytes % 8 == 0 and row_bytes <= 64 and 2 * needed > one.arity > 1
 
     def _in_map(self, number: int, slot: int) -> Expr:
         if formula := self.spec.maps[number].formula:
@@ -184,7 +185,7 @@ class ElementCode:
 
     def in_whole_row(self, param: int) -> bool:
         """Are the rows of a parameter loaded as a whole?"""
-        return self.spec.wide and not self.spec.params[param].is_global and self.spec.access(param).whole_row
+        return self.spec.whole_rows and not self.spec.params[param].is_global and self.spec.access(param).whole_row
 
     def row(self, param: int, slot: int) -> Expr:
         """The row of a field that a slot of a parameter names."""

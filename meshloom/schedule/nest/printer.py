@@ -24,7 +24,7 @@ _SELECT, _PREFIX, _ATOM = 3, 14, 16
 class Printer:
     """The text of nodes. A method for each kind of node, named by its ``kind``."""
 
-    def lines(self, body: Iterable[Statement]) -> list[str]:
+    def text_lines(self, body: Iterable[Statement]) -> list[str]:
         """Some statements after each other."""
         return [line for one in body for line in self.statement(one)]
 
@@ -152,25 +152,25 @@ class Printer:
 
     def if_(self, node: nodes.If) -> list[str]:
         given = "" if node.given is None else f"{self.declared(node.given)}; "
-        lines = self._braced(f"if ({given}{self.expression(node.condition)})", node.body, node.bare)
+        text_lines = self._braced(f"if ({given}{self.expression(node.condition)})", node.body, node.bare)
         if not node.otherwise:
-            return lines
+            return text_lines
         if node.bare:
-            return [" ".join([*lines, "else", *self.lines(node.otherwise)])]
+            return [" ".join([*text_lines, "else", *self.text_lines(node.otherwise)])]
         if len(node.otherwise) == 1 and isinstance(node.otherwise[0], nodes.If):
             first, *rest = self.statement(node.otherwise[0])
-            return [*lines[:-1], f"}} else {first}", *rest]
-        return [*lines[:-1], "} else {", *self.lines(node.otherwise), "}"]
+            return [*text_lines[:-1], f"}} else {first}", *rest]
+        return [*text_lines[:-1], "} else {", *self.text_lines(node.otherwise), "}"]
 
     def switch(self, node: nodes.Switch) -> list[str]:
-        lines = [f"switch ({self.expression(node.of)}) {{"]
+        text_lines = [f"switch ({self.expression(node.of)}) {{"]
         for number, body in enumerate(node.bodies):
             case = f"case {number}" if number or not node.total else "default"
-            lines += [f"{case}: {{", *self.lines(body), "} break;"]
-        return [*lines, "}"]
+            text_lines += [f"{case}: {{", *self.text_lines(body), "} break;"]
+        return [*text_lines, "}"]
 
     def block(self, node: nodes.Block) -> list[str]:
-        return ["{", *self.lines(node.body), "}"]
+        return ["{", *self.text_lines(node.body), "}"]
 
     def barrier(self, node: nodes.Barrier) -> list[str]:
         return ["__syncthreads();"]
@@ -201,10 +201,10 @@ class Printer:
         return ["continue;"]
 
     def _braced(self, head: str, body: Body, bare: bool) -> list[str]:
-        lines = self.lines(body)
+        text_lines = self.text_lines(body)
         if not bare:
-            return [f"{head} {{", *lines, "}"]
-        return [f"{head} {lines[0]}"] if len(lines) == 1 else [head, *lines]
+            return [f"{head} {{", *text_lines, "}"]
+        return [f"{head} {text_lines[0]}"] if len(text_lines) == 1 else [head, *text_lines]
 
 
 def _binding(node: Expr) -> int:

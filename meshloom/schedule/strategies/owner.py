@@ -77,7 +77,7 @@ def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, together: bool) -> 
     offsets = part_of(plan, "gathers", m, "offsets")
     roots = [n for g in groups for n in g.nodes]
     if (tables := role_tables(found)) is not None:
-        return [replace(_role_pass(spec, m, plan, found), ahead=_marked(spec, m, plan, tables))]
+        return [replace(_role_pass(spec, m, plan, found), extra_items=_marked(spec, m, plan, tables))]
     regular = None
     if degree:
         rows = (*slot_rows(code, m, loads(roots), plan), *code.whole_rows(roots))

@@ -95,7 +95,7 @@ class Classic(LineMethod):
     def plan(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> Plan:
         found = tuple(self._tables(spec, one, lines.length) for one in spec.distinct)
         block, rows = self.threads if target.together else 16, self.rows(lines.length)
-        return self.plans(self.name, block, line_places(lines), found, lines.lines, rows, **self.counts(lines))
+        return self.plans(self.name, block, line_places(lines), found, lines.count, rows, **self.counts(lines))
 
     def _tables(self, spec: LineSpec, operator: OperatorAlong, n: int) -> Tables:
         return with_arrays(self.tables(operator, n), lambda t: np.ascontiguousarray(t, spec.dtype))

@@ -73,7 +73,7 @@ class Thomas(Classic):
         return corner_tables(operator, n)
 
     def counts(self, lines: LineGeometry) -> dict[str, Any]:
-        along, beside = -(-lines.length // EDGE), -(-lines.lines // EDGE)
+        along, beside = -(-lines.length // EDGE), -(-lines.count // EDGE)
         return {"squares": along * beside, "along": along}
 
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:

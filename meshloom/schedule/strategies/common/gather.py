@@ -225,7 +225,8 @@ def usual_degree(offsets: np.ndarray) -> int:
 
 
 def _in_whole_rows(spec: LoopSpec, group: Columns) -> bool:
-    return spec.wide and spec.access(group.param).whole_row and len(group.components) == spec.params[group.param].dim
+    complete = len(group.components) == spec.params[group.param].dim
+    return spec.whole_rows and spec.access(group.param).whole_row and complete
 
 
 def load_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[Statement]:

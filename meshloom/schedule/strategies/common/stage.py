@@ -92,7 +92,7 @@ class Stage:
     def _in_whole_rows(self, columns: Columns) -> bool:
         """Is a row moved as a whole?"""
         size = len(columns.nodes) * self.spec.params[columns.param].dtype.itemsize
-        return self.spec.wide and not self.apart and not has_own_rows(columns) and size % 16 == 0 and size <= 64
+        return self.spec.whole_rows and not self.apart and not has_own_rows(columns) and size % 16 == 0 and size <= 64
 
     def stores(self, columns: Columns, element: Expr, values: Sequence[Expr]) -> list[Statement]:
         """Statements that keep the columns of an element."""
