@@ -124,16 +124,17 @@ def test_the_fused_airfoil_iteration_compiles_without_spills(precision: str) -> 
 
 
 @needs_nvrtc
-@every_compilation(layout=LAYOUTS)
-def test_every_kernel_of_the_matrix_compiles(form: ml.Schedule, dtype: type, architecture: str, layout: str) -> None:
-    """Each strategy with each layout, in each precision and for each architecture; all together when slow."""
+@every_compilation(layout=LAYOUTS, ordering=("given", "random"))
+def test_every_kernel_of_the_matrix_compiles(
+    form: ml.Schedule, dtype: type, architecture: str, layout: str, ordering: str
+) -> None:
+    """Each strategy with each layout, in each precision, for each architecture, reordered or not; all when slow."""
     from tests.schedule.test_matrix import Case, everything
 
-    for ordering in ("given", "random"):
-        case = Case("structured", dtype, layout)
-        loop = everything.loop(case.edges, *case.arguments, schedule=form.having(block=32, order=ordering))
-        loop.backend = CompileBackend((architecture,))
-        loop.prepare()
+    case = Case("structured", dtype, layout)
+    loop = everything.loop(case.edges, *case.arguments, schedule=form.having(block=32, order=ordering))
+    loop.backend = CompileBackend((architecture,))
+    loop.prepare()
 
 
 @needs_nvrtc
