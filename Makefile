@@ -43,7 +43,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses auto -m "not slow"
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not slow"
 	$(BIN)/mkdocs build --strict --quiet
 
 docs: $(VENV)/.dev

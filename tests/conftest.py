@@ -1,4 +1,4 @@
-"""Shared by all tests: GPU tests are skipped where there is no device; the back end is put back."""
+"""Shared by all tests: GPU tests are skipped where there is no device; each begins with the same back end."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ for _number in _STOPPING:
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 
+AT_FIRST = ml.backend(), ml.threads()
+
+
 @pytest.fixture(autouse=True)
-def keep_back_end() -> Iterator[None]:
-    """Every test leaves the back end as it found it."""
-    before = ml.backend()
+def first_back_end() -> Iterator[None]:
+    """Every test begins with the back end of a fresh process, whatever others, or fixtures of a module, have chosen."""
+    ml.use(AT_FIRST[0], threads=AT_FIRST[1])
     yield
-    ml.use(before)
+    ml.use(AT_FIRST[0], threads=AT_FIRST[1])
 
 
 def pytest_collection_finish() -> None:

@@ -256,19 +256,16 @@ def topological(roots: Iterable[Node]) -> Iterator[Node]:
     """Every node the roots need, arguments before users, in the order of first need."""
     seen: set[Node] = set()
     for root in roots:
-        stack = [(root, iter(root.args))]
+        stack = [root]
         while stack:
-            node, pending = stack[-1]
-            if node in seen:
+            node = stack[-1]
+            if node in seen:  # somebody above needed it, too
                 stack.pop()
-                continue
-            child = next((a for a in pending if a not in seen), None)
-            if child is None:
-                seen.add(node)
-                stack.pop()
-                yield node
+            elif missing := [a for a in node.args if a not in seen]:
+                stack += reversed(missing)
             else:
-                stack.append((child, iter(child.args)))
+                seen.add(stack.pop())
+                yield node
 
 
 def written(roots: Iterable[Node]) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests import nursery
 from tests.attacks.campaign import Broken, Campaign
 from tests.attacks.soak import ROUNDS
 
-ROOT = Path(__file__).parents[2]
 #: Rounds that show within seconds whether anything stays, and those of a long run with the seconds that it may take.
 SHORT = {"fields": 400, "programs": 60, "kernels": 60, "meshes": 120}
 LONG = {"fields": (100_000, 900), "programs": (1_000, 300), "kernels": (2_000, 600), "meshes": (1_000, 300)}
@@ -20,11 +18,9 @@ LONG = {"fields": (100_000, 900), "programs": (1_000, 300), "kernels": (2_000, 6
 
 def soaked(kind: str, rounds: int, seconds: float, dice: random.Random, collector: str = "on") -> str:
     """One soak in a process of its own."""
-    command = [sys.executable, "-m", "tests.attacks.soak", kind, str(rounds), str(dice.randrange(10**9)), collector]
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    command = ["-m", "tests.attacks.soak", kind, str(rounds), str(dice.randrange(10**9)), collector]
     try:
-        done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True,
-                              timeout=seconds, check=False)  # fmt: skip
+        done = nursery.run(command, nursery.ROOT, seconds=seconds)
     except subprocess.TimeoutExpired:
         raise Broken(f"{rounds:,} rounds of {kind} took more than {seconds:.0f} s") from None
     if done.returncode:

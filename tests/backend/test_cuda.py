@@ -4,6 +4,7 @@ sharing."""
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from meshloom.errors import CompilerError, ScheduleError, install
 from meshloom.operation.fusion import fuse
 from meshloom.operation.program import FusedRecording
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilGas, AirfoilMeshOptions, kernels
-from tests.schedule.forms import FORMS, every_form
+from tests.covering import every_pair
+from tests.schedule.forms import FORMS
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 AIRFOIL_LAYOUTS = ("aos", "soa", "aosoa8")
@@ -61,14 +63,7 @@ class CompileBackend(EmulatedCuda):
         self.engine = CompileOnly(architectures)
 
 
-#: For how many architectures a variant is compiled. One, by turns: each strategy comes to all of them by its layouts.
-how_many = pytest.mark.parametrize("how_many", ["one", pytest.param("all", marks=pytest.mark.slow)])
-
-
-def chosen(how_many: str, form: ml.Schedule, layout: str, layouts: tuple[str, ...], dtype: type) -> tuple[str, ...]:
-    """The architectures to compile a variant for."""
-    turn = FORMS.index(form) + layouts.index(layout) + (dtype is np.float32)
-    return ARCHITECTURES if how_many == "all" else (ARCHITECTURES[turn % len(ARCHITECTURES)],)
+every_compilation = partial(every_pair, form=FORMS, dtype=(np.float64, np.float32), architecture=ARCHITECTURES)
 
 
 def airfoil_loops(backend: Any, form: ml.Schedule, layout: str, dtype: type) -> list[ml.Loop]:
@@ -97,17 +92,13 @@ def airfoil_loops(backend: Any, form: ml.Schedule, layout: str, dtype: type) -> 
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["double", "single"])
-@pytest.mark.parametrize("layout", AIRFOIL_LAYOUTS)
-@how_many
-@every_form
-def test_airfoil_kernels_compile_without_spills(form: ml.Schedule, how_many: str, layout: str, dtype: type) -> None:
-    """For one architecture each, for all three when slow."""
-    architectures = chosen(how_many, form, layout, AIRFOIL_LAYOUTS, dtype)
-    backend = CompileBackend(architectures)
+@every_compilation(layout=AIRFOIL_LAYOUTS)
+def test_airfoil_kernels_compile_without_spills(form: ml.Schedule, dtype: type, architecture: str, layout: str) -> None:
+    """Each strategy with each layout, in each precision and for each architecture; all together when slow."""
+    backend = CompileBackend((architecture,))
     airfoil_loops(backend, form, layout, dtype)
     found = backend.engine.resources
-    assert len(found) == 5 * len(architectures)
+    assert len(found) == 5
     for name, per_kernel in found.items():
         assert per_kernel, name
         for kernel, used in per_kernel.items():
@@ -132,19 +123,17 @@ def test_the_fused_airfoil_iteration_compiles_without_spills(precision: str) -> 
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["double", "single"])
-@pytest.mark.parametrize("layout", LAYOUTS)
-@how_many
-@every_form
-def test_every_kernel_of_the_matrix_compiles(form: ml.Schedule, how_many: str, layout: str, dtype: type) -> None:
-    """For one architecture each, for all three when slow."""
+@every_compilation(layout=LAYOUTS, ordering=("given", "random"))
+def test_every_kernel_of_the_matrix_compiles(
+    form: ml.Schedule, dtype: type, architecture: str, layout: str, ordering: str
+) -> None:
+    """Each strategy with each layout, in each precision, for each architecture, reordered or not; all when slow."""
     from tests.schedule.test_matrix import Case, everything
 
-    for ordering in ("given", "random"):
-        case = Case("structured", dtype, layout)
-        loop = everything.loop(case.edges, *case.arguments, schedule=form.having(block=32, order=ordering))
-        loop.backend = CompileBackend(chosen(how_many, form, layout, LAYOUTS, dtype))
-        loop.prepare()
+    case = Case("structured", dtype, layout)
+    loop = everything.loop(case.edges, *case.arguments, schedule=form.having(block=32, order=ordering))
+    loop.backend = CompileBackend((architecture,))
+    loop.prepare()
 
 
 @needs_nvrtc

@@ -59,11 +59,12 @@ def test_an_ordering_that_is_missing_is_declined(tmp_path: Path, monkeypatch: py
 def test_time_that_is_up_keeps_what_is_there_and_a_later_run_goes_on(tmp_path: Path) -> None:
     class Slow(Emulated):
         def seconds(self, run: Callable[[], Any]) -> float:
-            time.sleep(0.3)
+            time.sleep(1.0)
             return super().seconds(run)
 
+    run(tmp_path / "before.json", "--orders", "given", "--strategies", "owner")  # what is imported late takes time, too
     file = tmp_path / "race.json"
-    first = run(file, "--orders", "given", "rcm", "--strategies", "owner", "atomic", "--seconds", "0.2", device=Slow())
+    first = run(file, "--orders", "given", "rcm", "--strategies", "owner", "atomic", "--seconds", "1.0", device=Slow())
     assert "--seconds" in first["stopped"] and len(first["variants"]) == 1 and not first["orders"]["given"]["complete"]
     second = run(file, "--orders", "given", "--strategies", "owner", "atomic", "--resume")
     assert "stopped" not in second and len(second["variants"]) == 2 and len(second["resumed"]) == 1

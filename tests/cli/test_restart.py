@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from tests import nursery
 from tests.cli.harness import Command, files_below
 
 MESH = ("--set", "mesh.i=12", "--set", "mesh.j=9", "--set", "output.plot=false", "--quiet")
@@ -161,14 +162,9 @@ def test_stopping_by_signal_and_going_on(tmp_path: Path, number: signal.Signals)
     with h5py.File(tmp_path / "my run" / "checkpoint.h5") as file:
         reached = int(file.attrs["iteration"])
     assert reached == log.read_text().count("\n") - 1
-    going_on = subprocess.run(
-        f"{sys.executable} -m meshloom {command} --iterations {reached + 3} --quiet",
-        shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    going_on = nursery.run(shlex.split(f"-m meshloom {command} --iterations {reached + 3} --quiet"), tmp_path)
     assert going_on.returncode == 0, going_on.stderr
-    whole = subprocess.run(
-        [*run[:-1], str(reached + 3), "--out", "whole"], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+    whole = nursery.run([*run[1:-1], str(reached + 3), "--out", "whole"], tmp_path)
     assert whole.returncode == 0, whole.stderr
     assert (tmp_path / "whole" / "monitors.csv").read_bytes() == log.read_bytes()
     assert state(tmp_path / "whole" / "checkpoint.h5") == state(tmp_path / "my run" / "checkpoint.h5")

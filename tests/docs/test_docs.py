@@ -12,11 +12,12 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests import nursery
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -57,9 +58,8 @@ def environment() -> dict[str, str]:
 
 
 def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=300, check=False
-    )
+    """``python WORDS``, without the time that its imports take."""
+    return nursery.run(words, folder, environment=environment())
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cpu"])
@@ -67,7 +67,7 @@ def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 def test_python_blocks(page: Path, backend: str, tmp_path: Path) -> None:
     script = tmp_path / f"{page.stem}.py"
     script.write_text(program(page), encoding="utf-8")
-    done = run([sys.executable, "-c", START, backend, str(script)], tmp_path)
+    done = run(["-c", START, backend, str(script)], tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     for name in re.findall(r'ml\.write\("([^"]+)"', program(page)):
         assert (tmp_path / name).stat().st_size > 0
@@ -85,7 +85,7 @@ def check_shown(expected: list[str], real: list[str], where: str) -> None:
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
 def test_examples(example: Path, tmp_path: Path) -> None:
-    done = run([sys.executable, str(example)], tmp_path)
+    done = run([str(example)], tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip().endswith("OK")
 
@@ -108,7 +108,7 @@ def test_console_blocks(page: Path, tmp_path: Path) -> None:
         for command, output in shown(block):
             words = shlex.split(command)
             assert words[0] == "meshloom", f"{page.name}:{block.line}: only meshloom is run here"
-            done = run([sys.executable, "-m", *words], tmp_path)
+            done = run(["-m", *words], tmp_path)
             assert done.returncode == expected, f"{command}\n{done.stderr[-3000:]}"
             check_shown(output, (done.stdout + done.stderr).splitlines(), command)
 
