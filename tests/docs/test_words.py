@@ -76,7 +76,8 @@ def test_the_places_of_words_are_there() -> None:
 
 
 def test_planted_names_are_found() -> None:
-    text = "def f(ahead=1, *, fresh=2):\n    x.wide = _sunk = 3\n    return g(whole=LINES)\nfrom a import turns as b, roles"
+    text = "def f(ahead=1, *, fresh=2):\n    x.wide = _sunk = 3\n    return g(whole=LINES)\n"
+    text += "from a import turns as b, roles"
     said = wrong(ast.parse(text), "bench/x.py", table("no name"), table("word"))
     found = [one.split(": ")[1].split(" ")[0] for one in said]
     assert found == ["ahead", "fresh", "_sunk", "wide", "LINES", "whole", "roles"]
