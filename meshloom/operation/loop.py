@@ -166,7 +166,7 @@ def loop_over(what: Kernel, on: Set | Box, arguments: tuple[Argument, ...], wish
               numbers: Sequence[PlainNumber] = ()) -> Operation:  # fmt: skip
     """A kernel over a set, or a box of a grid: one argument for each parameter, in order. ``numbers``: what holds the
     plain numbers among them, where that is there already."""
-    domain, backend = domain_of(what.name, on, arguments), current()
+    backend, how = current(), ByStrategy(parse_schedule(wish))
+    domain = domain_of(what.name, on, arguments)
     operands = as_operands(what.name, what.signature.expanded(len(arguments)), domain, arguments, numbers)
-    body = KernelBody(what, what.strict or backend.strict)
-    return Operation(what.name, domain, operands, body, ByStrategy(parse_schedule(wish)), backend)
+    return Operation(what.name, domain, operands, KernelBody(what, what.strict or backend.strict), how, backend)
