@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.errors import KernelError
-from meshloom.operation.fusion import program as fused_program
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilMeshOptions
 from tests.backend import streams  # noqa: F401 registers the back end shuffled
 
@@ -99,41 +98,6 @@ def test_a_flux_that_sees_its_two_sides_differently(where: str) -> None:
         results.append(kept.numpy())
     assert groups_of(step) == ["upwind+keep"]
     np.testing.assert_allclose(results[1], results[0], rtol=1e-13, atol=1e-14)
-
-
-@pytest.mark.parametrize("where", HERE)
-def test_a_sum_that_somebody_changed_is_not_forgotten(where: str) -> None:
-    """The program takes a sum that its last loop clears for zero between replays; where it is not, the first replay
-    goes loop by loop."""
-
-    @ml.kernel
-    def give(u: ml.Read, total: ml.Inc) -> None:
-        total[0] += u[1] - u[0]
-        total[1] += u[0] - u[1]
-
-    @ml.kernel
-    def take(total: ml.ReadWrite, u: ml.ReadWrite) -> None:
-        u[...] = u + 0.1 * total
-        total[...] = 0.0
-
-    results = []
-    for name, fuse in (("numpy", False), (where, True)):
-        ml.use(name)
-        mesh = ml.generate.box((40, 30))
-        u, total = mesh.cells.field("u", data=np.linspace(0.0, 1.0, 1200) ** 2), mesh.cells.field("total")
-
-        @ml.program(fuse=fuse)
-        def step() -> None:
-            give(mesh.faces, u[mesh.face_cells], total[mesh.face_cells])  # noqa: B023
-            take(mesh.cells, total, u)  # noqa: B023
-
-        step.run(2)
-        total.assign(np.random.default_rng(1).random(1200) * 1e-3)
-        step.run(2)
-        results.append((u.numpy(), total.numpy()))
-    assert "total is 0 everywhere between replays" in step.explain()
-    for expected, found in zip(*results, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("where", ["numpy", *HERE])
@@ -226,49 +190,6 @@ def test_three_stages_need_a_third_buffer(where: str) -> None:
     assert groups_of(program) == ["keep+diffuse+stage", "diffuse+stage", "diffuse+stage"]
     written = {s.name for step in program._fused_recording().program.body for s in step.storages}
     assert {"u", "u_2", "u_3"} <= written
-
-
-@pytest.mark.parametrize("where", HERE)
-@pytest.mark.parametrize("read_around", [False, True])
-def test_a_fill_for_a_loop_by_itself_is_done_by_the_group_before(
-    where: str, read_around: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The loop's strategy was asked for, so it cannot start from the number; the loop before it over the cells sets
-    the field on its way, unless it reads that at other cells: then it could not write in place."""
-
-    @ml.kernel
-    def spread(near: ml.Read, v: ml.Write, w: ml.Write) -> None:
-        v[...] = 0.5 * (near[0] + near[1])
-        w[...] = near[0] - near[1]
-
-    @ml.kernel
-    def give(v: ml.Read, w: ml.Read, total: ml.Inc) -> None:
-        total[0] += v[1] - w[0]
-        total[1] += v[0] + w[1]
-
-    monkeypatch.setattr(fused_program, "WORTH", np.inf)  # fused though it does not pay
-    results = []
-    for backend, fuse in (("numpy", False), (where, True)):
-        ml.use(backend)
-        mesh = ml.generate.box((12, 10))
-        cells, at, rng = mesh.cells, mesh.face_cells, np.random.default_rng(2)
-        u, total = cells.field("u", data=rng.random(120)), cells.field("total", data=rng.random(120))
-        two = ml.Map(cells, cells, np.stack([np.arange(120), rng.permutation(120)], axis=1), "two")
-
-        @ml.program(fuse=fuse)
-        def step() -> None:
-            v, w = cells.field("v"), cells.field("w")  # noqa: B023
-            spread(cells, (total if read_around else u)[two], v, w)  # noqa: B023
-            total.fill(0.0)  # noqa: B023
-            give(mesh.faces, v[at], w[at], total[at], schedule="color")  # noqa: B023
-            copy(cells, total, u)  # noqa: B023
-
-        step.run(2)
-        results.append((u.numpy(), total.numpy()))
-    for expected, found in zip(*results, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
-    fused = step._fused_recording()
-    assert fused is not None and sum(one.domain.all_memory for one in fused.program.body) == read_around
 
 
 @pytest.mark.parametrize("where", HERE)

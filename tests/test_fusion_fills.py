@@ -1,0 +1,88 @@
+"""Fused programs: what is set to one number, by fills before a sum or by the last loop, and costs nothing then."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.operation.fusion import program as fused_program
+from tests.test_fusion import HERE, copy
+
+
+@pytest.mark.parametrize("where", HERE)
+def test_a_sum_that_somebody_changed_is_not_forgotten(where: str) -> None:
+    """The program takes a sum that its last loop clears for zero between replays; where it is not, the first replay
+    goes loop by loop."""
+
+    @ml.kernel
+    def give(u: ml.Read, total: ml.Inc) -> None:
+        total[0] += u[1] - u[0]
+        total[1] += u[0] - u[1]
+
+    @ml.kernel
+    def take(total: ml.ReadWrite, u: ml.ReadWrite) -> None:
+        u[...] = u + 0.1 * total
+        total[...] = 0.0
+
+    results = []
+    for name, fuse in (("numpy", False), (where, True)):
+        ml.use(name)
+        mesh = ml.generate.box((40, 30))
+        u, total = mesh.cells.field("u", data=np.linspace(0.0, 1.0, 1200) ** 2), mesh.cells.field("total")
+
+        @ml.program(fuse=fuse)
+        def step() -> None:
+            give(mesh.faces, u[mesh.face_cells], total[mesh.face_cells])  # noqa: B023
+            take(mesh.cells, total, u)  # noqa: B023
+
+        step.run(2)
+        total.assign(np.random.default_rng(1).random(1200) * 1e-3)
+        step.run(2)
+        results.append((u.numpy(), total.numpy()))
+    assert "total is 0 everywhere between replays" in step.explain()
+    for expected, found in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("where", HERE)
+@pytest.mark.parametrize("read_around", [False, True])
+def test_a_fill_for_a_loop_by_itself_is_done_by_the_group_before(
+    where: str, read_around: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop's strategy was asked for, so it cannot start from the number; the loop before it over the cells sets
+    the field on its way, unless it reads that at other cells: then it could not write in place."""
+
+    @ml.kernel
+    def spread(near: ml.Read, v: ml.Write, w: ml.Write) -> None:
+        v[...] = 0.5 * (near[0] + near[1])
+        w[...] = near[0] - near[1]
+
+    @ml.kernel
+    def give(v: ml.Read, w: ml.Read, total: ml.Inc) -> None:
+        total[0] += v[1] - w[0]
+        total[1] += v[0] + w[1]
+
+    monkeypatch.setattr(fused_program, "WORTH", np.inf)  # fused though it does not pay
+    results = []
+    for backend, fuse in (("numpy", False), (where, True)):
+        ml.use(backend)
+        mesh = ml.generate.box((12, 10))
+        cells, at, rng = mesh.cells, mesh.face_cells, np.random.default_rng(2)
+        u, total = cells.field("u", data=rng.random(120)), cells.field("total", data=rng.random(120))
+        two = ml.Map(cells, cells, np.stack([np.arange(120), rng.permutation(120)], axis=1), "two")
+
+        @ml.program(fuse=fuse)
+        def step() -> None:
+            v, w = cells.field("v"), cells.field("w")  # noqa: B023
+            spread(cells, (total if read_around else u)[two], v, w)  # noqa: B023
+            total.fill(0.0)  # noqa: B023
+            give(mesh.faces, v[at], w[at], total[at], schedule="color")  # noqa: B023
+            copy(cells, total, u)  # noqa: B023
+
+        step.run(2)
+        results.append((u.numpy(), total.numpy()))
+    for expected, found in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+    fused = step._fused_recording()
+    assert fused is not None and sum(one.domain.all_memory for one in fused.program.body) == read_around
