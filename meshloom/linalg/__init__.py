@@ -5,9 +5,13 @@ from meshloom.linalg.gmres import GMRES, gmres
 from meshloom.linalg.iteration import Report
 from meshloom.linalg.krylov import BiCGStab, ConjugateGradients, bicgstab, cg
 from meshloom.linalg.lines import LineLoop, line_loop
+from meshloom.linalg.multigrid import Multigrid
 from meshloom.linalg.operator import LineOperator, LineStencil, Tridiagonal
+from meshloom.linalg.poisson import Poisson
+from meshloom.linalg.sides import Dirichlet, Neumann
 
 Stencil = LineStencil  # what programs called it before the word had another meaning in kernels
 
-__all__ = ["GMRES", "BiCGStab", "ConjugateGradients", "LineLoop", "LineOperator", "LineStencil", "Report", "Stencil",
-           "Tridiagonal", "bicgstab", "cg", "gmres", "line_loop", "tridiagonal"]  # fmt: skip
+__all__ = ["GMRES", "BiCGStab", "ConjugateGradients", "Dirichlet", "LineLoop", "LineOperator", "LineStencil",
+           "Multigrid", "Neumann", "Poisson", "Report", "Stencil", "Tridiagonal", "bicgstab", "cg", "gmres",
+           "line_loop", "tridiagonal"]  # fmt: skip

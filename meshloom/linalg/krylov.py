@@ -101,7 +101,7 @@ class Solver(ABC):
             y.fill(0.0)
             apply(x, y)
 
-        first = next((one for one in Program(once).loops[1:] if y in one.writes), None)
+        first = next((one for one in Program(once).operations[1:] if y in one.writes), None)
         if first is None:
             raise MeshError(f"{self.name}: the {which} must make y from x by loops, and writes nothing to y")
         if isinstance(first, Fill) or first.defines(y):
