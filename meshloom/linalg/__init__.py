@@ -1,6 +1,7 @@
 """Solvers: along the lines of a grid, and of sparse systems: ``ml.linalg``."""
 
 from meshloom.linalg import tridiagonal
+from meshloom.linalg.fast_poisson import FastPoisson
 from meshloom.linalg.gmres import GMRES, gmres
 from meshloom.linalg.iteration import Report
 from meshloom.linalg.krylov import BiCGStab, ConjugateGradients, bicgstab, cg
@@ -12,6 +13,6 @@ from meshloom.linalg.sides import Dirichlet, Neumann
 
 Stencil = LineStencil  # what programs called it before the word had another meaning in kernels
 
-__all__ = ["GMRES", "BiCGStab", "ConjugateGradients", "Dirichlet", "LineLoop", "LineOperator", "LineStencil",
-           "Multigrid", "Neumann", "Poisson", "Report", "Stencil", "Tridiagonal", "bicgstab", "cg", "gmres",
-           "line_loop", "tridiagonal"]  # fmt: skip
+__all__ = ["GMRES", "BiCGStab", "ConjugateGradients", "Dirichlet", "FastPoisson", "LineLoop", "LineOperator",
+           "LineStencil", "Multigrid", "Neumann", "Poisson", "Report", "Stencil", "Tridiagonal", "bicgstab", "cg",
+           "gmres", "line_loop", "tridiagonal"]  # fmt: skip

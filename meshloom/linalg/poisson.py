@@ -142,16 +142,27 @@ class Means:
         self._sum, self._size = (Global(0.0, which, dtype=poisson.dtype) for which in ("sum", "size"))
 
     def out_of_right_hand_side(self, b: Field) -> tuple[float, float]:
-        """Returns what b adds up to, and what its absolute values do."""
+        """Returns what b adds up to, and what its absolute values do. Where only rounding would be left b is zero."""
+        total, size = self._added_up(b)
+        _take_out(self.grid, self.volumes, self._sum, 1.0 / self.total, b)
+        if self._added_up(b)[1] <= rounding(b.dtype) * size:
+            b.fill(0.0)
+        return total, size
+
+    def _added_up(self, b: Field) -> tuple[float, float]:
         self._sum.value = self._size.value = 0.0
         _add_up(self.grid, b, self._sum, self._size)
-        _take_out(self.grid, self.volumes, self._sum, 1.0 / self.total, b)
         return float(self._sum.value), float(self._size.value)
 
     def out_of_solution(self, x: Field) -> None:
         self._sum.value = 0.0
         _add_up_weighted(self.grid, self.volumes, x, self._sum)
         _shift(self.grid, self._sum, 1.0 / self.total, x)
+
+
+def rounding(dtype: np.dtype) -> float:
+    """As a part of what it was, what is left of a right-hand side by rounding alone."""
+    return 100.0 * float(np.finfo(dtype).eps)
 
 
 def floating(name: str, dtype: DTypeLike) -> np.dtype:
