@@ -49,6 +49,11 @@ class AxisCells:
         middle = 0.5 * (self.edges[1:] + self.edges[:-1])
         return bool(np.abs(self.widths - h).max() <= 1e-9 * h and np.abs(self.centres - middle).max() <= 1e-9 * h)
 
+    @property
+    def stretching(self) -> float:
+        """The widest cell over the narrowest."""
+        return float(self.widths.max() / self.widths.min())
+
     @cached_property
     def links(self) -> np.ndarray:
         """(n,): one over the distance between the centre of a cell and that before it; at the first cell that of the
@@ -67,7 +72,12 @@ class AxisCells:
     @cached_property
     def diagonal(self) -> np.ndarray:
         """(n,): the sum of the links of a cell, that to a wall of given value included."""
-        found = self.links + np.roll(self.links, -1)
+        return self.links + np.roll(self.links, -1) + self.walls
+
+    @cached_property
+    def walls(self) -> np.ndarray:
+        """(n,): the links of the first and last cell to an end whose value is given."""
+        found = np.zeros(len(self))
         for place, end, link in ((0, self.low, self.to_walls[0]), (-1, self.high, self.to_walls[1])):
             if end == DIRICHLET:
                 found[place] += link

@@ -39,9 +39,23 @@ class CellLevel:
         self._step = _kernels(len(axes))
 
     def _entries(self) -> np.ndarray:
-        links = [self._times_areas(a, one.links) for a, one in enumerate(self.axes)]
-        diagonal = sum(self._times_areas(a, one.diagonal) for a, one in enumerate(self.axes))
-        return np.stack([*links, diagonal], axis=-1)
+        return np.stack([*(self.links_along(a) for a in range(len(self.axes))), self.diagonal], axis=-1)
+
+    def links_along(self, axis: int) -> np.ndarray:
+        """The links of each cell to that before it, (*shape,)."""
+        return self._times_areas(axis, self.axes[axis].links)
+
+    def excess_along(self, axis: int) -> np.ndarray:
+        """What the diagonal of A has above the links of each cell along an axis, (*shape,)."""
+        return self._sum([one.walls if a == axis else one.diagonal for a, one in enumerate(self.axes)])
+
+    @property
+    def diagonal(self) -> np.ndarray:
+        """That of A, (*shape,)."""
+        return self._sum([one.diagonal for one in self.axes])
+
+    def _sum(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        return np.sum([self._times_areas(a, one) for a, one in enumerate(values)], axis=0)
 
     def _times_areas(self, axis: int, values: np.ndarray) -> np.ndarray:
         """Values along an axis times the widths along all others, (*shape,)."""

@@ -24,6 +24,7 @@ from meshloom.linalg.cell_level import CellLevel, Formula, leading
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.krylov import ONE, ConjugateGradients, Solver
 from meshloom.linalg.poisson import Means, Poisson
+from meshloom.linalg.smoothing import LineSmoothing, PointSmoothing, Smoothing
 from meshloom.linalg.steps import BROKEN, dot, note, set_to, subtract_from
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Map, Set
@@ -34,6 +35,7 @@ from meshloom.operation.loop import Kernel, kernel
 COARSEST = 32  # cells that are solved exactly: each of them reads all others
 ALIKE = 1.5  # axes whose cells are at most so much longer than the shortest are halved together
 MOST_STEPS = 8  # of smoothing
+STRETCHED = 10.0  # the widest cell of an axis over the narrowest from where lines are smoothed
 MOST_CYCLES = 200  # unless said
 
 
@@ -41,19 +43,25 @@ class Multigrid(NoCopy):
     """``multigrid(r, z)`` makes z, close to the solution of A z = r, by one V-cycle of loops: a preconditioner for
     ``ml.linalg.cg(poisson, x, b, preconditioner=multigrid)``. ``multigrid.solve(x, b)`` solves A x = b by itself.
 
-    ``smoothing``: steps before and after each correction. ``accelerated``: ``solve`` by conjugate gradients with the
-    cycle as their preconditioner; else cycle after cycle. Cells much longer than wide everywhere are no matter, but
-    where the stretching varies, as on a grid that is fine at a wall, it takes more of both.
+    ``accelerated``: ``solve`` by conjugate gradients with the cycle as their preconditioner; else cycle after cycle.
+    ``lines``: smooth along whole lines, axis after axis, and not point by point; unless said where the widths of cells
+    along an axis differ by more than STRETCHED. It takes more memory and time, and makes up for it there. Cells that
+    are much longer than wide everywhere need none. ``smoothing``: how often it is done before and after each
+    correction, point by point 2 steps unless said, along lines once.
     """
 
     name = "multigrid"
 
-    def __init__(self, poisson: Poisson, *, smoothing: int = 2, accelerated: bool = True):
+    def __init__(self, poisson: Poisson, *, accelerated: bool = True, lines: bool | None = None,
+                 smoothing: int | None = None):  # fmt: skip
         refuse_in_program("making a multigrid solver", MAKE_BEFORE)
         self.poisson = instance("multigrid: the operator", poisson, Poisson, error=MeshError)
-        self.smoothing = whole("multigrid: smoothing", smoothing, 1, MOST_STEPS, error=MeshError)
         self.accelerated = yes_or_no("multigrid: accelerated", accelerated, error=MeshError)
-        self._rungs = _rungs(poisson.level)
+        stretched = any(one.stretching > STRETCHED for one in poisson.axes)
+        self.lines = stretched if lines is None else yes_or_no("multigrid: lines", lines, error=MeshError)
+        steps = (1 if self.lines else 2) if smoothing is None else smoothing
+        self.smoothing = whole("multigrid: smoothing", steps, 1, MOST_STEPS, error=MeshError)
+        self._rungs = _rungs(poisson.level, self.smoothing, lines=self.lines)
         self._exactly = _Exactly(self._rungs[-1].coarse if self._rungs else poisson.level)
         fine = poisson.level.grid
         self._x, self._b, self._z = (fine.field(name, dtype=poisson.dtype) for name in ("x", "b", "z"))
@@ -107,11 +115,11 @@ class Multigrid(NoCopy):
         if number == len(self._rungs):
             return self._exactly(b)
         rung = self._rungs[number]
-        x, other = rung.fine.smooth(None, b, rung.spare, self.smoothing)
-        rung.fine.residual(x, b, other)
-        rung.down(other)
+        x, spare = rung.smoothing.before(b)
+        rung.fine.residual(x, b, spare)
+        rung.down(spare)
         rung.up(self._cycle(number + 1, rung.coarse_b), x)
-        return rung.fine.smooth(x, b, rung.spare, self.smoothing)[0]
+        return rung.smoothing.after(x, b)
 
     def __repr__(self) -> str:
         return f"Multigrid({self.poisson.name}: {', '.join(' x '.join(map(str, one)) for one in self.levels)})"
@@ -173,7 +181,7 @@ class _Rung:
     coarse: CellLevel
     halvings: tuple[_Halving, ...]
     between: tuple[Field, ...]
-    spare: tuple[Field, Field]
+    smoothing: Smoothing
 
     @property
     def coarse_b(self) -> Field:
@@ -241,16 +249,16 @@ class _Exactly:
         return self._x
 
 
-def _rungs(level: CellLevel) -> tuple[_Rung, ...]:
+def _rungs(level: CellLevel, steps: int, *, lines: bool) -> tuple[_Rung, ...]:
     found = []
     while prod(level.shape) > COARSEST:
-        rung = _rung(level)
+        rung = _rung(level, steps, lines=lines)
         found.append(rung)
         level = rung.coarse
     return tuple(found)
 
 
-def _rung(level: CellLevel) -> _Rung:
+def _rung(level: CellLevel, steps: int, *, lines: bool) -> _Rung:
     dtype, axes, grid = level.entries.dtype, list(level.axes), level.grid
     halvings, between = [], []
     for axis in narrow_axes(axes):
@@ -260,8 +268,9 @@ def _rung(level: CellLevel) -> _Rung:
         halvings.append(_Halving(grid, coarser, axis, cells, dtype))
         between.append(coarser.field("coarser", dtype=dtype))
         grid = coarser
-    spare = level.grid.field("smooth", dtype=dtype), level.grid.field("smoother", dtype=dtype)
-    return _Rung(level, CellLevel(axes, dtype, grid), tuple(halvings), tuple(between), spare)
+    several = sum(n > 1 for n in level.shape) > 1  # else a line is all there is, and may be singular
+    smoothing = LineSmoothing(level, steps) if lines and several else PointSmoothing(level, steps)
+    return _Rung(level, CellLevel(axes, dtype, grid), tuple(halvings), tuple(between), smoothing)
 
 
 def narrow_axes(axes: Sequence[AxisCells]) -> list[int]:

@@ -14,6 +14,7 @@ import meshloom as ml
 from meshloom.errors import MeshloomError
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.multigrid import narrow_axes
+from meshloom.linalg.smoothing import reduction
 from tests.linalg.poisson_reference import exact, matrix_and_sides, operator, problems, reference
 from tests.one_line import one_line_from
 
@@ -69,7 +70,7 @@ def test_multigrid_as_a_direct_solver(problem: dict[str, Any]) -> None:
     poisson, (matrix, _) = operator(problem), matrix_and_sides(problem)
     grid = problem["grid"]
     b, x = grid.field("b", data=problem["dice"].standard_normal(grid.shape)), grid.field("x", data=1.0)
-    report = ml.linalg.Multigrid(poisson).solve(x, b, tol=1e-11)
+    report = ml.linalg.Multigrid(poisson, lines=bool(problem["dice"].integers(2))).solve(x, b, tol=1e-11)
     assert report.converged and ("added up to" in report.reason) == poisson.singular
     right = exact(matrix, b.numpy().ravel(), poisson.volumes.numpy().ravel())
     np.testing.assert_allclose(x.numpy().ravel(), right, rtol=1e-8, atol=1e-8 * max(np.abs(right).max(), 1e-9))
@@ -149,11 +150,11 @@ def test_as_a_preconditioner_on_every_back_end(backend: str) -> None:
         assert plain.converged and plain.iterations > 2 * report.iterations
 
 
-@pytest.mark.parametrize("smoothing", [1, 2, 3])
-def test_a_cycle_is_symmetric_and_positive(smoothing: int) -> None:
+@pytest.mark.parametrize(("smoothing", "lines"), [(1, False), (2, False), (3, False), (1, True), (2, True)])
+def test_a_cycle_is_symmetric_and_positive(smoothing: int, lines: bool) -> None:
     ml.use("numpy")
     grid, given = unit_grid((7, 6), "mixed")
-    multigrid = ml.linalg.Multigrid(ml.linalg.Poisson(grid, **given), smoothing=smoothing)
+    multigrid = ml.linalg.Multigrid(ml.linalg.Poisson(grid, **given), smoothing=smoothing, lines=lines)
     assert multigrid.levels == ((7, 6), (4, 3))
     r, z, columns = grid.field("r"), grid.field("z"), []
     for one in np.eye(42):
@@ -178,16 +179,65 @@ def test_cells_that_are_long_everywhere_are_no_matter() -> None:
     assert narrow_axes(axes) == [0] and narrow_axes([axes[1], axes[1], axes[2]]) == [0, 1]
 
 
-def test_stretched_grids_take_more() -> None:
-    """Widths from 1 to 10 along one axis: still within reach; more smoothing steps help."""
+def stretched_edges(n: int, ratio: float) -> np.ndarray:
+    """Of cells each of which is wider than that before it by the same factor."""
+    widths = ratio ** np.linspace(0.0, 1.0, n)
+    return np.concatenate([[0.0], np.cumsum(widths) / widths.sum()])
+
+
+def stretched_poisson(edges: list[np.ndarray], ends: str = "neumann") -> ml.linalg.Poisson:
+    grid = ml.Grid([len(e) - 1 for e in edges], coordinates=[0.5 * (e[1:] + e[:-1]) for e in edges])
+    return ml.linalg.Poisson(grid, ends, ends, edges=edges)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_stretched_grids_are_smoothed_along_lines(backend: str) -> None:
+    ml.use(backend)
+    n = 12 if backend == "emulated" else 40
+    poisson = stretched_poisson([stretched_edges(n, 100.0), stretched_edges(n - 3, 100.0)])
+    multigrid, b = ml.linalg.Multigrid(poisson), right_side(poisson)
+    assert multigrid.lines and multigrid.smoothing == 1
+    report = multigrid.solve(poisson.grid.field("x"), b)
+    assert report.converged and report.iterations <= 9
+    if backend != "emulated":
+        points = ml.linalg.Multigrid(poisson, lines=False).solve(poisson.grid.field("x"), b)
+        assert points.iterations > 5 * report.iterations
+    mild = ml.linalg.Multigrid(stretched_poisson([stretched_edges(8, 9.0)] * 2))
+    assert not mild.lines and mild.smoothing == 2
+
+
+@pytest.mark.slow
+def test_stretched_grids_of_three_axes() -> None:
     ml.use("cpu")
-    widths = 10.0 ** np.linspace(0.0, 1.0, 48)
-    edges = np.concatenate([[0.0], np.cumsum(widths) / widths.sum()])
-    grid = ml.Grid((48, 48), coordinates=(0.5 * (edges[1:] + edges[:-1]), None), extent=[None, (0.01, 0.99)])
-    poisson = ml.linalg.Poisson(grid, edges=[edges, None])
-    counts = [ml.linalg.Multigrid(poisson, smoothing=s).solve(grid.field("x"), right_side(poisson)).iterations
-              for s in (2, 4)]  # fmt: skip
-    assert counts[1] < counts[0] <= 20
+    one, even_edges = stretched_edges(24, 100.0), np.linspace(0.0, 1.0, 21)
+    for ends in ("neumann", "dirichlet"):
+        for edges, most in (([even_edges, one, even_edges], 18), ([one, even_edges, one], 32)):
+            poisson = stretched_poisson(edges, ends)
+            report = ml.linalg.Multigrid(poisson).solve(poisson.grid.field("x"), right_side(poisson))
+            assert report.converged and report.iterations <= most, report
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 13])
+def test_cyclic_reduction_solves_lines(n: int) -> None:
+    """Closed and periodic ones, of any length and hardly dominated by their diagonals."""
+    dice = np.random.default_rng(n)
+    for closed in (False, True):
+        for margin in (1.0, 1e-6):
+            links = dice.uniform(0.5, 2.0, (3, n))
+            links[:, 0] *= 0.0 if closed or n == 1 else 1.0
+            diagonal = links + np.roll(links, -1, 1) + margin
+            stages, inverse = reduction(links, np.full((3, n), margin), 1)
+            assert len(stages) <= np.ceil(np.log2(n)) or not closed
+            b = dice.standard_normal((3, n))
+            x = b
+            for step, factors in stages:
+                x = x + factors[..., 0] * np.roll(x, step, 1) + factors[..., 1] * np.roll(x, -step, 1)
+            for row in range(3):
+                dense = np.diag(diagonal[row])
+                for i in range(n):
+                    dense[i, i - 1] -= links[row, i]
+                    dense[i - 1, i] -= links[row, i]
+                np.testing.assert_allclose(dense @ (x * inverse)[row], b[row], atol=1e-15 * n / margin)
 
 
 @pytest.mark.parametrize("accelerated", [True, False])
@@ -321,6 +371,7 @@ def wrong_uses() -> dict[str, Any]:
         "multigrid: the operator must be a Poisson, got Grid": lambda: ml.linalg.Multigrid(grid),
         "multigrid: smoothing must be a whole number from 1 to 8, got 0": lambda: ml.linalg.Multigrid(
             poisson, smoothing=0),
+        "multigrid: lines must be True or False, got 'yes'": lambda: ml.linalg.Multigrid(poisson, lines="yes"),
         "multigrid: accelerated must be True or False": lambda: ml.linalg.Multigrid(poisson, accelerated="no"),
         "multigrid: x and b are the same field": lambda: multigrid.solve(b, b),
         "multigrid: r and z are the same field": lambda: multigrid(b, b),
