@@ -19,6 +19,7 @@ from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.recording import MAKE_BEFORE, outside_program, refuse_in_program
+from meshloom.mesh.values import named
 from meshloom.operation.loop import kernel
 
 
@@ -40,7 +41,7 @@ class Poisson(NoCopy):
     def __init__(self, grid: Grid, low: Sides = NEUMANN, high: Sides = NEUMANN, *,
                  edges: Sequence[ArrayLike | None] | None = None, dtype: DTypeLike = np.float64,
                  name: str = "poisson"):  # fmt: skip
-        self.name = instance("the name of a Poisson operator", name, str, error=MeshError)
+        self.name = named("a Poisson operator", name)
         self.grid = instance(f"{name}: grid", grid, Grid, error=MeshError)
         refuse_in_program(f"making operator {name}", MAKE_BEFORE)
         self.dtype = floating(name, dtype)
