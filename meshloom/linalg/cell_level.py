@@ -67,8 +67,14 @@ class CellLevel:
             [one.dense if a == axis else np.diag(one.widths) for a, one in enumerate(self.axes)]
             for axis in range(len(self.axes))
         ]
-        whole = sum(_product(part) for part in parts)
-        return np.linalg.pinv(whole, rcond=1e-13 * prod(self.shape), hermitian=True)
+        whole = np.sum([_product(part) for part in parts], axis=0)
+        n, size = len(whole), float(np.trace(whole)) / len(whole)
+        if not all(one.floating for one in self.axes):
+            return _symmetric(np.linalg.inv(whole))
+        if size == 0.0:
+            return np.zeros((n, n))
+        constants = np.full((n, n), 1.0 / n)  # they alone have no image, so that with them it can be inverted
+        return _symmetric(np.linalg.inv(whole + size * constants) - constants / size)
 
     def apply(self, x: Field, y: Field) -> None:
         """y = A x."""
@@ -156,6 +162,11 @@ def outer(factors: Sequence[np.ndarray]) -> np.ndarray:
     for a, one in enumerate(factors):
         found = found * one.reshape([-1 if b == a else 1 for b in range(len(factors))])
     return found
+
+
+def _symmetric(matrix: np.ndarray) -> np.ndarray:
+    """Without what rounding made of it."""
+    return 0.5 * (matrix + matrix.T)
 
 
 def _product(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError, instance, shown
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
-from meshloom.linalg.axis_cells import DIRICHLET, NEUMANN
+from meshloom.linalg.axis_cells import DIRICHLET, NEUMANN, AxisCells
 from meshloom.linalg.cell_level import Bridge, CellLevel, outer, plain
 from meshloom.linalg.matrix import library
 from meshloom.linalg.sides import Sides, cells_of, sides_of
@@ -47,9 +47,11 @@ class Poisson(NoCopy):
         self.dtype = floating(name, dtype)
         self._sides = {"low": sides_of(name, grid, "low", low), "high": sides_of(name, grid, "high", high)}
         self.axes = tuple(cells_of(name, grid, edges, self._sides["low"], self._sides["high"]))
+        _check_sizes(name, self.axes, self.dtype)
         self.level = CellLevel(self.axes, self.dtype, grid if plain(grid) else None)
         self.bridge = Bridge(grid, self.level.grid)
-        self._ends = [self.level.grid.field(which, dtype=self.dtype) for which in ("x in cells", "y in cells")]
+        names = () if self.bridge.same else ("x in cells", "y in cells")
+        self._ends = [self.level.grid.field(which, dtype=self.dtype) for which in names]
 
     @cached_property
     def singular(self) -> bool:
@@ -164,6 +166,19 @@ class Means:
 def rounding(dtype: np.dtype) -> float:
     """As a part of what it was, what is left of a right-hand side by rounding alone."""
     return 100.0 * float(np.finfo(dtype).eps)
+
+
+def _check_sizes(name: str, axes: Sequence[AxisCells], dtype: np.dtype) -> None:
+    """MeshError where volumes, or areas over distances, are too large or too small for numbers of a type."""
+    known = np.finfo(dtype)
+    with np.errstate(all="ignore"):
+        ends = np.array([[end(one.widths) for one in axes] for end in (np.min, np.max)])
+        volumes = np.prod(ends, axis=1)
+        links = volumes[:, None, None] / ends**2
+        found, sums = np.append(links, volumes), volumes[1] * np.prod([len(one) for one in axes])
+    if not (found > known.tiny).all() or not (found < known.max).all() or not sums < known.max:
+        raise MeshError(f"{name}: cells are so small or so large that {dtype} does not hold their volumes and areas;"
+                        " measure lengths in another unit")  # fmt: skip
 
 
 def floating(name: str, dtype: DTypeLike) -> np.dtype:

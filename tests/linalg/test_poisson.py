@@ -169,11 +169,12 @@ def test_a_cycle_is_symmetric_and_positive(smoothing: int, lines: bool) -> None:
 def test_cells_that_are_long_everywhere_are_no_matter() -> None:
     """Narrow axes are halved first, down to one cell where need be."""
     ml.use("cpu")
-    for shape, extent in (((64, 64), (1.0, 100.0)), ((2, 64), (1e-4, 1.0)), ((6, 8, 20), (1.0, 70.0, 3e3))):
+    for shape, extent in (((64, 64), (1.0, 100.0)), ((2, 64), (1e-4, 1.0)), ((6, 8, 20), (1.0, 70.0, 3e3)),
+                          ((2, 16), (1e-7, 1.0)), ((50, 40), (1e-6, 1e6))):  # fmt: skip
         poisson = ml.linalg.Poisson(ml.Grid(shape, extent=extent), "neumann", "dirichlet")
         multigrid = ml.linalg.Multigrid(poisson)
-        x = poisson.grid.field("x")
-        assert multigrid.solve(x, right_side(poisson), tol=1e-8).iterations <= 8
+        report = multigrid.solve(poisson.grid.field("x"), right_side(poisson), tol=1e-8)
+        assert report.converged and report.iterations <= 8, (shape, report)
     edges = [np.linspace(0.0, length, n + 1) for length, n in ((1.0, 10), (1.0, 5), (1e-3, 1))]
     axes = [AxisCells(e, 0.5 * (e[1:] + e[:-1]), "neumann", "neumann") for e in edges]
     assert narrow_axes(axes) == [0] and narrow_axes([axes[1], axes[1], axes[2]]) == [0, 1]
@@ -361,6 +362,8 @@ def wrong_uses() -> dict[str, Any]:
             grid, edges=[[0.1, 0.2, 0.4, 0.7, 1], None]),
         "edges of axis y go from 0 to 1.5, but the periodic axis is 1 long": lambda: make(
             grid, edges=[None, [0.0, 0.3, 0.6, 1.5]]),
+        "cells are so small .* float64 does not hold .* another unit": lambda: make(ml.Grid((3, 3), extent=1e-200)),
+        "cells are so .* that float32 does not hold": lambda: make(ml.Grid((3, 3), extent=1e25), dtype="float32"),
         "poisson: x must be a Field, got int": lambda: poisson(3, b),
         "poisson: y must be a field of single numbers of type float64 on grid grid": lambda: poisson(x, pair),
         "poisson: x must be a field of single numbers": lambda: poisson(single, b),
