@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 DIRICHLET, NEUMANN, PERIODIC = "dirichlet", "neumann", "periodic"
+ROUNDED = 64 * float(np.finfo(np.float64).eps)  # of a coordinate
 WINDOW = 4  # cells that one of at least half as many takes anything from
 
 
@@ -44,10 +45,10 @@ class AxisCells:
 
     @cached_property
     def uniform(self) -> bool:
-        """Are all cells of one width, with their centres in the middle?"""
-        h = float(self.edges[-1] - self.edges[0]) / len(self)
-        middle = 0.5 * (self.edges[1:] + self.edges[:-1])
-        return bool(np.abs(self.widths - h).max() <= 1e-9 * h and np.abs(self.centres - middle).max() <= 1e-9 * h)
+        """Are all cells of one width, with their centres in the middle, but for rounding?"""
+        even = np.linspace(self.edges[0], self.edges[-1], 2 * len(self) + 1)
+        slack = ROUNDED * float(np.abs(self.edges[[0, -1]]).max())
+        return bool(np.abs(self.edges - even[::2]).max() <= slack and np.abs(self.centres - even[1::2]).max() <= slack)
 
     @property
     def stretching(self) -> float:
@@ -78,10 +79,13 @@ class AxisCells:
     def walls(self) -> np.ndarray:
         """(n,): the links of the first and last cell to an end whose value is given."""
         found = np.zeros(len(self))
-        for place, end, link in ((0, self.low, self.to_walls[0]), (-1, self.high, self.to_walls[1])):
-            if end == DIRICHLET:
-                found[place] += link
+        for place in (0, -1):
+            found[place] += self.wall(place)
         return found
+
+    def wall(self, place: int) -> float:
+        """The link to the low end (0) or the high one (-1); 0 where its value is not given."""
+        return self.to_walls[place] if (self.low, self.high)[place] == DIRICHLET else 0.0
 
     def sparse(self, library: Any) -> Any:
         """The operator along this axis, minus the second difference times the widths, by ``scipy.sparse``."""

@@ -17,8 +17,7 @@ import numpy as np
 
 from meshloom.kernel.access import Read, ReadWrite, Write
 from meshloom.linalg.axis_cells import AxisCells
-from meshloom.mesh.box import Offsets
-from meshloom.mesh.core import Field, Map, Set
+from meshloom.mesh.core import Arg, Field, Global, Map, Set
 from meshloom.mesh.grid import Grid
 from meshloom.operation.loop import kernel
 
@@ -28,18 +27,40 @@ Formula = Callable[[Any], Sequence[Any]]  # of an element's number, or of an arr
 
 
 class CellLevel:
-    """y = A x on a grid of cells, A the sum of the axes' operators. ``entries``: in each cell its links to the cell
-    before it along each axis, and last the diagonal of A."""
+    """y = A x on a grid of cells, A the sum of the axes' operators.
+
+    Loops read ``coefficients``. On ``even`` cells links are numbers, and a field of bits says where an axis ends: 4
+    bytes of a cell. Else they are a field, in each cell its links to the cell before it along each axis, and last the
+    diagonal of A.
+    """
 
     def __init__(self, axes: Sequence[AxisCells], dtype: np.dtype, grid: Grid | None = None):
         self.axes = tuple(axes)
         self.shape = tuple(len(one) for one in axes)
         self.grid = Grid(self.shape, periodic=True, name="cells") if grid is None else grid
-        self.entries = self.grid.field("links", len(axes) + 1, dtype=dtype, data=self._entries())
-        self._step = _kernels(len(axes))
+        self.dtype, self.even = dtype, all(one.uniform for one in axes)
+        self.coefficients = self._numbers() if self.even else (self._field(),)
+        self._step = _kernels(len(axes), self.even)
 
-    def _entries(self) -> np.ndarray:
-        return np.stack([*(self.links_along(a) for a in range(len(self.axes))), self.diagonal], axis=-1)
+    def _field(self) -> Arg:
+        rank = len(self.axes)
+        values = np.stack([*(self.links_along(a) for a in range(rank)), self.diagonal], axis=-1)
+        links = self.grid.field("links", rank + 1, dtype=self.dtype, data=values)
+        return links[self.grid.offsets((0,) * rank, *(_unit(rank, a) for a in range(rank)))]
+
+    def _numbers(self) -> tuple[Field, Global]:
+        """(bits of each cell: bit 2 a is set where it is the first along a closed axis a, the next where it is the
+        last; for each axis its link, and those to the walls at its ends)."""
+        bits, numbers = np.zeros(self.shape, np.int32), []
+        for a, one in enumerate(self.axes):
+            area = prod(float(other.widths[0]) for b, other in enumerate(self.axes) if b != a)
+            numbers += [area * float(one.links[-1]), area * one.wall(0), area * one.wall(-1)]
+            for place, bit in () if one.periodic else ((0, 1), (-1, 2)):
+                bits[(slice(None),) * a + (place,)] |= bit << 2 * a
+        return (
+            self.grid.field("ends", dtype=np.int32, data=bits),
+            Global(np.array(numbers, self.dtype), "links", dtype=self.dtype),
+        )
 
     def links_along(self, axis: int) -> np.ndarray:
         """The links of each cell to that before it, (*shape,)."""
@@ -78,11 +99,11 @@ class CellLevel:
 
     def apply(self, x: Field, y: Field) -> None:
         """y = A x."""
-        self._step.apply(self.grid, self.entries[self._before], x[self.grid.star(1)], y)
+        self._step.apply(self.grid, x[self.grid.star(1)], y, *self.coefficients)
 
     def residual(self, x: Field, b: Field, r: Field) -> None:
         """r = b - A x."""
-        self._step.residual(self.grid, self.entries[self._before], x[self.grid.star(1)], b, r)
+        self._step.residual(self.grid, x[self.grid.star(1)], b, r, *self.coefficients)
 
     def smooth(self, x: Field | None, b: Field, spare: Sequence[Field], steps: int) -> tuple[Field, Field]:
         """So many steps towards A x = b, from zero where x is None. ``spare``: fields that may be written, one of them
@@ -96,19 +117,13 @@ class CellLevel:
             pull = (8 * k - 4) / ((2 * k + 1) * LARGEST)
             carry = 0.0 if k == 1 else (2 * k - 3) / (2 * k + 1)
             if k == 1 and x is None:
-                self._step.from_zero(self.grid, self.entries, b, pull, now)
+                self._step.from_zero(self.grid, b, pull, now, *self.coefficients)
                 continue
             fresh = k == 1 or (k == 2 and x is None)  # what is in the other field is no earlier step
             step = self._step.begin if fresh else self._step.go_on
-            step(self.grid, self.entries[self._before], now[self.grid.star(1)], b, carry, pull, other)
+            step(self.grid, now[self.grid.star(1)], b, carry, pull, other, *self.coefficients)
             now, other = other, now
         return now, other
-
-    @property
-    def _before(self) -> Offsets:
-        """Where the entries are read: in the cell, and in that behind it along each axis."""
-        rank = len(self.shape)
-        return self.grid.offsets((0,) * rank, *(_unit(rank, a) for a in range(rank)))
 
 
 class Bridge:
@@ -199,35 +214,65 @@ def _take_direct(x: Read, y: Write):
 
 
 @cache
-def _kernels(rank: int) -> SimpleNamespace:
-    """What is done in a cell of so many axes."""
+def _kernels(rank: int, even: bool) -> SimpleNamespace:
+    """What is done in a cell of so many axes; its ``coefficients`` come last."""
     here = (0,) * rank
-    sides = [(a, _unit(rank, a, -1), _unit(rank, a)) for a in range(rank)]
-
-    def image(e: Any, x: Any) -> Any:
-        """(A x) in the cell."""
-        near = sum(e[here][a] * x[before] + e[behind][a] * x[behind] for a, before, behind in sides)
-        return e[here][rank] * x[here] - near
+    diagonal, image = _with_numbers(rank) if even else _with_a_field(rank)
 
     @kernel
-    def apply_cells(e: Read, x: Read, y: Write):
-        y[...] = image(e, x)
+    def apply_cells(x: Read, y: Write, *e: Read):
+        y[...] = image(x, *e)
 
     @kernel
-    def residual_of_cells(e: Read, x: Read, b: Read, r: Write):
-        r[...] = b - image(e, x)
+    def residual_of_cells(x: Read, b: Read, r: Write, *e: Read):
+        r[...] = b - image(x, *e)
 
     @kernel
-    def smooth_from_zero(e: Read, b: Read, pull: Read, x: Write):
-        x[...] = pull * b / e[rank]
+    def smooth_from_zero(b: Read, pull: Read, x: Write, *e: Read):
+        x[...] = pull * b / diagonal(*e)
 
     @kernel
-    def smooth_begin(e: Read, x: Read, b: Read, carry: Read, pull: Read, new: Write):
-        new[...] = x[here] + carry * x[here] + pull * (b - image(e, x)) / e[here][rank]
+    def smooth_begin(x: Read, b: Read, carry: Read, pull: Read, new: Write, *e: Read):
+        new[...] = x[here] + carry * x[here] + pull * (b - image(x, *e)) / diagonal(*e)
 
     @kernel
-    def smooth_go_on(e: Read, x: Read, b: Read, carry: Read, pull: Read, new: ReadWrite):
-        new[...] = x[here] + carry * (x[here] - new) + pull * (b - image(e, x)) / e[here][rank]
+    def smooth_go_on(x: Read, b: Read, carry: Read, pull: Read, new: ReadWrite, *e: Read):
+        new[...] = x[here] + carry * (x[here] - new) + pull * (b - image(x, *e)) / diagonal(*e)
 
     return SimpleNamespace(apply=apply_cells, residual=residual_of_cells, from_zero=smooth_from_zero,
                            begin=smooth_begin, go_on=smooth_go_on)  # fmt: skip
+
+
+def _with_a_field(rank: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """(the diagonal, A x) in a cell by a field of links."""
+    here = (0,) * rank
+
+    def diagonal(e: Any) -> Any:
+        return e[here][rank]
+
+    def image(x: Any, e: Any) -> Any:
+        sides = [(a, _unit(rank, a, -1), _unit(rank, a)) for a in range(rank)]
+        near = sum(e[here][a] * x[before] + e[behind][a] * x[behind] for a, before, behind in sides)
+        return e[here][rank] * x[here] - near
+
+    return diagonal, image
+
+
+def _with_numbers(rank: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The same by bits and numbers."""
+    here = (0,) * rank
+    sides = [(a, end, _unit(rank, a, 2 * end - 1)) for a in range(rank) for end in (0, 1)]
+
+    def at_end(bits: Any, axis: int, end: int) -> Any:
+        return (bits & (1 << 2 * axis + end)) != 0
+
+    def diagonal(bits: Any, links: Any) -> Any:
+        return sum(np.where(at_end(bits, a, end), links[3 * a + 1 + end], links[3 * a]) for a, end, _ in sides)
+
+    def image(x: Any, bits: Any, links: Any) -> Any:
+        return sum(
+            np.where(at_end(bits, a, end), links[3 * a + 1 + end] * x[here], links[3 * a] * (x[here] - x[there]))
+            for a, end, there in sides
+        )
+
+    return diagonal, image

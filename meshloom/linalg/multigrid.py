@@ -239,7 +239,7 @@ class _Exactly:
     """x = A^-1 b on few cells, by the inverse, whose rows are a field."""
 
     def __init__(self, level: CellLevel):
-        self.grid, n, dtype = level.grid, prod(level.shape), level.entries.dtype
+        self.grid, n, dtype = level.grid, prod(level.shape), level.dtype
         self._inverse = self.grid.field("inverse", n, dtype=dtype, data=level.inverse().reshape(*level.shape, n))
         self._all = Map.computed(self.grid, self.grid, lambda e: list(range(n)), "all cells")
         self._x = self.grid.field("exact", dtype=dtype)
@@ -259,7 +259,7 @@ def _rungs(level: CellLevel, steps: int, *, lines: bool) -> tuple[_Rung, ...]:
 
 
 def _rung(level: CellLevel, steps: int, *, lines: bool) -> _Rung:
-    dtype, axes, grid = level.entries.dtype, list(level.axes), level.grid
+    dtype, axes, grid = level.dtype, list(level.axes), level.grid
     halvings, between = [], []
     for axis in narrow_axes(axes):
         cells = axes[axis]

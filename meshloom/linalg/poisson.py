@@ -88,7 +88,7 @@ class Poisson(NoCopy):
     @cached_property
     def diagonal(self) -> Field:
         """That of A."""
-        return self._made("diagonal", lambda: self.level.entries.numpy()[..., -1])
+        return self._made("diagonal", lambda: self.level.diagonal)
 
     @cached_property
     def from_sides(self) -> Field:

@@ -41,7 +41,7 @@ class PointSmoothing(Smoothing):
 
     def __init__(self, level: CellLevel, steps: int):
         self.level, self.steps = level, steps
-        self._spare = [level.grid.field(name, dtype=level.entries.dtype) for name in ("smooth", "smoother")]
+        self._spare = [level.grid.field(name, dtype=level.dtype) for name in ("smooth", "smoother")]
 
     def before(self, b: Field) -> tuple[Field, Field]:
         return self.level.smooth(None, b, self._spare, self.steps)
@@ -58,7 +58,7 @@ class LineSmoothing(Smoothing):
         lines = [CellLines(level, axis) for axis, n in enumerate(level.shape) if n > 1]
         self._order = lines * times
         names = ("smooth", "reduced", "more reduced")
-        self._x, *self._spare = (level.grid.field(name, dtype=level.entries.dtype) for name in names)
+        self._x, *self._spare = (level.grid.field(name, dtype=level.dtype) for name in names)
 
     def before(self, b: Field) -> tuple[Field, Field]:
         first, *rest = self._order
@@ -85,7 +85,7 @@ class CellLines:
     """
 
     def __init__(self, level: CellLevel, axis: int):
-        self.grid, dtype = level.grid, level.entries.dtype
+        self.grid, dtype = level.grid, level.dtype
         self.stages, inverse = reduction(level.links_along(axis), level.excess_along(axis), axis)
         self._factors = [self.grid.field("factors", 2, dtype=dtype, data=one) for _, one in self.stages]
         self._inverse = self.grid.field("inverse", dtype=dtype, data=inverse)

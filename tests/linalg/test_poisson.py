@@ -90,6 +90,9 @@ def test_cells_around_the_points_of_a_grid() -> None:
     single = ml.linalg.Poisson(ml.Grid((1, 3)), "dirichlet", "dirichlet")
     np.testing.assert_allclose(single.axes[0].edges, [-0.5, 0.5])
     assert single.axes[1].uniform and not poisson.axes[0].uniform
+    assert single.level.even and not poisson.level.even, "numbers do where cells are alike"
+    far = ml.linalg.Poisson(ml.Grid((9, 9), extent=((1e6, 1e6 + 1e-3), (0.0, 1.0))))
+    assert far.level.even, "coordinates are rounded"
 
 
 @pytest.mark.parametrize("stretched", [False, True])
