@@ -92,9 +92,9 @@ def test_what_it_says_is_what_is(backend: str, shape: tuple[int, ...], stretched
         assert report.history[0] == 1.0 and report.history[-1] == report.residual and report.iterations == 1
         residual = b.numpy().ravel() - poisson.to_scipy() @ x.numpy().ravel()
         np.testing.assert_allclose(np.linalg.norm(residual) / np.linalg.norm(b.numpy()), report.residual, atol=1e-12)
-    again = x.like("again")
-    assert backend == "numpy" or ml.linalg.Multigrid(poisson).solve(again, b, tol=1e-10).converged
-    assert backend == "numpy" or np.abs(again.numpy() - x.numpy()).max() < 1e-7 * np.abs(x.numpy()).max()
+    again, compared = x.like("again"), len(shape) == 2
+    assert not compared or ml.linalg.Multigrid(poisson).solve(again, b, tol=1e-10).converged
+    assert not compared or np.abs(again.numpy() - x.numpy()).max() < 1e-7 * np.abs(x.numpy()).max()
 
 
 def test_b_that_is_impossible_zero_tiny_huge_or_no_number() -> None:

