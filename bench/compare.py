@@ -87,7 +87,7 @@ def goals(rows: list[dict[str, Any]], device: str) -> list[Goal]:
             for row in rows if "new_by_old" in row]  # fmt: skip
 
 
-def lines(result: dict[str, Any]) -> list[str]:
+def text_lines(result: dict[str, Any]) -> list[str]:
     """Every step on paper: times on a GPU, ratios alone on a CPU."""
     on_gpu, limit = result["backend"] == "cuda", GOALS[result["backend"]]
     rows = []

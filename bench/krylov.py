@@ -162,7 +162,7 @@ def goals(rows: list[dict[str, Any]]) -> list[Goal]:
     return [Goal(text, one, "at least", GOAL) for one in found]
 
 
-def lines(result: dict[str, Any]) -> list[str]:
+def text_lines(result: dict[str, Any]) -> list[str]:
     """Every form of the matrix at every size, and the peer, on paper."""
     words = {"grid": "matrix on a grid", "formula": "no matrix: a kernel", "map": "matrix through a map"}
     rows = [[f"{row['side']} x {row['side']}", words.get(row["kind"], row["kind"]), f"{row['bytes_per_point']:.0f}",

@@ -210,9 +210,9 @@ def alone(loop: ml.Loop) -> ml.Program:
 def forms(case: FlowCase, bandwidth: float, *, rounds: int, target: float) -> dict[str, list[dict[str, Any]]]:
     """How fast every pass of a right-hand side is when lines are cut up in other ways; the fastest first."""
     found: dict[str, list[dict[str, Any]]] = {}
-    whole = parts(case, both=False)["right_hand_side"]
-    assert isinstance(whole, ml.Program)
-    for loop in whole.loops:
+    program = parts(case, both=False)["right_hand_side"]
+    assert isinstance(program, ml.Program)
+    for loop in program.loops:
         if not loop.domain.along_lines:
             continue
         rows = []

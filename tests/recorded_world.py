@@ -53,6 +53,7 @@ class World:
         self.loop = scale.loop(self.cells, self.u, self.factor, self.total)
         self.line = ml.linalg.LineOperator(ml.linalg.Tridiagonal(0.25, 1.0, 0.25, periodic=True))
         self.lines = ml.linalg.LineLoop(self.grid, 1, self.line, self.f, self.f, before=halve, values=1)
+        self.poisson = ml.linalg.Poisson(ml.Grid((4, 3), name="plate"))
         self.inner = ml.program(self.step)
         self.scaled = ml.program(self.scale_by_factor)
 

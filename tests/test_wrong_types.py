@@ -130,6 +130,28 @@ def algebra(w: World) -> dict[str, Attack]:
     }  # fmt: skip
 
 
+def poisson(w: World) -> dict[str, Attack]:
+    ends = [None, ml.linalg.Dirichlet(1.0)]
+    given = {"grid": w.poisson.grid, "low": "neumann", "high": ["neumann", "dirichlet"], "dtype": "float64",
+             "name": "p", "edges": [None, [-0.25, 0.25, 0.75, 1.25]]}  # fmt: skip
+    on, ring = ml.linalg.Poisson(w.grid), ml.Grid((3, 4), periodic=(True, False))
+    multigrid, fast = ml.linalg.Multigrid(on), ml.linalg.FastPoisson(on)
+    return {
+        "Poisson": (ml.linalg.Poisson, given),
+        "Poisson, a value": (lambda value: ml.linalg.Poisson(w.stretched, ml.linalg.Dirichlet(value)), {"value": 1.0}),
+        "Poisson, a slope": (lambda slope: ml.linalg.Poisson(w.poisson.grid, "neumann", [ml.linalg.Neumann(slope)] * 2),
+                             {"slope": 1.0}),
+        "Poisson, ends of a periodic axis": (lambda low: ml.linalg.Poisson(ring, low), {"low": ends}),
+        "Poisson.__call__": (on, {"x": w.f, "y": w.g}), "Poisson.check": (on.check, {"field": w.f, "what": "x"}),
+        "Poisson.right_hand_side": (on.right_hand_side, {"f": w.f, "b": w.g}),
+        "Multigrid": (ml.linalg.Multigrid, {"poisson": w.poisson, "accelerated": False, "lines": True, "smoothing": 2}),
+        "Multigrid.__call__": (multigrid, {"r": w.f, "z": w.g}),
+        "Multigrid.solve": (multigrid.solve, {"x": w.g, "b": w.f, "tol": 1e-3, "at_most": 2}),
+        "FastPoisson": (ml.linalg.FastPoisson, {"poisson": w.poisson}),
+        "FastPoisson.solve": (fast.solve, {"x": w.g, "b": w.f, "tol": 1e-6}),
+    }  # fmt: skip
+
+
 def programs(w: World) -> dict[str, Attack]:
     return {
         "Program": (ml.Program, {"function": w.step, "fuse": True, "branches": False}),
@@ -146,7 +168,7 @@ def programs(w: World) -> dict[str, Attack]:
     }  # fmt: skip
 
 
-ROOMS = (sets_and_fields, grids, meshes, algebra, programs)
+ROOMS = (sets_and_fields, grids, meshes, algebra, poisson, programs)
 
 
 def state(w: World) -> list[tuple[str, int, bytes]]:

@@ -67,8 +67,9 @@ class UnknownLoop(ConfigError):
     """A ``[schedule]`` table names what is no loop of the program."""
 
     def __init__(self, name: str, program: ml.Program):
-        lines = {loop.name for loop in program.loops if loop.domain.along_lines}
-        what = "is solved along lines, where strategies do not apply" if name in lines else "is no loop of this case"
+        line_loops = {loop.name for loop in program.loops if loop.domain.along_lines}
+        along_lines = "is solved along lines, where strategies do not apply"
+        what = along_lines if name in line_loops else "is no loop of this case"
         self.key = ("schedule", name)
         super().__init__(f"{toml_key(self.key)} {what}{nearest(name, (DEFAULT, *loop_names(program)))}")
 

@@ -58,7 +58,7 @@ _listening = local()  # by thread: what meshio has said to it
 @contextmanager
 def _heard() -> Iterator[list[str]]:
     """What meshio prints as a warning during the block, in this thread alone, instead of being printed."""
-    for reader in [module for name, module in [*sys.modules.items()] if name.startswith("meshio.")]:
+    for reader in [module for name, module in sys.modules.copy().items() if name.startswith("meshio.")]:
         printed = getattr(reader, "warn", None)
         if printed is not None and not isinstance(printed, partial):
             setattr(reader, "warn", partial(_warned, printed))  # noqa: B010 - modules have no such attribute for mypy

@@ -68,7 +68,7 @@ class Solver(ABC):
         at least 1000)."""
         refuse_in_program(f"solving by {self.name}", "call it outside, or write its steps as kernels")
         _check_fields(self.name, x, b)
-        tol = _check_tolerance(self.name, tol)
+        tol = check_tolerance(self.name, tol)
         unknowns = max(x.set.size * x.dim, 1000)
         most = min(unknowns, MOST_ITERATIONS) if at_most is None else at_most
         most = whole_number(f"{self.name}: at_most", most, 0, MOST_ITERATIONS, error=ProgramError)
@@ -101,7 +101,7 @@ class Solver(ABC):
             y.fill(0.0)
             apply(x, y)
 
-        first = next((one for one in Program(once).loops[1:] if y in one.writes), None)
+        first = next((one for one in Program(once).operations[1:] if y in one.writes), None)
         if first is None:
             raise MeshError(f"{self.name}: the {which} must make y from x by loops, and writes nothing to y")
         if first.defines(y):
@@ -256,7 +256,7 @@ def _check_fields(solver: str, x: Field, b: Field) -> None:
         raise MeshError(f"{solver}: x must be of floating-point numbers, got {x.dtype}")
 
 
-def _check_tolerance(solver: str, tol: float) -> float:
+def check_tolerance(solver: str, tol: float) -> float:
     if isinstance(tol, bool) or not isinstance(tol, int | float | np.floating) or not 0.0 < tol < 1.0:
         raise ProgramError(f"{solver}: tol must be a number between 0 and 1, got {shown(tol)}")
     return float(tol)

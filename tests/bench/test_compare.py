@@ -51,7 +51,7 @@ def test_a_tree_without_the_case_costs_its_row_alone(
     rows = record.load(file)["rows"]
     assert rows[0]["new_by_old"] == pytest.approx(1.2) and rows[1] == {"step": "volna", "problem": "old: no such case"}
     assert "1 of 2 slower" in capsys.readouterr().out and log[-2:] == ["close", "close"]
-    assert "**missed**" in compare.lines(record.load(file))[-1]
+    assert "**missed**" in compare.text_lines(record.load(file))[-1]
 
 
 def test_a_process_answers_for_steps_it_can_make_and_tells_of_others() -> None:

@@ -20,7 +20,7 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     grid, formula = result["rows"][:2]
     assert formula["bytes"] == 8 * 11 * 144 and grid["bytes"] > formula["bytes"] + 8 * 5 * 144 - 1
     assert grid["share_of_copy"] == pytest.approx(grid["bytes"] / grid["ms"] * 1e3 / (result["copy_GBps"] * 1e9))
-    assert sum(line.startswith("| 12 x 12 |") for line in krylov.lines(result)) == 4
+    assert sum(line.startswith("| 12 x 12 |") for line in krylov.text_lines(result)) == 4
     assert "WRONG" not in capsys.readouterr().out
 
 

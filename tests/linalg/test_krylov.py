@@ -118,6 +118,9 @@ def test_operators_that_add_to_their_result(backend: str, solver: str) -> None:
     x.fill(0.0)
     assert solve(lambda x, y: twice(some, x, y), x, b, tol=1e-10).converged
     np.testing.assert_allclose(2.0 * x.numpy(), b.numpy(), atol=1e-9)
+    b.fill(3.0)
+    assert solve(lambda x, y: twice(cells, x, y), x, b, tol=1e-10).converged, "one loop that sets all of y is enough"
+    np.testing.assert_allclose(x.numpy(), 1.5, atol=1e-9)
     with one_line_from(MeshloomError, f"{solver}: the operator must make y from x by loops, and writes nothing to y"):
         solve(lambda x, y: None, x, b)
 

@@ -1,0 +1,218 @@
+"""Poisson's equation on the cells of a grid: the operator of -div grad p by finite volumes, and its right-hand side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from meshloom.errors import MeshError, instance, shown
+from meshloom.kernel.access import Read, ReadWrite, Sum, Write
+from meshloom.linalg.axis_cells import DIRICHLET, NEUMANN, AxisCells
+from meshloom.linalg.cell_level import Bridge, CellLevel, outer, plain
+from meshloom.linalg.matrix import library
+from meshloom.linalg.sides import Sides, cells_of, sides_of
+from meshloom.mesh.copies import NoCopy
+from meshloom.mesh.core import Field, Global
+from meshloom.mesh.grid import Grid
+from meshloom.mesh.values import named
+from meshloom.operation.loop import kernel
+from meshloom.recording import MAKE_BEFORE, outside_program, refuse_in_program
+
+
+class Poisson(NoCopy):
+    """A of A p = b, the finite volumes of -div grad p = f: what flows out of a cell through its faces, differences of
+    neighbouring values over the distance of their centres, is f times its volume. A is symmetric.
+
+    The points of ``grid`` are the centres of cells. Edges lie halfway between them, and at closed ends as far outside,
+    unless ``edges`` has them: for each axis (n + 1,), or None. ``low`` and ``high``: what holds at the two sides, one
+    for all axes or one for each: "dirichlet" or "neumann" (value or slope 0), ``Dirichlet(value)``,
+    ``Neumann(slope)``; a periodic axis has no sides.
+
+    ``poisson(x, y)`` makes y = A x, and ``poisson.right_hand_side(f, b)`` makes b, with what is given at the sides;
+    inside a program both are recorded. Ghosts of x do not count. Where no value is held at any side A is ``singular``:
+    constants have no residual, and what b adds up to must be 0 (``right_hand_side`` leaves it as it is; the solvers of
+    this operator take it out and say so).
+    """
+
+    def __init__(self, grid: Grid, low: Sides = NEUMANN, high: Sides = NEUMANN, *,
+                 edges: Sequence[ArrayLike | None] | None = None, dtype: DTypeLike = np.float64,
+                 name: str = "poisson"):  # fmt: skip
+        self.name = named("a Poisson operator", name)
+        self.grid = instance(f"{name}: grid", grid, Grid, error=MeshError)
+        refuse_in_program(f"making operator {name}", MAKE_BEFORE)
+        self.dtype = floating(name, dtype)
+        self._sides = {"low": sides_of(name, grid, "low", low), "high": sides_of(name, grid, "high", high)}
+        self.axes = tuple(cells_of(name, grid, edges, self._sides["low"], self._sides["high"]))
+        _check_sizes(name, self.axes, self.dtype)
+        self.level = CellLevel(self.axes, self.dtype, grid if plain(grid) else None)
+        self.bridge = Bridge(grid, self.level.grid)
+        names = () if self.bridge.same else ("x in cells", "y in cells")
+        self._ends = [self.level.grid.field(which, dtype=self.dtype) for which in names]
+
+    @cached_property
+    def singular(self) -> bool:
+        """Is no value held at any side?"""
+        return all(one.floating for one in self.axes)
+
+    def __call__(self, x: Field, y: Field) -> None:
+        """y = A x; inside a program this is recorded."""
+        self.check(x, "x")
+        self.check(y, "y")
+        if x is y:
+            raise MeshError(f"{self.name}: x and y are the same field, {x.name}; y must be another one")
+        if self.bridge.same:
+            self.level.apply(x, y)
+            return
+        one, other = self._ends
+        self.bridge.into_cells(x, one)
+        self.level.apply(one, other)
+        self.bridge.out_of_cells(other, y)
+
+    def right_hand_side(self, f: Field, b: Field) -> None:
+        """b = f times the volumes of the cells, and what is given at the sides; inside a program this is recorded."""
+        self.check(f, "f")
+        self.check(b, "b")
+        if f is b:
+            raise MeshError(f"{self.name}: f and b are the same field, {f.name}; b must be another one")
+        _integrate(self.grid, self.volumes, f, self.from_sides, b)
+
+    @cached_property
+    def volumes(self) -> Field:
+        """Of the cells."""
+        return self._made("volumes", lambda: outer([one.widths for one in self.axes]))
+
+    @cached_property
+    def diagonal(self) -> Field:
+        """That of A."""
+        return self._made("diagonal", lambda: self.level.diagonal)
+
+    @cached_property
+    def from_sides(self) -> Field:
+        """What values and slopes at the sides add to b."""
+        return self._made("from the sides", self._from_sides)
+
+    def _made(self, name: str, values: Callable[[], np.ndarray]) -> Field:
+        with outside_program():
+            return self.grid.field(name, dtype=self.dtype, data=values())
+
+    def _from_sides(self) -> np.ndarray:
+        found = np.zeros(self.grid.shape)
+        for axis, one in enumerate(self.axes):
+            area = outer([np.ones(1) if a == axis else other.widths for a, other in enumerate(self.axes)])
+            for which, place, link in (("low", 0, one.to_walls[0]), ("high", -1, one.to_walls[1])):
+                side = self._sides[which][axis]
+                if side.kind in (DIRICHLET, NEUMANN):
+                    weight = link if side.kind == DIRICHLET else 1.0
+                    at = (slice(None),) * axis + ([place],)
+                    found[at] += weight * area * side.value
+        return found
+
+    def to_scipy(self) -> Any:
+        """A as ``scipy.sparse`` has it (CSR), for the points in the order of ``numpy()``."""
+        sparse, found = library(), 0
+        for axis in range(len(self.axes)):
+            part = sparse.eye(1)
+            for a, one in enumerate(self.axes):
+                part = sparse.kron(part, one.sparse(sparse) if a == axis else sparse.diags(one.widths))
+            found = found + part
+        return sparse.csr_matrix(found)
+
+    def check(self, field: Field, what: str) -> None:
+        """MeshError unless a field is one of numbers on the grid, of the operator's type."""
+        if not isinstance(field, Field):
+            raise MeshError(f"{self.name}: {what} must be a Field, got {type(field).__name__}")
+        if field.set is not self.grid or field.components or field.dtype != self.dtype:
+            raise MeshError(f"{self.name}: {what} must be a field of single numbers of type {self.dtype} on grid"
+                            f" {self.grid.name}, got {field!r}")  # fmt: skip
+
+    def __repr__(self) -> str:
+        size = " x ".join(map(str, self.grid.shape))
+        return f"Poisson({self.name}: {size}{', singular' if self.singular else ''})"
+
+
+class Means:
+    """For singular operators: takes what b adds up to out of it, and the mean out of x, both fields of the cells."""
+
+    def __init__(self, poisson: Poisson):
+        level = poisson.level
+        volumes = outer([one.widths for one in level.axes])
+        self.grid, self.total = level.grid, float(volumes.sum())
+        self.volumes = level.grid.field("volumes", dtype=poisson.dtype, data=volumes)
+        self._sum, self._size = (Global(0.0, which, dtype=poisson.dtype) for which in ("sum", "size"))
+
+    def out_of_right_hand_side(self, b: Field) -> tuple[float, float]:
+        """Returns what b adds up to, and what its absolute values do. Where only rounding would be left b is zero."""
+        total, size = self._added_up(b)
+        _take_out(self.grid, self.volumes, self._sum, 1.0 / self.total, b)
+        if self._added_up(b)[1] <= rounding(b.dtype) * size:
+            b.fill(0.0)
+        return total, size
+
+    def _added_up(self, b: Field) -> tuple[float, float]:
+        self._sum.value = self._size.value = 0.0
+        _add_up(self.grid, b, self._sum, self._size)
+        return float(self._sum.value), float(self._size.value)
+
+    def out_of_solution(self, x: Field) -> None:
+        self._sum.value = 0.0
+        _add_up_weighted(self.grid, self.volumes, x, self._sum)
+        _shift(self.grid, self._sum, 1.0 / self.total, x)
+
+
+def rounding(dtype: np.dtype) -> float:
+    """As a part of what it was, what is left of a right-hand side by rounding alone."""
+    return 100.0 * float(np.finfo(dtype).eps)
+
+
+def _check_sizes(name: str, axes: Sequence[AxisCells], dtype: np.dtype) -> None:
+    """MeshError where volumes, or areas over distances, are too large or too small for numbers of a type."""
+    known = np.finfo(dtype)
+    with np.errstate(all="ignore"):
+        ends = np.array([[end(one.widths) for one in axes] for end in (np.min, np.max)])
+        volumes = np.prod(ends, axis=1)
+        links = volumes[:, None, None] / ends**2
+        found, sums = np.append(links, volumes), volumes[1] * np.prod([len(one) for one in axes])
+    if not (found > known.tiny).all() or not (found < known.max).all() or not sums < known.max:
+        raise MeshError(f"{name}: cells are so small or so large that {dtype} does not hold their volumes and areas;"
+                        " measure lengths in another unit")  # fmt: skip
+
+
+def floating(name: str, dtype: DTypeLike) -> np.dtype:
+    """The type of an operator's numbers, as a person gives it."""
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if found is None or found not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise MeshError(f"{name}: dtype must be float32 or float64, got {shown(dtype)}")
+    return found
+
+
+@kernel
+def _integrate(volume: Read, f: Read, side: Read, b: Write):
+    b[...] = volume * f + side
+
+
+@kernel
+def _add_up(b: Read, total: Sum, size: Sum):
+    total += b
+    size += np.abs(b)
+
+
+@kernel
+def _add_up_weighted(volume: Read, x: Read, total: Sum):
+    total += volume * x
+
+
+@kernel
+def _take_out(volume: Read, total: Read, share: Read, b: ReadWrite):
+    b -= volume * total * share
+
+
+@kernel
+def _shift(total: Read, share: Read, x: ReadWrite):
+    x -= total * share
