@@ -64,19 +64,26 @@ def test_fields_of_the_whole_in_every_mode(backend: str, size: int, arranged: bo
     assert total.value == a[mask][:, 0].sum()
 
 
-@pytest.mark.parametrize("mode", [ml.Write, ml.ReadWrite, ml.Inc])
+@ml.kernel
+def set_to(a: ml.Read, b: ml.Write) -> None:
+    b[...] = a
+
+
+@ml.kernel
+def change_to(a: ml.Read, b: ml.ReadWrite) -> None:
+    b[...] = b + a
+
+
+@ml.kernel
+def increase(a: ml.Read, b: ml.Inc) -> None:
+    b += a
+
+
+@pytest.mark.parametrize("give", [set_to, change_to, increase], ids=lambda one: one.name)
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_one_kernel_with_fields_of_the_part_and_of_the_whole_in_any_places(backend: str, mode: Any) -> None:
+def test_one_kernel_with_fields_of_the_part_and_of_the_whole_in_any_places(backend: str, give: ml.Kernel) -> None:
     """Loops of one kernel over a part share what they compile only where the same arguments belong to the whole."""
     ml.use(backend)
-
-    @ml.kernel
-    def give(a: ml.Read, b: mode) -> None:
-        if mode is ml.Inc:
-            b += a
-        else:
-            b[...] = a
-
     whole = ml.Set(20, "whole")
     numbers = np.arange(3, 15, 2)
     part = whole.subset(numbers)
