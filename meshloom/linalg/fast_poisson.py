@@ -73,9 +73,10 @@ class FastPoisson(NoCopy):
             raise MeshError(f"fast_poisson: x and b are the same field, {x.name}")
         b.check_readable()
         right = 1.0 * _points(b)
-        total, size = float(right.sum()), float(abs(right).sum())
+        with np.errstate(over="ignore", invalid="ignore"):
+            total, size = (float(one.sum(dtype=np.float64)) for one in (right, abs(right)))
         norm = self._norm(right)
-        if not np.isfinite(norm):
+        if not np.isfinite(norm) or (poisson.singular and not np.isfinite(size)):
             return Report(False, 0, float("nan"), np.full(1, np.nan), "values that are not finite")
         right, norm = self._possible(right, total, norm)
         if norm == 0.0:
