@@ -333,6 +333,30 @@ def test_not_where_something_changes_in_between(change: Callable[..., None], why
         refused(case, why)
 
 
+@ml.kernel
+def keep_and_change(u: ml.ReadWrite, first: ml.Write) -> None:
+    first[...] = 2.0 * u
+    u[...] = 1.5 * u + 0.1
+
+
+@pytest.mark.usefixtures("always")
+def test_not_where_the_maker_changes_what_it_makes_it_from() -> None:
+    """Afterwards the formula would give another value."""
+
+    def make(case: Case) -> Callable[[], None]:
+        u, rate, at = case.field("u", 17), case.field("rate"), case.grid.star(1)
+
+        def step() -> None:
+            first = case.grid.field("first")
+            keep_and_change(case.grid, u, first)
+            laplace(case.grid, first[at], rate)
+
+        return step
+
+    for case in compare(make, periodic=True):
+        refused(case, "keep_and_change changes u, from which it is made")
+
+
 @pytest.mark.usefixtures("always")
 def test_not_where_others_set_what_is_looked_at() -> None:
     """Ghosts, and the rim of a closed grid, come from other loops."""

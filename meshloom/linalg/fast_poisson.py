@@ -18,7 +18,7 @@ from meshloom.linalg.cell_level import outer
 from meshloom.linalg.iteration import Report
 from meshloom.linalg.krylov import check_tolerance
 from meshloom.linalg.multigrid import said
-from meshloom.linalg.poisson import Poisson, rounding
+from meshloom.linalg.poisson import Poisson, check_held, rounding
 from meshloom.linalg.transforms import fast, libraries, transform_of
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field
@@ -47,6 +47,7 @@ class FastPoisson(NoCopy):
         self.along = max(slow, key=lambda a: len(axes[a]), default=None)
         waves = [a for a, one in enumerate(axes) if fast(one) and one.periodic]
         order = [a for a in range(len(axes)) if a != self.along and a not in waves] + waves
+        _check_squares([axes[a] for a in order], poisson.dtype)
         first_wave = waves[0] if waves else None
         self._transforms = [
             (a, transform_of(f"fast_poisson: axis {AXES[a]}", axes[a], poisson.dtype, real=a == first_wave))
@@ -59,7 +60,7 @@ class FastPoisson(NoCopy):
         self._lines = None if self.along is None else Lines(axes[self.along], self.along, together, poisson.dtype)
         self._inverse = _Where(np.divide(1.0, together, where=together > 0.0, out=np.zeros(together.shape))
                                .astype(poisson.dtype))  # fmt: skip
-        self._volumes = _Where(outer([one.widths for one in axes]).astype(poisson.dtype))
+        self._parts = _Where(outer([one.widths / one.widths.sum() for one in axes]).astype(poisson.dtype))
         self._image = poisson.grid.field("image", dtype=poisson.dtype)
 
     def solve(self, x: Field, b: Field, *, tol: float = 1e-8) -> Report:
@@ -75,9 +76,10 @@ class FastPoisson(NoCopy):
         for one in (x, b, self._image):  # all of them where loops run, so that arrays meet their like
             one.move(current().place(one.storage))
         right = 1.0 * _points(b)
-        total, size = float(right.sum()), float(abs(right).sum())
+        with np.errstate(over="ignore", invalid="ignore"):
+            total, size = (float(one.sum(dtype=np.float64)) for one in (right, abs(right)))
         norm = self._norm(right)
-        if not np.isfinite(norm):
+        if not np.isfinite(norm) or (poisson.singular and not np.isfinite(size)):
             return Report(False, 0, float("nan"), np.full(1, np.nan), "values that are not finite")
         right, norm = self._possible(right, total, norm)
         if norm == 0.0:
@@ -121,16 +123,14 @@ class FastPoisson(NoCopy):
         """The right-hand side without what no solution has, and its norm; 0 where only rounding is left."""
         if not self.poisson.singular:
             return right, norm
-        volumes = self._volumes.like(right)
-        right = right - volumes * (total / float(volumes.sum()))
+        right = right - self._parts.like(right) * total
         left = self._norm(right)
         return right, left if left > rounding(self.poisson.dtype) * norm else 0.0
 
     def _without_mean(self, x: Any) -> Any:
         if not self.poisson.singular:
             return x
-        volumes = self._volumes.like(x)
-        return x - float((volumes * x).sum()) / float(volumes.sum())
+        return x - float((self._parts.like(x) * x).sum())
 
     @staticmethod
     def _norm(array: Any) -> float:
@@ -144,6 +144,14 @@ class FastPoisson(NoCopy):
         how = [f"{AXES[a]} {type(one).__name__.lower()}" for a, one in self._transforms]
         how += [] if self.along is None else [f"{AXES[self.along]} solved"]
         return f"FastPoisson({self.poisson.name}: {', '.join(how)})"
+
+
+def _check_squares(axes: list[AxisCells], dtype: np.dtype) -> None:
+    """MeshError where what is divided by along the axes, from a cell's width squared to that of the whole axis, is too
+    large or too small for numbers of a type."""
+    with np.errstate(all="ignore"):
+        squares = np.array([[one.widths.min() ** 2 / 16.0, one.widths.sum() ** 2] for one in axes])
+    check_held("fast_poisson", "squared widths", squares, dtype)
 
 
 class Lines:

@@ -66,7 +66,7 @@ class Multigrid(NoCopy):
         fine = poisson.level.grid
         self._x, self._b, self._z = (fine.field(name, dtype=poisson.dtype) for name in ("x", "b", "z"))
         make = ConjugateGradients if self.accelerated else Cycles
-        self._solver = make(poisson.level.apply, preconditioner=self._cycle_of_cells)
+        self._solver = make(poisson.level.apply, preconditioner=self._cycle_for_solver)
         self._means = Means(poisson) if poisson.singular else None
 
     @property
@@ -106,6 +106,13 @@ class Multigrid(NoCopy):
                 self._means.out_of_solution(self._x)
             self.poisson.bridge.out_of_cells(self._x, x)
         return said(report, *left_out, self.poisson.dtype)
+
+    def _cycle_for_solver(self, r: Field, z: Field) -> None:
+        """The same, r being a solver's own: of a singular operator without what rounding has made it add up to. Once
+        only that was left conjugate gradients would take it for an error, and go astray."""
+        if self._means is not None:
+            self._means.out_of_residual(r)
+        self._cycle_of_cells(r, z)
 
     def _cycle_of_cells(self, r: Field, z: Field) -> None:
         set_to(z.set, self._cycle(0, r), z)

@@ -139,15 +139,14 @@ class Means:
 
     def __init__(self, poisson: Poisson):
         level = poisson.level
-        volumes = outer([one.widths for one in level.axes])
-        self.grid, self.total = level.grid, float(volumes.sum())
-        self.volumes = level.grid.field("volumes", dtype=poisson.dtype, data=volumes)
+        parts = outer([one.widths / one.widths.sum() for one in level.axes])  # of the whole: sums stay small
+        self.grid, self.parts = level.grid, level.grid.field("parts", dtype=poisson.dtype, data=parts)
         self._sum, self._size = (Global(0.0, which, dtype=poisson.dtype) for which in ("sum", "size"))
 
     def out_of_right_hand_side(self, b: Field) -> tuple[float, float]:
         """Returns what b adds up to, and what its absolute values do. Where only rounding would be left b is zero."""
         total, size = self._added_up(b)
-        _take_out(self.grid, self.volumes, self._sum, 1.0 / self.total, b)
+        _take_out(self.grid, self.parts, self._sum, b)
         if self._added_up(b)[1] <= rounding(b.dtype) * size:
             b.fill(0.0)
         return total, size
@@ -157,10 +156,16 @@ class Means:
         _add_up(self.grid, b, self._sum, self._size)
         return float(self._sum.value), float(self._size.value)
 
+    def out_of_residual(self, r: Field) -> None:
+        """What it adds up to is rounding, which no correction makes less; inside a program this is recorded."""
+        self._sum.value = 0.0
+        _add_up_alone(self.grid, r, self._sum)
+        _shift(self.grid, self._sum, 1.0 / self.grid.size, r)
+
     def out_of_solution(self, x: Field) -> None:
         self._sum.value = 0.0
-        _add_up_weighted(self.grid, self.volumes, x, self._sum)
-        _shift(self.grid, self._sum, 1.0 / self.total, x)
+        _add_up_weighted(self.grid, self.parts, x, self._sum)
+        _shift(self.grid, self._sum, 1.0, x)
 
 
 def rounding(dtype: np.dtype) -> float:
@@ -170,14 +175,19 @@ def rounding(dtype: np.dtype) -> float:
 
 def _check_sizes(name: str, axes: Sequence[AxisCells], dtype: np.dtype) -> None:
     """MeshError where volumes, or areas over distances, are too large or too small for numbers of a type."""
-    known = np.finfo(dtype)
     with np.errstate(all="ignore"):
         ends = np.array([[end(one.widths) for one in axes] for end in (np.min, np.max)])
         volumes = np.prod(ends, axis=1)
         links = volumes[:, None, None] / ends**2
         found, sums = np.append(links, volumes), volumes[1] * np.prod([len(one) for one in axes])
-    if not (found > known.tiny).all() or not (found < known.max).all() or not sums < known.max:
-        raise MeshError(f"{name}: cells are so small or so large that {dtype} does not hold their volumes and areas;"
+    check_held(name, "volumes and areas", np.append(found, sums), dtype)
+
+
+def check_held(name: str, what: str, sizes: np.ndarray, dtype: np.dtype) -> None:
+    """MeshError where sizes of cells are too large or too small for numbers of a type."""
+    known = np.finfo(dtype)
+    if not ((sizes > known.tiny) & (sizes < known.max)).all():
+        raise MeshError(f"{name}: cells are so small or so large that {dtype} does not hold their {what};"
                         " measure lengths in another unit")  # fmt: skip
 
 
@@ -204,13 +214,18 @@ def _add_up(b: Read, total: Sum, size: Sum):
 
 
 @kernel
-def _add_up_weighted(volume: Read, x: Read, total: Sum):
-    total += volume * x
+def _add_up_alone(b: Read, total: Sum):
+    total += b
 
 
 @kernel
-def _take_out(volume: Read, total: Read, share: Read, b: ReadWrite):
-    b -= volume * total * share
+def _add_up_weighted(part: Read, x: Read, total: Sum):
+    total += part * x
+
+
+@kernel
+def _take_out(part: Read, total: Read, b: ReadWrite):
+    b -= part * total
 
 
 @kernel

@@ -140,7 +140,8 @@ class ByStrategy(How):
         layouts = tuple(of.layout_of(s) if isinstance(s, Field) else None for s in of.storages)
         # kernels, given bodies and maps may come and go, and their forms, with plans, with them
         parts = (*of.states, *of.body.given_as, *of.ways)
-        key = (*map(id, parts), of.strict, of.backend.key, self.wish, of.params, layouts, of.box)
+        through = tuple([one.reach.as_member for one in of.operands])  # which its parameters do not tell
+        key = (*map(id, parts), of.strict, of.backend.key, self.wish, of.params, layouts, through, of.box)
         forms: Recent[Any, Form] = loops_over(of.set).forms
         return forms.find(key) or forms.keep(key, Form(tied(forms, key, parts)))
 

@@ -293,6 +293,41 @@ def test_single_precision() -> None:
     assert report.converged and report.iterations <= 6 and x.dtype == np.float32
 
 
+@pytest.mark.parametrize("shape", [(5,), (3, 17), (24, 16)])
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize(("dtype", "tol", "least"), [("float32", 1e-8, 1e-5), ("float64", 1e-17, 1e-13)])
+def test_no_solution_goes_astray_where_less_is_asked_for_than_rounding_leaves(
+    shape: tuple[int, ...], periodic: bool, dtype: str, tol: float, least: float
+) -> None:
+    """What is left of a singular system's right-hand side then is what it adds up to, by rounding."""
+    ml.use("numpy")
+    grid = ml.Grid(shape, periodic=periodic)
+    poisson, x = ml.linalg.Poisson(grid, dtype=dtype), grid.field("x", dtype=dtype)
+    b = grid.field("b", dtype=dtype, data=(np.random.default_rng(0).random(shape) - 0.5).astype(dtype))
+    report = ml.linalg.Multigrid(poisson).solve(x, b, tol=tol)
+    assert report.residual < least and report.iterations < 60, report
+    rest = b.numpy() - b.numpy().mean() - (poisson.to_scipy() @ x.numpy().ravel()).reshape(shape)
+    assert np.linalg.norm(rest) < 2.0 * least * np.linalg.norm(b.numpy())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "unit"), [("float32", 1e30), ("float32", 1e-30), ("float64", 1e150), ("float64", 1e-150)]
+)
+@pytest.mark.parametrize("solver", [ml.linalg.Multigrid, ml.linalg.FastPoisson])
+def test_lengths_in_any_unit_are_solved_or_refused(dtype: str, unit: float, solver: Any) -> None:
+    """Volumes times values may be more than the type holds, though each is not."""
+    ml.use("numpy")
+    grid = ml.Grid(3, periodic=True, extent=(0.0, 3.0 * unit))
+    poisson, x = ml.linalg.Poisson(grid, dtype=dtype), grid.field("x", dtype=dtype)
+    b = grid.field("b", dtype=dtype, data=np.array([1.0, -3.0, 2.0], dtype))
+    if solver is ml.linalg.FastPoisson and dtype == "float32":
+        with pytest.raises(MeshloomError, match="float32 does not hold their squared widths"):
+            solver(poisson)
+        return
+    assert solver(poisson).solve(x, b, tol=1e-5).converged
+    np.testing.assert_allclose(x.numpy() / unit, [1.0 / 3.0, -1.0, 2.0 / 3.0], rtol=1e-5)
+
+
 @pytest.mark.slow
 def test_large_sets_are_linked_by_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
     ml.use("cpu")

@@ -64,6 +64,38 @@ def test_fields_of_the_whole_in_every_mode(backend: str, size: int, arranged: bo
     assert total.value == a[mask][:, 0].sum()
 
 
+@ml.kernel
+def set_to(a: ml.Read, b: ml.Write) -> None:
+    b[...] = a
+
+
+@ml.kernel
+def change_to(a: ml.Read, b: ml.ReadWrite) -> None:
+    b[...] = b + a
+
+
+@ml.kernel
+def increase(a: ml.Read, b: ml.Inc) -> None:
+    b += a
+
+
+@pytest.mark.parametrize("give", [set_to, change_to, increase], ids=lambda one: one.name)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_kernel_with_fields_of_the_part_and_of_the_whole_in_any_places(backend: str, give: ml.Kernel) -> None:
+    """Loops of one kernel over a part share what they compile only where the same arguments belong to the whole."""
+    ml.use(backend)
+    whole = ml.Set(20, "whole")
+    numbers = np.arange(3, 15, 2)
+    part = whole.subset(numbers)
+    for a_in_whole, b_in_whole in [(True, False), (False, True), (False, False), (True, True), (True, False)]:
+        a = (whole if a_in_whole else part).field("a", data=1.0 + np.arange(20 if a_in_whole else 6))
+        b = (whole if b_in_whole else part).field("b", data=0.0)
+        expected = b.numpy()
+        expected[numbers if b_in_whole else ...] = a.numpy()[numbers if a_in_whole else ...]
+        give(part, a, b)
+        np.testing.assert_array_equal(b.numpy(), expected)
+
+
 @pytest.mark.parametrize("arranged", ["given", "random"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_strategy_through_maps_of_the_whole(backend: str, arranged: str) -> None:

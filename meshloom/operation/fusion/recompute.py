@@ -96,6 +96,9 @@ def _why_not(maker: Operation, reader: Operation, fields: Sequence[Field], betwe
         if outside:
             return outside
     inputs = {what for one in fields for what in _inputs(maker, one)}
+    itself = next((w for w in maker.writes if w in inputs), None)
+    if itself is not None:
+        return f"{maker.name} changes {itself.name}, from which it is made"
     for operation in between:
         changed = next((w for w in operation.writes if w in fields or w in inputs), None)
         if changed is not None:
