@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 #: Values are computed again where the cost model says that a replay takes at most so much of the time: it is no oracle.
 WORTH = 0.9
+#: Operations that are fused for comparison, in all trials of a program together: each trial fuses all of it anew, so
+#: that a long one, of which every step is a trial, would take longer to weigh than to run.
+MOST_WEIGHED = 1000
 #: Registers of 4 bytes that a point's loads may fill on a GPU: more would leave too few threads.
 MOST_REGISTERS = 96
 
@@ -75,6 +78,8 @@ def pairs_of(operations: Sequence[Operation], position: int) -> list[StencilPair
             refused = _why_not(maker, operation, read, operations[position + 1 : k])
             found.append(StencilPair(maker, operation, k, read, refused))
         valid -= {one for one in valid if operation.defines(one)}
+        if not valid:
+            break
     return found
 
 
@@ -280,6 +285,8 @@ def without_store(operations: Sequence[Operation], position: int) -> tuple[list[
     """The operations with readers that compute themselves what the loop at a position makes, wherever they can, and
     without that loop where nobody needs it any more; and the pairs."""
     maker, pairs = operations[position], pairs_of(operations, position)
+    if all(pair.refused for pair in pairs):
+        return list(operations), pairs
     new: dict[int, list[Operation]] = {}
     for k, pair in enumerate(pairs):
         if not pair.refused:
@@ -304,20 +311,23 @@ def _too_long(loop: Operation) -> str:
 
 def with_recomputing(operations: Sequence[Operation], fuse: Fuse) -> FusedProgram:
     """A program fused, with loops that compute again what others make wherever that takes less time."""
-    best, notes, position = fuse(operations), list[str](), 0
-    while position < len(operations):
+    best, notes, position, weighed = fuse(operations), list[str](), 0, 0
+    while position < len(operations) and weighed < MOST_WEIGHED:
         changed, pairs = without_store(operations, position)
         taken = [pair for pair in pairs if not pair.refused]
         notes += [_note(pair) for pair in pairs if pair.refused]
         position += 1
         if taken:
             tried, rates = fuse(changed), taken[0].maker.backend.target.rates
+            weighed += len(changed)
             share = tried.seconds(rates, seconds_at_points) / best.seconds(rates, seconds_at_points)
             notes += [_note(pair, share) for pair in taken]
             if share < WORTH:
                 position -= changed[position - 1] is not operations[position - 1]  # the maker is gone
                 best, operations = tried, changed
-    return replace(best, notes=tuple(notes))
+    if position < len(operations):
+        notes.append(f"of {len(operations) - position} operations more nobody asked what to compute again: it is long")
+    return replace(best, notes=tuple(dict.fromkeys(notes)))
 
 
 def _note(pair: StencilPair, share: float = 1.0) -> str:
