@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from meshloom.kernel import passes
 from meshloom.kernel.access import Mode, Read, ReadWrite, Write
-from meshloom.kernel.count import flops_by_kind, loads
+from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, load, topological
 from meshloom.kernel.model import Output
 from meshloom.mesh.box import Box, Index
@@ -27,11 +27,10 @@ from meshloom.mesh.grid import AXES, Grid
 from meshloom.operation.body import BodyGraph, GivenBody
 from meshloom.operation.domain import BoxPoints
 from meshloom.operation.fusion.absorb import read_in
+from meshloom.operation.fusion.cost import seconds_at_points
 from meshloom.operation.fusion.groups import MOST_OPERATIONS, why_apart
 from meshloom.operation.operand import DIRECTLY, Operand, Reach
 from meshloom.operation.operation import Operation
-from meshloom.schedule.choice.cost import Cost
-from meshloom.target import Rates
 
 if TYPE_CHECKING:
     from meshloom.operation.fusion.program import FusedProgram
@@ -253,31 +252,6 @@ def _brought_home(reader: Operation, new: Field, old: Field) -> Operation:
     operands = (Operand(new, Read, name="new"), Operand(old, Write, name="old"))
     domain, name = BoxPoints(_box(reader)), f"{old.name}_brought_home"
     return Operation(name, domain, operands, body, reader.how.asked(name, None), reader.backend)
-
-
-# ----- what it costs --------------------------------------------------------------------------------------------------
-#: Of one loop that computes what another could store: a share of the cost model's operations, because points of a line
-#: go in vectors (fitted to stencils of 5 to 40 operations on 2048 x 2048 points), and what kinds take, in additions.
-IN_VECTORS = 0.65
-WEIGHTS = {"div": 4.0, "sqrt": 6.0, "special": 40.0, "sign": 0.0}
-
-
-def seconds_at_points(step: Operation, rates: Rates) -> float:
-    """Estimated seconds of loops of which one computes what another would store: operations are weighed, half as much
-    in single precision, loads are operations, and points ask caches for them. On a CPU a place is read before it is
-    written."""
-    if not step.domain.visits_elements or step.spec.racy_maps:
-        return Cost(float(step.compulsory), step.flops).seconds(rates)
-    roots, params = [o.value for o in step.spec.outputs], step.spec.params
-    loaded = loads(roots)
-    asked = sum(params[param].dtype.itemsize for param, _, _ in loaded if not params[param].is_global)
-    weighed = sum(count * WEIGHTS.get(kind, 1.0) for kind, count in flops_by_kind(roots).items()) + len(loaded)
-    width = max((o.value.dtype.itemsize for o in step.spec.outputs), default=8) / 8
-    replaced = [o.param for o in step.spec.other_outputs if (o.param, 0, o.comp) not in loaded]
-    stored = sum(params[param].dtype.itemsize for param in replaced if not params[param].is_global)
-    stored = 0 if step.backend.target.together else stored
-    bytes_moved, operations = step.compulsory + step.elements * stored, step.elements * weighed * width * IN_VECTORS
-    return Cost(float(bytes_moved), operations, requests=float(step.elements * asked)).seconds(rates)
 
 
 # ----- a program ------------------------------------------------------------------------------------------------------
