@@ -100,15 +100,22 @@ def allowed(row: dict[str, Any], limit: float) -> float:
     return max(limit, 1.0 + row["spread"]) if row["old_ms"] < SHORT_MS else limit
 
 
-def text_lines(result: dict[str, Any]) -> list[str]:
-    """Every step on paper: times on a GPU, ratios alone on a CPU."""
-    on_gpu, limit = result["backend"] == "cuda", GOALS[result["backend"]]
+def text_lines(*results: dict[str, Any]) -> list[str]:
+    """Every step of every run on paper: times on a GPU, ratios alone on a CPU."""
+    on_gpu, limit = results[0]["backend"] == "cuda", GOALS[results[0]["backend"]]
     rows = []
-    for row, goal in zip(timed(result["rows"]), goals(result["rows"], result["backend"]), strict=True):
-        times = [f"{row['old_ms']:.3f}", f"{row['new_ms']:.3f}"] if on_gpu else []
-        rows.append([row["step"], *times, f"{row['new_by_old']:.3f}", f"{row['spread']:.3f}", goal.word()])
+    for result in results:
+        for row, goal in zip(timed(result["rows"]), goals(result["rows"], result["backend"]), strict=True):
+            times = [f"{row['old_ms']:.3f}", f"{row['new_ms']:.3f}"] if on_gpu else []
+            rows.append([row["step"], *times, f"{row['new_by_old']:.3f}", f"{row['spread']:.3f}", goal.word()])
     head = ("step", *(("before, ms", "now, ms") if on_gpu else ()), "now by before", "spread", f"at most {limit:g}")
-    return [f"Before: commit `{result['old_commit'][:10]}`.", "", *rows_table(head, rows)]
+    before = ", ".join(dict.fromkeys(f"`{result['old_commit'][:10]}`" for result in results))
+    return [f"Before: commit {before}.", "", *rows_table(head, rows)]
+
+
+def is_whole(result: dict[str, Any]) -> bool:
+    """Has it every step?"""
+    return len(result["rows"]) == len(steps.names())
 
 
 def line(row: dict[str, Any]) -> str:

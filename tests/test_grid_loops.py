@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.errors import KernelError, MeshError
-from meshloom.schedule.strategies.common.points import tile_of
+from meshloom.schedule.strategies.common.points import NEAR, tile_of
 
 BACKENDS = ("numpy", "cpu", "emulated")
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
@@ -152,6 +152,26 @@ def test_a_gpu_shares_the_loads_of_a_tile_and_loads_vectors() -> None:
     assert tile_of(star3.loop(grid, single[0][grid.star(1)], single[1]).spec)[-1] == 4
     odd = ml.Grid((16, 16, 127), periodic=True)
     assert tile_of(star3.loop(odd, odd.field("u")[odd.star(1)], odd.field("out")).spec) == (4, 1, 1)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_steps_near_and_far_and_just_between(axis: int, backend: str) -> None:
+    """Near ones are numbers in the text, far ones sizes; points that a thread takes together reach over the limit."""
+    shape = (70, 72)
+    values = np.random.default_rng(4).random(shape)
+    for step in (NEAR - 7, NEAR - 1, NEAR, NEAR + 1, -NEAR, -NEAR - 1):
+        ml.use(backend)
+        grid = ml.Grid(shape, periodic=True)
+        offset = (step, 0) if axis == 0 else (0, step)
+
+        @ml.kernel
+        def both(u: ml.Read, out: ml.Write):
+            out[...] = u[offset] - 2.0 * u[0, 0]  # noqa: B023
+
+        u, out = grid.field("u", data=values), grid.field("out")
+        both(grid, u[grid.offsets((0, 0), offset)], out)
+        np.testing.assert_array_equal(out.numpy(), seen(values, *offset) - 2.0 * values, err_msg=str(step))
 
 
 @settings(deadline=None, max_examples=40)

@@ -88,14 +88,14 @@ class CellLevel:
             [one.dense if a == axis else np.diag(one.widths) for a, one in enumerate(self.axes)]
             for axis in range(len(self.axes))
         ]
-        whole = np.sum([_product(part) for part in parts], axis=0)
-        n, size = len(whole), float(np.trace(whole)) / len(whole)
+        matrix = np.sum([_product(part) for part in parts], axis=0)
+        n, size = len(matrix), float(np.trace(matrix)) / len(matrix)
         if not all(one.floating for one in self.axes):
-            return _symmetric(np.linalg.inv(whole))
+            return _symmetric(np.linalg.inv(matrix))
         if size == 0.0:
             return np.zeros((n, n))
         constants = np.full((n, n), 1.0 / n)  # they alone have no image, so that with them it can be inverted
-        return _symmetric(np.linalg.inv(whole + size * constants) - constants / size)
+        return _symmetric(np.linalg.inv(matrix + size * constants) - constants / size)
 
     def apply(self, x: Field, y: Field) -> None:
         """y = A x."""
@@ -119,8 +119,8 @@ class CellLevel:
             if k == 1 and x is None:
                 self._step.from_zero(self.grid, b, pull, now, *self.coefficients)
                 continue
-            fresh = k == 1 or (k == 2 and x is None)  # what is in the other field is no earlier step
-            step = self._step.begin if fresh else self._step.go_on
+            first = k == 1 or (k == 2 and x is None)  # what is in the other field is no earlier step
+            step = self._step.begin if first else self._step.go_on
             step(self.grid, now[self.grid.star(1)], b, carry, pull, other, *self.coefficients)
             now, other = other, now
         return now, other

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.backend import current
 from meshloom.errors import MeshError, instance
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.cell_level import outer
@@ -71,6 +72,8 @@ class FastPoisson(NoCopy):
         if x is b:
             raise MeshError(f"fast_poisson: x and b are the same field, {x.name}")
         b.check_readable()
+        for one in (x, b, self._image):  # all of them where loops run, so that arrays meet their like
+            one.move(current().place(one.storage))
         right = 1.0 * _points(b)
         total, size = float(right.sum()), float(abs(right).sum())
         norm = self._norm(right)

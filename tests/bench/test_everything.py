@@ -14,7 +14,8 @@ import pytest
 from bench import everything, record, tables
 from bench.everything import JOBS, Job, Outcome
 
-ELSEWHERE = ("attacks", "compare_gpu", "compare_cpu")  # tests.attacks.run, and bench.compare, which wants another tree
+#: Of tests.attacks.run, and of bench.compare, which wants another tree.
+ELSEWHERE = ("attacks", "compare_gpu", "compare_some", "compare_cpu")
 
 
 def test_every_table_has_a_job() -> None:

@@ -275,13 +275,21 @@ def tile_of(spec: LoopSpec) -> Index:
 
     most = 1 if slow is None else spec.box.lengths[slow]
     if spec.box.variant != "plain":
-        return tile(vector, min(VARIANTS[spec.box.variant], most))
+        asked = tile(vector, min(VARIANTS[spec.box.variant], most))
+        return asked if _near(spec, asked) else tile(1, 1)
     nodes = sum(1 for _ in topological(o.value for o in spec.outputs))
     for along, beside in product((vector, 1), UNROLLED):
         chosen = tile(along, beside)
-        if beside <= most and along * beside * nodes <= MOST_NODES and _loaded(spec, chosen) <= MOST_LOADED:
+        short = beside <= most and along * beside * nodes <= MOST_NODES and _near(spec, chosen)
+        if short and _loaded(spec, chosen) <= MOST_LOADED:
             return chosen
     return tile(1, 1)
+
+
+def _near(spec: LoopSpec, tile: Index) -> bool:
+    """Are all steps of a tile's points numbers in the text? Those of its last points reach further than a single one's,
+    and the plan has sizes for the far steps of single points alone."""
+    return all(o[a] + size - 1 <= NEAR for o in spec.offsets for a, size in enumerate(tile))
 
 
 def _loaded(spec: LoopSpec, tile: Index) -> int:
