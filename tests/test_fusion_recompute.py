@@ -484,8 +484,6 @@ def test_a_long_program_is_weighed_in_part_only(monkeypatch: pytest.MonkeyPatch)
         trials.append(len(operations))
         return fused_program._fused(operations)
 
-    monkeypatch.setattr(fused_program, "fuse", lambda operations: recompute.with_recomputing(operations, counted))
-
     def many(case: Case) -> Callable[[], None]:
         inner = ml.program(twice(case))
 
@@ -495,6 +493,6 @@ def test_a_long_program_is_weighed_in_part_only(monkeypatch: pytest.MonkeyPatch)
         return steps
 
     (case,) = compare(many, ["cpu"], periodic=True)
-    found = fused_program.fuse(case.program.loops)
+    found = recompute.with_recomputing(case.program.loops, counted)
     assert len(trials) >= 2 and sum(trials[1:]) <= 40 + len(case.program.loops)
     assert len(found.notes) == len(set(found.notes)) and "nobody asked what to compute again" in found.notes[-1]
