@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from meshloom.kernel import passes
@@ -255,10 +256,12 @@ def _brought_home(reader: Operation, new: Field, old: Field) -> Operation:
 
 
 # ----- a program ------------------------------------------------------------------------------------------------------
-def without_store(operations: Sequence[Operation], position: int) -> tuple[list[Operation], list[StencilPair]]:
+def without_store(
+    operations: Sequence[Operation], position: int, pairs: list[StencilPair]
+) -> tuple[list[Operation], list[StencilPair]]:
     """The operations with readers that compute themselves what the loop at a position makes, wherever they can, and
     without that loop where nobody needs it any more; and the pairs."""
-    maker, pairs = operations[position], pairs_of(operations, position)
+    maker, pairs = operations[position], [*pairs]
     if all(pair.refused for pair in pairs):
         return list(operations), pairs
     new: dict[int, list[Operation]] = {}
@@ -286,22 +289,41 @@ def _too_long(loop: Operation) -> str:
 def with_recomputing(operations: Sequence[Operation], fuse: Fuse) -> FusedProgram:
     """A program fused, with loops that compute again what others make wherever that takes less time."""
     best, notes, position, weighed = fuse(operations), list[str](), 0, 0
+    takes = cache(lambda: _seconds(best))  # asked for where there is a pair
     while position < len(operations) and weighed < MOST_WEIGHED:
-        changed, pairs = without_store(operations, position)
+        known = _that_matter(pairs_of(operations, position), takes)
+        changed, pairs = without_store(operations, position, known)
         taken = [pair for pair in pairs if not pair.refused]
         notes += [_note(pair) for pair in pairs if pair.refused]
         position += 1
         if taken:
-            tried, rates = fuse(changed), taken[0].maker.backend.target.rates
+            tried = fuse(changed)
             weighed += len(changed)
-            share = tried.seconds(rates, seconds_at_points) / best.seconds(rates, seconds_at_points)
+            share = _seconds(tried) / takes()
             notes += [_note(pair, share) for pair in taken]
             if share < WORTH:
                 position -= changed[position - 1] is not operations[position - 1]  # the maker is gone
                 best, operations = tried, changed
+                takes.cache_clear()
     if position < len(operations):
         notes.append(f"of {len(operations) - position} operations more nobody asked what to compute again: it is long")
     return replace(best, notes=tuple(dict.fromkeys(notes)))
+
+
+def _seconds(of: FusedProgram) -> float:
+    (rates,) = {step.backend.target.rates for step in of.body if not step.domain.all_memory}
+    return of.seconds(rates, seconds_at_points)
+
+
+def _that_matter(pairs: list[StencilPair], takes: Callable[[], float]) -> list[StencilPair]:
+    """The same, refused where it would not be worth it even if all of their loops took no time. ``takes``: seconds of
+    the program."""
+    asked = [pair for pair in pairs if not pair.refused]
+    loops = dict.fromkeys(one for pair in asked for one in (pair.maker, pair.reader))
+    most = sum(seconds_at_points(one, one.backend.target.rates) for one in loops)
+    if not asked or most >= (1.0 - WORTH) * takes():
+        return pairs
+    return [replace(pair, refused=pair.refused or "it takes little of the program's time") for pair in pairs]
 
 
 def _note(pair: StencilPair, share: float = 1.0) -> str:
