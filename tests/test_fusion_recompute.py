@@ -496,3 +496,27 @@ def test_any_chain_of_stencils_gives_the_same(chain: list[Stencil], kind: int, b
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 def test_eighty_chains_of_stencils_give_the_same(chain: list[Stencil], kind: int, boxed: bool, back: bool) -> None:
     compare_stencils(chain, kind, boxed, back)
+
+
+@pytest.mark.usefixtures("always")
+def test_a_long_program_is_weighed_in_part_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each trial fuses all of the program: without a limit a program inlined n times would take n^2."""
+    monkeypatch.setattr(recompute, "MOST_WEIGHED", 40)
+    trials = list[int]()
+
+    def counted(operations: Sequence[ml.Loop]) -> fused_program.FusedProgram:
+        trials.append(len(operations))
+        return fused_program._fused(operations)
+
+    def many(case: Case) -> Callable[[], None]:
+        inner = ml.program(twice(case))
+
+        def steps() -> None:
+            inner.run(12)
+
+        return steps
+
+    (case,) = compare(many, ["cpu"], periodic=True)
+    found = recompute.with_recomputing(case.program.loops, counted)
+    assert len(trials) >= 2 and sum(trials[1:]) <= 40 + len(case.program.loops)
+    assert len(found.notes) == len(set(found.notes)) and "nobody asked what to compute again" in found.notes[-1]

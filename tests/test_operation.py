@@ -13,6 +13,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.operation.domain import EVERYWHERE, INSIDE, BoxPoints, GridLines, SetElements
+from meshloom.operation.fusion import program as fused_program
 from meshloom.operation.operation import Operation
 
 ROOT = Path(ml.__file__).parent.parent
@@ -125,6 +126,35 @@ def test_outputs_that_share_their_nodes_are_told_apart() -> None:
 
     given = world.cells, world.u, world.v, world.v.like("w")
     assert both.loop(*given).content != one.loop(*given).content
+
+
+def test_a_sum_that_starts_anew_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops that became one set the Global by themselves: that is a part of what they do."""
+    monkeypatch.setattr(fused_program, "WORTH", np.inf)
+    ml.use("cpu")
+    points = ml.Set(10, "points")
+    u, v, total = points.field("u"), points.field("v"), ml.Global(0.0, "total")
+
+    @ml.kernel
+    def make(u: ml.Read, v: ml.Write):
+        v[...] = u + 1.0
+
+    @ml.kernel
+    def add(v: ml.Read, total: ml.Sum):
+        total += v
+
+    def steps(anew: bool) -> ml.Program:
+        @ml.program
+        def made():
+            if anew:
+                total.value = 0.0
+            make(points, u, v)
+            add(points, v, total)
+
+        return made
+
+    (anew,), (on,), (again,) = (steps(one).fused_steps for one in (True, False, True))
+    assert anew.content == again.content != on.content
 
 
 def test_it_prints_its_domain_and_operands() -> None:

@@ -40,11 +40,14 @@ class BodyGraph:
     Along a line there is more: ``operands`` at each point, of which the operators make results; in ``outputs`` loads of
     the operand behind the last are these results, and ``combines`` says for each output how it is merged into what is
     there ("" stored, "add" added).
+
+    Of loops that became one, ``starts_from`` are globals (by operand) that begin with a number of their own.
     """
 
     outputs: tuple[Output, ...]
     operands: tuple[Node, ...] = ()
     combines: tuple[str, ...] = ()
+    starts_from: tuple[tuple[int, float], ...] = ()
 
     @property
     def content(self) -> tuple[object, ...]:
@@ -52,7 +55,7 @@ class BodyGraph:
         roots = [*self.operands, *(o.value for o in self.outputs)]
         numbers = {node: k for k, node in enumerate(topological(roots))}
         places = tuple([(o.param, o.slot, o.comp) for o in self.outputs])
-        return written(roots), tuple([numbers[one] for one in roots]), places, self.combines
+        return written(roots), tuple([numbers[one] for one in roots]), places, self.combines, self.starts_from
 
     @cached_property
     def loaded(self) -> frozenset[int]:

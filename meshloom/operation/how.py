@@ -165,7 +165,7 @@ class ByStrategy(How):
         return strategy(of.schedule.strategy).declines(of.spec)
 
     def compulsory(self, of: Operation) -> int:
-        return int(of.counts.bytes.compulsory)
+        return int(of.counts.compulsory)
 
     def flops(self, of: Operation) -> float:
         return float(of.elements * flops_per_element(of.spec, of.spec.outputs))

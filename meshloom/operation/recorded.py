@@ -12,7 +12,7 @@ from meshloom.operation.operation import Operation
 
 
 class Recorded(list[Operation]):
-    """What a function calls while it is recorded, in order: see ``mesh.recording.Recorder``."""
+    """What a function calls while it is recorded, in order: see ``recording.Recorder``."""
 
     def __call__(self, operation: Operation) -> None:
         self.append(operation)

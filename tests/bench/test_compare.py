@@ -23,7 +23,7 @@ class Tree:
 
     def ask(self, name: str) -> dict[str, object]:
         self.log.append(self.name)
-        return {"seconds": self.times.pop(0)}
+        return {"seconds": self.times.pop(0)} if self.times else {"problem": "the process has ended"}
 
     def close(self) -> None:
         self.log.append("close")
@@ -35,6 +35,21 @@ def test_both_are_asked_in_turn_and_their_medians_compared() -> None:
     row = compare.row_of("airfoil", trees, 3)  # type: ignore[arg-type]
     assert log == ["begin old", "begin new", *["old", "new"] * 3]
     assert (row["old_ms"], row["new_ms"], row["new_by_old"]) == (2000.0, 1000.0, 0.5) and row["spread"] > 1.0
+
+
+def test_a_process_that_ends_on_the_way_costs_its_row_alone() -> None:
+    trees = {"old": Tree("old", [], [2.0, 2.0]), "new": Tree("new", [], [1.0])}
+    row = compare.row_of("airfoil", trees, 2)  # type: ignore[arg-type]
+    assert row == {"step": "airfoil", "problem": "new: the process has ended"}
+
+
+@pytest.mark.parametrize(("old_ms", "word"), [(1.0, "**missed**"), (0.01, "met")])
+def test_only_steps_of_a_few_microseconds_are_allowed_their_spread(old_ms: float, word: str) -> None:
+    row = {"step": "one", "new_by_old": 1.2, "spread": 0.3, "old_ms": old_ms, "new_ms": 1.2 * old_ms}
+    (goal,) = compare.goals([row], "cuda")
+    result = {"backend": "cuda", "old_commit": "abc", "rows": [row, {"step": "other", "problem": "none"}]}
+    assert goal.word() == word, "what is printed and what the table says is one thing"
+    assert compare.text_lines(result)[-1].endswith(f"| {word} |")
 
 
 def test_a_tree_without_the_case_costs_its_row_alone(
@@ -50,7 +65,7 @@ def test_a_tree_without_the_case_costs_its_row_alone(
     assert compare.main(arguments) == 0
     rows = record.load(file)["rows"]
     assert rows[0]["new_by_old"] == pytest.approx(1.2) and rows[1] == {"step": "volna", "problem": "old: no such case"}
-    assert "1 of 2 slower" in capsys.readouterr().out and log[-2:] == ["close", "close"]
+    assert "1 of 2 slower than allowed, 1 not timed" in capsys.readouterr().out and log[-2:] == ["close", "close"]
     assert "**missed**" in compare.text_lines(record.load(file))[-1]
 
 

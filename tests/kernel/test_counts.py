@@ -10,6 +10,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.kernel.evaluate import evaluate
+from meshloom.schedule.choice.counts import Counts
 from meshloom.solvers.airfoil import AirfoilConfig, AirfoilGas, kernels
 
 NI, NJ = 6, 4
@@ -154,3 +155,22 @@ def test_lines_depend_on_order_and_layout() -> None:
         a, b = on.field("a", 4, layout=layout), on.field("b", 4, layout=layout)
         counts = copy.counts(on, a, b, schedule=ml.Schedule(block=128))
         assert counts.bytes.cache_lines == counts.bytes.compulsory == 2 * n * 4 * 8
+
+
+def test_bytes_for_the_cost_model_count_no_cache_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fusion weighs many loops that never run; blocks of a large grid looked at line by line would take seconds."""
+
+    def refused(self: Counts) -> int:
+        raise AssertionError("nobody asked for cache lines")
+
+    monkeypatch.setattr(Counts, "_cache_lines", refused)
+    grid = ml.Grid((12, 10))
+    u, v = grid.field("u"), grid.field("v")
+
+    @ml.kernel
+    def spread(u: ml.Read, v: ml.Write):
+        v[...] = u[1, 0] + u[-1, 0]
+
+    loop = spread.loop(grid.interior(), u[grid.star(1)], v)
+    assert loop.compulsory == loop.counts.compulsory and loop.estimate > 0.0
+    assert loop.counts.bytes_per_flop == loop.compulsory / loop.flops

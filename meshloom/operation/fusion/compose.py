@@ -217,7 +217,7 @@ def fused(group: Group, memory: Memory) -> list[Operation]:
     domain = SetElements(composer.on) if group.box is None else BoxPoints(group.box)
     operands = tuple([Operand(storage, param.mode, reach, param.name) for param, reach, storage
                       in zip(spec.params, composer.reaches, composer.storages, strict=True)])  # fmt: skip
-    body = GivenBody(BodyGraph(spec.outputs), spec.strict, tuple(group.parts))
+    body = GivenBody(BodyGraph(spec.outputs, starts_from=spec.starts_from), spec.strict, tuple(group.parts))
     how = AsOne(spec, plan, schedule, tuple(composer.maps))
     made = Operation(spec.name, domain, operands, body, how, memory.backend)
     return [*left, made]

@@ -13,17 +13,12 @@ from meshloom.operation import in_memory
 from meshloom.operation.domain import EVERYWHERE
 from meshloom.operation.fusion.absorb import absorbed
 from meshloom.operation.fusion.compose import NoConstant, fused
+from meshloom.operation.fusion.cost import seconds_by_count
 from meshloom.operation.fusion.groups import fills_moved_on, grouped, why_apart
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.fusion.recompute import with_recomputing
 from meshloom.operation.operation import Operation
-from meshloom.schedule.choice.cost import Cost
 from meshloom.target import Rates
-
-
-def seconds(step: Operation, rates: Rates) -> float:
-    """Estimated seconds of an operation: to weigh programs against each other, not to predict."""
-    return Cost(float(step.compulsory), step.flops).seconds(rates)
 
 
 @dataclass(frozen=True)
@@ -50,9 +45,9 @@ class FusedProgram:
         together = any(step.backend.target.together for step in steps if not step.domain.all_memory)
         return not together and not any(step.composed for step in steps)
 
-    def seconds(self, rates: Rates, of: Callable[[Operation, Rates], float] = seconds) -> float:
+    def seconds(self, rates: Rates, of: Callable[[Operation, Rates], float] = seconds_by_count) -> float:
         """Estimated for one replay; the same steps in another order take the same time, to the last bit. What sets a
-        Global takes none. ``of``: the estimate of a step.
+        Global takes none. ``of``: the estimate of a step (``fusion/cost.py`` has two, and says why).
 
         On a GPU bytes decide alone, because arithmetic is nearly free. A CPU pays for elements that two chunks
         evaluate, and a buffer that has to be brought home may cost more than a loop that is saved.

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from meshloom.kernel import passes
 from meshloom.kernel.access import Mode, Read, ReadWrite, Write
-from meshloom.kernel.count import flops_by_kind, loads
+from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, load, topological
 from meshloom.kernel.model import Output
 from meshloom.mesh.box import Box, Index
@@ -27,11 +28,10 @@ from meshloom.mesh.grid import AXES, Grid
 from meshloom.operation.body import BodyGraph, GivenBody
 from meshloom.operation.domain import BoxPoints
 from meshloom.operation.fusion.absorb import read_in
+from meshloom.operation.fusion.cost import seconds_at_points
 from meshloom.operation.fusion.groups import MOST_OPERATIONS, why_apart
 from meshloom.operation.operand import DIRECTLY, Operand, Reach
 from meshloom.operation.operation import Operation
-from meshloom.schedule.choice.cost import Cost
-from meshloom.target import Rates
 
 if TYPE_CHECKING:
     from meshloom.operation.fusion.program import FusedProgram
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 #: Values are computed again where the cost model says that a replay takes at most so much of the time: it is no oracle.
 WORTH = 0.9
+#: Operations that are fused for comparison, in all trials of a program together: each trial fuses all of it anew, so
+#: that a long one, of which every step is a trial, would take longer to weigh than to run.
+MOST_WEIGHED = 1000
 #: Registers of 4 bytes that a point's loads may fill on a GPU: more would leave too few threads.
 MOST_REGISTERS = 96
 
@@ -75,6 +78,8 @@ def pairs_of(operations: Sequence[Operation], position: int) -> list[StencilPair
             refused = _why_not(maker, operation, read, operations[position + 1 : k])
             found.append(StencilPair(maker, operation, k, read, refused))
         valid -= {one for one in valid if operation.defines(one)}
+        if not valid:
+            break
     return found
 
 
@@ -253,36 +258,15 @@ def _brought_home(reader: Operation, new: Field, old: Field) -> Operation:
     return Operation(name, domain, operands, body, reader.how.asked(name, None), reader.backend)
 
 
-# ----- what it costs --------------------------------------------------------------------------------------------------
-#: Of one loop that computes what another could store: a share of the cost model's operations, because points of a line
-#: go in vectors (fitted to stencils of 5 to 40 operations on 2048 x 2048 points), and what kinds take, in additions.
-IN_VECTORS = 0.65
-WEIGHTS = {"div": 4.0, "sqrt": 6.0, "special": 40.0, "sign": 0.0}
-
-
-def seconds_at_points(step: Operation, rates: Rates) -> float:
-    """Estimated seconds of loops of which one computes what another would store: operations are weighed, half as much
-    in single precision, loads are operations, and points ask caches for them. On a CPU a place is read before it is
-    written."""
-    if not step.domain.visits_elements or step.spec.racy_maps:
-        return Cost(float(step.compulsory), step.flops).seconds(rates)
-    roots, params = [o.value for o in step.spec.outputs], step.spec.params
-    loaded = loads(roots)
-    asked = sum(params[param].dtype.itemsize for param, _, _ in loaded if not params[param].is_global)
-    weighed = sum(count * WEIGHTS.get(kind, 1.0) for kind, count in flops_by_kind(roots).items()) + len(loaded)
-    width = max((o.value.dtype.itemsize for o in step.spec.outputs), default=8) / 8
-    replaced = [o.param for o in step.spec.other_outputs if (o.param, 0, o.comp) not in loaded]
-    stored = sum(params[param].dtype.itemsize for param in replaced if not params[param].is_global)
-    stored = 0 if step.backend.target.together else stored
-    bytes_moved, operations = step.compulsory + step.elements * stored, step.elements * weighed * width * IN_VECTORS
-    return Cost(float(bytes_moved), operations, requests=float(step.elements * asked)).seconds(rates)
-
-
 # ----- a program ------------------------------------------------------------------------------------------------------
-def without_store(operations: Sequence[Operation], position: int) -> tuple[list[Operation], list[StencilPair]]:
+def without_store(
+    operations: Sequence[Operation], position: int, pairs: list[StencilPair]
+) -> tuple[list[Operation], list[StencilPair]]:
     """The operations with readers that compute themselves what the loop at a position makes, wherever they can, and
     without that loop where nobody needs it any more; and the pairs."""
-    maker, pairs = operations[position], pairs_of(operations, position)
+    maker, pairs = operations[position], [*pairs]
+    if all(pair.refused for pair in pairs):
+        return list(operations), pairs
     new: dict[int, list[Operation]] = {}
     for k, pair in enumerate(pairs):
         if not pair.refused:
@@ -307,20 +291,42 @@ def _too_long(loop: Operation) -> str:
 
 def with_recomputing(operations: Sequence[Operation], fuse: Fuse) -> FusedProgram:
     """A program fused, with loops that compute again what others make wherever that takes less time."""
-    best, notes, position = fuse(operations), list[str](), 0
-    while position < len(operations):
-        changed, pairs = without_store(operations, position)
+    best, notes, position, weighed = fuse(operations), list[str](), 0, 0
+    takes = cache(lambda: _seconds(best))  # asked for where there is a pair
+    while position < len(operations) and weighed < MOST_WEIGHED:
+        known = _that_matter(pairs_of(operations, position), takes)
+        changed, pairs = without_store(operations, position, known)
         taken = [pair for pair in pairs if not pair.refused]
         notes += [_note(pair) for pair in pairs if pair.refused]
         position += 1
         if taken:
-            tried, rates = fuse(changed), taken[0].maker.backend.target.rates
-            share = tried.seconds(rates, seconds_at_points) / best.seconds(rates, seconds_at_points)
+            tried = fuse(changed)
+            weighed += len(changed)
+            share = _seconds(tried) / takes()
             notes += [_note(pair, share) for pair in taken]
             if share < WORTH:
                 position -= changed[position - 1] is not operations[position - 1]  # the maker is gone
                 best, operations = tried, changed
-    return replace(best, notes=tuple(notes))
+                takes.cache_clear()
+    if position < len(operations):
+        notes.append(f"of {len(operations) - position} operations more nobody asked what to compute again: it is long")
+    return replace(best, notes=tuple(dict.fromkeys(notes)))
+
+
+def _seconds(of: FusedProgram) -> float:
+    (rates,) = {step.backend.target.rates for step in of.body if not step.domain.all_memory}
+    return of.seconds(rates, seconds_at_points)
+
+
+def _that_matter(pairs: list[StencilPair], takes: Callable[[], float]) -> list[StencilPair]:
+    """The same, refused where it would not be worth it even if all of their loops took no time. ``takes``: seconds of
+    the program."""
+    asked = [pair for pair in pairs if not pair.refused]
+    loops = dict.fromkeys(one for pair in asked for one in (pair.maker, pair.reader))
+    most = sum(seconds_at_points(one, one.backend.target.rates) for one in loops)
+    if not asked or most >= (1.0 - WORTH) * takes():
+        return pairs
+    return [replace(pair, refused=pair.refused or "it takes little of the program's time") for pair in pairs]
 
 
 def _note(pair: StencilPair, share: float = 1.0) -> str:

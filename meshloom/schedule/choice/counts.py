@@ -83,7 +83,7 @@ class Counts:
     @cached_property
     def bytes(self) -> Bytes:
         """Bytes three ways, for one execution."""
-        return Bytes(self._issued(), self._compulsory(), self._cache_lines())
+        return Bytes(self._issued(), self.compulsory, self._cache_lines())
 
     def _issued(self) -> int:
         values = sum(times * self.spec.params[p].dtype.itemsize for (p, _, _), times in self.accesses.items())
@@ -91,7 +91,9 @@ class Counts:
         indices = sum(self.spec.maps[m].entry_bytes for m, _ in entries if m is not None)
         return self.elements * (values + indices)
 
-    def _compulsory(self) -> int:
+    @cached_property
+    def compulsory(self) -> int:
+        """Those of ``bytes``, by themselves: counting cache lines takes much longer."""
         total = sum(self.elements * self.spec.maps[m].arity * self.spec.maps[m].entry_bytes for m in self.used_maps)
         weight: dict[tuple[int, int], int] = {}
         for (p, _, comp), times in self.accesses.items():
@@ -157,7 +159,7 @@ class Counts:
     def bytes_per_flop(self) -> float:
         """B/F: compulsory bytes per floating-point operation."""
         flops = self.flops * self.elements
-        return self.bytes.compulsory / flops if flops else math.inf
+        return self.compulsory / flops if flops else math.inf
 
     @cached_property
     def reuse(self) -> float:
@@ -184,7 +186,7 @@ class Counts:
             incidences=self.elements * sum(self.spec.maps[m].arity for m in racy),
             components=len(self.spec.racy_outputs),
             flops=float(self.flops * self.elements),
-            compulsory=float(self._compulsory()),
+            compulsory=float(self.compulsory),
             staged=float(staged * self.elements),
             requested=float(self.elements * self._read(self._roots)),
             gathered=float(self.elements * self._read_in_visits()),

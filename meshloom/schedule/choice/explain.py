@@ -178,7 +178,7 @@ def colors_of(arrays: list[np.ndarray], targets: list[int], elements: int, block
 def _measured(loop: Explained) -> str:
     if loop.seconds is None:
         return "not yet: call the loop by itself, then ask again"
-    rate = loop.counts.bytes.compulsory / loop.seconds
+    rate = loop.counts.compulsory / loop.seconds
     runs = f"{loop.calls} run{'s' if loop.calls > 1 else ''}"
     text = f"{loop.seconds * 1e3:.4g} ms ({runs}), {rate / 1e9:.3g} GB/s of compulsory bytes"
     try:
