@@ -30,7 +30,9 @@ class Report:
     reason: str
 
     def __repr__(self) -> str:
-        return f"Report({self.reason} after {self.iterations} iterations, residual {self.residual:.2e})"
+        many = f"{self.iterations} iteration{'' if self.iterations == 1 else 's'}"
+        outcome, separator, more = self.reason.partition(";")
+        return f"Report({outcome} after {many}, residual {self.residual:.2e}{separator}{more})"
 
 
 def steps_of(function: Callable[..., None]) -> Program:

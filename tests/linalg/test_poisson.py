@@ -353,6 +353,8 @@ def wrong_uses() -> dict[str, Any]:
         "low has 3 entries, but grid grid has 2 axes": lambda: make(grid, ["neumann"] * 3),
         "low side of axis y: grid grid is periodic there": lambda: make(grid, ["neumann", "neumann"]),
         "high side of axis x: grid grid is closed there": lambda: make(grid, high=None),
+        "low holds a value, but grid round is periodic along every axis and has no sides": lambda: make(
+            ml.Grid((4, 3), periodic=True, name="round"), "dirichlet"),
         "low side of axis x: grid grid is closed there": lambda: make(grid, "periodic"),
         r"values must be one number or have shape \(3,\), got \(2,\)": lambda: make(
             grid, [ml.linalg.Dirichlet([1.0, 2.0]), None]),

@@ -246,7 +246,7 @@ def _brought_home(reader: Operation, new: Field, old: Field) -> Operation:
     values = tuple(Output(1, 0, c, load(0, 0, c, old.dtype)) for c in range(old.dim))
     body = GivenBody(BodyGraph(values), reader.strict, (reader,))
     operands = (Operand(new, Read, name="new"), Operand(old, Write, name="old"))
-    domain, name = BoxPoints(_box(reader)), f"{old.name}_brought_home"
+    domain, name = BoxPoints(_box(reader)), f"{old.name} brought home"
     return Operation(name, domain, operands, body, reader.how.asked(name, None), reader.backend)
 
 
@@ -328,4 +328,7 @@ def _note(pair: StencilPair, share: float = 1.0) -> str:
         return f"{kept} stored for {pair.reader.name}: {pair.refused}"
     if share < WORTH:
         return f"{kept} computed again by {pair.reader.name} at {points} points, and not loaded: {estimated}"
-    return f"{kept} stored for {pair.reader.name}: computed again at {points} points it would take {estimated}"
+    found = f"{kept} stored for {pair.reader.name}: computed again at {points} points it would take {estimated}"
+    lasting = any(not one.transient for one in pair.fields)  # so that it is stored anyway, read or not
+    they = "it" if len(pair.fields) == 1 else "they"
+    return f"{found}; made inside the program, or transient, {they} need not be stored at all" if lasting else found
