@@ -30,9 +30,10 @@ class Report:
     reason: str
 
     def __repr__(self) -> str:
-        many = f"{self.iterations} iteration{'' if self.iterations == 1 else 's'}"
+        plural = "" if self.iterations == 1 else "s"
+        many = f" after {self.iterations} iteration{plural}" if self.iterations else "; no iterations"
         outcome, separator, more = self.reason.partition(";")
-        return f"Report({outcome} after {many}, residual {self.residual:.2e}{separator}{more})"
+        return f"Report({outcome}{many}, residual {self.residual:.2e}{separator}{more})"
 
 
 def steps_of(function: Callable[..., None]) -> Program:

@@ -307,7 +307,8 @@ def test_fields_that_do_not_fit_are_refused() -> None:
     [
         ("converged", 1, "converged after 1 iteration, residual 1.00e-09"),
         ("stalled", 2, "stalled after 2 iterations, residual 1.00e-09"),
-        ("converged; b was cut", 0, "converged after 0 iterations, residual 1.00e-09; b was cut"),
+        ("converged; b was cut", 3, "converged after 3 iterations, residual 1.00e-09; b was cut"),
+        ("b is zero, and so is x", 0, "b is zero, and so is x; no iterations, residual 1.00e-09"),
     ],
 )
 def test_a_report_reads_as_a_sentence(reason: str, iterations: int, words: str) -> None:
