@@ -409,39 +409,6 @@ def test_not_where_the_cost_model_says_no(where: str) -> None:
     assert note.startswith("along and across are computed again by divergence")
 
 
-def test_what_is_not_made_inside_is_stored_and_says_how_it_need_not() -> None:
-    """Fluxes that last are stored, read or not; what is printed is words, not names of our own."""
-
-    def lasting(case: Case) -> Callable[[], None]:
-        u, rate, first, at = case.field("u", 10), case.field("rate"), case.field("first"), case.grid.star(1)
-
-        def step() -> None:
-            laplace(case.grid, u[at], first)
-            laplace(case.grid, first[at], rate)
-
-        return step
-
-    case = Case("cpu", lasting, periodic=True, shape=(300, 300))
-    refused(case, "by the cost model; made inside the program, or transient, it need not be stored at all")
-
-
-@pytest.mark.usefixtures("always")
-def test_what_was_written_beside_its_place_is_told_in_words() -> None:
-    def in_place(case: Case) -> Callable[[], None]:
-        u, at = case.field("u", 11), case.grid.star(1)
-
-        def step() -> None:
-            first = case.grid.field("first")
-            laplace(case.grid, u[at], first)
-            laplace(case.grid, first[at], u)
-
-        return step
-
-    (case,) = compare(in_place, ["cpu"], periodic=True)
-    text = case.program.explain().split("\n\n")[0]
-    assert "laplace over plane[0:11, 0:9]" in text and "u brought home" in text and "_" not in text, text
-
-
 # ----- any stencils ---------------------------------------------------------------------------------------------------
 Stencil = list[tuple[tuple[int, int], float]]
 

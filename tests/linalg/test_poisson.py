@@ -82,7 +82,7 @@ def test_cells_around_the_points_of_a_grid() -> None:
     x = np.array([0.0, 1.0, 1.5, 3.0])
     for periodic, ends in ((False, (-0.5, 3.75)), (True, (-0.25, 3.25))):
         grid = ml.Grid(4, coordinates=(x,), periodic=periodic, extent=[3.5 if periodic else 3.0])
-        poisson = ml.linalg.Poisson(grid, "dirichlet", "dirichlet")
+        poisson = ml.linalg.Poisson(grid, *([] if periodic else ["dirichlet", "dirichlet"]))
         edges = np.array([ends[0], 0.5, 1.25, 2.25, 3.75 if not periodic else 3.25])
         np.testing.assert_allclose(poisson.axes[0].edges, edges)
         end = None if periodic else ("dirichlet", 0.0)

@@ -86,9 +86,10 @@ def _seen_around(loop: Operation) -> set[Field]:
 
 def _why_not(maker: Operation, reader: Operation, fields: Sequence[Field], between: Sequence[Operation]) -> str:
     """Why the reader cannot compute the fields itself; empty where it can."""
-    asked = why_apart(maker) or why_apart(reader)
-    if asked or maker.maps or reader.maps:
-        return asked or "it goes through a map"
+    for loop in (maker, reader):
+        apart = why_apart(loop) or ("it goes through a map" if loop.maps else "")
+        if apart:
+            return f"{loop.name} stays by itself: {apart}"
     for one in fields:
         if maker.needs(one) or len(_formulas(maker, one)) < one.dim or one in reader.writes:
             return f"{one.name} is changed, not set"
@@ -317,7 +318,7 @@ def with_recomputing(operations: Sequence[Operation], fuse: Fuse) -> FusedProgra
             if share < WORTH:
                 position -= changed[position - 1] is not operations[position - 1]  # the maker is gone
                 best, operations = tried, changed
-    return replace(best, notes=tuple(notes))
+    return replace(best, notes=tuple(dict.fromkeys(notes)))
 
 
 def _note(pair: StencilPair, share: float = 1.0) -> str:
