@@ -129,7 +129,10 @@ def test_outputs_that_share_their_nodes_are_told_apart() -> None:
 
 def test_it_prints_its_domain_and_operands() -> None:
     world = World()
-    shown = [repr(one) for one in ml.Program(world.step).operations]
+    operations = ml.Program(world.step).operations
+    shown = [repr(one) for one in operations]
+    assert repr(operations[1].operands) == "(Operand(Read u[ends]), Operand(Inc v[ends]))"
+    assert "()" not in str(operations[0].counts), "of a fill, which has no flops"
     assert shown[0] == "Operation(v = 0 over all places of v: Write v)"
     assert shown[1] == "Operation(spread over edges: Read u[ends], Inc v[ends])"
     assert shown[4] == "Operation(halve over grid: Read f, Write g)"
