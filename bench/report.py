@@ -82,7 +82,8 @@ def _verdict(goal: str, met: Sequence[bool]) -> str:
     """In how many runs a goal is met; nothing where none asked."""
     if not met:
         return ""
-    return f"{goal} is met in {sum(met)} runs of {len(met)}{'.' if all(met) else ', which counts as missed.'}"
+    runs = f"{len(met)} run{'' if len(met) == 1 else 's'}"
+    return f"{goal} is met in {sum(met)} of {runs}{'.' if all(met) else ', which counts as missed.'}"
 
 
 def markdown(result: dict[str, Any]) -> str:

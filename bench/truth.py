@@ -31,7 +31,7 @@ from typing import Any
 import meshloom as ml
 from bench import record
 from bench.measure import surroundings
-from bench.truth_cases import Check, Row, checks
+from bench.truth_cases import NOT_HERE, Check, Row, checks
 
 COLUMNS = ("application", "case", "what", "found", "original", "error", "bound", "")
 
@@ -99,14 +99,14 @@ def load_rows(result: dict[str, Any]) -> list[Row]:
 
 
 def nearest_to_its_bound(rows: Iterable[Row]) -> Row:
-    """The row that uses most of what its bound allows."""
+    """The row that uses most of what its bound allows; one that was not made only where none was."""
 
     def share(row: Row) -> float:
         if not row.error:
             return 0.0 if row.verdict == "met" else math.inf
         return row.error / row.bound if row.bound else math.inf
 
-    return max(rows, key=share)
+    return max(rows, key=lambda row: (row.verdict != NOT_HERE, share(row)))
 
 
 def markdown(results: Sequence[dict[str, Any]]) -> list[str]:
@@ -116,18 +116,31 @@ def markdown(results: Sequence[dict[str, Any]]) -> list[str]:
     backends = " | ".join(f"nearest to its bound, {result['backend']}" for result in results)
     text_lines = [f"| application | case | comparisons | {backends} |", "|---|---|---|" + "---|" * len(results)]
     for case, rows in by_case[0].items():
-        worst = [nearest_to_its_bound(of[case]) for of in by_case if case in of]
-        told = [f"{row.what}: {told_error(row)}" for row in worst]
+        told = [told_case(of[case]) for of in by_case if case in of]
         text_lines.append(f"| {case[0]} | {case[1]} | {len(rows)} | {' | '.join(told)} |")
     return text_lines
 
 
 def text_lines(results: Sequence[dict[str, Any]]) -> list[str]:
     """What docs/originals.md shows of runs on several back ends."""
-    counts = [f"{result['verdicts'].get('met', 0)} of {len(result['rows'])} comparisons are met on {result['backend']}"
-              for result in results]  # fmt: skip
+    counts = [told_counts(result) for result in results]
     text = "each line shows, of the comparisons of one run, the one that comes nearest to its bound"
     return [f"{', '.join(counts)}; {text}:", "", *markdown(results)]
+
+
+def told_counts(result: dict[str, Any]) -> str:
+    """How many comparisons are met, of those that were made, and why others were not."""
+    verdicts, missing = result["verdicts"], result["verdicts"].get(NOT_HERE, 0)
+    found = f"{verdicts.get('met', 0)} of {len(result['rows']) - missing} comparisons are met on {result['backend']}"
+    more = f" ({missing} more were not made: outputs too big for `tests/data` were not there)" if missing else ""
+    return f"{found}{more}"
+
+
+def told_case(rows: Sequence[Row]) -> str:
+    """What came nearest to its bound among the comparisons of a case, and how many were not made."""
+    row, missing = nearest_to_its_bound(rows), sum(row.verdict == NOT_HERE for row in rows)
+    more = f"; {missing} not made" if 0 < missing < len(rows) else ""
+    return f"{row.what}: {told_error(row)}{more}"
 
 
 def told_error(row: Row) -> str:

@@ -81,6 +81,11 @@ def test_wrong_schedules_are_refused_in_one_line() -> None:
     arguments = (mesh.faces, v, out[mesh.face_cells])
     with pytest.raises(ScheduleError, match="unknown strategy 'oner'; did you mean 'owner'"):
         spread(*arguments, schedule="oner")
+    loop = spread.loop(*arguments)
+    asking = lambda: spread.loop(*arguments, schedule="oner"), lambda: loop.by("oner"), lambda: loop.reschedule("oner")
+    for ask in asking:
+        with pytest.raises(ScheduleError, match="unknown strategy 'oner'; did you mean 'owner'"):
+            ask()  # at once, not when it runs
     with pytest.raises(ScheduleError, match="block must be a whole number from 1 to 16777216, got 0"):
         spread(*arguments, schedule=ml.Schedule("owner", block=0))
     with pytest.raises(ScheduleError, match="unknown layout 'xyz'"):

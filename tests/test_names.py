@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import linecache
@@ -217,3 +218,16 @@ def test_checkpoints_keep_names(name: str, tmp_path: Path) -> None:
     found = checkpoint.load(tmp_path / "c.h5")
     assert found.state.keys() == values.keys() and found.monitor_names == (name,)
     np.testing.assert_array_equal(found.state[name], values[name])
+
+
+def test_kernels_of_the_package_have_names_to_be_shown() -> None:
+    """``explain()`` of a program names the loops that Meshloom brings along, so none is called as if it were hidden."""
+    root = Path(ml.__file__).parent
+    hidden = [
+        f"{path.relative_to(root)}:{node.lineno}: {node.name}"
+        for path in sorted(root.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("_")
+        if any("kernel" in ast.unparse(one) for one in node.decorator_list)
+    ]
+    assert not hidden, "\n".join(hidden)

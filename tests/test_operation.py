@@ -159,7 +159,10 @@ def test_a_sum_that_starts_anew_is_another_one(monkeypatch: pytest.MonkeyPatch) 
 
 def test_it_prints_its_domain_and_operands() -> None:
     world = World()
-    shown = [repr(one) for one in ml.Program(world.step).operations]
+    operations = ml.Program(world.step).operations
+    shown = [repr(one) for one in operations]
+    assert repr(operations[1].operands) == "(Operand(Read u[ends]), Operand(Inc v[ends]))"
+    assert "()" not in str(operations[0].counts), "of a fill, which has no flops"
     assert shown[0] == "Operation(v = 0 over all places of v: Write v)"
     assert shown[1] == "Operation(spread over edges: Read u[ends], Inc v[ends])"
     assert shown[4] == "Operation(halve over grid: Read f, Write g)"

@@ -114,6 +114,9 @@ def test_wrong_use() -> None:
     inner = ml.program(heat.step)
     with pytest.raises(ProgramError, match=r"replays must be a whole number from 0 to .*, got -1"):
         inner.run(-1)
+    for wrong, words in ((heat.total, r"as in record=\(total,\), got a single one"), (heat.u, "got a single Field")):
+        with pytest.raises(ProgramError, match=words):
+            inner.run(1, record=wrong)
     vector = ml.Global(np.zeros(3), "vector")
 
     def sets_a_vector() -> None:

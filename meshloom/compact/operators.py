@@ -79,7 +79,7 @@ def d2(f: Fields, axis: int, out: Fields | None = None, scheme: Scheme = SECOND6
         for one, target in zip(fields, targets, strict=True):
             factors = [_metric_field(grid, along, one.dtype, which) for which in ("square", "bend")]
             both = [second] * one.dim + [first] * one.dim
-            apply(grid, along, both, one, [*factors, target], before=_twice, after=_chain_rule(one.dim),
+            apply(grid, along, both, one, [*factors, target], before=both_parts, after=_chain_rule(one.dim),
                   values=2 * one.dim, method=method)  # fmt: skip
     return _answer(f, out, targets)
 
@@ -209,7 +209,7 @@ def times_metric(df: Read, slope: Read, out: Write):
 
 
 @kernel
-def _twice(f: Read, both: Write):
+def both_parts(f: Read, both: Write):
     """Every component two times: for the second derivative, and for the first."""
     both[...] = np.concatenate([np.ravel(f), np.ravel(f)])
 

@@ -22,7 +22,7 @@ from meshloom.kernel.listed import arrays_of_symbols
 from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.signature import of_all
 from meshloom.kernel.stencil import Stencil
-from meshloom.kernel.symbols import SymbolArray, params_by_array, to_node
+from meshloom.kernel.symbols import Symbol, SymbolArray, params_by_array, to_node
 from meshloom.kernel.values import OWN_FOLDERS
 from meshloom.kernel.weak import symbol
 
@@ -71,6 +71,8 @@ def explained(error: Exception, kernel: str, shapes: Mapping[str, tuple[int, ...
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(OWN_FOLDERS)]
     where = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
     text, listed = " ".join(str(error).split()), ""
+    if text == f"'{Symbol.__name__}' object is not subscriptable":
+        text = "what has one value here has no entries; to see neighbours pass field[map], or field[grid.offsets(...)]"
     if isinstance(error, IndexError | ValueError | TypeError | AttributeError):
         listed = f"; shapes of the parameters: {', '.join(f'{n} {s}' for n, s in shapes.items())}"
     else:

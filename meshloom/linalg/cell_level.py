@@ -137,16 +137,16 @@ class Bridge:
     def into_cells(self, x: Field, y: Field) -> None:
         """y = x, a field of the cells from one of the grid."""
         if self._to_points is None:
-            _take_direct(self.cells, x, y)
+            copy_points(self.cells, x, y)
         else:
-            _take(self.cells, x[self._to_points], y)
+            points_to_cells(self.cells, x[self._to_points], y)
 
     def out_of_cells(self, x: Field, y: Field) -> None:
         """y = x, a field of the grid from one of the cells; its ghosts stay as they are."""
         if self._to_points is None:
-            _take_direct(self.cells, x, y)
+            copy_points(self.cells, x, y)
         else:
-            _give(self.cells, x, y[self._to_points])
+            cells_to_points(self.cells, x, y[self._to_points])
 
 
 def leading(source: Set, target: Set, formula: Formula, name: str) -> Map:
@@ -199,17 +199,17 @@ def _unit(rank: int, axis: int, step: int = 1) -> tuple[int, ...]:
 
 
 @kernel
-def _take(x: Read, y: Write):
+def points_to_cells(x: Read, y: Write):
     y[...] = x[0]
 
 
 @kernel
-def _give(x: Read, y: Write):
+def cells_to_points(x: Read, y: Write):
     y[0] = x
 
 
 @kernel
-def _take_direct(x: Read, y: Write):
+def copy_points(x: Read, y: Write):
     y[...] = x
 
 

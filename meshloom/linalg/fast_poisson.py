@@ -141,7 +141,7 @@ class FastPoisson(NoCopy):
         return largest * float(((array / largest).astype(np.float64) ** 2).sum() ** 0.5)
 
     def __repr__(self) -> str:
-        how = [f"{AXES[a]} {type(one).__name__.lower()}" for a, one in self._transforms]
+        how = [f"{AXES[a]} {one.word}" for a, one in self._transforms]
         how += [] if self.along is None else [f"{AXES[self.along]} solved"]
         return f"FastPoisson({self.poisson.name}: {', '.join(how)})"
 

@@ -30,7 +30,10 @@ class Report:
     reason: str
 
     def __repr__(self) -> str:
-        return f"Report({self.reason} after {self.iterations} iterations, residual {self.residual:.2e})"
+        plural = "" if self.iterations == 1 else "s"
+        many = f" after {self.iterations} iteration{plural}" if self.iterations else "; no iterations"
+        outcome, separator, more = self.reason.partition(";")
+        return f"Report({outcome}{many}, residual {self.residual:.2e}{separator}{more})"
 
 
 def steps_of(function: Callable[..., None]) -> Program:

@@ -160,9 +160,9 @@ class Cycles(Solver):
 
         def iterate(x: Field, b: Field) -> None:
             make_close(r, z)
-            _add(x.set, z, x)
+            add_to(x.set, z, x)
             look(x, b)
-            _cycles_left(ONE, rr, left, count)
+            cycles_left(ONE, rr, left, count)
             note(history.set, history.set.numbers, count, rr, history)
 
         return Iteration(steps_of(start), steps_of(iterate), left, size, count, history, lambda: None)
@@ -239,7 +239,7 @@ class _Halving:
         _weighted(2)(self.fine, self._up[self._place], x[self._above], y)
 
     def add_interpolated(self, x: Field, y: Field) -> None:
-        _add_weighted(self.fine, self._up[self._place], x[self._above], y)
+        add_weighted(self.fine, self._up[self._place], x[self._above], y)
 
 
 class _Exactly:
@@ -252,7 +252,7 @@ class _Exactly:
         self._x = self.grid.field("exact", dtype=dtype)
 
     def __call__(self, b: Field) -> Field:
-        _rows_times(self.grid, self._inverse, b[self._all], self._x)
+        rows_times(self.grid, self._inverse, b[self._all], self._x)
         return self._x
 
 
@@ -299,21 +299,21 @@ def _weighted(slots: int) -> Kernel:
 
 
 @kernel
-def _add_weighted(w: Read, x: Read, y: ReadWrite):
+def add_weighted(w: Read, x: Read, y: ReadWrite):
     y += w[0, 0] * x[0] + w[0, 1] * x[1]
 
 
 @kernel
-def _rows_times(inverse: Read, b: Read, x: Write):
+def rows_times(inverse: Read, b: Read, x: Write):
     x[...] = np.sum(inverse * b)
 
 
 @kernel
-def _add(z: Read, x: ReadWrite):
+def add_to(z: Read, x: ReadWrite):
     x += z
 
 
 @kernel
-def _cycles_left(rr: Read, left: Write, count: ReadWrite):
+def cycles_left(rr: Read, left: Write, count: ReadWrite):
     left[...] = np.where(np.isfinite(rr), rr, BROKEN)
     count += 1

@@ -78,7 +78,7 @@ class Poisson(NoCopy):
         self.check(b, "b")
         if f is b:
             raise MeshError(f"{self.name}: f and b are the same field, {f.name}; b must be another one")
-        _integrate(self.grid, self.volumes, f, self.from_sides, b)
+        integrate(self.grid, self.volumes, f, self.from_sides, b)
 
     @cached_property
     def volumes(self) -> Field:
@@ -146,26 +146,26 @@ class Means:
     def out_of_right_hand_side(self, b: Field) -> tuple[float, float]:
         """Returns what b adds up to, and what its absolute values do. Where only rounding would be left b is zero."""
         total, size = self._added_up(b)
-        _take_out(self.grid, self.parts, self._sum, b)
+        take_out(self.grid, self.parts, self._sum, b)
         if self._added_up(b)[1] <= rounding(b.dtype) * size:
             b.fill(0.0)
         return total, size
 
     def _added_up(self, b: Field) -> tuple[float, float]:
         self._sum.value = self._size.value = 0.0
-        _add_up(self.grid, b, self._sum, self._size)
+        add_up(self.grid, b, self._sum, self._size)
         return float(self._sum.value), float(self._size.value)
 
     def out_of_residual(self, r: Field) -> None:
         """What it adds up to is rounding, which no correction makes less; inside a program this is recorded."""
         self._sum.value = 0.0
-        _add_up_alone(self.grid, r, self._sum)
-        _shift(self.grid, self._sum, 1.0 / self.grid.size, r)
+        add_up_alone(self.grid, r, self._sum)
+        shift_by_mean(self.grid, self._sum, 1.0 / self.grid.size, r)
 
     def out_of_solution(self, x: Field) -> None:
         self._sum.value = 0.0
-        _add_up_weighted(self.grid, self.parts, x, self._sum)
-        _shift(self.grid, self._sum, 1.0, x)
+        add_up_weighted(self.grid, self.parts, x, self._sum)
+        shift_by_mean(self.grid, self._sum, 1.0, x)
 
 
 def rounding(dtype: np.dtype) -> float:
@@ -203,31 +203,31 @@ def floating(name: str, dtype: DTypeLike) -> np.dtype:
 
 
 @kernel
-def _integrate(volume: Read, f: Read, side: Read, b: Write):
+def integrate(volume: Read, f: Read, side: Read, b: Write):
     b[...] = volume * f + side
 
 
 @kernel
-def _add_up(b: Read, total: Sum, size: Sum):
+def add_up(b: Read, total: Sum, size: Sum):
     total += b
     size += np.abs(b)
 
 
 @kernel
-def _add_up_alone(b: Read, total: Sum):
+def add_up_alone(b: Read, total: Sum):
     total += b
 
 
 @kernel
-def _add_up_weighted(part: Read, x: Read, total: Sum):
+def add_up_weighted(part: Read, x: Read, total: Sum):
     total += part * x
 
 
 @kernel
-def _take_out(part: Read, total: Read, b: ReadWrite):
+def take_out(part: Read, total: Read, b: ReadWrite):
     b -= part * total
 
 
 @kernel
-def _shift(total: Read, share: Read, x: ReadWrite):
+def shift_by_mean(total: Read, share: Read, x: ReadWrite):
     x -= total * share

@@ -45,6 +45,9 @@ def sides_of(name: str, grid: Grid, which: str, given: Sides) -> list[SideGiven]
     """What holds at the ``which`` ("low" or "high") side of every axis: one for all axes, or one for each. Periodic
     axes have no sides: one for all passes over them, in a list they are None or "periodic"."""
     several = isinstance(given, list | tuple)
+    if all(grid.periodic) and not several and _kind(f"{name}: {which}", given)[0] == DIRICHLET:
+        raise MeshError(f"{name}: {which} holds a value, but grid {grid.name} is periodic along every axis and has no"
+                        " sides; make it with periodic=False")  # fmt: skip
     if several and len(given) != grid.rank:  # type: ignore[arg-type]
         raise MeshError(f"{name}: {which} has {len(given)} entries, but grid {grid.name} has {grid.rank} axes")  # type: ignore[arg-type]
     listed: Sequence[Any] = given if several else [given] * grid.rank  # type: ignore[assignment]

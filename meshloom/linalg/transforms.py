@@ -35,6 +35,11 @@ class Transform(ABC):
 
     values: np.ndarray
 
+    @property
+    def word(self) -> str:
+        """What its vectors are called."""
+        return type(self).__name__.lower()
+
     @abstractmethod
     def forwards(self, array: Any, axis: int) -> Any:
         """The shares of the vectors in what is given in each cell, a sum over its width."""
@@ -51,6 +56,10 @@ class Cosines(Transform):
         n = len(cells)
         self.h, self.sines = float(cells.edges[-1] - cells.edges[0]) / n, sines
         self.values = _squares(np.pi * (np.arange(n) + (1 if sines else 0)) / n, self.h)
+
+    @property
+    def word(self) -> str:
+        return "sines" if self.sines else "cosines"
 
     def forwards(self, array: Any, axis: int) -> Any:
         fft = libraries(array)[1]

@@ -29,7 +29,7 @@ from meshloom.schedule.plan.plan import Plan, topology
 from meshloom.schedule.plan.plan_cache import cached_plan
 from meshloom.schedule.plan.verify import check_one_to_one
 from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
-from meshloom.schedule.strategies import strategy, verify
+from meshloom.schedule.strategies import AUTOMATIC, strategy, verify
 
 if TYPE_CHECKING:
     from meshloom.operation.operation import Operation
@@ -159,7 +159,7 @@ class ByStrategy(How):
         return estimated(of.spec, of.work, of.schedule.strategy, target=of.backend.target)
 
     def asked(self, name: str, wish: Wish) -> ByStrategy:
-        return ByStrategy(parse_schedule(wish))
+        return by_strategy(wish)
 
     def declines(self, of: Operation) -> str | None:
         return strategy(of.schedule.strategy).declines(of.spec)
@@ -200,6 +200,14 @@ class ByStrategy(How):
 
     def explain(self, of: Operation) -> str:
         return explain(of)
+
+
+def by_strategy(wish: Wish) -> ByStrategy:
+    """By what a person asks for; a strategy that nobody knows is told at once, not when the loop runs."""
+    asked = parse_schedule(wish)
+    if asked.strategy not in AUTOMATIC:
+        strategy(asked.strategy)
+    return ByStrategy(asked)
 
 
 def _spec_param(of: Operation, operand: Operand) -> SpecParam:

@@ -24,12 +24,11 @@ from meshloom.mesh.sharing import hidden_values
 from meshloom.operation.arguments import Argument, as_operands, domain_of
 from meshloom.operation.body import KernelBody
 from meshloom.operation.calls import remembered
-from meshloom.operation.how import ByStrategy, Wish
+from meshloom.operation.how import Wish, by_strategy
 from meshloom.operation.operation import Operation
 from meshloom.operation.varying import Pattern, known_arguments, over_collections, pattern_of, signature_over
 from meshloom.recording import not_in_program
 from meshloom.schedule.choice.counts import Counts
-from meshloom.schedule.choice.schedule import parse_schedule
 
 _PLACES = (Set, Box)
 _STORED = frozenset((Field, Global, Arg))
@@ -166,7 +165,7 @@ def loop_over(what: Kernel, on: Set | Box, arguments: tuple[Argument, ...], wish
               numbers: Sequence[PlainNumber] = ()) -> Operation:  # fmt: skip
     """A kernel over a set, or a box of a grid: one argument for each parameter, in order. ``numbers``: what holds the
     plain numbers among them, where that is there already."""
-    backend, how = current(), ByStrategy(parse_schedule(wish))
+    backend, how = current(), by_strategy(wish)
     domain = domain_of(what.name, on, arguments)
     operands = as_operands(what.name, what.signature.expanded(len(arguments)), domain, arguments, numbers)
     return Operation(what.name, domain, operands, KernelBody(what, what.strict or backend.strict), how, backend)

@@ -90,3 +90,6 @@ class Operand(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.mode.__name__} {self.storage.name}{self.reach}"
+
+    def __repr__(self) -> str:
+        return f"Operand({self})"

@@ -403,7 +403,9 @@ class FusedRecording:
 # ----- what a person gives ------------------------------------------------------------------------------------------
 def checked_record(name: str, record: Any, times: int) -> tuple[Global, ...]:
     """The globals to keep after every replay: ProgramError for anything else, and where memory cannot hold them."""
-    if isinstance(record, Global) or not isinstance(record, Iterable):
+    if isinstance(record, Global):
+        raise ProgramError(f"program {name}: record takes a tuple of Globals, as in record=(total,), got a single one")
+    if isinstance(record, Field) or not isinstance(record, Iterable):
         raise ProgramError(f"program {name}: record takes a tuple of Globals, got a single {type(record).__name__}")
     try:
         kept = tuple(record)

@@ -11,7 +11,7 @@ import pytest
 
 import meshloom as ml
 from bench import record, truth
-from bench.truth_cases import Check, Row, Rows, bookleaf_short_run, checks, miniaero_run
+from bench.truth_cases import NOT_HERE, Check, Row, Rows, bookleaf_short_run, checks, miniaero_run
 
 RESULT = record.RESULTS / "2026-11-15_truth_cpu.json"
 
@@ -85,3 +85,15 @@ def test_the_result_file_holds_every_comparison_and_all_are_met():
     assert len({(row.application, row.case) for row in rows}) == len(
         {(check.application, check.unit, check.case) for check in checks()}
     )
+
+
+def test_what_was_not_made_is_no_miss_and_hides_none() -> None:
+    near = Row("water", "pond", "depth", error=1e-10, bound=1e-9)
+    far = Row("water", "pond", "speed", error=2.0, bound=1.0)
+    absent = Row("water", "pond", "all of it", note=NOT_HERE)
+    assert truth.told_case([near, absent]) == "depth: 1.0e-10 of 1e-09; 1 not made"
+    assert truth.told_case([absent, far]) == "speed: **missed**; 1 not made"
+    assert truth.told_case([absent]) == "all of it: **not here**"
+    result = {"backend": "cuda", "verdicts": {"met": 1, NOT_HERE: 1}, "rows": [{}, {}]}
+    assert truth.told_counts(result).startswith("1 of 1 comparisons are met on cuda (1 more were not made: ")
+    assert truth.told_counts(result | {"verdicts": {"met": 2}}) == "2 of 2 comparisons are met on cuda"

@@ -127,6 +127,33 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}, which does not exist"
 
 
+def headings(page: Path) -> set[str]:
+    """What links to parts of a page are called."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    found = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in found}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
+def test_links_to_parts_of_pages_lead_there(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target, part in re.findall(r"\]\(([\w./]*\.md)?#([^)]+)\)", text):
+        assert part in headings(page.parent / target if target else page), f"{page.name} links to {target}#{part}"
+
+
+def test_every_public_name_is_documented() -> None:
+    """What a person may write stands on some page as it is written, and every page is reached from the first one."""
+    import meshloom as ml
+
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for module, prefix in ((ml, "ml"), (ml.linalg, "ml.linalg")):
+        names = set(module.__all__) - {"Stencil"}  # an old name
+        missing = sorted(name for name in names if not re.search(rf"\b{prefix}\.{name}\b", text))
+        assert not missing, f"on no page: {', '.join(f'{prefix}.{name}' for name in missing)}"
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert all(page.name in index for page in PAGES if page.stem not in ("README", "index"))
+
+
 def test_every_strategy_and_ordering_is_documented() -> None:
     import meshloom as ml
     from meshloom import order

@@ -229,8 +229,12 @@ def knows_no_name(x: ml.Read, y: ml.Write) -> None:
     y[...] = x * a  # noqa: F821
 
 
+def asks_for_a_neighbour(x: ml.Read, y: ml.Write) -> None:
+    y[...] = x[1] - x[0]
+
+
 WRONG = (branches, writes_a_read, sets_an_increment, reads_an_increment, renames_an_output, forgets_an_entry,
-         mixes_kinds, knows_no_name, sorts)  # fmt: skip
+         mixes_kinds, knows_no_name, asks_for_a_neighbour, sorts)  # fmt: skip
 
 
 @pytest.mark.parametrize(("row", "function"), list(enumerate(WRONG)), ids=lambda v: getattr(v, "__name__", ""))

@@ -70,7 +70,9 @@ def test_which_axis_is_solved_along() -> None:
     even_grid = ml.Grid((4, 5, 6), periodic=(True, False, False))
     assert repr(make(ml.linalg.Poisson(even_grid))) == "FastPoisson(poisson: y cosines, z cosines, x waves)"
     ends = [None, "neumann", "dirichlet"], [None, "dirichlet", "dirichlet"]
-    assert repr(make(ml.linalg.Poisson(even_grid, *ends))) == "FastPoisson(poisson: z cosines, x waves, y solved)"
+    assert repr(make(ml.linalg.Poisson(even_grid, *ends))) == "FastPoisson(poisson: z sines, x waves, y solved)"
+    for kind, word in (("dirichlet", "sines"), ("neumann", "cosines")):
+        assert repr(make(ml.linalg.Poisson(ml.Grid(5), kind, kind))) == f"FastPoisson(poisson: x {word})"
     two = ml.Grid((5, 5), coordinates=(stretched, stretched))
     assert repr(make(ml.linalg.Poisson(two))) == "FastPoisson(poisson: y vectors, x solved)"
 

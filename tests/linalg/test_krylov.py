@@ -300,3 +300,17 @@ def test_fields_that_do_not_fit_are_refused() -> None:
     with one_line_from(MeshloomError, "no entry on the diagonal at row 1"):
         hole = ml.Matrix.from_scipy(sparse.csr_matrix(([1.0, 2.0], ([0, 2], [0, 2])), shape=(3, 3)))
         ml.linalg.cg(hole, hole.rows.field("x"), hole.rows.field("b", data=1.0), preconditioner="jacobi")
+
+
+@pytest.mark.parametrize(
+    ("reason", "iterations", "words"),
+    [
+        ("converged", 1, "converged after 1 iteration, residual 1.00e-09"),
+        ("stalled", 2, "stalled after 2 iterations, residual 1.00e-09"),
+        ("converged; b was cut", 3, "converged after 3 iterations, residual 1.00e-09; b was cut"),
+        ("b is zero, and so is x", 0, "b is zero, and so is x; no iterations, residual 1.00e-09"),
+    ],
+)
+def test_a_report_reads_as_a_sentence(reason: str, iterations: int, words: str) -> None:
+    report = ml.linalg.Report(True, iterations, 1e-9, np.zeros(iterations + 1), reason)
+    assert repr(report) == f"Report({words})"

@@ -82,7 +82,7 @@ def test_cells_around_the_points_of_a_grid() -> None:
     x = np.array([0.0, 1.0, 1.5, 3.0])
     for periodic, ends in ((False, (-0.5, 3.75)), (True, (-0.25, 3.25))):
         grid = ml.Grid(4, coordinates=(x,), periodic=periodic, extent=[3.5 if periodic else 3.0])
-        poisson = ml.linalg.Poisson(grid, "dirichlet", "dirichlet")
+        poisson = ml.linalg.Poisson(grid, *([] if periodic else ["dirichlet", "dirichlet"]))
         edges = np.array([ends[0], 0.5, 1.25, 2.25, 3.75 if not periodic else 3.25])
         np.testing.assert_allclose(poisson.axes[0].edges, edges)
         end = None if periodic else ("dirichlet", 0.0)
@@ -388,6 +388,8 @@ def wrong_uses() -> dict[str, Any]:
         "low has 3 entries, but grid grid has 2 axes": lambda: make(grid, ["neumann"] * 3),
         "low side of axis y: grid grid is periodic there": lambda: make(grid, ["neumann", "neumann"]),
         "high side of axis x: grid grid is closed there": lambda: make(grid, high=None),
+        "low holds a value, but grid round is periodic along every axis and has no sides": lambda: make(
+            ml.Grid((4, 3), periodic=True, name="round"), "dirichlet"),
         "low side of axis x: grid grid is closed there": lambda: make(grid, "periodic"),
         r"values must be one number or have shape \(3,\), got \(2,\)": lambda: make(
             grid, [ml.linalg.Dirichlet([1.0, 2.0]), None]),

@@ -60,7 +60,7 @@ class FusedProgram:
         if step.domain.all_memory:
             return ""
         if step.composed:
-            return " by itself" if step.domain.visits_elements else " in one pass over its lines"
+            return f" over {step.over}" if step.domain.visits_elements else " in one pass over its lines"
         why = why_apart(step, gathers=self.gathers)
         return f" by itself{f': {why}' if why else ', as there is nothing to join'}"
 

@@ -91,9 +91,10 @@ def _seen_around(loop: Operation) -> set[Field]:
 
 def _why_not(maker: Operation, reader: Operation, fields: Sequence[Field], between: Sequence[Operation]) -> str:
     """Why the reader cannot compute the fields itself; empty where it can."""
-    asked = why_apart(maker) or why_apart(reader)
-    if asked or maker.maps or reader.maps:
-        return asked or "it goes through a map"
+    for loop in (maker, reader):
+        apart = why_apart(loop) or ("it goes through a map" if loop.maps else "")
+        if apart:
+            return f"{loop.name} stays by itself: {apart}"
     for one in fields:
         if maker.needs(one) or len(_formulas(maker, one)) < one.dim or one in reader.writes:
             return f"{one.name} is changed, not set"
@@ -254,7 +255,7 @@ def _brought_home(reader: Operation, new: Field, old: Field) -> Operation:
     values = tuple(Output(1, 0, c, load(0, 0, c, old.dtype)) for c in range(old.dim))
     body = GivenBody(BodyGraph(values), reader.strict, (reader,))
     operands = (Operand(new, Read, name="new"), Operand(old, Write, name="old"))
-    domain, name = BoxPoints(_box(reader)), f"{old.name}_brought_home"
+    domain, name = BoxPoints(_box(reader)), f"{old.name} brought home"
     return Operation(name, domain, operands, body, reader.how.asked(name, None), reader.backend)
 
 
@@ -337,4 +338,7 @@ def _note(pair: StencilPair, share: float = 1.0) -> str:
         return f"{kept} stored for {pair.reader.name}: {pair.refused}"
     if share < WORTH:
         return f"{kept} computed again by {pair.reader.name} at {points} points, and not loaded: {estimated}"
-    return f"{kept} stored for {pair.reader.name}: computed again at {points} points it would take {estimated}"
+    found = f"{kept} stored for {pair.reader.name}: computed again at {points} points it would take {estimated}"
+    lasting = any(not one.transient for one in pair.fields)  # so that it is stored anyway, read or not
+    they = "it" if len(pair.fields) == 1 else "they"
+    return f"{found}; made inside the program, or transient, {they} need not be stored at all" if lasting else found

@@ -218,7 +218,7 @@ class Counts:
     def __str__(self) -> str:
         kinds = ", ".join(f"{n} {k}" for k, n in self.flops_by_kind.items())
         return (
-            f"{self.flops} flops per element ({kinds}); bytes: issued {self.bytes.issued:,}, compulsory"
+            f"{self.flops} flops per element ({kinds or 'none'}); bytes: issued {self.bytes.issued:,}, compulsory"
             f" {self.bytes.compulsory:,}, lines {self.bytes.cache_lines:,}; V/S {self.vector_scalar_ratio:.2f},"
             f" B/F {self.bytes_per_flop:.2f}"
         )
