@@ -22,7 +22,7 @@ from meshloom.kernel.access import Read, ReadWrite, Write
 from meshloom.linalg.axis_cells import WINDOW, AxisCells, first_above, first_below
 from meshloom.linalg.cell_level import CellLevel, Formula, leading
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
-from meshloom.linalg.krylov import ONE, ConjugateGradients, Solver
+from meshloom.linalg.krylov import ONE, ConjugateGradients, Solver, check_tolerance
 from meshloom.linalg.poisson import Means, Poisson
 from meshloom.linalg.smoothing import LineSmoothing, PointSmoothing, Smoothing
 from meshloom.linalg.steps import BROKEN, dot, note, set_to, subtract_from
@@ -95,7 +95,7 @@ class Multigrid(NoCopy):
         self.poisson.check(b, "b")
         if x is b:
             raise MeshError(f"multigrid: x and b are the same field, {x.name}")
-        most = MOST_CYCLES if at_most is None else at_most
+        tol, most = check_tolerance(self.name, tol), MOST_CYCLES if at_most is None else at_most
         most = whole_number("multigrid: at_most", most, 0, MOST_ITERATIONS, error=ProgramError)
         self.poisson.bridge.into_cells(x, self._x)
         self.poisson.bridge.into_cells(b, self._b)

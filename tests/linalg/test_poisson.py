@@ -420,7 +420,7 @@ def wrong_uses() -> dict[str, Any]:
         "multigrid: r and z are the same field": lambda: multigrid(b, b),
         "poisson: z must be a field of": lambda: multigrid(b, pair),
         "poisson: b must be a Field, got list": lambda: multigrid.solve(x, [1.0]),
-        "tol must be a number between 0 and 1, got 2": lambda: multigrid.solve(x, b, tol=2),
+        "multigrid: tol must be a number between 0 and 1, got 2": lambda: multigrid.solve(x, b, tol=2),
         "multigrid: at_most must be a whole number from 0": lambda: multigrid.solve(x, b, at_most=-1),
         "poisson poisson can be neither copied nor pickled": lambda: pickle.dumps(poisson),
     }  # fmt: skip
