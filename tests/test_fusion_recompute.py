@@ -325,7 +325,7 @@ def between(change: Callable[[Case, ml.Field, ml.Field], None]) -> Callable[[Cas
     ("change", "why"),
     [
         (lambda case, u, first: step_of(case.grid, first, u), "step_of changes u in between"),
-        (lambda case, u, first: step_of(case.grid, u, first), "step_of changes first in between"),
+        (lambda case, u, first: step_of(case.grid, u, first), "first is changed, not set"),
     ],
 )
 def test_not_where_something_changes_in_between(change: Callable[..., None], why: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import KernelError, MeshloomError, ProgramError
+from meshloom.operation.fusion import program as fused_program
 from meshloom.recording import recorder
 from tests.recorded_world import World, scale
 
@@ -92,3 +93,31 @@ def test_a_global_is_no_truth_value() -> None:
 def test_nothing_to_record_is_an_error_of_its_own() -> None:
     with pytest.raises(KernelError, match="calls no kernel"):
         ml.program(lambda: None)()
+
+
+def test_steps_that_are_a_small_part_of_a_program_are_not_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Computing a stencil's results again could not save a tenth of forty steps: nobody tries."""
+    ml.use("cpu")
+    grid = ml.Grid((16, 12), periodic=True)
+    u, at, fused = grid.field("u", data=np.ones((16, 12))), grid.star(1), list[int]()
+
+    @ml.kernel
+    def mean(u: ml.Read, v: ml.Write):
+        v[...] = 0.5 * (u[1, 0] + u[0, -1])
+
+    @ml.program
+    def step():
+        v = grid.field("v")
+        mean(grid, u[at], v)
+        mean(grid, v[at], u)
+
+    original = fused_program._fused
+    monkeypatch.setattr(fused_program, "_fused", lambda operations: fused.append(1) or original(operations))
+
+    @ml.program
+    def outer():
+        step.run(40)
+
+    outer.run(1)
+    assert len(fused) == 1 and (u.numpy() == 1.0).all()
+    assert any("it takes little of the program's time" in one for one in outer._fusion()[0].notes)

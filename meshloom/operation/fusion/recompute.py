@@ -69,7 +69,7 @@ def pairs_of(operations: Sequence[Operation], position: int) -> list[StencilPair
     maker = operations[position]
     if not maker.domain.visits_elements or not isinstance(maker.set, Grid):
         return []
-    valid = {w for w in maker.writes if isinstance(w, Field)}  # what nobody has set anew since
+    valid = {w for w in maker.writes if isinstance(w, Field)}  # what nobody has written since
     found: list[StencilPair] = []
     for k, operation in enumerate(operations[position + 1 :], position + 1):
         if operation.domain.visits_elements and valid & _seen_around(operation):
@@ -77,7 +77,7 @@ def pairs_of(operations: Sequence[Operation], position: int) -> list[StencilPair
             read = tuple(f for f in fields if operation.needs(f))
             refused = _why_not(maker, operation, read, operations[position + 1 : k])
             found.append(StencilPair(maker, operation, k, read, refused))
-        valid -= {one for one in valid if operation.defines(one)}
+        valid -= set(operation.writes)  # by a loop that is a maker, too, or keeps others from being one
         if not valid:
             break
     return found
