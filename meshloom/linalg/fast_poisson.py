@@ -104,6 +104,7 @@ class FastPoisson(NoCopy):
             now = self._norm(left) / norm
             if before is not None and not now < history[-1]:
                 _points(x)[...] = before
+                x.changed()
                 break
             history.append(now)
             if now <= tol:
