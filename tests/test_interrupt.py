@@ -225,7 +225,7 @@ def test_ctrl_c_in_a_script(backend: str) -> None:
 def test_ctrl_c_during_the_only_replay_is_not_lost(backend: str, loops: int) -> None:
     """Who runs a program once in every turn of a loop of their own must be able to stop it."""
     ml.use(backend)
-    cells = ml.Set(10_000 if backend == "emulated" else 300_000, "cells")
+    cells = ml.Set(100_000 if backend == "emulated" else 300_000, "cells")
     a, largest = cells.field("a"), ml.Global(0.0, "largest")
 
     @ml.kernel
@@ -239,12 +239,15 @@ def test_ctrl_c_during_the_only_replay_is_not_lost(backend: str, loops: int) -> 
             turn(cells, a, largest)
 
     step.run()
-    start = time.monotonic()
-    step.run()
-    timer = after((time.monotonic() - start) / 2, ctrl_c)
+    took = []
+    for _ in range(3):
+        start = time.monotonic()
+        step.run()
+        took.append(time.monotonic() - start)
+    timer = after(min(took) / 2, ctrl_c)
     with pytest.raises(KeyboardInterrupt) as caught:
         step.run(record=(largest,))
-    timer.join()
+        timer.join()  # a signal that comes late must not end the tests
     stopped: Any = caught.value
     assert stopped.replays == 1 and stopped.history.shape == (1, 1)
     assert "program step: stopped after 1 of 1 replays" in str(stopped)
