@@ -101,14 +101,17 @@ def allowed(row: dict[str, Any], limit: float) -> float:
 
 
 def text_lines(*results: dict[str, Any]) -> list[str]:
-    """Every step of every run on paper: times on a GPU, ratios alone on a CPU."""
+    """Every step of a run on paper: times on a GPU, ratios alone on a CPU. Of several runs each row says which."""
+    several = len(results) > 1
     on_gpu, limit = results[0]["backend"] == "cuda", GOALS[results[0]["backend"]]
     rows = []
     for result in results:
         for row, goal in zip(timed(result["rows"]), goals(result["rows"], result["backend"]), strict=True):
             times = [f"{row['old_ms']:.3f}", f"{row['new_ms']:.3f}"] if on_gpu else []
-            rows.append([row["step"], *times, f"{row['new_by_old']:.3f}", f"{row['spread']:.3f}", goal.word()])
-    head = ("step", *(("before, ms", "now, ms") if on_gpu else ()), "now by before", "spread", f"at most {limit:g}")
+            run = [f"{str(result['date'])[:19].replace('T', ' ')}"] if several else []
+            rows.append([*run, row["step"], *times, f"{row['new_by_old']:.3f}", f"{row['spread']:.3f}", goal.word()])
+    first = ("run, UTC", "step") if several else ("step",)
+    head = (*first, *(("before, ms", "now, ms") if on_gpu else ()), "now by before", "spread", f"at most {limit:g}")
     before = ", ".join(dict.fromkeys(f"`{result['old_commit'][:10]}`" for result in results))
     return [f"Before: commit {before}.", "", *rows_table(head, rows)]
 
