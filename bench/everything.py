@@ -76,6 +76,8 @@ JOBS: tuple[Job, ...] = (
           tiny=("--device", "cpu", "--size", "small", "--loops", name, "--orders", "given", "--strategies", "auto",
                 "--layouts", "aos", "--blocks", "64", "--no-applications")) for name in PAPERS),
     Job("krylov", "krylov", _GPU, 60, "krylov", tiny=("--device", "cpu", "--sides", "24")),
+    Job("poisson", "poisson", _GPU, 400, "poisson",
+        tiny=("--device", "cpu", "--sides", "12", "--cubes", "--only", "fast", "cg")),
     Job("applications", "locality", (*_GPU, "--orders", "--loops", *PAPERS), 300, "applications, README", watches=True),
     Job("race", "race", (*_GPU, *_FEW, "--orders", "hilbert", "given"), 180, "race", watches=True, counters=True),
     Job("vortex", "vortex", _GPU, 220, "vortex, README", tiny=("--device", "cpu", "--quick", "--box", "0")),
