@@ -14,8 +14,11 @@ from meshloom.linalg.incomplete import Fill
 from meshloom.linalg.iteration import MOST_ITERATIONS, Report
 from meshloom.linalg.krylov import check_tolerance
 from meshloom.linalg.matrix import Matrix
+from meshloom.linalg.piccg_cells import ByMatrix
 from meshloom.linalg.piccg_sparse import Method, Settings, SparseMethod
-from meshloom.linalg.poisson import floating
+from meshloom.linalg.poisson import Poisson, floating
+from meshloom.linalg.red_black import RedBlack
+from meshloom.linalg.red_black import fits as red_black_fits
 from meshloom.linalg.row_storage import MOST_CHUNK
 from meshloom.linalg.symmetric import symmetric
 from meshloom.mesh.copies import NoCopy
@@ -147,7 +150,11 @@ class PICCG(NoCopy):
         return self.operator.values.version if isinstance(self.operator, Matrix) else 0
 
     def _made(self) -> Method:
-        return SparseMethod(symmetric(self.operator), self.settings)
+        if not isinstance(self.operator, Poisson):
+            return SparseMethod(symmetric(self.operator), self.settings)
+        if self.settings.plain and red_black_fits(self.operator):
+            return RedBlack(self.operator, self.settings.precision)
+        return ByMatrix(self.operator, self.settings)
 
     def __repr__(self) -> str:
         return f"PICCG({self._method})"

@@ -39,6 +39,19 @@ class Settings:
     precision: np.dtype | None
     eisenstat: bool | None
 
+    @property
+    def plain(self) -> bool:
+        """Is it two colors of points, at most, without fill and a matrix to be stored?"""
+        asked = self.storage, self.chunk, self.sigma
+        return (
+            self.colors in (None, 2)
+            and self.block == 1
+            and self.fill.level == 0
+            and self.shift == 0.0
+            and self.eisenstat is not False
+            and not any(asked)
+        )
+
 
 class Method(ABC):
     """How a matrix in one form is solved: what ``PICCG`` asks."""
@@ -105,9 +118,9 @@ class SparseMethod(Method):
 
     def _arrange(self, order: ColoredOrder, parts: Sequence[Set], scales: Sequence[Field | None]) -> None:
         """Make x and b in order: a field of each part of the rows, one part behind the other, scaled where it is."""
-        ends = np.cumsum([0, *map(len, parts)])
+        ends, numbers = np.cumsum([0, *map(len, parts)]), self.rows.choices.reshape(-1)[order.rows]
         self._scales = scales
-        self._places = [Map(part, self.rows, order.rows[i:j], "place")
+        self._places = [Map(part, self.rows, numbers[i:j], "place")
                         for part, i, j in zip(parts, ends[:-1], ends[1:], strict=True)]  # fmt: skip
         self._x, self._b = (tuple(part.field(f"{name} in order", dtype=self.dtype) for part in parts) for name in "xb")
 

@@ -48,10 +48,15 @@ def symmetric(given: Any) -> Symmetric:
     else:
         raise MeshError("piccg: the operator must be a Matrix, a Poisson operator, a matrix of scipy.sparse or the path"
                         f" of a Matrix Market file, got {type(given).__name__}")  # fmt: skip
-    matrix = checked(sparse, name)
-    own = Set(matrix.shape[0], f"rows of {name}") if rows is None else rows
-    entries = Sparse.checked(matrix.indptr, matrix.indices, matrix.data)
+    entries = entries_of(sparse, name)
+    own = Set(len(entries), f"rows of {name}") if rows is None else rows
     return Symmetric(entries, own, np.dtype(np.float32 if sparse.dtype == np.float32 else np.float64), name)
+
+
+def entries_of(sparse: Any, name: str) -> Sparse:
+    """The entries of a matrix of ``scipy.sparse``, checked."""
+    matrix = checked(sparse, name)
+    return Sparse.checked(matrix.indptr, matrix.indices, matrix.data)
 
 
 def read_matrix_market(path: str | os.PathLike[str]) -> Any:
