@@ -149,10 +149,10 @@ class Bridge:
             cells_to_points(self.cells, x, y[self._to_points])
 
 
-def leading(source: Set, target: Set, formula: Formula, name: str) -> Map:
+def leading(source: Set, target: Set, formula: Formula, name: str, large: int = LARGE) -> Map:
     """The map by a formula of the element's number; stored where sets are small, because a formula is part of the code,
     which would be compiled for every size."""
-    if source.total > LARGE:
+    if source.total > large:
         return Map.computed(source, target, formula, name)
     return Map(source, target, np.stack(formula(np.arange(source.total)), axis=1), name)
 

@@ -1,0 +1,261 @@
+"""PICCG of a Poisson operator in stencil form: two colors, coefficients along the axes, and no matrix.
+
+Red-black incomplete Cholesky factors with Eisenstat's trick are conjugate gradients on the black points, once the red
+ones are eliminated, with the diagonal of what is left as their preconditioner (see ``two_colors``): half the points,
+and about half the iterations of plain conjugate gradients.
+
+Bytes. Plain conjugate gradients move 11 numbers of each point in an iteration: 2 for the product, 6 for x and the
+residual, 3 for the direction: 88 bytes in double. Here a number of a black point is 4 bytes of each point:
+
+    new direction p' = g r + beta p at a black point and, from its neighbours, what that makes of the red ones, t;
+    x += alpha p of the last iteration, as p is there         reads r, g, p, x   writes p', x, t     28
+    new residual r -= alpha (F p' - E^T t)                    reads p', t, r, g  writes r            20
+
+48 bytes, or 44 with g, the pivots, in single precision, so with half the iterations 3.7 or 4 times fewer. The direction
+is made where it is read, at the black neighbours of a red point, so it goes to a second field, and two iterations are
+one program.
+
+Storage: two points along each axis are a cell, with a component for each black point of it and another field for the
+red ones. So no load fetches a point that is skipped, as every second one of a whole grid would be, no index has to ask
+for the parity of a row, and neighbours are in the cell or the next one. Where the number of points is odd the last cell
+is filled up by points without links. Maps from cell to cell are computed; coefficients are arrays along the axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from meshloom.linalg.axis_cells import AxisCells
+from meshloom.linalg.cell_level import leading
+from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
+from meshloom.linalg.krylov import ONE
+from meshloom.linalg.piccg_cells import OfCells
+from meshloom.linalg.poisson import Poisson
+from meshloom.linalg.red_black_kernels import (
+    BLACK,
+    LINKS,
+    NUMBERS,
+    RED,
+    WALLS,
+    WIDTHS,
+    kernels,
+    points,
+)
+from meshloom.linalg.steps import cg_alpha, cg_beta, left_to_do, note, set_to
+from meshloom.mesh.core import Arg, Field, Map, Set
+
+STORED = 2**12  # cells whose neighbours are stored: more of them are worth code of their own
+LEAST = 1e-13  # of an entry on the diagonal: a pivot below is rounding
+
+
+def fits(poisson: Poisson) -> bool:
+    """Do two colors do, because axes that go round have an even number of points?"""
+    return not any(one.periodic and len(one) % 2 for one in poisson.axes)
+
+
+@dataclass
+class OfBothHalves(Iteration):
+    """b is that of the black points; ``red_b`` of the red ones."""
+
+    red_b: Field | None = None
+
+    def _is_zero(self, b: Field) -> bool:
+        return super()._is_zero(b) and self.red_b is not None and super()._is_zero(self.red_b)
+
+
+class RedBlack(OfCells):
+    """In stencil form. ``precision``: of the pivots that are stored, one for each black point."""
+
+    colors, shift = 2, 0.0
+
+    def __init__(self, poisson: Poisson, precision: np.dtype | None):
+        super().__init__(poisson)
+        level = poisson.level
+        self._half = tuple(-(-n // 2) for n in level.shape)
+        rank, many = len(self._half), 2 ** (len(self._half) - 1)
+        self.cells, self._do = Set(prod(self._half), "cells of two points"), kernels(rank)
+        self._around = self._leading(self.cells, lambda i: _around(i, self._half, poisson.axes), "cells around")
+        self._along = tuple(self._numbers_along(axis) for axis in range(rank))
+        pivots = _pivots(poisson)
+        self._g = self._field("pivots", _split(pivots, BLACK), self.dtype if precision is None else precision)
+        self._x, self._b, self._r = ([self._field(name, many) for _ in (BLACK, RED)] for name in ("x", "b", "r"))
+        self._p, self._t = [self._field("direction", many) for _ in range(2)], self._field("eliminated", many)
+        self._points = self._leading(level.grid, lambda i: _points(i, level.shape), "points")
+        self._cell_of = leading(level.grid, self.cells, self._cell_formula, "cell", STORED)
+        self._which = level.grid.field("which", dtype=np.int32, data=_which(level.shape))
+        self._iterations: dict[int, Iteration] = {}
+
+    def solve_cells(self, x: Field, b: Field, tol: float, most: int) -> Report:
+        self._bring(x, self._x)
+        self._bring(b, self._b)
+        steps = 2 if most % 2 == 0 else 1
+        if steps not in self._iterations:
+            self._iterations[steps] = self._iteration(steps)
+        report = self._iterations[steps].solve(self._x[BLACK], self._b[BLACK], tol, most)
+        self._take(self._x, x)
+        return report
+
+    def make_close_cells(self, r: Field, z: Field) -> None:
+        self._bring(r, self._r)
+        close, (black, red) = self._x, self._r
+        self._do.over_diagonal(self.cells, red, self._t, *self._along)
+        self._do.close_black(self.cells, black, self._t[self._around], self._g, close[BLACK], *self._along)
+        self._do.solve_red(self.cells, close[BLACK][self._around], red, close[RED], *self._along)
+        self._take(close, z)
+
+    def bytes_per_iteration(self) -> int:
+        one = self._iterations.setdefault(2, self._iteration(2))
+        return sum(step.compulsory for step in one.iterate.bind(self._x[BLACK], self._b[BLACK]).loops) // one.steps
+
+    def _iteration(self, steps: int) -> Iteration:
+        """So many iterations as one program: an odd number has to copy the direction back."""
+        cells, do, along, around, g = self.cells, self._do, self._along, self._around, self._g
+        r, t, (first, second) = self._r[BLACK], self._t, self._p
+        rr, rz, rz_new, pq, size, alpha, beta, left = numbers(r, 8)
+        count, history = counting(r, steps)
+
+        def start(x: Field, b: Field) -> None:
+            do.last_step(cells, alpha, first, x)
+            do.solve_red(cells, x[around], self._b[RED], self._x[RED], *along)
+            rr.value = rz.value = size.value = alpha.value = beta.value = 0.0
+            first.fill(0.0)
+            do.black_residual(cells, x, self._x[RED][around], b, g, r, rr, rz, size, *along)
+            do.red_residual(cells, x[around], self._x[RED], self._b[RED], rr, size, *along)
+            set_to(ONE, rr, left)
+            note(history.set, history.set.numbers, count, rr, history)
+
+        def step(x: Field, old: Field, new: Field) -> None:
+            pq.value = 0.0
+            do.new_direction(cells, alpha, beta, r[around], g[around], old[around], new, x, t, pq, *along)
+            cg_alpha(ONE, rz, pq, alpha)
+            rr.value = rz_new.value = 0.0
+            do.new_residual(cells, alpha, new, t[around], g, r, rr, rz_new, *along)
+            cg_beta(ONE, rz_new, rz, beta)
+            left_to_do(ONE, rr, pq, left, count)
+            note(history.set, history.set.numbers, count, rr, history)
+
+        def iterate(x: Field, b: Field) -> None:
+            step(x, first, second)
+            if steps == 2:
+                step(x, second, first)
+            else:
+                set_to(cells, second, first)
+
+        def refresh() -> None:
+            alpha.value = 0.0  # a solution that was interrupted has left it as it was
+            first.fill(0.0)
+
+        return OfBothHalves(steps_of(start), steps_of(iterate), left, size, count, history, refresh, steps,
+                            MOST_ITERATIONS, red_b=self._b[RED])  # fmt: skip
+
+    def _bring(self, x: Field, halves: Sequence[Field]) -> None:
+        self._do.into_halves(self.cells, x[self._points], *halves, *self._along)
+
+    def _take(self, halves: Sequence[Field], x: Field) -> None:
+        self._do.out_of_halves(x.set, self._which, *(one[self._cell_of] for one in halves), x)
+
+    def _field(self, name: str, data: Any, dtype: np.dtype | None = None) -> Field:
+        """A number for each point of a color in each cell: zeros, or (cells, points)."""
+        many, values = (data, None) if isinstance(data, int) else (data.shape[1], data)
+        values = values[:, 0] if values is not None and many == 1 else values
+        return self.cells.field(name, many, dtype=dtype or self.dtype, data=values, layout="soa" if many > 1 else None)
+
+    def _numbers_along(self, axis: int) -> Arg:
+        half, places = self._half, Set(self._half[axis], "along the axis")
+        data = _numbers(self.poisson.axes[axis], half[axis])
+        held = places.field("along", NUMBERS, dtype=self.dtype, data=data)
+        stride = prod(half[axis + 1 :])
+        return held[leading(self.cells, places, lambda e: [e // stride % half[axis]], "place along the axis", STORED)]
+
+    def _leading(self, target: Set, formula: Any, name: str) -> Map:
+        """The map from a cell by a formula of its indices."""
+        half = self._half
+
+        def of_number(e: Any) -> list[Any]:
+            return list(formula([e // prod(half[a + 1 :]) % half[a] for a in range(len(half))]))
+
+        return leading(self.cells, target, of_number, name, STORED)
+
+    def _cell_formula(self, e: Any) -> list[Any]:
+        shape, half, place = self.poisson.level.shape, self._half, 0
+        for a, n in enumerate(shape):
+            place = place * half[a] + e // prod(shape[a + 1 :]) % n // 2
+        return [place]
+
+    def __str__(self) -> str:
+        return f"{self.poisson.name}: {' x '.join(map(str, self.poisson.level.shape))}, red and black"
+
+
+def _around(index: Sequence[Any], half: Sequence[int], axes: Sequence[AxisCells]) -> list[Any]:
+    """The cell itself, and the one before and behind along each axis; at a closed end that is itself, without links."""
+    found = [_place(index, half)]
+    for a, step in product(range(len(half)), (-1, 1)):
+        there = index[a] + step
+        there = (there + half[a]) % half[a] if axes[a].periodic else np.clip(there, 0, half[a] - 1)
+        found.append(_place([there if b == a else i for b, i in enumerate(index)], half))
+    return found
+
+
+def _points(index: Sequence[Any], shape: Sequence[int]) -> list[Any]:
+    """The points of a cell; in place of those that only fill it up the last one."""
+    return [
+        _place([np.clip(2 * i + s, 0, n - 1) for i, s, n in zip(index, one, shape, strict=True)], shape)
+        for one in product((0, 1), repeat=len(shape))
+    ]
+
+
+def _place(index: Sequence[Any], shape: Sequence[int]) -> Any:
+    found = 0
+    for i, n in zip(index, shape, strict=True):
+        found = found * n + i
+    return found
+
+
+def _which(shape: Sequence[int]) -> np.ndarray:
+    """(*shape,): for each point which of the black ones of its cell it is, or behind them which of the red ones."""
+    order = [*points(len(shape), BLACK), *points(len(shape), RED)]
+    found = np.zeros(shape, np.int32)
+    for k, one in enumerate(order):
+        found[tuple(slice(s, None, 2) for s in one)] = k
+    return found
+
+
+def _numbers(axis: AxisCells, half: int) -> np.ndarray:
+    """(half, NUMBERS): for each two points their links to the one before, to each other and to the one behind; their
+    widths; their links to walls. 0 for a point that only fills up."""
+    n, found = len(axis), np.zeros((half, NUMBERS))
+    filled = np.zeros((3, 2 * half + 1))
+    for row, values in enumerate((axis.links, axis.widths, axis.walls)):
+        filled[row, :n] = values
+    if axis.periodic:
+        filled[0, n] = axis.links[0]
+    for k in range(3):
+        found[:, LINKS + k] = filled[0, k : k + 2 * half : 2]
+    for k in range(2):
+        found[:, WIDTHS + k], found[:, WALLS + k] = filled[1, k : 2 * half : 2], filled[2, k : 2 * half : 2]
+    return found
+
+
+def _pivots(poisson: Poisson) -> np.ndarray:
+    """(*shape,): one over what is left on the diagonal at each point when its neighbours are eliminated."""
+    level = poisson.level
+    diagonal = np.where(level.diagonal > 0.0, level.diagonal, 1.0)
+    left = diagonal.copy()
+    for axis in range(len(level.shape)):
+        links = level.links_along(axis)
+        left -= links**2 / np.roll(diagonal, 1, axis)
+        behind = np.roll(links, -1, axis)
+        left -= behind**2 / np.roll(diagonal, -1, axis)
+    return 1.0 / np.where(left > LEAST * diagonal, left, diagonal)
+
+
+def _split(values: np.ndarray, color: int) -> np.ndarray:
+    """(cells, points) of a color from (*shape,); 0 for points that only fill up."""
+    filled = np.pad(values, [(0, n % 2) for n in values.shape])
+    return np.stack([filled[tuple(slice(s, None, 2) for s in one)].ravel() for one in points(values.ndim, color)], -1)
