@@ -1,0 +1,1 @@
+"""Incompressible flow by fractional steps on collocated grids."""
