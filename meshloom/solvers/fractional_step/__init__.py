@@ -1,1 +1,5 @@
-"""Incompressible flow by fractional steps on collocated grids."""
+"""Incompressible Navier-Stokes equations by fractional steps on grids of cells."""
+
+from meshloom.solvers.fractional_step.cavity import CubicCavity, SquareCavity
+
+__all__ = ["CubicCavity", "SquareCavity"]
