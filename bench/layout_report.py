@@ -93,7 +93,8 @@ def show_counts(result: Row) -> None:
               f" {paper.vs:g}; engine's {one['engine_vs']:.2f}), B/F {one['bf']:.2f} (paper {paper.bf:g}; engine's"
               f" {one['engine_bf']:.2f})")  # fmt: skip
     for one in result["wholes"]:
-        print(f"{one['whole']}: step without Poisson {one['ms']:.4f} ms, {one['share_of_copy']:.2f} of copy")
+        print(f"{one['whole']}: step without Poisson {one['ms']:.4f} ms, {one['share_of_copy']:.2f} of copy"
+              f" ({one['loops_share_of_copy']:.2f} by the bytes of its loops), {_launches(one)} launches")  # fmt: skip
     for one in result["automatic"]:
         print(verdict_words(one))
 
@@ -166,17 +167,34 @@ def _sense(value: float) -> int:
 
 def whole_lines(result: Row) -> list[str]:
     """Steps without Poisson as programs."""
-    rows = [[WORDS.get(one["whole"], one["whole"]), part["program"].replace("_", " "), " + ".join(part["operations"]),
-             str(part["launches"] or "-"), f"{part['ms']:.3f}",
-             f"{part['bytes'] / part['ms'] * 1e3 / (result['copy_GBps'] * 1e9):.2f}"]
-            for one in result["wholes"] for part in one["parts"]]  # fmt: skip
-    table = rows_table(("flow", "program", "steps", "launches", "ms", "of copy"), rows)
-    return [*table, "", *goal_table(goals(result))]
+    rows = [[WORDS.get(one["whole"], one["whole"]), str(len(one["parts"])), str(_launches(one) or "-"),
+             f"{one['ms']:.3f}", f"{one['bytes'] / result['points'] ** 3:.0f}", f"{one['share_of_copy']:.2f}",
+             f"{one['bytes_of_loops'] / result['points'] ** 3:.0f}", f"{one['loops_share_of_copy']:.2f}"]
+            for one in result["wholes"]]  # fmt: skip
+    head = (
+        "flow",
+        "programs",
+        "launches",
+        "ms",
+        "bytes for a point, at least",
+        "of copy",
+        "bytes of its loops",
+        "of copy",
+    )
+    return [*rows_table(head, rows), "", *goal_table(goals(result))]
+
+
+def _launches(one: Row) -> int:
+    return sum(part["launches"] for part in one["parts"])
 
 
 def goals(result: Row) -> list[Goal]:
-    text = f"{GOAL_FLOW} {result['points']}^3, step without Poisson: share of copy by compulsory bytes"
-    return [Goal(text, one["share_of_copy"], "at least", GOAL) for one in result["wholes"] if one["whole"] == GOAL_FLOW]
+    text = f"{result['points']}^3, step without Poisson: share of copy by compulsory bytes"
+    return [
+        Goal(f"{one['whole']}, {text}", one["share_of_copy"], "at least", GOAL)
+        for one in result["wholes"]
+        if one["whole"].startswith(GOAL_FLOW)
+    ]
 
 
 def _times(value: float | None) -> str:

@@ -23,12 +23,14 @@ import numpy as np
 
 import meshloom as ml
 from bench.grid import Cpu
-from bench.layout_report import draw, show_counts, show_rows, with_shares
+from bench.layout_report import GOAL_FLOW, draw, goals, show_counts, show_rows, with_shares
 from bench.layout_steps import CHECKED, FORMS, LAYOUTS, STEPS, Flow, Laid, accesses, difference
 from bench.measure import fastest
 from bench.race_loop import TOLERANCE, Device
 from bench.started import Started, options_of, started
+from meshloom.config import build, parse_set
 from meshloom.schedule.strategies.common.points import tile_of
+from meshloom.solvers import find_case
 
 POINTS, FEW = 256, 32
 VARIANTS = ("plain", "single", "row")  # tiles that are tried on a GPU, the engine's own first
@@ -156,16 +158,25 @@ def counts_of(form: str) -> Iterator[dict[str, Any]]:
 
 
 def needed_bytes(program: ml.Program) -> int:
-    """Those that a program must move if each field that it reads, and each that it leaves behind, is moved once."""
-    read, written = {}, {}
+    """Those that a program must move if each field that it reads, and each that it leaves behind, is moved once. What
+    loops over sides move is left out."""
+    read: dict[ml.Field, int] = {}
+    written: dict[ml.Field, int] = {}
     for loop in program.operations:
-        for one in loop.reads:
-            if isinstance(one, ml.Field) and one not in written and loop.needs(one):
+        fields = [one for one in loop.storages if isinstance(one, ml.Field) and loop.counts.elements >= one.set.size]
+        for one in fields:
+            if one not in written and loop.needs(one):
                 read[one] = one.set.size * one.dim * one.dtype.itemsize
-        for one in loop.writes:
-            if isinstance(one, ml.Field):
+        for one in fields:
+            if one in loop.writes:
                 written[one] = 0 if one.transient else one.set.size * one.dim * one.dtype.itemsize
     return sum(read.values()) + sum(written.values())
+
+
+def loop_bytes(program: ml.Program) -> int:
+    """The compulsory bytes of its loops as they run, fused where they are: each value once in each of them."""
+    found = program._fused_recording()
+    return sum(one.compulsory for one in (found.program.body if found else program.loops))
 
 
 def without_poisson(name: str, programs: Sequence[ml.Program], run: Started) -> dict[str, Any]:
@@ -175,10 +186,13 @@ def without_poisson(name: str, programs: Sequence[ml.Program], run: Started) -> 
         program.run(1)
         seconds = run.device.seconds(lambda program=program: program.run(REPLAYS)) / REPLAYS  # type: ignore[misc]
         parts.append({"program": program.name, "ms": seconds * 1e3, "bytes": needed_bytes(program),
-                      "operations": [one.name for one in program.operations], "launches": program.launches,
-                      "fused": [one.name for one in program.fused_steps]})  # fmt: skip
-    taken, moved = sum(one["ms"] for one in parts), sum(one["bytes"] for one in parts)
-    return {"whole": name, "ms": taken, "bytes": moved, "share_of_copy": moved / taken * 1e3 / run.copy, "parts": parts}
+                      "bytes_of_loops": loop_bytes(program), "launches": program.launches,
+                      "operations": [one.name for one in program.operations],
+                      "explained": program.explain().split("\n\n")[0].splitlines()})  # fmt: skip
+    taken, moved, by_loops = (sum(one[key] for one in parts) for key in ("ms", "bytes", "bytes_of_loops"))
+    return {"whole": name, "ms": taken, "bytes": moved, "share_of_copy": moved / taken * 1e3 / run.copy,
+            "bytes_of_loops": by_loops, "loops_share_of_copy": by_loops / taken * 1e3 / run.copy,
+            "parts": parts}  # fmt: skip
 
 
 def programs_of(laid: Laid) -> list[ml.Program]:
@@ -195,6 +209,23 @@ def programs_of(laid: Laid) -> list[ml.Program]:
         laid.steps.project_faces(laid.p, laid.dt, laid.vector)
 
     return [ml.Program(before_poisson), ml.Program(behind_poisson)]
+
+
+def cavity(points: int, scheme: str) -> Any:
+    """The lid-driven cavity of the Cartesian solver, in a cube."""
+    kind = find_case(GOAL_FLOW)
+    settings = (f"mesh.cells=[{points},{points},{points}]", f"scheme.time={scheme}")
+    return kind(build(kind.Config, [parse_set(one) for one in settings]))
+
+
+def cavities(points: int, run: Started) -> Iterator[dict[str, Any]]:
+    """Its steps without Poisson, by both schemes."""
+    for scheme in ("euler", "rk3"):
+        case = cavity(points, scheme)
+        programs = [one for one in case.program.parts if isinstance(one, ml.Program)]
+        yield {"form": "cavity"} | without_poisson(f"{GOAL_FLOW}, {scheme}", programs, run)
+        del case, programs
+        run.device.clear()
 
 
 # --- the engine's own choice ------------------------------------------------------------------------------------------
@@ -267,6 +298,9 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
                    "wholes": [], "automatic": []}  # fmt: skip
     for form in options.forms:
         form_measured(form, options, run)
+    run.result["wholes"] += cavities(options.points, run)
+    run.result["goals"] = [goal.as_json() for goal in goals(run.result)]
+    run.save()
     show_counts(run.result)
     if options.plot:
         draw(run.result, options.plot)

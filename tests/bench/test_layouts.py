@@ -53,7 +53,7 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
         assert sum(row["share"] for row in result["rows"] if row["layout"] == layout) == pytest.approx(1.0)
     assert all(row["speedup"] == 1.0 for row in result["rows"] if row["layout"] == "aos")
     assert result["differs_from_numpy"]["orthogonal"] < 1e-12
-    (verdict,), (step,) = result["automatic"], result["wholes"]
+    (verdict,), (step, euler, rk3) = result["automatic"], result["wholes"]
     assert verdict["chosen"] == "soa" and verdict["slower_by"] >= 0.0
     assert [one["operations"] for one in step["parts"]] == [
         ["predict", "interpolate", "divergence"], ["project_points", "project_faces"]]  # fmt: skip
@@ -62,9 +62,13 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
         8**4 * (3 + 3 + 1 + 3 + 3 + 3 + 1),
         8**4 * (3 + 1 + 3 + 3 + 1 + 6),
     ]
+    assert [one["whole"] for one in (euler, rk3)] == ["cavity3d, euler", "cavity3d, rk3"]
+    # u and U read, u*, U and b written; u, u*, p and U read, u and U written
+    assert [one["bytes"] for one in euler["parts"]] == [8**4 * 13, 8**4 * 16]
+    assert step["bytes_of_loops"] >= step["bytes"] and euler["bytes_of_loops"] >= euler["bytes"]
     assert picture.stat().st_size > 10_000 and "1.5; engine's 1.50" in capsys.readouterr().out
     assert sum(line.startswith("| ") for line in layout_report.time_lines(result)) == 7
-    assert len(layout_report.count_lines(result)) == 7 and len(layout_report.whole_lines(result)) == 5
+    assert len(layout_report.count_lines(result)) == 7 and len(layout_report.whole_lines(result)) == 2 + 3 + 1 + 2 + 2
 
 
 def test_a_wrong_result_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +122,6 @@ def test_the_same_sign_as_in_the_paper(found: Any, printed: float, word: str) ->
 def test_goals_are_those_of_the_cavity() -> None:
     result = {
         "points": 256,
-        "wholes": [{"whole": "cavity3d", "share_of_copy": 0.7}, {"whole": "general", "share_of_copy": 0.9}],
+        "wholes": [{"whole": "cavity3d, rk3", "share_of_copy": 0.7}, {"whole": "general", "share_of_copy": 0.9}],
     }
     assert [(goal.value, goal.met) for goal in layout_report.goals(result)] == [(0.7, False)]
