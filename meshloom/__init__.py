@@ -20,6 +20,7 @@ from meshloom.mesh.mesh import Mesh
 from meshloom.operation.loop import Kernel, kernel
 from meshloom.operation.operation import Operation
 from meshloom.operation.program import Program, program
+from meshloom.operation.sequence import Sequence
 from meshloom.order import names as orderings
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.strategies import names as strategies
@@ -30,7 +31,7 @@ Loop = Operation  # what a kernel over a set is called in programs
 __version__ = "0.1.0"
 __all__ = [
     "Arg", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min", "Operation",
-    "Program", "Read", "ReadWrite", "Schedule", "Set", "Subset", "Sum", "Write", "backend", "backends", "compact",
-    "errors", "fill_ghosts", "generate", "kernel", "linalg", "locate", "orderings", "program", "read", "strategies",
-    "threads", "use", "variants", "write",
+    "Program", "Read", "ReadWrite", "Schedule", "Sequence", "Set", "Subset", "Sum", "Write", "backend", "backends",
+    "compact", "errors", "fill_ghosts", "generate", "kernel", "linalg", "locate", "orderings", "program", "read",
+    "strategies", "threads", "use", "variants", "write",
 ]  # fmt: skip

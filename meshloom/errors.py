@@ -62,6 +62,12 @@ class PlanError(MeshloomError):
     """A plan that the verifier rejects: a wrong color, a missing element, an index out of bounds."""
 
 
+class SolveError(MeshloomError):
+    """A system of equations that was not solved: the message says how far it came. ``replays``: whole turns before."""
+
+    replays: int = 0
+
+
 class RunError(MeshloomError):
     """The run failed: NaN in the solution, disk full, checkpoint that could not be written."""
 

@@ -175,6 +175,7 @@ REFUSED: dict[str, Action] = {
     "Operation.run_plainly": lambda w: w.loop.run_plainly(),
     "Operation.settle": lambda w: add.loop(w.cells, w.pair.like("more"), w.pair, schedule={"layout": "soa"}).settle(),
     "Program.run, recording": lambda w: w.inner.run(2, record=(w.total,)),
+    "Sequence.run": lambda w: ml.Sequence(w.inner).run(2), "Sequence.__call__": lambda w: ml.Sequence(w.inner)(),
     "Program.repeat": lambda w: w.inner.repeat(until=w.total > 0.0, at_most=3),
     "Condition.__bool__": lambda w: bool(w.total < 1.0),
     "Condition in a decision": lambda w: w.u.fill(1.0) if w.total > w.factor else w.v.fill(1.0),
@@ -249,7 +250,9 @@ HARMLESS: dict[str, Action] = {
     "Kernel.state": lambda w: scale.state, "Kernel.trace": lambda w: scale.trace(w.loop.params),
     "Kernel.outputs": lambda w: scale.outputs(w.loop.params, strict=False),
     **{f"Program.{name}": (lambda w, name=name: getattr(w.inner, name)) for name in (
-        "fused_steps", "graph", "launches", "layouts", "loops", "operations", "parameters")},
+        "fused_steps", "graph", "launches", "layouts", "loops", "operations", "parameters", "parts")},
+    "Sequence": lambda w: ml.Sequence(w.inner, print), "Sequence.loops": lambda w: ml.Sequence(w.inner).loops,
+    "Sequence.explain": lambda w: ml.Sequence(w.inner, print).explain(),
     "Program.explain": lambda w: w.inner.explain(),
     "Program.explain with arguments": lambda w: w.scaled.explain(w.u, w.total),
     "Program.bind, not run": lambda w: w.scaled.bind(w.u, w.total).loops,
@@ -288,11 +291,11 @@ REFUSED |= {
 NOUNS: dict[str, Action] = {
     "Set": lambda w: w.cells, "Map": lambda w: w.ends, "Mesh": lambda w: w.mesh, "Grid": lambda w: w.grid,
     "Box": lambda w: w.grid.inside, "Field": lambda w: w.u, "Global": lambda w: w.total, "Operation": lambda w: w.loop,
-    "Program": lambda w: w.inner, "Matrix": lambda w: w.matrix,
+    "Program": lambda w: w.inner, "Matrix": lambda w: w.matrix, "Sequence": lambda w: ml.Sequence(w.inner),
 }
 REFUSED |= {f"{kind}.__reduce_ex__": (lambda w, find=find: pickle.dumps(find(w))) for kind, find in NOUNS.items()}
 for kind, find in NOUNS.items():
-    if kind not in ("Operation", "Program", "Matrix"):
+    if kind not in ("Operation", "Program", "Matrix", "Sequence"):
         table = REFUSED if kind in ("Field", "Global") else HARMLESS
         table[f"{kind}.__copy__"] = lambda w, find=find: copy.copy(find(w))
         table[f"{kind}.__deepcopy__"] = lambda w, find=find: copy.deepcopy(find(w))
@@ -334,7 +337,7 @@ NOT_CALLED = {"Inc", "Max", "Min", "Read", "ReadWrite", "Sum", "Write", "compact
 USUAL = {"__new__", "__init__", "__init_subclass__", "__repr__", "__eq__", "__hash__", "__str__", "__setattr__",
          "__delattr__", "__replace__", "__getstate__", "__setstate__"}  # fmt: skip
 CLASSES = (ml.Set, ml.Subset, ml.Map, ml.Matrix, ml.Field, ml.Global, ml.Mesh, ml.Grid, Box, ml.Kernel,
-           ml.Operation, ml.Program, Condition)  # fmt: skip
+           ml.Operation, ml.Program, ml.Sequence, Condition)  # fmt: skip
 #: What others may add to make fields arrays: it reads values, so it is refused wherever it exists.
 ARRAYS = {f"{kind}.{name}" for kind in ("Field", "Global") for name in ("__array_ufunc__",
           "__array_function__", "__array_priority__", "__complex__", "__index__")}  # fmt: skip

@@ -5,7 +5,7 @@ from meshloom.case.limit import Limit
 from meshloom.case.on_grid import GridCase
 from meshloom.case.schedules import UnknownLoop, loops_text, schedule_table
 from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, OutputOptions, RunOptions, order_option
-from meshloom.case.views import Chart, Image, Picture
+from meshloom.case.views import Chart, Image, Picture, Streamlines
 
 __all__ = [
     "MOST_ITERATIONS",
@@ -18,6 +18,7 @@ __all__ = [
     "OutputOptions",
     "Picture",
     "RunOptions",
+    "Streamlines",
     "UnknownLoop",
     "loops_text",
     "order_option",

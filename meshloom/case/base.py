@@ -37,7 +37,7 @@ class Case(ABC):
     mesh: ml.Mesh
     state: tuple[ml.Field | ml.Global, ...]  # what one iteration hands to the next: checkpoints hold this
     recorded: tuple[ml.Global, ...]  # read after every iteration
-    _program_as_set: ml.Program
+    _program_as_set: ml.Program | ml.Sequence
     _is_scheduled: bool
 
     @abstractmethod
@@ -55,7 +55,7 @@ class Case(ABC):
 
     @property
     def elements(self) -> int:
-        """Cells, or points of a grid: rates count them."""
+        """CellGrid, or points of a grid: rates count them."""
         return len(self.mesh.cells)
 
     element_name: ClassVar[str] = "cells"
@@ -141,8 +141,9 @@ class Case(ABC):
     # --- the program, and how its loops are executed
 
     @property
-    def program(self) -> ml.Program:
-        """One iteration. When it is first asked for, its loops get the schedules of the ``[schedule]`` table."""
+    def program(self) -> Any:
+        """One iteration: a Program, or a Sequence of several with solvers between them. When it is first asked for, its
+        loops get the schedules of the ``[schedule]`` table."""
         if not self._is_scheduled:
             self._is_scheduled = True
             if self.config.schedule:
@@ -150,7 +151,7 @@ class Case(ABC):
         return self._program_as_set
 
     @program.setter
-    def program(self, program: ml.Program) -> None:
+    def program(self, program: ml.Program | ml.Sequence) -> None:
         self._program_as_set, self._is_scheduled = program, False
 
     @property

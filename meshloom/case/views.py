@@ -25,6 +25,14 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Streamlines:
+    """The curves along which a flow goes: velocities (nx, ny) along x and y at the points of an ``Image``."""
+
+    along_x: np.ndarray
+    along_y: np.ndarray
+
+
+@dataclass(frozen=True)
 class Image:
     """Values (nx, ny) at the points x (nx,), y (ny,) of a plane grid, or of a plane of a grid in space."""
 
@@ -34,6 +42,7 @@ class Image:
     label: str
     axes: tuple[str, str] = ("x", "y")
     curves: tuple[str, ...] | None = None  # the monitors to draw beside it; None: all
+    lines: Streamlines | None = None  # drawn over it
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,7 @@ class Chart:
 
     name: str
     x: np.ndarray  # (n,)
-    curves: Mapping[str, np.ndarray]  # (n,) each
+    curves: Mapping[str, np.ndarray]  # (n,) each; NaN where there is no value
     x_label: str
     y_label: str
+    dots: tuple[str, ...] = ()  # the curves to draw as dots: values known at some places

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ _HEIGHT = 4.9  # inches, of every figure
 _ROUND_A_MAP = 1.6  # inches to the left and right of a map: labels and colour bar
 _LONGEST_NAME, _MOST_NAMES = 40, 40  # letters of a name, and names in a legend: more would leave no room to draw
 _COLOURS, _DASHES = 10, ("-", "--", ":", "-.")  # of matplotlib: after ten curves the colours come again
+_MOST_EVEN = 200  # places along an axis that streamlines are drawn from
 _TAIL = 1.0  # percent of the cells at either end whose values are beyond the colour scale
 
 
@@ -60,13 +61,19 @@ def save_image(
     history: dict[str, np.ndarray],
     title: str,
     axes: tuple[str, str] = ("x", "y"),
+    flow: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> None:
-    """A PNG: ``values`` (nx, ny) at the points x (nx,), y (ny,) of a grid, and the monitors as in ``save_picture``."""
+    """A PNG: ``values`` (nx, ny) at the points x (nx,), y (ny,) of a grid, and the monitors as in ``save_picture``.
+
+    ``flow``: velocities along x and y, (nx, ny) each; streamlines are drawn over the map.
+    """
     window = (float(x[0]), float(x[-1]), float(y[0]), float(y[-1]))
     figure = _figure((12.0, _HEIGHT) if history else (_width_alone(window), _HEIGHT))
     share = _map_share(window)
     left, *right = figure.subplots(1, 2, width_ratios=(share, 1.0 - share)) if history else (figure.subplots(),)
     shown = left.pcolormesh(x, y, values.T, cmap="turbo", shading="nearest", rasterized=True)
+    if flow is not None:
+        _draw_streamlines(left, x, y, *flow)
     left.set(xlabel=_plain(axes[0]), ylabel=_plain(axes[1]))
     left.set_aspect("auto" if _thin(window) else "equal")
     figure.colorbar(shown, ax=left, label=_plain(label), fraction=0.05, pad=0.02)
@@ -77,12 +84,21 @@ def save_image(
 
 
 def save_curves(
-    path: Path, x: np.ndarray, curves: Mapping[str, np.ndarray], *, labels: tuple[str, str], title: str
+    path: Path,
+    x: np.ndarray,
+    curves: Mapping[str, np.ndarray],
+    *,
+    labels: tuple[str, str],
+    title: str,
+    dots: Collection[str] = (),
 ) -> None:
-    """A PNG: each of ``curves`` (n,) over ``x`` (n,); ``labels`` of the axes. UserError where matplotlib is missing."""
+    """A PNG: each of ``curves`` (n,) over ``x`` (n,), those named in ``dots`` as dots; ``labels`` of the axes.
+
+    UserError where matplotlib is missing.
+    """
     figure = _figure((9.0, _HEIGHT))
     axes = figure.subplots()
-    _draw_curves(axes, x, curves)
+    _draw_curves(axes, x, curves, dots)
     axes.set(xlabel=_plain(labels[0]), ylabel=_plain(labels[1]))
     figure.suptitle(_unread(one_line(title)), wrap=True)
     _save(figure, path)
@@ -179,10 +195,24 @@ def _draw_history(axes: Any, history: dict[str, np.ndarray]) -> None:
     axes.set(xlabel="iteration")
 
 
-def _draw_curves(axes: Any, x: np.ndarray, curves: Mapping[str, np.ndarray]) -> None:
+def _draw_streamlines(axes: Any, x: np.ndarray, y: np.ndarray, along_x: np.ndarray, along_y: np.ndarray) -> None:
+    """Of velocities (nx, ny); matplotlib wants them at even places. Where nothing flows there are none."""
+    even = [np.linspace(one[0], one[-1], min(max(len(one), 2), _MOST_EVEN)) for one in (x, y)]
+    parts = [_at_places(x, y, one, *even) for one in (along_x, along_y)]
+    if min(len(x), len(y)) > 1 and np.isfinite(parts).all() and np.any(parts):
+        axes.streamplot(*even, *(part.T for part in parts), color="white", linewidth=0.6, arrowsize=0.6, density=1.2)
+
+
+def _at_places(x: np.ndarray, y: np.ndarray, values: np.ndarray, new_x: np.ndarray, new_y: np.ndarray) -> np.ndarray:
+    """Values (nx, ny), linear between points, at other places."""
+    rows = np.stack([np.interp(new_y, y, row) for row in values])
+    return np.stack([np.interp(new_x, x, column) for column in rows.T], axis=1)
+
+
+def _draw_curves(axes: Any, x: np.ndarray, curves: Mapping[str, np.ndarray], dots: Collection[str] = ()) -> None:
     """Each of ``curves`` (n,) over ``x`` (n,), with a legend of the first ones."""
     axes.grid(True, which="major", alpha=0.4)
-    styles = [_DASHES[number // _COLOURS % len(_DASHES)] for number in range(len(curves))]
+    styles = ["o" if name in dots else _DASHES[number // _COLOURS % len(_DASHES)] for number, name in enumerate(curves)]
     drawn = zip(curves.values(), styles, strict=True)
     plotted = [axes.plot(x, series, style, linewidth=1.4)[0] for series, style in drawn][:_MOST_NAMES]
     if plotted:

@@ -91,6 +91,17 @@ class FastPoisson(NoCopy):
         report = Report(bool(converged), len(history) - 1, history[-1], np.array(history), reason)
         return said(report, total, size, poisson.dtype) if poisson.singular else report
 
+    def once(self, x: Field, b: Field) -> None:
+        """Set x, and look at nothing: for many small systems, and for those who see by other means how well x fits."""
+        refuse_in_program("solving by transforms", "call it outside; ml.linalg.Multigrid has cycles that are recorded")
+        self.poisson.check(x, "x")
+        self.poisson.check(b, "b")
+        b.check_readable()
+        for one in (x, b):
+            one.move(current().place(one.storage))
+        _points(x)[...] = self._without_mean(self.solved(_points(b)))
+        x.changed()
+
     def _improve(self, x: Field, right: Any, norm: float, tol: float) -> list[float]:
         """Set x; the norm of the residual before, and after every time, as a multiple of that of b."""
         found, left, history = 0.0 * right, right, [1.0]

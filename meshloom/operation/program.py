@@ -61,6 +61,11 @@ class Program(NoCopy):
         """What its function takes."""
         return Parameters(self.function)
 
+    @property
+    def parts(self) -> tuple[Program, ...]:
+        """As a ``Sequence`` has them: itself alone."""
+        return (self,)
+
     @cached_property
     def loops(self) -> tuple[Operation, ...]:
         """The recorded operations, but for fills that nobody sees; each can be called by itself."""
@@ -184,6 +189,7 @@ class Program(NoCopy):
         return done
 
     def _ready_to_keep(self, ties: tuple[Any, ...]) -> ReadyProgram:
+        """What runs of it, after it has run; it goes with the first of the ``ties``."""
         fused = self._fused_recording()
         return ReadyProgram(self.name, self.operations, fused.replay if fused else Replay(self._recording()), ties)
 

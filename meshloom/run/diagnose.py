@@ -8,9 +8,14 @@ the division by zero that a person has to find.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
+import meshloom as ml
 from meshloom.case import Case, Limit
+from meshloom.errors import SolveError
 from meshloom.mesh.core import Field, Global
 
 Snapshot = list[np.ndarray]  # rows of case.state, as they lie: the fastest to copy
@@ -25,6 +30,17 @@ def restore(case: Case, snapshot: Snapshot) -> None:
     """Put a copied state back."""
     for stored, values in zip(case.state, snapshot, strict=True):
         stored.assign_rows(values)
+
+
+def _clean(case: Case) -> None:
+    """Take what a broken iteration left out of fields that are no state: an iteration writes them before it reads them,
+    but perhaps piece by piece, and what is found in them must be its own."""
+    written = dict.fromkeys(one for loop in case.program.loops for one in loop.writes)
+    for field in written:
+        if isinstance(field, Field) and not field.undefined_after and field not in case.state:
+            rows = field.rows()
+            if not np.isfinite(rows).all():
+                field.assign_rows(np.where(np.isfinite(rows), rows, 0.0))
 
 
 def healthy(case: Case, recorded: np.ndarray) -> np.ndarray:
@@ -43,11 +59,17 @@ def breakdown(case: Case, snapshot: Snapshot, before: int, last: int) -> str:
     restore(case, snapshot)
     for iteration in range(before + 1, last + 1):
         good = take_snapshot(case)
-        recorded = case.program.run(1, record=case.recorded)
+        try:
+            recorded = case.program.run(1, record=case.recorded)
+        except SolveError:
+            restore(case, good)
+            _clean(case)
+            return f"{_first_loop(case, strictly=False)} in iteration {iteration}"
         if healthy(case, recorded).all() and all(np.isfinite(stored.saved()).all() for stored in case.state):
             continue
         for strictly in (True, False):
             restore(case, good)
+            _clean(case)
             where = _first_loop(case, strictly=strictly)
             if where:
                 hint = "" if strictly else "; with formulas as written (strict=True) it stays finite"
@@ -60,8 +82,28 @@ def breakdown(case: Case, snapshot: Snapshot, before: int, last: int) -> str:
 
 
 def _first_loop(case: Case, *, strictly: bool) -> str:
-    """The operations of the program one by one until a field shows it: what, and after which; '' if none does."""
-    for operation in case.program.loops:
+    """The operations of the program one by one until a field shows it: what, and after which; '' if none does.
+    Solvers between programs run as they are."""
+    for part in case.program.parts:
+        if isinstance(part, ml.Program):
+            where = _first_of(case, part, strictly=strictly)
+        else:
+            where = _not_solved(part)
+        if where:
+            return where
+    return ""
+
+
+def _not_solved(solve: Callable[[], Any]) -> str:
+    try:
+        solve()
+    except SolveError as error:
+        return str(error)
+    return ""
+
+
+def _first_of(case: Case, program: ml.Program, *, strictly: bool) -> str:
+    for operation in program.loops:
         (operation.as_written() if strictly else operation)()
         for written in operation.writes:
             where = _first_bad(case, written)
@@ -96,4 +138,3 @@ def _what(limit: Limit | None, value: float) -> str:
     if limit is not None and np.isfinite(value):
         return limit.text(value)
     return "NaN" if np.isnan(value) else "infinite"
-

@@ -31,13 +31,14 @@ def draw(
 
     if isinstance(picture, Chart):
         labels = (picture.x_label, picture.y_label)
-        return save_curves(path, picture.x, picture.curves, labels=labels, title=title)
+        return save_curves(path, picture.x, picture.curves, labels=labels, title=title, dots=picture.dots)
     names = (case.monitors if picture.curves is None else picture.curves) if history else ()
     curves = {name: history[name] for name in names}
     if isinstance(picture, Image):
+        flow = None if picture.lines is None else (picture.lines.along_x, picture.lines.along_y)
         return save_image(
             path, picture.x, picture.y, picture.values, label=picture.label, history=curves, title=title,
-            axes=picture.axes,
+            axes=picture.axes, flow=flow,
         )  # fmt: skip
     return save_picture(
         path,

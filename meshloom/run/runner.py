@@ -19,7 +19,7 @@ import numpy as np
 
 from meshloom.case import Case, GridCase, loops_text
 from meshloom.config import flatten, to_toml
-from meshloom.errors import RunError, UserError
+from meshloom.errors import RunError, SolveError, UserError
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.io.files import write_atomically
@@ -147,7 +147,7 @@ class Runner:
         count = min(self.pace.chunk(), self._until_due())
         start = time.perf_counter()
         with np.errstate(all="ignore"):  # what is not finite is found here, with loop and cell
-            recorded = self.case.program.run(count, record=self.case.recorded)
+            recorded = self._iterated(count)
             rows = self._monitor_rows(recorded)
             good = np.ones(count, bool) if rows is None else healthy(self.case, recorded)
             rows = np.full((count, len(self.case.monitors)), np.nan) if rows is None else rows
@@ -162,6 +162,14 @@ class Runner:
         self.history.append(rows)
         log.append(rows)
         self.report.advance(self._standing())
+
+    def _iterated(self, count: int) -> np.ndarray:
+        """So many iterations: the values (count, recorded) after each. RunError where a system was not solved."""
+        try:
+            return self.case.program.run(count, record=self.case.recorded)
+        except SolveError as error:
+            last = self.iteration + error.replays + 1
+            raise RunError(breakdown(self.case, self.good.state, self.good.iteration, last)) from None
 
     def _monitor_rows(self, recorded: np.ndarray) -> np.ndarray | None:
         """Monitors (n, monitors); None where the case fails to say them: then nobody can tell whether it is healthy."""

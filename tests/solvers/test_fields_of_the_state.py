@@ -30,7 +30,7 @@ def test_what_is_written_is_made_from_the_state(name: str) -> None:
     one, other = made(cases()[name]), made(cases()[name])
     one.program.run(3)
     for here, there in zip(one.state, other.state, strict=True):
-        there.assign(here.saved())
+        there.restore(here.saved())
     wanted, found = shown(one), shown(other)
     assert wanted.keys() == found.keys() and wanted
     for key, values in wanted.items():

@@ -1,0 +1,148 @@
+"""What the incompressible cases share on the command line: settings into a flow, the clock, monitors and pictures."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.case import PRECISIONS, GridCase, Image, Limit, Streamlines
+from meshloom.errors import ConfigError
+from meshloom.solvers.fractional_step.cells import CellGrid
+from meshloom.solvers.fractional_step.flow import IncompressibleFlow
+from meshloom.solvers.fractional_step.schemes import SCHEMES, TimeScheme
+from meshloom.solvers.fractional_step.sides import Condition
+from meshloom.solvers.navier_stokes.flow import EvenSteps
+
+MONITORS = ("time", "kinetic_energy", "divergence", "change")  # of every case; others come behind them
+STEADY_EVERY = 100  # steps from one question whether the flow is steady to the next
+_WHY = "the solution has broken down; shorter steps (time.cfl) or a finer grid may help"
+MOST = 1e6  # times a usual speed: more is no flow any more
+
+
+class IncompressibleCase(GridCase):
+    """Incompressible flow on a grid of cells. Subclasses say where, how viscous, from what on, and what holds at the
+    sides. Speeds and lengths are in units of the case, so that a speed of 1 is a usual one."""
+
+    monitors: ClassVar[tuple[str, ...]] = MONITORS
+    element_name: ClassVar[str] = "cells"
+    limits: Mapping[str, Limit] = {"velocity": Limit(-MOST, MOST, _WHY), "change": Limit(-1.0, MOST**2, _WHY)}
+    drawn: ClassVar[tuple[str, ...]] = ("change",)  # the monitors beside the picture
+    cells: CellGrid
+    flow: IncompressibleFlow
+    looked: tuple[ml.Global, ...]
+
+    def __init__(self, config: Any):
+        self.config = config
+        self.cells = self.make_cells(PRECISIONS[config.run.precision])
+        self.grid = self.cells.grid
+        scheme = SCHEMES[config.scheme.time]
+        longest = self._longest_step(scheme)
+        self.flow = IncompressibleFlow(
+            self.cells,
+            self.sides(),
+            self.viscosity,
+            EvenSteps(_chosen_step(config.time, longest), config.time.end),
+            scheme=scheme,
+            fade=config.scheme.fade or longest,
+            solver=config.pressure.solver,
+            tolerance=config.pressure.tolerance,
+            look=self.look,
+        )
+        self.looked = tuple(ml.Global(0.0, name) for name in self.monitors[len(MONITORS) :])
+        self.flow.start(self.start_velocity())
+        self.state, self.recorded = self.flow.state, (*self.flow.recorded, *self.looked)
+        self.program = self.flow.step
+
+    @abstractmethod
+    def make_cells(self, dtype: Any) -> CellGrid: ...
+
+    @abstractmethod
+    def sides(self) -> Mapping[tuple[int, str], Condition]:
+        """What holds at every closed end: (axis, "low" or "high") -> condition."""
+
+    @property
+    @abstractmethod
+    def viscosity(self) -> float:
+        """One over the Reynolds number."""
+
+    @abstractmethod
+    def fastest(self) -> tuple[float, ...]:
+        """Along each axis the largest speed to be expected: what the time step must be short enough for."""
+
+    def start_velocity(self) -> np.ndarray | float:
+        """Velocities (*shape, dim) at the start."""
+        return 0.0
+
+    def look(self) -> None:
+        """Loops at the end of a step that set ``looked``, the globals of the monitors beyond the usual ones."""
+
+    def _longest_step(self, scheme: TimeScheme) -> float:
+        speeds, widths = self.fastest(), self.cells.narrowest
+        convection = sum(speed / width for speed, width in zip(speeds, widths, strict=True))
+        diffusion = 4.0 * self.viscosity * sum(1.0 / width**2 for width in widths)
+        slowed = sum(speed**2 for speed in speeds) / self.viscosity if self.viscosity > 0.0 else np.inf
+        return scheme.longest_step(convection, diffusion, slowed)
+
+    # --- what the runner asks for
+
+    def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
+        """The kinetic energy is a mean over the volume; columns in the order of ``monitors``."""
+        rows = recorded.copy()
+        rows[:, 1] /= self.cells.volume
+        return rows
+
+    def steps_left(self, recorded: np.ndarray) -> int:
+        """Until the end, or until it is asked whether the flow is steady; which is after every so many steps, however
+        the run is cut into pieces."""
+        clock, (time, change) = self.flow.clock, recorded[[0, 3]]
+        left, done = clock.steps_left(float(time)), round(float(time) / clock.step)
+        if self.config.time.steady == 0.0 or left == 0:
+            return left
+        since = done % STEADY_EVERY
+        if done and since == 0 and change < self.config.time.steady:
+            return 0
+        return min(left, STEADY_EVERY - since)
+
+    def longer(self) -> str:
+        steady, now = self.config.time.steady, self.recorded_now()
+        if self.steps_left(now) == 0 and self.flow.clock.steps_left(float(now[0])) > 0:
+            return f"--set time.steady={0.1 * steady:g}"
+        return super().longer()
+
+    def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
+        return float(recorded[0]), self.config.time.end
+
+    def size_text(self) -> str:
+        return f"{' x '.join(map(str, self.grid.shape))} cells, pressure {self.flow.solver.kind}"
+
+    def grid_fields(self) -> dict[str, np.ndarray]:
+        velocity = self.grid.shaped(self.flow.velocity).astype(np.float64)
+        return {
+            "velocity": velocity,
+            "pressure": self.grid.shaped(self.flow.pressure).astype(np.float64),
+            "speed": np.sqrt((velocity**2).sum(axis=-1)),
+        }
+
+    def picture(self) -> Image:
+        """Speed with streamlines, in space in the plane halfway along the last axis."""
+        fields = self.grid_fields()
+        velocity, speed = fields["velocity"], fields["speed"]
+        if self.grid.rank == 3:
+            middle = self.grid.shape[2] // 2
+            velocity, speed = velocity[:, :, middle], speed[:, :, middle]
+        x, y = self.grid.coordinates[:2]
+        return Image(x, y, speed, "speed", curves=self.drawn, lines=Streamlines(velocity[..., 0], velocity[..., 1]))
+
+
+def _chosen_step(time: Any, longest: float) -> float:
+    """The step that the settings ask for; ConfigError where there is no stable one."""
+    if time.dt:
+        return float(time.dt)
+    if not np.isfinite(longest) or longest <= 0.0:
+        raise ConfigError("time.cfl: this scheme has no stable step for a flow without friction; give time.dt, or take"
+                          " scheme.time = \"rk3\"")  # fmt: skip
+    return float(time.cfl * longest)

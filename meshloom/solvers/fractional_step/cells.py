@@ -1,0 +1,171 @@
+"""CellGrid between straight walls: where they are, and how wide, as kernels see it.
+
+The points of the grid are the centres of cells. Beside each of them lie its values; the face between a cell and the one
+before it along an axis belongs to the cell behind it, so the last face of an axis lies in the first ghost cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.case import GridCase
+
+Offset = tuple[int, ...]
+GHOSTS = 2  # cells that are kept beyond each end: as far as a scheme may look
+
+
+def even_edges(cells: int, low: float, high: float) -> np.ndarray:
+    """Edges (cells + 1,) of cells that are all of one width."""
+    return np.linspace(low, high, cells + 1)
+
+
+def stretched_edges(cells: int, low: float, high: float, stretch: float) -> np.ndarray:
+    """The same with narrow cells at both ends: a hyperbolic tangent; 0 leaves them even, 2 makes those in the middle
+    about 13 times as wide as the narrowest."""
+    if stretch == 0.0:
+        return even_edges(cells, low, high)
+    places = np.tanh(np.linspace(-stretch, stretch, cells + 1)) / np.tanh(stretch)
+    places[0], places[-1] = -1.0, 1.0
+    return low + (high - low) * 0.5 * (places + 1.0)
+
+
+def along(rank: int, axis: int, step: int) -> Offset:
+    """So many cells along an axis."""
+    return tuple(step if a == axis else 0 for a in range(rank))
+
+
+class CellGrid:
+    """A grid of cells. ``edges``: for each axis (n + 1,), ascending; ``periodic``: for each axis, does it go round?"""
+
+    def __init__(self, edges: Sequence[np.ndarray], periodic: Sequence[bool], *, dtype: Any = np.float64):
+        self.edges, self.dtype = tuple(np.asarray(one, float) for one in edges), np.dtype(dtype)
+        self.axes = tuple(_Axis(one, round_) for one, round_ in zip(self.edges, periodic, strict=True))
+        self.grid = GridCase.new_grid(
+            [len(one.widths) for one in self.axes],
+            extent=[one.extent for one in self.axes],
+            periodic=tuple(periodic),
+            coordinates=[None if one.even else one.centres for one in self.axes],
+            ghosts=[min(GHOSTS, len(one.widths)) for one in self.axes],
+            name="cells",
+        )
+        self.rank = self.grid.rank
+        self._widths = [self._width(axis) for axis in range(self.rank)]
+
+    def _width(self, axis: int) -> ml.Global | ml.Arg:
+        """Of cells along an axis: one number for all, or at each cell its own, those before and behind it included."""
+        one, name = self.axes[axis], f"width_{ml.Grid.axis_names[axis]}"
+        if one.even:
+            return ml.Global(float(one.widths[0]), name, dtype=self.dtype)
+        ghosts, shape = self.grid.ghosts[axis], [1] * self.rank
+        shape[axis] = -1
+        values = np.broadcast_to(one.with_ghosts(ghosts).reshape(shape), self.grid.stored)
+        field = self.grid.field(name, dtype=self.dtype)
+        field.restore(np.ascontiguousarray(values, self.dtype).reshape(-1))
+        return field[self.grid.offsets(*(along(self.rank, axis, step) for step in (0, -1, 1)))]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.grid.shape
+
+    @property
+    def widths(self) -> tuple[Any, ...]:
+        """What kernels take as their last arguments; ``Widths`` reads them."""
+        return tuple(self._widths)
+
+    @property
+    def even(self) -> tuple[bool, ...]:
+        """For each axis: are all cells of one width?"""
+        return tuple(one.even for one in self.axes)
+
+    @cached_property
+    def narrowest(self) -> tuple[float, ...]:
+        """The least width along each axis."""
+        return tuple(float(one.widths.min()) for one in self.axes)
+
+    @cached_property
+    def volume(self) -> float:
+        """Of all cells together."""
+        return float(np.prod([one.edges[-1] - one.edges[0] for one in self.axes]))
+
+    @cached_property
+    def with_last_faces(self) -> Any:
+        """All cells, and the ghosts that hold the last face of each axis."""
+        return self.grid.box((0,) * self.rank, [n + 1 for n in self.shape])
+
+    def cross(self, field: ml.Field) -> ml.Arg:
+        """A field at a cell and its neighbours along the axes."""
+        return field[self.grid.star(1)]
+
+    def before(self, field: ml.Field) -> ml.Arg:
+        """A field at a cell and the one before it along each axis: either side of its faces."""
+        return field[self.grid.offsets((0,) * self.rank, *(along(self.rank, a, -1) for a in range(self.rank)))]
+
+    def both_faces(self, faces: ml.Field) -> ml.Arg:
+        """Face velocities of a cell: its first faces, and those of the cells behind it, which are its last ones."""
+        return faces[self.grid.offsets((0,) * self.rank, *(along(self.rank, a, 1) for a in range(self.rank)))]
+
+
+@dataclass(frozen=True, eq=False)
+class _Axis:
+    edges: np.ndarray
+    periodic: bool
+
+    @cached_property
+    def widths(self) -> np.ndarray:
+        return np.diff(self.edges)
+
+    @cached_property
+    def centres(self) -> np.ndarray:
+        return 0.5 * (self.edges[1:] + self.edges[:-1])
+
+    @cached_property
+    def even(self) -> bool:
+        return bool(np.ptp(self.widths) <= 1e-12 * float(np.abs(self.edges).max()))
+
+    @property
+    def extent(self) -> tuple[float, float]:
+        """As a grid has it: from the first centre to the last, round a periodic axis to the first again."""
+        low = float(self.centres[0])
+        return (low, low + float(self.edges[-1] - self.edges[0])) if self.periodic else (low, float(self.centres[-1]))
+
+    def with_ghosts(self, count: int) -> np.ndarray:
+        """Widths (n + 2 count,): beyond a wall as before it, in reverse."""
+        if self.periodic:
+            return np.concatenate([self.widths[-count:], self.widths, self.widths[:count]])
+        return np.concatenate([self.widths[:count][::-1], self.widths, self.widths[-count:][::-1]])
+
+
+@dataclass(frozen=True)
+class Spacing:
+    """The widths of cells as a kernel has them, the last of its arguments, read along one axis."""
+
+    given: Any
+    axis: int
+    rank: int
+    even: bool
+
+    def width(self, step: int = 0) -> Any:
+        """Of the cell, or of that so many steps further."""
+        return self.given if self.even else self.given[along(self.rank, self.axis, step)]
+
+    def distance(self, step: int = 0) -> Any:
+        """From the centre of the cell before to that of this one; with step 1 from this one to the next."""
+        return self.given if self.even else 0.5 * (self.width(step - 1) + self.width(step))
+
+    def at_face(self, before: Any, here: Any) -> Any:
+        """The value at the face between two cells, linear between their centres."""
+        if self.even:
+            return 0.5 * (before + here)
+        share = self.width(-1) / (self.width(-1) + self.width())
+        return before + share * (here - before)
+
+
+def spacings(given: Sequence[Any], even: Sequence[bool]) -> list[Spacing]:
+    """Of all axes, from the last arguments of a kernel."""
+    return [Spacing(one, axis, len(even), even[axis]) for axis, one in enumerate(given)]

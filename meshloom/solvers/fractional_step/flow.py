@@ -1,0 +1,187 @@
+"""An incompressible flow on a grid of cells: its fields, one step of the fractional step method, and what it tells.
+
+A step has one or more stages, and each of them does this (Algorithm 1 of the method on cells with all values at their
+centres):
+
+1. u* = u + dt (-div(U u) + nu lap u);
+2. U* = u* interpolated to faces;
+3. the divergence of U*;
+4. the pressure p, by lap p = div U* / dt;
+5. u = u* - dt grad p at centres, and U = U* - dt grad p at faces, which leaves U without divergence.
+
+With one stage (``EULER``) that is all. Schemes of higher order need equations in time behind them that do not depend on
+the length of a step: U keeps what it has beyond the interpolated u, which fades in the time ``fade`` (with Euler's
+steps it would be just one step). That difference, which ties the velocities at centres to the pressure between them, is
+of the order of fade times the width of cells squared. The pressure is that of the last stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.solvers.fractional_step.cells import CellGrid
+from meshloom.solvers.fractional_step.pressure import AUTO, PressureSolver
+from meshloom.solvers.fractional_step.schemes import RK3, TimeScheme, TimeStage
+from meshloom.solvers.fractional_step.sides import Boundaries, Condition
+from meshloom.solvers.fractional_step.terms import kernels
+from meshloom.solvers.navier_stokes.flow import EvenSteps, tick_kernel
+
+LARGEST = float(np.finfo(np.float32).max)  # stands for a change that nobody has measured yet
+
+
+class IncompressibleFlow:
+    """``step`` is what is repeated. ``velocity`` u at centres, ``faces`` U, ``pressure`` p."""
+
+    def __init__(
+        self,
+        cells: CellGrid,
+        sides: Mapping[tuple[int, str], Condition],
+        viscosity: float,
+        clock: EvenSteps,
+        *,
+        scheme: TimeScheme = RK3,
+        fade: float | None = None,
+        solver: str = AUTO,
+        tolerance: float = 1e-10,
+        look: Callable[[], None] | None = None,
+    ):
+        """``sides``: what holds at every closed end. ``fade``: see above; a step unless said. ``look``: more loops at
+        the end of a step."""
+        self.cells, self.viscosity, self.clock, self.scheme = cells, viscosity, clock, scheme
+        self._look = look
+        self.fading = 1.0 / (clock.step if fade is None else fade)
+        grid, dtype = cells.grid, cells.dtype
+        self.boundaries = Boundaries(cells, sides)
+        self.solver = PressureSolver(cells, solver, tolerance)
+        self.velocity, self.u_star = (grid.field(name, cells.rank, dtype=dtype) for name in ("velocity", "u_star"))
+        self.faces = grid.field("faces", cells.rank, dtype=dtype)
+        several = len(scheme.stages) > 1
+        self._stage_velocity = self.velocity.like("stage_velocity") if several else self.velocity
+        self._stage_faces = self.faces.like("stage_faces") if several else self.faces
+        self.time, self.dt = ml.Global(0.0, "time"), ml.Global(clock.step, "dt", dtype=dtype)
+        self.energy, self.divergence = ml.Global(0.0, "energy"), ml.Global(0.0, "divergence", dtype=dtype)
+        self.change = ml.Global(LARGEST, "change", dtype=dtype)
+        self._clocks, self._tick, self._do = ml.Set(1, "clock"), tick_kernel(clock), kernels(cells.even)
+        self.step = ml.Sequence(*self._parts(), name="time_step")
+
+    @property
+    def pressure(self) -> ml.Field:
+        return self.solver.p
+
+    @property
+    def state(self) -> tuple[ml.Field | ml.Global, ...]:
+        """What one step hands to the next; the pressure is where iterations begin, and what pictures show."""
+        return self.velocity, self.faces, self.pressure, self.time, self.change
+
+    @property
+    def recorded(self) -> tuple[ml.Global, ...]:
+        return self.time, self.energy, self.divergence, self.change
+
+    def start(self, velocity: np.ndarray | float = 0.0) -> None:
+        """Begin with velocities (*shape, dim) at the centres, freed of their divergence."""
+        cells, do = self.cells, self._do
+        self.velocity.assign(velocity)
+        one = ml.Global(1.0, "one", dtype=cells.dtype)
+
+        def to_faces() -> None:
+            self.boundaries.fill_velocity(self.velocity)
+            do.interpolate(cells.with_last_faces, cells.before(self.velocity), self.faces, *cells.widths)
+            self.boundaries.balance(self.faces)
+            do.outflow_of_cells(cells.grid, cells.both_faces(self.faces), one, 1.0, self.solver.b, *cells.widths)
+
+        def without_divergence() -> None:
+            p = self.pressure
+            self.boundaries.fill_pressure(p)
+            do.project_in_place(cells.grid, cells.cross(p), one, self.velocity, *cells.widths)
+            do.project_faces_in_place(cells.with_last_faces, cells.before(p), one, 1.0, self.faces, *cells.widths)
+            self.boundaries.fill_velocity(self.velocity)
+            self._measure()
+
+        ml.Sequence(ml.program(to_faces), self.solver.solve, ml.program(without_divergence), name="start").run()
+        self.pressure.assign(0.0)
+
+    # --- a step
+
+    def _parts(self) -> list[Any]:
+        """Programs with solves between them: each begins with the end of a stage and goes on with the next one."""
+        stages = self.scheme.stages
+        found: list[Any] = []
+        for number in range(len(stages) + 1):
+            found += [ml.program(self._between(number)), self.solver.solve]
+        return found[:-1]
+
+    def _between(self, number: int) -> Any:
+        """The program that ends the stage before a number and begins that one."""
+        stages = self.scheme.stages
+
+        def flow_step() -> None:
+            if number == 0:
+                self._tick(self._clocks, self.dt, self.time)
+            else:
+                self._project(stages[number - 1], last=number == len(stages))
+            if number < len(stages):
+                self._predict(stages[number], first=number == 0)
+            else:
+                self._measure()
+
+        return flow_step
+
+    def _predict(self, stage: TimeStage, *, first: bool) -> None:
+        """Steps 1 to 3."""
+        cells, do, dt = self.cells, self._do, self.dt
+        u, faces = (self.velocity, self.faces) if first else (self._stage_velocity, self._stage_faces)
+        known = (cells.cross(u), cells.both_faces(faces), dt, self.viscosity)
+        if first:
+            do.predict(cells.grid, *known, self.u_star, *cells.widths)
+        else:
+            blend = (self.velocity, stage.start, stage.now)
+            do.predict_blended(cells.grid, *known, *blend, self.u_star, *cells.widths)
+        self.boundaries.fill_velocity(self.u_star)
+        self._to_faces(stage, u, first=first)
+        self.boundaries.balance(self._stage_faces)
+        source = (cells.both_faces(self._stage_faces), dt, stage.now)
+        do.outflow_of_cells(cells.grid, *source, self.solver.b, *cells.widths)
+
+    def _to_faces(self, stage: TimeStage, u: ml.Field, *, first: bool) -> None:
+        cells, do, everywhere = self.cells, self._do, self.cells.with_last_faces
+        star, now = cells.before(self.u_star), cells.before(u)
+        if self.scheme.coupled:
+            do.interpolate(everywhere, star, self._stage_faces, *cells.widths)
+        elif first:
+            do.interpolate_change(
+                everywhere, star, now, self.faces, self.dt, self.fading, self._stage_faces, *cells.widths
+            )
+        else:
+            do.interpolate_blended(
+                everywhere, star, now, cells.before(self.velocity), self.faces, self.dt, self.fading,
+                stage.start, stage.now, self._stage_faces, *cells.widths,
+            )  # fmt: skip
+
+    def _project(self, stage: TimeStage, *, last: bool) -> None:
+        """Step 5, after the pressure is known."""
+        cells, do, p = self.cells, self._do, self.pressure
+        self.boundaries.fill_pressure(p)
+        at_centres, at_faces = (cells.cross(p), self.dt, stage.now), (cells.before(p), self.dt, stage.now)
+        if last:
+            self.change.value = 0.0
+            do.project_last(cells.grid, self.u_star, *at_centres, self.velocity, self.change, *cells.widths)
+        else:
+            do.project(cells.grid, self.u_star, *at_centres, self._stage_velocity, *cells.widths)
+        if last and self.faces is not self._stage_faces:
+            do.project_faces(cells.with_last_faces, self._stage_faces, *at_faces, self.faces, *cells.widths)
+        else:
+            do.project_faces_in_place(cells.with_last_faces, *at_faces, self._stage_faces, *cells.widths)
+        self.boundaries.fill_velocity(self.velocity if last else self._stage_velocity)
+
+    def _measure(self) -> None:
+        cells = self.cells
+        self.energy.value = self.divergence.value = 0.0
+        self._do.measure(
+            cells.grid, self.velocity, cells.both_faces(self.faces), self.energy, self.divergence, *cells.widths
+        )
+        if self._look is not None:
+            self._look()

@@ -1,0 +1,54 @@
+"""Settings that the incompressible cases share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meshloom.config import option
+from meshloom.solvers.fractional_step.pressure import AUTO, SOLVERS
+from meshloom.solvers.fractional_step.schemes import RK3, SCHEMES
+
+MOST_STEPS = 100_000_000
+RUN_DOC, TIME_DOC, OUTPUT_DOC = "How many steps at most, and on what.", "Time steps.", "What to write, and how often."
+SCHEME_DOC, PRESSURE_DOC = "How the equations are made discrete.", "How the pressure is solved for."
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """When to end, and how long a step is."""
+
+    end: float = option(10.0, "time at the end, at the latest", above=0.0)
+    steady: float = option(
+        0.0, "end when no velocity changes faster than this, per unit of time; 0: not before the end", low=0.0
+    )
+    cfl: float = option(0.9, "length of a step over the longest that is surely stable", above=0.0, high=10.0)
+    dt: float = option(0.0, "length of a step; 0 takes it from cfl", low=0.0)
+
+
+@dataclass(frozen=True)
+class FractionalStepOptions:
+    """How the equations are made discrete."""
+
+    time: str = option(
+        RK3.name, "rk3: three stages, of third order; euler: one, of first order", allowed=tuple(SCHEMES)
+    )
+    fade: float = option(
+        0.0,
+        "time in which face velocities forget what they have beyond interpolated ones; 0: the longest stable step."
+        " Euler's steps forget it at once",
+        low=0.0,
+    )
+
+
+@dataclass(frozen=True)
+class PressureOptions:
+    """How the pressure is solved for."""
+
+    solver: str = option(
+        AUTO,
+        "fast: directly, by transforms; multigrid: by iterations; auto: fast where that is faster",
+        allowed=SOLVERS,
+    )
+    tolerance: float = option(
+        1e-10, "residual at which iterations end, as a part of the right-hand side", above=0.0, high=0.1
+    )

@@ -1,0 +1,60 @@
+"""The pressure that makes the flow free of divergence: Poisson's equation, solved directly or by multigrid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import meshloom as ml
+from meshloom.errors import SolveError
+from meshloom.solvers.fractional_step.cells import CellGrid
+
+AUTO, FAST, MULTIGRID = SOLVERS = ("auto", "fast", "multigrid")
+MOST_BY_MATRIX = 512  # cells along an axis that is transformed by a matrix, up to which that is faster
+
+
+class PressureSolver:
+    """``solve()``: the pressure from its right-hand side ``b``, both fields of the cells.
+
+    No slope is given at any side, so the pressure is known but for a constant, and has no mean.
+    """
+
+    def __init__(self, cells: CellGrid, solver: str = AUTO, tolerance: float = 1e-10):
+        self.p, self.b = (cells.grid.field(name, dtype=cells.dtype) for name in ("pressure", "pressure_source"))
+        edges = [None if one.even and one.periodic else one.edges for one in cells.axes]
+        self.poisson = ml.linalg.Poisson(cells.grid, edges=edges, dtype=cells.dtype, name="pressure")
+        self.kind = _chosen(cells) if solver == AUTO else solver
+        self.tolerance = tolerance
+        self.solve: Callable[[], None] = self._fast(cells) if self.kind == FAST else self._by_multigrid()
+
+    def _fast(self, cells: CellGrid) -> Callable[[], None]:
+        fast = ml.linalg.FastPoisson(self.poisson)
+
+        def solve_pressure() -> None:
+            fast.once(self.p, self.b)
+
+        return solve_pressure
+
+    def _by_multigrid(self) -> Callable[[], None]:
+        multigrid = ml.linalg.Multigrid(self.poisson)
+
+        def solve_pressure() -> None:
+            """From the pressure that there is: that of the stage before."""
+            check(multigrid.solve(self.p, self.b, tol=self.tolerance), self.tolerance)
+
+        return solve_pressure
+
+
+def check(report: Any, tolerance: float) -> None:
+    """SolveError unless a solver has converged."""
+    if not report.converged:
+        many = f"{report.iterations} iteration{'' if report.iterations == 1 else 's'}"
+        raise SolveError(f"the pressure was not solved: {report.reason} after {many}, residual {report.residual:.2e} of"
+                         f" pressure.tolerance = {tolerance:g}")  # fmt: skip
+
+
+def _chosen(cells: CellGrid) -> str:
+    """Directly, unless two or more axes have cells of several widths, and one of them so many that to transform it by a
+    matrix takes longer than to iterate."""
+    stretched = sorted(len(one.widths) for one in cells.axes if not one.even)
+    return FAST if not stretched[:-1] or max(stretched[:-1]) <= MOST_BY_MATRIX else MULTIGRID

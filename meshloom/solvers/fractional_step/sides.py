@@ -1,0 +1,214 @@
+"""What holds at the sides of the domain: walls, lids, symmetry, inflow and outflow, each as values of ghost cells.
+
+A ghost cell is the mirror image of a cell inside: the mean of the two is the value at the side. So it holds twice that
+value minus the one inside where the velocity is given, and the one inside where its slope is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.solvers.fractional_step.cells import CellGrid, along, spacings
+
+LOW, HIGH = "low", "high"
+GIVEN, FREE = -1.0, 1.0  # what the value inside counts in the ghost: the velocity itself is given, or its slope is zero
+
+
+@dataclass(frozen=True)
+class Wall:
+    """Nothing passes, and the fluid sticks to it; ``velocity``: that of the wall, a lid's along itself."""
+
+    velocity: tuple[float, ...] = ()
+    lets_out = False
+
+    def rule(self, axis: int, rank: int) -> tuple[float, ...]:
+        return (GIVEN,) * rank
+
+    def values(self, cells: CellGrid, axis: int, end: str) -> np.ndarray:
+        """Velocity (dim,) at the side, or (*shape of the side, dim)."""
+        return np.array([*self.velocity, *(0.0,) * cells.rank][: cells.rank])
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """Nothing passes, and nothing sticks: a plane of symmetry, or a wall without friction."""
+
+    lets_out = False
+
+    def rule(self, axis: int, rank: int) -> tuple[float, ...]:
+        return tuple(GIVEN if c == axis else FREE for c in range(rank))
+
+    def values(self, cells: CellGrid, axis: int, end: str) -> np.ndarray:
+        return np.zeros(cells.rank)
+
+
+@dataclass(frozen=True)
+class Inflow:
+    """The velocity is given: ``profile`` of the places of the cells at the side, an array for each axis, gives the
+    components, each a number or an array of their shape."""
+
+    profile: Callable[..., Sequence[Any]]
+    lets_out = False
+
+    def rule(self, axis: int, rank: int) -> tuple[float, ...]:
+        return (GIVEN,) * rank
+
+    def values(self, cells: CellGrid, axis: int, end: str) -> np.ndarray:
+        places = [one.centres for one in cells.axes]
+        places[axis] = cells.edges[axis][[0 if end == LOW else -1]]
+        at = [np.squeeze(one, axis) for one in np.meshgrid(*places, indexing="ij")]
+        return np.stack([np.broadcast_to(np.asarray(part, float), at[0].shape) for part in self.profile(*at)], axis=-1)
+
+
+@dataclass(frozen=True)
+class Outflow:
+    """The flow leaves as it comes, without a slope, and as much altogether as flows in elsewhere."""
+
+    lets_out = True
+
+    def rule(self, axis: int, rank: int) -> tuple[float, ...]:
+        return (FREE,) * rank
+
+    def values(self, cells: CellGrid, axis: int, end: str) -> np.ndarray:
+        return np.zeros(cells.rank)
+
+
+Condition = Wall | Symmetry | Inflow | Outflow
+
+
+class _Side:
+    """One closed end of one axis of some cells, with what holds there."""
+
+    def __init__(self, cells: CellGrid, axis: int, end: str, condition: Condition):
+        self.cells, self.axis, self.end, self.condition = cells, axis, end, condition
+        self.rule = condition.rule(axis, cells.rank)
+        name = f"velocity_{end}_{ml.Grid.axis_names[axis]}"
+        values = condition.values(cells, axis, end)
+        if values.ndim == 1:
+            self.velocity: ml.Global | ml.Field = ml.Global(values, name, dtype=cells.dtype)
+        else:
+            everywhere = np.broadcast_to(np.expand_dims(values, axis), (*cells.shape, cells.rank))
+            inner = cells.grid.field(name, cells.rank, dtype=cells.dtype, data=everywhere)
+            ml.fill_ghosts(inner, closed="copy")  # what is given at the side is found in its ghosts
+            self.velocity = inner
+
+    def layer(self, number: int) -> Any:
+        """The ghosts so far beyond the side: 1 are those next to it."""
+        first = -number if self.end == LOW else self.cells.shape[self.axis] - 1 + number
+        return self._across(first)
+
+    @property
+    def faces(self) -> Any:
+        """The cells that have the faces of this side."""
+        return self._across(0 if self.end == LOW else self.cells.shape[self.axis])
+
+    def _across(self, place: int) -> Any:
+        low, high = [0] * self.cells.rank, list(self.cells.shape)
+        low[self.axis], high[self.axis] = place, place + 1
+        return self.cells.grid.box(low, high)
+
+    def mirror(self, number: int) -> tuple[int, ...]:
+        """From such a ghost to its image inside."""
+        return along(self.cells.rank, self.axis, (2 * number - 1) * (1 if self.end == LOW else -1))
+
+    def fill(self, u: ml.Field, layers: int) -> None:
+        for number in range(1, min(layers, self.cells.shape[self.axis]) + 1):
+            at = self.mirror(number)
+            _mirrored(at, self.rule)(self.layer(number), u[self.cells.grid.offsets(at)], self.velocity, u)
+
+    def fill_pressure(self, p: ml.Field) -> None:
+        at = self.mirror(1)
+        _copied(at)(self.layer(1), p[self.cells.grid.offsets(at)], p)
+
+
+class Boundaries:
+    """All sides of some cells. ``conditions``: (axis, LOW or HIGH) -> what holds there, for every closed end."""
+
+    def __init__(self, cells: CellGrid, conditions: Mapping[tuple[int, str], Condition]):
+        self.cells = cells
+        self.sides = [
+            _Side(cells, axis, end, conditions[axis, end])
+            for axis in range(cells.rank)
+            for end in (LOW, HIGH)
+            if not cells.grid.periodic[axis]
+        ]
+        self._ways_out = [one for one in self.sides if one.condition.lets_out]
+        area = sum(self._area(one.axis) for one in self._ways_out)
+        self._excess = ml.Global(0.0, "excess", dtype=cells.dtype)
+        self._per_area = 1.0 / area if area else 0.0
+
+    def _area(self, axis: int) -> float:
+        parts = [one.edges[-1] - one.edges[0] for a, one in enumerate(self.cells.axes) if a != axis]
+        return float(np.prod(parts))
+
+    def fill_velocity(self, u: ml.Field, layers: int = 1) -> None:
+        """The ghosts of velocities, so many layers of them; inside a program this is recorded."""
+        for side in self.sides:
+            side.fill(u, layers)
+        if any(self.cells.grid.periodic):
+            ml.fill_ghosts(u, closed=None)
+
+    def fill_pressure(self, p: ml.Field) -> None:
+        """The ghosts of the pressure: no slope at sides, for what flows through them is known."""
+        for side in self.sides:
+            side.fill_pressure(p)
+        if any(self.cells.grid.periodic):
+            ml.fill_ghosts(p, closed=None)
+
+    def balance(self, faces: ml.Field) -> None:
+        """What flows out is made as much as flows in, evenly over all ways out."""
+        if not self._ways_out:
+            return
+        self._excess.value = 0.0
+        for side in self.sides:
+            outwards = -1.0 if side.end == LOW else 1.0
+            _flow_through(side.axis, self.cells.even)(
+                side.faces, faces, outwards * self._per_area, self._excess, *self.cells.widths
+            )
+        for side in self._ways_out:
+            _let_out(side.axis)(side.faces, self._excess, -1.0 if side.end == LOW else 1.0, faces)
+
+
+@cache
+def _mirrored(at: tuple[int, ...], rule: tuple[float, ...]) -> ml.Kernel:
+    @ml.kernel
+    def fill_velocity(inside: ml.Read, side: ml.Read, u: ml.Write):
+        u[...] = np.stack([sign * inside[at][c] + (1.0 - sign) * side[c] for c, sign in enumerate(rule)])
+
+    return fill_velocity
+
+
+@cache
+def _copied(at: tuple[int, ...]) -> ml.Kernel:
+    @ml.kernel
+    def fill_pressure(inside: ml.Read, p: ml.Write):
+        p[...] = inside[at]
+
+    return fill_pressure
+
+
+@cache
+def _flow_through(axis: int, even: tuple[bool, ...]) -> ml.Kernel:
+    @ml.kernel
+    def flow_through(faces: ml.Read, share: ml.Read, total: ml.Sum, *widths: ml.Read):
+        area: Any = 1.0
+        for a, one in enumerate(spacings(widths, even)):
+            area = area if a == axis else area * one.width()
+        total += share * faces[axis] * area
+
+    return flow_through
+
+
+@cache
+def _let_out(axis: int) -> ml.Kernel:
+    @ml.kernel
+    def let_out(excess: ml.Read, outwards: ml.Read, faces: ml.ReadWrite):
+        faces[axis] = faces[axis] - outwards * excess
+
+    return let_out

@@ -1,0 +1,214 @@
+"""The terms of the equations in one cell, and the kernels made of them; one text for two and three axes.
+
+    du/dt + div(U u) = -grad p + nu lap u,    div U = 0
+
+``u`` are velocities at the centres of cells, ``U`` those through faces: U[a] is the velocity along axis a through the
+first face of a cell along it. The last arguments of every kernel are the widths of cells (``cells.Spacing``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.solvers.fractional_step.cells import Spacing, along, spacings
+
+
+def convection(u: Any, faces: Any, axes: Sequence[Spacing], component: int) -> Any:
+    """div(U u_c): what flows out through the faces. The mean of the two cells is carried through a face, whatever their
+    widths: then the term moves kinetic energy about and makes none."""
+    found: Any = 0.0
+    for axis, one in enumerate(axes):
+        here, before, behind = _places(one, axis)
+        out = faces[behind][axis] * 0.5 * (u[here][component] + u[behind][component])
+        into = faces[here][axis] * 0.5 * (u[before][component] + u[here][component])
+        found = found + (out - into) / one.width()
+    return found
+
+
+def laplacian(u: Any, axes: Sequence[Spacing], component: int) -> Any:
+    """lap u_c: the difference of the slopes at the faces."""
+    found: Any = 0.0
+    for axis, one in enumerate(axes):
+        here, before, behind = _places(one, axis)
+        last = (u[behind][component] - u[here][component]) / one.distance(1)
+        first = (u[here][component] - u[before][component]) / one.distance()
+        found = found + (last - first) / one.width()
+    return found
+
+
+def divergence(faces: Any, axes: Sequence[Spacing]) -> Any:
+    """div U, from the faces of the cell."""
+    found: Any = 0.0
+    for axis, one in enumerate(axes):
+        here, _, behind = _places(one, axis)
+        found = found + (faces[behind][axis] - faces[here][axis]) / one.width()
+    return found
+
+
+def slope_at_face(p: Any, one: Spacing) -> Any:
+    """dp/dx at the first face of the cell along an axis, from the two cells beside it."""
+    here, before, _ = _places(one, one.axis)
+    return (p[here] - p[before]) / one.distance()
+
+
+def slope_at_centre(p: Any, one: Spacing) -> Any:
+    """dp/dx in the cell: the mean of its two faces."""
+    here, _, behind = _places(one, one.axis)
+    return 0.5 * (slope_at_face(p, one) + (p[behind] - p[here]) / one.distance(1))
+
+
+def interpolated(u: Any, axes: Sequence[Spacing]) -> list[Any]:
+    """For each axis the velocity along it at the first face of the cell."""
+    found = []
+    for axis, one in enumerate(axes):
+        here, before, _ = _places(one, axis)
+        found.append(one.at_face(u[before][axis], u[here][axis]))
+    return found
+
+
+def volume(axes: Sequence[Spacing]) -> Any:
+    """Of the cell."""
+    found: Any = 1.0
+    for one in axes:
+        found = found * one.width()
+    return found
+
+
+def _places(one: Spacing, axis: int) -> tuple[tuple[int, ...], ...]:
+    """The cell, that before it and that behind it."""
+    return tuple(along(one.rank, axis, step) for step in (0, -1, 1))
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def kernels(even: tuple[bool, ...]) -> SimpleNamespace:
+    """All kernels for as many axes, on which cells are of one width or not."""
+    return SimpleNamespace(**_prediction(even), **_faces(even), **_projection(even), **_looks(even))
+
+
+def _prediction(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
+    here = (0,) * len(even)
+
+    def advanced(u: Any, faces: Any, dt: Any, viscosity: Any, widths: Any) -> list[Any]:
+        """u + dt (-div(U u) + nu lap u)."""
+        axes = spacings(widths, even)
+        return [
+            u[here][c] + dt * (viscosity * laplacian(u, axes, c) - convection(u, faces, axes, c))
+            for c in range(len(even))
+        ]
+
+    @ml.kernel
+    def predict(u: ml.Read, faces: ml.Read, dt: ml.Read, viscosity: ml.Read, u_star: ml.Write, *widths: ml.Read):
+        u_star[...] = np.stack(advanced(u, faces, dt, viscosity, widths))
+
+    @ml.kernel
+    def predict_blended(
+        u: ml.Read, faces: ml.Read, dt: ml.Read, viscosity: ml.Read, u_start: ml.Read, start: ml.Read, now: ml.Read,
+        u_star: ml.Write, *widths: ml.Read,
+    ):  # fmt: skip
+        parts = advanced(u, faces, dt, viscosity, widths)
+        u_star[...] = np.stack([start * u_start[c] + now * part for c, part in enumerate(parts)])
+
+    return {"predict": predict, "predict_blended": predict_blended}
+
+
+def _faces(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
+    rank = len(even)
+
+    @ml.kernel
+    def interpolate(u_star: ml.Read, faces: ml.Write, *widths: ml.Read):
+        faces[...] = np.stack(interpolated(u_star, spacings(widths, even)))
+
+    @ml.kernel
+    def interpolate_change(
+        u_star: ml.Read, u: ml.Read, faces: ml.Read, dt: ml.Read, fading: ml.Read, new: ml.Write, *widths: ml.Read
+    ):
+        """Interpolated, and what is left of what the faces had beyond that: it fades."""
+        left, axes = 1.0 - dt * fading, spacings(widths, even)
+        star, old = interpolated(u_star, axes), interpolated(u, axes)
+        new[...] = np.stack([star[a] + left * (faces[a] - old[a]) for a in range(rank)])
+
+    @ml.kernel
+    def interpolate_blended(
+        u_star: ml.Read, u: ml.Read, u_start: ml.Read, faces_start: ml.Read, dt: ml.Read, fading: ml.Read,
+        start: ml.Read, now: ml.Read, faces: ml.ReadWrite, *widths: ml.Read,
+    ):  # fmt: skip
+        left, axes = now * (1.0 - dt * fading), spacings(widths, even)
+        star, old, first = (interpolated(one, axes) for one in (u_star, u, u_start))
+        faces[...] = np.stack([
+            star[a] + start * (faces_start[a] - first[a]) + left * (faces[a] - old[a]) for a in range(rank)
+        ])  # fmt: skip
+
+    @ml.kernel
+    def outflow_of_cells(faces: ml.Read, dt: ml.Read, now: ml.Read, b: ml.Write, *widths: ml.Read):
+        """b = -div U / (now dt), times the volume: the right-hand side for the pressure."""
+        axes = spacings(widths, even)
+        b[...] = -divergence(faces, axes) * volume(axes) / (now * dt)
+
+    return {"interpolate": interpolate, "interpolate_change": interpolate_change,
+            "interpolate_blended": interpolate_blended, "outflow_of_cells": outflow_of_cells}  # fmt: skip
+
+
+def _projection(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
+    rank = len(even)
+
+    def gradient(p: Any, widths: Any) -> list[Any]:
+        return [slope_at_centre(p, one) for one in spacings(widths, even)]
+
+    @ml.kernel
+    def project(u_star: ml.Read, p: ml.Read, dt: ml.Read, now: ml.Read, u: ml.Write, *widths: ml.Read):
+        slope = gradient(p, widths)
+        u[...] = np.stack([u_star[c] - now * dt * slope[c] for c in range(rank)])
+
+    @ml.kernel
+    def project_in_place(p: ml.Read, dt: ml.Read, u: ml.ReadWrite, *widths: ml.Read):
+        slope = gradient(p, widths)
+        u[...] = np.stack([u[c] - dt * slope[c] for c in range(rank)])
+
+    @ml.kernel
+    def project_last(
+        u_star: ml.Read, p: ml.Read, dt: ml.Read, now: ml.Read, u: ml.ReadWrite, change: ml.Max, *widths: ml.Read
+    ):
+        """The same, and how fast the velocity changed in the whole step."""
+        slope = gradient(p, widths)
+        new = [u_star[c] - now * dt * slope[c] for c in range(rank)]
+        for c in range(rank):
+            change[...] = np.abs(new[c] - u[c]) / dt
+        u[...] = np.stack(new)
+
+    @ml.kernel
+    def project_faces(faces_star: ml.Read, p: ml.Read, dt: ml.Read, now: ml.Read, faces: ml.Write, *widths: ml.Read):
+        axes = spacings(widths, even)
+        faces[...] = np.stack([faces_star[a] - now * dt * slope_at_face(p, axes[a]) for a in range(rank)])
+
+    @ml.kernel
+    def project_faces_in_place(p: ml.Read, dt: ml.Read, now: ml.Read, faces: ml.ReadWrite, *widths: ml.Read):
+        axes = spacings(widths, even)
+        faces[...] = np.stack([faces[a] - now * dt * slope_at_face(p, axes[a]) for a in range(rank)])
+
+    return {"project": project, "project_in_place": project_in_place, "project_last": project_last,
+            "project_faces": project_faces, "project_faces_in_place": project_faces_in_place}  # fmt: skip
+
+
+def _looks(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
+    rank = len(even)
+
+    @ml.kernel
+    def measure(u: ml.Read, faces: ml.Read, energy: ml.Sum, largest: ml.Max, *widths: ml.Read):
+        """Kinetic energy, and the largest divergence times the least width of its cell."""
+        axes = spacings(widths, even)
+        energy += 0.5 * sum(u[c] * u[c] for c in range(rank)) * volume(axes)
+        least = axes[0].width()
+        for one in axes[1:]:
+            least = np.minimum(least, one.width())
+        largest[...] = np.abs(divergence(faces, axes)) * least
+
+    return {"measure": measure}
