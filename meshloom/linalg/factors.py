@@ -7,7 +7,7 @@ line has such factors, too, that go round: its pivots come back to the same numb
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,6 +95,39 @@ def inverse_pivots(who: str, lower: np.ndarray, diag: np.ndarray, upper: np.ndar
             left = np.abs(1.0 - np.prod(-one * found, axis=0))
             _refuse_where(who, ~(left > LEAST_LEFT), "what goes round it")
     return found
+
+
+def link_factors(
+    name: str, grid: Grid, axis: int, links: np.ndarray, excess: Callable[[int], np.ndarray], *, periodic: bool,
+    dtype: np.dtype,
+) -> LineFactors:  # fmt: skip
+    """Factors of lines of cells that are linked with their neighbours: ``links`` (n,) to the cell before, and what the
+    diagonal has above the links of a cell: ``excess(i)``, not negative, for row i of all lines.
+
+    Nothing is subtracted: a pivot is the link behind, and the excess that is left when all before is known. So nothing
+    is lost where the excess is small.
+    """
+    left = _excess_round(links, excess) if periodic else 0.0
+    found = np.empty((len(links), *(n for a, n in enumerate(grid.shape) if a != axis)), dtype)
+    behind = np.roll(links, -1)
+    for i, link in enumerate(links):
+        left = excess(i) + (link * (left / (left + link)) if link and (i or periodic) else 0.0)
+        found[i] = 1.0 / (left + (behind[i] if periodic or i < len(links) - 1 else 0.0))
+    inverse = grid.field("inverse", dtype=dtype, data=np.moveaxis(found, 0, axis))
+    return LineFactors(name, grid, axis, periodic, inverse, -links, -behind)
+
+
+def _excess_round(links: np.ndarray, excess: Callable[[int], np.ndarray]) -> np.ndarray:
+    """What is left of the excess behind the last cell of periodic lines, so that it is the same after one turn: see
+    ``_pivot_round``; nothing here is negative."""
+    p, q, r, s = (np.full(np.shape(excess(0)), one) for one in (1.0, 0.0, 0.0, 1.0))
+    for i, link in enumerate(links):
+        own = excess(i)
+        p, q, r, s = (own + link) * p + own * link * r, (own + link) * q + own * link * s, p + link * r, q + link * s
+        size = np.maximum(np.maximum(p, q), np.maximum(r, s))
+        p, q, r, s = p / size, q / size, r / size, s / size
+    root = np.sqrt((p - s) ** 2 + 4.0 * q * r)
+    return np.where(p > s, (p - s + root) / (2.0 * r), 2.0 * q / (np.abs(s - p) + root))
 
 
 def _pivot_round(who: str, diag: np.ndarray, products: np.ndarray) -> np.ndarray:
