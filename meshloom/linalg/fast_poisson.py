@@ -7,6 +7,8 @@ are fast transforms for all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,11 @@ from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.cell_level import outer
 from meshloom.linalg.iteration import Report
 from meshloom.linalg.krylov import check_tolerance
+from meshloom.linalg.modes import COMPLEX, Modes, Where, sum_of
 from meshloom.linalg.multigrid import said
+from meshloom.linalg.plane import Plane
 from meshloom.linalg.poisson import Poisson, check_held, rounding
-from meshloom.linalg.transforms import fast, libraries, transform_of
+from meshloom.linalg.transforms import Waves, fast, transform_of
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import AXES
@@ -43,9 +47,8 @@ class FastPoisson(NoCopy):
         refuse_in_program("making a fast Poisson solver", MAKE_BEFORE)
         self.poisson = instance("fast_poisson: the operator", poisson, Poisson, error=MeshError)
         axes = poisson.axes
-        slow = [a for a, one in enumerate(axes) if not fast(one) and not one.periodic]
-        self.along = max(slow, key=lambda a: len(axes[a]), default=None)
-        waves = [a for a, one in enumerate(axes) if fast(one) and one.periodic]
+        self.along = _solved_along(axes)
+        waves = [a for a, one in enumerate(axes) if fast(one) and one.periodic and a != self.along]
         order = [a for a in range(len(axes)) if a != self.along and a not in waves] + waves
         _check_squares([axes[a] for a in order], poisson.dtype)
         first_wave = waves[0] if waves else None
@@ -53,29 +56,68 @@ class FastPoisson(NoCopy):
             (a, transform_of(f"fast_poisson: axis {AXES[a]}", axes[a], poisson.dtype, real=a == first_wave))
             for a in order
         ]
-        values: list[np.ndarray] = [np.zeros(1)] * len(axes)
-        for a, one in self._transforms:
-            values[a] = one.values
-        together = _sum_of(values)
-        self._lines = None if self.along is None else Lines(axes[self.along], self.along, together, poisson.dtype)
-        self._inverse = _Where(np.divide(1.0, together, where=together > 0.0, out=np.zeros(together.shape))
-                               .astype(poisson.dtype))  # fmt: skip
-        self._parts = _Where(outer([one.widths / one.widths.sum() for one in axes]).astype(poisson.dtype))
+        self._parts = Where(outer([one.widths / one.widths.sum() for one in axes]).astype(poisson.dtype))
         self._image = poisson.grid.field("image", dtype=poisson.dtype)
 
-    def solve(self, x: Field, b: Field, *, tol: float = 1e-8) -> Report:
-        """Set x. ``converged`` says whether the norm of b - A x, computed anew, is at most ``tol`` times that of b;
-        ``iterations`` how often it took: once, and again where rounding has left more."""
+    @cached_property
+    def _modes(self) -> Modes:
+        """Where the shares of the transforms' vectors are divided, or solved for, axis after axis."""
+        values = [np.zeros(1)] * len(self.poisson.axes)
+        for a, one in self._transforms:
+            values[a] = one.values
+        scale = float(np.prod([one.scale for _, one in self._transforms]))
+        return self._modes_of(sum_of(values), scale, waves=any(isinstance(one, Waves) for _, one in self._transforms))
+
+    def _modes_of(self, values: np.ndarray, scale: float, *, waves: bool) -> Modes:
+        along = None if self.along is None else (self.along, self.poisson.axes[self.along])
+        return Modes(values, along, scale, self.poisson.dtype, waves=waves, singular=self.poisson.singular)
+
+    @cached_property
+    def _at_once(self) -> tuple[Plane, Modes] | None:
+        """How all axes are transformed at once on a GPU, and the same for the shares as they come out there."""
+        shape, transforms = self.poisson.grid.shape, dict(self._transforms)
+        if self.along is None or Plane.declines(shape, transforms):
+            return None
+        plane = Plane(shape, transforms, self.poisson.dtype)
+        return plane, self._modes_of(plane.values(), plane.scale, waves=not plane.apart)
+
+    def solve_only(self, x: Field, b: Field) -> None:
+        """Set x to A^-1 b, and nothing else: no norms, no residual, no report, for those who solve in every step. What
+        is no number in b is none anywhere in x. Where A is singular, as ``solve``."""
+        self._check(x, b)
+        self._put(_points(x), _points(b))
+        x.changed()
+
+    def _put(self, x: Any, b: Any) -> None:
+        """x = A^-1 b, arrays (*shape,) where loops run; of a singular A the one without a mean, of what b has beside
+        what no solution has."""
+        at_once = None if isinstance(b, np.ndarray) else self._at_once
+        if at_once is None:
+            x[...] = self.solved(b)
+            return
+        plane, modes = at_once
+        memory = modes.memory
+        shares = memory.view(COMPLEX[modes.dtype.name]) if plane.apart else memory
+        plane.forwards(b, shares)
+        modes.solve_in_place(memory)
+        plane.backwards(shares, x)
+
+    def _check(self, x: Field, b: Field) -> None:
         refuse_in_program("solving by transforms", "call it outside; ml.linalg.Multigrid has cycles that are recorded")
-        poisson, tol = self.poisson, check_tolerance(self.name, tol)
-        poisson.check(x, "x")
-        poisson.check(b, "b")
+        self.poisson.check(x, "x")
+        self.poisson.check(b, "b")
         if x is b:
             raise MeshError(f"fast_poisson: x and b are the same field, {x.name}")
         b.check_readable()
         for one in (x, b, self._image):  # all of them where loops run, so that arrays meet their like
             one.move(current().place(one.storage))
-        right = 1.0 * _points(b)
+
+    def solve(self, x: Field, b: Field, *, tol: float = 1e-8) -> Report:
+        """Set x. ``converged`` says whether the norm of b - A x, computed anew, is at most ``tol`` times that of b;
+        ``iterations`` how often it took: once, and again where rounding has left more."""
+        poisson, tol = self.poisson, check_tolerance(self.name, tol)
+        self._check(x, b)
+        right = _points(b)
         with np.errstate(over="ignore", invalid="ignore"):
             total, size = (float(one.sum(dtype=np.float64)) for one in (right, abs(right)))
         norm = self._norm(right)
@@ -91,24 +133,14 @@ class FastPoisson(NoCopy):
         report = Report(bool(converged), len(history) - 1, history[-1], np.array(history), reason)
         return said(report, total, size, poisson.dtype) if poisson.singular else report
 
-    def once(self, x: Field, b: Field) -> None:
-        """Set x, and look at nothing: for many small systems, and for those who see by other means how well x fits."""
-        refuse_in_program("solving by transforms", "call it outside; ml.linalg.Multigrid has cycles that are recorded")
-        self.poisson.check(x, "x")
-        self.poisson.check(b, "b")
-        b.check_readable()
-        for one in (x, b):
-            one.move(current().place(one.storage))
-        _points(x)[...] = self._without_mean(self.solved(_points(b)))
-        x.changed()
-
     def _improve(self, x: Field, right: Any, norm: float, tol: float) -> list[float]:
         """Set x; the norm of the residual before, and after every time, as a multiple of that of b."""
-        found, left, history = 0.0 * right, right, [1.0]
+        left, history = right, [1.0]
         for _ in range(MOST_TIMES):
-            found = self._without_mean(found + self.solved(left))
             before = _points(x).copy() if len(history) > 1 else None
-            _points(x)[...] = found
+            self._put(_points(x), left)
+            if before is not None:
+                _points(x)[...] += before
             x.changed()
             self.poisson(x, self._image)
             left = right - _points(self._image)
@@ -123,10 +155,10 @@ class FastPoisson(NoCopy):
         return history
 
     def solved(self, b: Any) -> Any:
-        """A^-1 b for an array (*shape,) of NumPy or CuPy; of a singular A one of the solutions."""
+        """``_put`` axis after axis, for arrays of any library; what it returns may lie where the next one will."""
         for axis, transform in self._transforms:
             b = transform.forwards(b, axis)
-        b = b * self._inverse.like(b) if self._lines is None else self._lines.solved(b)
+        b = self._modes.solved(b)
         for axis, transform in reversed(self._transforms):
             b = transform.backwards(b, axis)
         return b
@@ -138,11 +170,6 @@ class FastPoisson(NoCopy):
         right = right - self._parts.like(right) * total
         left = self._norm(right)
         return right, left if left > rounding(self.poisson.dtype) * norm else 0.0
-
-    def _without_mean(self, x: Any) -> Any:
-        if not self.poisson.singular:
-            return x
-        return x - float((self._parts.like(x) * x).sum())
 
     @staticmethod
     def _norm(array: Any) -> float:
@@ -158,6 +185,17 @@ class FastPoisson(NoCopy):
         return f"FastPoisson({self.poisson.name}: {', '.join(how)})"
 
 
+def _solved_along(axes: Sequence[AxisCells]) -> int | None:
+    """Of axes without a fast transform the longest closed one; where all have one, and there are several, the first of
+    more than one cell: neighbouring lines lie side by side there, and solving takes fewer passes than transforming
+    there and back."""
+    slow = [a for a, one in enumerate(axes) if not fast(one) and not one.periodic]
+    if slow:
+        return max(slow, key=lambda a: len(axes[a]))
+    several = [a for a, one in enumerate(axes) if len(one) > 1]
+    return several[0] if len(several) > 1 and all(map(fast, axes)) else None
+
+
 def _check_squares(axes: list[AxisCells], dtype: np.dtype) -> None:
     """MeshError where what is divided by along the axes, from a cell's width squared to that of the whole axis, is too
     large or too small for numbers of a type."""
@@ -166,53 +204,6 @@ def _check_squares(axes: list[AxisCells], dtype: np.dtype) -> None:
     check_held("fast_poisson", "squared widths", squares, dtype)
 
 
-class Lines:
-    """Tridiagonal systems along one axis, one for each combination of the other axes' vectors: the operator along the
-    axis plus ``others`` times the widths. Thomas' method for all of them at once; one that is singular is held at its
-    first cell, where what it holds is nothing if the system has a solution at all."""
-
-    def __init__(self, cells: AxisCells, axis: int, others: np.ndarray, dtype: np.dtype):
-        self.axis, self.links = axis, cells.links
-        held = np.where(others == 0.0, cells.diagonal[0] or 1.0, 0.0) if cells.floating else 0.0
-        inverse: list[np.ndarray] = []
-        for i, link in enumerate(cells.links):
-            diagonal = cells.diagonal[i] + others * cells.widths[i] + (held if i == 0 else 0.0)
-            inverse.append(1.0 / (diagonal - (link * link * inverse[-1] if i else 0.0)))
-        self._inverse = _Where(np.stack([np.take(one, 0, axis) for one in inverse]).astype(dtype))
-
-    def solved(self, b: Any) -> Any:
-        arrays = libraries(b)[0]
-        inverse, lines = self._inverse.like(b), arrays.moveaxis(b, self.axis, 0).copy()
-        n = len(lines)
-        for i in range(1, n):
-            lines[i] += float(self.links[i]) * inverse[i - 1] * lines[i - 1]
-        lines[n - 1] *= inverse[n - 1]
-        for i in range(n - 2, -1, -1):
-            lines[i] += float(self.links[i + 1]) * lines[i + 1]
-            lines[i] *= inverse[i]
-        return arrays.moveaxis(lines, 0, self.axis)
-
-
-class _Where:
-    """An array of constants, copied once to where arrays lie that it meets."""
-
-    def __init__(self, array: np.ndarray):
-        self._copies: dict[Any, Any] = {np: array}
-
-    def like(self, array: Any) -> Any:
-        arrays = libraries(array)[0]
-        if arrays not in self._copies:
-            self._copies[arrays] = arrays.asarray(self._copies[np])
-        return self._copies[arrays]
-
-
 def _points(field: Field) -> Any:
     """The memory of a field on a grid, as an array of its points: no copy."""
     return field.set.points_of(field.storage[: field.set.total])
-
-
-def _sum_of(values: list[np.ndarray]) -> np.ndarray:
-    found = np.zeros((1,) * len(values))
-    for a, one in enumerate(values):
-        found = found + one.reshape([-1 if b == a else 1 for b in range(len(values))])
-    return found

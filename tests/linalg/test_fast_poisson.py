@@ -58,7 +58,7 @@ def test_vectors_are_only_multiplied(n: int) -> None:
             made = transforms.transform_of("axis x", one, np.dtype(np.float64), real=real)
             seen.add(type(made).__name__)
             shares = made.forwards(x * one.widths, 1)
-            np.testing.assert_allclose(made.backwards(shares, 1), x, atol=1e-12)
+            np.testing.assert_allclose(made.scale * made.backwards(shares, 1), x, atol=1e-12)
             np.testing.assert_allclose(made.forwards(x @ one.dense, 1), made.values * shares, atol=1e-10)
     assert seen == {"Cosines", "Waves", "Vectors"}
 
@@ -68,7 +68,7 @@ def test_which_axis_is_solved_along() -> None:
     stretched = np.array([0.0, 1.0, 3.0, 4.0, 6.0])
     make = ml.linalg.FastPoisson
     even_grid = ml.Grid((4, 5, 6), periodic=(True, False, False))
-    assert repr(make(ml.linalg.Poisson(even_grid))) == "FastPoisson(poisson: y cosines, z cosines, x waves)"
+    assert repr(make(ml.linalg.Poisson(even_grid))) == "FastPoisson(poisson: y cosines, z cosines, x solved)"
     ends = [None, "neumann", "dirichlet"], [None, "dirichlet", "dirichlet"]
     assert repr(make(ml.linalg.Poisson(even_grid, *ends))) == "FastPoisson(poisson: z sines, x waves, y solved)"
     for kind, word in (("dirichlet", "sines"), ("neumann", "cosines")):
@@ -154,7 +154,7 @@ def test_only_what_cupy_has_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def complex_(name: str) -> Any:
         def transform(x: Any, n: Any = None, axis: int = -1, norm: Any = None, overwrite_x: bool = False) -> Any:
             used.add(name)
-            return getattr(scipy.fft, name)(np.asarray(x), n=n, axis=axis).view(OnDevice)
+            return getattr(scipy.fft, name)(np.asarray(x), n=n, axis=axis, norm=norm).view(OnDevice)
 
         return transform
 
@@ -169,14 +169,12 @@ def test_only_what_cupy_has_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     known = (SimpleNamespaceKey(device), SimpleNamespace(**names))
 
-    def find(array: Any) -> Any:
-        return known if isinstance(array, OnDevice) else (np, scipy.fft)
-
-    for module in ("transforms", "fast_poisson"):
-        monkeypatch.setattr(f"meshloom.linalg.{module}.libraries", find)
+    for module in ("transforms", "modes"):
+        monkeypatch.setattr(f"meshloom.linalg.{module}.libraries", lambda array: known)
     ml.use("numpy")
     stretched = np.array([0.0, 1.0, 3.0, 4.0, 6.0])
-    grids = [(ml.Grid((4, 5, 6), periodic=(True, True, False)), "neumann"), (ml.Grid((4, 6)), "dirichlet"),
+    grids = [(ml.Grid((4, 6)), "neumann"), (ml.Grid((4, 6)), "dirichlet"), (ml.Grid(5), "dirichlet"),
+             (ml.Grid((4, 4, 5), coordinates=(None, None, stretched), periodic=(True, True, False)), "neumann"),
              (ml.Grid((5, 5, 4), coordinates=(stretched, stretched, None)), "dirichlet")]  # fmt: skip
     for grid, end in grids:
         poisson = ml.linalg.Poisson(grid, end, end)
@@ -186,7 +184,7 @@ def test_only_what_cupy_has_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(2):
             x = fast.solved(b.view(OnDevice))
         np.testing.assert_allclose(poisson.to_scipy() @ np.asarray(x).ravel(), b.ravel(), atol=1e-10)
-    assert used == set(names) and len(sent) == 4, "two grids' divisors, and a matrix and pivots for the third"
+    assert used == set(names) and len(sent) == 6, "widths of four, the divisors of a line, and a matrix"
 
 
 class SimpleNamespaceKey:

@@ -31,7 +31,7 @@ class PressureSolver:
         fast = ml.linalg.FastPoisson(self.poisson)
 
         def solve_pressure() -> None:
-            fast.once(self.p, self.b)
+            fast.solve_only(self.p, self.b)
 
         return solve_pressure
 

@@ -1,0 +1,111 @@
+"""All transformed axes at once, as on a GPU: its formulas compiled for the CPU, with SciPy's waves between them."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.fft
+
+import meshloom as ml
+from meshloom.linalg import plane as formulas
+from meshloom.linalg.fast_poisson import FastPoisson
+from meshloom.linalg.plane import Plane
+
+ORDER = "I n0, I n1, I n2, int kind0, int kind1, int kind2"
+PAIRED = "I length, I m, I inner, I step, int cosines, const C* first, const C* last, C* u"
+SOURCE = f"""
+#include <complex>
+#include <cstdint>
+typedef int64_t I;
+typedef std::complex<double> C;
+extern "C" void into_order(I count, const double* cells, {ORDER}, double* ordered) {{
+  for (I i = 0; i < count; ++i) {{ const double cell = cells[i]; {formulas.INTO_ORDER} }}
+}}
+extern "C" void out_of_order(I count, const double* ordered, {ORDER}, double* cells) {{
+  for (I i = 0; i < count; ++i) {{ double& cell = cells[i]; {formulas.OUT_OF_ORDER} }}
+}}
+extern "C" void mix(I count, {PAIRED}) {{ for (I i = 0; i < count; ++i) {{ {formulas.MIXED} }} }}
+extern "C" void separate(I count, {PAIRED}) {{ for (I i = 0; i < count; ++i) {{ {formulas.SEPARATED} }} }}
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    folder: Path = tmp_path_factory.mktemp("plane")
+    (folder / "plane.cpp").write_text(SOURCE)
+    command = ["c++", "-O1", "-std=c++17", "-shared", "-fPIC", "-o", "plane.so", "plane.cpp"]
+    subprocess.run(command, cwd=folder, check=True)
+    return ctypes.CDLL(str(folder / "plane.so"))
+
+
+class OnHost:
+    """In the place of ``PlaneOnGPU``."""
+
+    def __init__(self, plane: Plane, library: ctypes.CDLL):
+        self.plane, self.library = plane, library
+
+    def _call(self, name: str, count: int, *given: Any) -> None:
+        sent = [ctypes.c_void_p(one.ctypes.data) if isinstance(one, np.ndarray) else one for one in given]
+        getattr(self.library, name)(ctypes.c_int64(count), *sent)
+
+    def _mixed(self, name: str, shares: np.ndarray) -> None:
+        count, (*sizes, cosines), first, last = self.plane.pairs()
+        self._call(name, count, *map(ctypes.c_int64, sizes), ctypes.c_int(cosines), first, last, shares)
+
+    def _order(self) -> list[Any]:
+        numbers = self.plane.numbers()
+        return [*map(ctypes.c_int64, numbers[:3]), *map(ctypes.c_int, numbers[3:])]
+
+    def forwards(self, cells: np.ndarray, shares: np.ndarray) -> None:
+        ordered, cells = np.full(cells.shape, np.nan), np.ascontiguousarray(cells)
+        self._call("into_order", cells.size, cells, *self._order(), ordered)
+        shares[...] = scipy.fft.rfftn(ordered, axes=self.plane.axes)
+        if self.plane.cosines:
+            self._mixed("mix", shares)
+
+    def backwards(self, shares: np.ndarray, cells: np.ndarray) -> None:
+        if self.plane.cosines:
+            self._mixed("separate", shares)
+        lengths = [self.plane.shape[a] for a in self.plane.axes]
+        ordered = scipy.fft.irfftn(shares, s=lengths, axes=self.plane.axes, norm="forward")
+        found = np.empty(cells.shape)
+        self._call("out_of_order", found.size, ordered, *self._order(), found)
+        cells[...] = found
+
+
+KINDS = {"p": (None, True), "n": ("neumann", False), "d": ("dirichlet", False), "s": ("neumann", False)}
+
+
+@pytest.mark.parametrize("shape", [(4, 6, 8), (5, 7, 9), (3, 2, 2), (2, 5, 4)])
+@pytest.mark.parametrize("kinds", ["spp", "snn", "sdd", "spn", "snp", "sdp", "snd", "psp", "pps", "nsn", "dsp", "ps",
+                                   "sn", "sd", "sp", "nnn", "ppp", "pnd", "nns"])  # fmt: skip
+def test_as_axis_after_axis(kinds: str, shape: tuple[int, ...], compiled: ctypes.CDLL) -> None:
+    """Axes that are periodic, hold slopes or values, or are stretched: what one axis after the other gives."""
+    ml.use("numpy")
+    shape = shape[: len(kinds)]
+    places = [np.cumsum(1.2 ** np.arange(n)) if k == "s" else None for k, n in zip(kinds, shape, strict=True)]
+    sides = [KINDS[k][0] for k in kinds]
+    extent, periodic = [2.0 if one is None else None for one in places], [KINDS[k][1] for k in kinds]
+    grid = ml.Grid(shape, coordinates=places, periodic=periodic, extent=extent)
+    fast = FastPoisson(ml.linalg.Poisson(grid, sides, sides))
+    found = fast._at_once
+    assert (found is None) == (kinds == "nns" and fast.along == 2), (
+        "parts of their own on contiguous lines are left to the other way"
+    )
+    if found is None:
+        return
+    plane, modes = found
+    plane.__dict__["_gpu"] = OnHost(plane, compiled)
+    b = np.random.default_rng(0).standard_normal(shape)
+    memory, x = modes.memory, np.full(shape, np.nan)
+    shares = memory.view(complex) if plane.apart else memory
+    plane.forwards(b, shares)
+    modes.solve_in_place(memory)
+    plane.backwards(shares, x)
+    right = fast.solved(b)
+    np.testing.assert_allclose(x, right, atol=1e-11 * np.abs(right).max())
