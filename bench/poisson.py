@@ -115,6 +115,8 @@ class Iterated(Method):
 
     def bytes_moved(self) -> float:
         solver = self.solver
+        if isinstance(solver, ml.linalg.PICCG):
+            return float(self.iterations * solver.bytes_per_iteration)
         while not isinstance(solver, Solver):
             solver = solver._solver
         made = solver._made
