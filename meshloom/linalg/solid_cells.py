@@ -27,13 +27,13 @@ from meshloom.linalg.modes import Where
 from meshloom.linalg.poisson import Poisson
 from meshloom.linalg.transforms import libraries
 
-Whole = Callable[[Any, Any], None]
+InBox = Callable[[Any, Any], None]
 MOST_FACES = 4096  # between fluid and solid: a matrix of as many rows and columns is kept
 
 
 @dataclass(frozen=True)
-class Faces:
-    """Faces between two cells of a box: numbers (m,) of the cells on either side, and ``links``, their areas over
+class CellFaces:
+    """CellFaces between two cells of a box: numbers (m,) of the cells on either side, and ``links``, their areas over
     the distance of centres. ``starts``: each part from one of them to the next has no cell twice on one side."""
 
     cells: np.ndarray
@@ -46,7 +46,7 @@ class Faces:
         return len(self.links)
 
     @classmethod
-    def of(cls, axes: tuple[AxisCells, ...], wanted: Callable[[Any, Any], Any]) -> Faces:
+    def of(cls, axes: tuple[AxisCells, ...], wanted: Callable[[Any, Any], Any]) -> CellFaces:
         """All for which ``wanted(cells, others)`` says so, of arrays of such numbers."""
         shape = tuple(len(one) for one in axes)
         number, found = np.arange(np.prod(shape)).reshape(shape), []
@@ -90,7 +90,7 @@ class Solids:
         self.shape, self.dtype = poisson.grid.shape, poisson.dtype
         axes = poisson.axes
         numbers = solid.ravel()
-        self.faces = Faces.of(axes, lambda cells, others: ~numbers[cells] & numbers[others])
+        self.faces = CellFaces.of(axes, lambda cells, others: ~numbers[cells] & numbers[others])
         if len(self.faces) > MOST_FACES:
             raise MeshError(
                 f"fast_poisson: {len(self.faces)} faces between fluid and solid cells, at most {MOST_FACES}"
@@ -121,22 +121,22 @@ class Solids:
         self.faces.add(-self._links.like(x) * self.faces.differences(x), found)
         return self.in_fluid(found)
 
-    def put(self, x: Any, b: Any, whole: Whole) -> None:
+    def put(self, x: Any, b: Any, in_box: InBox) -> None:
         """x to what solves the operator; b counts in the fluid only, and where no value is held there without what it
-        adds up to. In solids x is 0. ``whole(x, b)`` does the same in the whole box."""
+        adds up to. In solids x is 0. ``in_box(x, b)`` does the same in the whole box."""
         sources = self.in_fluid(b)
         if self.singular:
             sources -= self._parts.like(b) * sources.sum()
         if self._matrix is None:
-            self._matrix = Where(self._made_matrix(x, whole))
-        whole(x, sources)
+            self._matrix = Where(self._made_matrix(x, in_box))
+        in_box(x, sources)
         self.faces.add(self._matrix.like(x) @ self.faces.differences(x), sources)
-        whole(x, sources)
+        in_box(x, sources)
         if self.singular:
             x -= (self._parts.like(x) * x).sum()
         x[...] = self.in_fluid(x)
 
-    def _made_matrix(self, x: Any, whole: Whole) -> np.ndarray:
+    def _made_matrix(self, x: Any, in_box: InBox) -> np.ndarray:
         """(m, m): from differences across the faces, of the box without solids, to the strengths of the sources. What
         is constant in a region where no value is held needs no sources: such strengths are fixed to be none. ``x`` is
         written to."""
@@ -145,7 +145,7 @@ class Solids:
         flat = sources.reshape(-1)
         for j, (cell, other) in enumerate(zip(faces.cells.tolist(), faces.others.tolist(), strict=True)):
             flat[cell], flat[other] = 1.0, -1.0
-            whole(x, sources)
+            in_box(x, sources)
             flat[cell] = flat[other] = 0.0
             seen = faces.differences(x)
             found[:, j] -= seen if isinstance(seen, np.ndarray) else seen.get()
@@ -174,12 +174,12 @@ def _regions(axes: tuple[AxisCells, ...], solid: np.ndarray) -> np.ndarray:
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
-    same = Faces.of(axes, lambda cells, others: solid[cells] == solid[others])
+    same = CellFaces.of(axes, lambda cells, others: solid[cells] == solid[others])
     graph = coo_matrix((np.ones(len(same)), (same.cells, same.others)), shape=(len(solid),) * 2)
     return connected_components(graph, directed=False)[1]
 
 
-def _free(region: np.ndarray, held: np.ndarray, faces: Faces, but: int | None) -> list[np.ndarray]:
+def _free(region: np.ndarray, held: np.ndarray, faces: CellFaces, but: int | None) -> list[np.ndarray]:
     """For each region where no value is held, ``but`` one, what flows out of it, (m,), where x is 1 in it and 0
     elsewhere: the strengths that change nothing, as they come from what is constant there."""
     loose = [one for one in np.unique(region) if one != but and not held[region == one].any()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshloom.config import option
-from meshloom.solvers.fractional_step.pressure import AUTO, SOLVERS
+from meshloom.solvers.fractional_step.pressure import AUTO, FAST, SOLVERS
 from meshloom.solvers.fractional_step.schemes import RK3, SCHEMES
 
 MOST_STEPS = 100_000_000
@@ -52,3 +52,10 @@ class PressureOptions:
     tolerance: float = option(
         1e-10, "residual at which iterations end, as a part of the right-hand side", above=0.0, high=0.1
     )
+
+
+@dataclass(frozen=True)
+class DirectPressureOptions(PressureOptions):
+    """The same around solids, of which iterations know nothing."""
+
+    solver: str = option(AUTO, "fast: directly, by transforms; auto: the same", allowed=(AUTO, FAST))

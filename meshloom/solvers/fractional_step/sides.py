@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.fractional_step.cells import CellGrid, along, spacings
+from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, along, spacings
 
 LOW, HIGH = "low", "high"
 GIVEN, FREE = -1.0, 1.0  # what the value inside counts in the ghost: the velocity itself is given, or its slope is zero
@@ -139,13 +139,17 @@ class Boundaries:
             if not cells.grid.periodic[axis]
         ]
         self._ways_out = [one for one in self.sides if one.condition.lets_out]
-        area = sum(self._area(one.axis) for one in self._ways_out)
+        area = sum(self._area(one) for one in self._ways_out)
         self._excess = ml.Global(0.0, "excess", dtype=cells.dtype)
         self._per_area = 1.0 / area if area else 0.0
 
-    def _area(self, axis: int) -> float:
-        parts = [one.edges[-1] - one.edges[0] for a, one in enumerate(self.cells.axes) if a != axis]
-        return float(np.prod(parts))
+    def _area(self, side: _Side) -> float:
+        """Of the faces that let something out."""
+        parts = [one.widths for a, one in enumerate(self.cells.axes) if a != side.axis]
+        areas = reduce(np.multiply.outer, parts, np.ones(()))
+        if self.cells.solid is None:
+            return float(areas.sum())
+        return float(areas[~self.cells.solid.take(0 if side.end == LOW else -1, side.axis)].sum())
 
     def fill_velocity(self, u: ml.Field, layers: int = 1) -> None:
         """The ghosts of velocities, so many layers of them; inside a program this is recorded."""
@@ -161,18 +165,21 @@ class Boundaries:
         if any(self.cells.grid.periodic):
             ml.fill_ghosts(p, closed=None)
 
+    def net_outflow(self, faces: ml.Field, found: ml.Global, share: float) -> None:
+        """What flows out less what flows in, times ``share``; inside a program this is recorded."""
+        found.value = 0.0
+        for side in self.sides:
+            outwards = -1.0 if side.end == LOW else 1.0
+            _flow_through(side.axis, self.cells.even)(side.faces, faces, outwards * share, found, *self.cells.widths)
+
     def balance(self, faces: ml.Field) -> None:
         """What flows out is made as much as flows in, evenly over all ways out."""
         if not self._ways_out:
             return
-        self._excess.value = 0.0
-        for side in self.sides:
-            outwards = -1.0 if side.end == LOW else 1.0
-            _flow_through(side.axis, self.cells.even)(
-                side.faces, faces, outwards * self._per_area, self._excess, *self.cells.widths
-            )
+        self.net_outflow(faces, self._excess, self._per_area)
         for side in self._ways_out:
-            _let_out(side.axis)(side.faces, self._excess, -1.0 if side.end == LOW else 1.0, faces)
+            outwards = -1.0 if side.end == LOW else 1.0
+            _let_out(side.axis)(side.faces, self._excess, outwards, faces, *self.cells.fluid)
 
 
 @cache
@@ -208,7 +215,10 @@ def _flow_through(axis: int, even: tuple[bool, ...]) -> ml.Kernel:
 @cache
 def _let_out(axis: int) -> ml.Kernel:
     @ml.kernel
-    def let_out(excess: ml.Read, outwards: ml.Read, faces: ml.ReadWrite):
-        faces[axis] = faces[axis] - outwards * excess
+    def let_out(excess: ml.Read, outwards: ml.Read, faces: ml.ReadWrite, *fluid: ml.Read):
+        less = outwards * excess
+        if fluid:
+            less = Spacing(None, axis, len(faces), True, *fluid).if_open(-1, less, 0.0)
+        faces[axis] = faces[axis] - less
 
     return let_out

@@ -35,9 +35,9 @@ def laplacian(u: Any, axes: Sequence[Spacing], component: int) -> Any:
     """lap u_c: the difference of the slopes at the faces."""
     found: Any = 0.0
     for axis, one in enumerate(axes):
-        here, before, behind = _places(one, axis)
-        last = (u[behind][component] - u[here][component]) / one.distance(1)
-        first = (u[here][component] - u[before][component]) / one.distance()
+        here, _, _ = _places(one, axis)
+        last = (one.beside(u, component, 1) - u[here][component]) / one.distance(1)
+        first = (u[here][component] - one.beside(u, component, -1)) / one.distance()
         found = found + (last - first) / one.width()
     return found
 
@@ -52,23 +52,23 @@ def divergence(faces: Any, axes: Sequence[Spacing]) -> Any:
 
 
 def slope_at_face(p: Any, one: Spacing) -> Any:
-    """dp/dx at the first face of the cell along an axis, from the two cells beside it."""
+    """dp/dx at the first face of the cell along an axis, from the two cells beside it; none at a solid."""
     here, before, _ = _places(one, one.axis)
-    return (p[here] - p[before]) / one.distance()
+    return one.if_open(-1, (p[here] - p[before]) / one.distance(), 0.0)
 
 
 def slope_at_centre(p: Any, one: Spacing) -> Any:
     """dp/dx in the cell: the mean of its two faces."""
     here, _, behind = _places(one, one.axis)
-    return 0.5 * (slope_at_face(p, one) + (p[behind] - p[here]) / one.distance(1))
+    return 0.5 * (slope_at_face(p, one) + one.if_open(1, (p[behind] - p[here]) / one.distance(1), 0.0))
 
 
 def interpolated(u: Any, axes: Sequence[Spacing]) -> list[Any]:
-    """For each axis the velocity along it at the first face of the cell."""
+    """For each axis the velocity along it at the first face of the cell; none through that of a solid."""
     found = []
     for axis, one in enumerate(axes):
         here, before, _ = _places(one, axis)
-        found.append(one.at_face(u[before][axis], u[here][axis]))
+        found.append(one.if_open(-1, one.at_face(u[before][axis], u[here][axis]), 0.0))
     return found
 
 
