@@ -102,7 +102,7 @@ class Sequence(NoCopy):
 def _name(part: Part) -> str:
     if isinstance(part, Program):
         return f"program {part.name}"
-    return getattr(part, "__qualname__", None) or repr(part)
+    return str(getattr(part, "__qualname__", repr(part))).rpartition("<locals>.")[2]
 
 
 class _ReadyPart:
