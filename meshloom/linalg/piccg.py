@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from meshloom.errors import MeshError, ProgramError, known_name, shown, whole_number, yes_or_no
+from meshloom.linalg.grid_matrix import GridMatrix
 from meshloom.linalg.incomplete import Fill
 from meshloom.linalg.iteration import MOST_ITERATIONS, Report
 from meshloom.linalg.krylov import check_tolerance
@@ -18,8 +19,9 @@ from meshloom.linalg.piccg_cells import ByMatrix
 from meshloom.linalg.piccg_sparse import Method, Settings, SparseMethod
 from meshloom.linalg.poisson import Poisson, floating
 from meshloom.linalg.red_black import RedBlack
-from meshloom.linalg.red_black import fits as red_black_fits
 from meshloom.linalg.row_storage import MOST_CHUNK
+from meshloom.linalg.stencil import of_matrix, of_poisson
+from meshloom.linalg.steps import subtract_from
 from meshloom.linalg.symmetric import symmetric
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Set
@@ -47,8 +49,9 @@ class PICCG(NoCopy):
     product with A, which needs factors with the entries of A; unless said where that changes nothing, with two colors
     and neither fill nor blocks.
 
-    A Poisson operator whose axes go round after an even number of cells, or not at all, is solved as it is, with
-    coefficients along its axes and no matrix, by two colors; asked for anything else, by its matrix.
+    A Poisson operator, or a matrix on a grid that links neighbours along the axes alone, is solved as it is, with two
+    colors and no stored indices, where axes go round after an even number of points or not at all; asked for anything
+    else, by rows.
     """
 
     name = "piccg"
@@ -118,6 +121,8 @@ class PICCG(NoCopy):
     def _solved(self, x: Field, b: Field, tol: float, most: int) -> Report:
         if self._entries() != self._version:
             self._method, self._version = self._made(), self._entries()
+        if isinstance(self.operator, GridMatrix) and not self.operator.grid.shows_all:
+            b = _without_ghosts(self.operator, x, b)
         report = self._method.solve(x, b, tol, most)
         if self.shift == self.settings.shift:
             return report
@@ -150,14 +155,27 @@ class PICCG(NoCopy):
         return self.operator.values.version if isinstance(self.operator, Matrix) else 0
 
     def _made(self) -> Method:
-        if not isinstance(self.operator, Poisson):
-            return SparseMethod(symmetric(self.operator), self.settings)
-        if self.settings.plain and red_black_fits(self.operator):
-            return RedBlack(self.operator, self.settings.precision)
-        return ByMatrix(self.operator, self.settings)
+        known = self.operator
+        given = None if isinstance(known, Poisson) else symmetric(known)
+        stencil = of_poisson(known) if isinstance(known, Poisson) else None
+        if isinstance(known, GridMatrix):
+            stencil = of_matrix(known)
+        if stencil is not None and stencil.two_colors and self.settings.plain:
+            return RedBlack(stencil, self.settings.precision)
+        return ByMatrix(known, self.settings) if given is None else SparseMethod(given, self.settings)
 
     def __repr__(self) -> str:
         return f"PICCG({self._method})"
+
+
+def _without_ghosts(matrix: GridMatrix, x: Field, b: Field) -> Field:
+    """b minus what values of x at ghosts make, which are no unknowns."""
+    ghosts, image = x.like("ghosts of x"), b.like("b without ghosts")
+    ghosts.restore(x.saved())
+    ghosts.assign(np.zeros(matrix.grid.shape))
+    matrix(ghosts, image)
+    subtract_from(matrix.grid, b, image)
+    return image
 
 
 def _whole(what: str, value: Any, most: int, other: str = "") -> int:
