@@ -17,10 +17,10 @@ from meshloom.linalg.krylov import check_tolerance
 from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.piccg_cells import ByMatrix
 from meshloom.linalg.piccg_sparse import Method, Settings, SparseMethod
+from meshloom.linalg.point_links import of_matrix, of_poisson
 from meshloom.linalg.poisson import Poisson, floating
 from meshloom.linalg.red_black import RedBlack
 from meshloom.linalg.row_storage import MOST_CHUNK
-from meshloom.linalg.stencil import of_matrix, of_poisson
 from meshloom.linalg.steps import subtract_from
 from meshloom.linalg.symmetric import symmetric
 from meshloom.mesh.copies import NoCopy
@@ -62,8 +62,8 @@ class PICCG(NoCopy):
                  eisenstat: bool | None = None):  # fmt: skip
         refuse_in_program("making a piccg solver", MAKE_BEFORE)
         self.settings = Settings(
-            None if colors == "auto" else _whole("colors", colors, MOST_COLORS, " or 'auto'"),
-            _whole("block", block, MOST_BLOCK),
+            None if isinstance(colors, str) and colors == "auto" else _count("colors", colors, MOST_COLORS, " or 'auto'"),
+            _count("block", block, MOST_BLOCK),
             _fill(fill, drop),
             _shift(shift),
             *_storage(storage, chunk, sigma),
@@ -157,11 +157,11 @@ class PICCG(NoCopy):
     def _made(self) -> Method:
         known = self.operator
         given = None if isinstance(known, Poisson) else symmetric(known)
-        stencil = of_poisson(known) if isinstance(known, Poisson) else None
+        links = of_poisson(known) if isinstance(known, Poisson) else None
         if isinstance(known, GridMatrix):
-            stencil = of_matrix(known)
-        if stencil is not None and stencil.two_colors and self.settings.plain:
-            return RedBlack(stencil, self.settings.precision)
+            links = of_matrix(known)
+        if links is not None and links.two_colors and self.settings.plain:
+            return RedBlack(links, self.settings.precision)
         return ByMatrix(known, self.settings) if given is None else SparseMethod(given, self.settings)
 
     def __repr__(self) -> str:
@@ -178,7 +178,7 @@ def _without_ghosts(matrix: GridMatrix, x: Field, b: Field) -> Field:
     return image
 
 
-def _whole(what: str, value: Any, most: int, other: str = "") -> int:
+def _count(what: str, value: Any, most: int, other: str = "") -> int:
     if isinstance(value, str):
         raise MeshError(f"piccg: {what} must be a whole number from 1 to {most}{other}, got {shown(value)}")
     return whole_number(f"piccg: {what}", value, 1, most, error=MeshError)
@@ -209,8 +209,8 @@ def _storage(storage: str | None, chunk: int | None, sigma: int | None) -> tuple
         raise MeshError("piccg: chunk and sigma are of storage='sell', and this is 'csr'")
     return (
         storage,
-        None if chunk is None else _whole("chunk", chunk, MOST_CHUNK),
-        None if sigma is None else _whole("sigma", sigma, MOST_WINDOW),
+        None if chunk is None else _count("chunk", chunk, MOST_CHUNK),
+        None if sigma is None else _count("sigma", sigma, MOST_WINDOW),
     )
 
 

@@ -37,6 +37,7 @@ from meshloom.linalg.cell_level import leading
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.krylov import ONE
 from meshloom.linalg.piccg_cells import OfCells
+from meshloom.linalg.point_links import PointLinks
 from meshloom.linalg.red_black_kernels import (
     BLACK,
     LINKS,
@@ -47,7 +48,6 @@ from meshloom.linalg.red_black_kernels import (
     kernels,
     points,
 )
-from meshloom.linalg.stencil import Stencil
 from meshloom.linalg.steps import cg_alpha, cg_beta, left_to_do, note, set_to
 from meshloom.mesh.core import Arg, Field, Map, Set
 
@@ -71,21 +71,21 @@ class RedBlack(OfCells):
 
     colors, shift = 2, 0.0
 
-    def __init__(self, stencil: Stencil, precision: np.dtype | None):
-        super().__init__(stencil.grid, stencil.cells, stencil.dtype, stencil.poisson)
-        self.stencil, shape = stencil, stencil.cells.shape
+    def __init__(self, links: PointLinks, precision: np.dtype | None):
+        super().__init__(links.grid, links.cells, links.dtype, links.poisson)
+        self.links, shape = links, links.cells.shape
         self._half = tuple(-(-n // 2) for n in shape)
         rank, many = len(shape), 2 ** (len(shape) - 1)
-        self.cells, self._do = Set(prod(self._half), "cells of two points"), kernels(rank, bool(stencil.axes))
-        self._around = self._leading(self.cells, lambda i: _around(i, self._half, stencil.wraps), "cells around")
-        self._points = self._leading(stencil.cells, lambda i: _points(i, shape), "points")
-        self._cell_of = leading(stencil.cells, self.cells, self._cell_formula, "cell", STORED)
-        self._coefficients = self._along() if stencil.axes else self._at_points()
-        pivots = _split(_pivots(stencil), BLACK)
+        self.cells, self._do = Set(prod(self._half), "cells of two points"), kernels(rank, bool(links.axes))
+        self._around = self._leading(self.cells, lambda i: _around(i, self._half, links.wraps), "cells around")
+        self._points = self._leading(links.cells, lambda i: _points(i, shape), "points")
+        self._cell_of = leading(links.cells, self.cells, self._cell_formula, "cell", STORED)
+        self._coefficients = self._along() if links.axes else self._at_points()
+        pivots = _split(_pivots(links), BLACK)
         self._g = self._field("pivots", pivots, self.dtype if precision is None else precision)
         self._x, self._b, self._r = ([self._field(name, many) for _ in (BLACK, RED)] for name in ("x", "b", "r"))
         self._p, self._t = [self._field("direction", many) for _ in range(2)], self._field("eliminated", many)
-        self._which = stencil.cells.field("which", dtype=np.int32, data=_which(shape))
+        self._which = links.cells.field("which", dtype=np.int32, data=_which(shape))
         self._iterations: dict[int, Iteration] = {}
 
     def solve_cells(self, x: Field, b: Field, tol: float, most: int) -> Report:
@@ -166,7 +166,7 @@ class RedBlack(OfCells):
     def _along(self) -> tuple[Arg, ...]:
         """The numbers along each axis."""
         half, found = self._half, []
-        for a, axis in enumerate(self.stencil.axes):
+        for a, axis in enumerate(self.links.axes):
             places, stride, many = Set(half[a], "along the axis"), prod(half[a + 1 :]), half[a]
             held = places.field("along", NUMBERS, dtype=self.dtype, data=_numbers(axis, many))
             found.append(held[self._place_along(places, stride, many)])
@@ -177,7 +177,7 @@ class RedBlack(OfCells):
 
     def _at_points(self) -> tuple[Arg, ...]:
         """The numbers of each cell, of all of its points."""
-        values = _numbers_of_cells(self.stencil)
+        values = _numbers_of_cells(self.links)
         held = self.cells.field("coefficients", values.shape[1], dtype=self.dtype, data=values, layout="soa")
         return (held[self._around],)
 
@@ -191,13 +191,13 @@ class RedBlack(OfCells):
         return leading(self.cells, target, of_number, name, STORED)
 
     def _cell_formula(self, e: Any) -> list[Any]:
-        shape, half, place = self.stencil.cells.shape, self._half, 0
+        shape, half, place = self.links.cells.shape, self._half, 0
         for a, n in enumerate(shape):
             place = place * half[a] + e // prod(shape[a + 1 :]) % n // 2
         return [place]
 
     def __str__(self) -> str:
-        return f"{self.stencil.name}: {' x '.join(map(str, self.stencil.cells.shape))}, red and black"
+        return f"{self.links.name}: {' x '.join(map(str, self.links.cells.shape))}, red and black"
 
 
 def _around(index: Sequence[Any], half: Sequence[int], wraps: Sequence[bool]) -> list[Any]:
@@ -250,20 +250,20 @@ def _numbers(axis: AxisCells, half: int) -> np.ndarray:
     return found
 
 
-def _pivots(stencil: Stencil) -> np.ndarray:
+def _pivots(links: PointLinks) -> np.ndarray:
     """(*shape,): one over what is left on the diagonal at each point when its neighbours are eliminated."""
-    diagonal = np.where(stencil.diagonal > 0.0, stencil.diagonal, 1.0)
+    diagonal = np.where(links.diagonal > 0.0, links.diagonal, 1.0)
     left = diagonal.copy()
-    for axis, links in enumerate(stencil.links):
-        left -= links**2 / np.roll(diagonal, 1, axis)
-        left -= np.roll(links, -1, axis) ** 2 / np.roll(diagonal, -1, axis)
+    for axis, before in enumerate(links.before):
+        left -= before**2 / np.roll(diagonal, 1, axis)
+        left -= np.roll(before, -1, axis) ** 2 / np.roll(diagonal, -1, axis)
     return 1.0 / np.where(left > LEAST * diagonal, left, diagonal)
 
 
-def _numbers_of_cells(stencil: Stencil) -> np.ndarray:
+def _numbers_of_cells(links: PointLinks) -> np.ndarray:
     """(cells, numbers): what ``AtPoints`` finds in a cell."""
-    to_each = [np.roll(links, -step, axis) for axis, links in enumerate(stencil.links) for step in (0, 1)]
-    walls = stencil.diagonal - np.sum(to_each, axis=0)
+    to_each = [np.roll(before, -step, axis) for axis, before in enumerate(links.before) for step in (0, 1)]
+    walls = links.diagonal - np.sum(to_each, axis=0)
     red = np.stack([_split(one, RED) for one in to_each], axis=-1)  # (cells, red points, neighbours)
     return np.concatenate([red.reshape(len(red), -1), *(_split(walls, color) for color in (RED, BLACK))], axis=1)
 

@@ -185,15 +185,15 @@ def _of_start(halves: Halves) -> dict[str, Kernel]:
 
     @kernel
     def black_residual(x: Read, y: Read, b: Read, g: Read, r: Write, rr: Sum, rz: Sum, size: Sum, *e: Read):
-        squares, products, whole = 0.0, 0.0, 0.0
+        squares, products, of_b = 0.0, 0.0, 0.0
         for k in halves.each:
             left = own(b, k) - halves.image(e, black[k], own(x, k), seen(y))
             store(r, k, left)
             squares, products = squares + left * left, products + own(g, k) * left * left
-            whole = whole + own(b, k) ** 2
+            of_b = of_b + own(b, k) ** 2
         rr += squares
         rz += products
-        size += whole
+        size += of_b
 
     @kernel
     def red_residual(x: Read, y: Read, b: Read, rr: Sum, size: Sum, *e: Read):

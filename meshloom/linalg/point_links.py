@@ -14,7 +14,7 @@ from meshloom.mesh.grid import Grid
 
 
 @dataclass(frozen=True, eq=False)
-class Stencil:
+class PointLinks:
     """On the points of ``grid``, whose ``cells`` are a grid of as many that goes round. A Poisson operator, or the
     entries of a matrix: ``values`` (*shape, offsets), for each point that at each of ``offsets``."""
 
@@ -54,14 +54,14 @@ class Stencil:
         return self.values[..., self.offsets.index((0,) * len(self.cells.shape))].astype(np.float64)
 
     @cached_property
-    def links(self) -> tuple[np.ndarray, ...]:
+    def before(self) -> tuple[np.ndarray, ...]:
         """For each axis (*shape,): minus the entry of each point for that before it; 0 where there is none."""
         if self.poisson is not None:
             return tuple(self.poisson.level.links_along(axis) for axis in range(len(self.axes)))
         rank = len(self.cells.shape)
-        return tuple(self._before(tuple(-1 if a == axis else 0 for a in range(rank)), axis) for axis in range(rank))
+        return tuple(self._entry(tuple(-1 if a == axis else 0 for a in range(rank)), axis) for axis in range(rank))
 
-    def _before(self, offset: tuple[int, ...], axis: int) -> np.ndarray:
+    def _entry(self, offset: tuple[int, ...], axis: int) -> np.ndarray:
         assert self.values is not None
         found = np.zeros(self.cells.shape)
         if offset in self.offsets:
@@ -71,11 +71,11 @@ class Stencil:
         return found
 
 
-def of_poisson(poisson: Poisson) -> Stencil:
-    return Stencil(poisson.name, poisson.grid, poisson.level.grid, poisson.dtype, poisson)
+def of_poisson(poisson: Poisson) -> PointLinks:
+    return PointLinks(poisson.name, poisson.grid, poisson.level.grid, poisson.dtype, poisson)
 
 
-def of_matrix(matrix: GridMatrix) -> Stencil | None:
+def of_matrix(matrix: GridMatrix) -> PointLinks | None:
     """None where a point is linked with others than its neighbours along the axes."""
     offsets = tuple(tuple(one) for one in matrix.offsets.offsets)
     if any(sum(map(abs, one)) > 1 for one in offsets):
@@ -84,4 +84,4 @@ def of_matrix(matrix: GridMatrix) -> Stencil | None:
         return None  # the points before and behind are one
     cells = Grid(matrix.grid.shape, periodic=True, name="cells")
     values = matrix.values.numpy().reshape(*matrix.grid.shape, len(offsets))
-    return Stencil(f"matrix {matrix.name}", matrix.grid, cells, matrix.dtype, None, offsets, values)
+    return PointLinks(f"matrix {matrix.name}", matrix.grid, cells, matrix.dtype, None, offsets, values)
