@@ -61,8 +61,9 @@ class PICCG(NoCopy):
                  sigma: int | None = None, precision: DTypeLike | None = None,
                  eisenstat: bool | None = None):  # fmt: skip
         refuse_in_program("making a piccg solver", MAKE_BEFORE)
+        fewest = isinstance(colors, str) and colors == "auto"
         self.settings = Settings(
-            None if isinstance(colors, str) and colors == "auto" else _count("colors", colors, MOST_COLORS, " or 'auto'"),
+            None if fewest else _count("colors", colors, MOST_COLORS, " or 'auto'"),
             _count("block", block, MOST_BLOCK),
             _fill(fill, drop),
             _shift(shift),
