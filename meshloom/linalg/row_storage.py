@@ -46,7 +46,7 @@ class RowKernels:
 
 
 @dataclass(frozen=True, eq=False)
-class _Group:
+class _EqualRows:
     """Rows with as many slots each; ``way`` and ``values`` are None where they have none."""
 
     rows: Set
@@ -54,7 +54,7 @@ class _Group:
     values: Field | None
 
 
-class Stage:
+class RowStage:
     """The rows ``first`` to ``last`` of a matrix, and their entries on one side of the diagonal, or all beside it.
     ``of``: the set of the rows, and ``to`` that of the columns."""
 
@@ -82,9 +82,9 @@ class Stage:
             add_entry(entries, values, x[column_of], sums[row_of])
             kernels.added(self._rows, sums, *rest)
 
-    def _chunks(self, a: Sparse, lengths: np.ndarray, storage: Storage) -> Iterator[_Group]:
+    def _chunks(self, a: Sparse, lengths: np.ndarray, storage: Storage) -> Iterator[_EqualRows]:
         if self.empty or storage.chunk is None:
-            yield _Group(self._rows, None, None)
+            yield _EqualRows(self._rows, None, None)
             return
         rows, chunk = np.arange(self.first, self.last), np.arange(len(lengths)) // storage.chunk
         longest = np.zeros(chunk[-1] + 1, np.int64)
@@ -93,10 +93,10 @@ class Stage:
         for one in np.unique(width):
             yield self._padded(a, rows[width == one], int(one), storage)
 
-    def _padded(self, a: Sparse, rows: np.ndarray, width: int, storage: Storage) -> _Group:
+    def _padded(self, a: Sparse, rows: np.ndarray, width: int, storage: Storage) -> _EqualRows:
         part = _part(self.of, rows)
         if width == 0:
-            return _Group(part, None, None)
+            return _EqualRows(part, None, None)
         counts = np.diff(a.offsets)[rows]
         entry = a.offsets[rows][:, None] + np.arange(width)
         there = np.arange(width) < counts[:, None]
@@ -104,7 +104,7 @@ class Stage:
         values = np.where(there, a.values[entry], 0.0)
         layout = f"aosoa{storage.chunk}" if width > 1 else None
         held = part.field("values", width, dtype=storage.dtype, data=values, layout=layout)
-        return _Group(part, Map(part, self.to, a.columns[entry], "columns"), held)
+        return _EqualRows(part, Map(part, self.to, a.columns[entry], "columns"), held)
 
     def _as_listed(self, a: Sparse, dtype: np.dtype) -> tuple[Set, Field, Map, Map]:
         begin, end = int(a.offsets[self.first]), int(a.offsets[self.last])
@@ -125,9 +125,9 @@ def _too_long(lengths: np.ndarray, strict: bool) -> bool:
     return True
 
 
-def stages(ordered: Set, a: Sparse, starts: np.ndarray, storage: Storage) -> list[Stage]:
+def stages(ordered: Set, a: Sparse, starts: np.ndarray, storage: Storage) -> list[RowStage]:
     """A matrix in the order of its stages."""
-    return [Stage(ordered, ordered, a, int(i), int(j), storage) for i, j in pairwise(starts)]
+    return [RowStage(ordered, ordered, a, int(i), int(j), storage) for i, j in pairwise(starts)]
 
 
 def side(a: Sparse, *, above: bool) -> Sparse:
@@ -147,7 +147,7 @@ def turned(a: Sparse) -> Sparse:
     return Sparse(offsets, row[order].astype(a.columns.dtype), a.values[order])
 
 
-def sums_for(parts: Iterable[Stage], of: Set, dtype: np.dtype) -> Field | None:
+def sums_for(parts: Iterable[RowStage], of: Set, dtype: np.dtype) -> Field | None:
     """Where sums are made by a loop of their own: a field for them."""
     return of.field("sums", dtype=dtype) if any(one.listed for one in parts) else None
 

@@ -25,7 +25,7 @@ from meshloom.linalg.row_storage import (
     SUBTRACT,
     SUM,
     RowKernels,
-    Stage,
+    RowStage,
     Storage,
     start_sums,
     sums_for,
@@ -61,8 +61,8 @@ class TwoColors:
         to_first = Sparse(ends[: cut + 1], columns[:middle] - cut, values[:middle])
         to_second = Sparse(ends[cut:] - middle, columns[middle:], values[middle:])
         self._links = (
-            Stage(first, second, to_first, 0, cut, storage),
-            Stage(second, first, to_second, 0, n - cut, storage),
+            RowStage(first, second, to_first, 0, cut, storage),
+            RowStage(second, first, to_second, 0, n - cut, storage),
         )
         self._sums = tuple(sums_for([one], one.of, dtype) for one in self._links)
         self.scales = tuple(
