@@ -80,9 +80,9 @@ def show_rows(rows: Sequence[Row]) -> None:
         if "wrong" in row:
             print(f"{what} WRONG by {row['wrong']:.1e}")
             continue
-        faster = f"{row['speedup']:6.2f} of AoS's speed" if row["speedup"] else ""
+        faster = f"{row['speedup']:6.2f} times AoS" if row["speedup"] else ""
         print(f"{what}{row['ms']:9.4f} ms {100 * row['share']:5.1f} % {row['share_of_copy']:6.2f} of copy {faster}"
-              f"  {row['variant']}", flush=True)  # fmt: skip
+              f"  {row['schedule']}", flush=True)  # fmt: skip
 
 
 def show_counts(result: Row) -> None:

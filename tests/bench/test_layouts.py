@@ -43,6 +43,7 @@ def test_accesses_are_counted_as_the_paper_does(form: str) -> None:
 
 def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layouts, "VARIANTS", ("plain", "single"))
+    monkeypatch.setattr(layouts, "BLOCKS", (64,))
     file, picture = tmp_path / "layouts.json", tmp_path / "layouts.png"
     given = ["--points", "8", "--forms", "orthogonal", "--layouts", "aos", "soa", "aosoa8", "--auto",
              "--json", str(file), "--plot", str(picture)]  # fmt: skip
