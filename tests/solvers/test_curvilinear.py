@@ -136,6 +136,17 @@ def dense(steps: CurvilinearSteps) -> np.ndarray:
     return np.array(columns).T
 
 
+@pytest.mark.parametrize(("shape", "size", "least", "most"), [((16, 16), 0.06, 9, 10), ((64, 64), 0.03, 8, 9),
+                                                              ((12, 12, 12), 0.1, 14, 15)])  # fmt: skip
+def test_iterations_are_those_of_the_docs(shape: tuple[int, ...], size: float, least: int, most: int) -> None:
+    ml.use("numpy")
+    flow = CurvilinearFlow(smooth_points(shape, seed=2, size=size), 0.1)
+    values = np.random.default_rng(0).standard_normal(shape)
+    flow.b.assign(values - values.mean())
+    report = flow.solve_pressure(tol=1e-8)
+    assert report.converged and least <= report.iterations <= most
+
+
 @pytest.mark.parametrize("orthogonal", [False, True])
 def test_a_sweep_is_one_of_jacobi(orthogonal: bool) -> None:
     ml.use("numpy")
