@@ -1,6 +1,7 @@
 """The layout paper's experiment: five steps of incompressible flow with vectors as AoS, SoA and AoSoA.
 
     python -m bench.layouts --device cuda|cpu|emulated [--points 256] [--quick] [--auto] [--json FILE] [--plot FILE]
+    python -m bench.layouts --again FILE --plot FILE
 
 Each step by itself in every layout of all vector fields: milliseconds, share of the five, speed-up over AoS, and its
 compulsory bytes per second as a share of what a copy moves in the same run. Of each layout the fastest tile and block
@@ -27,6 +28,7 @@ from bench.layout_report import GOAL_FLOW, draw, goals, show_counts, show_rows, 
 from bench.layout_steps import CHECKED, FORMS, LAYOUTS, STEPS, Flow, Laid, accesses, difference
 from bench.measure import fastest
 from bench.race_loop import TOLERANCE, Device
+from bench.record import load
 from bench.started import Started, options_of, started
 from meshloom.config import build, parse_set
 from meshloom.schedule.strategies.common.points import tile_of
@@ -285,6 +287,7 @@ def options_given(arguments: list[str] | None) -> Any:
     parser.add_argument("--quick", action="store_true", help="few points, hardly timed: to see that it works")
     parser.add_argument("--auto", action="store_true", help="also the layout that the engine takes by itself")
     parser.add_argument("--plot", type=Path, help="a picture of the speed-ups over V/S and B/F")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="show and draw a result, and measure nothing")
     options = parser.parse_args(arguments)
     options.points = options.points or (FEW if options.quick else POINTS)
     if options.points < 5:
@@ -292,8 +295,21 @@ def options_given(arguments: list[str] | None) -> Any:
     return options
 
 
+def shown(result: dict[str, Any], picture: Path | None) -> int:
+    """Print what is behind the times, and draw it; the exit code."""
+    show_counts(result)
+    if picture:
+        draw(result, picture)
+        print(f"drawn in {picture}")
+    return int(any("wrong" in row for row in result["rows"]))
+
+
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
     options = options_given(arguments)
+    if options.again:
+        result = load(options.again)
+        show_rows(result["rows"])
+        return shown(result, options.plot)
     if device is None and options.device == "emulated":
         device = EmulatedGpu()
     run = started("layouts", options, device, Hasty if options.quick else Cpu)
@@ -306,12 +322,8 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     run.result["wholes"] += cavities(options.points, run)
     run.result["goals"] = [goal.as_json() for goal in goals(run.result)]
     run.save()
-    show_counts(run.result)
-    if options.plot:
-        draw(run.result, options.plot)
-        print(f"drawn in {options.plot}")
     print(f"copy: {run.copy / 1e9:.0f} GB/s; written to {run.record.file}")
-    return int(any("wrong" in row for row in run.result["rows"]))
+    return shown(run.result, options.plot)
 
 
 if __name__ == "__main__":

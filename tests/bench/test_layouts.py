@@ -67,6 +67,9 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     # u and U read, u*, U and b written; u, u*, p and U read, u and U written
     assert [one["bytes"] for one in euler["parts"]] == [8**4 * 13, 8**4 * 16]
     assert step["bytes_of_loops"] >= step["bytes"] and euler["bytes_of_loops"] >= euler["bytes"]
+    again = tmp_path / "again.png"
+    assert layouts.main(["--again", str(file), "--plot", str(again)]) == 0
+    assert again.read_bytes() == picture.read_bytes()
     assert picture.stat().st_size > 10_000 and "1.5; engine's 1.50" in capsys.readouterr().out
     assert sum(line.startswith("| ") for line in layout_report.time_lines(result)) == 7
     assert len(layout_report.count_lines(result)) == 7 and len(layout_report.whole_lines(result)) == 2 + 3 + 1 + 2 + 2
