@@ -70,6 +70,10 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     again = tmp_path / "again.png"
     assert layouts.main(["--again", str(file), "--plot", str(again)]) == 0
     assert again.read_bytes() == picture.read_bytes()
+    by_layout = {row["layout"]: {tuple(one["tile"]): one["ms"] for one in row["tried"]}
+                 for row in result["rows"] if row["step"] == "u*"}  # fmt: skip
+    alone = layout_report.without_vectors(result["rows"], "orthogonal", "u*", "soa")
+    assert alone == pytest.approx(by_layout["aos"][1, 1, 1] / by_layout["soa"][1, 1, 1])
     assert picture.stat().st_size > 10_000 and "1.5; engine's 1.50" in capsys.readouterr().out
     assert sum(line.startswith("| ") for line in layout_report.time_lines(result)) == 7
     assert len(layout_report.count_lines(result)) == 7 and len(layout_report.whole_lines(result)) == 2 + 3 + 1 + 2 + 2
