@@ -394,7 +394,8 @@ def _expected(entry: _Entry) -> str:
         return f"one of {', '.join(allowed)}"
     if get_origin(entry.type) is tuple:
         inner = get_args(entry.type)
-        words = "strings in brackets" if inner[0] is str else f"{len(inner)} numbers in brackets"
+        many = "" if inner[-1] is Ellipsis else f"{len(inner)} "
+        words = "strings in brackets" if inner[0] is str else f"{many}numbers in brackets"
     else:
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[entry.type]
     bounds = [

@@ -1,5 +1,6 @@
 """Incompressible Navier-Stokes equations by fractional steps on grids of cells."""
 
 from meshloom.solvers.fractional_step.cavity import CubicCavity, SquareCavity
+from meshloom.solvers.fractional_step.taylor_green import DecayingVortices
 
-__all__ = ["CubicCavity", "SquareCavity"]
+__all__ = ["CubicCavity", "DecayingVortices", "SquareCavity"]

@@ -75,7 +75,7 @@ class CellGrid:
 
     @property
     def widths(self) -> tuple[Any, ...]:
-        """What kernels take as their last arguments; ``Widths`` reads them."""
+        """What kernels take as their last arguments; ``Spacing`` reads them."""
         return tuple(self._widths)
 
     @property
