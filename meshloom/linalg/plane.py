@@ -165,7 +165,7 @@ class Plane:
         return 0 if not isinstance(one, Cosines) else 2 if one.sines else 1
 
     def pairs(self) -> tuple[int, tuple[int, ...], np.ndarray, np.ndarray]:
-        """How many there are; length, m, inner, step, cosines of ``PAIRS``; phases along the first axis and the last."""
+        """How many there are; ``PAIRS``' length, m, inner, step, cosines; phases along the first axis and the last."""
         first, real = self.first, self.real
         n = 1 if first is None else self.shape[first]
         inner = prod(self.shares if first is None else self.shares[first + 1 :])

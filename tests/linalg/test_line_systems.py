@@ -13,7 +13,7 @@ from scipy.linalg import solve_banded
 
 import meshloom as ml
 from meshloom.errors import MeshloomError
-from meshloom.linalg.factors import inverse_pivots
+from meshloom.linalg.factors import inverse_pivots, link_factors
 from tests.one_line import one_line_from
 
 BACKENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
@@ -258,3 +258,26 @@ def test_pivots_come_round() -> None:
     lower, upper, diag = -dice.random((13, 5)), -dice.random((13, 5)), np.full((13, 5), 2.0)
     pivots = 1.0 / inverse_pivots("test", lower, diag, upper, periodic=True)
     np.testing.assert_allclose(diag - lower * np.roll(upper, 1, 0) / np.roll(pivots, 1, 0), pivots, rtol=1e-14)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 13, 64])
+def test_cells_that_are_hardly_held(n: int) -> None:
+    """Links alone, closed and periodic: what the diagonals have above them is 1, or 1e-6, or 1e-12 of it."""
+    ml.use("numpy")
+    dice, grid, margins = np.random.default_rng(n), ml.Grid((n, 3)), np.array([1.0, 1e-6, 1e-12])
+    for closed in (False, True):
+        links = dice.uniform(0.5, 2.0, n)
+        links[0] *= 0.0 if closed or n == 1 else 1.0
+        factors = link_factors("cells", grid, 0, links, lambda i: margins, periodic=not closed, dtype=np.dtype(float))
+        b = dice.uniform(0.5, 1.5, (n, 3))
+        x = factors.solved(b, {"inverse": grid.shaped(factors.inverse).reshape(n, 3)})
+        for row, margin in enumerate(margins):
+            matrix = np.diag(links + np.roll(links, -1) + margin)
+            for i in range(n):
+                matrix[i, i - 1] -= links[i]
+                matrix[i - 1, i] -= links[i]
+            np.testing.assert_allclose(matrix @ x[:, row], b[:, row], atol=3e-15 * n / margin)
+            off = abs(margin * x[:, row].sum() / b[:, row].sum() - 1.0)  # links take nothing away
+            assert off < 1e-13 * n * (1.0 if closed else margin**-0.5), (
+                "round a line a root of the margin is what counts"
+            )
