@@ -56,8 +56,17 @@ class FastPoisson(NoCopy):
             (a, transform_of(f"fast_poisson: axis {AXES[a]}", axes[a], poisson.dtype, real=a == first_wave))
             for a in order
         ]
-        self._parts = Where(outer([one.widths / one.widths.sum() for one in axes]).astype(poisson.dtype))
-        self._image = poisson.grid.field("image", dtype=poisson.dtype)
+
+    @cached_property
+    def _parts(self) -> Where:
+        """Of each cell its part of the whole volume."""
+        parts = outer([one.widths / one.widths.sum() for one in self.poisson.axes])
+        return Where(parts.astype(self.poisson.dtype))
+
+    @cached_property
+    def _image(self) -> Field:
+        """Room for A x."""
+        return self.poisson.grid.field("image", dtype=self.poisson.dtype)
 
     @cached_property
     def _modes(self) -> Modes:
@@ -109,14 +118,14 @@ class FastPoisson(NoCopy):
         if x is b:
             raise MeshError(f"fast_poisson: x and b are the same field, {x.name}")
         b.check_readable()
-        for one in (x, b, self._image):  # all of them where loops run, so that arrays meet their like
-            one.move(current().place(one.storage))
+        _to_loops(x, b)
 
     def solve(self, x: Field, b: Field, *, tol: float = 1e-8) -> Report:
         """Set x. ``converged`` says whether the norm of b - A x, computed anew, is at most ``tol`` times that of b;
         ``iterations`` how often it took: once, and again where rounding has left more."""
         poisson, tol = self.poisson, check_tolerance(self.name, tol)
         self._check(x, b)
+        _to_loops(self._image)
         right = _points(b)
         with np.errstate(over="ignore", invalid="ignore"):
             total, size = (float(one.sum(dtype=np.float64)) for one in (right, abs(right)))
@@ -202,6 +211,12 @@ def _check_squares(axes: list[AxisCells], dtype: np.dtype) -> None:
     with np.errstate(all="ignore"):
         squares = np.array([[one.widths.min() ** 2 / 16.0, one.widths.sum() ** 2] for one in axes])
     check_held("fast_poisson", "squared widths", squares, dtype)
+
+
+def _to_loops(*fields: Field) -> None:
+    """All of them to where loops run, so that arrays meet their like."""
+    for one in fields:
+        one.move(current().place(one.storage))
 
 
 def _points(field: Field) -> Any:

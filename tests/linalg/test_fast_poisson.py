@@ -99,6 +99,36 @@ def test_what_it_says_is_what_is(backend: str, shape: tuple[int, ...], stretched
     assert not compared or np.abs(again.numpy() - x.numpy()).max() < 1e-7 * np.abs(x.numpy()).max()
 
 
+@pytest.mark.parametrize("ghosts", [0, 1])
+@pytest.mark.parametrize("kinds", ["ppp", "nnn", "dpd", "spp", "pns", "pps", "nds", "sn", "p", "s"])
+@pytest.mark.parametrize("backend", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_without_checks(backend: str, kinds: str, ghosts: int) -> None:
+    """Axes that are periodic, closed or stretched: x is what ``solve`` says, ghosts and b stay as they are."""
+    ml.use(backend)
+    shape = (9, 8, 12)[: len(kinds)]
+    sides = [None if k == "p" else "dirichlet" if k == "d" else "neumann" for k in kinds]
+    places = [np.cumsum(1.1 ** np.arange(n)) if k == "s" else None for k, n in zip(kinds, shape, strict=True)]
+    grid = ml.Grid(shape, coordinates=places, periodic=[k == "p" for k in kinds], ghosts=ghosts, extent=10.0)
+    poisson = ml.linalg.Poisson(grid, sides, sides)
+    fast = ml.linalg.FastPoisson(poisson)
+    b = grid.field("b", data=np.random.default_rng(0).standard_normal(shape) + 0.1)
+    given, x, alone = b.numpy(), grid.field("x"), grid.field("alone")
+    alone.fill(7.0)
+    for _ in range(2):
+        fast.solve_only(alone, b)
+    report = fast.solve(x, b, tol=1e-10)
+    assert report.converged and ("added up to" in report.reason) == poisson.singular
+    size = np.abs(x.numpy()).max()
+    assert np.abs(alone.numpy() - x.numpy()).max() < 1e-12 * size and (b.numpy() == given).all()
+    outside = ~np.isin(np.arange(grid.total), [*grid.choices.ravel(), *grid.padding])
+    assert (alone.numbered()[outside] == 7.0).all()
+    volumes = poisson.volumes.numpy()
+    assert not poisson.singular or abs((volumes * alone.numpy()).sum()) < 1e-12 * size * volumes.sum()
+    b.assign(np.where(np.arange(given.size).reshape(shape) == 3, np.nan, given))
+    fast.solve_only(alone, b)
+    assert np.isnan(alone.numpy()).all()
+
+
 def test_b_that_is_impossible_zero_tiny_huge_or_no_number() -> None:
     ml.use("numpy")
     grid = ml.Grid((6, 7))
@@ -204,6 +234,8 @@ def wrong_uses() -> dict[str, Any]:
         "fast_poisson: tol must be a number between 0 and 1, got 'small'": lambda: fast.solve(x, b, tol="small"),
         "solving by transforms inside a program .* call it outside": lambda: ml.program(
             lambda: fast.solve(x, b)).run(),
+        "fast_poisson: x and b are the same field, x": lambda: fast.solve_only(x, x),
+        "solving by transforms inside a program": lambda: ml.program(lambda: fast.solve_only(x, b)).run(),
         "making a fast Poisson solver inside a program": lambda: ml.program(
             lambda: ml.linalg.FastPoisson(fast.poisson)).run(),
         "cg: preconditioner must be .* or callable": lambda: ml.linalg.cg(fast.poisson, x, b, preconditioner=fast),
