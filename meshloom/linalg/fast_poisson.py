@@ -30,6 +30,7 @@ from meshloom.mesh.grid import AXES
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
 MOST_TIMES = 3  # that what rounding has left is solved for again
+SAFE = 1e140  # the square of a number of this size, or of one over it, is one with room to spare
 
 
 class FastPoisson(NoCopy):
@@ -128,7 +129,8 @@ class FastPoisson(NoCopy):
         _to_loops(self._image)
         right = _points(b)
         with np.errstate(over="ignore", invalid="ignore"):
-            total, size = (float(one.sum(dtype=np.float64)) for one in (right, abs(right)))
+            total = float(right.sum(dtype=np.float64))
+            size = float(abs(right).sum(dtype=np.float64)) if poisson.singular else 0.0
         norm = self._norm(right)
         if not np.isfinite(norm) or (poisson.singular and not np.isfinite(size)):
             return Report(False, 0, float("nan"), np.full(1, np.nan), "values that are not finite")
@@ -183,9 +185,15 @@ class FastPoisson(NoCopy):
     @staticmethod
     def _norm(array: Any) -> float:
         """In double, and safe from squares that are too large or too small."""
-        largest = float(abs(array).max())
-        if largest == 0.0 or not np.isfinite(largest):
-            return largest
+        low, high = float(array.min()), float(array.max())
+        if not np.isfinite(low + high):
+            return float("nan")
+        largest = max(-low, high)
+        if largest == 0.0:
+            return 0.0
+        if array.dtype == np.float64 and 1.0 / SAFE < largest < SAFE:  # squares can be added up as they are
+            flat = array.ravel()
+            return float(flat.dot(flat)) ** 0.5
         return largest * float(((array / largest).astype(np.float64) ** 2).sum() ** 0.5)
 
     def __repr__(self) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ import meshloom as ml
 from meshloom.linalg import plane as formulas
 from meshloom.linalg.fast_poisson import FastPoisson
 from meshloom.linalg.plane import Plane
+from meshloom.native import compiler
 
 ORDER = "I n0, I n1, I n2, int kind0, int kind1, int kind2"
 PAIRED = "I length, I m, I inner, I step, int cosines, const C* first, const C* last, C* u"
@@ -35,12 +34,8 @@ extern "C" void separate(I count, {PAIRED}) {{ for (I i = 0; i < count; ++i) {{ 
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder: Path = tmp_path_factory.mktemp("plane")
-    (folder / "plane.cpp").write_text(SOURCE)
-    command = ["c++", "-O1", "-std=c++17", "-shared", "-fPIC", "-o", "plane.so", "plane.cpp"]
-    subprocess.run(command, cwd=folder, check=True)
-    return ctypes.CDLL(str(folder / "plane.so"))
+def compiled() -> ctypes.CDLL:
+    return compiler.load(SOURCE, "plane")
 
 
 class OnHost:
