@@ -76,20 +76,25 @@ class FastPoisson(NoCopy):
         for a, one in self._transforms:
             values[a] = one.values
         scale = float(np.prod([one.scale for _, one in self._transforms]))
-        return self._modes_of(sum_of(values), scale, waves=any(isinstance(one, Waves) for _, one in self._transforms))
+        return self._modes_of(
+            sum_of(values), self.along, scale, waves=any(isinstance(one, Waves) for _, one in self._transforms)
+        )
 
-    def _modes_of(self, values: np.ndarray, scale: float, *, waves: bool) -> Modes:
-        along = None if self.along is None else (self.along, self.poisson.axes[self.along])
-        return Modes(values, along, scale, self.poisson.dtype, waves=waves, singular=self.poisson.singular)
+    def _modes_of(self, values: np.ndarray, along: int | None, scale: float, *, waves: bool) -> Modes:
+        """``along``: which axis of the values that is that is solved along."""
+        cells = None if along is None or self.along is None else (along, self.poisson.axes[self.along])
+        return Modes(values, cells, scale, self.poisson.dtype, waves=waves, singular=self.poisson.singular)
 
     @cached_property
     def _at_once(self) -> tuple[Plane, Modes] | None:
         """How all axes are transformed at once on a GPU, and the same for the shares as they come out there."""
-        shape, transforms = self.poisson.grid.shape, dict(self._transforms)
-        if self.along is None or Plane.declines(shape, transforms):
+        plane = None
+        if self.along is not None:
+            plane = Plane.of(self.poisson.grid.shape, dict(self._transforms), self.poisson.dtype)
+        if plane is None:
             return None
-        plane = Plane(shape, transforms, self.poisson.dtype)
-        return plane, self._modes_of(plane.values(), plane.scale, waves=not plane.apart)
+        along = 0 if plane.moved else self.along
+        return plane, self._modes_of(plane.values(), along, plane.scale, waves=not plane.apart)
 
     def solve_only(self, x: Field, b: Field) -> None:
         """Set x to A^-1 b, and nothing else: no norms, no residual, no report, for those who solve in every step. What
