@@ -12,7 +12,7 @@ import scipy.fft
 import meshloom as ml
 from meshloom.linalg import plane as formulas
 from meshloom.linalg.fast_poisson import FastPoisson
-from meshloom.linalg.plane import Plane
+from meshloom.linalg.plane import Plane, squares
 from meshloom.native import compiler
 
 ORDER = "I step0, I step1, I step2, I n0, I n1, I n2, int kind0, int kind1, int kind2"
@@ -30,6 +30,29 @@ extern "C" void out_of_order(I count, const double* ordered, {ORDER}, double* ce
 }}
 extern "C" void mix(I count, {PAIRED}) {{ for (I i = 0; i < count; ++i) {{ {formulas.MIXED} }} }}
 extern "C" void separate(I count, {PAIRED}) {{ for (I i = 0; i < count; ++i) {{ {formulas.SEPARATED} }} }}
+
+// Squares, thread by thread. What threads show each other is complete when all have run once, so each runs twice.
+#define __global__
+#define __shared__ static
+#define __syncthreads()
+static struct {{ int x, y, z; }} threadIdx, blockIdx;
+{squares("squares_in", "double", "int64_t", into=True)}
+{squares("squares_out", "double", "int64_t", into=False)}
+template <class Kernel>
+void launched(I n0, I n1, I n2, Kernel kernel) {{
+  for (blockIdx.x = 0; blockIdx.x * 32 < n0; ++blockIdx.x)
+    for (blockIdx.y = 0; blockIdx.y * 32 < n2; ++blockIdx.y)
+      for (blockIdx.z = 0; blockIdx.z < n1; ++blockIdx.z)
+        for (int time = 0; time < 2; ++time)
+          for (threadIdx.y = 0; threadIdx.y < 8; ++threadIdx.y)
+            for (threadIdx.x = 0; threadIdx.x < 32; ++threadIdx.x) kernel();
+}}
+extern "C" void squares_into_order(I, double* cells, {ORDER}, double* ordered) {{
+  launched(n0, n1, n2, [&] {{ squares_in(cells, ordered, step0, step1, step2, n0, n1, n2, kind0, kind1, kind2); }});
+}}
+extern "C" void squares_out_of_order(I, double* ordered, {ORDER}, double* cells) {{
+  launched(n0, n1, n2, [&] {{ squares_out(cells, ordered, step0, step1, step2, n0, n1, n2, kind0, kind1, kind2); }});
+}}
 """
 
 
@@ -52,6 +75,10 @@ class OnHost:
         count, (*sizes, cosines), first, last = self.plane.pairs()
         self._call(name, count, *map(ctypes.c_int64, sizes), ctypes.c_int(cosines), first, last, shares)
 
+    @property
+    def _way(self) -> str:
+        return "squares_" if self.plane.moved else ""
+
     def _order(self, cells: np.ndarray) -> list[Any]:
         numbers, steps = self.plane.numbers(), [one // 8 for one in cells.strides]
         steps = [steps[0], 0, steps[1]] if len(steps) == 2 else steps
@@ -59,7 +86,7 @@ class OnHost:
 
     def forwards(self, cells: np.ndarray, shares: np.ndarray) -> None:
         ordered = np.full(cells.shape, np.nan)
-        self._call("into_order", cells.size, cells, *self._order(cells), ordered)
+        self._call(self._way + "into_order", cells.size, cells, *self._order(cells), ordered)
         shares[...] = scipy.fft.rfftn(ordered, axes=self.plane.axes)
         if self.plane.cosines:
             self._mixed("mix", shares)
@@ -69,13 +96,13 @@ class OnHost:
             self._mixed("separate", shares)
         lengths = [self.plane.shape[a] for a in self.plane.axes]
         ordered = scipy.fft.irfftn(shares, s=lengths, axes=self.plane.axes, norm="forward")
-        self._call("out_of_order", cells.size, ordered, *self._order(cells), cells)
+        self._call(self._way + "out_of_order", cells.size, ordered, *self._order(cells), cells)
 
 
 KINDS = {"p": (None, True), "n": ("neumann", False), "d": ("dirichlet", False), "s": ("neumann", False)}
 
 
-@pytest.mark.parametrize("shape", [(4, 6, 8), (5, 7, 9), (3, 2, 2), (2, 5, 4)])
+@pytest.mark.parametrize("shape", [(4, 6, 8), (5, 7, 9), (3, 2, 2), (2, 5, 4), (35, 3, 40)])
 @pytest.mark.parametrize("kinds", ["spp", "snn", "sdd", "spn", "snp", "sdp", "snd", "psp", "pps", "nsn", "dsp", "ps",
                                    "sn", "sd", "sp", "nnn", "ppp", "pnd", "nns", "pns", "dps",
                                    "ns", "ds"])  # fmt: skip
