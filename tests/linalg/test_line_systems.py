@@ -231,7 +231,7 @@ def test_what_is_wrong_in_one_line() -> None:
     singular = np.full((5, 4), 2.0)
     singular[2, 1] = 0.0
     wrong: list[tuple[Any, str]] = [
-        (lambda: make(None, 0, 1.0, 3.0, 1.0), "systems: the first argument is a Grid, got NoneType"),
+        (lambda: make(None, 0, 1.0, 3.0, 1.0), "systems: grid must be a Grid, got None"),
         (lambda: make(grid, 2, 1.0, 3.0, 1.0), "axis"),
         (lambda: make(grid, 0, np.ones(4), 3.0, 1.0), "lower must be a number, an array (5,) or one of the grid's"),
         (lambda: make(grid, 0, 1.0, "x", 1.0), "diag must be a number"),
@@ -241,6 +241,9 @@ def test_what_is_wrong_in_one_line() -> None:
         (lambda: make(around, 0, -1.0, 2.0, -1.0), "makes it singular"),
         (lambda: make(around, 0, -1.0, 0.9, -1.0), "too small for what stands beside it"),
         (lambda: make(grid, 0, 1.0, 3.0, 1.0, periodic=2), "periodic"),
+        (lambda: make(grid, 0, 1.0, 3.0, 1.0, dtype="int32"), "float32 or float64"),
+        (lambda: make(grid, 0, 1.0, 3.0, 1.0, dtype="number"), "float32 or float64"),
+        (lambda: make(grid, 0, 1.0, 3.0, 1.0, name=3), "has a name, a string; got 3"),
         (lambda: good.solve(f, other.field("x")), "lives on other"),
         (lambda: good.solve(f, good.inverse), "inverse is a coefficient of its systems"),
         (lambda: good.solve(grid.field("g", dtype="float32"), x), "one floating type"),
