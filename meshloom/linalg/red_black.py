@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.kernel.access import Read, ReadWrite, Write
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.cell_level import leading
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
@@ -48,8 +49,9 @@ from meshloom.linalg.red_black_kernels import (
     kernels,
     points,
 )
-from meshloom.linalg.steps import cg_alpha, cg_beta, left_to_do, note, set_to
-from meshloom.mesh.core import Arg, Field, Map, Set
+from meshloom.linalg.steps import BROKEN, note, set_to
+from meshloom.mesh.core import Arg, Field, Global, Map, Set
+from meshloom.operation.loop import kernel
 
 STORED = 2**12  # cells whose neighbours are stored: more of them are worth code of their own
 LEAST = 1e-13  # of an entry on the diagonal: a pivot below is rounding
@@ -114,42 +116,41 @@ class RedBlack(OfCells):
         """So many iterations as one program: an odd number has to copy the direction back."""
         cells, do, of, around, g = self.cells, self._do, self._coefficients, self._around, self._g
         r, t, (first, second) = self._r[BLACK], self._t, self._p
-        rr, rz, rz_new, pq, size, alpha, beta, left = numbers(r, 8)
+        rr, rz, rz_new, pq, size, alpha, beta, left, target, *after = numbers(r, 9 + steps)
         count, history = counting(r, steps)
+        at = [Global(0, "at", dtype=np.int64) for _ in range(steps)]
 
         def start(x: Field, b: Field) -> None:
             do.last_step(cells, alpha, first, x)
             do.solve_red(cells, x[around], self._b[RED], self._x[RED], *of)
-            rr.value = rz.value = size.value = alpha.value = beta.value = 0.0
+            rr.value = rz.value = size.value = alpha.value = beta.value = pq.value = 0.0
             first.fill(0.0)
             do.black_residual(cells, x, self._x[RED][around], b, g, r, rr, rz, size, *of)
             do.red_residual(cells, x[around], self._x[RED], self._b[RED], rr, size, *of)
             set_to(ONE, rr, left)
             note(history.set, history.set.numbers, count, rr, history)
 
-        def step(x: Field, old: Field, new: Field) -> None:
-            pq.value = 0.0
+        def step(x: Field, old: Field, new: Field, k: int) -> None:
             do.new_direction(cells, alpha, beta, r[around], g[around], old[around], new, x, t, pq, *of)
-            cg_alpha(ONE, rz, pq, alpha)
-            rr.value = rz_new.value = 0.0
+            red_black_alpha(ONE, left, target, rz, pq, alpha, rr, rz_new)
             do.new_residual(cells, alpha, new, t[around], g, r, rr, rz_new, *of)
-            cg_beta(ONE, rz_new, rz, beta)
-            left_to_do(ONE, rr, pq, left, count)
-            note(history.set, history.set.numbers, count, rr, history)
+            red_black_beta(ONE, target, rr, rz_new, pq, rz, beta, left, count, after[k], at[k])
 
         def iterate(x: Field, b: Field) -> None:
-            step(x, first, second)
+            step(x, first, second, 0)
             if steps == 2:
-                step(x, second, first)
+                step(x, second, first, 1)
+                note_two(history.set, *at, history.set.numbers, *after, history)
             else:
                 set_to(cells, second, first)
+                note(history.set, history.set.numbers, count, after[0], history)
 
         def refresh() -> None:
             alpha.value = 0.0  # a solution that was interrupted has left it as it was
             first.fill(0.0)
 
         return OfBothHalves(steps_of(start), steps_of(iterate), left, size, count, history, refresh, steps,
-                            MOST_ITERATIONS, red_b=self._b[RED])  # fmt: skip
+                            MOST_ITERATIONS, target, red_b=self._b[RED])  # fmt: skip
 
     def _bring(self, x: Field, halves: Sequence[Field]) -> None:
         self._do.into_halves(self.cells, x[self._points], *halves, *self._coefficients)
@@ -272,3 +273,35 @@ def _split(values: np.ndarray, color: int) -> np.ndarray:
     """(cells, points) of a color from (*shape,); 0 for points that only fill up."""
     filled = np.pad(values, [(0, n % 2) for n in values.shape])
     return np.stack([filled[tuple(slice(s, None, 2) for s in one)].ravel() for one in points(values.ndim, color)], -1)
+
+
+# --- decisions: as few loops over a single element as there can be, since an iteration takes little time --------------
+
+
+# Once the end is reached, a step that still follows in the program changes nothing.
+
+
+@kernel
+def red_black_alpha(left: Read, target: Read, rz: Read, pq: Read, alpha: Write, rr: Write, rz_new: Write):
+    alpha[...] = np.where(left <= target, 0.0, np.where(pq > 0.0, rz / pq, 0.0))
+    rr[...] = 0.0
+    rz_new[...] = 0.0
+
+
+@kernel
+def red_black_beta(target: Read, rr: Read, rz_new: Read, pq: ReadWrite, rz: ReadWrite, beta: Write, left: ReadWrite,
+                   count: ReadWrite, square: Write, at: Write):  # fmt: skip
+    there = left <= target  # not where it is no number
+    number = count + np.where(there, 0, 1)
+    left[...] = np.where(there, left, np.where((pq > 0.0) & np.isfinite(rr), rr, BROKEN))
+    beta[...] = np.where(rz > 0.0, rz_new / rz, 0.0)
+    rz[...] = rz_new
+    pq[...] = 0.0
+    count[...] = number
+    square[...] = rr
+    at[...] = number
+
+
+@kernel
+def note_two(at_first: Read, at_last: Read, number: Read, first: Read, last: Read, history: ReadWrite):
+    history[...] = np.where(number == at_last, last, np.where(number == at_first, first, history))
