@@ -34,7 +34,7 @@ import numpy as np
 
 from meshloom.kernel.access import Read, ReadWrite, Write
 from meshloom.linalg.axis_cells import AxisCells
-from meshloom.linalg.cell_level import leading
+from meshloom.linalg.cell_level import Formula, leading
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.krylov import ONE
 from meshloom.linalg.piccg_cells import OfCells
@@ -79,8 +79,8 @@ class RedBlack(OfCells):
         self._half = tuple(-(-n // 2) for n in shape)
         rank, many = len(shape), 2 ** (len(shape) - 1)
         self.cells, self._do = Set(prod(self._half), "cells of two points"), kernels(rank, bool(links.axes))
-        self._around = self._leading(self.cells, lambda i: _around(i, self._half, links.wraps), "cells around")
-        self._points = self._leading(links.cells, lambda i: _points(i, shape), "points")
+        self._around = self._leading(self.cells, lambda e: _around(e, self._half, links.wraps), "cells around")
+        self._points = self._leading(links.cells, lambda e: _points(e, self._half, shape), "points")
         self._cell_of = leading(links.cells, self.cells, self._cell_formula, "cell", STORED)
         self._coefficients = self._along() if links.axes else self._at_points()
         pivots = _split(_pivots(links), BLACK)
@@ -168,13 +168,13 @@ class RedBlack(OfCells):
         """The numbers along each axis."""
         half, found = self._half, []
         for a, axis in enumerate(self.links.axes):
-            places, stride, many = Set(half[a], "along the axis"), prod(half[a + 1 :]), half[a]
-            held = places.field("along", NUMBERS, dtype=self.dtype, data=_numbers(axis, many))
-            found.append(held[self._place_along(places, stride, many)])
+            places = Set(half[a], "along the axis")
+            held = places.field("along", NUMBERS, dtype=self.dtype, data=_numbers(axis, half[a]), layout="soa")
+            found.append(held[self._leading(places, self._along_axis(a), "place along the axis")])
         return tuple(found)
 
-    def _place_along(self, places: Set, stride: int, many: int) -> Map:
-        return leading(self.cells, places, lambda e: [e // stride % many], "place along the axis", STORED)
+    def _along_axis(self, axis: int) -> Formula:
+        return lambda e: [_index(e, self._half, axis)]
 
     def _at_points(self) -> tuple[Arg, ...]:
         """The numbers of each cell, of all of its points."""
@@ -182,37 +182,42 @@ class RedBlack(OfCells):
         held = self.cells.field("coefficients", values.shape[1], dtype=self.dtype, data=values, layout="soa")
         return (held[self._around],)
 
-    def _leading(self, target: Set, formula: Any, name: str) -> Map:
-        """The map from a cell by a formula of its indices."""
-        half = self._half
-
-        def of_number(e: Any) -> list[Any]:
-            return list(formula([e // prod(half[a + 1 :]) % half[a] for a in range(len(half))]))
-
-        return leading(self.cells, target, of_number, name, STORED)
+    def _leading(self, target: Set, formula: Formula, name: str) -> Map:
+        """The map from a cell by a formula of its number."""
+        return leading(self.cells, target, formula, name, STORED)
 
     def _cell_formula(self, e: Any) -> list[Any]:
         shape, half, place = self.links.cells.shape, self._half, 0
-        for a, n in enumerate(shape):
-            place = place * half[a] + e // prod(shape[a + 1 :]) % n // 2
+        for a in range(len(shape)):
+            place = place * half[a] + _index(e, shape, a) // 2
         return [place]
 
     def __str__(self) -> str:
         return f"{self.links.name}: {' x '.join(map(str, self.links.cells.shape))}, red and black"
 
 
-def _around(index: Sequence[Any], half: Sequence[int], wraps: Sequence[bool]) -> list[Any]:
-    """The cell itself, and the one before and behind along each axis; behind an end, where there are no links, any."""
-    found = [_place(index, half)]
-    for a, step in product(range(len(half)), (-1, 1)):
-        there = index[a] + step
-        there = (there + half[a]) % half[a] if wraps[a] else np.clip(there, 0, half[a] - 1)
-        found.append(_place([there if b == a else i for b, i in enumerate(index)], half))
+def _around(e: Any, half: Sequence[int], wraps: Sequence[bool]) -> list[Any]:
+    """The cell of a number itself, and the one before and behind along each axis; behind an end, where there are no
+    links, any: itself. Chosen, and not put together from indices, which would take longer."""
+    found = [e]
+    for a, many in enumerate(half):
+        index, stride = _index(e, half, a), prod(half[a + 1 :])
+        round_it = (many - 1) * stride if wraps[a] else 0
+        found.append(np.where(index > 0, e - stride, e + round_it))
+        found.append(np.where(index < many - 1, e + stride, e - round_it))
     return found
 
 
-def _points(index: Sequence[Any], shape: Sequence[int]) -> list[Any]:
-    """The points of a cell; in place of those that only fill it up the last one."""
+def _index(e: Any, shape: Sequence[int], axis: int) -> Any:
+    """Along an axis, of the element of a number."""
+    stride = prod(shape[axis + 1 :])
+    found = e // stride if stride > 1 else e
+    return found % shape[axis] if axis else found
+
+
+def _points(e: Any, half: Sequence[int], shape: Sequence[int]) -> list[Any]:
+    """The points of the cell of a number; in place of those that only fill it up the last one."""
+    index = [_index(e, half, a) for a in range(len(half))]
     return [
         _place([np.clip(2 * i + s, 0, n - 1) for i, s, n in zip(index, one, shape, strict=True)], shape)
         for one in product((0, 1), repeat=len(shape))
