@@ -32,8 +32,9 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.kernel.access import Read, ReadWrite, Write
 from meshloom.linalg.axis_cells import AxisCells
-from meshloom.linalg.cell_level import leading
+from meshloom.linalg.cell_level import Formula, leading
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.krylov import ONE
 from meshloom.linalg.piccg_cells import OfCells
@@ -48,8 +49,9 @@ from meshloom.linalg.red_black_kernels import (
     kernels,
     points,
 )
-from meshloom.linalg.steps import cg_alpha, cg_beta, left_to_do, note, set_to
-from meshloom.mesh.core import Arg, Field, Map, Set
+from meshloom.linalg.steps import BROKEN, note, set_to
+from meshloom.mesh.core import Arg, Field, Global, Map, Set
+from meshloom.operation.loop import kernel
 
 STORED = 2**12  # cells whose neighbours are stored: more of them are worth code of their own
 LEAST = 1e-13  # of an entry on the diagonal: a pivot below is rounding
@@ -77,8 +79,8 @@ class RedBlack(OfCells):
         self._half = tuple(-(-n // 2) for n in shape)
         rank, many = len(shape), 2 ** (len(shape) - 1)
         self.cells, self._do = Set(prod(self._half), "cells of two points"), kernels(rank, bool(links.axes))
-        self._around = self._leading(self.cells, lambda i: _around(i, self._half, links.wraps), "cells around")
-        self._points = self._leading(links.cells, lambda i: _points(i, shape), "points")
+        self._around = self._leading(self.cells, lambda e: _around(e, self._half, links.wraps), "cells around")
+        self._points = self._leading(links.cells, lambda e: _points(e, self._half, shape), "points")
         self._cell_of = leading(links.cells, self.cells, self._cell_formula, "cell", STORED)
         self._coefficients = self._along() if links.axes else self._at_points()
         pivots = _split(_pivots(links), BLACK)
@@ -114,42 +116,41 @@ class RedBlack(OfCells):
         """So many iterations as one program: an odd number has to copy the direction back."""
         cells, do, of, around, g = self.cells, self._do, self._coefficients, self._around, self._g
         r, t, (first, second) = self._r[BLACK], self._t, self._p
-        rr, rz, rz_new, pq, size, alpha, beta, left = numbers(r, 8)
+        rr, rz, rz_new, pq, size, alpha, beta, left, target, *after = numbers(r, 9 + steps)
         count, history = counting(r, steps)
+        at = [Global(0, "at", dtype=np.int64) for _ in range(steps)]
 
         def start(x: Field, b: Field) -> None:
             do.last_step(cells, alpha, first, x)
             do.solve_red(cells, x[around], self._b[RED], self._x[RED], *of)
-            rr.value = rz.value = size.value = alpha.value = beta.value = 0.0
+            rr.value = rz.value = size.value = alpha.value = beta.value = pq.value = 0.0
             first.fill(0.0)
             do.black_residual(cells, x, self._x[RED][around], b, g, r, rr, rz, size, *of)
             do.red_residual(cells, x[around], self._x[RED], self._b[RED], rr, size, *of)
             set_to(ONE, rr, left)
             note(history.set, history.set.numbers, count, rr, history)
 
-        def step(x: Field, old: Field, new: Field) -> None:
-            pq.value = 0.0
+        def step(x: Field, old: Field, new: Field, k: int) -> None:
             do.new_direction(cells, alpha, beta, r[around], g[around], old[around], new, x, t, pq, *of)
-            cg_alpha(ONE, rz, pq, alpha)
-            rr.value = rz_new.value = 0.0
+            red_black_alpha(ONE, left, target, rz, pq, alpha, rr, rz_new)
             do.new_residual(cells, alpha, new, t[around], g, r, rr, rz_new, *of)
-            cg_beta(ONE, rz_new, rz, beta)
-            left_to_do(ONE, rr, pq, left, count)
-            note(history.set, history.set.numbers, count, rr, history)
+            red_black_beta(ONE, target, rr, rz_new, pq, rz, beta, left, count, after[k], at[k])
 
         def iterate(x: Field, b: Field) -> None:
-            step(x, first, second)
+            step(x, first, second, 0)
             if steps == 2:
-                step(x, second, first)
+                step(x, second, first, 1)
+                note_two(history.set, *at, history.set.numbers, *after, history)
             else:
                 set_to(cells, second, first)
+                note(history.set, history.set.numbers, count, after[0], history)
 
         def refresh() -> None:
             alpha.value = 0.0  # a solution that was interrupted has left it as it was
             first.fill(0.0)
 
         return OfBothHalves(steps_of(start), steps_of(iterate), left, size, count, history, refresh, steps,
-                            MOST_ITERATIONS, red_b=self._b[RED])  # fmt: skip
+                            MOST_ITERATIONS, target, red_b=self._b[RED])  # fmt: skip
 
     def _bring(self, x: Field, halves: Sequence[Field]) -> None:
         self._do.into_halves(self.cells, x[self._points], *halves, *self._coefficients)
@@ -167,13 +168,13 @@ class RedBlack(OfCells):
         """The numbers along each axis."""
         half, found = self._half, []
         for a, axis in enumerate(self.links.axes):
-            places, stride, many = Set(half[a], "along the axis"), prod(half[a + 1 :]), half[a]
-            held = places.field("along", NUMBERS, dtype=self.dtype, data=_numbers(axis, many))
-            found.append(held[self._place_along(places, stride, many)])
+            places = Set(half[a], "along the axis")
+            held = places.field("along", NUMBERS, dtype=self.dtype, data=_numbers(axis, half[a]), layout="soa")
+            found.append(held[self._leading(places, self._along_axis(a), "place along the axis")])
         return tuple(found)
 
-    def _place_along(self, places: Set, stride: int, many: int) -> Map:
-        return leading(self.cells, places, lambda e: [e // stride % many], "place along the axis", STORED)
+    def _along_axis(self, axis: int) -> Formula:
+        return lambda e: [_index(e, self._half, axis)]
 
     def _at_points(self) -> tuple[Arg, ...]:
         """The numbers of each cell, of all of its points."""
@@ -181,37 +182,42 @@ class RedBlack(OfCells):
         held = self.cells.field("coefficients", values.shape[1], dtype=self.dtype, data=values, layout="soa")
         return (held[self._around],)
 
-    def _leading(self, target: Set, formula: Any, name: str) -> Map:
-        """The map from a cell by a formula of its indices."""
-        half = self._half
-
-        def of_number(e: Any) -> list[Any]:
-            return list(formula([e // prod(half[a + 1 :]) % half[a] for a in range(len(half))]))
-
-        return leading(self.cells, target, of_number, name, STORED)
+    def _leading(self, target: Set, formula: Formula, name: str) -> Map:
+        """The map from a cell by a formula of its number."""
+        return leading(self.cells, target, formula, name, STORED)
 
     def _cell_formula(self, e: Any) -> list[Any]:
         shape, half, place = self.links.cells.shape, self._half, 0
-        for a, n in enumerate(shape):
-            place = place * half[a] + e // prod(shape[a + 1 :]) % n // 2
+        for a in range(len(shape)):
+            place = place * half[a] + _index(e, shape, a) // 2
         return [place]
 
     def __str__(self) -> str:
         return f"{self.links.name}: {' x '.join(map(str, self.links.cells.shape))}, red and black"
 
 
-def _around(index: Sequence[Any], half: Sequence[int], wraps: Sequence[bool]) -> list[Any]:
-    """The cell itself, and the one before and behind along each axis; behind an end, where there are no links, any."""
-    found = [_place(index, half)]
-    for a, step in product(range(len(half)), (-1, 1)):
-        there = index[a] + step
-        there = (there + half[a]) % half[a] if wraps[a] else np.clip(there, 0, half[a] - 1)
-        found.append(_place([there if b == a else i for b, i in enumerate(index)], half))
+def _around(e: Any, half: Sequence[int], wraps: Sequence[bool]) -> list[Any]:
+    """The cell of a number itself, and the one before and behind along each axis; behind an end, where there are no
+    links, any: itself. Chosen, and not put together from indices, which would take longer."""
+    found = [e]
+    for a, many in enumerate(half):
+        index, stride = _index(e, half, a), prod(half[a + 1 :])
+        round_it = (many - 1) * stride if wraps[a] else 0
+        found.append(np.where(index > 0, e - stride, e + round_it))
+        found.append(np.where(index < many - 1, e + stride, e - round_it))
     return found
 
 
-def _points(index: Sequence[Any], shape: Sequence[int]) -> list[Any]:
-    """The points of a cell; in place of those that only fill it up the last one."""
+def _index(e: Any, shape: Sequence[int], axis: int) -> Any:
+    """Along an axis, of the element of a number."""
+    stride = prod(shape[axis + 1 :])
+    found = e // stride if stride > 1 else e
+    return found % shape[axis] if axis else found
+
+
+def _points(e: Any, half: Sequence[int], shape: Sequence[int]) -> list[Any]:
+    """The points of the cell of a number; in place of those that only fill it up the last one."""
+    index = [_index(e, half, a) for a in range(len(half))]
     return [
         _place([np.clip(2 * i + s, 0, n - 1) for i, s, n in zip(index, one, shape, strict=True)], shape)
         for one in product((0, 1), repeat=len(shape))
@@ -272,3 +278,35 @@ def _split(values: np.ndarray, color: int) -> np.ndarray:
     """(cells, points) of a color from (*shape,); 0 for points that only fill up."""
     filled = np.pad(values, [(0, n % 2) for n in values.shape])
     return np.stack([filled[tuple(slice(s, None, 2) for s in one)].ravel() for one in points(values.ndim, color)], -1)
+
+
+# --- decisions: as few loops over a single element as there can be, since an iteration takes little time --------------
+
+
+# Once the end is reached, a step that still follows in the program changes nothing.
+
+
+@kernel
+def red_black_alpha(left: Read, target: Read, rz: Read, pq: Read, alpha: Write, rr: Write, rz_new: Write):
+    alpha[...] = np.where(left <= target, 0.0, np.where(pq > 0.0, rz / pq, 0.0))
+    rr[...] = 0.0
+    rz_new[...] = 0.0
+
+
+@kernel
+def red_black_beta(target: Read, rr: Read, rz_new: Read, pq: ReadWrite, rz: ReadWrite, beta: Write, left: ReadWrite,
+                   count: ReadWrite, square: Write, at: Write):  # fmt: skip
+    there = left <= target  # not where it is no number
+    number = count + np.where(there, 0, 1)
+    left[...] = np.where(there, left, np.where((pq > 0.0) & np.isfinite(rr), rr, BROKEN))
+    beta[...] = np.where(rz > 0.0, rz_new / rz, 0.0)
+    rz[...] = rz_new
+    pq[...] = 0.0
+    count[...] = number
+    square[...] = rr
+    at[...] = number
+
+
+@kernel
+def note_two(at_first: Read, at_last: Read, number: Read, first: Read, last: Read, history: ReadWrite):
+    history[...] = np.where(number == at_last, last, np.where(number == at_first, first, history))

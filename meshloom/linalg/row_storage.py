@@ -23,6 +23,7 @@ from meshloom.operation.loop import Kernel, kernel
 
 WIDTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, MOST_LISTED)  # each is code of its own, so there are few
 MOST_CHUNK = 1024
+MOST_ADDED = 1 / 16  # of all slots of a stage
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class RowStage:
         rows, chunk = np.arange(self.first, self.last), np.arange(len(lengths)) // storage.chunk
         longest = np.zeros(chunk[-1] + 1, np.int64)
         np.maximum.at(longest, chunk, lengths)
-        width = np.asarray(WIDTHS)[np.searchsorted(WIDTHS, longest)][chunk]
+        width = _few_widths(np.asarray(WIDTHS)[np.searchsorted(WIDTHS, longest)])[chunk]
         for one in np.unique(width):
             yield self._padded(a, rows[width == one], int(one), storage)
 
@@ -113,6 +114,20 @@ class RowStage:
         values = entries.field("values", dtype=dtype, data=a.values[begin:end])
         columns = Map(entries, self.to, a.columns[begin:end], "columns")
         return entries, values, Map(entries, self.of, row, "rows"), columns
+
+
+def _few_widths(width: np.ndarray) -> np.ndarray:
+    """The widths of chunks, with those that few have raised to the next one: a loop of their own would take longer than
+    the slots that are added, which are none of many."""
+    found, most = width.copy(), MOST_ADDED * width.sum()
+    known = np.unique(width)
+    for narrow, wide in pairwise(known):
+        chosen = found == narrow
+        added = (wide - narrow) * chosen.sum()
+        if added <= most:
+            found[chosen] = wide
+            most -= added
+    return found
 
 
 def _too_long(lengths: np.ndarray, strict: bool) -> bool:

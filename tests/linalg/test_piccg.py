@@ -260,6 +260,9 @@ def test_single_precision_long_rows_and_stops() -> None:
     b[7] = np.nan
     x = np.ones(400)
     assert "not finite" in piccg.solve(x, b).reason and (x == 1.0).all()
+    for options in ({}, {"eisenstat": False}, {"colors": 4, "eisenstat": True}):
+        x = np.full(400, np.nan)
+        assert not ml.linalg.PICCG(laplacian(20), **options).solve(x, np.ones(400), at_most=50).converged
 
 
 def test_fewer_bytes_in_all_than_conjugate_gradients() -> None:

@@ -123,6 +123,9 @@ def test_stretched_single_and_stops() -> None:
     b.fill(np.inf)
     x.fill(3.0)
     assert "not finite" in piccg.solve(x, b).reason and (x.numpy() == 3.0).all()
+    b.fill(1.0)
+    x.fill(np.nan)
+    assert not piccg.solve(x, b, at_most=50).converged and not piccg.solve(x, b, at_most=51).converged
     with one_line_from(MeshloomError, "x must be a field of single numbers of type float32 on grid"):
         piccg.solve(grid.field("x"), b)
     with one_line_from(MeshloomError, "jacobi needs the diagonal"):
