@@ -76,7 +76,7 @@ JOBS: tuple[Job, ...] = (
           tiny=("--device", "cpu", "--size", "small", "--loops", name, "--orders", "given", "--strategies", "auto",
                 "--layouts", "aos", "--blocks", "64", "--no-applications")) for name in PAPERS),
     Job("krylov", "krylov", _GPU, 60, "krylov", tiny=("--device", "cpu", "--sides", "24")),
-    Job("layouts", "layouts", (*_GPU, "--auto"), 200, "layouts, layout_counts, layout_wholes",
+    Job("layouts", "layouts", (*_GPU, "--auto"), 260, "layouts, layout_counts, layout_wholes",
         tiny=("--device", "cpu", "--quick", "--points", "8", "--forms", "orthogonal", "--layouts", "aos", "soa")),
     Job("applications", "locality", (*_GPU, "--orders", "--loops", *PAPERS), 300, "applications, README", watches=True),
     Job("race", "race", (*_GPU, *_FEW, "--orders", "hilbert", "given"), 180, "race", watches=True, counters=True),
