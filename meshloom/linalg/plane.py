@@ -243,11 +243,11 @@ class PlaneOnGPU:
         double = plane.dtype.itemsize == 8
         both = (cufft.CUFFT_D2Z, cufft.CUFFT_Z2D) if double else (cufft.CUFFT_R2C, cufft.CUFFT_C2R)
         self.plans = [self._plan(cufft, one, forwards=k == 0) for k, one in enumerate(both)]
-        number, whole = ("double", "complex128") if double else ("float", "complex64")
+        number, pair = ("double", "complex128") if double else ("float", "complex64")
         index, word = ("long long", "int64") if prod(plane.shape) >= 2**30 else ("int", "int32")
 
         def kernel(taken: str, given: str, text: str, name: str) -> Any:
-            taken, given = (one.replace("W ", f"{word} ").replace("raw C ", f"raw {whole} ") for one in (taken, given))
+            taken, given = (one.replace("W ", f"{word} ").replace("raw C ", f"raw {pair} ") for one in (taken, given))
             preamble = f"typedef {index} I; typedef complex<{number}> C;"
             return cupy.ElementwiseKernel(taken, given, text, name, preamble=preamble)
 
@@ -264,7 +264,7 @@ class PlaneOnGPU:
         self.mix = kernel(_PAIRED, "raw C u", MIXED, "ml_mix_waves")
         self.separate = kernel(_PAIRED, "raw C u", SEPARATED, "ml_separate_waves")
         self.count, numbers, *phases = plane.pairs()
-        self.paired = (*numbers, *(cupy.asarray(one.astype(whole)) for one in phases))
+        self.paired = (*numbers, *(cupy.asarray(one.astype(pair)) for one in phases))
         self.room: Any = None
 
     def _plan(self, cufft: Any, kind: int, *, forwards: bool) -> Any:
@@ -296,12 +296,12 @@ class PlaneOnGPU:
         return run
 
     def _by_squares(self, kernel: Any, index: str) -> Any:
-        whole = np.int64 if index == "long long" else np.int32
+        integer = np.int64 if index == "long long" else np.int32
         n0, n1, n2 = self.plane.numbers()[:3]
         grid = (-(-n0 // EDGE), -(-n2 // EDGE), n1)
 
         def run(cells: Any, ordered: Any) -> None:
-            sizes = [whole(one) for one in (*self._steps(cells), *self.plane.numbers()[:3])]
+            sizes = [integer(one) for one in (*self._steps(cells), *self.plane.numbers()[:3])]
             kinds = [np.int32(one) for one in self.plane.numbers()[3:]]
             kernel(grid, (EDGE, ROWS), (_flat(self.cupy, cells), ordered, *sizes, *kinds))
 
