@@ -50,6 +50,7 @@ class IncompressibleCase(GridCase):
             fade=config.scheme.fade or longest,
             solver=config.pressure.solver,
             tolerance=config.pressure.tolerance,
+            force=self.force,
             look=self.look,
         )
         self.looked = tuple(ml.Global(0.0, name) for name in self.monitors[len(MONITORS) :])
@@ -68,6 +69,11 @@ class IncompressibleCase(GridCase):
     @abstractmethod
     def viscosity(self) -> float:
         """One over the Reynolds number."""
+
+    @property
+    def force(self) -> float:
+        """What drives the fluid along x, per mass."""
+        return 0.0
 
     @abstractmethod
     def fastest(self) -> tuple[float, ...]:

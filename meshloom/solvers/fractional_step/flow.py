@@ -3,7 +3,7 @@
 A step has one or more stages, and each of them does this (Algorithm 1 of the method on cells with all values at their
 centres):
 
-1. u* = u + dt (-div(U u) + nu lap u);
+1. u* = u + dt (-div(U u) + nu lap u + f);
 2. U* = u* interpolated to faces;
 3. the divergence of U*;
 4. the pressure p, by lap p = div U* / dt;
@@ -47,11 +47,12 @@ class IncompressibleFlow:
         fade: float | None = None,
         solver: str = AUTO,
         tolerance: float = 1e-10,
+        force: float = 0.0,
         look: Callable[[], None] | None = None,
     ):
-        """``sides``: what holds at every closed end. ``fade``: see above; a step unless said. ``look``: more loops at
-        the end of a step."""
-        self.cells, self.viscosity, self.clock, self.scheme = cells, viscosity, clock, scheme
+        """``sides``: what holds at every closed end. ``fade``: see above; a step unless said. ``force``: what drives
+        the fluid along the first axis, per mass. ``look``: more loops at the end of a step."""
+        self.cells, self.viscosity, self.clock, self.scheme, self.force = cells, viscosity, clock, scheme, force
         self._look = look
         self.fading = 1.0 / (clock.step if fade is None else fade)
         grid, dtype = cells.grid, cells.dtype
@@ -136,10 +137,10 @@ class IncompressibleFlow:
         u, faces = (self.velocity, self.faces) if first else (self._stage_velocity, self._stage_faces)
         known = (cells.cross(u), cells.both_faces(faces), dt, self.viscosity)
         if first:
-            do.predict(cells.grid, *known, self.u_star, *cells.widths)
+            do.predict(cells.grid, *known, self.u_star, *cells.widths, force=self.force)
         else:
             blend = (self.velocity, stage.start, stage.now)
-            do.predict_blended(cells.grid, *known, *blend, self.u_star, *cells.widths)
+            do.predict_blended(cells.grid, *known, *blend, self.u_star, *cells.widths, force=self.force)
         self.boundaries.fill_velocity(self.u_star)
         self._to_faces(stage, u, first=first)
         self.boundaries.balance(self._stage_faces)

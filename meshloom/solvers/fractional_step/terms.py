@@ -1,6 +1,6 @@
 """The terms of the equations in one cell, and the kernels made of them; one text for two and three axes.
 
-    du/dt + div(U u) = -grad p + nu lap u,    div U = 0
+    du/dt + div(U u) = -grad p + nu lap u + f,    div U = 0
 
 ``u`` are velocities at the centres of cells, ``U`` those through faces: U[a] is the velocity along axis a through the
 first face of a cell along it. The last arguments of every kernel are the widths of cells (``cells.Spacing``).
@@ -97,24 +97,26 @@ def kernels(even: tuple[bool, ...]) -> SimpleNamespace:
 def _prediction(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
     here = (0,) * len(even)
 
-    def advanced(u: Any, faces: Any, dt: Any, viscosity: Any, widths: Any) -> list[Any]:
-        """u + dt (-div(U u) + nu lap u)."""
+    def advanced(u: Any, faces: Any, dt: Any, viscosity: Any, widths: Any, force: Any) -> list[Any]:
+        """u + dt (-div(U u) + nu lap u + f), where f has a component along the first axis alone."""
         axes = spacings(widths, even)
-        return [
-            u[here][c] + dt * (viscosity * laplacian(u, axes, c) - convection(u, faces, axes, c))
-            for c in range(len(even))
-        ]
+        rates = [viscosity * laplacian(u, axes, c) - convection(u, faces, axes, c) for c in range(len(even))]
+        rates[0] = rates[0] + force
+        return [u[here][c] + dt * rate for c, rate in enumerate(rates)]
 
     @ml.kernel
-    def predict(u: ml.Read, faces: ml.Read, dt: ml.Read, viscosity: ml.Read, u_star: ml.Write, *widths: ml.Read):
-        u_star[...] = np.stack(advanced(u, faces, dt, viscosity, widths))
+    def predict(
+        u: ml.Read, faces: ml.Read, dt: ml.Read, viscosity: ml.Read, u_star: ml.Write, *widths: ml.Read,
+        force: ml.Read = 0.0,  # type: ignore[assignment]  # a number where there is none
+    ):  # fmt: skip
+        u_star[...] = np.stack(advanced(u, faces, dt, viscosity, widths, force))
 
     @ml.kernel
     def predict_blended(
         u: ml.Read, faces: ml.Read, dt: ml.Read, viscosity: ml.Read, u_start: ml.Read, start: ml.Read, now: ml.Read,
-        u_star: ml.Write, *widths: ml.Read,
+        u_star: ml.Write, *widths: ml.Read, force: ml.Read = 0.0,  # type: ignore[assignment]
     ):  # fmt: skip
-        parts = advanced(u, faces, dt, viscosity, widths)
+        parts = advanced(u, faces, dt, viscosity, widths, force)
         u_star[...] = np.stack([start * u_start[c] + now * part for c, part in enumerate(parts)])
 
     return {"predict": predict, "predict_blended": predict_blended}
