@@ -47,6 +47,7 @@ class IncompressibleCase(GridCase):
             self.viscosity,
             EvenSteps(_chosen_step(config.time, longest), config.time.end),
             scheme=scheme,
+            convection=config.scheme.convection,
             fade=config.scheme.fade or longest,
             solver=config.pressure.solver,
             tolerance=config.pressure.tolerance,

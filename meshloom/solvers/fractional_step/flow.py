@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
+from meshloom.solvers.fractional_step.carried import CENTRAL, REACH
 from meshloom.solvers.fractional_step.cells import CellGrid
 from meshloom.solvers.fractional_step.pressure import AUTO, PressureSolver
 from meshloom.solvers.fractional_step.schemes import RK3, TimeScheme, TimeStage
@@ -44,16 +45,18 @@ class IncompressibleFlow:
         clock: EvenSteps,
         *,
         scheme: TimeScheme = RK3,
+        convection: str = CENTRAL,
         fade: float | None = None,
         solver: str = AUTO,
         tolerance: float = 1e-10,
         force: float = 0.0,
         look: Callable[[], None] | None = None,
     ):
-        """``sides``: what holds at every closed end. ``fade``: see above; a step unless said. ``force``: what drives
-        the fluid along the first axis, per mass. ``look``: more loops at the end of a step."""
+        """``sides``: what holds at every closed end. ``convection``: see ``carried``. ``fade``: see above, a step
+        unless said. ``force``: what drives the fluid along the first axis, per mass. ``look``: more loops at the end of
+        a step."""
         self.cells, self.viscosity, self.clock, self.scheme, self.force = cells, viscosity, clock, scheme, force
-        self._look = look
+        self._look, self.reach = look, REACH[convection]
         self.fading = 1.0 / (clock.step if fade is None else fade)
         grid, dtype = cells.grid, cells.dtype
         self.boundaries = Boundaries(cells, sides)
@@ -66,7 +69,7 @@ class IncompressibleFlow:
         self.time, self.dt = ml.Global(0.0, "time"), ml.Global(clock.step, "dt", dtype=dtype)
         self.energy, self.divergence = ml.Global(0.0, "energy"), ml.Global(0.0, "divergence", dtype=dtype)
         self.change = ml.Global(LARGEST, "change", dtype=dtype)
-        self._clocks, self._tick, self._do = ml.Set(1, "clock"), tick_kernel(clock), kernels(cells.even)
+        self._clocks, self._tick, self._do = ml.Set(1, "clock"), tick_kernel(clock), kernels(cells.even, convection)
         self.step = ml.Sequence(*self._parts(), name="time_step")
 
     @property
@@ -99,7 +102,7 @@ class IncompressibleFlow:
             self.boundaries.fill_pressure(p)
             do.project_in_place(cells.grid, cells.cross(p), one, self.velocity, *cells.widths)
             do.project_faces_in_place(cells.with_last_faces, cells.before(p), one, 1.0, self.faces, *cells.widths)
-            self.boundaries.fill_velocity(self.velocity)
+            self.boundaries.fill_velocity(self.velocity, self.reach)
             self._measure()
 
         ml.Sequence(ml.program(to_faces), self.solver.solve, ml.program(without_divergence), name="start").run()
@@ -135,12 +138,13 @@ class IncompressibleFlow:
         """Steps 1 to 3."""
         cells, do, dt = self.cells, self._do, self.dt
         u, faces = (self.velocity, self.faces) if first else (self._stage_velocity, self._stage_faces)
-        known = (cells.cross(u), cells.both_faces(faces), dt, self.viscosity)
+        known = (cells.cross(u, self.reach), cells.both_faces(faces), dt, self.viscosity)
+        widths = cells.widths_within(self.reach)
         if first:
-            do.predict(cells.grid, *known, self.u_star, *cells.widths, force=self.force)
+            do.predict(cells.grid, *known, self.u_star, *widths, force=self.force)
         else:
             blend = (self.velocity, stage.start, stage.now)
-            do.predict_blended(cells.grid, *known, *blend, self.u_star, *cells.widths, force=self.force)
+            do.predict_blended(cells.grid, *known, *blend, self.u_star, *widths, force=self.force)
         self.boundaries.fill_velocity(self.u_star)
         self._to_faces(stage, u, first=first)
         self.boundaries.balance(self._stage_faces)
@@ -176,7 +180,7 @@ class IncompressibleFlow:
             do.project_faces(cells.with_last_faces, self._stage_faces, *at_faces, self.faces, *cells.widths)
         else:
             do.project_faces_in_place(cells.with_last_faces, *at_faces, self._stage_faces, *cells.widths)
-        self.boundaries.fill_velocity(self.velocity if last else self._stage_velocity)
+        self.boundaries.fill_velocity(self.velocity if last else self._stage_velocity, self.reach)
 
     def _measure(self) -> None:
         cells = self.cells

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshloom.config import option
+from meshloom.solvers.fractional_step.carried import CENTRAL, CONVECTIONS
 from meshloom.solvers.fractional_step.pressure import AUTO, SOLVERS
 from meshloom.solvers.fractional_step.schemes import RK3, SCHEMES
 
@@ -31,6 +32,11 @@ class FractionalStepOptions:
 
     time: str = option(
         RK3.name, "rk3: three stages, of third order; euler: one, of first order", allowed=tuple(SCHEMES)
+    )
+    convection: str = option(
+        CENTRAL,
+        "central: means of two cells, which conserve energy; quick: parabolas upstream, which damp what is too fine",
+        allowed=CONVECTIONS,
     )
     fade: float = option(
         0.0,

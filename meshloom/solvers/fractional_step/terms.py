@@ -16,19 +16,29 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
+from meshloom.solvers.fractional_step.carried import CENTRAL, REACH, Row, carried
 from meshloom.solvers.fractional_step.cells import Spacing, along, spacings
 
 
-def convection(u: Any, faces: Any, axes: Sequence[Spacing], component: int) -> Any:
-    """div(U u_c): what flows out through the faces. The mean of the two cells is carried through a face, whatever their
-    widths: then the term moves kinetic energy about and makes none."""
+def convection(u: Any, faces: Any, axes: Sequence[Spacing], component: int, how: str = CENTRAL) -> Any:
+    """div(U u_c): what flows out through the faces, as ``carried`` has it."""
     found: Any = 0.0
     for axis, one in enumerate(axes):
-        here, before, behind = _places(one, axis)
-        out = faces[behind][axis] * 0.5 * (u[here][component] + u[behind][component])
-        into = faces[here][axis] * 0.5 * (u[before][component] + u[here][component])
+        here, _, behind = _places(one, axis)
+        out = faces[behind][axis] * carried(faces[behind][axis], _row(u, one, component, 1, how), how)
+        into = faces[here][axis] * carried(faces[here][axis], _row(u, one, component, 0, how), how)
         found = found + (out - into) / one.width()
     return found
+
+
+def _row(u: Any, one: Spacing, component: int, step: int, how: str) -> Row:
+    """The cells before and behind the first face of the cell, or with step 1 its last one."""
+    steps = range(step - REACH[how], step + REACH[how])
+    values = [u[along(one.rank, one.axis, s)][component] for s in steps]
+    if how == CENTRAL:
+        return Row((None, *values, None), (None, None, None), None)
+    distances = [one.distance(s) for s in (step - 1, step, step + 1)]
+    return Row(tuple(values), tuple(distances), 0.5 * one.width(step - 1))
 
 
 def laplacian(u: Any, axes: Sequence[Spacing], component: int) -> Any:
@@ -89,18 +99,18 @@ def _places(one: Spacing, axis: int) -> tuple[tuple[int, ...], ...]:
 
 
 @cache
-def kernels(even: tuple[bool, ...]) -> SimpleNamespace:
-    """All kernels for as many axes, on which cells are of one width or not."""
-    return SimpleNamespace(**_prediction(even), **_faces(even), **_projection(even), **_looks(even))
+def kernels(even: tuple[bool, ...], how: str = CENTRAL) -> SimpleNamespace:
+    """All kernels for as many axes, on which cells are of one width or not; ``how`` convection is made discrete."""
+    return SimpleNamespace(**_prediction(even, how), **_faces(even), **_projection(even), **_looks(even))
 
 
-def _prediction(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
+def _prediction(even: tuple[bool, ...], how: str) -> dict[str, ml.Kernel]:
     here = (0,) * len(even)
 
     def advanced(u: Any, faces: Any, dt: Any, viscosity: Any, widths: Any, force: Any) -> list[Any]:
         """u + dt (-div(U u) + nu lap u + f), where f has a component along the first axis alone."""
         axes = spacings(widths, even)
-        rates = [viscosity * laplacian(u, axes, c) - convection(u, faces, axes, c) for c in range(len(even))]
+        rates = [viscosity * laplacian(u, axes, c) - convection(u, faces, axes, c, how) for c in range(len(even))]
         rates[0] = rates[0] + force
         return [u[here][c] + dt * rate for c, rate in enumerate(rates)]
 
