@@ -17,7 +17,7 @@ REACH = {CENTRAL: 1, QUICK: 2}  # how many steps away are the values that are lo
 
 
 @dataclass(frozen=True)
-class Row:
+class FaceRow:
     """``values`` (4): the second and the first before the face, the first and the second behind it; ``distances`` (3)
     between them; ``to_face``: from the first before it to the face. The outer ones are for parabolas alone."""
 
@@ -26,7 +26,7 @@ class Row:
     to_face: Any
 
 
-def carried(velocity: Any, row: Row, convection: str) -> Any:
+def carried(velocity: Any, row: FaceRow, convection: str) -> Any:
     """The value that goes through a face with a velocity.
 
     ``central``: the mean of the two beside it, whatever their distances: then convection moves kinetic energy about and

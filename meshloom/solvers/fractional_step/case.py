@@ -13,8 +13,10 @@ from meshloom.case import PRECISIONS, GridCase, Image, Limit, Streamlines
 from meshloom.errors import ConfigError
 from meshloom.solvers.fractional_step.cells import CellGrid
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
+from meshloom.solvers.fractional_step.options import STAGGERED
 from meshloom.solvers.fractional_step.schemes import SCHEMES, TimeScheme
 from meshloom.solvers.fractional_step.sides import Condition
+from meshloom.solvers.fractional_step.staggered import StaggeredFlow
 from meshloom.solvers.navier_stokes.flow import EvenSteps
 
 MONITORS = ("time", "kinetic_energy", "divergence", "change")  # of every case; others come behind them
@@ -41,7 +43,8 @@ class IncompressibleCase(GridCase):
         self.grid = self.cells.grid
         scheme = SCHEMES[config.scheme.time]
         longest = self._longest_step(scheme)
-        self.flow = IncompressibleFlow(
+        form = StaggeredFlow if config.scheme.form == STAGGERED else IncompressibleFlow
+        self.flow = form(
             self.cells,
             self.sides(),
             self.viscosity,

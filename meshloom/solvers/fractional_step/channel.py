@@ -45,8 +45,8 @@ class ChannelOptions:
         (8, 32), "cells along x, y and, in space, z", low=2, high=65536,
         accepts=("(two or three of them)", lambda cells: len(cells) in (2, 3)),
     )  # fmt: skip
-    length: float = option(4.0 * math.pi, "of the box along x", above=0.0)
-    width: float = option(4.0 * math.pi / 3.0, "of the box along z", above=0.0)
+    length: float = option(4.0 * math.pi, "length of the box along x", above=0.0)
+    width: float = option(4.0 * math.pi / 3.0, "width of the box along z", above=0.0)
     stretch: float = option(
         0.0, "narrows cells towards the walls by a hyperbolic tangent; 0: all alike", low=0.0, high=4.0
     )

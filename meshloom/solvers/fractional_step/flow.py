@@ -100,13 +100,18 @@ class IncompressibleFlow:
         def without_divergence() -> None:
             p = self.pressure
             self.boundaries.fill_pressure(p)
-            do.project_in_place(cells.grid, cells.cross(p), one, self.velocity, *cells.widths)
             do.project_faces_in_place(cells.with_last_faces, cells.before(p), one, 1.0, self.faces, *cells.widths)
-            self.boundaries.fill_velocity(self.velocity, self.reach)
+            self._project_start(one)
             self._measure()
 
         ml.Sequence(ml.program(to_faces), self.solver.solve, ml.program(without_divergence), name="start").run()
         self.pressure.assign(0.0)
+
+    def _project_start(self, one: ml.Global) -> None:
+        """The velocities at the centres, as those at the faces have been."""
+        cells = self.cells
+        self._do.project_in_place(cells.grid, cells.cross(self.pressure), one, self.velocity, *cells.widths)
+        self.boundaries.fill_velocity(self.velocity, self.reach)
 
     # --- a step
 
@@ -126,17 +131,17 @@ class IncompressibleFlow:
             if number == 0:
                 self._tick(self._clocks, self.dt, self.time)
             else:
-                self._project(stages[number - 1], last=number == len(stages))
+                self._project(number - 1)
             if number < len(stages):
-                self._predict(stages[number], first=number == 0)
+                self._predict(number)
             else:
                 self._measure()
 
         return flow_step
 
-    def _predict(self, stage: TimeStage, *, first: bool) -> None:
-        """Steps 1 to 3."""
-        cells, do, dt = self.cells, self._do, self.dt
+    def _predict(self, number: int) -> None:
+        """Steps 1 to 3 of a stage."""
+        cells, do, dt, stage, first = self.cells, self._do, self.dt, self.scheme.stages[number], number == 0
         u, faces = (self.velocity, self.faces) if first else (self._stage_velocity, self._stage_faces)
         known = (cells.cross(u, self.reach), cells.both_faces(faces), dt, self.viscosity)
         widths = cells.widths_within(self.reach)
@@ -166,9 +171,10 @@ class IncompressibleFlow:
                 stage.start, stage.now, self._stage_faces, *cells.widths,
             )  # fmt: skip
 
-    def _project(self, stage: TimeStage, *, last: bool) -> None:
+    def _project(self, number: int) -> None:
         """Step 5, after the pressure is known."""
-        cells, do, p = self.cells, self._do, self.pressure
+        cells, do, p, stage = self.cells, self._do, self.pressure, self.scheme.stages[number]
+        last = number == len(self.scheme.stages) - 1
         self.boundaries.fill_pressure(p)
         at_centres, at_faces = (cells.cross(p), self.dt, stage.now), (cells.before(p), self.dt, stage.now)
         if last:

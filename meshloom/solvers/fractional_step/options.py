@@ -9,6 +9,7 @@ from meshloom.solvers.fractional_step.carried import CENTRAL, CONVECTIONS
 from meshloom.solvers.fractional_step.pressure import AUTO, SOLVERS
 from meshloom.solvers.fractional_step.schemes import RK3, SCHEMES
 
+COLLOCATED, STAGGERED = FORMS = ("collocated", "staggered")
 MOST_STEPS = 100_000_000
 RUN_DOC, TIME_DOC, OUTPUT_DOC = "How many steps at most, and on what.", "Time steps.", "What to write, and how often."
 SCHEME_DOC, PRESSURE_DOC = "How the equations are made discrete.", "How the pressure is solved for."
@@ -30,6 +31,11 @@ class StepOptions:
 class FractionalStepOptions:
     """How the equations are made discrete."""
 
+    form: str = option(
+        COLLOCATED,
+        "collocated: velocities at centres of cells, with those through faces beside them; staggered: at faces alone",
+        allowed=FORMS,
+    )
     time: str = option(
         RK3.name, "rk3: three stages, of third order; euler: one, of first order", allowed=tuple(SCHEMES)
     )
@@ -40,8 +46,8 @@ class FractionalStepOptions:
     )
     fade: float = option(
         0.0,
-        "time in which face velocities forget what they have beyond interpolated ones; 0: the longest stable step."
-        " Euler's steps forget it at once",
+        "collocated: time in which face velocities forget what they have beyond interpolated ones; 0: the longest"
+        " stable step. Euler's steps forget it at once",
         low=0.0,
     )
 

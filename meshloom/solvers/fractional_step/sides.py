@@ -82,7 +82,7 @@ class Outflow:
 Condition = Wall | Symmetry | Inflow | Outflow
 
 
-class _Side:
+class Side:
     """One closed end of one axis of some cells, with what holds there."""
 
     def __init__(self, cells: CellGrid, axis: int, end: str, condition: Condition):
@@ -133,7 +133,7 @@ class Boundaries:
     def __init__(self, cells: CellGrid, conditions: Mapping[tuple[int, str], Condition]):
         self.cells = cells
         self.sides = [
-            _Side(cells, axis, end, conditions[axis, end])
+            Side(cells, axis, end, conditions[axis, end])
             for axis in range(cells.rank)
             for end in (LOW, HIGH)
             if not cells.grid.periodic[axis]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.fractional_step.carried import CENTRAL, REACH, Row, carried
+from meshloom.solvers.fractional_step.carried import CENTRAL, REACH, FaceRow, carried
 from meshloom.solvers.fractional_step.cells import Spacing, along, spacings
 
 
@@ -25,20 +25,20 @@ def convection(u: Any, faces: Any, axes: Sequence[Spacing], component: int, how:
     found: Any = 0.0
     for axis, one in enumerate(axes):
         here, _, behind = _places(one, axis)
-        out = faces[behind][axis] * carried(faces[behind][axis], _row(u, one, component, 1, how), how)
-        into = faces[here][axis] * carried(faces[here][axis], _row(u, one, component, 0, how), how)
+        out = faces[behind][axis] * carried(faces[behind][axis], row_of_cells(u, one, component, 1, how), how)
+        into = faces[here][axis] * carried(faces[here][axis], row_of_cells(u, one, component, 0, how), how)
         found = found + (out - into) / one.width()
     return found
 
 
-def _row(u: Any, one: Spacing, component: int, step: int, how: str) -> Row:
+def row_of_cells(u: Any, one: Spacing, component: int, step: int, how: str) -> FaceRow:
     """The cells before and behind the first face of the cell, or with step 1 its last one."""
     steps = range(step - REACH[how], step + REACH[how])
     values = [u[along(one.rank, one.axis, s)][component] for s in steps]
     if how == CENTRAL:
-        return Row((None, *values, None), (None, None, None), None)
+        return FaceRow((None, *values, None), (None, None, None), None)
     distances = [one.distance(s) for s in (step - 1, step, step + 1)]
-    return Row(tuple(values), tuple(distances), 0.5 * one.width(step - 1))
+    return FaceRow(tuple(values), tuple(distances), 0.5 * one.width(step - 1))
 
 
 def laplacian(u: Any, axes: Sequence[Spacing], component: int) -> Any:
