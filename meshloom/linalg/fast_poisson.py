@@ -92,14 +92,20 @@ class FastPoisson(NoCopy):
         return said(report, total, size, poisson.dtype) if poisson.singular else report
 
     def once(self, x: Field, b: Field) -> None:
-        """Set x, and look at nothing: for many small systems, and for those who see by other means how well x fits."""
+        """Set x as ``solve`` does, and look at nothing: for many small systems, where others see how well x fits."""
         refuse_in_program("solving by transforms", "call it outside; ml.linalg.Multigrid has cycles that are recorded")
         self.poisson.check(x, "x")
         self.poisson.check(b, "b")
+        if x is b:
+            raise MeshError(f"fast_poisson: x and b are the same field, {x.name}")
         b.check_readable()
         for one in (x, b):
             one.move(current().place(one.storage))
-        _points(x)[...] = self._without_mean(self.solved(_points(b)))
+        right = _points(b)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.poisson.singular:
+                right = right - self._parts.like(right) * float(right.sum())
+            _points(x)[...] = self._without_mean(self.solved(right))
         x.changed()
 
     def _improve(self, x: Field, right: Any, norm: float, tol: float) -> list[float]:

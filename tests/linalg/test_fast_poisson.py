@@ -40,6 +40,10 @@ def test_as_a_direct_solver(problem: dict[str, Any]) -> None:
     np.testing.assert_allclose(x.numpy().ravel(), right, rtol=1e-9, atol=1e-9 * max(np.abs(right).max(), 1e-9))
     ghosts = ~np.isin(np.arange(grid.total), [*grid.choices.ravel(), *grid.padding])
     assert (x.numbered()[ghosts] == 7.0).all()
+    x.fill(7.0)
+    ml.linalg.FastPoisson(poisson).once(x, b)
+    np.testing.assert_allclose(x.numpy().ravel(), right, rtol=1e-8, atol=1e-8 * max(np.abs(right).max(), 1e-9))
+    assert (x.numbered()[ghosts] == 7.0).all()
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
@@ -203,6 +207,8 @@ def wrong_uses() -> dict[str, Any]:
         "poisson: x must be a Field, got int": lambda: fast.solve(3, b),
         "poisson: b must be a field of single numbers": lambda: fast.solve(x, grid.field("c", 2)),
         "fast_poisson: x and b are the same field, b": lambda: fast.solve(b, b),
+        "fast_poisson: x and b are the same field, x": lambda: fast.once(x, x),
+        "poisson: b must be a Field, got str": lambda: fast.once(x, "b"),
         "fast_poisson: tol must be a number between 0 and 1, got 'small'": lambda: fast.solve(x, b, tol="small"),
         "solving by transforms inside a program .* call it outside": lambda: ml.program(
             lambda: fast.solve(x, b)).run(),

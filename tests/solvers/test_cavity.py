@@ -114,6 +114,17 @@ def test_profiles_and_monitors_meet_in_the_middle() -> None:
         assert np.isclose(Line(case.cells, 0).profile(case.flow.velocity, 1).min(), v_min)
 
 
+def test_the_steady_flow_does_not_depend_on_the_length_of_a_step() -> None:
+    """The face velocities forget in a time of their own (``scheme.fade``), not in a step."""
+    ml.use("cpu", threads=1)
+    found = []
+    for cfl in (0.9, 0.5):
+        case = cavity(mesh__cells=(12, 12), time__steady=1e-7, time__cfl=cfl)
+        steady(case)
+        found.append(case.flow.velocity.numpy())
+    np.testing.assert_allclose(found[1], found[0], rtol=0.0, atol=1e-6)
+
+
 def test_ghia_without_the_misprint() -> None:
     places, values = ghia("v_on_horizontal_line", 400.0)
     assert len(places) == 16 and (np.diff(places) > 0.0).all() and values.min() == -0.44993

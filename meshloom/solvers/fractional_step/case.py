@@ -31,7 +31,7 @@ class IncompressibleCase(GridCase):
 
     monitors: ClassVar[tuple[str, ...]] = MONITORS
     element_name: ClassVar[str] = "cells"
-    limits: Mapping[str, Limit] = {"velocity": Limit(-MOST, MOST, _WHY), "change": Limit(-1.0, MOST**2, _WHY)}
+    limits: Mapping[str, Limit] = {"velocity": Limit(-MOST, MOST, _WHY), "energy": Limit(-1.0, MOST**2, _WHY)}
     drawn: ClassVar[tuple[str, ...]] = ("change",)  # the monitors beside the picture
     cells: CellGrid
     flow: IncompressibleFlow
@@ -126,6 +126,9 @@ class IncompressibleCase(GridCase):
     def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
         return float(recorded[0]), self.config.time.end
 
+    def sizes(self) -> dict[str, int]:
+        return {name.replace("points", "cells"): size for name, size in super().sizes().items()}
+
     def size_text(self) -> str:
         return f"{' x '.join(map(str, self.grid.shape))} cells, pressure {self.flow.solver.kind}"
 
@@ -145,7 +148,7 @@ class IncompressibleCase(GridCase):
             middle = self.grid.shape[2] // 2
             velocity, speed = velocity[:, :, middle], speed[:, :, middle]
         x, y = self.grid.coordinates[:2]
-        return Image(x, y, speed, "speed", curves=self.drawn, lines=Streamlines(velocity[..., 0], velocity[..., 1]))
+        return Image(x, y, speed, "speed", curves=self.drawn, flow=Streamlines(velocity[..., 0], velocity[..., 1]))
 
 
 def _chosen_step(time: Any, longest: float) -> float:

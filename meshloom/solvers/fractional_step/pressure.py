@@ -25,9 +25,9 @@ class PressureSolver:
         self.poisson = ml.linalg.Poisson(cells.grid, edges=edges, dtype=cells.dtype, name="pressure")
         self.kind = _chosen(cells) if solver == AUTO else solver
         self.tolerance = tolerance
-        self.solve: Callable[[], None] = self._fast(cells) if self.kind == FAST else self._by_multigrid()
+        self.solve: Callable[[], None] = self._fast() if self.kind == FAST else self._by_multigrid()
 
-    def _fast(self, cells: CellGrid) -> Callable[[], None]:
+    def _fast(self) -> Callable[[], None]:
         fast = ml.linalg.FastPoisson(self.poisson)
 
         def solve_pressure() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
+from meshloom.errors import MeshError
 from meshloom.solvers.fractional_step.cells import CellGrid, along, spacings
 
 LOW, HIGH = "low", "high"
@@ -98,6 +99,15 @@ class Side:
             ml.fill_ghosts(inner, closed="copy")  # what is given at the side is found in its ghosts
             self.velocity = inner
 
+    def given_outflow(self) -> float:
+        """What flows out through the side, as far as it is given."""
+        values = self.condition.values(self.cells, self.axis, self.end)[..., self.axis]
+        for a in range(self.cells.rank - 1, -1, -1):
+            if a != self.axis:
+                widths = self.cells.axes[a].widths
+                values = values @ widths if values.ndim else values * widths.sum()
+        return float(values) * (-1.0 if self.end == LOW else 1.0)
+
     def layer(self, number: int) -> Any:
         """The ghosts so far beyond the side: 1 are those next to it."""
         first = -number if self.end == LOW else self.cells.shape[self.axis] - 1 + number
@@ -132,16 +142,22 @@ class Boundaries:
 
     def __init__(self, cells: CellGrid, conditions: Mapping[tuple[int, str], Condition]):
         self.cells = cells
-        self.sides = [
-            Side(cells, axis, end, conditions[axis, end])
-            for axis in range(cells.rank)
-            for end in (LOW, HIGH)
-            if not cells.grid.periodic[axis]
-        ]
+        closed = [axis for axis in range(cells.rank) if not cells.grid.periodic[axis]]
+        ends = [(axis, end) for axis in closed for end in (LOW, HIGH)]
+        if {*ends} != {*conditions}:
+            names = ", ".join(f"({axis}, {end!r})" for axis, end in ends) or "none"
+            raise MeshError(f"sides: give a condition for each end of the closed axes, which are {names}; got"
+                            f" {', '.join(map(str, conditions)) or 'none'}")  # fmt: skip
+        self.sides = [Side(cells, axis, end, conditions[axis, end]) for axis, end in ends]
         self._ways_out = [one for one in self.sides if one.condition.lets_out]
         area = sum(self._area(one.axis) for one in self._ways_out)
         self._excess = ml.Global(0.0, "excess", dtype=cells.dtype)
         self._per_area = 1.0 / area if area else 0.0
+        excess, size = np.sum(
+            [[flow, abs(flow)] for flow in (one.given_outflow() for one in self.sides)] or [[0, 0]], 0
+        )
+        if not self._ways_out and abs(excess) > 1e-9 * size:
+            raise MeshError(f"sides: {-excess:g} more flows in than out, and no side is an Outflow")
 
     def _area(self, axis: int) -> float:
         parts = [one.edges[-1] - one.edges[0] for a, one in enumerate(self.cells.axes) if a != axis]
