@@ -58,8 +58,9 @@ class IncompressibleCase(GridCase):
             look=self.look,
         )
         self.looked = tuple(ml.Global(0.0, name) for name in self.monitors[len(MONITORS) :])
+        further = self.further_state()
         self.flow.start(self.start_velocity())
-        self.state, self.recorded = self.flow.state, (*self.flow.recorded, *self.looked)
+        self.state, self.recorded = (*self.flow.state, *further), (*self.flow.recorded, *self.looked)
         self.program = self.flow.step
 
     @abstractmethod
@@ -86,6 +87,10 @@ class IncompressibleCase(GridCase):
     def start_velocity(self) -> np.ndarray | float:
         """Velocities (*shape, dim) at the start."""
         return 0.0
+
+    def further_state(self) -> tuple[ml.Field | ml.Global, ...]:
+        """What ``look`` hands from one step to the next."""
+        return ()
 
     def look(self) -> None:
         """Loops at the end of a step that set ``looked``, the globals of the monitors beyond the usual ones."""

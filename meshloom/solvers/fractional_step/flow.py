@@ -18,7 +18,7 @@ of the order of fade times the width of cells squared. The pressure is that of t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -36,6 +36,8 @@ LARGEST = float(np.finfo(np.float32).max)  # stands for a change that nobody has
 
 class IncompressibleFlow:
     """``step`` is what is repeated. ``velocity`` u at centres, ``faces`` U, ``pressure`` p."""
+
+    staggered: ClassVar[bool] = False  # do velocities live at faces alone?
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ two faces, for monitors and files.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import meshloom as ml
 from meshloom.solvers.fractional_step.cells import CellGrid
@@ -19,6 +19,8 @@ from meshloom.solvers.fractional_step.staggered_terms import seen, staggered_ker
 class StaggeredFlow(IncompressibleFlow):
     """``faces`` are what steps in time; made with what an ``IncompressibleFlow`` takes, of which ``fade`` says
     nothing here."""
+
+    staggered: ClassVar[bool] = True
 
     def __init__(self, cells: CellGrid, *given: Any, convection: str = "central", **options: Any):
         self._at_faces = staggered_kernels(cells.even, convection)
