@@ -13,8 +13,10 @@ from meshloom.case import PRECISIONS, GridCase, Image, Limit, Streamlines
 from meshloom.errors import ConfigError
 from meshloom.solvers.fractional_step.cells import CellGrid
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
+from meshloom.solvers.fractional_step.options import STAGGERED
 from meshloom.solvers.fractional_step.schemes import SCHEMES, TimeScheme
 from meshloom.solvers.fractional_step.sides import Condition
+from meshloom.solvers.fractional_step.staggered import StaggeredFlow
 from meshloom.solvers.navier_stokes.flow import EvenSteps
 
 MONITORS = ("time", "kinetic_energy", "divergence", "change")  # of every case; others come behind them
@@ -42,20 +44,24 @@ class IncompressibleCase(GridCase):
         scheme = SCHEMES[config.scheme.time]
         longest = self._longest_step(scheme)
         step = _chosen_step(config.time, longest)
-        self.flow = IncompressibleFlow(
+        form = StaggeredFlow if config.scheme.form == STAGGERED else IncompressibleFlow
+        self.flow = form(
             self.cells,
             self.sides(),
             self.viscosity,
             EvenSteps(step, config.time.end),
             scheme=scheme,
+            convection=config.scheme.convection,
             fade=config.scheme.fade or max(longest, step),
             solver=config.pressure.solver,
             tolerance=config.pressure.tolerance,
+            force=self.force,
             look=self.look,
         )
         self.looked = tuple(ml.Global(0.0, name) for name in self.monitors[len(MONITORS) :])
+        further = self.further_state()
         self.flow.start(self.start_velocity())
-        self.state, self.recorded = self.flow.state, (*self.flow.recorded, *self.looked)
+        self.state, self.recorded = (*self.flow.state, *further), (*self.flow.recorded, *self.looked)
         self.program = self.flow.step
 
     @abstractmethod
@@ -70,6 +76,11 @@ class IncompressibleCase(GridCase):
     def viscosity(self) -> float:
         """One over the Reynolds number."""
 
+    @property
+    def force(self) -> float:
+        """What drives the fluid along x, per mass."""
+        return 0.0
+
     @abstractmethod
     def fastest(self) -> tuple[float, ...]:
         """Along each axis the largest speed to be expected: what the time step must be short enough for."""
@@ -77,6 +88,10 @@ class IncompressibleCase(GridCase):
     def start_velocity(self) -> np.ndarray | float:
         """Velocities (*shape, dim) at the start."""
         return 0.0
+
+    def further_state(self) -> tuple[ml.Field | ml.Global, ...]:
+        """What ``look`` hands from one step to the next."""
+        return ()
 
     def look(self) -> None:
         """Loops at the end of a step that set ``looked``, the globals of the monitors beyond the usual ones."""

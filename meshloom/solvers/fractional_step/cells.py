@@ -57,8 +57,8 @@ class CellGrid:
         self.rank = self.grid.rank
         self._widths = [self._width(axis) for axis in range(self.rank)]
 
-    def _width(self, axis: int) -> ml.Global | ml.Arg:
-        """Of cells along an axis: one number for all, or at each cell its own, those before and behind it included."""
+    def _width(self, axis: int) -> ml.Global | ml.Field:
+        """Of cells along an axis: one number for all, or at each cell its own."""
         one, name = self.axes[axis], f"width_{ml.Grid.axis_names[axis]}"
         if one.even:
             return ml.Global(float(one.widths[0]), name, dtype=self.dtype)
@@ -67,7 +67,7 @@ class CellGrid:
         values = np.broadcast_to(one.with_ghosts(ghosts).reshape(shape), self.grid.stored)
         field = self.grid.field(name, dtype=self.dtype)
         field.restore(np.ascontiguousarray(values, self.dtype).reshape(-1))
-        return field[self.grid.offsets(*(along(self.rank, axis, step) for step in (0, -1, 1)))]
+        return field
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -75,8 +75,16 @@ class CellGrid:
 
     @property
     def widths(self) -> tuple[Any, ...]:
-        """What kernels take as their last arguments; ``Spacing`` reads them."""
-        return tuple(self._widths)
+        """What kernels take as their last arguments: those of a cell and its neighbours; ``Spacing`` reads them."""
+        return self.widths_within(1)
+
+    def widths_within(self, reach: int) -> tuple[Any, ...]:
+        """The same for kernels that look at cells so many steps away."""
+        steps = sorted(range(-reach, reach + 1), key=abs)
+        return tuple(
+            one if isinstance(one, ml.Global) else one[self.grid.offsets(*(along(self.rank, a, s) for s in steps))]
+            for a, one in enumerate(self._widths)
+        )
 
     @property
     def even(self) -> tuple[bool, ...]:
@@ -98,9 +106,9 @@ class CellGrid:
         """All cells, and the ghosts that hold the last face of each axis."""
         return self.grid.box((0,) * self.rank, [n + 1 for n in self.shape])
 
-    def cross(self, field: ml.Field) -> ml.Arg:
-        """A field at a cell and its neighbours along the axes."""
-        return field[self.grid.star(1)]
+    def cross(self, field: ml.Field, reach: int = 1) -> ml.Arg:
+        """A field at a cell and its neighbours along the axes, up to so many steps away."""
+        return field[self.grid.star(reach)]
 
     def before(self, field: ml.Field) -> ml.Arg:
         """A field at a cell and the one before it along each axis: either side of its faces."""

@@ -83,7 +83,7 @@ class Outflow:
 Condition = Wall | Symmetry | Inflow | Outflow
 
 
-class _Side:
+class Side:
     """One closed end of one axis of some cells, with what holds there."""
 
     def __init__(self, cells: CellGrid, axis: int, end: str, condition: Condition):
@@ -148,7 +148,7 @@ class Boundaries:
             names = ", ".join(f"({axis}, {end!r})" for axis, end in ends) or "none"
             raise MeshError(f"sides: give a condition for each end of the closed axes, which are {names}; got"
                             f" {', '.join(map(str, conditions)) or 'none'}")  # fmt: skip
-        self.sides = [_Side(cells, axis, end, conditions[axis, end]) for axis, end in ends]
+        self.sides = [Side(cells, axis, end, conditions[axis, end]) for axis, end in ends]
         self._ways_out = [one for one in self.sides if one.condition.lets_out]
         area = sum(self._area(one.axis) for one in self._ways_out)
         self._excess = ml.Global(0.0, "excess", dtype=cells.dtype)
