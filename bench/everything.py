@@ -78,7 +78,7 @@ JOBS: tuple[Job, ...] = (
     Job("krylov", "krylov", _GPU, 60, "krylov", tiny=("--device", "cpu", "--sides", "24")),
     Job("poisson", "poisson", _GPU, 400, "poisson",
         tiny=("--device", "cpu", "--sides", "12", "--cubes", "--only", "fast", "cg")),
-    Job("layouts", "layouts", (*_GPU, "--auto"), 200, "layouts, layout_counts, layout_wholes",
+    Job("layouts", "layouts", (*_GPU, "--auto"), 260, "layouts, layout_counts, layout_wholes",
         tiny=("--device", "cpu", "--quick", "--points", "8", "--forms", "orthogonal", "--layouts", "aos", "soa")),
     Job("applications", "locality", (*_GPU, "--orders", "--loops", *PAPERS), 300, "applications, README", watches=True),
     Job("race", "race", (*_GPU, *_FEW, "--orders", "hilbert", "given"), 180, "race", watches=True, counters=True),

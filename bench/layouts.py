@@ -1,13 +1,14 @@
 """The layout paper's experiment: five steps of incompressible flow with vectors as AoS, SoA and AoSoA.
 
     python -m bench.layouts --device cuda|cpu|emulated [--points 256] [--quick] [--auto] [--json FILE] [--plot FILE]
+    python -m bench.layouts --again FILE --plot FILE
 
 Each step by itself in every layout of all vector fields: milliseconds, share of the five, speed-up over AoS, and its
-compulsory bytes per second as a share of what a copy moves in the same run. Of each layout the fastest tile counts.
-V/S and B/F are counted as the paper does (accesses that one point issues, a value that is read and written twice) and,
-apart from these, as the engine does (each value once; compulsory bytes). Results of every layout are compared with
-NumPy's on a small grid and with those of SoA on the large one before they are timed. ``whole``: the program of a step
-without Poisson, against the bytes that it cannot do without.
+compulsory bytes per second as a share of what a copy moves in the same run. Of each layout the fastest tile and block
+count. V/S and B/F are counted as the paper does (accesses that one point issues, a value that is read and written
+twice) and, apart from these, as the engine does (each value once; compulsory bytes). Results of every layout are
+compared with NumPy's on a small grid and with those of SoA on the large one before they are timed. Then steps without
+Poisson, as programs, of these flows and of ``cavity3d``, against the bytes that they cannot do without.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ from bench.layout_report import GOAL_FLOW, draw, goals, show_counts, show_rows, 
 from bench.layout_steps import CHECKED, FORMS, LAYOUTS, STEPS, Flow, Laid, accesses, difference
 from bench.measure import fastest
 from bench.race_loop import TOLERANCE, Device
+from bench.record import load
 from bench.started import Started, options_of, started
 from meshloom.config import build, parse_set
 from meshloom.schedule.strategies.common.points import tile_of
 from meshloom.solvers import find_case
 
 POINTS, FEW = 256, 32
-VARIANTS = ("plain", "single", "row")  # tiles that are tried on a GPU, the engine's own first
+VARIANTS = ("plain", "single", "row")  # tiles that are tried on a GPU, the engine's own first,
+BLOCKS = (256, 128)  # each in blocks of so many threads
 REFERENCE = "soa"
 REPLAYS = 10  # of a program in one timing
 
@@ -107,8 +110,8 @@ def rows_of(form: str, flow: Flow, layouts: Sequence[str], run: Started) -> Iter
     for layout in layouts:
         laid = flow.laid(layout)
         for step in STEPS:
-            tiles = variants_of(laid, step)[: 1 if run.result["quick"] else None]
-            tried = [measured(laid, step, variant, expected, run.device) for variant in tiles]
+            wishes = wishes_for(laid, step)[: 1 if run.result["quick"] else None]
+            tried = [measured(laid, step, wish, expected, run.device) for wish in wishes]
             row: dict[str, Any] = {"form": form, "step": step, "layout": layout}
             if wrong := [one["wrong"] for one in tried if "wrong" in one]:
                 yield row | {"wrong": max(wrong)}
@@ -121,24 +124,28 @@ def rows_of(form: str, flow: Flow, layouts: Sequence[str], run: Started) -> Iter
         run.device.clear()
 
 
-def variants_of(laid: Laid, step: str) -> list[str]:
-    """Tiles that differ, the engine's own choice first; on a CPU there is one."""
-    plain = laid.loop(step)
-    if not plain.backend.target.together:
-        return ["plain"]
+def wishes_for(laid: Laid, step: str) -> list[ml.Schedule]:
+    """Tiles that differ in blocks that differ, the engine's own choice first; on a CPU that alone."""
+    if not laid.loop(step).backend.target.together:
+        return [ml.Schedule("box")]
     tiles = {tile_of(laid.loop(step, ml.Schedule("box", variant=one)).spec): one for one in reversed(VARIANTS)}
-    return sorted(tiles.values(), key=VARIANTS.index)
+    names = sorted(tiles.values(), key=VARIANTS.index)
+    return [ml.Schedule("box", variant=one, block=block) for block in BLOCKS for one in names]
 
 
-def measured(laid: Laid, step: str, variant: str, expected: Expected, device: Device) -> dict[str, Any]:
-    """One step by one tile: ``wrong``, or milliseconds."""
-    loop = laid.loop(step, ml.Schedule("box", variant=variant))
+def measured(laid: Laid, step: str, wish: ml.Schedule, expected: Expected, device: Device) -> dict[str, Any]:
+    """One step by one schedule: ``wrong``, or milliseconds."""
+    loop = laid.loop(step, wish)
     executable: Any = loop.prepare()
     found = laid.prepared(step)
     executable()
     if not (error := expected.error(step, found)) <= TOLERANCE["float64"]:
-        return {"variant": variant, "wrong": error}
-    row = {"variant": variant, "ms": device.replayed(getattr(executable, "launch", executable)) * 1e3, "error": error}
+        return {"schedule": str(loop.schedule), "wrong": error}
+    row = {
+        "schedule": str(loop.schedule),
+        "ms": device.replayed(getattr(executable, "launch", executable)) * 1e3,
+        "error": error,
+    }
     if loop.backend.target.together:
         row |= {"tile": list(tile_of(loop.spec)), "resources": executable.resources.get("pass0", {})}
     return row
@@ -280,6 +287,7 @@ def options_given(arguments: list[str] | None) -> Any:
     parser.add_argument("--quick", action="store_true", help="few points, hardly timed: to see that it works")
     parser.add_argument("--auto", action="store_true", help="also the layout that the engine takes by itself")
     parser.add_argument("--plot", type=Path, help="a picture of the speed-ups over V/S and B/F")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="show and draw a result, and measure nothing")
     options = parser.parse_args(arguments)
     options.points = options.points or (FEW if options.quick else POINTS)
     if options.points < 5:
@@ -287,8 +295,21 @@ def options_given(arguments: list[str] | None) -> Any:
     return options
 
 
+def shown(result: dict[str, Any], picture: Path | None) -> int:
+    """Print what is behind the times, and draw it; the exit code."""
+    show_counts(result)
+    if picture:
+        draw(result, picture)
+        print(f"drawn in {picture}")
+    return int(any("wrong" in row for row in result["rows"]))
+
+
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
     options = options_given(arguments)
+    if options.again:
+        result = load(options.again)
+        show_rows(result["rows"])
+        return shown(result, options.plot)
     if device is None and options.device == "emulated":
         device = EmulatedGpu()
     run = started("layouts", options, device, Hasty if options.quick else Cpu)
@@ -301,12 +322,8 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     run.result["wholes"] += cavities(options.points, run)
     run.result["goals"] = [goal.as_json() for goal in goals(run.result)]
     run.save()
-    show_counts(run.result)
-    if options.plot:
-        draw(run.result, options.plot)
-        print(f"drawn in {options.plot}")
     print(f"copy: {run.copy / 1e9:.0f} GB/s; written to {run.record.file}")
-    return int(any("wrong" in row for row in run.result["rows"]))
+    return shown(run.result, options.plot)
 
 
 if __name__ == "__main__":

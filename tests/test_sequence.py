@@ -113,6 +113,23 @@ def test_ctrl_c_takes_effect_after_a_whole_round() -> None:
     np.testing.assert_allclose(work.u.numpy(), expected(3)[-1], rtol=1e-15)
 
 
+def test_ctrl_c_in_the_last_round_is_not_lost() -> None:
+    work = Work()
+    sequence = ml.Sequence(lambda: os.kill(os.getpid(), signal.SIGINT), *work.sequence.parts)
+    with pytest.raises(KeyboardInterrupt, match="stopped after 1 of 1 rounds"):
+        sequence.run(1)
+    assert work.squared == 1
+
+
+def test_a_program_with_arguments_is_bound_first() -> None:
+    work = Work()
+    twice = ml.program(lambda u: double(work.cells, u))
+    ml.Sequence(twice.bind(work.u), *work.sequence.parts).run(2)
+    assert work.u.numpy()[0] == pytest.approx(2.0 * np.sqrt(2.0 * expected(1)[0] + 1.0))
+    with pytest.raises(ProgramError, match="takes arguments"):
+        ml.Sequence(twice)
+
+
 def test_a_solve_that_fails_says_after_how_many_rounds() -> None:
     work = Work()
 

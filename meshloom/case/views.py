@@ -42,7 +42,7 @@ class Image:
     label: str
     axes: tuple[str, str] = ("x", "y")
     curves: tuple[str, ...] | None = None  # the monitors to draw beside it; None: all
-    lines: Streamlines | None = None  # drawn over it
+    flow: Streamlines | None = None  # drawn over it
 
 
 @dataclass(frozen=True)

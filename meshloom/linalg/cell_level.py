@@ -66,6 +66,10 @@ class CellLevel:
         """The links of each cell to that before it, (*shape,)."""
         return self._times_areas(axis, self.axes[axis].links)
 
+    def areas_along(self, axis: int) -> np.ndarray:
+        """The areas of each cell's faces across an axis, (*shape,); constant along it."""
+        return self._times_areas(axis, np.ones(self.shape[axis]))
+
     def excess_along(self, axis: int) -> np.ndarray:
         """What the diagonal of A has above the links of each cell along an axis, (*shape,)."""
         return self._sum([one.walls if a == axis else one.diagonal for a, one in enumerate(self.axes)])

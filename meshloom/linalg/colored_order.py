@@ -97,16 +97,17 @@ def _colors(a: Sparse, row_of: np.ndarray, order: np.ndarray, ends: np.ndarray, 
 
 def _fewest(a: Sparse, row_of: np.ndarray, order: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """By the engine's coloring: its elements are entries beside the diagonal, and the two of a pair have one target."""
-    beside = np.flatnonzero(a.columns != row_of)
+    beside = a.columns != row_of
     row, column = row_of[beside], a.columns[beside]
-    n = len(a)
-    pair = np.minimum(row, column) * n + np.maximum(row, column)
-    known, target = np.unique(pair, return_inverse=True)
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n)
-    entries = np.argsort(place[row], kind="stable")
-    many = np.bincount(np.searchsorted(ends, place[row], side="right") - 1, minlength=len(ends) - 1)
-    if not len(known):
+    if not len(row):
         return np.zeros(len(ends) - 1, np.int32)
-    offsets = np.concatenate([[0], np.cumsum(many)])
-    return color_blocks(offsets, entries, [target.reshape(-1, 1)], [len(known)])
+    above, pair = column > row, np.empty(len(row), np.int32 if len(row) < 2**31 else np.int64)
+    pair[above] = np.arange(len(row) // 2)
+    pair[~above] = np.argsort(column[above], kind="stable")  # row by row, those below are the others turned
+    block_of = np.empty(len(a), np.int64)
+    block_of[order] = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    of_entry = block_of[row]
+    in_order = bool((np.diff(of_entry) >= 0).all())
+    entries = np.arange(len(row)) if in_order else np.argsort(of_entry, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(of_entry, minlength=len(ends) - 1))])
+    return color_blocks(offsets, entries, [pair.reshape(-1, 1)], [len(row) // 2])

@@ -32,6 +32,7 @@ from meshloom.mesh.grid import AXES
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
 MOST_TIMES = 3  # that what rounding has left is solved for again
+SAFE = 1e140  # the square of a number of this size, or of one over it, is one with room to spare
 
 
 class FastPoisson(NoCopy):
@@ -64,9 +65,19 @@ class FastPoisson(NoCopy):
         ]
         mask = None if solid is None else solid_mask(solid, poisson.grid.shape)
         self._solids = None if mask is None else Solids(poisson, mask)
-        parts = outer([one.widths / one.widths.sum() for one in axes]).astype(poisson.dtype)
-        self._parts = Where(parts if self._solids is None else self._solids.parts)
-        self._image = poisson.grid.field("image", dtype=poisson.dtype)
+
+    @cached_property
+    def _parts(self) -> Where:
+        """Of each cell its part of the volume of all; solids have none."""
+        if self._solids is not None:
+            return Where(self._solids.parts)
+        parts = outer([one.widths / one.widths.sum() for one in self.poisson.axes])
+        return Where(parts.astype(self.poisson.dtype))
+
+    @cached_property
+    def _image(self) -> Field:
+        """Room for A x."""
+        return self.poisson.grid.field("image", dtype=self.poisson.dtype)
 
     @property
     def singular(self) -> bool:
@@ -80,20 +91,25 @@ class FastPoisson(NoCopy):
         for a, one in self._transforms:
             values[a] = one.values
         scale = float(np.prod([one.scale for _, one in self._transforms]))
-        return self._modes_of(sum_of(values), scale, waves=any(isinstance(one, Waves) for _, one in self._transforms))
+        return self._modes_of(
+            sum_of(values), self.along, scale, waves=any(isinstance(one, Waves) for _, one in self._transforms)
+        )
 
-    def _modes_of(self, values: np.ndarray, scale: float, *, waves: bool) -> Modes:
-        along = None if self.along is None else (self.along, self.poisson.axes[self.along])
-        return Modes(values, along, scale, self.poisson.dtype, waves=waves, singular=self.poisson.singular)
+    def _modes_of(self, values: np.ndarray, along: int | None, scale: float, *, waves: bool) -> Modes:
+        """``along``: which axis of the values that is that is solved along."""
+        cells = None if along is None or self.along is None else (along, self.poisson.axes[self.along])
+        return Modes(values, cells, scale, self.poisson.dtype, waves=waves, singular=self.poisson.singular)
 
     @cached_property
     def _at_once(self) -> tuple[Plane, Modes] | None:
         """How all axes are transformed at once on a GPU, and the same for the shares as they come out there."""
-        shape, transforms = self.poisson.grid.shape, dict(self._transforms)
-        if self.along is None or Plane.declines(shape, transforms):
+        plane = None
+        if self.along is not None:
+            plane = Plane.of(self.poisson.grid.shape, dict(self._transforms), self.poisson.dtype)
+        if plane is None:
             return None
-        plane = Plane(shape, transforms, self.poisson.dtype)
-        return plane, self._modes_of(plane.values(), plane.scale, waves=not plane.apart)
+        along = 0 if plane.moved else self.along
+        return plane, self._modes_of(plane.values(), along, plane.scale, waves=not plane.apart)
 
     def solve_only(self, x: Field, b: Field) -> None:
         """Set x to A^-1 b, and nothing else: no norms, no residual, no report, for those who solve in every step. What
@@ -130,17 +146,18 @@ class FastPoisson(NoCopy):
         if x is b:
             raise MeshError(f"fast_poisson: x and b are the same field, {x.name}")
         b.check_readable()
-        for one in (x, b, self._image):  # all of them where loops run, so that arrays meet their like
-            one.move(current().place(one.storage))
+        _to_loops(x, b)
 
     def solve(self, x: Field, b: Field, *, tol: float = 1e-8) -> Report:
         """Set x. ``converged`` says whether the norm of b - A x, computed anew, is at most ``tol`` times that of b;
         ``iterations`` how often it took: once, and again where rounding has left more."""
         poisson, tol = self.poisson, check_tolerance(self.name, tol)
         self._check(x, b)
+        _to_loops(self._image)
         right = _points(b) if self._solids is None else self._solids.in_fluid(_points(b))
         with np.errstate(over="ignore", invalid="ignore"):
-            total, size = (float(one.sum(dtype=np.float64)) for one in (right, abs(right)))
+            total = float(right.sum(dtype=np.float64))
+            size = float(abs(right).sum(dtype=np.float64)) if self.singular else 0.0
         norm = self._norm(right)
         if not np.isfinite(norm) or (self.singular and not np.isfinite(size)):
             return Report(False, 0, float("nan"), np.full(1, np.nan), "values that are not finite")
@@ -200,9 +217,15 @@ class FastPoisson(NoCopy):
     @staticmethod
     def _norm(array: Any) -> float:
         """In double, and safe from squares that are too large or too small."""
-        largest = float(abs(array).max())
-        if largest == 0.0 or not np.isfinite(largest):
-            return largest
+        low, high = float(array.min()), float(array.max())
+        if not np.isfinite(low + high):
+            return float("nan")
+        largest = max(-low, high)
+        if largest == 0.0:
+            return 0.0
+        if array.dtype == np.float64 and 1.0 / SAFE < largest < SAFE:  # squares can be added up as they are
+            flat = array.ravel()
+            return float(flat.dot(flat)) ** 0.5
         return largest * float(((array / largest).astype(np.float64) ** 2).sum() ** 0.5)
 
     def __repr__(self) -> str:
@@ -229,6 +252,12 @@ def _check_squares(axes: list[AxisCells], dtype: np.dtype) -> None:
     with np.errstate(all="ignore"):
         squares = np.array([[one.widths.min() ** 2 / 16.0, one.widths.sum() ** 2] for one in axes])
     check_held("fast_poisson", "squared widths", squares, dtype)
+
+
+def _to_loops(*fields: Field) -> None:
+    """All of them to where loops run, so that arrays meet their like."""
+    for one in fields:
+        one.move(current().place(one.storage))
 
 
 def _points(field: Field) -> Any:

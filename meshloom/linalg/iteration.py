@@ -61,10 +61,12 @@ class Iteration:
     refresh: Callable[[], None]
     steps: int = 1
     most: int = MOST_ITERATIONS
+    target: Global | None = None  # what ``left`` is to reach, where the programs look at it
     rounds: int = RESTARTS  # as often it goes on where the residual turns out larger than that carried along
 
     def __post_init__(self) -> None:
-        self._target = Global(0.0, "target", dtype=self.left.dtype)  # one for all solutions, which repeat by it
+        made = Global(0.0, "target", dtype=self.left.dtype) if self.target is None else self.target
+        self._target = made  # one for all solutions, which repeat by it
 
     def serves(self, most: int) -> bool:
         """Can it be used for at most so many iterations?"""

@@ -10,16 +10,18 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from meshloom.errors import MeshError, ProgramError, known_name, shown, whole_number, yes_or_no
+from meshloom.linalg.grid_matrix import GridMatrix
 from meshloom.linalg.incomplete import Fill
 from meshloom.linalg.iteration import MOST_ITERATIONS, Report
 from meshloom.linalg.krylov import check_tolerance
 from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.piccg_cells import ByMatrix
 from meshloom.linalg.piccg_sparse import Method, Settings, SparseMethod
+from meshloom.linalg.point_links import of_matrix, of_poisson
 from meshloom.linalg.poisson import Poisson, floating
 from meshloom.linalg.red_black import RedBlack
-from meshloom.linalg.red_black import fits as red_black_fits
 from meshloom.linalg.row_storage import MOST_CHUNK
+from meshloom.linalg.steps import subtract_from
 from meshloom.linalg.symmetric import symmetric
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Set
@@ -47,8 +49,9 @@ class PICCG(NoCopy):
     product with A, which needs factors with the entries of A; unless said where that changes nothing, with two colors
     and neither fill nor blocks.
 
-    A Poisson operator whose axes go round after an even number of cells, or not at all, is solved as it is, with
-    coefficients along its axes and no matrix, by two colors; asked for anything else, by its matrix.
+    A Poisson operator, or a matrix on a grid that links neighbours along the axes alone, is solved as it is, with two
+    colors and no stored indices, where axes go round after an even number of points or not at all; asked for anything
+    else, by rows.
     """
 
     name = "piccg"
@@ -58,9 +61,10 @@ class PICCG(NoCopy):
                  sigma: int | None = None, precision: DTypeLike | None = None,
                  eisenstat: bool | None = None):  # fmt: skip
         refuse_in_program("making a piccg solver", MAKE_BEFORE)
+        fewest = isinstance(colors, str) and colors == "auto"
         self.settings = Settings(
-            None if colors == "auto" else _whole("colors", colors, MOST_COLORS, " or 'auto'"),
-            _whole("block", block, MOST_BLOCK),
+            None if fewest else _count("colors", colors, MOST_COLORS, " or 'auto'"),
+            _count("block", block, MOST_BLOCK),
             _fill(fill, drop),
             _shift(shift),
             *_storage(storage, chunk, sigma),
@@ -118,6 +122,8 @@ class PICCG(NoCopy):
     def _solved(self, x: Field, b: Field, tol: float, most: int) -> Report:
         if self._entries() != self._version:
             self._method, self._version = self._made(), self._entries()
+        if isinstance(self.operator, GridMatrix) and not self.operator.grid.shows_all:
+            b = _without_ghosts(self.operator, x, b)
         report = self._method.solve(x, b, tol, most)
         if self.shift == self.settings.shift:
             return report
@@ -150,17 +156,30 @@ class PICCG(NoCopy):
         return self.operator.values.version if isinstance(self.operator, Matrix) else 0
 
     def _made(self) -> Method:
-        if not isinstance(self.operator, Poisson):
-            return SparseMethod(symmetric(self.operator), self.settings)
-        if self.settings.plain and red_black_fits(self.operator):
-            return RedBlack(self.operator, self.settings.precision)
-        return ByMatrix(self.operator, self.settings)
+        known = self.operator
+        given = None if isinstance(known, Poisson) else symmetric(known)
+        links = of_poisson(known) if isinstance(known, Poisson) else None
+        if isinstance(known, GridMatrix):
+            links = of_matrix(known)
+        if links is not None and links.two_colors and self.settings.plain:
+            return RedBlack(links, self.settings.precision)
+        return ByMatrix(known, self.settings) if given is None else SparseMethod(given, self.settings)
 
     def __repr__(self) -> str:
         return f"PICCG({self._method})"
 
 
-def _whole(what: str, value: Any, most: int, other: str = "") -> int:
+def _without_ghosts(matrix: GridMatrix, x: Field, b: Field) -> Field:
+    """b minus what values of x at ghosts make, which are no unknowns."""
+    ghosts, image = x.like("ghosts of x"), b.like("b without ghosts")
+    ghosts.restore(x.saved())
+    ghosts.assign(np.zeros(matrix.grid.shape))
+    matrix(ghosts, image)
+    subtract_from(matrix.grid, b, image)
+    return image
+
+
+def _count(what: str, value: Any, most: int, other: str = "") -> int:
     if isinstance(value, str):
         raise MeshError(f"piccg: {what} must be a whole number from 1 to {most}{other}, got {shown(value)}")
     return whole_number(f"piccg: {what}", value, 1, most, error=MeshError)
@@ -191,8 +210,8 @@ def _storage(storage: str | None, chunk: int | None, sigma: int | None) -> tuple
         raise MeshError("piccg: chunk and sigma are of storage='sell', and this is 'csr'")
     return (
         storage,
-        None if chunk is None else _whole("chunk", chunk, MOST_CHUNK),
-        None if sigma is None else _whole("sigma", sigma, MOST_WINDOW),
+        None if chunk is None else _count("chunk", chunk, MOST_CHUNK),
+        None if sigma is None else _count("sigma", sigma, MOST_WINDOW),
     )
 
 

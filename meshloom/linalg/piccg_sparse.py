@@ -87,7 +87,7 @@ class SparseMethod(Method):
         self.eisenstat = (alone and order.colors <= 2) if settings.eisenstat is None else settings.eisenstat
         chunk = (settings.chunk or CHUNK) if by_rows else None
         storage = Storage(chunk, self.dtype, settings.storage == "sell")
-        make = self._split if self.eisenstat else self._whole
+        make = self._split if self.eisenstat else self._with_product
         make(order, order.applied(a), storage, settings)
 
     def _split(self, order: ColoredOrder, a: Sparse, storage: Storage, settings: Settings) -> None:
@@ -105,7 +105,7 @@ class SparseMethod(Method):
         self._iteration = system.iteration(self._x[0])
         self._close = lambda: system.make_close(self._b[0], self._x[0])
 
-    def _whole(self, order: ColoredOrder, a: Sparse, storage: Storage, settings: Settings) -> None:
+    def _with_product(self, order: ColoredOrder, a: Sparse, storage: Storage, settings: Settings) -> None:
         """With any factors, and a product."""
         ordered = Set(len(a), "rows in order")
         factors, self.shift = factors_of(a, order, settings.fill, settings.shift, self.given.name)

@@ -21,16 +21,56 @@ from meshloom.linalg.transforms import Cosines, Transform, Waves
 
 #: Where cell j of an axis of n goes; ``kind``: 0 where it stays, 1 for cosines, 2 for sines.
 PLACES = """
-  const I j2 = (I)i % n2, r = (I)i / n2, j1 = r % n1, j0 = r / n1;
   const I c0 = kind0 ? (j0 & 1 ? n0 - 1 - j0 / 2 : j0 / 2) : j0;
   const I c1 = kind1 ? (j1 & 1 ? n1 - 1 - j1 / 2 : j1 / 2) : j1;
   const I c2 = kind2 ? (j2 & 1 ? n2 - 1 - j2 / 2 : j2 / 2) : j2;
   const bool turned = ((kind0 == 2) & (int)(j0 & 1)) ^ ((kind1 == 2) & (int)(j1 & 1)) ^ ((kind2 == 2) & (int)(j2 & 1));
   const I there = (c0 * n1 + c1) * n2 + c2;
 """
-INTO_ORDER = PLACES + "ordered[there] = turned ? -cell : cell;"
-OUT_OF_ORDER = PLACES + "cell = turned ? -ordered[there] : ordered[there];"
-_NUMBERS = "W n0, W n1, W n2, int32 kind0, int32 kind1, int32 kind2"
+CELL = """
+  const I j2 = (I)i % n2, rest = (I)i / n2, j1 = rest % n1, j0 = rest / n1;
+  const I here = j0 * step0 + j1 * step1 + j2 * step2;
+"""
+INTO_ORDER = CELL + PLACES + "ordered[there] = turned ? -cells[here] : cells[here];"
+OUT_OF_ORDER = CELL + PLACES + "cells[here] = turned ? -ordered[there] : ordered[there];"
+_NUMBERS = "W step0, W step1, W step2, W n0, W n1, W n2, int32 kind0, int32 kind1, int32 kind2"
+
+#: The same where cells lie side by side along the first axis, and in order along the last: squares of them go through
+#: shared memory, so that neighbouring threads have neighbours both ways.
+EDGE, ROWS = 32, 8
+SQUARES = """
+typedef INDEX I;
+extern "C" __global__ void NAME(NUMBER* cells, NUMBER* ordered, I step0, I step1, I step2, I n0, I n1, I n2, int kind0,
+                                int kind1, int kind2) {
+  __shared__ NUMBER square[32][33];
+  const I j1 = blockIdx.z, first0 = (I)blockIdx.x * 32, first2 = (I)blockIdx.y * 32;
+  for (int r = threadIdx.y; r < 32; r += 8) {
+    const I j0 = first0 + LOADED0, j2 = first2 + LOADED2;
+    if (j0 < n0 && j2 < n2) { PLACES square[LOADED2][LOADED0] = LOADED; }
+  }
+  __syncthreads();
+  for (int r = threadIdx.y; r < 32; r += 8) {
+    const I j0 = first0 + STORED0, j2 = first2 + STORED2;
+    if (j0 < n0 && j2 < n2) { PLACES STORED = square[STORED2][STORED0]; }
+  }
+}
+"""
+_CELL, _ORDERED = "cells[j0 * step0 + j1 * step1 + j2 * step2]", "ordered[there]"
+
+
+def squares(name: str, number: str, index: str, *, into: bool) -> str:
+    """The text of a kernel that brings cells into order, or out of it, in squares."""
+    along0, along2 = ("(int)threadIdx.x", "r"), ("r", "(int)threadIdx.x")  # (j0, j2): by cells, and by order
+    (load0, load2), (store0, store2) = (along0, along2) if into else (along2, along0)
+    loaded, stored = (_CELL, _ORDERED) if into else (_ORDERED, _CELL)
+    sign = f"(turned ? -{loaded} : {loaded})"
+    words = {"NAME": name, "NUMBER": number, "INDEX": index, "LOADED0": load0, "LOADED2": load2, "STORED0": store0,
+             "STORED2": store2, "LOADED": sign, "STORED": stored, "PLACES": PLACES}  # fmt: skip
+    text = SQUARES
+    for word, meaning in words.items():
+        text = text.replace(word, meaning)
+    return text
+
 
 #: Waves k and n - k along the first axis, at the same place of all others; of the last axis the phase of its cosines.
 PAIRS = """
@@ -73,25 +113,30 @@ _PAIRED = "W length, W m, W inner, W step, int32 cosines, raw C first, raw C las
 
 
 class Plane:
-    """``transforms``: of all axes of cells of ``shape`` but one or none, each with its number. The last of these axes
-    is where numbers are real, so that half of the waves are enough; the shares are complex (*shares,)."""
+    """``transforms``: of all axes of cells of ``shape`` but one, each with its number. The last of these axes is where
+    numbers are real, so that half of the waves are enough; the shares are complex (*shares,).
 
-    def __init__(self, shape: tuple[int, ...], transforms: dict[int, Transform], dtype: np.dtype):
-        self.shape, self.dtype, self.axes = shape, dtype, tuple(sorted(transforms))
+    Lines along the last axis of the cells would leave transforms nothing that is contiguous: ``moved``, that axis comes
+    first for everything here, ``shape`` and ``transforms`` too, and the step that puts cells in order does it.
+    """
+
+    def __init__(self, shape: tuple[int, ...], transforms: dict[int, Transform], dtype: np.dtype, *, moved: bool):
+        self.shape, self.dtype, self.axes, self.moved = shape, dtype, tuple(sorted(transforms)), moved
         self.transforms, self.real = transforms, self.axes[-1]
         self.first = self.axes[0] if len(self.axes) > 1 else None
         self.cosines = [a for a in self.axes if isinstance(transforms[a], Cosines)]
         half = shape[self.real] // 2 + 1
         self.shares = tuple(half if a == self.real else n for a, n in enumerate(shape))
 
-    @staticmethod
-    def declines(shape: tuple[int, ...], transforms: dict[int, Transform]) -> bool:
-        """Is there something that it cannot do? Other vectors, three axes, and real and imaginary parts that have
-        systems of their own along contiguous lines."""
-        if not 1 <= len(transforms) <= 2 or not all(isinstance(one, Cosines | Waves) for one in transforms.values()):
-            return True
-        real = max(transforms)
-        return isinstance(transforms[real], Cosines) and real != len(shape) - 1
+    @classmethod
+    def of(cls, shape: tuple[int, ...], transforms: dict[int, Transform], dtype: np.dtype) -> Plane | None:
+        """For all axes but one; None for other vectors than waves, cosines and sines, and where that leaves none."""
+        if not transforms or not all(isinstance(one, Cosines | Waves) for one in transforms.values()):
+            return None
+        if len(shape) - 1 in transforms:
+            return cls(shape, transforms, dtype, moved=False)
+        first = {a + 1: one for a, one in transforms.items()}
+        return cls((shape[-1], *shape[:-1]), first, dtype, moved=True)
 
     @property
     def apart(self) -> bool:
@@ -147,25 +192,31 @@ class Plane:
         return PlaneOnGPU(self)
 
     def forwards(self, cells: Any, shares: Any) -> None:
-        """The shares of what is given in cells (*shape,), an array of CuPy, perhaps with room between its rows."""
-        self._gpu.forwards(cells, shares)
+        """The shares of what is given in cells, an array of CuPy, perhaps with room between its rows."""
+        self._gpu.forwards(self._seen(cells), shares)
 
     def backwards(self, shares: Any, cells: Any) -> None:
         """What is in each cell, over the scale; the shares are lost."""
-        self._gpu.backwards(shares, cells)
+        self._gpu.backwards(shares, self._seen(cells))
+
+    def _seen(self, cells: Any) -> Any:
+        """Cells as an array (*shape,)."""
+        rank = len(self.shape)
+        return cells.transpose(rank - 1, *range(rank - 1)) if self.moved else cells
 
     def numbers(self) -> tuple[int, ...]:
-        """n0, n1, n2, kind0, kind1, kind2 of ``PLACES``."""
-        missing = 3 - len(self.shape)
+        """n0, n1, n2, kind0, kind1, kind2 of ``PLACES``; of two axes there is none in the middle."""
         kinds = [self._kind(a) for a in range(len(self.shape))]
-        return (*(1,) * missing, *self.shape, *(0,) * missing, *kinds)
+        if len(self.shape) == 2:
+            return self.shape[0], 1, self.shape[1], kinds[0], 0, kinds[1]
+        return (*self.shape, *kinds)
 
     def _kind(self, axis: int) -> int:
         one = self.transforms.get(axis)
         return 0 if not isinstance(one, Cosines) else 2 if one.sines else 1
 
     def pairs(self) -> tuple[int, tuple[int, ...], np.ndarray, np.ndarray]:
-        """How many there are; length, m, inner, step, cosines of ``PAIRS``; phases along the first axis and the last."""
+        """How many there are; ``PAIRS``' length, m, inner, step, cosines; phases along the first axis and the last."""
         first, real = self.first, self.real
         n = 1 if first is None else self.shape[first]
         inner = prod(self.shares if first is None else self.shares[first + 1 :])
@@ -192,20 +243,28 @@ class PlaneOnGPU:
         double = plane.dtype.itemsize == 8
         both = (cufft.CUFFT_D2Z, cufft.CUFFT_Z2D) if double else (cufft.CUFFT_R2C, cufft.CUFFT_C2R)
         self.plans = [self._plan(cufft, one, forwards=k == 0) for k, one in enumerate(both)]
-        number, whole = ("double", "complex128") if double else ("float", "complex64")
+        number, pair = ("double", "complex128") if double else ("float", "complex64")
         index, word = ("long long", "int64") if prod(plane.shape) >= 2**30 else ("int", "int32")
 
         def kernel(taken: str, given: str, text: str, name: str) -> Any:
-            taken, given = (one.replace("W ", f"{word} ").replace("raw C ", f"raw {whole} ") for one in (taken, given))
+            taken, given = (one.replace("W ", f"{word} ").replace("raw C ", f"raw {pair} ") for one in (taken, given))
             preamble = f"typedef {index} I; typedef complex<{number}> C;"
             return cupy.ElementwiseKernel(taken, given, text, name, preamble=preamble)
 
-        self.into_order = kernel(f"T cell, {_NUMBERS}", "raw T ordered", INTO_ORDER, "ml_into_order")
-        self.out_of_order = kernel(f"raw T ordered, {_NUMBERS}", "T cell", OUT_OF_ORDER, "ml_out_of_order")
+        if plane.moved:
+            self.into_order, self.out_of_order = (
+                self._by_squares(cupy.RawKernel(squares(name, number, index, into=into), name), index)
+                for name, into in (("ml_squares_into_order", True), ("ml_squares_out_of_order", False))
+            )
+        else:
+            self.into_order = self._by_cells(kernel(f"raw T cells, {_NUMBERS}", "raw T ordered", INTO_ORDER,
+                                                    "ml_into_order"), into=True)  # fmt: skip
+            self.out_of_order = self._by_cells(kernel(f"raw T ordered, {_NUMBERS}", "raw T cells", OUT_OF_ORDER,
+                                                      "ml_out_of_order"), into=False)  # fmt: skip
         self.mix = kernel(_PAIRED, "raw C u", MIXED, "ml_mix_waves")
         self.separate = kernel(_PAIRED, "raw C u", SEPARATED, "ml_separate_waves")
         self.count, numbers, *phases = plane.pairs()
-        self.paired = (*numbers, *(cupy.asarray(one.astype(whole)) for one in phases))
+        self.paired = (*numbers, *(cupy.asarray(one.astype(pair)) for one in phases))
         self.room: Any = None
 
     def _plan(self, cufft: Any, kind: int, *, forwards: bool) -> Any:
@@ -228,6 +287,31 @@ class PlaneOnGPU:
         lengths = (shape[plane.real],) if plane.first is None else (shape[plane.first], rows)
         return lengths, step, batch[0] if batch else prod(shape)
 
+    def _by_cells(self, kernel: Any, *, into: bool) -> Any:
+        def run(cells: Any, ordered: Any) -> None:
+            first, last = (cells, ordered) if into else (ordered, cells)
+            kernel(_flat(self.cupy, first), *self._steps(cells), *self.plane.numbers(), _flat(self.cupy, last),
+                   size=cells.size)  # fmt: skip
+
+        return run
+
+    def _by_squares(self, kernel: Any, index: str) -> Any:
+        integer = np.int64 if index == "long long" else np.int32
+        n0, n1, n2 = self.plane.numbers()[:3]
+        grid = (-(-n0 // EDGE), -(-n2 // EDGE), n1)
+
+        def run(cells: Any, ordered: Any) -> None:
+            sizes = [integer(one) for one in (*self._steps(cells), *self.plane.numbers()[:3])]
+            kinds = [np.int32(one) for one in self.plane.numbers()[3:]]
+            kernel(grid, (EDGE, ROWS), (_flat(self.cupy, cells), ordered, *sizes, *kinds))
+
+        return run
+
+    def _steps(self, cells: Any) -> tuple[int, ...]:
+        """From cell to cell along three axes; what is missing is in the middle of two, as ``numbers`` has it."""
+        steps = [one // cells.itemsize for one in cells.strides]
+        return (steps[0], 0, steps[1]) if len(steps) == 2 else tuple(steps)
+
     def _ordered(self, cells: Any) -> Any:
         """Where cells are in order: there, or in room for them."""
         if not self.plane.cosines and cells.flags.c_contiguous:
@@ -239,7 +323,7 @@ class PlaneOnGPU:
     def forwards(self, cells: Any, shares: Any) -> None:
         ordered = self._ordered(cells)
         if ordered is not cells:
-            self.into_order(cells, *self.plane.numbers(), ordered)
+            self.into_order(cells, ordered)
         self.plans[0].fft(ordered, shares, -1)
         if self.plane.cosines:
             self.mix(*self.paired, shares, size=self.count)
@@ -250,4 +334,10 @@ class PlaneOnGPU:
         ordered = self._ordered(cells)
         self.plans[1].fft(shares, ordered, 1)
         if ordered is not cells:
-            self.out_of_order(ordered, *self.plane.numbers(), cells)
+            self.out_of_order(cells, ordered)
+
+
+def _flat(cupy: Any, cells: Any) -> Any:
+    """The memory of an array from its first number to its last, as one row."""
+    last = sum((n - 1) * step for n, step in zip(cells.shape, cells.strides, strict=True))
+    return cupy.ndarray((last // cells.itemsize + 1,), cells.dtype, memptr=cells.data)

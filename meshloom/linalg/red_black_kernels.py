@@ -1,9 +1,10 @@
 """What is done in a cell of two points along each axis, half of them red and half black: kernels of a red-black solver.
 
-A point is known by its parity along each axis; black ones have an even sum, and neighbours differ in color. ``e``: for
-each axis the numbers along it at the cell, behind a slot: three links, two widths and two links to walls. Fields of one
-color have a component for each of its points, in the order of ``points``; those that are seen around have a slot for
-the cell itself, and for the one before and behind along each axis.
+A point is known by its parity along each axis; black ones have an even sum, and neighbours differ in color. Fields of
+one color have a component for each of its points, in the order of ``points``; those that are seen around have a slot
+for the cell itself, and for the one before and behind along each axis. A is its links, minus what it has beside the
+diagonal, and its walls, what the diagonal has besides the sum of the links. ``e``, the last arguments of a kernel, are
+what a form of coefficients, ``AlongAxes`` or ``AtPoints``, finds both in.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.operation.loop import Kernel, kernel
 
 Parity = tuple[int, ...]
+Link = tuple[Any, int, int]  # to a neighbour: how strong it is, the slot of its cell, which of the other color it is
 BLACK, RED = 0, 1
 LINKS, WIDTHS, WALLS, NUMBERS = 0, 3, 5, 7  # where each begins in the numbers along an axis, and how many there are
 
@@ -41,43 +43,65 @@ def neighbours(one: Parity) -> list[tuple[int, int, int, int]]:
     return found
 
 
-def area(e: Any, one: Parity, axis: int) -> Any:
+class AlongAxes:
+    """Coefficients of a Poisson operator. ``e``: for each axis the numbers along it at the cell, behind a slot: three
+    links, two widths and two links to walls."""
+
+    @staticmethod
+    def links(e: Any, one: Parity) -> list[Link]:
+        return [(e[a][0, LINKS + k] * _area(e, one, a), slot, which) for a, k, slot, which in neighbours(one)]
+
+    @staticmethod
+    def wall(e: Any, one: Parity) -> Any:
+        return sum(e[a][0, WALLS + i] * _area(e, one, a) for a, i in enumerate(one))
+
+    @staticmethod
+    def inside(e: Any, one: Parity) -> Any:
+        return prod((e[a][0, WIDTHS + i] for a, i in enumerate(one)), start=1.0) > 0.0
+
+
+def _area(e: Any, one: Parity, axis: int) -> Any:
     """Of the faces of a point's volume across an axis."""
     return prod((e[a][0, WIDTHS + i] for a, i in enumerate(one) if a != axis), start=1.0)
 
 
-def links_of(e: Any, one: Parity) -> list[tuple[Any, int, int]]:
-    """For each neighbour of a point: its link, its slot and which it is."""
-    return [(e[a][0, LINKS + k] * area(e, one, a), slot, which) for a, k, slot, which in neighbours(one)]
+class AtPoints:
+    """Coefficients of a matrix with an entry for each neighbour of a point. ``e``: one field, seen around, which has
+    for each red point its links, in the order of ``neighbours``, then the walls of the red and of the black points."""
+
+    @staticmethod
+    def links(e: Any, one: Parity) -> list[Link]:
+        red, each, found = points(len(one), RED), 2 * len(one), []
+        for number, (axis, k, slot, which) in enumerate(neighbours(one)):
+            if one in red:
+                found.append((e[0][0, red.index(one) * each + number], slot, which))
+            else:  # the same number stands at the red point, under the step that leads back
+                back = 2 * axis + 1 - (k - one[axis])
+                found.append((e[0][slot, which * each + back], slot, which))
+        return found
+
+    @staticmethod
+    def wall(e: Any, one: Parity) -> Any:
+        return e[0][0, place_of_wall(one)]
+
+    @staticmethod
+    def inside(e: Any, one: Parity) -> Any:
+        return sum(link for link, _, _ in AtPoints.links(e, one)) + AtPoints.wall(e, one) > 0.0
 
 
-def wall_of(e: Any, one: Parity) -> Any:
-    """What links a point to walls of given value."""
-    return sum(e[a][0, WALLS + i] * area(e, one, a) for a, i in enumerate(one))
-
-
-def diagonal_of(e: Any, one: Parity) -> Any:
-    """That of A; 1 where a point only fills a cell up."""
-    found = sum(link for link, _, _ in links_of(e, one)) + wall_of(e, one)
-    return np.where(found > 0.0, found, 1.0)
-
-
-def nearby(e: Any, one: Parity, other: Any) -> Any:
-    """The values of the other color round a point, each times its link."""
-    return sum(link * other[slot, which] for link, slot, which in links_of(e, one))
-
-
-def image(e: Any, one: Parity, own: Any, other: Any) -> Any:
-    """What A makes at a point, from its own value and those of the other color: differences, so that little is lost."""
-    near = sum(link * (own - other[slot, which]) for link, slot, which in links_of(e, one))
-    return near + wall_of(e, one) * own
+def place_of_wall(one: Parity) -> int:
+    """Which of the numbers of a cell is what a point has on the diagonal besides its links."""
+    rank, color = len(one), sum(one) % 2
+    halves = 2 ** (rank - 1)
+    return halves * 2 * rank + (0 if color == RED else halves) + points(rank, color).index(one)
 
 
 class Halves:
-    """The points of both colors in a cell of some axes, and their values in fields, where one alone has no axis."""
+    """The points of both colors in a cell of some axes, their values in fields, where one alone has no axis, and A."""
 
-    def __init__(self, rank: int):
+    def __init__(self, rank: int, form: type[AlongAxes] | type[AtPoints]):
         self.rank, self.black, self.red = rank, points(rank, BLACK), points(rank, RED)
+        self.links, self.wall, self.inside = form.links, form.wall, form.inside
         self.each = range(len(self.black))
         self._alone = len(self.black) == 1
 
@@ -91,11 +115,26 @@ class Halves:
         """(slots, points)."""
         return x[:, None] if self._alone else x
 
+    def diagonal(self, e: Any, one: Parity) -> Any:
+        """That of A; 1 where a point only fills a cell up."""
+        found = sum(link for link, _, _ in self.links(e, one)) + self.wall(e, one)
+        return np.where(found > 0.0, found, 1.0)
+
+    def nearby(self, e: Any, one: Parity, other: Any) -> Any:
+        """The values of the other color round a point, each times its link."""
+        return sum(link * other[slot, which] for link, slot, which in self.links(e, one))
+
+    def image(self, e: Any, one: Parity, own: Any, other: Any) -> Any:
+        """What A makes at a point, from its own value and those of the other color: differences, so that little is
+        lost."""
+        near = sum(link * (own - other[slot, which]) for link, slot, which in self.links(e, one))
+        return near + self.wall(e, one) * own
+
 
 @cache
-def kernels(rank: int) -> SimpleNamespace:
-    """Of a number of axes."""
-    halves = Halves(rank)
+def kernels(rank: int, along_axes: bool) -> SimpleNamespace:
+    """Of a number of axes and coefficients in one form or the other."""
+    halves = Halves(rank, AlongAxes if along_axes else AtPoints)
     return SimpleNamespace(**_of_iterations(halves), **_of_start(halves), **_of_factors(halves), **_of_transfer(halves))
 
 
@@ -110,20 +149,20 @@ def _of_iterations(halves: Halves) -> dict[str, Kernel]:
         for k in halves.each:
             store(new, k, direction[0, k])
             store(x, k, own(x, k) + alpha * p[0, k])
-            energy = energy + wall_of(e, black[k]) * direction[0, k] ** 2
+            energy = energy + halves.wall(e, black[k]) * direction[0, k] ** 2
         for k in halves.each:
-            links = links_of(e, red[k])
-            value = sum(link * direction[slot, which] for link, slot, which in links) / diagonal_of(e, red[k])
+            links = halves.links(e, red[k])
+            value = sum(link * direction[slot, which] for link, slot, which in links) / halves.diagonal(e, red[k])
             store(t, k, value)
             energy = energy + sum(link * (direction[slot, which] - value) ** 2 for link, slot, which in links)
-            energy = energy + wall_of(e, red[k]) * value**2
+            energy = energy + halves.wall(e, red[k]) * value**2
         pq += energy
 
     @kernel
     def new_residual(alpha: Read, p: Read, t: Read, g: Read, r: ReadWrite, rr: Sum, rz: Sum, *e: Read):
         squares, products = 0.0, 0.0
         for k in halves.each:
-            left = own(r, k) - alpha * image(e, black[k], own(p, k), seen(t))
+            left = own(r, k) - alpha * halves.image(e, black[k], own(p, k), seen(t))
             store(r, k, left)
             squares, products = squares + left * left, products + own(g, k) * left * left
         rr += squares
@@ -142,23 +181,23 @@ def _of_start(halves: Halves) -> dict[str, Kernel]:
     @kernel
     def solve_red(x: Read, b: Read, y: Write, *e: Read):
         for k in halves.each:
-            store(y, k, (own(b, k) + nearby(e, red[k], seen(x))) / diagonal_of(e, red[k]))
+            store(y, k, (own(b, k) + halves.nearby(e, red[k], seen(x))) / halves.diagonal(e, red[k]))
 
     @kernel
     def black_residual(x: Read, y: Read, b: Read, g: Read, r: Write, rr: Sum, rz: Sum, size: Sum, *e: Read):
-        squares, products, whole = 0.0, 0.0, 0.0
+        squares, products, of_b = 0.0, 0.0, 0.0
         for k in halves.each:
-            left = own(b, k) - image(e, black[k], own(x, k), seen(y))
+            left = own(b, k) - halves.image(e, black[k], own(x, k), seen(y))
             store(r, k, left)
             squares, products = squares + left * left, products + own(g, k) * left * left
-            whole = whole + own(b, k) ** 2
+            of_b = of_b + own(b, k) ** 2
         rr += squares
         rz += products
-        size += whole
+        size += of_b
 
     @kernel
     def red_residual(x: Read, y: Read, b: Read, rr: Sum, size: Sum, *e: Read):
-        rr += sum((own(b, k) - image(e, red[k], own(y, k), seen(x))) ** 2 for k in halves.each)
+        rr += sum((own(b, k) - halves.image(e, red[k], own(y, k), seen(x))) ** 2 for k in halves.each)
         size += sum(own(b, k) ** 2 for k in halves.each)
 
     return {"solve_red": solve_red, "black_residual": black_residual, "red_residual": red_residual}
@@ -170,12 +209,12 @@ def _of_factors(halves: Halves) -> dict[str, Kernel]:
     @kernel
     def over_diagonal(r: Read, q: Write, *e: Read):
         for k in halves.each:
-            store(q, k, own(r, k) / diagonal_of(e, red[k]))
+            store(q, k, own(r, k) / halves.diagonal(e, red[k]))
 
     @kernel
     def close_black(r: Read, q: Read, g: Read, z: Write, *e: Read):
         for k in halves.each:
-            store(z, k, own(g, k) * (own(r, k) + nearby(e, black[k], seen(q))))
+            store(z, k, own(g, k) * (own(r, k) + halves.nearby(e, black[k], seen(q))))
 
     return {"over_diagonal": over_diagonal, "close_black": close_black}
 
@@ -188,8 +227,7 @@ def _of_transfer(halves: Halves) -> dict[str, Kernel]:
     def into_halves(x: Read, black_x: Write, red_x: Write, *e: Read):
         for into, ones in ((black_x, black), (red_x, red)):
             for k, one in enumerate(ones):
-                there = prod((e[a][0, WIDTHS + i] for a, i in enumerate(one)), start=1.0)
-                store(into, k, np.where(there > 0.0, x[every.index(one)], 0.0))
+                store(into, k, np.where(halves.inside(e, one), x[every.index(one)], 0.0))
 
     @kernel
     def out_of_halves(which: Read, black_x: Read, red_x: Read, x: Write):

@@ -23,6 +23,7 @@ from meshloom.operation.loop import Kernel, kernel
 
 WIDTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, MOST_LISTED)  # each is code of its own, so there are few
 MOST_CHUNK = 1024
+MOST_ADDED = 1 / 16  # of all slots of a stage
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class RowKernels:
 
 
 @dataclass(frozen=True, eq=False)
-class _Group:
+class _EqualRows:
     """Rows with as many slots each; ``way`` and ``values`` are None where they have none."""
 
     rows: Set
@@ -54,7 +55,7 @@ class _Group:
     values: Field | None
 
 
-class Stage:
+class RowStage:
     """The rows ``first`` to ``last`` of a matrix, and their entries on one side of the diagonal, or all beside it.
     ``of``: the set of the rows, and ``to`` that of the columns."""
 
@@ -82,21 +83,21 @@ class Stage:
             add_entry(entries, values, x[column_of], sums[row_of])
             kernels.added(self._rows, sums, *rest)
 
-    def _chunks(self, a: Sparse, lengths: np.ndarray, storage: Storage) -> Iterator[_Group]:
+    def _chunks(self, a: Sparse, lengths: np.ndarray, storage: Storage) -> Iterator[_EqualRows]:
         if self.empty or storage.chunk is None:
-            yield _Group(self._rows, None, None)
+            yield _EqualRows(self._rows, None, None)
             return
         rows, chunk = np.arange(self.first, self.last), np.arange(len(lengths)) // storage.chunk
         longest = np.zeros(chunk[-1] + 1, np.int64)
         np.maximum.at(longest, chunk, lengths)
-        width = np.asarray(WIDTHS)[np.searchsorted(WIDTHS, longest)][chunk]
+        width = _few_widths(np.asarray(WIDTHS)[np.searchsorted(WIDTHS, longest)])[chunk]
         for one in np.unique(width):
             yield self._padded(a, rows[width == one], int(one), storage)
 
-    def _padded(self, a: Sparse, rows: np.ndarray, width: int, storage: Storage) -> _Group:
+    def _padded(self, a: Sparse, rows: np.ndarray, width: int, storage: Storage) -> _EqualRows:
         part = _part(self.of, rows)
         if width == 0:
-            return _Group(part, None, None)
+            return _EqualRows(part, None, None)
         counts = np.diff(a.offsets)[rows]
         entry = a.offsets[rows][:, None] + np.arange(width)
         there = np.arange(width) < counts[:, None]
@@ -104,7 +105,7 @@ class Stage:
         values = np.where(there, a.values[entry], 0.0)
         layout = f"aosoa{storage.chunk}" if width > 1 else None
         held = part.field("values", width, dtype=storage.dtype, data=values, layout=layout)
-        return _Group(part, Map(part, self.to, a.columns[entry], "columns"), held)
+        return _EqualRows(part, Map(part, self.to, a.columns[entry], "columns"), held)
 
     def _as_listed(self, a: Sparse, dtype: np.dtype) -> tuple[Set, Field, Map, Map]:
         begin, end = int(a.offsets[self.first]), int(a.offsets[self.last])
@@ -113,6 +114,20 @@ class Stage:
         values = entries.field("values", dtype=dtype, data=a.values[begin:end])
         columns = Map(entries, self.to, a.columns[begin:end], "columns")
         return entries, values, Map(entries, self.of, row, "rows"), columns
+
+
+def _few_widths(width: np.ndarray) -> np.ndarray:
+    """The widths of chunks, with those that few have raised to the next one: a loop of their own would take longer than
+    the slots that are added, which are none of many."""
+    found, most = width.copy(), MOST_ADDED * width.sum()
+    known = np.unique(width)
+    for narrow, wide in pairwise(known):
+        chosen = found == narrow
+        added = (wide - narrow) * chosen.sum()
+        if added <= most:
+            found[chosen] = wide
+            most -= added
+    return found
 
 
 def _too_long(lengths: np.ndarray, strict: bool) -> bool:
@@ -125,9 +140,9 @@ def _too_long(lengths: np.ndarray, strict: bool) -> bool:
     return True
 
 
-def stages(ordered: Set, a: Sparse, starts: np.ndarray, storage: Storage) -> list[Stage]:
+def stages(ordered: Set, a: Sparse, starts: np.ndarray, storage: Storage) -> list[RowStage]:
     """A matrix in the order of its stages."""
-    return [Stage(ordered, ordered, a, int(i), int(j), storage) for i, j in pairwise(starts)]
+    return [RowStage(ordered, ordered, a, int(i), int(j), storage) for i, j in pairwise(starts)]
 
 
 def side(a: Sparse, *, above: bool) -> Sparse:
@@ -147,7 +162,7 @@ def turned(a: Sparse) -> Sparse:
     return Sparse(offsets, row[order].astype(a.columns.dtype), a.values[order])
 
 
-def sums_for(parts: Iterable[Stage], of: Set, dtype: np.dtype) -> Field | None:
+def sums_for(parts: Iterable[RowStage], of: Set, dtype: np.dtype) -> Field | None:
     """Where sums are made by a loop of their own: a field for them."""
     return of.field("sums", dtype=dtype) if any(one.listed for one in parts) else None
 

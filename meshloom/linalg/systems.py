@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import MeshError, shown, yes_or_no
+from meshloom.errors import MeshError, instance, shown, yes_or_no
 from meshloom.linalg.factors import LineFactors, inverse_pivots
 from meshloom.linalg.lines import line_loop
+from meshloom.linalg.poisson import floating
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
+from meshloom.mesh.values import named
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
 Given = float | np.ndarray | Field
@@ -27,10 +29,10 @@ class LineSystems(LineFactors):
 
     def __init__(self, grid: Grid, axis: int, lower: Given, diag: Given, upper: Given, *, periodic: bool | None = None,
                  dtype: Any = np.float64, name: str = "systems"):  # fmt: skip
-        refuse_in_program("making systems along lines", MAKE_BEFORE)
-        if not isinstance(grid, Grid):
-            raise MeshError(f"{name}: the first argument is a Grid, got {type(grid).__name__}")
-        axis = grid.axis(axis)
+        name = named("LineSystems", name)
+        refuse_in_program(f"making {name} along lines", MAKE_BEFORE)
+        instance(f"{name}: grid", grid, Grid, error=MeshError)
+        axis, kind = grid.axis(axis), floating(name, dtype)
         around = grid.periodic[axis] if periodic is None else yes_or_no(f"{name}: periodic", periodic, error=MeshError)
         below, middle, above = (
             _lines(f"{name}: {word}", grid, axis, one)
@@ -40,7 +42,6 @@ class LineSystems(LineFactors):
             below, above = _without(below, 0), _without(above, -1)
         full = np.broadcast_to(middle, np.moveaxis(np.empty(grid.shape), axis, 0).shape)
         found = inverse_pivots(name, below, full, above, periodic=around)
-        kind = np.dtype(dtype)
 
         def kept(word: str, lines: np.ndarray) -> Field | np.ndarray:
             if lines.size == len(lines):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.kernel.access import Read, ReadWrite, Sum
+from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.colored_order import ColoredOrder
 from meshloom.linalg.incomplete import diagonal_of
 from meshloom.linalg.iteration import Iteration, counting, numbers, steps_of
@@ -25,13 +25,13 @@ from meshloom.linalg.row_storage import (
     SUBTRACT,
     SUM,
     RowKernels,
-    Stage,
+    RowStage,
     Storage,
     start_sums,
     sums_for,
     unscaled_square,
 )
-from meshloom.linalg.steps import add_scaled, cg_alpha, cg_beta, dot, left_to_do, note, set_to, subtract_from
+from meshloom.linalg.steps import BROKEN, dot, note, set_to, subtract_from
 from meshloom.mesh.core import Field, Set
 from meshloom.native.cholesky import Sparse
 from meshloom.operation.loop import kernel
@@ -61,8 +61,8 @@ class TwoColors:
         to_first = Sparse(ends[: cut + 1], columns[:middle] - cut, values[:middle])
         to_second = Sparse(ends[cut:] - middle, columns[middle:], values[middle:])
         self._links = (
-            Stage(first, second, to_first, 0, cut, storage),
-            Stage(second, first, to_second, 0, n - cut, storage),
+            RowStage(first, second, to_first, 0, cut, storage),
+            RowStage(second, first, to_second, 0, n - cut, storage),
         )
         self._sums = tuple(sums_for([one], one.of, dtype) for one in self._links)
         self.scales = tuple(
@@ -93,7 +93,7 @@ class TwoColors:
             self._run(0, SUBTRACT, x_second, b[0], x[0])
             self._run(1, IMAGE, x[0], x_second, diagonal, r)
             subtract_from(second, b_second, r)
-            rr.value = rz.value = size.value = 0.0
+            rr.value = rz.value = size.value = pq.value = 0.0
             unscaled_square(second, scale, r, rr)
             for part, of_part, one in zip(self.parts, self.scales, (b[0], b_second), strict=True):
                 unscaled_square(part, of_part, one, size)
@@ -104,22 +104,43 @@ class TwoColors:
 
         def iterate(x_second: Field, b_second: Field) -> None:
             self._run(0, SUM, p, t)
-            pq.value = 0.0
             self._run(1, REDUCE, t, p, diagonal, q, pq)
-            cg_alpha(ONE, rz, pq, alpha)
-            rr.value = rz_new.value = 0.0
-            reduced_step(second, alpha, p, q, scale, x_second, r, rr, rz_new)
-            cg_beta(ONE, rz_new, rz, beta)
-            add_scaled(second, r, beta, p)
-            left_to_do(ONE, rr, pq, left, count)
+            reduced_alpha(ONE, rz, pq, alpha, rr, rz_new)
+            reduced_step(second, alpha, q, scale, r, rr, rz_new)
+            reduced_beta(ONE, rr, rz_new, pq, rz, beta, left, count)
+            reduced_direction(second, alpha, beta, r, x_second, p)
             note(history.set, history.set.numbers, count, rr, history)
 
         return OfBothColors(steps_of(start), steps_of(iterate), left, size, count, history, lambda: None, first_b=b[0])
 
 
+# --- kernels: x is improved where the direction is read anyway, and decisions are few loops ---------------------------
+
+
 @kernel
-def reduced_step(alpha: Read, p: Read, q: Read, scale: Read, x: ReadWrite, r: ReadWrite, rr: Sum, rz: Sum):
-    x += alpha * p
+def reduced_step(alpha: Read, q: Read, scale: Read, r: ReadWrite, rr: Sum, rz: Sum):
     r -= alpha * q
     rr += (r / scale) ** 2
     rz += r * r
+
+
+@kernel
+def reduced_direction(alpha: Read, beta: Read, r: Read, x: ReadWrite, p: ReadWrite):
+    x += alpha * p
+    p[...] = r + beta * p
+
+
+@kernel
+def reduced_alpha(rz: Read, pq: Read, alpha: Write, rr: Write, rz_new: Write):
+    alpha[...] = np.where(pq > 0.0, rz / pq, 0.0)
+    rr[...] = 0.0
+    rz_new[...] = 0.0
+
+
+@kernel
+def reduced_beta(rr: Read, rz_new: Read, pq: ReadWrite, rz: ReadWrite, beta: Write, left: Write, count: ReadWrite):
+    left[...] = np.where((pq > 0.0) & np.isfinite(rr), rr, BROKEN)
+    beta[...] = np.where(rz > 0.0, rz_new / rz, 0.0)
+    rz[...] = rz_new
+    pq[...] = 0.0
+    count += 1

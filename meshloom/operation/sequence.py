@@ -41,6 +41,8 @@ class Sequence(NoCopy):
         for one in parts:
             if not callable(one):
                 raise ProgramError(f"sequence {name} is made of programs and functions, got {shown(one)}")
+            if isinstance(one, Program) and one.parameters.names:
+                raise ProgramError(f"sequence {name}: program {one.name} takes arguments: give {one.name}.bind(...)")
         self.parts: tuple[Part, ...] = parts
         self._programs = {one: _ReadyPart(one) for one in parts if isinstance(one, Program)}
         self._steps = tuple(self._programs[one] if isinstance(one, Program) else one for one in parts)
@@ -67,8 +69,8 @@ class Sequence(NoCopy):
             ready.begin()
             if not times:
                 program.run(0)  # which compiles it
-        history, done = np.zeros((times, sum(one.dim for one in kept))), 0
-        with held_back() as stopped:
+        history, done, stop = np.zeros((times, sum(one.dim for one in kept))), 0, False
+        with held_back() as interrupts:
             try:
                 for row in history:
                     for step in self._steps:
@@ -76,14 +78,14 @@ class Sequence(NoCopy):
                     if kept:
                         row[:] = np.concatenate([on_host(one.storage) for one in kept])
                     done += 1
-                    if stopped():
+                    stop = interrupts()
+                    if stop:
                         break
             except SolveError as error:
                 error.replays = done
                 raise
-            else:
-                if done == times:
-                    return history
+        if not stop:
+            return history
         where = f"after {done} of {times} rounds; fields are as the last one left them"
         raise interrupted(f"sequence {self.name}: stopped {where}", replays=done, history=history[:done])
 
@@ -102,7 +104,7 @@ class Sequence(NoCopy):
 def _name(part: Part) -> str:
     if isinstance(part, Program):
         return f"program {part.name}"
-    return getattr(part, "__qualname__", None) or repr(part)
+    return str(getattr(part, "__qualname__", repr(part))).rpartition("<locals>.")[2]
 
 
 class _ReadyPart:

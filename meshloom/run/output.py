@@ -35,7 +35,7 @@ def draw(
     names = (case.monitors if picture.curves is None else picture.curves) if history else ()
     curves = {name: history[name] for name in names}
     if isinstance(picture, Image):
-        flow = None if picture.lines is None else (picture.lines.along_x, picture.lines.along_y)
+        flow = None if picture.flow is None else (picture.flow.along_x, picture.flow.along_y)
         return save_image(
             path, picture.x, picture.y, picture.values, label=picture.label, history=curves, title=title,
             axes=picture.axes, flow=flow,

@@ -43,6 +43,7 @@ def test_accesses_are_counted_as_the_paper_does(form: str) -> None:
 
 def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layouts, "VARIANTS", ("plain", "single"))
+    monkeypatch.setattr(layouts, "BLOCKS", (64,))
     file, picture = tmp_path / "layouts.json", tmp_path / "layouts.png"
     given = ["--points", "8", "--forms", "orthogonal", "--layouts", "aos", "soa", "aosoa8", "--auto",
              "--json", str(file), "--plot", str(picture)]  # fmt: skip
@@ -66,6 +67,13 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     # u and U read, u*, U and b written; u, u*, p and U read, u and U written
     assert [one["bytes"] for one in euler["parts"]] == [8**4 * 13, 8**4 * 16]
     assert step["bytes_of_loops"] >= step["bytes"] and euler["bytes_of_loops"] >= euler["bytes"]
+    again = tmp_path / "again.png"
+    assert layouts.main(["--again", str(file), "--plot", str(again)]) == 0
+    assert again.read_bytes() == picture.read_bytes()
+    by_layout = {row["layout"]: {tuple(one["tile"]): one["ms"] for one in row["tried"]}
+                 for row in result["rows"] if row["step"] == "u*"}  # fmt: skip
+    alone = layout_report.without_vectors(result["rows"], "orthogonal", "u*", "soa")
+    assert alone == pytest.approx(by_layout["aos"][1, 1, 1] / by_layout["soa"][1, 1, 1])
     assert picture.stat().st_size > 10_000 and "1.5; engine's 1.50" in capsys.readouterr().out
     assert sum(line.startswith("| ") for line in layout_report.time_lines(result)) == 7
     assert len(layout_report.count_lines(result)) == 7 and len(layout_report.whole_lines(result)) == 2 + 3 + 1 + 2 + 2

@@ -179,3 +179,32 @@ def test_a_map_without_any_value_says_so(tmp_path: Path, monkeypatch: pytest.Mon
                  label="run-up, m", window=(0.0, 1.0, 0.0, 1.0), history={}, title="t")  # fmt: skip
     (axes,) = drawn[0].axes  # no colour bar
     assert [text.get_text() for text in axes.texts] == ["run-up, m: no value anywhere"]
+
+
+def test_streamlines_follow_the_flow_at_uneven_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A flow that turns about a point goes round it, wherever the points of the grid are; no flow has no lines."""
+    figures = drawn_by(monkeypatch)
+    x = np.linspace(0.0, 1.0, 21) ** 2
+    across, up = np.meshgrid(x, x, indexing="ij")
+    flow = (0.5 - up, across - 0.5)
+    for number, velocity in enumerate((flow, (0.0 * across, 0.0 * up))):
+        save_image(tmp_path / f"{number}.png", x, x, across, label="u", history={}, title="t", flow=velocity)
+    curves, none = ([one for one in figure.axes[0].collections if hasattr(one, "get_segments")] for figure in figures)
+    assert not none
+    places = np.concatenate([segment for one in curves for segment in one.get_segments()])
+    distance = np.hypot(*(places - 0.5).T)
+    assert len(places) > 100 and distance.min() < 0.2 and distance.max() > 0.4
+    lengths = np.array([np.hypot(*(segment[-1] - segment[0])) for one in curves for segment in one.get_segments()])
+    turned = np.array(
+        [abs(np.hypot(*(s[-1] - 0.5)) - np.hypot(*(s[0] - 0.5))) for c in curves for s in c.get_segments()]
+    )
+    assert (turned < 0.3 * lengths + 0.01).all(), "along circles"
+
+
+def test_curves_of_dots_are_dots_where_there_are_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    figures = drawn_by(monkeypatch)
+    x, known = np.arange(5.0), np.array([np.nan, 1.0, np.nan, 9.0, np.nan])
+    save_curves(tmp_path / "a.png", x, {"here": x**2, "there": known}, labels=("x", "y"), title="t", dots=("there",))
+    here, there = figures[0].axes[0].lines
+    assert (here.get_linestyle(), here.get_marker()) == ("-", "None")
+    assert (there.get_linestyle(), there.get_marker()) == ("None", "o")

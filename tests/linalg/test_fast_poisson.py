@@ -40,6 +40,10 @@ def test_as_a_direct_solver(problem: dict[str, Any]) -> None:
     np.testing.assert_allclose(x.numpy().ravel(), right, rtol=1e-9, atol=1e-9 * max(np.abs(right).max(), 1e-9))
     ghosts = ~np.isin(np.arange(grid.total), [*grid.choices.ravel(), *grid.padding])
     assert (x.numbered()[ghosts] == 7.0).all()
+    x.fill(7.0)
+    ml.linalg.FastPoisson(poisson).solve_only(x, b)
+    np.testing.assert_allclose(x.numpy().ravel(), right, rtol=1e-8, atol=1e-8 * max(np.abs(right).max(), 1e-9))
+    assert (x.numbered()[ghosts] == 7.0).all()
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
@@ -99,6 +103,36 @@ def test_what_it_says_is_what_is(backend: str, shape: tuple[int, ...], stretched
     again, compared = x.like("again"), len(shape) == 2
     assert not compared or ml.linalg.Multigrid(poisson).solve(again, b, tol=1e-10).converged
     assert not compared or np.abs(again.numpy() - x.numpy()).max() < 1e-7 * np.abs(x.numpy()).max()
+
+
+@pytest.mark.parametrize("ghosts", [0, 1])
+@pytest.mark.parametrize("kinds", ["ppp", "nnn", "dpd", "spp", "pns", "pps", "nds", "sn", "p", "s"])
+@pytest.mark.parametrize("backend", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_without_checks(backend: str, kinds: str, ghosts: int) -> None:
+    """Axes that are periodic, closed or stretched: x is what ``solve`` says, ghosts and b stay as they are."""
+    ml.use(backend)
+    shape = (9, 8, 12)[: len(kinds)]
+    sides = [None if k == "p" else "dirichlet" if k == "d" else "neumann" for k in kinds]
+    places = [np.cumsum(1.1 ** np.arange(n)) if k == "s" else None for k, n in zip(kinds, shape, strict=True)]
+    grid = ml.Grid(shape, coordinates=places, periodic=[k == "p" for k in kinds], ghosts=ghosts, extent=10.0)
+    poisson = ml.linalg.Poisson(grid, sides, sides)
+    fast = ml.linalg.FastPoisson(poisson)
+    b = grid.field("b", data=np.random.default_rng(0).standard_normal(shape) + 0.1)
+    given, x, alone = b.numpy(), grid.field("x"), grid.field("alone")
+    alone.fill(7.0)
+    for _ in range(2):
+        fast.solve_only(alone, b)
+    report = fast.solve(x, b, tol=1e-10)
+    assert report.converged and ("added up to" in report.reason) == poisson.singular
+    size = np.abs(x.numpy()).max()
+    assert np.abs(alone.numpy() - x.numpy()).max() < 1e-12 * size and (b.numpy() == given).all()
+    outside = ~np.isin(np.arange(grid.total), [*grid.choices.ravel(), *grid.padding])
+    assert (alone.numbered()[outside] == 7.0).all()
+    volumes = poisson.volumes.numpy()
+    assert not poisson.singular or abs((volumes * alone.numpy()).sum()) < 1e-12 * size * volumes.sum()
+    b.assign(np.where(np.arange(given.size).reshape(shape) == 3, np.nan, given))
+    fast.solve_only(alone, b)
+    assert np.isnan(alone.numpy()).all()
 
 
 def test_b_that_is_impossible_zero_tiny_huge_or_no_number() -> None:
@@ -203,9 +237,12 @@ def wrong_uses() -> dict[str, Any]:
         "poisson: x must be a Field, got int": lambda: fast.solve(3, b),
         "poisson: b must be a field of single numbers": lambda: fast.solve(x, grid.field("c", 2)),
         "fast_poisson: x and b are the same field, b": lambda: fast.solve(b, b),
+        "fast_poisson: x and b are the same field, x": lambda: fast.solve_only(x, x),
+        "poisson: b must be a Field, got str": lambda: fast.solve_only(x, "b"),
         "fast_poisson: tol must be a number between 0 and 1, got 'small'": lambda: fast.solve(x, b, tol="small"),
         "solving by transforms inside a program .* call it outside": lambda: ml.program(
             lambda: fast.solve(x, b)).run(),
+        "solving by transforms inside a program": lambda: ml.program(lambda: fast.solve_only(x, b)).run(),
         "making a fast Poisson solver inside a program": lambda: ml.program(
             lambda: ml.linalg.FastPoisson(fast.poisson)).run(),
         "cg: preconditioner must be .* or callable": lambda: ml.linalg.cg(fast.poisson, x, b, preconditioner=fast),

@@ -13,7 +13,7 @@ from scipy.linalg import solve_banded
 
 import meshloom as ml
 from meshloom.errors import MeshloomError
-from meshloom.linalg.factors import inverse_pivots
+from meshloom.linalg.factors import inverse_pivots, link_factors
 from tests.one_line import one_line_from
 
 BACKENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
@@ -231,7 +231,7 @@ def test_what_is_wrong_in_one_line() -> None:
     singular = np.full((5, 4), 2.0)
     singular[2, 1] = 0.0
     wrong: list[tuple[Any, str]] = [
-        (lambda: make(None, 0, 1.0, 3.0, 1.0), "systems: the first argument is a Grid, got NoneType"),
+        (lambda: make(None, 0, 1.0, 3.0, 1.0), "systems: grid must be a Grid, got None"),
         (lambda: make(grid, 2, 1.0, 3.0, 1.0), "axis"),
         (lambda: make(grid, 0, np.ones(4), 3.0, 1.0), "lower must be a number, an array (5,) or one of the grid's"),
         (lambda: make(grid, 0, 1.0, "x", 1.0), "diag must be a number"),
@@ -241,6 +241,9 @@ def test_what_is_wrong_in_one_line() -> None:
         (lambda: make(around, 0, -1.0, 2.0, -1.0), "makes it singular"),
         (lambda: make(around, 0, -1.0, 0.9, -1.0), "too small for what stands beside it"),
         (lambda: make(grid, 0, 1.0, 3.0, 1.0, periodic=2), "periodic"),
+        (lambda: make(grid, 0, 1.0, 3.0, 1.0, dtype="int32"), "float32 or float64"),
+        (lambda: make(grid, 0, 1.0, 3.0, 1.0, dtype="number"), "float32 or float64"),
+        (lambda: make(grid, 0, 1.0, 3.0, 1.0, name=3), "has a name, a string; got 3"),
         (lambda: good.solve(f, other.field("x")), "lives on other"),
         (lambda: good.solve(f, good.inverse), "inverse is a coefficient of its systems"),
         (lambda: good.solve(grid.field("g", dtype="float32"), x), "one floating type"),
@@ -258,3 +261,26 @@ def test_pivots_come_round() -> None:
     lower, upper, diag = -dice.random((13, 5)), -dice.random((13, 5)), np.full((13, 5), 2.0)
     pivots = 1.0 / inverse_pivots("test", lower, diag, upper, periodic=True)
     np.testing.assert_allclose(diag - lower * np.roll(upper, 1, 0) / np.roll(pivots, 1, 0), pivots, rtol=1e-14)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 13, 64])
+def test_cells_that_are_hardly_held(n: int) -> None:
+    """Links alone, closed and periodic: what the diagonals have above them is 1, or 1e-6, or 1e-12 of it."""
+    ml.use("numpy")
+    dice, grid, margins = np.random.default_rng(n), ml.Grid((n, 3)), np.array([1.0, 1e-6, 1e-12])
+    for closed in (False, True):
+        links = dice.uniform(0.5, 2.0, n)
+        links[0] *= 0.0 if closed or n == 1 else 1.0
+        factors = link_factors("cells", grid, 0, links, lambda i: margins, periodic=not closed, dtype=np.dtype(float))
+        b = dice.uniform(0.5, 1.5, (n, 3))
+        x = factors.solved(b, {"inverse": grid.shaped(factors.inverse).reshape(n, 3)})
+        for row, margin in enumerate(margins):
+            matrix = np.diag(links + np.roll(links, -1) + margin)
+            for i in range(n):
+                matrix[i, i - 1] -= links[i]
+                matrix[i - 1, i] -= links[i]
+            np.testing.assert_allclose(matrix @ x[:, row], b[:, row], atol=3e-15 * n / margin)
+            off = abs(margin * x[:, row].sum() / b[:, row].sum() - 1.0)  # links take nothing away
+            assert off < 1e-13 * n * (1.0 if closed else margin**-0.5), (
+                "round a line a root of the margin is what counts"
+            )

@@ -112,11 +112,25 @@ def test_a_uniform_flow_stays(backend: str, shape: tuple[int, ...]) -> None:
     assert np.abs(flow.divergence()).max() < 1e-13
 
 
+@pytest.mark.parametrize("shape", [(8, 9), (5, 6, 7)])
+def test_a_uniform_flow_stays_between_walls_that_go_along(shape: tuple[int, ...]) -> None:
+    """Metrics at walls, and beyond them, belong to the same closed cells."""
+    ml.use("numpy")
+    velocity = np.array([1.0, 0.5, -0.3])[: len(shape)]
+    walls = {(axis, side): tuple(velocity) for axis in range(len(shape)) for side in ("low", "high")}
+    flow = CurvilinearFlow(smooth_points(shape, size=0.05), 0.01, periodic=False, walls=walls)
+    flow.start(np.broadcast_to(velocity, (*shape, len(shape))))
+    for _ in range(2):
+        flow.step(0.02)
+    assert np.abs(flow.u.numpy() - velocity).max() < 1e-13 and np.abs(flow.divergence()).max() < 1e-13
+
+
+@pytest.mark.parametrize("periodic", [True, False])
 @pytest.mark.parametrize("rank", [2, 3])
-def test_the_pressure_operator_is_symmetric_and_positive(rank: int) -> None:
+def test_the_pressure_operator_is_symmetric_and_positive(rank: int, periodic: bool) -> None:
     ml.use("numpy")
     shape = (5, 6, 7)[:rank]
-    steps = steps_on(smooth_points(shape, seed=3, size=0.08))
+    steps = CurvilinearSteps(CurvilinearGeometry(metrics_of(smooth_points(shape, seed=3, size=0.08)), periodic))
     matrix = dense(steps)
     scale = np.abs(matrix).max()
     assert np.abs(matrix - matrix.T).max() < 1e-13 * scale
@@ -134,6 +148,17 @@ def dense(steps: CurvilinearSteps) -> np.ndarray:
         steps.pressure_operator(p, out)
         columns.append(out.numpy().ravel())
     return np.array(columns).T
+
+
+@pytest.mark.parametrize(("shape", "size", "least", "most"), [((16, 16), 0.06, 9, 10), ((64, 64), 0.03, 8, 9),
+                                                              ((12, 12, 12), 0.1, 14, 15)])  # fmt: skip
+def test_iterations_are_those_of_the_docs(shape: tuple[int, ...], size: float, least: int, most: int) -> None:
+    ml.use("numpy")
+    flow = CurvilinearFlow(smooth_points(shape, seed=2, size=size), 0.1)
+    values = np.random.default_rng(0).standard_normal(shape)
+    flow.b.assign(values - values.mean())
+    report = flow.solve_pressure(tol=1e-8)
+    assert report.converged and least <= report.iterations <= most
 
 
 @pytest.mark.parametrize("orthogonal", [False, True])

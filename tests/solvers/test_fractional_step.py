@@ -11,7 +11,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.config import Setting, build
-from meshloom.errors import ConfigError, SolveError
+from meshloom.errors import ConfigError, MeshError, SolveError
 from meshloom.solvers.fractional_step import DecayingVortices
 from meshloom.solvers.fractional_step.cells import CellGrid, even_edges, stretched_edges
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
@@ -90,9 +90,9 @@ def test_second_order_in_space(scheme: TimeScheme, bent: float) -> None:
 def test_the_order_in_time(scheme: TimeScheme, order: float) -> None:
     """On one grid, against very short steps; for velocities at centres and at faces."""
     cells = periodic(12)
-    steps = (8, 16, 32) if scheme is RK3 else (32, 64, 128)
+    steps = (8, 16, 32) if scheme is RK3 else (32, 64, 128)  # far from where rounding and the reference count
     found = []
-    for count in (*steps, 512 if scheme is RK3 else 4096):
+    for count in (*steps, 256 if scheme is RK3 else 2048):
         made = finished(flow(cells, stirred(cells), dt=1.0 / count, scheme=scheme, fade=0.2))
         found.append((made.velocity.numpy(), made.faces.numpy()))
     for which in (0, 1):
@@ -201,7 +201,7 @@ def test_an_odd_even_pressure_dies(scheme: TimeScheme, solver: str) -> None:
 def lidded(edges: list[np.ndarray], sides: dict[tuple[int, str], Condition], flags: list[bool]) -> IncompressibleFlow:
     cells = CellGrid(edges, flags)
     made = flow(cells, 0.0, sides=sides, viscosity=0.01, dt=0.005, end=9.0)
-    made.step.run(20)
+    made.step.run(8)
     return made
 
 
@@ -241,6 +241,42 @@ def test_what_flows_in_flows_out_and_finds_its_profile() -> None:
     np.testing.assert_allclose(through, 1.0, rtol=1e-12)
     y = cells.axes[1].centres
     np.testing.assert_allclose(made.velocity.numpy()[-6, :, 0], 6.0 * y * (1.0 - y), atol=0.03)
+
+
+def test_inflow_at_the_high_end_of_any_axis_in_space() -> None:
+    """Against the axis, with a profile over the two others, out at the low end and through half a symmetric duct."""
+    ml.use("numpy")
+    cells = CellGrid([stretched_edges(6, 0.0, 1.0, 1.0), even_edges(5, 0.0, 0.5), even_edges(8, 0.0, 2.0)], [False] * 3)
+    sides: dict[tuple[int, str], Condition] = walls(3) | {
+        (1, HIGH): Symmetry(),
+        (2, LOW): Outflow(),
+        (2, HIGH): Inflow(lambda x, y, z: (0.0, 0.0, -x * (1.0 - x) * y)),
+    }
+    made = flow(cells, 0.0, sides=sides, viscosity=0.1, dt=0.002, end=1.0)
+    assert (made.step.run(10, record=(made.divergence,)) < 1e-12).all()
+    through = cells.grid.shaped(made.faces, ghosts=True)[2:-2, 2:-2, 2:-1, 2]
+    x, y = cells.axes[0], cells.axes[1]
+    flows = np.einsum("ijk,i,j->k", through, x.widths, y.widths)
+    given = -np.einsum("i,j->", x.widths * x.centres * (1.0 - x.centres), y.widths * y.centres)
+    np.testing.assert_allclose(flows, given, rtol=1e-12)
+    assert np.abs(cells.grid.shaped(made.faces)[0, :, :, 0]).max() == 0.0, "walls let nothing through"
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({(1, LOW): None}, r"give a condition for each end of the closed axes, which are \(0, 'low'\), \(0, 'high'\)"),
+        ({(2, LOW): Wall()}, "give a condition for each end"),
+        ({(0, LOW): Inflow(lambda x, y: (y, 0.0))}, "0.5 more flows in than out, and no side is an Outflow"),
+        ({(1, HIGH): Wall((0.0, 2.0))}, "-6 more flows in than out"),
+    ],
+)
+def test_sides_that_do_not_fit_are_refused(changed: dict[tuple[int, str], Condition | None], says: str) -> None:
+    ml.use("numpy")
+    cells = CellGrid([stretched_edges(6, 0.0, 3.0, 1.0), even_edges(4, 0.0, 1.0)], [False] * 2)
+    sides = {key: value for key, value in (walls(2) | changed).items() if value is not None}
+    with pytest.raises(MeshError, match=says):
+        flow(cells, 0.0, sides=sides)
 
 
 # --- the case ---------------------------------------------------------------------------------------------------------

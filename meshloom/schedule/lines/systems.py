@@ -27,9 +27,8 @@ from meshloom.schedule.plan.declare import ANY, REALS, Array, PlanNumber, Reals,
 from meshloom.target import SHARED_ROW, Target
 
 SWEPT = "swept"
-MOST_THREADS = 512  # of a block, where a line leaves the choice
-LINE_THREADS = 128  # of one that takes whole contiguous lines
-MOST_POINTS = 16  # of a thread
+LINE_THREADS = 128  # of a block that takes short lines, at least
+MOST_NUMBERS = 96  # of a thread, in registers
 SWEPT_THREADS = 128
 _WISHES = ("points", "tile", "registers")
 
@@ -62,18 +61,27 @@ def form(spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: T
 
 
 def _gpu_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
-    """Few points to a thread as long as there are threads for the whole line: what a thread has to wait for is short
-    then. Rows of a tile are whole cache lines where that leaves room for two blocks."""
-    kind = "contiguous" if lines.contiguous else "strided"
-    row = target.cache_line // spec.dtype.itemsize
-    tiles = [1] if lines.contiguous else [row, row // 2]
-    for most in (MOST_THREADS, target.block_threads):
-        for points in (8, MOST_POINTS):
-            for tile in tiles:
-                made = LineForm(kind, points, tile=tile, threads=most)
-                if _segments(lines, made) * tile <= most and _fits(spec, lines, made, target):
-                    return replace(made, tile=_widened(spec, lines, made, target))
+    """Measured on an H200, lines of 512 points: of contiguous ones short segments; of others 16 points to a thread, so
+    that few segments have to be looked at where lines hardly decay, rows of a tile that are whole cache lines, and half
+    of the threads that a block may have at most; longer segments, and narrower tiles, where these are too few."""
+    if lines.contiguous:
+        tries = [("contiguous", points, 1) for points in (8, 16, 32)]
+    else:
+        row = max(8, target.cache_line // (spec.dtype.itemsize * _side_by_side(spec)))
+        tries = [("strided", points, tile) for tile in (row, row // 2) for points in (16, 32)]
+    for most in (target.block_threads // 2, target.block_threads):
+        for kind, points, tile in tries:
+            points = min(points, max(4, 1 << (lines.length - 1).bit_length()))
+            made = LineForm(kind, points, tile=tile, threads=most)
+            room = points * len(spec.operands) <= MOST_NUMBERS or points <= 8
+            if room and _segments(lines, made) * tile <= most and _fits(spec, lines, made, target):
+                return replace(made, tile=_widened(spec, lines, made, target))
     return LineForm(SWEPT, 1, 0, 1)
+
+
+def _side_by_side(spec: LineSpec) -> int:
+    """Numbers of a point that lie side by side, at most."""
+    return max((one.dim for one in spec.params if not one.is_global and one.layout.kind == "aos"), default=1)
 
 
 def _widened(spec: LineSpec, lines: LineGeometry, form: LineForm, target: Target) -> int:

@@ -18,6 +18,7 @@ from meshloom.schedule.lines.terms import (
     START,
     STEP,
     J,
+    Q,
     chained,
     for_each,
     lets,
@@ -59,7 +60,10 @@ WINDOW, PADDED, ACROSS, TILES, LINES = map(Name, ("window", "padded", "across", 
 #: ``j0``, its line, its point, and has it a segment of its own?
 TILE, OWN, SLOT, J0, LINE, POINT, MINE = map(Name, ("tile", "own", "slot", "j0", "line", "i", "mine"))
 #: What a segment makes of what comes in: (share, product), its own and those of all segments in shared memory.
-SHARE, PRODUCT, CARRY, WEIGHT, FROM, T = map(Name, ("share", "product", "carry", "weight", "from", "t"))
+SHARE, PRODUCT, CARRY, WEIGHT, T = map(Name, ("share", "product", "carry", "weight", "t"))
+#: The number of a segment among those before, nearest first, itself, and its place in shared memory.
+REACHED, FROM, THERE = map(Name, ("reached", "from", "there"))
+AT_ONCE = 4  # segments whose shares are read before it is asked whether they count
 WANTED = Name("wanted")
 
 
@@ -151,21 +155,27 @@ class SystemsNest(ABC):
         ]  # fmt: skip
 
     def _comes_in(self, shares: Name, products: Name, *, forward: bool) -> list[Statement]:
-        """Shares of the segments before, nearest first, until they no longer count; what is no number goes on."""
-        least, step = self.number(negligible(self.spec.dtype)), FROM - 1 if forward else FROM + 1
+        """Shares of the segments before, nearest first and some at a time, until they no longer count; what is no
+        number goes on."""
+        least = self.number(negligible(self.spec.dtype))
+        before = SLOT - 1 - REACHED if forward else SLOT + 1 + REACHED
         count: Expr = SLOT if forward else WINDOW - 1 - SLOT
-        move: Expr = step
+        place: Expr = before
         if self.spec.periodic:
-            first, last = (value(0), WINDOW - 1) if forward else (WINDOW - 1, value(0))
-            count, move = WINDOW, Select(FROM.equals(first), last, step)
-        collect = (
-            Store(FROM, move),
-            Store(CARRY, WEIGHT * shares[self.cell(FROM)], "+"),
-            Store(WEIGHT, products[self.cell(FROM)], "*"),
+            count = WINDOW
+            place = Select(FROM < 0, FROM + WINDOW, FROM) if forward else (
+                Select(FROM < WINDOW, FROM, FROM - WINDOW))  # fmt: skip
+        one = (
+            let("reached", Q + Name("u")),
+            let("from", before),
+            let("there", self.cell(Grouped(place) if place is not before else FROM)),
+            Store(CARRY, Select(REACHED < count, WEIGHT * shares[THERE], self.number(0.0)), "+"),
+            Store(WEIGHT, Select(REACHED < count, products[THERE], self.number(1.0)), "*"),
         )
+        some = For("u", value(0), value(AT_ONCE), one, INT, unroll=0)
         counts = no(Grouped(all_of([WEIGHT <= least, WEIGHT >= -least])))
-        made: list[Statement] = [variable("weight", 1, self.t), variable("from", SLOT),
-                                 For("q", value(0), count, collect, also=counts)]  # fmt: skip
+        made: list[Statement] = [variable("weight", 1, self.t),
+                                 For("q", value(0), count, (some,), step=value(AT_ONCE), also=counts)]  # fmt: skip
         return [*made, Store(CARRY, 1 - WEIGHT, "/")] if self.spec.periodic else made
 
 

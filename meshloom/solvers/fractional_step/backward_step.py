@@ -27,8 +27,8 @@ from meshloom.solvers.fractional_step.options import (
     RUN_DOC,
     SCHEME_DOC,
     TIME_DOC,
+    CollocatedOptions,
     DirectPressureOptions,
-    FractionalStepOptions,
     StepOptions,
 )  # fmt: skip
 from meshloom.solvers.fractional_step.sides import HIGH, LOW, Condition, Inflow, Outflow, Wall
@@ -66,7 +66,7 @@ class BackwardStepConfig:
     mesh: StepChannelOptions = section(StepChannelOptions, "The grid.")
     flow: StepFlowOptions = section(StepFlowOptions, "The fluid.")
     time: StepOptions = section(StepOptions, TIME_DOC, end=1000.0, steady=1e-5)
-    scheme: FractionalStepOptions = section(FractionalStepOptions, SCHEME_DOC)
+    scheme: CollocatedOptions = section(CollocatedOptions, SCHEME_DOC)
     pressure: DirectPressureOptions = section(DirectPressureOptions, PRESSURE_DOC)
     output: OutputOptions = section(OutputOptions, OUTPUT_DOC)
     schedule: dict[str, Any] = schedule_table("predict")

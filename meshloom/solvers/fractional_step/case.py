@@ -13,8 +13,10 @@ from meshloom.case import PRECISIONS, GridCase, Image, Limit, Streamlines
 from meshloom.errors import ConfigError
 from meshloom.solvers.fractional_step.cells import CellGrid
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
+from meshloom.solvers.fractional_step.options import STAGGERED
 from meshloom.solvers.fractional_step.schemes import SCHEMES, TimeScheme
 from meshloom.solvers.fractional_step.sides import Condition
+from meshloom.solvers.fractional_step.staggered import StaggeredFlow
 from meshloom.solvers.navier_stokes.flow import EvenSteps
 
 MONITORS = ("time", "kinetic_energy", "divergence", "change")  # of every case; others come behind them
@@ -29,7 +31,7 @@ class IncompressibleCase(GridCase):
 
     monitors: ClassVar[tuple[str, ...]] = MONITORS
     element_name: ClassVar[str] = "cells"
-    limits: Mapping[str, Limit] = {"velocity": Limit(-MOST, MOST, _WHY), "change": Limit(-1.0, MOST**2, _WHY)}
+    limits: Mapping[str, Limit] = {"velocity": Limit(-MOST, MOST, _WHY), "energy": Limit(-1.0, MOST**2, _WHY)}
     drawn: ClassVar[tuple[str, ...]] = ("change",)  # the monitors beside the picture
     cells: CellGrid
     flow: IncompressibleFlow
@@ -41,20 +43,25 @@ class IncompressibleCase(GridCase):
         self.grid = self.cells.grid
         scheme = SCHEMES[config.scheme.time]
         longest = self._longest_step(scheme)
-        self.flow = IncompressibleFlow(
+        step = _chosen_step(config.time, longest)
+        form = StaggeredFlow if config.scheme.form == STAGGERED else IncompressibleFlow
+        self.flow = form(
             self.cells,
             self.sides(),
             self.viscosity,
-            EvenSteps(_chosen_step(config.time, longest), config.time.end),
+            EvenSteps(step, config.time.end),
             scheme=scheme,
-            fade=config.scheme.fade or longest,
+            convection=config.scheme.convection,
+            fade=config.scheme.fade or max(longest, step),
             solver=config.pressure.solver,
             tolerance=config.pressure.tolerance,
+            force=self.force,
             look=self.look,
         )
         self.looked = tuple(ml.Global(0.0, name) for name in self.monitors[len(MONITORS) :])
+        further = self.further_state()
         self.flow.start(self.start_velocity())
-        self.state, self.recorded = self.flow.state, (*self.flow.recorded, *self.looked)
+        self.state, self.recorded = (*self.flow.state, *further), (*self.flow.recorded, *self.looked)
         self.program = self.flow.step
 
     @abstractmethod
@@ -69,6 +76,11 @@ class IncompressibleCase(GridCase):
     def viscosity(self) -> float:
         """One over the Reynolds number."""
 
+    @property
+    def force(self) -> float:
+        """What drives the fluid along x, per mass."""
+        return 0.0
+
     @abstractmethod
     def fastest(self) -> tuple[float, ...]:
         """Along each axis the largest speed to be expected: what the time step must be short enough for."""
@@ -76,6 +88,10 @@ class IncompressibleCase(GridCase):
     def start_velocity(self) -> np.ndarray | float:
         """Velocities (*shape, dim) at the start."""
         return 0.0
+
+    def further_state(self) -> tuple[ml.Field | ml.Global, ...]:
+        """What ``look`` hands from one step to the next."""
+        return ()
 
     def look(self) -> None:
         """Loops at the end of a step that set ``looked``, the globals of the monitors beyond the usual ones."""
@@ -116,6 +132,9 @@ class IncompressibleCase(GridCase):
     def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
         return float(recorded[0]), self.config.time.end
 
+    def sizes(self) -> dict[str, int]:
+        return {name.replace("points", "cells"): size for name, size in super().sizes().items()}
+
     def size_text(self) -> str:
         return f"{' x '.join(map(str, self.grid.shape))} cells, pressure {self.flow.solver.kind}"
 
@@ -141,7 +160,7 @@ class IncompressibleCase(GridCase):
             velocity, speed = velocity[:, :, middle], speed[:, :, middle]
         x, y = self.grid.coordinates[:2]
         x, speed, velocity = x[part], speed[part], velocity[part]
-        return Image(x, y, speed, "speed", curves=self.drawn, lines=Streamlines(velocity[..., 0], velocity[..., 1]))
+        return Image(x, y, speed, "speed", curves=self.drawn, flow=Streamlines(velocity[..., 0], velocity[..., 1]))
 
     def part_shown(self) -> slice:
         """Of the cells along x those in pictures."""

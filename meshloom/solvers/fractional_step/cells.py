@@ -80,7 +80,7 @@ class CellGrid:
         self.rank = self.grid.rank
         self._widths = [self._width(axis) for axis in range(self.rank)]
         self.solid = self._mask(blocks)
-        self._fluid = None if self.solid is None else self._where_fluid(self.solid)
+        self._fluid = None if self.solid is None else self._where_fluid(self.solid)  # 1 there, and 0 in solids
 
     def _mask(self, blocks: Sequence[Block]) -> np.ndarray | None:
         """(*shape,): which cells are solid; None where none is."""
@@ -92,14 +92,13 @@ class CellGrid:
             mask[tuple(map(slice, box.low, box.high))] = True
         return mask if mask.any() else None
 
-    def _where_fluid(self, solid: np.ndarray) -> ml.Arg:
-        """1 in the fluid and 0 in solids, at a cell and its neighbours; beyond a side as before it."""
+    def _where_fluid(self, solid: np.ndarray) -> ml.Field:
         field = self.grid.field("fluid", dtype=self.dtype, data=1.0 - solid)
-        ml.fill_ghosts(field, closed="copy")
-        return self.cross(field)
+        ml.fill_ghosts(field, closed="copy")  # beyond a side as before it
+        return field
 
-    def _width(self, axis: int) -> ml.Global | ml.Arg:
-        """Of cells along an axis: one number for all, or at each cell its own, those before and behind it included."""
+    def _width(self, axis: int) -> ml.Global | ml.Field:
+        """Of cells along an axis: one number for all, or at each cell its own."""
         one, name = self.axes[axis], f"width_{ml.Grid.axis_names[axis]}"
         if one.even:
             return ml.Global(float(one.widths[0]), name, dtype=self.dtype)
@@ -108,7 +107,7 @@ class CellGrid:
         values = np.broadcast_to(one.with_ghosts(ghosts).reshape(shape), self.grid.stored)
         field = self.grid.field(name, dtype=self.dtype)
         field.restore(np.ascontiguousarray(values, self.dtype).reshape(-1))
-        return field[self.grid.offsets(*(along(self.rank, axis, step) for step in (0, -1, 1)))]
+        return field
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -116,13 +115,22 @@ class CellGrid:
 
     @property
     def widths(self) -> tuple[Any, ...]:
-        """What kernels take as their last arguments; ``spacings`` reads them. Where there are solids, ``fluid`` too."""
-        return (*self._widths, *self.fluid)
+        """What kernels take as their last arguments: those of a cell and its neighbours, and where there are solids
+        where the fluid is; ``Spacing`` reads them."""
+        return self.widths_within(1)
 
-    @property
-    def fluid(self) -> tuple[Any, ...]:
-        """Where the fluid is, as a kernel takes it; nothing where it is everywhere."""
-        return () if self._fluid is None else (self._fluid,)
+    def widths_within(self, reach: int) -> tuple[Any, ...]:
+        """The same for kernels that look at cells so many steps away."""
+        steps = sorted(range(-reach, reach + 1), key=abs)
+        widths = (
+            one if isinstance(one, ml.Global) else one[self.grid.offsets(*(along(self.rank, a, s) for s in steps))]
+            for a, one in enumerate(self._widths)
+        )
+        return (*widths, *self.fluid_within(reach))
+
+    def fluid_within(self, reach: int) -> tuple[Any, ...]:
+        """Where the fluid is, as such a kernel takes it: 1, and 0 in solids; nothing where it is everywhere."""
+        return () if self._fluid is None else (self.cross(self._fluid, reach),)
 
     @property
     def even(self) -> tuple[bool, ...]:
@@ -147,9 +155,9 @@ class CellGrid:
         """All cells, and the ghosts that hold the last face of each axis."""
         return self.grid.box((0,) * self.rank, [n + 1 for n in self.shape])
 
-    def cross(self, field: ml.Field) -> ml.Arg:
-        """A field at a cell and its neighbours along the axes."""
-        return field[self.grid.star(1)]
+    def cross(self, field: ml.Field, reach: int = 1) -> ml.Arg:
+        """A field at a cell and its neighbours along the axes, up to so many steps away."""
+        return field[self.grid.star(reach)]
 
     def before(self, field: ml.Field) -> ml.Arg:
         """A field at a cell and the one before it along each axis: either side of its faces."""
@@ -220,16 +228,19 @@ class Spacing:
         inside of one."""
         if self.fluid is None:
             return value
-        here, there = self.fluid[along(self.rank, self.axis, 0)], self.fluid[along(self.rank, self.axis, step)]
+        here, there = (self.fluid[along(self.rank, self.axis, one)] for one in (0, step))
         return np.where(here * there > 0.5, value, closed)
 
-    def beside(self, u: Any, component: int, step: int) -> Any:
-        """A velocity in the cell before (-1) or behind (1); in a solid what makes it 0 at the face, linearly."""
+    def seen(self, u: Any, component: int, step: int, since: int = 0) -> Any:
+        """A velocity so many steps away, as its neighbour ``since`` so many sees it: if one of the two is solid, what
+        makes it 0 at the face between them, linearly."""
         value = u[along(self.rank, self.axis, step)][component]
         if self.fluid is None:
             return value
-        mirrored = -u[along(self.rank, self.axis, 0)][component]
-        return self.if_open(step, value, mirrored if self.even else mirrored * (self.width(step) / self.width()))
+        there, here = (self.fluid[along(self.rank, self.axis, one)] for one in (step, since))
+        mirrored = -u[along(self.rank, self.axis, since)][component]
+        mirrored = mirrored if self.even else mirrored * (self.width(step) / self.width(since))
+        return np.where(here * there > 0.5, value, mirrored)
 
 
 def spacings(given: Sequence[Any], even: Sequence[bool]) -> list[Spacing]:

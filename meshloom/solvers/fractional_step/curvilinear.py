@@ -180,7 +180,7 @@ class CurvilinearFlow:
         self.dt.value = 1.0
         self.steps.interpolate(self.u, self.faces)
         self._right_hand_side()
-        report = self._solver.solve(self.p, self.b, tol=self.tol)
+        report = self.solve_pressure()
         self.steps.project_faces(self.p, self.dt, self.faces)
         return report
 
@@ -188,9 +188,13 @@ class CurvilinearFlow:
         """Go on by dt; returns how the pressure was found."""
         self.dt.value = dt
         self._before()
-        report = self._solver.solve(self.p, self.b, tol=self.tol)
+        report = self.solve_pressure()
         self._after()
         return report
+
+    def solve_pressure(self, tol: float | None = None) -> ml.linalg.Report:
+        """Improve ``p`` until the operator makes ``b`` of it, to the flow's tolerance unless another is given."""
+        return self._solver.solve(self.p, self.b, tol=self.tol if tol is None else tol)
 
     def divergence(self) -> np.ndarray:
         """What flows out of each cell, as U stands, (*shape,)."""

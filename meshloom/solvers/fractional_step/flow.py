@@ -3,7 +3,7 @@
 A step has one or more stages, and each of them does this (Algorithm 1 of the method on cells with all values at their
 centres):
 
-1. u* = u + dt (-div(U u) + nu lap u);
+1. u* = u + dt (-div(U u) + nu lap u + f);
 2. U* = u* interpolated to faces;
 3. the divergence of U*;
 4. the pressure p, by lap p = div U* / dt;
@@ -18,23 +18,26 @@ of the order of fade times the width of cells squared. The pressure is that of t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 import meshloom as ml
+from meshloom.solvers.fractional_step.carried import CENTRAL, REACH
 from meshloom.solvers.fractional_step.cells import CellGrid
 from meshloom.solvers.fractional_step.pressure import AUTO, PressureSolver
 from meshloom.solvers.fractional_step.schemes import RK3, TimeScheme, TimeStage
 from meshloom.solvers.fractional_step.sides import Boundaries, Condition
 from meshloom.solvers.fractional_step.terms import kernels
-from meshloom.solvers.navier_stokes.flow import EvenSteps, tick_kernel
+from meshloom.solvers.navier_stokes.flow import EvenSteps
 
 LARGEST = float(np.finfo(np.float32).max)  # stands for a change that nobody has measured yet
 
 
 class IncompressibleFlow:
     """``step`` is what is repeated. ``velocity`` u at centres, ``faces`` U, ``pressure`` p."""
+
+    staggered: ClassVar[bool] = False  # do velocities live at faces alone?
 
     def __init__(
         self,
@@ -44,15 +47,18 @@ class IncompressibleFlow:
         clock: EvenSteps,
         *,
         scheme: TimeScheme = RK3,
+        convection: str = CENTRAL,
         fade: float | None = None,
         solver: str = AUTO,
         tolerance: float = 1e-10,
+        force: float = 0.0,
         look: Callable[[], None] | None = None,
     ):
-        """``sides``: what holds at every closed end. ``fade``: see above; a step unless said. ``look``: more loops at
-        the end of a step."""
-        self.cells, self.viscosity, self.clock, self.scheme = cells, viscosity, clock, scheme
-        self._look = look
+        """``sides``: what holds at every closed end. ``convection``: see ``carried``. ``fade``: see above, a step
+        unless said. ``force``: what drives the fluid along the first axis, per mass. ``look``: more loops at the end of
+        a step."""
+        self.cells, self.viscosity, self.clock, self.scheme, self.force = cells, viscosity, clock, scheme, force
+        self._look, self.reach = look, REACH[convection]
         self.fading = 1.0 / (clock.step if fade is None else fade)
         grid, dtype = cells.grid, cells.dtype
         self.boundaries = Boundaries(cells, sides)
@@ -65,7 +71,7 @@ class IncompressibleFlow:
         self.time, self.dt = ml.Global(0.0, "time"), ml.Global(clock.step, "dt", dtype=dtype)
         self.energy, self.divergence = ml.Global(0.0, "energy"), ml.Global(0.0, "divergence", dtype=dtype)
         self.change = ml.Global(LARGEST, "change", dtype=dtype)
-        self._clocks, self._tick, self._do = ml.Set(1, "clock"), tick_kernel(clock), kernels(cells.even)
+        self._clocks, self._do = ml.Set(1, "clock"), kernels(cells.even, convection)
         self.step = ml.Sequence(*self._parts(), name="time_step")
 
     @property
@@ -98,13 +104,18 @@ class IncompressibleFlow:
         def without_divergence() -> None:
             p = self.pressure
             self.boundaries.fill_pressure(p)
-            do.project_in_place(cells.grid, cells.cross(p), one, self.velocity, *cells.widths)
             do.project_faces_in_place(cells.with_last_faces, cells.before(p), one, 1.0, self.faces, *cells.widths)
-            self.boundaries.fill_velocity(self.velocity)
+            self._project_start(one)
             self._measure()
 
         ml.Sequence(ml.program(to_faces), self.solver.solve, ml.program(without_divergence), name="start").run()
         self.pressure.assign(0.0)
+
+    def _project_start(self, one: ml.Global) -> None:
+        """The velocities at the centres, as those at the faces have been."""
+        cells = self.cells
+        self._do.project_in_place(cells.grid, cells.cross(self.pressure), one, self.velocity, *cells.widths)
+        self.boundaries.fill_velocity(self.velocity, self.reach)
 
     # --- a step
 
@@ -122,26 +133,27 @@ class IncompressibleFlow:
 
         def flow_step() -> None:
             if number == 0:
-                self._tick(self._clocks, self.dt, self.time)
+                tick(self._clocks, self.dt, self.time, self.clock.step, self.clock.end)
             else:
-                self._project(stages[number - 1], last=number == len(stages))
+                self._project(number - 1)
             if number < len(stages):
-                self._predict(stages[number], first=number == 0)
+                self._predict(number)
             else:
                 self._measure()
 
         return flow_step
 
-    def _predict(self, stage: TimeStage, *, first: bool) -> None:
-        """Steps 1 to 3."""
-        cells, do, dt = self.cells, self._do, self.dt
+    def _predict(self, number: int) -> None:
+        """Steps 1 to 3 of a stage."""
+        cells, do, dt, stage, first = self.cells, self._do, self.dt, self.scheme.stages[number], number == 0
         u, faces = (self.velocity, self.faces) if first else (self._stage_velocity, self._stage_faces)
-        known = (cells.cross(u), cells.both_faces(faces), dt, self.viscosity)
+        known = (cells.cross(u, self.reach), cells.both_faces(faces), dt, self.viscosity)
+        widths = cells.widths_within(self.reach)
         if first:
-            do.predict(cells.grid, *known, self.u_star, *cells.widths)
+            do.predict(cells.grid, *known, self.u_star, *widths, force=self.force)
         else:
             blend = (self.velocity, stage.start, stage.now)
-            do.predict_blended(cells.grid, *known, *blend, self.u_star, *cells.widths)
+            do.predict_blended(cells.grid, *known, *blend, self.u_star, *widths, force=self.force)
         self.boundaries.fill_velocity(self.u_star)
         self._to_faces(stage, u, first=first)
         self.boundaries.balance(self._stage_faces)
@@ -163,9 +175,10 @@ class IncompressibleFlow:
                 stage.start, stage.now, self._stage_faces, *cells.widths,
             )  # fmt: skip
 
-    def _project(self, stage: TimeStage, *, last: bool) -> None:
+    def _project(self, number: int) -> None:
         """Step 5, after the pressure is known."""
-        cells, do, p = self.cells, self._do, self.pressure
+        cells, do, p, stage = self.cells, self._do, self.pressure, self.scheme.stages[number]
+        last = number == len(self.scheme.stages) - 1
         self.boundaries.fill_pressure(p)
         at_centres, at_faces = (cells.cross(p), self.dt, stage.now), (cells.before(p), self.dt, stage.now)
         if last:
@@ -177,7 +190,7 @@ class IncompressibleFlow:
             do.project_faces(cells.with_last_faces, self._stage_faces, *at_faces, self.faces, *cells.widths)
         else:
             do.project_faces_in_place(cells.with_last_faces, *at_faces, self._stage_faces, *cells.widths)
-        self.boundaries.fill_velocity(self.velocity if last else self._stage_velocity)
+        self.boundaries.fill_velocity(self.velocity if last else self._stage_velocity, self.reach)
 
     def _measure(self) -> None:
         cells = self.cells
@@ -187,3 +200,11 @@ class IncompressibleFlow:
         )
         if self._look is not None:
             self._look()
+
+
+@ml.kernel
+def tick(dt: ml.Write, time: ml.ReadWrite, step: ml.Read, end: ml.Read):
+    """The next step, cut where it would go beyond the end, and the time after it."""
+    left = end - time
+    dt[...] = np.minimum(step, left)
+    time[...] = np.where(step >= left * (1.0 - 1e-9), end, time + step)

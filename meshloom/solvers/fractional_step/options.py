@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshloom.config import option
+from meshloom.solvers.fractional_step.carried import CENTRAL, CONVECTIONS
 from meshloom.solvers.fractional_step.pressure import AUTO, FAST, SOLVERS
 from meshloom.solvers.fractional_step.schemes import RK3, SCHEMES
 
+COLLOCATED, STAGGERED = FORMS = ("collocated", "staggered")
 MOST_STEPS = 100_000_000
 RUN_DOC, TIME_DOC, OUTPUT_DOC = "How many steps at most, and on what.", "Time steps.", "What to write, and how often."
 SCHEME_DOC, PRESSURE_DOC = "How the equations are made discrete.", "How the pressure is solved for."
@@ -29,13 +31,23 @@ class StepOptions:
 class FractionalStepOptions:
     """How the equations are made discrete."""
 
+    form: str = option(
+        COLLOCATED,
+        "collocated: velocities at centres of cells, with those through faces beside them; staggered: at faces alone",
+        allowed=FORMS,
+    )
     time: str = option(
         RK3.name, "rk3: three stages, of third order; euler: one, of first order", allowed=tuple(SCHEMES)
     )
+    convection: str = option(
+        CENTRAL,
+        "central: means of two cells, which conserve energy; quick: parabolas upstream, which damp what is too fine",
+        allowed=CONVECTIONS,
+    )
     fade: float = option(
         0.0,
-        "time in which face velocities forget what they have beyond interpolated ones; 0: the longest stable step."
-        " Euler's steps forget it at once",
+        "collocated: time in which face velocities forget what they have beyond interpolated ones; 0: the longest"
+        " step that is surely stable. Euler's steps forget it at once",
         low=0.0,
     )
 
@@ -59,3 +71,11 @@ class DirectPressureOptions(PressureOptions):
     """The same around solids, of which iterations know nothing."""
 
     solver: str = option(AUTO, "fast: directly, by transforms; auto: the same", allowed=(AUTO, FAST))
+
+
+@dataclass(frozen=True)
+class CollocatedOptions(FractionalStepOptions):
+    """The same around solids, which velocities at faces alone do not know."""
+
+    form: str = option(COLLOCATED, "collocated: velocities at centres of cells, with those through faces beside them",
+                       allowed=(COLLOCATED,))  # fmt: skip

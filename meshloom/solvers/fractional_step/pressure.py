@@ -26,11 +26,12 @@ class PressureSolver:
         self.kind = _chosen(cells) if solver == AUTO else solver
         if self.kind == MULTIGRID and cells.solid is not None:
             raise ConfigError("pressure.solver: multigrid does not know of solid cells; take fast")
+        self.solid = cells.solid
         self.tolerance = tolerance
-        self.solve: Callable[[], None] = self._fast(cells) if self.kind == FAST else self._by_multigrid()
+        self.solve: Callable[[], None] = self._fast() if self.kind == FAST else self._by_multigrid()
 
-    def _fast(self, cells: CellGrid) -> Callable[[], None]:
-        fast = ml.linalg.FastPoisson(self.poisson, cells.solid)
+    def _fast(self) -> Callable[[], None]:
+        fast = ml.linalg.FastPoisson(self.poisson, self.solid)
 
         def solve_pressure() -> None:
             fast.solve_only(self.p, self.b)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache, cached_property, reduce
 from typing import Any
 
 import numpy as np
 
 import meshloom as ml
+from meshloom.errors import MeshError
 from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, along, spacings
 
 LOW, HIGH = "low", "high"
@@ -82,7 +83,7 @@ class Outflow:
 Condition = Wall | Symmetry | Inflow | Outflow
 
 
-class _Side:
+class Side:
     """One closed end of one axis of some cells, with what holds there."""
 
     def __init__(self, cells: CellGrid, axis: int, end: str, condition: Condition):
@@ -97,6 +98,18 @@ class _Side:
             inner = cells.grid.field(name, cells.rank, dtype=cells.dtype, data=everywhere)
             ml.fill_ghosts(inner, closed="copy")  # what is given at the side is found in its ghosts
             self.velocity = inner
+
+    def given_outflow(self) -> float:
+        """What flows out through the side, as far as it is given."""
+        values = self.condition.values(self.cells, self.axis, self.end)[..., self.axis]
+        return float((values * self.areas).sum()) * (-1.0 if self.end == LOW else 1.0)
+
+    @cached_property
+    def areas(self) -> np.ndarray:
+        """Of the faces of the side, in its shape; 0 where the cells are solid."""
+        widths = [one.widths for a, one in enumerate(self.cells.axes) if a != self.axis]
+        areas, solid = reduce(np.multiply.outer, widths, np.ones(())), self.cells.solid
+        return areas if solid is None else np.where(solid.take(0 if self.end == LOW else -1, self.axis), 0.0, areas)
 
     def layer(self, number: int) -> Any:
         """The ghosts so far beyond the side: 1 are those next to it."""
@@ -132,24 +145,22 @@ class Boundaries:
 
     def __init__(self, cells: CellGrid, conditions: Mapping[tuple[int, str], Condition]):
         self.cells = cells
-        self.sides = [
-            _Side(cells, axis, end, conditions[axis, end])
-            for axis in range(cells.rank)
-            for end in (LOW, HIGH)
-            if not cells.grid.periodic[axis]
-        ]
+        closed = [axis for axis in range(cells.rank) if not cells.grid.periodic[axis]]
+        ends = [(axis, end) for axis in closed for end in (LOW, HIGH)]
+        if {*ends} != {*conditions}:
+            names = ", ".join(f"({axis}, {end!r})" for axis, end in ends) or "none"
+            raise MeshError(f"sides: give a condition for each end of the closed axes, which are {names}; got"
+                            f" {', '.join(map(str, conditions)) or 'none'}")  # fmt: skip
+        self.sides = [Side(cells, axis, end, conditions[axis, end]) for axis, end in ends]
         self._ways_out = [one for one in self.sides if one.condition.lets_out]
-        area = sum(self._area(one) for one in self._ways_out)
+        area = sum(float(one.areas.sum()) for one in self._ways_out)
         self._excess = ml.Global(0.0, "excess", dtype=cells.dtype)
         self._per_area = 1.0 / area if area else 0.0
-
-    def _area(self, side: _Side) -> float:
-        """Of the faces that let something out."""
-        parts = [one.widths for a, one in enumerate(self.cells.axes) if a != side.axis]
-        areas = reduce(np.multiply.outer, parts, np.ones(()))
-        if self.cells.solid is None:
-            return float(areas.sum())
-        return float(areas[~self.cells.solid.take(0 if side.end == LOW else -1, side.axis)].sum())
+        excess, size = np.sum(
+            [[flow, abs(flow)] for flow in (one.given_outflow() for one in self.sides)] or [[0, 0]], 0
+        )
+        if not self._ways_out and abs(excess) > 1e-9 * size:
+            raise MeshError(f"sides: {-excess:g} more flows in than out, and no side is an Outflow")
 
     def fill_velocity(self, u: ml.Field, layers: int = 1) -> None:
         """The ghosts of velocities, so many layers of them; inside a program this is recorded."""
@@ -179,7 +190,7 @@ class Boundaries:
         self.net_outflow(faces, self._excess, self._per_area)
         for side in self._ways_out:
             outwards = -1.0 if side.end == LOW else 1.0
-            _let_out(side.axis)(side.faces, self._excess, outwards, faces, *self.cells.fluid)
+            _let_out(side.axis)(side.faces, self._excess, outwards, faces, *self.cells.fluid_within(1))
 
 
 @cache

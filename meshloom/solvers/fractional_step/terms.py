@@ -1,6 +1,6 @@
 """The terms of the equations in one cell, and the kernels made of them; one text for two and three axes.
 
-    du/dt + div(U u) = -grad p + nu lap u,    div U = 0
+    du/dt + div(U u) = -grad p + nu lap u + f,    div U = 0
 
 ``u`` are velocities at the centres of cells, ``U`` those through faces: U[a] is the velocity along axis a through the
 first face of a cell along it. The last arguments of every kernel are the widths of cells (``cells.Spacing``).
@@ -16,19 +16,29 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
+from meshloom.solvers.fractional_step.carried import CENTRAL, FaceRow, carried
 from meshloom.solvers.fractional_step.cells import Spacing, along, spacings
 
 
-def convection(u: Any, faces: Any, axes: Sequence[Spacing], component: int) -> Any:
-    """div(U u_c): what flows out through the faces. The mean of the two cells is carried through a face, whatever their
-    widths: then the term moves kinetic energy about and makes none."""
+def convection(u: Any, faces: Any, axes: Sequence[Spacing], component: int, how: str = CENTRAL) -> Any:
+    """div(U u_c): what flows out through the faces, as ``carried`` has it."""
     found: Any = 0.0
     for axis, one in enumerate(axes):
-        here, before, behind = _places(one, axis)
-        out = faces[behind][axis] * 0.5 * (u[here][component] + u[behind][component])
-        into = faces[here][axis] * 0.5 * (u[before][component] + u[here][component])
+        here, _, behind = _places(one, axis)
+        out = faces[behind][axis] * carried(faces[behind][axis], row_of_cells(u, one, component, 1, how), how)
+        into = faces[here][axis] * carried(faces[here][axis], row_of_cells(u, one, component, 0, how), how)
         found = found + (out - into) / one.width()
     return found
+
+
+def row_of_cells(u: Any, one: Spacing, component: int, step: int, how: str) -> FaceRow:
+    """The cells before and behind the first face of the cell, or with step 1 its last one."""
+    before, behind = (u[along(one.rank, one.axis, s)][component] for s in (step - 1, step))
+    if how == CENTRAL:
+        return FaceRow((None, before, behind, None), (None, None, None), None)
+    far_before, far_behind = one.seen(u, component, step - 2, step - 1), one.seen(u, component, step + 1, step)
+    distances = [one.distance(s) for s in (step - 1, step, step + 1)]
+    return FaceRow((far_before, before, behind, far_behind), tuple(distances), 0.5 * one.width(step - 1))
 
 
 def laplacian(u: Any, axes: Sequence[Spacing], component: int) -> Any:
@@ -36,8 +46,8 @@ def laplacian(u: Any, axes: Sequence[Spacing], component: int) -> Any:
     found: Any = 0.0
     for axis, one in enumerate(axes):
         here, _, _ = _places(one, axis)
-        last = (one.beside(u, component, 1) - u[here][component]) / one.distance(1)
-        first = (u[here][component] - one.beside(u, component, -1)) / one.distance()
+        last = (one.seen(u, component, 1) - u[here][component]) / one.distance(1)
+        first = (u[here][component] - one.seen(u, component, -1)) / one.distance()
         found = found + (last - first) / one.width()
     return found
 
@@ -89,32 +99,34 @@ def _places(one: Spacing, axis: int) -> tuple[tuple[int, ...], ...]:
 
 
 @cache
-def kernels(even: tuple[bool, ...]) -> SimpleNamespace:
-    """All kernels for as many axes, on which cells are of one width or not."""
-    return SimpleNamespace(**_prediction(even), **_faces(even), **_projection(even), **_looks(even))
+def kernels(even: tuple[bool, ...], how: str = CENTRAL) -> SimpleNamespace:
+    """All kernels for as many axes, on which cells are of one width or not; ``how`` convection is made discrete."""
+    return SimpleNamespace(**_prediction(even, how), **_faces(even), **_projection(even), **_looks(even))
 
 
-def _prediction(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
+def _prediction(even: tuple[bool, ...], how: str) -> dict[str, ml.Kernel]:
     here = (0,) * len(even)
 
-    def advanced(u: Any, faces: Any, dt: Any, viscosity: Any, widths: Any) -> list[Any]:
-        """u + dt (-div(U u) + nu lap u)."""
+    def advanced(u: Any, faces: Any, dt: Any, viscosity: Any, widths: Any, force: Any) -> list[Any]:
+        """u + dt (-div(U u) + nu lap u + f), where f has a component along the first axis alone."""
         axes = spacings(widths, even)
-        return [
-            u[here][c] + dt * (viscosity * laplacian(u, axes, c) - convection(u, faces, axes, c))
-            for c in range(len(even))
-        ]
+        rates = [viscosity * laplacian(u, axes, c) - convection(u, faces, axes, c, how) for c in range(len(even))]
+        rates[0] = rates[0] + force
+        return [u[here][c] + dt * rate for c, rate in enumerate(rates)]
 
     @ml.kernel
-    def predict(u: ml.Read, faces: ml.Read, dt: ml.Read, viscosity: ml.Read, u_star: ml.Write, *widths: ml.Read):
-        u_star[...] = np.stack(advanced(u, faces, dt, viscosity, widths))
+    def predict(
+        u: ml.Read, faces: ml.Read, dt: ml.Read, viscosity: ml.Read, u_star: ml.Write, *widths: ml.Read,
+        force: ml.Read = 0.0,  # type: ignore[assignment]  # a number where there is none
+    ):  # fmt: skip
+        u_star[...] = np.stack(advanced(u, faces, dt, viscosity, widths, force))
 
     @ml.kernel
     def predict_blended(
         u: ml.Read, faces: ml.Read, dt: ml.Read, viscosity: ml.Read, u_start: ml.Read, start: ml.Read, now: ml.Read,
-        u_star: ml.Write, *widths: ml.Read,
+        u_star: ml.Write, *widths: ml.Read, force: ml.Read = 0.0,  # type: ignore[assignment]
     ):  # fmt: skip
-        parts = advanced(u, faces, dt, viscosity, widths)
+        parts = advanced(u, faces, dt, viscosity, widths, force)
         u_star[...] = np.stack([start * u_start[c] + now * part for c, part in enumerate(parts)])
 
     return {"predict": predict, "predict_blended": predict_blended}
