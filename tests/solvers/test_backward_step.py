@@ -111,7 +111,7 @@ def test_shear_and_turning_are_exact_for_parabolas() -> None:
 @pytest.mark.parametrize(("reynolds", "erturk"), [(100.0, 2.922), (400.0, 8.237)])
 def test_reattachment_as_erturk_has_it(reynolds: float, erturk: float) -> None:
     """With the settings that a person gets."""
-    ml.use("cpu")
+    ml.use("cpu", threads=1)
     monitors = steady(case_of(flow__reynolds=reynolds))
     assert abs(monitors["reattachment"] / erturk - 1.0) < 0.015
     assert bool(monitors["separation_top"]) == (reynolds == 400.0)
