@@ -70,10 +70,12 @@ def extrema(case: Any) -> dict[str, float]:
 
 
 def peak(x: np.ndarray, values: np.ndarray) -> float:
-    """The largest value of a curve, by the parabola through the largest and its neighbours."""
-    k = int(np.clip(np.argmax(values), 1, len(values) - 2))
+    """The largest value of a curve, by the parabola through the largest and its neighbours, if it has two."""
+    k = int(np.argmax(values))
+    if k in (0, len(values) - 1):
+        return float(values[k])
     a, b, c = np.polyfit(x[k - 1 : k + 2] - x[k], values[k - 1 : k + 2], 2)
-    return float(c - b * b / (4.0 * a)) if a < 0.0 else float(values[k])
+    return float(c - b * b / (4.0 * a))
 
 
 def step(reynolds: int, settings: tuple[str, ...]) -> dict[str, Any]:
