@@ -17,7 +17,7 @@ from tests.linalg.poisson_reference import exact, matrix_and_sides, operator, pr
 from tests.linalg.test_poisson import BACKENDS, right_side, unit_grid
 from tests.one_line import one_line_from
 
-few = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def by_stencil(piccg: ml.linalg.PICCG) -> bool:
@@ -93,8 +93,10 @@ def test_half_the_iterations_on_every_back_end(backend: str, shape: tuple[int, .
                                      {"fill": 1}, {"colors": 6}, {"shift": 0.1}], ids=str)  # fmt: skip
 def test_by_the_matrix_where_more_is_asked_for(options: dict[str, Any]) -> None:
     ml.use("numpy")
-    for sides in ("mixed", "neumann"):
-        grid, how = unit_grid((10, 8), sides, ghosts=1)
+    for sides, shape in (("mixed", (10, 8)), ("neumann", (10, 8)), ("neumann", (2,))):
+        if shape == (2,) and "colors" in options:
+            continue  # as many points as that
+        grid, how = unit_grid(shape, sides, ghosts=1)
         poisson = ml.linalg.Poisson(grid, **how)
         b, x, right = right_side(poisson), grid.field("x"), grid.field("right")
         piccg = ml.linalg.PICCG(poisson, **options)
