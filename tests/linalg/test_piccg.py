@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,19 @@ from meshloom.linalg.incomplete import Fill, factors_of
 from meshloom.native.cholesky import Sparse, colors_in_turn, factored
 from tests.one_line import one_line_from
 
-BACKENDS = ("numpy", "cpu", pytest.param("emulated", marks=pytest.mark.slow),
-            pytest.param("cuda", marks=pytest.mark.gpu))  # fmt: skip
+MARKS = {"numpy": (), "cpu": (), "emulated": (pytest.mark.slow,), "cuda": (pytest.mark.gpu,)}
 few = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def on_back_ends(cases: Sequence[Any], quick: int = 1) -> list[Any]:
+    """Each of some cases, tuples, on each back end; on ``cpu``, which compiles for each, the first few, or slowly."""
+    found = []
+    for number, case in enumerate(cases):
+        for backend, marks in MARKS.items():
+            more = (pytest.mark.slow,) if backend == "cpu" and number >= quick else ()
+            found.append(pytest.param(backend, *case, marks=(*marks, *more), id=f"{backend}-{case}"))
+    return found
+
 
 # A covering design: each value of a setting meets each of every other one that it may be used with.
 DESIGN: list[dict[str, Any]] = [
@@ -94,9 +105,11 @@ def test_every_setting(options: dict[str, Any], diagonals: bool) -> None:
     np.testing.assert_allclose(x, right, rtol=1e-8, atol=1e-8 * np.abs(right).max())
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("options", [{}, {"storage": "csr"}, {"colors": 5, "eisenstat": True}, {"block": 3, "fill": 1},
-                                     {"eisenstat": False, "precision": "float32"}], ids=str)  # fmt: skip
+OPTIONS = [{}, {"block": 3, "fill": 1}, {"storage": "csr"}, {"colors": 5, "eisenstat": True},
+           {"eisenstat": False, "precision": "float32"}]  # fmt: skip
+
+
+@pytest.mark.parametrize(("backend", "options"), on_back_ends([(one,) for one in OPTIONS]))
 def test_the_same_on_every_back_end(backend: str, options: dict[str, Any]) -> None:
     ml.use("numpy")
     matrix = laplacian(9)
@@ -130,7 +143,7 @@ def test_as_a_preconditioner_in_a_program(options: dict[str, Any]) -> None:
     assert within.converged and abs(within.iterations - alone.iterations) <= 1
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", on_back_ends([()], 0))
 def test_matrix_market_files(backend: str, tmp_path: Path) -> None:
     ml.use(backend)
     matrix = random_spd(np.random.default_rng(3), 25, 0.1)
