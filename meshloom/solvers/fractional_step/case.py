@@ -13,6 +13,7 @@ from meshloom.case import PRECISIONS, GridCase, Image, Limit, Streamlines
 from meshloom.errors import ConfigError
 from meshloom.solvers.fractional_step.cells import CellGrid
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
+from meshloom.solvers.fractional_step.implicit import LEFT, RESIDUAL
 from meshloom.solvers.fractional_step.options import STAGGERED
 from meshloom.solvers.fractional_step.schemes import SCHEMES, TimeScheme
 from meshloom.solvers.fractional_step.sides import Condition
@@ -22,6 +23,8 @@ from meshloom.solvers.navier_stokes.flow import EvenSteps
 MONITORS = ("time", "kinetic_energy", "divergence", "change")  # of every case; others come behind them
 STEADY_EVERY = 100  # steps from one question whether the flow is steady to the next
 _WHY = "the solution has broken down; shorter steps (time.cfl) or a finer grid may help"
+_WHY_LEFT = "friction was not solved for; shorter steps (time.dt) may help"
+ENOUGH = 1e7  # times what sweeps should leave of a usual speed: more is left only where they do not converge
 MOST = 1e6  # times a usual speed: more is no flow any more
 
 
@@ -62,6 +65,8 @@ class IncompressibleCase(GridCase):
         further = self.further_state()
         self.flow.start(self.start_velocity())
         self.state, self.recorded = (*self.flow.state, *further), (*self.flow.recorded, *self.looked)
+        self.recorded += self.flow.watched
+        self.limits = {**self.limits, RESIDUAL: Limit(-1.0, ENOUGH * LEFT[self.cells.dtype], _WHY_LEFT)}
         self.program = self.flow.step
 
     @abstractmethod
@@ -107,7 +112,7 @@ class IncompressibleCase(GridCase):
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         """The kinetic energy is a mean over the volume; columns in the order of ``monitors``."""
-        rows = recorded.copy()
+        rows = recorded[:, : len(self.monitors)].copy()
         rows[:, 1] /= self.cells.volume
         return rows
 

@@ -37,7 +37,10 @@ class FractionalStepOptions:
         allowed=FORMS,
     )
     time: str = option(
-        RK3.name, "rk3: three stages, of third order; euler: one, of first order", allowed=tuple(SCHEMES)
+        RK3.name,
+        "rk3: three stages, of third order; euler: one, of first; abcn: Adams-Bashforth for convection and"
+        " Crank-Nicolson for friction, of second order, where friction does not limit the step",
+        allowed=tuple(SCHEMES),
     )
     convection: str = option(
         CENTRAL,

@@ -129,7 +129,23 @@ def _prediction(even: tuple[bool, ...], how: str) -> dict[str, ml.Kernel]:
         parts = advanced(u, faces, dt, viscosity, widths, force)
         u_star[...] = np.stack([start * u_start[c] + now * part for c, part in enumerate(parts)])
 
-    return {"predict": predict, "predict_blended": predict_blended}
+    @ml.kernel
+    def explicit_part(
+        u: ml.Read, faces: ml.Read, p: ml.Read, dt: ml.Read, share: ml.Read, viscosity: ml.Read, force: ml.Read,
+        convected: ml.ReadWrite, right: ml.Write, guess: ml.Write, *widths: ml.Read,
+    ):  # fmt: skip
+        """All that is known of a step of ``CrankNicolson``'s."""
+        axes, right_hand, now = spacings(widths, even), [], []
+        for c, one in enumerate(axes):
+            now.append(convection(u, faces, axes, c, how))
+            rate = 0.5 * viscosity * laplacian(u, axes, c) - slope_at_centre(p, one)
+            rate = rate - (1.0 + share) * now[c] + share * convected[c] + (force if c == 0 else 0.0)
+            right_hand.append(u[here][c] + dt * rate)
+        right[...] = np.stack(right_hand)
+        convected[...] = np.stack(now)
+        guess[...] = u[here]
+
+    return {"predict": predict, "predict_blended": predict_blended, "explicit_part": explicit_part}
 
 
 def _faces(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
@@ -160,13 +176,27 @@ def _faces(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
         ])  # fmt: skip
 
     @ml.kernel
+    def interpolate_two_steps(
+        u_star: ml.Read, u: ml.Read, faces: ml.Read, dt: ml.Read, fading: ml.Read, share: ml.Read,
+        beyond: ml.ReadWrite, new: ml.Write, *widths: ml.Read,
+    ):  # fmt: skip
+        """The same with the rate of fading from two steps; ``beyond``: what there was beyond interpolated ones."""
+        axes = spacings(widths, even)
+        star, old = interpolated(u_star, axes), interpolated(u, axes)
+        now = [faces[a] - old[a] for a in range(rank)]
+        rates = [fading * ((1.0 + share) * now[a] - share * beyond[a]) for a in range(rank)]
+        new[...] = np.stack([star[a] + now[a] - dt * rates[a] for a in range(rank)])
+        beyond[...] = np.stack(now)
+
+    @ml.kernel
     def outflow_of_cells(faces: ml.Read, dt: ml.Read, now: ml.Read, b: ml.Write, *widths: ml.Read):
         """b = -div U / (now dt), times the volume: the right-hand side for the pressure."""
         axes = spacings(widths, even)
         b[...] = -divergence(faces, axes) * volume(axes) / (now * dt)
 
     return {"interpolate": interpolate, "interpolate_change": interpolate_change,
-            "interpolate_blended": interpolate_blended, "outflow_of_cells": outflow_of_cells}  # fmt: skip
+            "interpolate_blended": interpolate_blended, "interpolate_two_steps": interpolate_two_steps,
+            "outflow_of_cells": outflow_of_cells}  # fmt: skip
 
 
 def _projection(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
@@ -184,6 +214,11 @@ def _projection(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
     def project_in_place(p: ml.Read, dt: ml.Read, u: ml.ReadWrite, *widths: ml.Read):
         slope = gradient(p, widths)
         u[...] = np.stack([u[c] - dt * slope[c] for c in range(rank)])
+
+    @ml.kernel
+    def add_slope(p: ml.Read, dt: ml.Read, u: ml.ReadWrite, *widths: ml.Read):
+        slope = gradient(p, widths)
+        u[...] = np.stack([u[c] + dt * slope[c] for c in range(rank)])
 
     @ml.kernel
     def project_last(
@@ -207,6 +242,7 @@ def _projection(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
         faces[...] = np.stack([faces[a] - now * dt * slope_at_face(p, axes[a]) for a in range(rank)])
 
     return {"project": project, "project_in_place": project_in_place, "project_last": project_last,
+            "add_slope": add_slope,
             "project_faces": project_faces, "project_faces_in_place": project_faces_in_place}  # fmt: skip
 
 
