@@ -31,7 +31,8 @@ def flow_of(
 ) -> Any:  # fmt: skip
     walls: dict[tuple[int, str], Condition] = dict.fromkeys(product(range(cells.rank), (LOW, HIGH)), Wall())
     clock = EvenSteps(step, 10.0)
-    return IncompressibleFlow(cells, walls | sides, 0.02, clock, scheme=SCHEMES[scheme], convection=convection)
+    how: Any = {"scheme": SCHEMES[scheme], "convection": convection}
+    return IncompressibleFlow(cells, walls | sides, 0.02, clock, force=0.3, **how)
 
 
 def uneven(count: int, seed: int) -> np.ndarray:
@@ -57,8 +58,9 @@ def framed(edges: Sequence[np.ndarray], *, alike: bool) -> tuple[list[np.ndarray
     return found, blocks
 
 
-@pytest.mark.parametrize("scheme", [("rk3", "central"), ("euler", "central"), ("rk3", "quick")])
-@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize(("rank", "scheme"), [(2, ("rk3", "central")), (2, ("euler", "central")),
+                                              (2, ("abcn", "central")), (2, ("rk3", "quick")),
+                                              (3, ("rk3", "central"))])  # fmt: skip
 def test_a_cavity_between_solids_is_one_between_walls(rank: int, scheme: tuple[str, str]) -> None:
     """Whatever the widths of solid cells; parabolas through three cells, one of them behind a wall, see it."""
     ml.use("numpy")
@@ -71,7 +73,7 @@ def test_a_cavity_between_solids_is_one_between_walls(rank: int, scheme: tuple[s
     inside = tuple(slice(FRAME, None if a == 1 else -FRAME) for a in range(rank))
     for flow in (plain, around):
         flow.start(0.0)
-    for _ in range(3):
+    for _ in range(2):
         plain.step.run(4)
         around.step.run(4)
         for name in ("velocity", "faces", "pressure"):

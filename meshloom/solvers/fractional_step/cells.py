@@ -231,6 +231,10 @@ class Spacing:
         here, there = (self.fluid[along(self.rank, self.axis, one)] for one in (0, step))
         return np.where(here * there > 0.5, value, closed)
 
+    def in_fluid(self, value: Any) -> Any:
+        """A value, or 0 where the cell is solid."""
+        return value if self.fluid is None else np.where(self.fluid[along(self.rank, 0, 0)] > 0.5, value, 0.0)
+
     def seen(self, u: Any, component: int, step: int, since: int = 0) -> Any:
         """A velocity so many steps away, as its neighbour ``since`` so many sees it: if one of the two is solid, what
         makes it 0 at the face between them, linearly."""

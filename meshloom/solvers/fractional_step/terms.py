@@ -111,7 +111,7 @@ def _prediction(even: tuple[bool, ...], how: str) -> dict[str, ml.Kernel]:
         """u + dt (-div(U u) + nu lap u + f), where f has a component along the first axis alone."""
         axes = spacings(widths, even)
         rates = [viscosity * laplacian(u, axes, c) - convection(u, faces, axes, c, how) for c in range(len(even))]
-        rates[0] = rates[0] + force
+        rates[0] = rates[0] + axes[0].in_fluid(force)
         return [u[here][c] + dt * rate for c, rate in enumerate(rates)]
 
     @ml.kernel
@@ -139,7 +139,7 @@ def _prediction(even: tuple[bool, ...], how: str) -> dict[str, ml.Kernel]:
         for c, one in enumerate(axes):
             now.append(convection(u, faces, axes, c, how))
             rate = 0.5 * viscosity * laplacian(u, axes, c) - slope_at_centre(p, one)
-            rate = rate - (1.0 + share) * now[c] + share * convected[c] + (force if c == 0 else 0.0)
+            rate = rate - (1.0 + share) * now[c] + share * convected[c] + (one.in_fluid(force) if c == 0 else 0.0)
             right_hand.append(u[here][c] + dt * rate)
         right[...] = np.stack(right_hand)
         convected[...] = np.stack(now)
