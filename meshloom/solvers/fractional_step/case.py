@@ -46,15 +46,16 @@ class IncompressibleCase(GridCase):
         self.grid = self.cells.grid
         scheme = SCHEMES[config.scheme.time]
         longest = self._longest_step(scheme)
+        step = _chosen_step(config.time, longest)
         form = StaggeredFlow if config.scheme.form == STAGGERED else IncompressibleFlow
         self.flow = form(
             self.cells,
             self.sides(),
             self.viscosity,
-            EvenSteps(_chosen_step(config.time, longest), config.time.end),
+            EvenSteps(step, config.time.end),
             scheme=scheme,
             convection=config.scheme.convection,
-            fade=config.scheme.fade or longest,
+            fade=config.scheme.fade or max(longest, step),
             solver=config.pressure.solver,
             tolerance=config.pressure.tolerance,
             force=self.force,

@@ -30,7 +30,7 @@ from meshloom.solvers.fractional_step.pressure import AUTO, PressureSolver
 from meshloom.solvers.fractional_step.schemes import RK3, TimeScheme, TimeStage
 from meshloom.solvers.fractional_step.sides import Boundaries, Condition
 from meshloom.solvers.fractional_step.terms import kernels
-from meshloom.solvers.navier_stokes.flow import EvenSteps, tick_kernel
+from meshloom.solvers.navier_stokes.flow import EvenSteps
 
 LARGEST = float(np.finfo(np.float32).max)  # stands for a change that nobody has measured yet
 
@@ -74,7 +74,7 @@ class IncompressibleFlow:
         self.time, self.dt = ml.Global(0.0, "time"), ml.Global(clock.step, "dt", dtype=dtype)
         self.energy, self.divergence = ml.Global(0.0, "energy"), ml.Global(0.0, "divergence", dtype=dtype)
         self.change = ml.Global(LARGEST, "change", dtype=dtype)
-        self._clocks, self._tick, self._do = ml.Set(1, "clock"), tick_kernel(clock), kernels(cells.even, convection)
+        self._clocks, self._do = ml.Set(1, "clock"), kernels(cells.even, convection)
         self._beyond = (self.faces.like("beyond_interpolated"),) if scheme.implicit and not self.staggered else ()
         self.implicit = CrankNicolson(self, clock.step) if scheme.implicit else None
         self.step = ml.Sequence(*self._parts(), name="time_step")
@@ -142,7 +142,7 @@ class IncompressibleFlow:
 
         def flow_step() -> None:
             if number == 0:
-                self._tick(self._clocks, self.dt, self.time)
+                tick(self._clocks, self.dt, self.time, self.clock.step, self.clock.end)
             else:
                 self._project(number - 1)
             if number < len(stages):
@@ -232,3 +232,11 @@ class IncompressibleFlow:
         )
         if self._look is not None:
             self._look()
+
+
+@ml.kernel
+def tick(dt: ml.Write, time: ml.ReadWrite, step: ml.Read, end: ml.Read):
+    """The next step, cut where it would go beyond the end, and the time after it."""
+    left = end - time
+    dt[...] = np.minimum(step, left)
+    time[...] = np.where(step >= left * (1.0 - 1e-9), end, time + step)

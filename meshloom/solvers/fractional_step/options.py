@@ -50,7 +50,7 @@ class FractionalStepOptions:
     fade: float = option(
         0.0,
         "collocated: time in which face velocities forget what they have beyond interpolated ones; 0: the longest"
-        " stable step. Euler's steps forget it at once",
+        " step that is surely stable. Euler's steps forget it at once",
         low=0.0,
     )
 
