@@ -125,7 +125,7 @@ def command(arguments: Sequence[str] | None = None) -> str:
     for word in words[1:]:
         if skip:
             skip = False
-        elif word in ("--json", "--out", "--plots", "--truth"):
+        elif word in ("--json", "--out", "--plot", "--plots", "--truth"):
             skip = True
         else:
             kept.append(Path(word).name if "/" in word else word)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,10 @@ class Started:
         return self.record.save()
 
 
-def options_of(name: str, text: str | None) -> argparse.ArgumentParser:
+def options_of(name: str, text: str | None, devices: Sequence[str] = ("cuda", "cpu")) -> argparse.ArgumentParser:
     """A parser that knows the device and the file; ``text``: the docstring of the benchmark."""
     parser = argparse.ArgumentParser(prog=f"python -m bench.{name}", description=(text or "").splitlines()[0])
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--device", choices=devices, default="cuda")
     parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
     return parser
 

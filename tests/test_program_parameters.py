@@ -302,3 +302,11 @@ def test_looking_at_a_program_that_is_given_something_runs_nothing() -> None:
 
     assert repr(ml.program(star)) == "Program(star of what it is given)"
     assert repr(ml.program(lambda **given: star(given))).endswith("of what it is given)")
+
+
+def test_looking_at_a_program_that_cannot_be_recorded_tells_its_name() -> None:
+    def nothing() -> None: ...
+
+    assert repr(ml.program(nothing)) == "Program(nothing)"
+    with one_line_from(ml.errors.KernelError, "program nothing calls no kernel"):
+        ml.program(nothing).run()

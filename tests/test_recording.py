@@ -170,6 +170,8 @@ REFUSED: dict[str, Action] = {
     "linalg.gmres": lambda w: ml.linalg.gmres(w.matrix, w.u, w.v),
     "linalg.Poisson": lambda w: ml.linalg.Poisson(w.grid), "linalg.Multigrid": lambda w: ml.linalg.Multigrid(w.poisson),
     "linalg.FastPoisson": lambda w: ml.linalg.FastPoisson(w.poisson),
+    "linalg.LineSystems": lambda w: ml.linalg.LineSystems(w.grid, 0, 0.0, 1.0, 0.0),
+    "linalg.PICCG": lambda w: ml.linalg.PICCG(w.poisson),
     "Mesh.boundary_normals": lambda w: w.mesh.boundary_normals(), "Mesh.boundary": lambda w: w.mesh.boundary("xmin"),
     "Kernel.python": lambda w: scale.python(w.cells, w.u, w.factor, w.total),
     "Operation.run_plainly": lambda w: w.loop.run_plainly(),

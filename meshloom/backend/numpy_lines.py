@@ -41,6 +41,14 @@ def lines_of(bound: Bound) -> Points:
     return Points(grid.places, grid.inner, grid.shape)
 
 
+def solved_lines(spec: LineSpec, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The solution for each right-hand side, as it (n, lines)."""
+    if not spec.systems:
+        return [operator.applied(one) for operator, one in zip(spec.operators, operands, strict=True)]
+    given = dict(zip(spec.systems.varying, operands[spec.values :], strict=True))
+    return [spec.systems.solved(one, given) for one in operands[: spec.values]]
+
+
 def run_lines(spec: LineSpec, buffers: Sequence[Buffer], grid: Points) -> None:
     """Execute a line loop: operands everywhere, lines solved, results brought to the fields."""
     axis, rows = spec.axis, [one.unpacked() for one in buffers]
@@ -55,10 +63,10 @@ def run_lines(spec: LineSpec, buffers: Sequence[Buffer], grid: Points) -> None:
     results: list[np.ndarray] = []
     with np.errstate(all="ignore"):
         operands = evaluate(spec.operands, at_points)
-        for operator, operand in zip(spec.operators, operands, strict=True):
-            lines = np.moveaxis(np.broadcast_to(operand, grid.shape), axis, 0)
-            solved = operator.applied(lines.reshape(grid.shape[axis], -1)).reshape(lines.shape)
-            results.append(np.moveaxis(solved, 0, axis).astype(spec.dtype))
+        lines = [np.moveaxis(np.broadcast_to(one, grid.shape), axis, 0) for one in operands]
+        flat = [one.reshape(grid.shape[axis], -1) for one in lines]
+        for k, one in enumerate(solved_lines(spec, flat)):
+            results.append(np.moveaxis(one.reshape(lines[k].shape), 0, axis).astype(spec.dtype))
         values = [np.array(v) for v in evaluate([o.value for o in spec.results], at_points)]
     for output, combine, value in zip(spec.results, spec.combines, values, strict=True):
         target = shaped[output.param][..., output.comp]

@@ -8,11 +8,13 @@ from meshloom.linalg.krylov import BiCGStab, ConjugateGradients, bicgstab, cg
 from meshloom.linalg.lines import LineLoop, line_loop
 from meshloom.linalg.multigrid import Multigrid
 from meshloom.linalg.operator import LineOperator, LineStencil, Tridiagonal
+from meshloom.linalg.piccg import PICCG
 from meshloom.linalg.poisson import Poisson
 from meshloom.linalg.sides import Dirichlet, Neumann
+from meshloom.linalg.systems import LineSystems
 
 Stencil = LineStencil  # what programs called it before the word had another meaning in kernels
 
-__all__ = ["GMRES", "BiCGStab", "ConjugateGradients", "Dirichlet", "FastPoisson", "LineLoop", "LineOperator",
-           "LineStencil", "Multigrid", "Neumann", "Poisson", "Report", "Stencil", "Tridiagonal", "bicgstab", "cg",
-           "gmres", "line_loop", "tridiagonal"]  # fmt: skip
+__all__ = ["GMRES", "PICCG", "BiCGStab", "ConjugateGradients", "Dirichlet", "FastPoisson", "LineLoop", "LineOperator",
+           "LineStencil", "LineSystems", "Multigrid", "Neumann", "Poisson", "Report", "Stencil", "Tridiagonal",
+           "bicgstab", "cg", "gmres", "line_loop", "tridiagonal"]  # fmt: skip

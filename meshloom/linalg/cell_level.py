@@ -66,6 +66,10 @@ class CellLevel:
         """The links of each cell to that before it, (*shape,)."""
         return self._times_areas(axis, self.axes[axis].links)
 
+    def areas_along(self, axis: int) -> np.ndarray:
+        """The areas of each cell's faces across an axis, (*shape,); constant along it."""
+        return self._times_areas(axis, np.ones(self.shape[axis]))
+
     def excess_along(self, axis: int) -> np.ndarray:
         """What the diagonal of A has above the links of each cell along an axis, (*shape,)."""
         return self._sum([one.walls if a == axis else one.diagonal for a, one in enumerate(self.axes)])
@@ -149,10 +153,10 @@ class Bridge:
             cells_to_points(self.cells, x, y[self._to_points])
 
 
-def leading(source: Set, target: Set, formula: Formula, name: str) -> Map:
+def leading(source: Set, target: Set, formula: Formula, name: str, large: int = LARGE) -> Map:
     """The map by a formula of the element's number; stored where sets are small, because a formula is part of the code,
     which would be compiled for every size."""
-    if source.total > LARGE:
+    if source.total > large:
         return Map.computed(source, target, formula, name)
     return Map(source, target, np.stack(formula(np.arange(source.total)), axis=1), name)
 

@@ -7,9 +7,12 @@ are fast transforms for all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from meshloom.backend import current
 from meshloom.errors import MeshError, instance
@@ -17,15 +20,19 @@ from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.cell_level import outer
 from meshloom.linalg.iteration import Report
 from meshloom.linalg.krylov import check_tolerance
+from meshloom.linalg.modes import COMPLEX, Modes, Where, sum_of
 from meshloom.linalg.multigrid import said
+from meshloom.linalg.plane import Plane
 from meshloom.linalg.poisson import Poisson, check_held, rounding
-from meshloom.linalg.transforms import fast, libraries, transform_of
+from meshloom.linalg.solid_cells import Solids, solid_mask
+from meshloom.linalg.transforms import Waves, fast, transform_of
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import AXES
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
 MOST_TIMES = 3  # that what rounding has left is solved for again
+SAFE = 1e140  # the square of a number of this size, or of one over it, is one with room to spare
 
 
 class FastPoisson(NoCopy):
@@ -35,17 +42,20 @@ class FastPoisson(NoCopy):
     others the longest closed one is solved along; what is left, stretched cells along a second axis, say, is
     transformed by a matrix, n^2 operations for a line of n cells. Where A is singular b counts without what it adds up
     to, and x has no mean.
+
+    ``solid``: a mask (*shape,) of cells into which nothing flows, whatever holds at their sides. Then A is the operator
+    on the others, the fluid, with no slope at the faces of solids; inside them b does not count and x is 0. This takes
+    two solves instead of one, and a matrix of all faces between fluid and solid, made once by as many solves.
     """
 
     name = "fast_poisson"
 
-    def __init__(self, poisson: Poisson):
+    def __init__(self, poisson: Poisson, solid: ArrayLike | None = None):
         refuse_in_program("making a fast Poisson solver", MAKE_BEFORE)
         self.poisson = instance("fast_poisson: the operator", poisson, Poisson, error=MeshError)
         axes = poisson.axes
-        slow = [a for a, one in enumerate(axes) if not fast(one) and not one.periodic]
-        self.along = max(slow, key=lambda a: len(axes[a]), default=None)
-        waves = [a for a, one in enumerate(axes) if fast(one) and one.periodic]
+        self.along = _solved_along(axes)
+        waves = [a for a, one in enumerate(axes) if fast(one) and one.periodic and a != self.along]
         order = [a for a in range(len(axes)) if a != self.along and a not in waves] + waves
         _check_squares([axes[a] for a in order], poisson.dtype)
         first_wave = waves[0] if waves else None
@@ -53,33 +63,103 @@ class FastPoisson(NoCopy):
             (a, transform_of(f"fast_poisson: axis {AXES[a]}", axes[a], poisson.dtype, real=a == first_wave))
             for a in order
         ]
-        values: list[np.ndarray] = [np.zeros(1)] * len(axes)
+        mask = None if solid is None else solid_mask(solid, poisson.grid.shape)
+        self._solids = None if mask is None else Solids(poisson, mask)
+
+    @cached_property
+    def _parts(self) -> Where:
+        """Of each cell its part of the volume of all; solids have none."""
+        if self._solids is not None:
+            return Where(self._solids.parts)
+        parts = outer([one.widths / one.widths.sum() for one in self.poisson.axes])
+        return Where(parts.astype(self.poisson.dtype))
+
+    @cached_property
+    def _image(self) -> Field:
+        """Room for A x."""
+        return self.poisson.grid.field("image", dtype=self.poisson.dtype)
+
+    @property
+    def singular(self) -> bool:
+        """Is no value held at any side of the fluid?"""
+        return self.poisson.singular if self._solids is None else self._solids.singular
+
+    @cached_property
+    def _modes(self) -> Modes:
+        """Where the shares of the transforms' vectors are divided, or solved for, axis after axis."""
+        values = [np.zeros(1)] * len(self.poisson.axes)
         for a, one in self._transforms:
             values[a] = one.values
-        together = _sum_of(values)
-        self._lines = None if self.along is None else Lines(axes[self.along], self.along, together, poisson.dtype)
-        self._inverse = _Where(np.divide(1.0, together, where=together > 0.0, out=np.zeros(together.shape))
-                               .astype(poisson.dtype))  # fmt: skip
-        self._parts = _Where(outer([one.widths / one.widths.sum() for one in axes]).astype(poisson.dtype))
-        self._image = poisson.grid.field("image", dtype=poisson.dtype)
+        scale = float(np.prod([one.scale for _, one in self._transforms]))
+        return self._modes_of(
+            sum_of(values), self.along, scale, waves=any(isinstance(one, Waves) for _, one in self._transforms)
+        )
+
+    def _modes_of(self, values: np.ndarray, along: int | None, scale: float, *, waves: bool) -> Modes:
+        """``along``: which axis of the values that is that is solved along."""
+        cells = None if along is None or self.along is None else (along, self.poisson.axes[self.along])
+        return Modes(values, cells, scale, self.poisson.dtype, waves=waves, singular=self.poisson.singular)
+
+    @cached_property
+    def _at_once(self) -> tuple[Plane, Modes] | None:
+        """How all axes are transformed at once on a GPU, and the same for the shares as they come out there."""
+        plane = None
+        if self.along is not None:
+            plane = Plane.of(self.poisson.grid.shape, dict(self._transforms), self.poisson.dtype)
+        if plane is None:
+            return None
+        along = 0 if plane.moved else self.along
+        return plane, self._modes_of(plane.values(), along, plane.scale, waves=not plane.apart)
+
+    def solve_only(self, x: Field, b: Field) -> None:
+        """Set x to A^-1 b, and nothing else: no norms, no residual, no report, for those who solve in every step. What
+        is no number in b is none anywhere in x. Where A is singular, as ``solve``."""
+        self._check(x, b)
+        self._put(_points(x), _points(b))
+        x.changed()
+
+    def _put(self, x: Any, b: Any) -> None:
+        """x = A^-1 b, arrays (*shape,) where loops run; of a singular A the one without a mean, of what b has beside
+        what no solution has."""
+        if self._solids is None:
+            self._put_whole(x, b)
+        else:
+            self._solids.put(x, b, self._put_whole)
+
+    def _put_whole(self, x: Any, b: Any) -> None:
+        """The same without solids."""
+        at_once = None if isinstance(b, np.ndarray) else self._at_once
+        if at_once is None:
+            x[...] = self.solved(b)
+            return
+        plane, modes = at_once
+        memory = modes.memory
+        shares = memory.view(COMPLEX[modes.dtype.name]) if plane.apart else memory
+        plane.forwards(b, shares)
+        modes.solve_in_place(memory)
+        plane.backwards(shares, x)
+
+    def _check(self, x: Field, b: Field) -> None:
+        refuse_in_program("solving by transforms", "call it outside; ml.linalg.Multigrid has cycles that are recorded")
+        self.poisson.check(x, "x")
+        self.poisson.check(b, "b")
+        if x is b:
+            raise MeshError(f"fast_poisson: x and b are the same field, {x.name}")
+        b.check_readable()
+        _to_loops(x, b)
 
     def solve(self, x: Field, b: Field, *, tol: float = 1e-8) -> Report:
         """Set x. ``converged`` says whether the norm of b - A x, computed anew, is at most ``tol`` times that of b;
         ``iterations`` how often it took: once, and again where rounding has left more."""
-        refuse_in_program("solving by transforms", "call it outside; ml.linalg.Multigrid has cycles that are recorded")
         poisson, tol = self.poisson, check_tolerance(self.name, tol)
-        poisson.check(x, "x")
-        poisson.check(b, "b")
-        if x is b:
-            raise MeshError(f"fast_poisson: x and b are the same field, {x.name}")
-        b.check_readable()
-        for one in (x, b, self._image):  # all of them where loops run, so that arrays meet their like
-            one.move(current().place(one.storage))
-        right = 1.0 * _points(b)
+        self._check(x, b)
+        _to_loops(self._image)
+        right = _points(b) if self._solids is None else self._solids.in_fluid(_points(b))
         with np.errstate(over="ignore", invalid="ignore"):
-            total, size = (float(one.sum(dtype=np.float64)) for one in (right, abs(right)))
+            total = float(right.sum(dtype=np.float64))
+            size = float(abs(right).sum(dtype=np.float64)) if self.singular else 0.0
         norm = self._norm(right)
-        if not np.isfinite(norm) or (poisson.singular and not np.isfinite(size)):
+        if not np.isfinite(norm) or (self.singular and not np.isfinite(size)):
             return Report(False, 0, float("nan"), np.full(1, np.nan), "values that are not finite")
         right, norm = self._possible(right, total, norm)
         if norm == 0.0:
@@ -89,35 +169,18 @@ class FastPoisson(NoCopy):
         converged = history[-1] <= tol
         reason = "converged" if converged else f"stalled: rounding in {poisson.dtype} leaves no smaller residual"
         report = Report(bool(converged), len(history) - 1, history[-1], np.array(history), reason)
-        return said(report, total, size, poisson.dtype) if poisson.singular else report
-
-    def once(self, x: Field, b: Field) -> None:
-        """Set x as ``solve`` does, and look at nothing: for many small systems, where others see how well x fits."""
-        refuse_in_program("solving by transforms", "call it outside; ml.linalg.Multigrid has cycles that are recorded")
-        self.poisson.check(x, "x")
-        self.poisson.check(b, "b")
-        if x is b:
-            raise MeshError(f"fast_poisson: x and b are the same field, {x.name}")
-        b.check_readable()
-        for one in (x, b):
-            one.move(current().place(one.storage))
-        right = _points(b)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if self.poisson.singular:
-                right = right - self._parts.like(right) * float(right.sum())
-            _points(x)[...] = self._without_mean(self.solved(right))
-        x.changed()
+        return said(report, total, size, poisson.dtype) if self.singular else report
 
     def _improve(self, x: Field, right: Any, norm: float, tol: float) -> list[float]:
         """Set x; the norm of the residual before, and after every time, as a multiple of that of b."""
-        found, left, history = 0.0 * right, right, [1.0]
+        left, history = right, [1.0]
         for _ in range(MOST_TIMES):
-            found = self._without_mean(found + self.solved(left))
             before = _points(x).copy() if len(history) > 1 else None
-            _points(x)[...] = found
+            self._put(_points(x), left)
+            if before is not None:
+                _points(x)[...] += before
             x.changed()
-            self.poisson(x, self._image)
-            left = right - _points(self._image)
+            left = right - self._image_of(x)
             now = self._norm(left) / norm
             if before is not None and not now < history[-1]:
                 _points(x)[...] = before
@@ -128,40 +191,59 @@ class FastPoisson(NoCopy):
                 break
         return history
 
+    def _image_of(self, x: Field) -> Any:
+        """A x, as an array."""
+        self.poisson(x, self._image)
+        image = _points(self._image)
+        return image if self._solids is None else self._solids.image(_points(x), image)
+
     def solved(self, b: Any) -> Any:
-        """A^-1 b for an array (*shape,) of NumPy or CuPy; of a singular A one of the solutions."""
+        """``_put_whole`` axis after axis, for arrays of any library; what it returns may lie where the next will."""
         for axis, transform in self._transforms:
             b = transform.forwards(b, axis)
-        b = b * self._inverse.like(b) if self._lines is None else self._lines.solved(b)
+        b = self._modes.solved(b)
         for axis, transform in reversed(self._transforms):
             b = transform.backwards(b, axis)
         return b
 
     def _possible(self, right: Any, total: float, norm: float) -> tuple[Any, float]:
         """The right-hand side without what no solution has, and its norm; 0 where only rounding is left."""
-        if not self.poisson.singular:
+        if not self.singular:
             return right, norm
         right = right - self._parts.like(right) * total
         left = self._norm(right)
         return right, left if left > rounding(self.poisson.dtype) * norm else 0.0
 
-    def _without_mean(self, x: Any) -> Any:
-        if not self.poisson.singular:
-            return x
-        return x - float((self._parts.like(x) * x).sum())
-
     @staticmethod
     def _norm(array: Any) -> float:
         """In double, and safe from squares that are too large or too small."""
-        largest = float(abs(array).max())
-        if largest == 0.0 or not np.isfinite(largest):
-            return largest
+        low, high = float(array.min()), float(array.max())
+        if not np.isfinite(low + high):
+            return float("nan")
+        largest = max(-low, high)
+        if largest == 0.0:
+            return 0.0
+        if array.dtype == np.float64 and 1.0 / SAFE < largest < SAFE:  # squares can be added up as they are
+            flat = array.ravel()
+            return float(flat.dot(flat)) ** 0.5
         return largest * float(((array / largest).astype(np.float64) ** 2).sum() ** 0.5)
 
     def __repr__(self) -> str:
         how = [f"{AXES[a]} {one.word}" for a, one in self._transforms]
         how += [] if self.along is None else [f"{AXES[self.along]} solved"]
+        how += [] if self._solids is None else [f"around solids with {len(self._solids.faces)} faces"]
         return f"FastPoisson({self.poisson.name}: {', '.join(how)})"
+
+
+def _solved_along(axes: Sequence[AxisCells]) -> int | None:
+    """Of axes without a fast transform the longest closed one; where all have one, and there are several, the first of
+    more than one cell: neighbouring lines lie side by side there, and solving takes fewer passes than transforming
+    there and back."""
+    slow = [a for a, one in enumerate(axes) if not fast(one) and not one.periodic]
+    if slow:
+        return max(slow, key=lambda a: len(axes[a]))
+    several = [a for a, one in enumerate(axes) if len(one) > 1]
+    return several[0] if len(several) > 1 and all(map(fast, axes)) else None
 
 
 def _check_squares(axes: list[AxisCells], dtype: np.dtype) -> None:
@@ -172,53 +254,12 @@ def _check_squares(axes: list[AxisCells], dtype: np.dtype) -> None:
     check_held("fast_poisson", "squared widths", squares, dtype)
 
 
-class Lines:
-    """Tridiagonal systems along one axis, one for each combination of the other axes' vectors: the operator along the
-    axis plus ``others`` times the widths. Thomas' method for all of them at once; one that is singular is held at its
-    first cell, where what it holds is nothing if the system has a solution at all."""
-
-    def __init__(self, cells: AxisCells, axis: int, others: np.ndarray, dtype: np.dtype):
-        self.axis, self.links = axis, cells.links
-        held = np.where(others == 0.0, cells.diagonal[0] or 1.0, 0.0) if cells.floating else 0.0
-        inverse: list[np.ndarray] = []
-        for i, link in enumerate(cells.links):
-            diagonal = cells.diagonal[i] + others * cells.widths[i] + (held if i == 0 else 0.0)
-            inverse.append(1.0 / (diagonal - (link * link * inverse[-1] if i else 0.0)))
-        self._inverse = _Where(np.stack([np.take(one, 0, axis) for one in inverse]).astype(dtype))
-
-    def solved(self, b: Any) -> Any:
-        arrays = libraries(b)[0]
-        inverse, lines = self._inverse.like(b), arrays.moveaxis(b, self.axis, 0).copy()
-        n = len(lines)
-        for i in range(1, n):
-            lines[i] += float(self.links[i]) * inverse[i - 1] * lines[i - 1]
-        lines[n - 1] *= inverse[n - 1]
-        for i in range(n - 2, -1, -1):
-            lines[i] += float(self.links[i + 1]) * lines[i + 1]
-            lines[i] *= inverse[i]
-        return arrays.moveaxis(lines, 0, self.axis)
-
-
-class _Where:
-    """An array of constants, copied once to where arrays lie that it meets."""
-
-    def __init__(self, array: np.ndarray):
-        self._copies: dict[Any, Any] = {np: array}
-
-    def like(self, array: Any) -> Any:
-        arrays = libraries(array)[0]
-        if arrays not in self._copies:
-            self._copies[arrays] = arrays.asarray(self._copies[np])
-        return self._copies[arrays]
+def _to_loops(*fields: Field) -> None:
+    """All of them to where loops run, so that arrays meet their like."""
+    for one in fields:
+        one.move(current().place(one.storage))
 
 
 def _points(field: Field) -> Any:
     """The memory of a field on a grid, as an array of its points: no copy."""
     return field.set.points_of(field.storage[: field.set.total])
-
-
-def _sum_of(values: list[np.ndarray]) -> np.ndarray:
-    found = np.zeros((1,) * len(values))
-    for a, one in enumerate(values):
-        found = found + one.reshape([-1 if b == a else 1 for b in range(len(values))])
-    return found

@@ -61,9 +61,12 @@ class Iteration:
     refresh: Callable[[], None]
     steps: int = 1
     most: int = MOST_ITERATIONS
+    target: Global | None = None  # what ``left`` is to reach, where the programs look at it
+    rounds: int = RESTARTS  # as often it goes on where the residual turns out larger than that carried along
 
     def __post_init__(self) -> None:
-        self._target = Global(0.0, "target", dtype=self.left.dtype)  # one for all solutions, which repeat by it
+        made = Global(0.0, "target", dtype=self.left.dtype) if self.target is None else self.target
+        self._target = made  # one for all solutions, which repeat by it
 
     def serves(self, most: int) -> bool:
         """Can it be used for at most so many iterations?"""
@@ -74,7 +77,7 @@ class Iteration:
         self.refresh()
         norms = [self._started(x, b)]
         size, done, broken = float(self.size.value), 0, False
-        if size == 0.0 and not b.numpy().any():
+        if size == 0.0 and self._is_zero(b):
             x.assign(0.0)
             norms = [self._started(x, b)]
             size = float(self.left.value)  # ghosts of x, or the operator by itself, make a right-hand side
@@ -84,13 +87,13 @@ class Iteration:
             reason = f"b is too small: in {x.dtype} the square of tol times its norm is lost; scale the equations"
             return Report(False, 0, float("nan"), np.full(1, np.nan), reason)
         self._target.value = tol * tol * size
-        for _ in range(RESTARTS if np.isfinite(size) else 0):
+        for _ in range(self.rounds if np.isfinite(size) else 0):
             if self._there() or done + self.steps > most or broken:
                 break
             norms += self._iterated(x, b, most - done)
             done = sum(map(len, norms)) - 1
             broken = float(self.left.value) < 0.0
-            norms[-1][-1:] = self._started(x, b)  # what was carried along is one thing, what is left another
+            norms[-1][-1:] = self._renewed(x, b)  # what was carried along is one thing, what is left another
         reason = "broke down" if broken else "not converged" if done + self.steps > most else "stalled"
         return self._report(tol, size, np.concatenate(norms), reason)
 
@@ -99,6 +102,14 @@ class Iteration:
         self.count.value = 0
         self.start(x, b)
         return self.history.numpy()[:1]
+
+    def _is_zero(self, b: Field) -> bool:
+        """Is it the right-hand side 0, and not only one whose square is lost?"""
+        return not b.numpy().any()
+
+    def _renewed(self, x: Field, b: Field) -> np.ndarray:
+        """The square of the residual of x, computed anew, (1,), and left to go on from."""
+        return self._started(x, b)
 
     def _there(self) -> bool:
         return float(self.left.value) <= float(self._target.value)

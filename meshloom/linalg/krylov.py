@@ -16,6 +16,7 @@ import numpy as np
 from meshloom.errors import MeshError, ProgramError, shown, whole_number
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.matrix import Matrix
+from meshloom.linalg.poisson import Poisson
 from meshloom.linalg.steps import (
     add_scaled,
     bicg_alpha,
@@ -48,8 +49,9 @@ ONE = Set(1, "decisions of a solver")
 class Solver(ABC):
     """A method for one operator. It keeps memory of its own for fields like the last x, and neither x nor b.
 
-    ``preconditioner``: "jacobi" or "block_jacobi" of a Matrix, whose diagonal is looked at in every ``solve``, or
-    whatever can be called as ``preconditioner(r, z)`` and makes z, close to the solution for r, by loops.
+    ``preconditioner``: "jacobi" or "block_jacobi" of a Matrix, whose diagonal is looked at in every ``solve``; "jacobi"
+    of a Poisson operator; or whatever can be called as ``preconditioner(r, z)`` and makes z, close to the solution for
+    r, by loops.
     """
 
     name: str
@@ -90,6 +92,8 @@ class Solver(ABC):
             return None
         if callable(self.preconditioner):
             return self._complete("preconditioner", self.preconditioner, x)
+        if isinstance(self.operator, Poisson):
+            return _diagonal_of_cells(self.operator)
         assert isinstance(self.operator, Matrix)
         return _Diagonal(self.operator, blocks=self.preconditioner == "block_jacobi")
 
@@ -244,6 +248,18 @@ class _Diagonal:
         multiply(r.set, self.inverse, r, z)
 
 
+def _diagonal_of_cells(poisson: Poisson) -> Operator:
+    """z = D^-1 r of a Poisson operator; a cell alone, without links, has nothing on the diagonal and stays as it is."""
+    diagonal = poisson.diagonal.numpy()
+    inverse = poisson.diagonal.like("inverse of the diagonal")
+    inverse.assign(1.0 / np.where(diagonal > 0.0, diagonal, 1.0))
+
+    def scale(r: Field, z: Field) -> None:
+        multiply_entries(r.set, inverse, r, z)
+
+    return scale
+
+
 def _check_fields(solver: str, x: Field, b: Field) -> None:
     for one, name in ((x, "x"), (b, "b")):
         if not isinstance(one, Field):
@@ -269,6 +285,6 @@ def _check_preconditioner(solver: str, operator: Operator, given: Preconditioner
     if not isinstance(given, str) or given not in named:
         raise MeshError(f"{solver}: preconditioner must be {' or '.join(map(repr, named))}, or callable as"
                         f" preconditioner(r, z), got {shown(given)}")  # fmt: skip
-    if not isinstance(operator, Matrix):
+    if not isinstance(operator, Matrix) and not (isinstance(operator, Poisson) and given == "jacobi"):
         raise MeshError(f"{solver}: {given} needs the diagonal of a Matrix, which an operator that is only applied does"
                         " not show; give preconditioner=function(r, z)")  # fmt: skip

@@ -15,6 +15,7 @@ from meshloom.kernel.access import Mode, Read, ReadWrite, Write
 from meshloom.kernel.count import arithmetic, flops_by_kind, loads
 from meshloom.kernel.expr import Node, load
 from meshloom.kernel.model import Output, Param
+from meshloom.linalg.factors import LineFactors
 from meshloom.linalg.operator import LineOperator, as_operators
 from meshloom.mesh.components import MOST_COMPONENTS
 from meshloom.mesh.core import Field, Global
@@ -37,7 +38,7 @@ from meshloom.schedule.spec import SpecParam
 
 Storage = Field | Global
 Fields = Storage | Sequence[Storage]
-Operators = LineOperator | Sequence[LineOperator]
+Operators = LineOperator | Sequence[LineOperator] | LineFactors
 _SOLVE = 5  # operations for a point of a tridiagonal system; a stencil takes two for each point that it reaches
 _NO_GRID = "line loop: the first argument is a Grid, got {}"
 
@@ -49,6 +50,7 @@ def LineLoop(
 ) -> Operation:  # fmt: skip
     """For every line of ``grid`` along ``axis``: operands f, results y = scale A^-1 B f, each field moved once.
 
+    ``operator``: one for all operands, or for each its own; or ``LineSystems``, coefficients that vary: y = A^-1 f.
     Without ``before`` the components of ``reads``, in order, are the operands; with it, it is a kernel of the fields
     ``reads`` and one more parameter, the operands, which it sets. Without ``after`` the results go to the components of
     ``writes``; with it, it is a kernel of the results and the fields ``writes``. ``values``: the number of operands,
@@ -64,7 +66,10 @@ def LineLoop(
     sources, targets = _listed(grid, called, reads), _listed(grid, called, writes)
     count = _count(called, values, [fields for kernel, fields in ((before, sources), (after, targets)) if not kernel])
     strictly = strict or backend.strict or any(k.strict for k in kernels)
-    body = LineBody(before, after, sources, targets, as_operators(operator, count), strictly)
+    if isinstance(operator, LineFactors):
+        body = LineBody(before, after, sources, targets, count, (), strictly, operator)
+    else:
+        body = LineBody(before, after, sources, targets, count, as_operators(operator, count), strictly)
     _check(called, domain, body)
     return Operation(called, domain, body.line_operands(), body, how, backend)
 
@@ -83,16 +88,18 @@ def _count(name: str, given: int | None, listed: Sequence[Sequence[Storage]]) ->
 
 def _check(name: str, domain: GridLines, body: LineBody) -> None:
     grid, axis = domain.grid, domain.axis
-    if body.operators[0].matrix.periodic != grid.periodic[axis]:
+    if body.systems:
+        body.systems.check_lines(f"line loop {name}", grid, axis, body.targets)
+    elif body.operators[0].matrix.periodic != grid.periodic[axis]:
         both = (body.operators[0].matrix.periodic, grid.periodic[axis])
         words = ["periodic" if p else "closed" for p in both]
         raise MeshError(f"line loop {name}: the matrix is {words[0]}, but axis {axis} of {grid.name} is {words[1]}")
-    length, shortest = grid.shape[axis], max(one.shortest for one in body.operators)
+    length, shortest = grid.shape[axis], max((one.shortest for one in body.operators), default=1)
     if length < shortest:
         raise MeshError(
             f"line loop {name}: axis {axis} of {grid.name} has {length} points, this operator needs {shortest}"
         )
-    kinds = {s.dtype for s in (*body.sources, *body.targets) if isinstance(s, Field)}
+    kinds = {s.dtype for s in body.line_storages if isinstance(s, Field)}
     if len(kinds) != 1 or next(iter(kinds)).kind != "f":
         raise MeshError(f"line loop {name}: fields must have one floating type, got {sorted(map(str, kinds))}")
 
@@ -106,8 +113,16 @@ class LineBody(Body):
     after: Kernel | None
     sources: tuple[Storage, ...]
     targets: tuple[Storage, ...]
+    values: int  # that are solved for
     operators: tuple[LineOperator, ...]
     strict: bool
+    systems: LineFactors | None = None
+
+    @property
+    def line_storages(self) -> tuple[Storage, ...]:
+        """All that it reads and writes, each once."""
+        given = self.systems.fields if self.systems else ()
+        return tuple(dict.fromkeys((*self.sources, *given, *self.targets)))
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
@@ -121,8 +136,8 @@ class LineBody(Body):
         """One for each field or global: what is read before the solve is needed all along the line."""
         modes = dict(zip(self.targets, self._target_modes(), strict=True))
         found = []
-        for one in dict.fromkeys((*self.sources, *self.targets)):
-            mode, source = modes.get(one, Read), one in self.sources
+        for one in self.line_storages:
+            mode, source = modes.get(one, Read), one not in self.targets or one in self.sources
             as_both = ReadWrite if source and mode.writes else mode
             found.append(Operand(one, as_both, ALONG_LINES if source else DIRECTLY, one.name))
         return tuple(found)
@@ -141,7 +156,9 @@ class LineBody(Body):
     def graph(self, of: Operation) -> BodyGraph:
         numbers = {s: k for k, s in enumerate(of.storages)}
         outputs, combines = self._results(numbers)
-        return BodyGraph(outputs, self._operands(numbers), combines)
+        given = self.systems.fields if self.systems else ()
+        coefficients = tuple(load(numbers[one], 0, 0, one.dtype) for one in given)
+        return BodyGraph(outputs, (*self._operands(numbers), *coefficients), combines)
 
     def _operands(self, numbers: dict[Storage, int]) -> tuple[Node, ...]:
         if self.before is None:
@@ -181,7 +198,7 @@ class LineBody(Body):
         return outputs, tuple(modes[o.param][1].combine for o in traced)
 
     def _between(self, name: str, mode: type[Mode]) -> Param:
-        values = len(self.operators)
+        values = self.values
         return Param(name, mode, () if values == 1 else (values,), self.dtype, 0, values)
 
 
@@ -202,8 +219,8 @@ class ByMethod(How):
         params = tuple(_spec_param(one) for one in of.operands)
         made = LineSpec(
             of.name, params, (), (), operands=graph.operands, results=graph.outputs, combines=graph.combines,
-            operators=of.body.operators, dtype=_dtype(of), axis=self.lines.axis, may_use_more_registers=True,
-            plain=not of.kernels, strict=of.strict,
+            operators=of.body.operators, systems=of.body.systems, dtype=_dtype(of), axis=self.lines.axis,
+            may_use_more_registers=True, plain=not of.kernels, strict=of.strict,
         )  # fmt: skip
         form = self.method.form(made, self.lines.geometry, self.tuning, target=of.backend.target)
         return replace(made, form=form)
@@ -242,7 +259,7 @@ class ByMethod(How):
         """Those of the solve included."""
         graph, reach = of.graph, _spec_of(of).reach
         each = arithmetic(flops_by_kind([*graph.operands, *(o.value for o in graph.outputs)]))
-        each += sum(bool(how) for how in graph.combines) + len(graph.operands) * (_SOLVE + 4 * reach)
+        each += sum(bool(how) for how in graph.combines) + _spec_of(of).values * (_SOLVE + 4 * reach)
         return float(each * of.elements)
 
     def declines(self, of: Operation) -> str | None:
@@ -255,7 +272,8 @@ class ByMethod(How):
 
     def explain(self, of: Operation) -> str:
         """How lines are cut up, and the figures."""
-        domain, values, spec = self.lines, len(of.body.operators), _spec_of(of)
+        domain, spec = self.lines, _spec_of(of)
+        values = spec.values
         lines = domain.geometry
         head = (
             f"{of.name}: {lines.count:,} line{'s' if lines.count != 1 else ''} of {lines.length:,}"
@@ -285,7 +303,8 @@ def line_loop(grid: Grid, axis: int, operator: Operators, reads: Fields, writes:
     """Run a ``LineLoop`` (see there for the arguments), kept for the next call with the same; in a program, record."""
     fields = [tuple(x) if isinstance(x, list | tuple) else (x,) for x in (reads, writes)]
     known = tuple((k, id(v) if isinstance(v, Kernel) else str(v)) for k, v in sorted(options.items()))
-    key = (LineLoop, current().key, axis, repr(operator), *(tuple(map(id, one)) for one in fields), known)
+    known_by = id(operator.inverse) if isinstance(operator, LineFactors) else repr(operator)
+    key = (LineLoop, current().key, axis, known_by, *(tuple(map(id, one)) for one in fields), known)
     kernels = tuple(v for v in options.values() if isinstance(v, Kernel))
     if not isinstance(grid, Grid):
         raise MeshError(_NO_GRID.format(type(grid).__name__))

@@ -31,9 +31,11 @@ def libraries(array: Any) -> tuple[Any, Any]:
 
 class Transform(ABC):
     """``values``: what the operator along the axis, divided by the widths, multiplies each vector with, ascending or
-    not; 0 where a constant is a vector."""
+    not; 0, and the first, where a constant is a vector. ``scale``: what is left to multiply by after going forwards and
+    backwards, so that neither way has to."""
 
     values: np.ndarray
+    scale: float = 1.0
 
     @property
     def word(self) -> str:
@@ -46,7 +48,7 @@ class Transform(ABC):
 
     @abstractmethod
     def backwards(self, array: Any, axis: int) -> Any:
-        """What is in each cell, from the shares."""
+        """What is in each cell over the ``scale``, from the shares."""
 
 
 class Cosines(Transform):
@@ -56,6 +58,7 @@ class Cosines(Transform):
         n = len(cells)
         self.h, self.sines = float(cells.edges[-1] - cells.edges[0]) / n, sines
         self.values = _squares(np.pi * (np.arange(n) + (1 if sines else 0)) / n, self.h)
+        self.scale = 1.0 / (2 * n * self.h)
 
     @property
     def word(self) -> str:
@@ -63,11 +66,11 @@ class Cosines(Transform):
 
     def forwards(self, array: Any, axis: int) -> Any:
         fft = libraries(array)[1]
-        return (fft.dst if self.sines else fft.dct)(array, type=2, axis=axis, norm="ortho") / self.h
+        return (fft.dst if self.sines else fft.dct)(array, type=2, axis=axis)
 
     def backwards(self, array: Any, axis: int) -> Any:
         fft = libraries(array)[1]
-        return (fft.idst if self.sines else fft.idct)(array, type=2, axis=axis, norm="ortho")
+        return (fft.idst if self.sines else fft.idct)(array, type=2, axis=axis, norm="forward")
 
 
 class Waves(Transform):
@@ -78,14 +81,17 @@ class Waves(Transform):
         self.n, self.real = len(cells), real
         self.h = float(cells.edges[-1] - cells.edges[0]) / self.n
         self.values = _squares(2.0 * np.pi * np.arange(self.n // 2 + 1 if real else self.n) / self.n, self.h)
+        self.scale = 1.0 / (self.n * self.h)
 
     def forwards(self, array: Any, axis: int) -> Any:
         fft = libraries(array)[1]
-        return (fft.rfft if self.real else fft.fft)(array, axis=axis) / self.h
+        return (fft.rfft if self.real else fft.fft)(array, axis=axis)
 
     def backwards(self, array: Any, axis: int) -> Any:
         fft = libraries(array)[1]
-        return fft.irfft(array, n=self.n, axis=axis) if self.real else fft.ifft(array, axis=axis)
+        if self.real:
+            return fft.irfft(array, n=self.n, axis=axis, norm="forward")
+        return fft.ifft(array, axis=axis, norm="forward")
 
 
 class Vectors(Transform):

@@ -53,7 +53,7 @@ def as_operands(
             argument = _number(where, mode, argument, kind, name) if there is None else there
         result.append(_checked(where, name, mode, domain.set, argument))
         _check_reach(where, domain.box, result[-1])
-    _check_aliases(kernel, domain.box, result)
+    _check_aliases(kernel, domain, result)
     return tuple(result)
 
 
@@ -143,15 +143,16 @@ def _check_reach(where: str, box: Box | None, operand: Operand) -> None:
             )
 
 
-def _check_aliases(kernel: str, box: Box | None, operands: Sequence[Operand]) -> None:
+def _check_aliases(kernel: str, domain: Domain, operands: Sequence[Operand]) -> None:
     """What is written may appear once only: otherwise the result would depend on the order of execution.
 
-    The exception is a field of a grid that is read at offsets outside of the box where it is written.
+    The exceptions are a field of a grid that is read at offsets outside of the box where it is written, and a field
+    that is written at the elements of a part of its set, and read through a map that leads to none of them.
     """
     seen: dict[int, list[Operand]] = {}
     for one in operands:
         for before in seen.setdefault(id(one.storage), []):
-            if (one.mode.writes or before.mode.writes) and not (box and _apart(box, one, before)):
+            if (one.mode.writes or before.mode.writes) and not _apart(domain, one, before):
                 raise KernelError(
                     f"kernel {kernel}: {one.storage.name} is passed as {before.name} and as {one.name}, and one of"
                     " them is written; pass it once, as ReadWrite, or use a second field"
@@ -159,11 +160,24 @@ def _check_aliases(kernel: str, box: Box | None, operands: Sequence[Operand]) ->
         seen[id(one.storage)].append(one)
 
 
-def _apart(box: Box, one: Operand, other: Operand) -> bool:
-    """Of two operands for one field: is one the point itself, and the other never a point of the box?"""
+def _apart(domain: Domain, one: Operand, other: Operand) -> bool:
+    """Of two operands for one field: is one the element itself, and the other never an element of the loop?"""
+    box = domain.box
+    if box is None:
+        return _read_outside(one, other) or _read_outside(other, one)
     offsets = [o.reach.offsets for o in (one, other) if o.reach.offsets is not None]
     origin = (0,) * box.grid.rank
     return len(offsets) == 1 and all(box.touched((origin, o)) == 2 * box.size for o in offsets[0].offsets)
+
+
+def _read_outside(written: Operand, read: Operand) -> bool:
+    """Is the one at an element of a part of a set, and the other only read, through a map, at what is not in it?"""
+    members, way = written.reach.map, read.reach.map
+    if members is None or way is None or not written.reach.as_member or read.reach.as_member or read.mode.writes:
+        return False
+    inside = np.zeros(members.target.total, bool)
+    inside[members.positions] = True
+    return not inside[way.positions].any()
 
 
 def spec_box(box: Box, operands: Sequence[Operand], wish: Schedule) -> SpecBox:

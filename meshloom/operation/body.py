@@ -15,7 +15,7 @@ from meshloom.kernel.expr import Node, topological, written
 from meshloom.kernel.model import Output, Param
 from meshloom.kernel.state import State
 from meshloom.operation.plain import run_plainly
-from meshloom.schedule.lines.along import OperatorAlong
+from meshloom.schedule.lines.along import OperatorAlong, SystemsAlong
 
 if TYPE_CHECKING:
     from meshloom.operation.operation import Operation
@@ -37,7 +37,8 @@ class Traced(Protocol):
 class BodyGraph:
     """What happens at one element: outputs over loads, where a load (k, slot, component) is of operand k.
 
-    Along a line there is more: ``operands`` at each point, of which the operators make results; in ``outputs`` loads of
+    Along a line there is more: ``operands`` at each point (behind them the coefficients of ``systems`` there), of which
+    the operators make results; in ``outputs`` loads of
     the operand behind the last are these results, and ``combines`` says for each output how it is merged into what is
     there ("" stored, "add" added).
 
@@ -70,6 +71,7 @@ class Body(ABC):
     strict: bool = False  # formulas as written, every operation rounded by itself
     composed: tuple[Operation, ...] = ()  # what it was put together from
     operators: tuple[OperatorAlong, ...] = ()  # of each operand along a line
+    systems: SystemsAlong | None = None  # or, for all of them, systems with coefficients of their own at every point
     given_as: tuple[object, ...] = ()  # what tells it from others, where no kernel does
 
     @abstractmethod

@@ -125,7 +125,8 @@ class Operation(NoCopy):
         """What it does, whatever it is called and however it runs: equal, and of one hash, for operations with the same
         domain, operands, graph and operators."""
         operands = tuple([one.content for one in self.operands])
-        return self.domain, operands, self.graph.content, repr(self.body.operators), self.strict
+        along = repr(self.body.operators), self.body.systems
+        return self.domain, operands, self.graph.content, *along, self.strict
 
     @cached_property
     def params(self) -> tuple[Param, ...]:

@@ -363,7 +363,10 @@ class Program(NoCopy):
         """Of one that takes arguments what they are called; of others the loops: looking at it may record it."""
         if self.parameters.any and "operations" not in vars(self):
             return f"Program({self.name} of {', '.join(self.parameters.names) or 'what it is given'})"
-        return f"Program({self.name}: {', '.join(o.name for o in self.loops)})"
+        try:
+            return f"Program({self.name}: {', '.join(o.name for o in self.loops)})"
+        except UserError:  # which running it will tell
+            return f"Program({self.name})"
 
 
 class BoundProgram(Program):

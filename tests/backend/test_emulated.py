@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -14,6 +16,7 @@ from meshloom.backend import automatic_backend, cpu_dialect
 from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.errors import CompilerError, ScheduleError
+from meshloom.native.compiler import host_compiler
 from meshloom.target.cuda import CUDA, H200
 
 EMULATED_TEXT = dialect.for_a_cpu(H200) + dialect.FIBRES + dialect.prelude_of(CUDA)
@@ -39,6 +42,36 @@ def test_a_program_can_choose_it_without_registering_anything(tmp_path) -> None:
     script = tmp_path / "alone.py"
     script.write_text(ALONE)
     done = subprocess.run([sys.executable, str(script)], timeout=120, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+AT_BARRIERS = """
+import numpy as np
+import meshloom as ml
+ml.use("emulated")
+mesh = ml.generate.box((5, 4), cells="triangle")
+u, change = mesh.cells.field("u", data=np.arange(40.0)), mesh.cells.field("change")
+
+@ml.kernel
+def smooth(u: ml.Read, change: ml.Inc):
+    d = u[1] - u[0]
+    change[0] += d
+    change[1] -= d
+
+loop = smooth.loop(mesh.faces, u[mesh.face_cells], change[mesh.face_cells], schedule="tile")
+loop()
+assert abs(change.numpy()).sum() > 1.0 and abs(change.numpy().sum()) < 1e-9
+"""
+
+
+def test_compilers_that_check_jumps_by_themselves_do_not_end_it(tmp_path) -> None:
+    """Some systems' compilers have _FORTIFY_SOURCE on, and then a jump to the stack of another fibre aborts."""
+    script, cxx = tmp_path / "at_barriers.py", tmp_path / "cxx"
+    script.write_text(AT_BARRIERS)
+    cxx.write_text(f'#!/bin/sh\nexec {shlex.quote(host_compiler().path)} -D_FORTIFY_SOURCE=2 "$@"\n')
+    cxx.chmod(0o755)
+    environment = os.environ | {"CXX": str(cxx), "MESHLOOM_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, str(script)], timeout=300, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
 
 

@@ -63,3 +63,31 @@ def test_a_program_of_box_loops_is_a_graph(periodic: bool) -> None:
     step.run(2)
     np.testing.assert_allclose(grid.shaped(out), star_of(grid, values, grid.interior(1)), atol=1e-13)
     assert step.launches == 1
+
+
+@ml.kernel
+def mean_of_rows(v: ml.Read, out: ml.ReadWrite):
+    out[...] = 0.5 * out + v[-1, 0] - v[1, 0] + 0.25 * v[0, 1]
+
+
+@pytest.mark.parametrize(("precision", "vector"), [("float64", 2), ("float32", 4)])
+def test_rows_of_neighbouring_points_are_moved_together(precision: str, vector: int) -> None:
+    """Vectors of three as aos: those of the points of a tile are loaded and stored in pieces of 16 bytes."""
+    found = {}
+    for backend in ("numpy", "emulated"):
+        ml.use(backend)
+        grid = ml.Grid((6, 128), periodic=True)
+        dice = np.random.default_rng(4)
+        v, out = (grid.field(name, 3, layout="aos", dtype=precision, data=dice.random((6, 128, 3)).astype(precision))
+                  for name in ("v", "out"))  # fmt: skip
+        loop = mean_of_rows.loop(
+            grid, v[grid.offsets((-1, 0), (1, 0), (0, 1))], out, schedule=ml.Schedule("box", variant="row")
+        )
+        loop()
+        found[backend] = out.numpy()
+    np.testing.assert_allclose(found["emulated"], found["numpy"], rtol=1e-6 if vector == 4 else 1e-14)
+    (kernel,) = dialect.kernels(make_unit(loop.spec, loop.plan, target=H200), loop.plan.block, 256)
+    text, ctype = "\n".join(kernel.text_lines), "double" if vector == 2 else "float"
+    middle, edge = text.split("else", 1)
+    assert middle.count(f"ml_load<{ctype}, {vector}>") >= 3 * 3 and middle.count(f"ml_store<{ctype}, {vector}>") == 3
+    assert "ml_load<" not in edge, "at the ends of a box each value by itself"

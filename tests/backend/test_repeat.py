@@ -199,7 +199,7 @@ def test_a_graph_keeps_the_code_of_its_kernels() -> None:
 
 
 STEPS = ("cuDriverGetVersion", "cuGraphCreate", "cuCtxGetCurrent", "cuGraphConditionalHandleCreate", "cuGraphAddNode",
-         "cuStreamBeginCaptureToGraph", "cuGraphInstantiate")  # fmt: skip
+         "cuStreamBeginCaptureToGraph", "cuStreamEndCapture", "cuGraphInstantiate")  # fmt: skip
 
 
 @pytest.mark.parametrize("stage", [

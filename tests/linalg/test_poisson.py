@@ -14,7 +14,6 @@ import meshloom as ml
 from meshloom.errors import MeshloomError
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.multigrid import narrow_axes
-from meshloom.linalg.smoothing import reduction
 from tests.linalg.poisson_reference import exact, matrix_and_sides, operator, problems, reference
 from tests.one_line import one_line_from
 
@@ -219,29 +218,6 @@ def test_stretched_grids_of_three_axes() -> None:
             poisson = stretched_poisson(edges, ends)
             report = ml.linalg.Multigrid(poisson).solve(poisson.grid.field("x"), right_side(poisson))
             assert report.converged and report.iterations <= most, report
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 8, 13])
-def test_cyclic_reduction_solves_lines(n: int) -> None:
-    """Closed and periodic ones, of any length and hardly dominated by their diagonals."""
-    dice = np.random.default_rng(n)
-    for closed in (False, True):
-        for margin in (1.0, 1e-6):
-            links = dice.uniform(0.5, 2.0, (3, n))
-            links[:, 0] *= 0.0 if closed or n == 1 else 1.0
-            diagonal = links + np.roll(links, -1, 1) + margin
-            stages, inverse = reduction(links, np.full((3, n), margin), 1)
-            assert len(stages) <= np.ceil(np.log2(n)) or not closed
-            b = dice.standard_normal((3, n))
-            x = b
-            for step, factors in stages:
-                x = x + factors[..., 0] * np.roll(x, step, 1) + factors[..., 1] * np.roll(x, -step, 1)
-            for row in range(3):
-                dense = np.diag(diagonal[row])
-                for i in range(n):
-                    dense[i, i - 1] -= links[row, i]
-                    dense[i - 1, i] -= links[row, i]
-                np.testing.assert_allclose(dense @ (x * inverse)[row], b[row], atol=1e-15 * n / margin)
 
 
 @pytest.mark.parametrize("accelerated", [True, False])

@@ -250,3 +250,35 @@ def test_points_of_a_grid(backend: str) -> None:
         grid.subset(mask.ravel())
     with one_line_from(MeshError, "grid has no element 30; its 30 are counted from 0"):
         grid.subset([30])
+
+
+@ml.kernel
+def relax(w: ml.Read, near: ml.Read, z: ml.ReadWrite):
+    z[...] = 0.5 * z + np.sum(w * near)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("numbering", [None, [3, 1, 0, 7, 2, 6, 5, 4]])
+def test_a_part_reads_what_it_writes_at_other_elements(backend: str, numbering: list[int] | None) -> None:
+    """One color of a ring from the other, in place, as loops and as a program; never where the two could meet."""
+    ml.use(backend)
+    ring = ml.Set(8, "ring", numbering=numbering)
+    halves = [ring.subset(np.arange(first, 8, 2)) for first in (0, 1)]
+    sides = [ml.Map(one, ring, [[(k - 1) % 8, (k + 1) % 8] for k in one.members.indices[:, 0]]) for one in halves]
+    weights = [one.field("w", 2, data=np.arange(8.0).reshape(4, 2)) for one in halves]
+    z, expected = ring.field("z", data=np.arange(8.0)), np.arange(8.0)
+
+    def sweep() -> None:
+        for one, side, w in zip(halves, sides, weights, strict=True):
+            relax(one, w, z[side], z)
+
+    sweep()
+    ml.program(sweep).run(2)
+    for first in (0, 1) * 3:
+        near = np.stack([expected[(np.arange(first, 8, 2) + step) % 8] for step in (-1, 1)], axis=1)
+        expected[first::2] = 0.5 * expected[first::2] + (np.arange(8.0).reshape(4, 2) * near).sum(axis=1)
+    np.testing.assert_allclose(z.numpy(), expected, rtol=1e-13)
+    inside = ml.Map(halves[0], ring, [[1, 3], [1, 3], [1, 2], [1, 3]])
+    with one_line_from(MeshloomError, "z is passed as near and as z, and one of them is written"):
+        relax(halves[0], weights[0], z[inside], z)
+    np.testing.assert_allclose(z.numpy(), expected, rtol=1e-13)

@@ -39,7 +39,9 @@ class Emulator(Engine):
              flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
         header = dialect.for_a_cpu(self.target) + dialect.FIBRES
         source = dialect.render(unit, made, wide_index=wide_index, emulation=header)
-        options = ("-O1", "-fno-strict-aliasing", *(("-ffp-contract=off",) if NO_CONTRACTION in flags else ()))
+        # fibres jump from stack to stack, which checks that some compilers add by themselves take for a mistake
+        strictly = ("-ffp-contract=off",) if NO_CONTRACTION in flags else ()
+        options = ("-O1", "-U_FORTIFY_SOURCE", "-fno-strict-aliasing", *strictly)
         loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=options)
         return {one.name: self._launcher(loaded, f"run_{one.name}", wide_index) for one in made}, {}
 

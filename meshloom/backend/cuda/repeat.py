@@ -76,8 +76,10 @@ class WhileGraph:
             capture(stream)
             with stream:
                 ask(1, 1, 0, [int(handle), self._left, self._right, self._counts])
-        finally:
-            functions.cuStreamEndCapture(stream.ptr)
+        except BaseException:
+            functions.cuStreamEndCapture(stream.ptr)  # which complains as well, and of less
+            raise
+        driver.call("cuStreamEndCapture", stream.ptr)  # what could not be captured is told here
         self._ready = driver.call("cuGraphInstantiate", graph, 0)
         self._free.append(weakref.finalize(self, functions.cuGraphExecDestroy, self._ready))
 

@@ -14,7 +14,7 @@ from meshloom.mesh.core import Field, Global
 from meshloom.operation.body import Body, BodyGraph, Traced
 from meshloom.operation.operand import ALONG_LINES, DIRECTLY, Operand
 from meshloom.operation.operation import Operation
-from meshloom.schedule.lines.along import OperatorAlong
+from meshloom.schedule.lines.along import OperatorAlong, SystemsAlong
 
 Storage = Field | Global
 Values = dict[Field, list[Node]]  # of the components of fields at a point
@@ -57,6 +57,10 @@ class ComposedBody(Body):
     @property
     def operators(self) -> tuple[OperatorAlong, ...]:  # type: ignore[override]
         return self.line.body.operators
+
+    @property
+    def systems(self) -> SystemsAlong | None:  # type: ignore[override]
+        return self.line.body.systems
 
     def as_written(self) -> ComposedBody:
         if self.strict:

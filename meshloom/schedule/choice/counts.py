@@ -120,8 +120,7 @@ class Counts:
 
     def _lines_of_block(self, first: int, last: int) -> int:
         total = sum(
-            -(-(last - first) * self.spec.maps[m].arity * self.spec.maps[m].entry_bytes // LINE)
-            for m in self.used_maps
+            -(-(last - first) * self.spec.maps[m].arity * self.spec.maps[m].entry_bytes // LINE) for m in self.used_maps
         )
         touched: dict[int, list[np.ndarray]] = {}
         weight: dict[int, int] = {}

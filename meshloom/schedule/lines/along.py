@@ -78,3 +78,20 @@ class OperatorAlong(Protocol):
     def scale(self) -> float: ...
     def applied(self, f: np.ndarray) -> np.ndarray:
         """y for operands f (n, lines): the reference."""
+
+
+class SystemsAlong(Protocol):
+    """Tridiagonal systems with coefficients of their own at every point, factored: forwards h = inverse (f - lower
+    h(before)), backwards x = h - inverse upper x(behind). Round a periodic line both go on where they began."""
+
+    @property
+    def periodic(self) -> bool: ...
+    @property
+    def varying(self) -> tuple[str, ...]:
+        """Which of "inverse", "lower", "upper" are given at every point of the grid, in this order."""
+
+    def table(self, name: str) -> np.ndarray:
+        """(n,): a coefficient that is the same for all lines."""
+
+    def solved(self, right: np.ndarray, given: Mapping[str, np.ndarray]) -> np.ndarray:
+        """x for right-hand sides (n, lines), by the ``varying`` coefficients (n, lines): the reference."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from meshloom.errors import ScheduleError, nearest
-from meshloom.schedule.lines import on_cpu, on_gpu
+from meshloom.schedule.lines import on_cpu, on_gpu, systems, systems_cpu, systems_gpu
 from meshloom.schedule.lines.base import LineMethod, in_place, line_places
 from meshloom.schedule.lines.reference import krylov, reduction, thomas
 from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
@@ -28,15 +28,19 @@ class Segmented(LineMethod):
     summary = "one pass: segments of lines in registers, joined by the carries of their neighbours"
 
     def form(self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
+        if spec.systems:
+            return systems.form(spec, lines, wish, target)
         return on_gpu.form(spec, lines, wish, target) if target.together else on_cpu.form(spec, lines)
 
     def plan(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> Plan:
+        if spec.systems:
+            return systems.plan(self.name, line_places(lines), spec, lines, target)
         if not target.together:
             return on_cpu.plan(self.name, line_places(lines), spec, lines)
         return on_gpu.plan(self.name, line_places(on_gpu.held(spec, lines)), spec, lines)
 
     def declines(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> str | None:
-        if not target.together or not on_gpu.in_parts(spec, lines) or not in_place(spec):
+        if spec.systems or not target.together or not on_gpu.in_parts(spec, lines) or not in_place(spec):
             return None
         return (
             f"a line of {lines.length} points goes to several blocks, so it cannot be solved in place; use a second"
@@ -45,12 +49,16 @@ class Segmented(LineMethod):
 
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
         assert isinstance(spec, LineSpec)
+        if spec.systems:
+            return [("work", spec.dtype, spec.values)] if systems.in_memory(spec) else []
         return [("ends", spec.dtype, on_gpu.ends_per_point(spec))] if spec.form.levels == 2 else []
 
     def registers(self, spec: LineSpec) -> int | None:
         return on_gpu.registers(spec)
 
     def line_passes(self, spec: LineSpec, plan: Plan, *, target: Target) -> list[Pass]:
+        if spec.systems:
+            return (systems_gpu if target.together else systems_cpu).passes(spec, plan)
         return on_gpu.passes(spec, plan) if target.together else on_cpu.passes(spec, plan)
 
 

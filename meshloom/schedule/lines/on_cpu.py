@@ -117,10 +117,10 @@ def _tables(spec: LineSpec, operator: OperatorAlong, length: int) -> SweepTables
 
 def passes(spec: LineSpec, plan: Plan) -> list[Pass]:
     """One pass over tiles of lines."""
-    return [_Nest(spec, plan).made()]
+    return [SweepNest(spec, plan).made()]
 
 
-class _Nest:
+class SweepNest:
     """What a thread does with a tile of lines; ``l`` numbers them, ``j`` the points of a line."""
 
     def __init__(self, spec: LineSpec, plan: Plan):

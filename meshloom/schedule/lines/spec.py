@@ -12,7 +12,7 @@ from meshloom.kernel.count import loads
 from meshloom.kernel.expr import C_TYPES, FLOAT64, Node, load, rebuild, topological
 from meshloom.kernel.model import Output
 from meshloom.mesh.grid import Grid
-from meshloom.schedule.lines.along import OperatorAlong
+from meshloom.schedule.lines.along import OperatorAlong, SystemsAlong
 from meshloom.schedule.nest.code import ElementCode
 from meshloom.schedule.nest.nodes import Expr, Name, Number, Statement, Store, let
 from meshloom.schedule.nest.reduce import combined
@@ -88,8 +88,9 @@ def as_tuning(loop: str, wish: Mapping[str, int] | None) -> dict[str, int]:
 class LineSpec(LoopSpec):
     """A line loop: ``operands`` at a point from the parameters there, then the operators, then ``results``.
 
-    In the values of ``results`` a load of parameter ``len(params)`` is the result of that component; ``combines`` says
-    for each how it is merged into what is there ("" stored, "add" added).
+    With ``systems`` there are no operators: behind the right-hand sides the operands are the coefficients that these
+    have at every point. In the values of ``results`` a load of parameter ``len(params)`` is the result of that
+    component; ``combines`` says for each how it is merged into what is there ("" stored, "add" added).
     """
 
     operands: tuple[Node, ...] = ()
@@ -100,6 +101,12 @@ class LineSpec(LoopSpec):
     axis: int = 0
     plain: bool = False  # neither before nor after: operands are loads and results are stores
     form: LineForm = field(default=LineForm())
+    systems: SystemsAlong | None = None
+
+    @property
+    def values(self) -> int:
+        """How many operands are solved for."""
+        return len(self.operands) - (len(self.systems.varying) if self.systems else 0)
 
     @property
     def ctype(self) -> str:
@@ -107,12 +114,12 @@ class LineSpec(LoopSpec):
 
     @property
     def periodic(self) -> bool:
-        return self.operators[0].matrix.periodic
+        return self.systems.periodic if self.systems else self.operators[0].matrix.periodic
 
     @property
     def reach(self) -> int:
         """Points to either side of a segment that its right-hand sides use."""
-        return max(one.stencil.reach for one in self.operators)
+        return max((one.stencil.reach for one in self.operators), default=0)
 
     @property
     def distinct(self) -> list[OperatorAlong]:

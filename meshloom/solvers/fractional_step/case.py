@@ -145,21 +145,31 @@ class IncompressibleCase(GridCase):
 
     def grid_fields(self) -> dict[str, np.ndarray]:
         velocity = self.grid.shaped(self.flow.velocity).astype(np.float64)
+        solid = self.cells.solid
         return {
             "velocity": velocity,
             "pressure": self.grid.shaped(self.flow.pressure).astype(np.float64),
             "speed": np.sqrt((velocity**2).sum(axis=-1)),
+            **({} if solid is None else {"solid": solid.astype(np.float64)}),
         }
 
     def picture(self) -> Image:
-        """Speed with streamlines, in space in the plane halfway along the last axis."""
+        """Speed with streamlines, in space in the plane halfway along the last axis; none in solids."""
+        part = self.part_shown()
         fields = self.grid_fields()
         velocity, speed = fields["velocity"], fields["speed"]
+        if self.cells.solid is not None:
+            speed = np.where(self.cells.solid, np.nan, speed)
         if self.grid.rank == 3:
             middle = self.grid.shape[2] // 2
             velocity, speed = velocity[:, :, middle], speed[:, :, middle]
         x, y = self.grid.coordinates[:2]
+        x, speed, velocity = x[part], speed[part], velocity[part]
         return Image(x, y, speed, "speed", curves=self.drawn, flow=Streamlines(velocity[..., 0], velocity[..., 1]))
+
+    def part_shown(self) -> slice:
+        """Of the cells along x those in pictures."""
+        return slice(None)
 
 
 def _chosen_step(time: Any, longest: float) -> float:

@@ -101,6 +101,8 @@ class IncompressibleFlow:
     def start(self, velocity: np.ndarray | float = 0.0) -> None:
         """Begin with velocities (*shape, dim) at the centres, freed of their divergence."""
         cells, do = self.cells, self._do
+        if cells.solid is not None:
+            velocity = np.where(cells.solid[..., None], 0.0, np.broadcast_to(velocity, (*cells.shape, cells.rank)))
         self.velocity.assign(velocity)
         one = ml.Global(1.0, "one", dtype=cells.dtype)
 

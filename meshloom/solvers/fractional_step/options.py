@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from meshloom.config import option
 from meshloom.solvers.fractional_step.carried import CENTRAL, CONVECTIONS
-from meshloom.solvers.fractional_step.pressure import AUTO, SOLVERS
+from meshloom.solvers.fractional_step.pressure import AUTO, FAST, SOLVERS
 from meshloom.solvers.fractional_step.schemes import RK3, SCHEMES
 
 COLLOCATED, STAGGERED = FORMS = ("collocated", "staggered")
@@ -67,3 +67,18 @@ class PressureOptions:
     tolerance: float = option(
         1e-10, "residual at which iterations end, as a part of the right-hand side", above=0.0, high=0.1
     )
+
+
+@dataclass(frozen=True)
+class DirectPressureOptions(PressureOptions):
+    """The same around solids, of which iterations know nothing."""
+
+    solver: str = option(AUTO, "fast: directly, by transforms; auto: the same", allowed=(AUTO, FAST))
+
+
+@dataclass(frozen=True)
+class CollocatedOptions(FractionalStepOptions):
+    """The same around solids, which velocities at faces alone do not know."""
+
+    form: str = option(COLLOCATED, "collocated: velocities at centres of cells, with those through faces beside them",
+                       allowed=(COLLOCATED,))  # fmt: skip

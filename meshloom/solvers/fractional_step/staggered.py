@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import meshloom as ml
+from meshloom.errors import ConfigError
 from meshloom.solvers.fractional_step.cells import CellGrid
 from meshloom.solvers.fractional_step.face_sides import FaceSides
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
@@ -24,6 +25,8 @@ class StaggeredFlow(IncompressibleFlow):
     staggered: ClassVar[bool] = True
 
     def __init__(self, cells: CellGrid, *given: Any, convection: str = "central", **options: Any):
+        if cells.solid is not None:
+            raise ConfigError("scheme.form: staggered does not know of solid cells; take collocated")
         self._at_faces = staggered_kernels(cells.even, convection)
         super().__init__(cells, *given, convection=convection, **options)
         self.face_sides = FaceSides(self.boundaries)

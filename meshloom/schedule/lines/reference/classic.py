@@ -73,6 +73,8 @@ class Classic(LineMethod):
     threads = 128
 
     def declines(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> str | None:
+        if spec.systems:
+            return "its coefficients are constant; only 'segmented' takes some that vary"
         if any(one.stencil.inner != {0: 1.0} or one.stencil.closures for one in spec.operators):
             return "it solves A x = f alone; only 'segmented' takes a stencil for the right-hand side"
         if len(spec.operands) > 1 and not spec.separable:

@@ -143,14 +143,30 @@ class PointCode(ElementCode):
         grouped = layout.kind == "aosoa" and layout.width % self.vector == 0
         return size <= VECTOR and (described.dim == 1 or layout.kind == "soa" or grouped)
 
+    def _rows_together(self, param: int) -> bool:
+        """Do the rows of ``vector`` neighbouring points lie one after the other, and are not loaded one by one?"""
+        described = self.spec.params[param]
+        if self.vector == 1 or described.is_global or not described.offsets or self.in_whole_row(param):
+            return False
+        size = self.vector * described.dtype.itemsize
+        return size <= VECTOR and described.dim > 1 and described.layout.kind == "aos"
+
     def _piece(self, param: int, slot: int, comp: int) -> tuple[Address, ...]:
         """What is moved together with a value, in the order of memory; () where that is it alone."""
-        if not self.in_vectors(param):
+        in_rows = self._rows_together(param)
+        if not in_rows and not self.in_vectors(param):
             return ()
         offsets, o = self.spec.params[param].offsets, self.offset(param, slot)
         first = o[-1] // self.vector * self.vector
         group = [(*o[:-1], first + k) for k in range(self.vector)]
-        return tuple((param, offsets.index(g), comp) for g in group) if all(g in offsets for g in group) else ()
+        if not all(g in offsets for g in group):
+            return ()
+        slots = [offsets.index(g) for g in group]
+        if not in_rows:
+            return tuple((param, one, comp) for one in slots)
+        every = [(param, one, c) for one in slots for c in range(self.spec.params[param].dim)]
+        start = every.index((param, slot, comp)) // self.vector * self.vector
+        return tuple(every[start : start + self.vector])
 
     def _pieces(self, used: Iterable[Address]) -> dict[Address, tuple[Address, ...]]:
         """The pieces of which all is used, by each of their values."""

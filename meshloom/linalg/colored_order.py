@@ -1,0 +1,113 @@
+"""The order in which rows of a sparse matrix are eliminated, so that many of them can be at the same time.
+
+Multi-color: rows without an entry in common have one color, and each color is a stage. Block-multi-color: rows are
+gathered into blocks of neighbours and blocks are colored; the rows of a block follow each other, so a stage is a color
+and a place within blocks. Arrays only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshloom.errors import MeshError
+from meshloom.linalg.matrix import library
+from meshloom.native.algorithms import color_blocks, grow_target_blocks
+from meshloom.native.cholesky import Sparse, colors_in_turn
+
+LARGE = 2**20  # rows whose lengths are compared at most, unless said: a window for sorting
+
+
+@dataclass(frozen=True)
+class ColoredOrder:
+    """``rows`` (n,): the number of the row at each place; stage s has the places ``starts[s]`` to ``starts[s + 1]``,
+    whose rows have no entry in common. There are so many ``colors``."""
+
+    rows: np.ndarray
+    starts: np.ndarray
+    colors: int
+
+    def applied(self, a: Sparse) -> Sparse:
+        """The same matrix with rows and columns in this order."""
+        n = len(a)
+        place = np.empty(n, np.int64)
+        place[self.rows] = np.arange(n)
+        counts = np.diff(a.offsets)[self.rows]
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        entry = np.arange(offsets[-1]) + np.repeat(a.offsets[self.rows] - offsets[:-1], counts)
+        columns = place[a.columns[entry]]
+        order = np.argsort(np.repeat(np.arange(n), counts) * n + columns, kind="stable")
+        return Sparse.checked(offsets, columns[order], a.values[entry][order])
+
+
+def colored(a: Sparse, *, colors: int | None, block: int, window: int | None, reach: int = 1) -> ColoredOrder:
+    """The order of a symmetric matrix. ``colors``: so many, given in turn; None: as few as the engine's coloring needs.
+    ``window``: within so many rows of a stage the long ones come first; None where that does not matter. ``reach``:
+    rows that so many entries in turn connect have different colors, as they may have an entry of the factors."""
+    n = len(a)
+    order = _gathered(a, _rows_of(a), block) if block > 1 else np.arange(n)
+    ends = np.minimum(np.arange(0, n + block, block), n)
+    linked = a if reach == 1 else _further(a, reach)
+    found = _colors(linked, _rows_of(linked), order, ends, colors)
+    place = np.arange(n) % block  # within its block
+    stage = np.repeat(found.astype(np.int64), np.diff(ends)) * block + place
+    by_stage = np.argsort(stage, kind="stable")
+    rows, stages = order[by_stage], stage[by_stage]
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(stages)) + 1, [n]])
+    if window is not None:
+        lengths = np.diff(a.offsets)[rows]
+        part = (np.arange(n) - np.repeat(starts[:-1], np.diff(starts))) // window
+        rows = rows[np.lexsort((-lengths, part, stages))]
+    return ColoredOrder(rows, starts, int(found.max()) + 1)
+
+
+def _rows_of(a: Sparse) -> np.ndarray:
+    """The row of each entry."""
+    return np.repeat(np.arange(len(a)), np.diff(a.offsets))
+
+
+def _further(a: Sparse, reach: int) -> Sparse:
+    """An entry for each pair of rows that at most so many entries in turn connect."""
+    one = library().csr_matrix((np.ones(len(a.columns)), a.columns, a.offsets), shape=(len(a), len(a)))
+    found = one
+    for _ in range(reach - 1):
+        found = found @ one
+    found.sort_indices()
+    return Sparse.checked(found.indptr, found.indices, found.data)
+
+
+def _gathered(a: Sparse, row_of: np.ndarray, block: int) -> np.ndarray:
+    """The rows in an order whose runs of ``block`` are neighbours."""
+    pairs = np.stack([row_of, a.columns], axis=1)[a.columns > row_of]
+    return grow_target_blocks(pairs, len(a), block, np.arange(len(a))) if len(pairs) else np.arange(len(a))
+
+
+def _colors(a: Sparse, row_of: np.ndarray, order: np.ndarray, ends: np.ndarray, wanted: int | None) -> np.ndarray:
+    """Of blocks ``order[ends[b]:ends[b + 1]]`` of rows: two that share an entry beside the diagonal differ."""
+    fewest = _fewest(a, row_of, order, ends)
+    if wanted is None or wanted == fewest.max() + 1:
+        return fewest
+    if wanted < fewest.max() + 1:
+        raise MeshError(f"piccg: {wanted} colors are too few, the coloring needs {fewest.max() + 1}; give as many, or"
+                        " colors='auto'")  # fmt: skip
+    in_turn = colors_in_turn(a, ends, order, wanted)
+    return fewest if in_turn is None else in_turn
+
+
+def _fewest(a: Sparse, row_of: np.ndarray, order: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """By the engine's coloring: its elements are entries beside the diagonal, and the two of a pair have one target."""
+    beside = a.columns != row_of
+    row, column = row_of[beside], a.columns[beside]
+    if not len(row):
+        return np.zeros(len(ends) - 1, np.int32)
+    above, pair = column > row, np.empty(len(row), np.int32 if len(row) < 2**31 else np.int64)
+    pair[above] = np.arange(len(row) // 2)
+    pair[~above] = np.argsort(column[above], kind="stable")  # row by row, those below are the others turned
+    block_of = np.empty(len(a), np.int64)
+    block_of[order] = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    of_entry = block_of[row]
+    in_order = bool((np.diff(of_entry) >= 0).all())
+    entries = np.arange(len(row)) if in_order else np.argsort(of_entry, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(of_entry, minlength=len(ends) - 1))])
+    return color_blocks(offsets, entries, [pair.reshape(-1, 1)], [len(row) // 2])

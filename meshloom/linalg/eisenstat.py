@@ -1,0 +1,182 @@
+"""Conjugate gradients with incomplete Cholesky factors that keep the entries of A: Eisenstat's trick.
+
+Where the factors are W D^-1 W^T with W = D + L, L the entries of A below its diagonal, A is W + W^T - K with
+K = 2 D - diag A, so the split operator is W^-1 A W^-T p = t + W^-1 (p - K t) with t = W^-T p: one sweep up, one down,
+and no product. Rows and columns are scaled by D^-1/2 at the start of a solution and back at its end, so that D is 1 in
+between. An iteration reads each entry beside the diagonal once, half of what a product and two sweeps take.
+
+The residual that is carried along is W^-1 r. Its norm, times what the two were to each other when the residual was last
+computed, stands for that of r; where that says that the end is reached r is computed, and if need be it goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from meshloom.kernel.access import Read, ReadWrite, Sum, Write
+from meshloom.linalg.colored_order import ColoredOrder
+from meshloom.linalg.incomplete import diagonal_of, with_shift
+from meshloom.linalg.iteration import Iteration, counting, numbers, steps_of
+from meshloom.linalg.krylov import ONE
+from meshloom.linalg.row_storage import (
+    IMAGE,
+    INNER,
+    PLUS,
+    SUBTRACT,
+    Storage,
+    side,
+    stages,
+    start_sums,
+    sums_for,
+    unscaled_square,
+)
+from meshloom.linalg.steps import BROKEN, add_scaled, cg_alpha, cg_beta, dot, note, set_to, subtract_from
+from meshloom.mesh.core import Field, Global, Set
+from meshloom.native.cholesky import Sparse, diagonal_factored
+from meshloom.operation.loop import kernel
+from meshloom.operation.program import Program
+
+CAREFUL = 1.2  # times the residual that is expected: it is computed when it is likely to be small enough
+STALE = 0.95  # of the last residual: where no more was gained, W^-1 r has lost touch with it
+ROUNDS = 12
+
+
+@dataclass
+class Calibrated(Iteration):
+    """``carried``: the square of what is carried along; ``check``: a program of x and b that makes ``true``, the square
+    of the residual of x; ``ratio``: what is taken for true / carried."""
+
+    carried: Global = field(default_factory=lambda: Global(0.0))
+    true: Global = field(default_factory=lambda: Global(0.0))
+    ratio: Global = field(default_factory=lambda: Global(0.0))
+    check: Program | None = None
+    rounds: int = ROUNDS
+    _last: float = np.inf
+
+    def _started(self, x: Field, b: Field) -> np.ndarray:
+        found = super()._started(x, b)
+        self._last = float(self.true.value)
+        self.ratio.value = self._last / max(float(self.carried.value), np.finfo(x.dtype).tiny)
+        return found
+
+    def _renewed(self, x: Field, b: Field) -> np.ndarray:
+        assert self.check is not None
+        self.check(x, b)
+        found, carried = float(self.true.value), float(self.carried.value)
+        if not (found <= STALE * self._last and carried > 0.0):
+            return self._started(x, b)
+        self._last = found
+        self.ratio.value = CAREFUL * found / carried
+        self.left.value = found
+        return np.full(1, found)
+
+
+def pivots_of(a: Sparse, shift: float, name: str) -> tuple[np.ndarray, float]:
+    """The pivots (n,) of factors with the entries of A, in its order, and the shift that they took."""
+    return with_shift(lambda now: diagonal_factored(a, shift=now), shift, name)
+
+
+class EisenstatSystem:
+    """A in its order, scaled: fields x and b of its loops are those of the rows by ``scale``, x / scale and b scale."""
+
+    def __init__(self, ordered: Set, order: ColoredOrder, a: Sparse, pivots: np.ndarray, storage: Storage):
+        scale = 1.0 / np.sqrt(pivots)
+        row = np.repeat(np.arange(len(a)), np.diff(a.offsets))
+        scaled = Sparse(a.offsets, a.columns, a.values * scale[row] * scale[a.columns])
+        self.ordered, diagonal = ordered, diagonal_of(scaled)
+        self._below, self._above = (stages(ordered, side(scaled, above=above), order.starts, storage)
+                                    for above in (False, True))  # fmt: skip
+        self.scale, self._diagonal, self._twice = (
+            ordered.field(name, dtype=storage.dtype, data=data)
+            for name, data in (("scale", scale), ("diagonal", diagonal), ("K", 2.0 - diagonal))
+        )
+        self._sums = sums_for([*self._below, *self._above], ordered, storage.dtype)
+        self._half = ordered.field("half way", dtype=storage.dtype)
+
+    def apply(self, x: Field, y: Field) -> None:
+        """y = A x, scaled."""
+        start_sums(self._sums)
+        for one in self._below:
+            one.run(IMAGE, x, self._sums, x, self._diagonal, y)
+        start_sums(self._sums)
+        for one in self._above:
+            if not one.empty:
+                one.run(PLUS, x, self._sums, y)
+
+    def down(self, r: Field, z: Field) -> None:
+        """z = W^-1 r."""
+        start_sums(self._sums)
+        for one in self._below:
+            one.run(SUBTRACT, z, self._sums, r, z)
+
+    def up(self, r: Field, z: Field) -> None:
+        """z = W^-T r."""
+        start_sums(self._sums)
+        for one in reversed(self._above):
+            one.run(SUBTRACT, z, self._sums, r, z)
+
+    def make_close(self, r: Field, z: Field) -> None:
+        """z close to A^-1 r, both scaled."""
+        self.down(r, self._half)
+        self.up(self._half, z)
+
+    def _inner(self, p: Field, t: Field, u: Field, pq: Global) -> None:
+        start_sums(self._sums)
+        for one in self._below:
+            one.run(INNER, u, self._sums, p, self._twice, t, u, pq)
+
+    def iteration(self, like_x: Field) -> Calibrated:
+        """Conjugate gradients for fields of the rows in their order."""
+        rows, scale = self.ordered, self.scale
+        r, p, t, u = (like_x.like(name) for name in ("residual", "direction", "half image", "other half"))
+        rr, rz, rz_new, pq, size, alpha, beta, left, ratio = numbers(like_x, 9)
+        count, history = counting(like_x)
+
+        def check(x: Field, b: Field) -> None:
+            self.apply(x, u)
+            subtract_from(rows, b, u)
+            rr.value = 0.0
+            unscaled_square(rows, scale, u, rr)
+
+        def start(x: Field, b: Field) -> None:
+            check(x, b)
+            size.value = rz.value = 0.0
+            unscaled_square(rows, scale, b, size)
+            self.down(u, r)
+            set_to(rows, r, p)
+            dot(rows, r, r, rz)
+            set_to(ONE, rr, left)
+            note(history.set, history.set.numbers, count, rr, history)
+
+        def iterate(x: Field, b: Field) -> None:
+            self.up(p, t)
+            pq.value = 0.0
+            self._inner(p, t, u, pq)
+            cg_alpha(ONE, rz, pq, alpha)
+            rz_new.value = 0.0
+            split_step(rows, alpha, t, u, x, r, rz_new)
+            cg_beta(ONE, rz_new, rz, beta)
+            add_scaled(rows, r, beta, p)
+            expected_left(ONE, rz, ratio, pq, left, count)
+            note(history.set, history.set.numbers, count, left, history)
+
+        return Calibrated(steps_of(start), steps_of(iterate), left, size, count, history, lambda: None,
+                          carried=rz, true=rr, ratio=ratio, check=steps_of(check))  # fmt: skip
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def split_step(alpha: Read, t: Read, u: Read, x: ReadWrite, r: ReadWrite, rz: Sum):
+    x += alpha * t
+    r -= alpha * (t + u)
+    rz += r * r
+
+
+@kernel
+def expected_left(rz: Read, ratio: Read, pq: Read, left: Write, count: ReadWrite):
+    left[...] = np.where((pq > 0.0) & np.isfinite(rz), rz * ratio, BROKEN)
+    count += 1

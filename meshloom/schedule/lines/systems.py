@@ -1,0 +1,147 @@
+"""Tridiagonal systems along lines whose coefficients differ from point to point: how lines are cut up, and the plan.
+
+They come factored (``SystemsAlong``): forwards h_i = c_i h_{i-1} + inverse_i f_i with c = -inverse lower, backwards
+x_i = d_i x_{i+1} + h_i with d = -inverse upper. Each point needs its own coefficients only, so these are read once, as
+the right-hand side is, and whole lines are written once.
+
+On a GPU a thread owns a segment of a line in registers. What a segment makes of what comes in is one multiplication and
+one addition, (product, share): every thread finds these two, shows them to the others in shared memory, and adds up
+the shares of the segments before its own, nearest first, until their product no longer counts in this precision; round
+a periodic line at most once, since all further turns are one division. Then it goes along its segment knowing what
+comes in. A line that no block can hold is swept by one thread (``swept``), forwards into memory and backwards. On a CPU
+a thread sweeps along some lines side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from meshloom.schedule.lines import on_cpu
+from meshloom.schedule.lines.along import SystemsAlong
+from meshloom.schedule.lines.base import LinePlaces, LinePlan
+from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
+from meshloom.schedule.plan.declare import ANY, REALS, Array, PlanNumber, Reals, holds, maybe
+from meshloom.target import SHARED_ROW, Target
+
+SWEPT = "swept"
+LINE_THREADS = 128  # of a block that takes short lines, at least
+MOST_NUMBERS = 96  # of a thread, in registers
+SWEPT_THREADS = 128
+_WISHES = ("points", "tile", "registers")
+
+
+@dataclass(frozen=True, eq=False)
+class SystemsPlan(LinePlan):
+    """Tiles of lines, each by one thread of a CPU or one block of a GPU."""
+
+    lower: Reals | None = holds(Array(REALS, ANY), "entries below the diagonal, where all lines have the same", maybe)
+    upper: Reals | None = holds(Array(REALS, ANY), "entries above the diagonal, where all lines have the same", maybe)
+    rows: int = holds(PlanNumber(), "rows of a thread's buffers (CPU)")
+    window: int = holds(PlanNumber(), "segments of a line (GPU)")
+    padded: int = holds(PlanNumber(), "entries of a contiguous line in shared memory (GPU)")
+    across: int = holds(PlanNumber(), "tiles of lines beside each other")
+    tiles: int = holds(PlanNumber(), "tiles in all")
+    lines: int = holds(PlanNumber(), "how many there are")
+
+    def blocks(self, items: int) -> int:
+        return super().blocks(self.lines)
+
+
+def form(spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: Target) -> LineForm:
+    """How lines are cut up."""
+    if not target.together:
+        return on_cpu.form(spec, lines)
+    usual = _gpu_form(spec, lines, target)
+    wished = {k: v for k, v in wish.items() if k in _WISHES}
+    made = replace(usual, **wished) if usual.kind != SWEPT else usual  # type: ignore[arg-type]
+    return made if _fits(spec, lines, made, target) else usual
+
+
+def _gpu_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
+    """Measured on an H200, lines of 512 points: of contiguous ones short segments; of others 16 points to a thread, so
+    that few segments have to be looked at where lines hardly decay, rows of a tile that are whole cache lines, and half
+    of the threads that a block may have at most; longer segments, and narrower tiles, where these are too few."""
+    if lines.contiguous:
+        tries = [("contiguous", points, 1) for points in (8, 16, 32)]
+    else:
+        row = max(8, target.cache_line // (spec.dtype.itemsize * _side_by_side(spec)))
+        tries = [("strided", points, tile) for tile in (row, row // 2) for points in (16, 32)]
+    for most in (target.block_threads // 2, target.block_threads):
+        for kind, points, tile in tries:
+            points = min(points, max(4, 1 << (lines.length - 1).bit_length()))
+            made = LineForm(kind, points, tile=tile, threads=most)
+            room = points * len(spec.operands) <= MOST_NUMBERS or points <= 8
+            if room and _segments(lines, made) * tile <= most and _fits(spec, lines, made, target):
+                return replace(made, tile=_widened(spec, lines, made, target))
+    return LineForm(SWEPT, 1, 0, 1)
+
+
+def _side_by_side(spec: LineSpec) -> int:
+    """Numbers of a point that lie side by side, at most."""
+    return max((one.dim for one in spec.params if not one.is_global and one.layout.kind == "aos"), default=1)
+
+
+def _widened(spec: LineSpec, lines: LineGeometry, form: LineForm, target: Target) -> int:
+    """Lines of a block, more where they are short."""
+    tile, there = form.tile, lines.outer if lines.contiguous else lines.lanes
+    while 2 * tile * _segments(lines, form) <= LINE_THREADS and tile < there:
+        if not _fits(spec, lines, replace(form, tile=2 * tile), target):
+            break
+        tile *= 2
+    return tile
+
+
+def _fits(spec: LineSpec, lines: LineGeometry, form: LineForm, target: Target) -> bool:
+    """Has a block the threads and the shared memory for lines so cut?"""
+    cells = _segments(lines, form) * form.tile
+    carries = 4 * cells
+    values = len(spec.operands) * form.tile * _padded(lines, form, spec.dtype) if form.kind == "contiguous" else 0
+    return cells <= target.block_threads and (carries + values) * spec.dtype.itemsize <= target.shared
+
+
+def _segments(lines: LineGeometry, form: LineForm) -> int:
+    return -(-lines.length // form.points)
+
+
+def _padded(lines: LineGeometry, form: LineForm, dtype: np.dtype) -> int:
+    """Entries of a contiguous line in shared memory; one is left out after each segment, so that segments side by side
+    lie in different banks, and lines side by side follow on."""
+    banks = SHARED_ROW // dtype.itemsize
+    least = _segments(lines, form) * (form.points + 1)
+    return least + (_segments(lines, form) - least) % banks
+
+
+def plan(name: str, places: LinePlaces, spec: LineSpec, lines: LineGeometry, target: Target) -> SystemsPlan:
+    """Tables, padded to whole segments, and how lines are dealt out."""
+    form, systems, segments = spec.form, spec.systems, _segments(lines, spec.form)
+    assert systems is not None
+    rows = lines.length if not target.together else segments * form.points
+    beside = lines.outer if lines.contiguous else lines.lanes
+    across = -(-beside // form.tile)
+    block = 1 if not target.together else SWEPT_THREADS if form.kind == SWEPT else segments * form.tile
+    lower, upper = (_table(systems, which, rows, spec.dtype) for which in ("lower", "upper"))
+    return SystemsPlan(
+        name, block, places, lower, upper, lines.length + 2, segments, _padded(lines, form, spec.dtype), across,
+        across * (1 if lines.contiguous else lines.outer), lines.count,
+    )  # fmt: skip
+
+
+def _table(systems: SystemsAlong, which: str, rows: int, dtype: np.dtype) -> np.ndarray | None:
+    if which in systems.varying:
+        return None
+    given = systems.table(which)
+    return np.concatenate([given, np.full(rows - len(given), beyond(systems))]).astype(dtype)
+
+
+def beyond(systems: SystemsAlong) -> int:
+    """The entry beside the diagonal in rows beyond the end, whose inverse pivot is 1 and right-hand side 0: there
+    everything passes round a periodic line, and a closed one is left alone."""
+    return -1 if systems.periodic else 0
+
+
+def in_memory(spec: LineSpec) -> bool:
+    """Does the sweep forwards leave its results in memory?"""
+    return spec.form.kind == SWEPT
