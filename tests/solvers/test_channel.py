@@ -38,11 +38,17 @@ def off_the_parabola(case: Channel) -> float:
     return float(np.abs(case.mean_velocity() - exact).max() / exact.max())
 
 
-@pytest.mark.parametrize("stretch", [0.0, 1.5])
-def test_laminar_flow_is_a_parabola_at_second_order(stretch: float) -> None:
+@pytest.mark.parametrize(
+    ("stretch", "scheme", "form"),
+    [(0.0, "rk3", "collocated"), (1.5, "abcn", "collocated"),
+     *(pytest.param(1.5, "rk3", form, marks=pytest.mark.slow) for form in ("collocated", "staggered"))],
+)  # fmt: skip
+def test_laminar_flow_is_a_parabola_at_second_order(stretch: float, scheme: str, form: str) -> None:
     errors = []
     for n in (8, 16):
-        case = channel(mesh__cells=(2, n), mesh__stretch=stretch, time__steady=1e-7)
+        case = channel(
+            mesh__cells=(8, n), mesh__stretch=stretch, time__steady=1e-7, scheme__time=scheme, scheme__form=form
+        )
         told = run(case)
         assert told["change"][-1] < 1e-7 and (told["divergence"] < 1e-12).all()
         assert abs(told["balance"][-1] - 1.0) < 1e-6 and abs(told["re_tau_low"][-1] - 10.0) < 1e-5

@@ -38,8 +38,11 @@ def between_walls() -> tuple[CellGrid, np.ndarray]:
     return cells, np.stack(start, axis=-1)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("closed", [False, True], ids=["periodic", "walls"])
+@pytest.mark.parametrize(
+    ("form", "closed"),
+    [("collocated", False), ("staggered", True),
+     *(pytest.param(*one, marks=pytest.mark.slow) for one in (("collocated", True), ("staggered", False)))],
+)  # fmt: skip
 def test_second_order_in_time(form: str, closed: bool) -> None:
     """On one grid, against very short steps, of velocities at centres and at faces; the last step is cut."""
     cells, start = between_walls() if closed else (periodic(12, bent=0.3), stirred(periodic(12, bent=0.3)))
@@ -56,7 +59,7 @@ def test_second_order_in_time(form: str, closed: bool) -> None:
         assert all(abs(one - 2.0) < 0.2 for one in observed(errors)), observed(errors)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["staggered", pytest.param("collocated", marks=pytest.mark.slow)])
 def test_sweeps_are_enough_for_steps_that_friction_would_limit(form: str) -> None:
     """A hundred times as long as the longest that Euler's steps may have; between walls, beneath a lid."""
     cells = CellGrid([stretched_edges(9, 0.0, 1.0, 2.0), stretched_edges(8, 0.0, 1.0, 1.0)], [False] * 2)
@@ -78,7 +81,7 @@ def test_sweeps_follow_from_what_one_leaves() -> None:
         assert abs(now) < 1e-13, "an error that Jacobi's sweeps reduce by the radius"
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["staggered", pytest.param("collocated", marks=pytest.mark.slow)])
 def test_the_step_is_limited_by_convection_alone_and_finds_the_parabola(form: str) -> None:
     case = channel(mesh__cells=(4, 12), mesh__stretch=2.0, scheme__time="abcn", scheme__form=form, time__steady=1e-5)
     explicit = channel(mesh__cells=(4, 12), mesh__stretch=2.0)

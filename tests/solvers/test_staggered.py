@@ -33,7 +33,7 @@ def flow(
     return made
 
 
-@pytest.mark.parametrize("convection", ["central", "quick"])
+@pytest.mark.parametrize("convection", ["central", pytest.param("quick", marks=pytest.mark.slow)])
 def test_second_order_in_space(convection: str) -> None:
     """What is given and compared are values at centres, so that the error of two interpolations is in it."""
     errors = []
@@ -45,7 +45,9 @@ def test_second_order_in_space(convection: str) -> None:
     assert observed(errors)[0] > 1.85 and errors[-1] < 0.012, errors
 
 
-@pytest.mark.parametrize(("scheme", "order"), [(RK3, 3.0), (EULER, 1.0)], ids=["rk3", "euler"])
+@pytest.mark.parametrize(
+    ("scheme", "order"), [(RK3, 3.0), pytest.param(EULER, 1.0, marks=pytest.mark.slow)], ids=["rk3", "euler"]
+)
 def test_the_order_in_time(scheme: TimeScheme, order: float) -> None:
     cells = periodic(12)
     steps = (8, 16, 32) if scheme is RK3 else (32, 64, 128)
@@ -57,7 +59,7 @@ def test_the_order_in_time(scheme: TimeScheme, order: float) -> None:
     assert all(abs(one - order) < 0.25 for one in observed(errors)), observed(errors)
 
 
-@pytest.mark.parametrize("shape", [(12, 9), (6, 5, 7)])
+@pytest.mark.parametrize("shape", [pytest.param((12, 9), marks=pytest.mark.slow), (6, 5, 7)])
 def test_without_friction_energy_is_kept_on_stretched_cells_between_walls(shape: tuple[int, ...]) -> None:
     """But for the steps in time, which lose a part of third order in their length."""
     cells = CellGrid([stretched_edges(n, 0.0, 1.0, 1.0) for n in shape], [False] * len(shape))
@@ -78,7 +80,7 @@ def sided(edges: list[np.ndarray], sides: dict[tuple[int, str], Condition], flag
     return made
 
 
-@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("axis", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 def test_a_flow_in_space_that_is_the_same_in_all_layers_is_that_in_the_plane(axis: int) -> None:
     """Whichever axis has the layers: no axis is another's special case."""
     ml.use("numpy")
@@ -104,7 +106,7 @@ def test_a_plane_of_symmetry_is_the_middle_of_twice_the_domain() -> None:
     np.testing.assert_allclose(half.velocity.numpy(), whole.velocity.numpy()[:, :6], rtol=0.0, atol=1e-13)
 
 
-@pytest.mark.parametrize("forwards", [True, False])
+@pytest.mark.parametrize("forwards", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_what_flows_in_flows_out_and_finds_its_profile(forwards: bool) -> None:
     """A uniform inflow between walls becomes a parabola, whichever way it goes."""
     cells = CellGrid([even_edges(48, 0.0, 6.0), even_edges(12, 0.0, 1.0)], [False, False])
@@ -160,7 +162,9 @@ def test_the_cavity_staggered_and_collocated() -> None:
         assert abs(found[0][name] - found[1][name]) < 0.01
 
 
-@pytest.mark.parametrize(("kind", "scheme"), [(SquareCavity, "euler"), (CubicCavity, "rk3")])
+@pytest.mark.parametrize(
+    ("kind", "scheme"), [(SquareCavity, "euler"), pytest.param(CubicCavity, "rk3", marks=pytest.mark.slow)]
+)
 def test_a_restart_goes_on_bit_for_bit(kind: type[Cavity], scheme: str) -> None:
     cells = (9, 8) if kind is SquareCavity else (5, 6, 4)
     settings: dict[str, Any] = {

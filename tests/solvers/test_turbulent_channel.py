@@ -105,7 +105,7 @@ def test_means_are_those_of_the_fields_of_all_steps(form: str) -> None:
     np.testing.assert_allclose(found.first, first, rtol=1e-12)
 
 
-@pytest.mark.parametrize("form", ["collocated", "staggered"])
+@pytest.mark.parametrize("form", ["staggered", pytest.param("collocated", marks=pytest.mark.slow)])
 def test_shear_and_what_the_fluid_gains_balance_the_force(form: str) -> None:
     """As good as the middle of steps is known from their ends; the flow is far from steady."""
     left = []
