@@ -291,3 +291,17 @@ def test_a_turned_cavity_is_the_cavity() -> None:
 def test_bad_walls_and_ends_are_refused(given: dict[str, Any], says: str) -> None:
     with one_line_from(MeshError, re.escape(says)):
         CurvilinearFlow(smooth_points((6, 6)), 0.1, **given)
+
+
+def test_walls_that_let_more_in_than_out_are_refused() -> None:
+    """Its divergence would stay, and nobody would be told; what leaves elsewhere is no such thing, nor is rounding."""
+    ml.use("numpy")
+    points = points_of(lambda i, j: (i + 0.3 * j, j - 0.2 * i), (5, 4))
+    up, along = (-0.2, 1.0), (0.3 * 0.1, 0.1)
+    with one_line_from(MeshError, "walls: 4.8 more flows out through them than in; they may move along themselves"):
+        CurvilinearFlow(points, 0.1, periodic=(True, False), walls={(1, "high"): up}).start(np.zeros((5, 4, 2)))
+    for walls in ({(1, "low"): up, (1, "high"): up}, {(0, "low"): along}):
+        flow = CurvilinearFlow(points, 0.1, periodic=(0, "low") not in walls and (True, False), walls=walls)
+        flow.start(np.zeros((5, 4, 2)))
+        flow.step(0.01)
+        assert np.abs(flow.divergence()).max() < 1e-10

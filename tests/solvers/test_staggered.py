@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.solvers.even_steps import EvenSteps
 from meshloom.solvers.fractional_step import CubicCavity, SquareCavity
 from meshloom.solvers.fractional_step.cavity import Cavity
 from meshloom.solvers.fractional_step.cells import CellGrid, even_edges, stretched_edges
 from meshloom.solvers.fractional_step.schemes import EULER, RK3, TimeScheme
 from meshloom.solvers.fractional_step.sides import HIGH, LOW, Condition, Inflow, Outflow, Symmetry, Wall
 from meshloom.solvers.fractional_step.staggered import StaggeredFlow
-from meshloom.solvers.navier_stokes.flow import EvenSteps
 from tests.solvers.test_cavity import BACKENDS, cavity, steady, worst_against_ghia
 from tests.solvers.test_fractional_step import finished, observed, periodic, stirred, vortices, walls
 
@@ -122,6 +122,28 @@ def test_what_flows_in_flows_out_and_finds_its_profile(forwards: bool) -> None:
     np.testing.assert_allclose(through, speed, rtol=1e-12)
     y, last = cells.axes[1].centres, -6 if forwards else 5
     np.testing.assert_allclose(made.velocity.numpy()[last, :, 0], speed * 6.0 * y * (1.0 - y), atol=0.03)
+
+
+@pytest.mark.parametrize("end", [LOW, HIGH])
+def test_what_flows_in_along_a_side_is_given_where_its_faces_are(end: str) -> None:
+    """Between the cells, of several widths here: half a cell aside everything would be of first order only."""
+    ml.use("numpy")
+    cells = CellGrid([even_edges(6, 0.0, 1.0), stretched_edges(8, 0.0, 1.0, 1.0), even_edges(5, 0.0, 1.0)],
+                     [False, False, True])  # fmt: skip
+    speed = 1.0 if end == LOW else -1.0
+    sides: dict[tuple[int, str], Condition] = {
+        (0, LOW): Outflow(), (0, HIGH): Outflow(), (1, LOW): Wall(), (1, HIGH): Wall(),
+    }  # fmt: skip
+    sides[0, end] = Inflow(lambda x, y, z: (speed * y, np.sin(3.0 * y), y + np.cos(2.0 * np.pi * z)))
+    made = flow(cells, 0.0, sides=sides, dt=0.001)
+    made.step.run(2)
+    u = cells.grid.shaped(made.faces, ghosts=True)[:, 2:-2, 2:-2]
+    beyond, inside, on = (1, 2, 2) if end == LOW else (-2, -3, -2)
+    y, z = (np.broadcast_to(one, (8, 5)) for one in (cells.axes[1].centres[:, None], cells.axes[2].edges[:-1]))
+    v, w = (0.5 * (u[beyond] + u[inside])[..., c] for c in (1, 2))
+    np.testing.assert_allclose(u[on][..., 0], speed * y, rtol=1e-13)
+    np.testing.assert_allclose(v[1:], np.sin(3.0 * np.broadcast_to(cells.edges[1][1:-1, None], (7, 5))), rtol=1e-12)
+    np.testing.assert_allclose(w, y + np.cos(2.0 * np.pi * z), rtol=1e-12)
 
 
 # --- the cavity -------------------------------------------------------------------------------------------------------

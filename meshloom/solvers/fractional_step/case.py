@@ -11,6 +11,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.case import PRECISIONS, GridCase, Image, Limit, Streamlines
 from meshloom.errors import ConfigError
+from meshloom.solvers.even_steps import EvenSteps
 from meshloom.solvers.fractional_step.cells import CellGrid
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
 from meshloom.solvers.fractional_step.implicit import LEFT, RESIDUAL
@@ -18,7 +19,6 @@ from meshloom.solvers.fractional_step.options import STAGGERED
 from meshloom.solvers.fractional_step.schemes import SCHEMES, TimeScheme
 from meshloom.solvers.fractional_step.sides import Condition
 from meshloom.solvers.fractional_step.staggered import StaggeredFlow
-from meshloom.solvers.navier_stokes.flow import EvenSteps
 
 MONITORS = ("time", "kinetic_energy", "divergence", "change")  # of every case; others come behind them
 STEADY_EVERY = 100  # steps from one question whether the flow is steady to the next

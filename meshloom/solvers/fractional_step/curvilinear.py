@@ -86,7 +86,7 @@ class CurvilinearGeometry:
 class CurvilinearSteps:
     """The five steps on a geometry, each as loops over fields that are given; inside a program they are recorded.
 
-    ``walls``: the velocity of those that move. Velocities beyond walls are set where they are read.
+    ``walls``: the velocity of those that move, 0 of others. Velocities beyond walls are set where they are read.
     """
 
     def __init__(self, geometry: CurvilinearGeometry, walls: Walls | None = None):
@@ -97,7 +97,7 @@ class CurvilinearSteps:
         self._forwards = self.grid.offsets(origin(self.rank), *(along(self.rank, a) for a in range(self.rank)))
         self._backwards = self.grid.offsets(origin(self.rank), *(along(self.rank, a, -1) for a in range(self.rank)))
         self._faces = self.grid.box(tuple(-int(not one) for one in geometry.periodic), self.grid.shape)
-        self._walls = _walls(geometry, walls or {})
+        self.walls = _walls(geometry, walls or {})
 
     def predict(self, u: ml.Field, faces: ml.Field, dt: ml.Global, nu: ml.Global, u_star: ml.Field) -> None:
         """Step 1: u* from u and U."""
@@ -143,7 +143,7 @@ class CurvilinearSteps:
 
     def beyond_walls(self, u: ml.Field) -> None:
         """Set velocities beyond closed ends, so that the mean on both sides of a wall is the wall's."""
-        for (axis, side), velocity in self._walls.items():
+        for (axis, side), velocity in self.walls.items():
             inwards = along(self.rank, axis, 1 if side == SIDES[0] else -1)
             kernels.mirror_kernel(inwards)(self.grid.ghost(axis, side), u[self.grid.offsets(inwards)], velocity, u)
 
@@ -180,6 +180,7 @@ class CurvilinearFlow:
         self.dt.value = 1.0
         self.steps.interpolate(self.u, self.faces)
         self._right_hand_side()
+        _check_balance(self.steps, float(self._total.value), self.faces)
         report = self.solve_pressure()
         self.steps.project_faces(self.p, self.dt, self.faces)
         return report
@@ -208,7 +209,7 @@ class CurvilinearFlow:
         self._right_hand_side()
 
     def _right_hand_side(self) -> None:
-        """-divergence, without its mean, which is rounding: nothing flows through the ends of the grid."""
+        """-divergence, without its mean, which is rounding: as much flows in through walls as out."""
         self.steps.divergence(self.faces, self.dt, self.b)
         self._total.value = 0.0
         kernels.add_up(self.grid, self.b, self._total)
@@ -250,4 +251,24 @@ def _walls(geometry: CurvilinearGeometry, given: Walls) -> dict[tuple[int, str],
         found[place] = ml.Global(
             np.asarray(given.get(place, np.zeros(geometry.rank)), float), f"wall_{place[0]}_{place[1]}"
         )
+    return found
+
+
+def _check_balance(steps: CurvilinearSteps, outflow: float, faces: ml.Field) -> None:
+    """MeshError where more flows out through walls that move than in: no pressure takes such a divergence away."""
+    fastest = max((float(np.abs(one.value).max()) for one in steps.walls.values()), default=0.0)
+    rounding = 1e-9 * fastest * _wall_area(steps.geometry) + 1e-12 * float(np.abs(faces.numpy()).sum())
+    if abs(outflow) > rounding:
+        more, less = ("out", "in") if outflow > 0.0 else ("in", "out")
+        raise MeshError(f"walls: {abs(outflow):g} more flows {more} through them than {less}; they may move along"
+                        " themselves, or so that both are as much")  # fmt: skip
+
+
+def _wall_area(geometry: CurvilinearGeometry) -> float:
+    """Of all walls together, about."""
+    volumes, found = geometry.grid.shaped(geometry.jacobian, ghosts=True), 0.0
+    for axis in geometry.closed:
+        base = geometry.grid.shaped(geometry.base[0 if geometry.orthogonal else axis], ghosts=True)
+        areas = np.moveaxis(volumes * np.linalg.norm(base, axis=-1), axis, 0)
+        found += float(areas[[0, -1]].sum())
     return found

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
+
 import meshloom as ml
 from meshloom.solvers.fractional_step.cells import along
-from meshloom.solvers.fractional_step.sides import GIVEN, LOW, Boundaries, Side
+from meshloom.solvers.fractional_step.sides import GIVEN, LOW, Boundaries, Inflow, Side
 
 Offset = tuple[int, ...]
 
@@ -21,12 +23,13 @@ class FaceSides:
 
     def __init__(self, boundaries: Boundaries):
         self.boundaries, self.cells = boundaries, boundaries.cells
+        self._given = {side: _at_faces(side) for side in boundaries.sides}
 
     def close(self, u: ml.Field) -> None:
         """The velocities through all sides, and round periodic axes; inside a program this is recorded."""
         for side in self.boundaries.sides:
             if side.rule[side.axis] == GIVEN:
-                _given(side.axis)(side.faces, side.velocity, u)
+                _given(side.axis)(side.faces, self._given[side], u)
             else:
                 at = along(self.cells.rank, side.axis, 1 if side.end == LOW else -1)
                 _as_inside(side.axis, at)(side.faces, u[self.cells.grid.offsets(at)], u)
@@ -39,7 +42,7 @@ class FaceSides:
                 along_it, across = side.mirror(number), self._mirror_across(side, number)
                 places = dict.fromkeys(at for at in (along_it, across) if any(at))
                 kernel = _mirrored_faces(along_it, across, side.axis, side.rule)
-                kernel(side.layer(number), u[self.cells.grid.offsets(*places)], side.velocity, u)
+                kernel(side.layer(number), u[self.cells.grid.offsets(*places)], self._given[side], u)
         self._round(u)
 
     def keep_outflow(self, kept: ml.Field, u: ml.Field) -> None:
@@ -56,6 +59,19 @@ class FaceSides:
     def _round(self, u: ml.Field) -> None:
         if any(self.cells.grid.periodic):
             ml.fill_ghosts(u, closed=None)
+
+
+def _at_faces(side: Side) -> ml.Global | ml.Field:
+    """The velocity that is given at a side, each component where its faces are: those along the side between cells."""
+    condition, cells = side.condition, side.cells
+    if not isinstance(condition, Inflow):
+        return side.velocity
+    parts = [condition.values(cells, side.axis, side.end, None if c == side.axis else c)[..., c]
+             for c in range(cells.rank)]  # fmt: skip
+    everywhere = np.broadcast_to(np.expand_dims(np.stack(parts, axis=-1), side.axis), (*cells.shape, cells.rank))
+    found = cells.grid.field("velocity_at_faces", cells.rank, dtype=cells.dtype, data=everywhere)
+    ml.fill_ghosts(found, closed="copy")
+    return found
 
 
 @cache

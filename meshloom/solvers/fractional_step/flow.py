@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
+from meshloom.solvers.even_steps import EvenSteps, tick
 from meshloom.solvers.fractional_step.carried import CENTRAL, REACH
 from meshloom.solvers.fractional_step.cells import CellGrid
 from meshloom.solvers.fractional_step.implicit import CrankNicolson
@@ -30,7 +31,6 @@ from meshloom.solvers.fractional_step.pressure import AUTO, PressureSolver
 from meshloom.solvers.fractional_step.schemes import RK3, TimeScheme, TimeStage
 from meshloom.solvers.fractional_step.sides import Boundaries, Condition
 from meshloom.solvers.fractional_step.terms import kernels
-from meshloom.solvers.navier_stokes.flow import EvenSteps
 
 LARGEST = float(np.finfo(np.float32).max)  # stands for a change that nobody has measured yet
 
@@ -234,11 +234,3 @@ class IncompressibleFlow:
         )
         if self._look is not None:
             self._look()
-
-
-@ml.kernel
-def tick(dt: ml.Write, time: ml.ReadWrite, step: ml.Read, end: ml.Read):
-    """The next step, cut where it would go beyond the end, and the time after it."""
-    left = end - time
-    dt[...] = np.minimum(step, left)
-    time[...] = np.where(step >= left * (1.0 - 1e-9), end, time + step)

@@ -60,8 +60,9 @@ class Inflow:
     def rule(self, axis: int, rank: int) -> tuple[float, ...]:
         return (GIVEN,) * rank
 
-    def values(self, cells: CellGrid, axis: int, end: str) -> np.ndarray:
-        places = [one.centres for one in cells.axes]
+    def values(self, cells: CellGrid, axis: int, end: str, between: int | None = None) -> np.ndarray:
+        """``between``: the axis along which they are asked for at the first faces of cells, not their centres."""
+        places = [one.edges[:-1] if a == between else one.centres for a, one in enumerate(cells.axes)]
         places[axis] = cells.edges[axis][[0 if end == LOW else -1]]
         at = [np.squeeze(one, axis) for one in np.meshgrid(*places, indexing="ij")]
         return np.stack([np.broadcast_to(np.asarray(part, float), at[0].shape) for part in self.profile(*at)], axis=-1)

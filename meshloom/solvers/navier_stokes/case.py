@@ -12,8 +12,9 @@ import meshloom as ml
 from meshloom import compact
 from meshloom.case import PRECISIONS, GridCase, Image, Limit
 from meshloom.errors import ConfigError
+from meshloom.solvers.even_steps import EvenSteps
 from meshloom.solvers.navier_stokes.equations import DIVERGENCE, Equations
-from meshloom.solvers.navier_stokes.flow import MONITORS, Boundaries, EvenSteps, GasFlow
+from meshloom.solvers.navier_stokes.flow import MONITORS, Boundaries, GasFlow
 from meshloom.solvers.navier_stokes.gas import Gas, squared, vorticity
 from meshloom.solvers.navier_stokes.stability import Stream, chosen_step
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -12,23 +11,13 @@ import numpy as np
 
 import meshloom as ml
 from meshloom import compact
+from meshloom.solvers.even_steps import EvenSteps, tick
 from meshloom.solvers.navier_stokes.equations import DerivedFields, Equations
 from meshloom.solvers.navier_stokes.gas import Gas, squared, vorticity
 from meshloom.solvers.runge_kutta import runge_kutta4
 
 MONITORS = ("time", "vorticity", "kinetic_energy", "enstrophy", "density", "lowest_density")
 Boundaries = Callable[[ml.Field, Sequence[ml.Field], ml.Field], None]  # adds to dq/dt, from q and its slopes
-
-
-@dataclass(frozen=True)
-class EvenSteps:
-    """Steps of one length until the end; the last one is cut to end there."""
-
-    step: float
-    end: float
-
-    def steps_left(self, time: float) -> int:
-        return max(math.ceil((self.end - time) / self.step - 1e-9), 0)
 
 
 class GasFlow:
@@ -55,7 +44,6 @@ class GasFlow:
         self.time, self.dt = ml.Global(0.0, "time"), ml.Global(clock.step, "dt", dtype=dtype)
         self.measured = tuple(ml.Global(0.0, name) for name in MONITORS[1:])
         self.clocks = ml.Set(1, "clock")
-        self._tick = tick_kernel(clock)
         self._measure = measure_kernel(equations.gas, grid.rank)
         self._look = ml.program(lambda: self.take_stock())
         self._look.run()
@@ -75,7 +63,7 @@ class GasFlow:
 
     def time_step(self) -> None:
         """Four stages, then the filter."""
-        self._tick(self.clocks, self.dt, self.time)
+        tick(self.clocks, self.dt, self.time, self.clock.step, self.clock.end)
         derived = self.equations.derived_fields()
         runge_kutta4(self.q, self.dt, partial(self.rate, derived))
         if self.smoothing is not None:
@@ -108,19 +96,6 @@ class GasFlow:
         rows = recorded.copy()
         rows[:, 2:5] /= math.prod(self.equations.grid.shape)
         return rows
-
-
-@cache
-def tick_kernel(clock: EvenSteps) -> ml.Kernel:
-    """The next step, and the time at its end."""
-
-    @ml.kernel
-    def tick(dt: ml.Write, time: ml.ReadWrite):
-        left = clock.end - time
-        dt[...] = np.minimum(clock.step, left)
-        time[...] = np.where(clock.step >= left * (1.0 - 1e-9), clock.end, time + clock.step)
-
-    return tick
 
 
 @cache

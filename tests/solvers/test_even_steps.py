@@ -1,0 +1,37 @@
+"""The clock of flows: it ends exactly at the end, after as many steps as it says, none of them a sliver."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.solvers.even_steps import SLACK, EvenSteps, tick
+
+
+def ticked(clock: EvenSteps, dtype: type) -> tuple[np.ndarray, np.ndarray]:
+    """(lengths, times) of all steps that are left at time 0; then none is."""
+    ml.use("cpu", threads=1)
+    one, dt, time = ml.Set(1, "clock"), ml.Global(0.0, "dt", dtype=dtype), ml.Global(0.0, "time")
+
+    def step() -> None:
+        tick(one, dt, time, clock.step, clock.end)
+
+    history = ml.program(step).run(clock.steps_left(0.0), record=(dt, time))
+    assert clock.steps_left(float(time.value)) == 0
+    return history[:, 0], history[:, 1]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("step", "end"), [(0.01, 500.0), (1e-4, 10.0), (1.0 / 300.0, 100.0)])
+def test_rounding_of_many_steps_makes_no_further_one(step: float, end: float, dtype: type) -> None:
+    """A step of 1e-8 of the others' length has a pressure, and a change, that are rounding divided by that length."""
+    lengths, times = ticked(EvenSteps(step, end), dtype)
+    assert len(lengths) == round(end / step) and times[-1] == end
+    np.testing.assert_allclose(lengths, step, rtol=2.0 * SLACK)
+
+
+def test_the_last_step_is_cut() -> None:
+    lengths, times = ticked(EvenSteps(0.3, 1.0), np.float64)
+    np.testing.assert_allclose(lengths, [0.3, 0.3, 0.3, 0.1], rtol=1e-12)
+    assert times[-1] == 1.0
