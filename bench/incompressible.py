@@ -88,7 +88,7 @@ def channel(settings: tuple[str, ...]) -> dict[str, Any]:
     case, row = ran("channel", "flow.reynolds_tau=180.0", *settings)
     charts = {chart.name: chart for chart in case.charts({})}
     wall, shear = charts["mean_velocity"], charts["shear_stress"]
-    y, u = 10.0**wall.x, wall.curves["this run"]
+    y, u = wall.x, wall.curves["this run"]
     inside = (y > WITHIN[0]) & (y < WITHIN[1])
     law = LAW[0] * np.log(y) + LAW[1]
     together, force = shear.curves["together"], shear.curves["1 - y"]
@@ -158,8 +158,8 @@ def draw(rows: list[dict[str, Any]], folder: Path) -> None:
             y = np.array(row["y_plus"])
             curves = {"this run": np.array(row["u_plus"]), "u+ = y+": np.where(y < 12.0, y, np.nan),
                       "2.44 ln y+ + 5.2": np.where(y > 8.0, LAW[0] * np.log(y) + LAW[1], np.nan)}  # fmt: skip
-            save_curves(folder / "channel.png", np.log10(y), curves, labels=("log10 y+", "u+"),
-                        title="Turbulent channel, Re_tau 180", dots=("this run",))  # fmt: skip
+            save_curves(folder / "channel.png", y, curves, labels=("y+", "u+"), title="Turbulent channel, Re_tau 180",
+                        dots=("this run",), decades=True)  # fmt: skip
 
 
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:

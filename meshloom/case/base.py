@@ -107,6 +107,10 @@ class Case(ABC):
         """(time now, time at the end) of a case that ends at a time: progress and VTU series go by it."""
         return None
 
+    def early_end(self) -> str:
+        """What ends a case with a ``time_span`` before its time, such as "steady"; '' where nothing does."""
+        return ""
+
     def why_not_after(self, before: Any) -> str:
         """Why a run with the settings ``before`` cannot go on with those of this case; '' where it can.
 

@@ -55,3 +55,4 @@ class Chart:
     x_label: str
     y_label: str
     dots: tuple[str, ...] = ()  # the curves to draw as dots: values known at some places
+    decades: bool = False  # x, all above 0, is drawn on a logarithmic scale

@@ -24,6 +24,7 @@ def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
     """Final monitors, time and rate, and where the files are."""
     rows = [
         ("iterations", f"{outcome.iteration:,}"),
+        *end_row(case),
         *((one_line(name), f"{value:.10g}") for name, value in outcome.monitors.items()),
         ("wall time", _time_text(outcome)),
         *_rate_row(case, outcome.seconds_per_iteration),
@@ -32,6 +33,17 @@ def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
     ]
     width = min(max(len(name) for name, _ in rows), _WIDEST)  # a longer name moves its own line alone
     return "\n".join(f"  {name:{width}}  {text}" for name, text in rows)
+
+
+def end_row(case: Case) -> list[tuple[str, str]]:
+    """Whether what may end the case before its time has done so; nothing where it has not come to an end."""
+    if not (early := case.early_end()):
+        return []
+    now = case.recorded_now()
+    span = case.time_span(now)
+    if span is None or case.steps_left(now) != 0:
+        return []
+    return [("ended", early if span[0] < span[1] else f"at time {span[1]:g}, not yet {early}")]
 
 
 def _rate_row(case: Case, each: float) -> list[tuple[str, str]]:

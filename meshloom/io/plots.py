@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ _ROUND_A_MAP = 1.6  # inches to the left and right of a map: labels and colour b
 _LONGEST_NAME, _MOST_NAMES = 40, 40  # letters of a name, and names in a legend: more would leave no room to draw
 _COLOURS, _DASHES = 10, ("-", "--", ":", "-.")  # of matplotlib: after ten curves the colours come again
 _MOST_EVEN = 200  # places along an axis that streamlines are drawn from
+_A_GOOD_PART, _FLAT = 0.25, 0.1  # of the iterations, below such a part of the highest value: see _needs_decades
 _TAIL = 1.0  # percent of the cells at either end whose values are beyond the colour scale
 
 
@@ -68,15 +69,16 @@ def save_image(
 
     ``flow``: velocities along x and y, (nx, ny) each; streamlines are drawn over the map.
     """
-    window = (float(x[0]), float(x[-1]), float(y[0]), float(y[-1]))
+    edges_x, edges_y = _edges(x), _edges(y)
+    window = (float(edges_x[0]), float(edges_x[-1]), float(edges_y[0]), float(edges_y[-1]))
     figure = _figure((12.0, _HEIGHT) if history else (_width_alone(window), _HEIGHT))
     share = _map_share(window)
     left, *right = figure.subplots(1, 2, width_ratios=(share, 1.0 - share)) if history else (figure.subplots(),)
     left.set_facecolor("silver")  # is seen where values are NaN
-    shown = left.pcolormesh(x, y, values.T, cmap="turbo", shading="nearest", rasterized=True)
+    shown = left.pcolormesh(edges_x, edges_y, values.T, cmap="turbo", shading="flat", rasterized=True)
     if flow is not None:
-        _draw_streamlines(left, x, y, *flow)
-    left.set(xlabel=_plain(axes[0]), ylabel=_plain(axes[1]))
+        _draw_streamlines(left, x, y, np.isnan(values), *flow)
+    left.set(xlim=window[:2], ylim=window[2:], xlabel=_plain(axes[0]), ylabel=_plain(axes[1]))
     left.set_aspect("auto" if _thin(window) else "equal")
     figure.colorbar(shown, ax=left, label=_plain(label), fraction=0.05, pad=0.02)
     if history:
@@ -93,15 +95,18 @@ def save_curves(
     labels: tuple[str, str],
     title: str,
     dots: Collection[str] = (),
+    decades: bool = False,
 ) -> None:
     """A PNG: each of ``curves`` (n,) over ``x`` (n,), those named in ``dots`` as dots; ``labels`` of the axes.
+
+    ``decades``: x is on a logarithmic scale.
 
     UserError where matplotlib is missing.
     """
     figure = _figure((9.0, _HEIGHT))
     axes = figure.subplots()
     _draw_curves(axes, x, curves, dots)
-    axes.set(xlabel=_plain(labels[0]), ylabel=_plain(labels[1]))
+    axes.set(xlabel=_plain(labels[0]), ylabel=_plain(labels[1]), xscale="log" if decades else "linear")
     figure.suptitle(_unread(one_line(title)), wrap=True)
     _save(figure, path)
 
@@ -192,17 +197,39 @@ def _draw_map(
 
 def _draw_history(axes: Any, history: dict[str, np.ndarray]) -> None:
     _draw_curves(axes, np.arange(1, len(next(iter(history.values()))) + 1), history)
-    if all((series > 0.0).all() for series in history.values()):
+    if _needs_decades(list(history.values())):
         axes.set_yscale("log")
     axes.set(xlabel="iteration")
 
 
-def _draw_streamlines(axes: Any, x: np.ndarray, y: np.ndarray, along_x: np.ndarray, along_y: np.ndarray) -> None:
-    """Of velocities (nx, ny); matplotlib wants them at even places. Where nothing flows there are none."""
+def _needs_decades(curves: Sequence[np.ndarray]) -> bool:
+    """Whether a good part of a curve would lie flat at the bottom of an even scale, and a logarithm shows it."""
+    if not all(len(one) and (one > 0.0).all() for one in curves):
+        return False
+    highest = max(float(one.max()) for one in curves)
+    return any(float(np.quantile(one, _A_GOOD_PART)) < _FLAT * highest for one in curves)
+
+
+def _draw_streamlines(
+    axes: Any, x: np.ndarray, y: np.ndarray, solid: np.ndarray, along_x: np.ndarray, along_y: np.ndarray
+) -> None:
+    """Of velocities (nx, ny); matplotlib wants them at even places. Where nothing flows, and in cells that are
+    ``solid`` (nx, ny), there are none."""
     even = [np.linspace(one[0], one[-1], min(max(len(one), 2), _MOST_EVEN)) for one in (x, y)]
     parts = [_at_places(x, y, one, *even) for one in (along_x, along_y)]
     if min(len(x), len(y)) > 1 and np.isfinite(parts).all() and np.any(parts):
-        axes.streamplot(*even, *(part.T for part in parts), color="white", linewidth=0.6, arrowsize=0.6, density=1.2)
+        cells = (np.searchsorted(_edges(one)[1:-1], new) for one, new in zip((x, y), even, strict=True))
+        hidden = solid[np.ix_(*cells)]
+        shown = (np.ma.masked_array(part, hidden).T for part in parts)
+        axes.streamplot(*even, *shown, color="white", linewidth=0.6, arrowsize=0.6, density=1.2)
+
+
+def _edges(points: np.ndarray) -> np.ndarray:
+    """Of the cells round points (n,): (n + 1,), halfway between neighbours, and at both ends as far outside."""
+    if len(points) == 1:
+        return np.array([points[0] - 0.5, points[0] + 0.5])
+    between = 0.5 * (points[1:] + points[:-1])
+    return np.concatenate([[2.0 * points[0] - between[0]], between, [2.0 * points[-1] - between[-1]]])
 
 
 def _at_places(x: np.ndarray, y: np.ndarray, values: np.ndarray, new_x: np.ndarray, new_y: np.ndarray) -> np.ndarray:

@@ -10,17 +10,33 @@ import numpy as np
 from meshloom.case import Case, Chart, GridCase, Image, Picture
 from meshloom.io.grids import suffix_of, write_grid
 from meshloom.io.vtk import write_vtu
+from meshloom.mesh.core import Field
 
 
 def write_fields(case: Case, stem: Path) -> Path:
     """Write the fields for ParaView; returns the file, which is ``stem`` with an ending."""
     if isinstance(case, GridCase):
         path = stem.with_suffix(suffix_of(case.grid))
-        write_grid(path, case.grid, case.grid_fields())
+        fields = {
+            name: case.grid.shaped(one) if isinstance(one, Field) else one for name, one in case.grid_fields().items()
+        }
+        write_grid(path, case.grid, in_space(fields, 2) if case.grid.rank == 2 else fields)
     else:
         path = stem.with_suffix(".vtu")
-        write_vtu(path, case.mesh, case.cell_fields(), case.node_fields(), points=case.node_positions())
+        points = case.node_positions()
+        cells, nodes = (
+            in_space(one, 1) if points.shape[1] == 2 else one for one in (case.cell_fields(), case.node_fields())
+        )
+        write_vtu(path, case.mesh, cells, nodes, points=points)
     return path
+
+
+def in_space(fields: Mapping[str, Field | np.ndarray], axes: int) -> dict[str, np.ndarray]:
+    """Vectors of the plane, (..., 2) behind so many axes, with a third component of 0, and all else as it is: ParaView
+    draws arrows and streamlines of arrays with three components alone."""
+    flat = {name: one.numpy() if isinstance(one, Field) else np.asarray(one) for name, one in fields.items()}
+    return {name: np.pad(one, [(0, 0)] * axes + [(0, 1)]) if one.shape[axes:] == (2,) else one
+            for name, one in flat.items()}  # fmt: skip
 
 
 def draw(
@@ -31,7 +47,9 @@ def draw(
 
     if isinstance(picture, Chart):
         labels = (picture.x_label, picture.y_label)
-        return save_curves(path, picture.x, picture.curves, labels=labels, title=title, dots=picture.dots)
+        return save_curves(
+            path, picture.x, picture.curves, labels=labels, title=title, dots=picture.dots, decades=picture.decades
+        )
     names = (case.monitors if picture.curves is None else picture.curves) if history else ()
     curves = {name: history[name] for name in names}
     if isinstance(picture, Image):

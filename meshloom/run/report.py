@@ -15,6 +15,7 @@ _SECONDS_BETWEEN_LINES = 5.0
 _LEAST_BAR = 10  # characters
 _GAPS = 4  # characters between the five columns of the bar
 _LONGEST_LEFT = len("59 min 59 s left")
+_AT_MOST = "up to "
 _LONGEST_CELL_RATE = len("1.23e+04 M points/s")
 _LONGEST_RATE = len("1.234e+05 iterations/s, ") + _LONGEST_CELL_RATE
 _LONGEST_SHORT_RATE = len("1.23e+05 it/s")
@@ -33,6 +34,7 @@ class Advance:
     span: tuple[float, float] | None = None  # time now and at the end, of a case that ends at a time
     over: bool = False  # nothing is left, although there may be iterations to spare
     element_name: str = "cells"
+    at_most: bool = False  # it may be over before that time
 
     @property
     def share(self) -> float:
@@ -55,15 +57,19 @@ class Advance:
         """Million cell updates per second."""
         return self.rate * self.cells / 1e6
 
+    def _told(self) -> list[tuple[str, float]]:
+        """Monitors with their names in one line; without the time where the counter has it."""
+        return [(one_line(n), value) for n, value in self.monitors.items() if n != "time" or self.span is None]
+
     def monitor_text(self) -> str:
-        return "  ".join(f"{one_line(name)} {value:.4e}" for name, value in self.monitors.items())
+        return "  ".join(f"{name} {value:.4e}" for name, value in self._told())
 
     def monitors_within(self, width: int) -> str:
         """Monitors in at most ``width`` characters: with fewer digits, and the last ones left out, where they must be.
 
         Each counts with a sign and an exponent of two digits, so that a run keeps to one choice.
         """
-        shown = [(one_line(n), value) for n, value in self.monitors.items() if n != "time" or self.span is None]
+        shown = self._told()
         for count in range(len(shown), 0, -1):
             for digits in _DIGITS:
                 longest = sum(len(f"  {name} {-1.5:.{digits}e}") for name, _ in shown[:count]) - 2
@@ -82,11 +88,11 @@ class Advance:
         return f"{self.rate:.3g} it/s" if self.rate > 0.0 else ""
 
     def left_text(self) -> str:
-        """``12 s left``, or '' when that is unknown or nothing is left."""
+        """``12 s left``, ``up to 12 s left`` if it may be over earlier; '' when that is unknown or nothing is left."""
         if self.is_last or self.rate <= 0.0 or self.share <= 0.0:
             return ""
         left = self.iterations - self.iteration if self.span is None else self.iteration * (1.0 / self.share - 1.0)
-        return f"{duration(left / self.rate)} left"
+        return f"{_AT_MOST if self.at_most else ''}{duration(left / self.rate)} left"
 
     def fitting(self, width: int) -> tuple[str, str, str]:
         """Monitors, rate and time left in at most ``width`` characters, what the bar needs included: monitors give way
@@ -94,7 +100,7 @@ class Advance:
 
         Rate and time left count with the longest they get, so that a run keeps to one choice from start to end.
         """
-        left, room = self.left_text(), width - _LONGEST_LEFT
+        left, room = self.left_text(), width - _LONGEST_LEFT - (len(_AT_MOST) if self.at_most else 0)
         everything = self.monitors_within(10**6)
         most = self.monitors_within(room - _LEAST_BAR - _LONGEST_RATE)
         if most and len(most) >= len(everything):

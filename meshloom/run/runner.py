@@ -198,8 +198,9 @@ class Runner:
         shown = {name: monitors[name] for name in self.case.shown or self.case.monitors}
         over = self._left() == 0
         return Advance(
-            self.iteration, self.iterations, shown, self.pace.rate, case.elements, span, over, case.element_name
-        )
+            self.iteration, self.iterations, shown, self.pace.rate, case.elements, span, over, case.element_name,
+            at_most=bool(case.early_end()),
+        )  # fmt: skip
 
     def _series_time(self) -> float:
         """What the files of a series are listed by: the time of a case that has one, else the iteration."""

@@ -208,3 +208,44 @@ def test_curves_of_dots_are_dots_where_there_are_values(tmp_path: Path, monkeypa
     here, there = figures[0].axes[0].lines
     assert (here.get_linestyle(), here.get_marker()) == ("-", "None")
     assert (there.get_linestyle(), there.get_marker()) == ("None", "o")
+
+
+@pytest.mark.parametrize(
+    ("scale", "series"),
+    [
+        ("log", np.geomspace(1.0, 1e-6, 50)),  # a residual
+        ("log", np.geomspace(1e-6, 1.0, 50)),  # something that grows
+        ("linear", np.linspace(0.25, 0.24, 50)),  # less than a decade: 2.48 x 10^-1 tells nobody anything
+        ("linear", 1.0 - np.exp(-np.linspace(0.01, 9.0, 50))),  # from rest to a flow that is steady
+        ("linear", np.linspace(-1.0, 1.0, 50)),
+    ],
+)
+def test_monitors_have_decades_where_an_even_scale_would_hide_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale: str, series: np.ndarray
+):
+    figures, x = drawn_by(monkeypatch), np.arange(4.0)
+    save_image(tmp_path / "a.png", x, x, np.outer(x, x), label="u", history={"m": series}, title="t")
+    assert figures[0].axes[1].get_yscale() == scale
+
+
+def test_images_end_where_cells_end_and_streamlines_at_solids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Lines over the map add no margin to it, however narrow the outer cells are; a block has none inside."""
+    figures = drawn_by(monkeypatch)
+    y = np.tanh(np.linspace(-2.0, 2.0, 12))
+    x = np.arange(8.0)
+    speed = np.ones((8, 12))
+    speed[:4, :6] = np.nan
+    along = np.where(np.isnan(speed), 0.0, 1.0)
+    save_image(tmp_path / "a.png", x, y, speed, label="u", history={}, title="t", flow=(along, 0.0 * along))
+    axes = figures[0].axes[0]
+    assert axes.get_xlim() == (-0.5, 7.5) and axes.get_ylim() == pytest.approx(
+        (1.5 * y[0] - 0.5 * y[1], -1.5 * y[0] + 0.5 * y[1])
+    )
+    places = np.concatenate([s for c in axes.collections if hasattr(c, "get_segments") for s in c.get_segments()])
+    assert len(places) > 20 and not ((places[:, 0] < 3.0) & (places[:, 1] < -0.2)).any()
+
+
+def test_charts_over_decades(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    figures, x = drawn_by(monkeypatch), np.geomspace(0.1, 100.0, 5)
+    save_curves(tmp_path / "a.png", x, {"u": x}, labels=("y+", "u+"), title="t", decades=True)
+    assert figures[0].axes[0].get_xscale() == "log" and np.array_equal(figures[0].axes[0].lines[0].get_xdata(), x)

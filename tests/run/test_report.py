@@ -133,3 +133,12 @@ def test_the_choice_of_report():
 )
 def test_durations(seconds: float, text: str):
     assert duration(seconds) == text
+
+
+def test_a_run_that_may_end_early_says_at_most(monkeypatch: pytest.MonkeyPatch):
+    now = Advance(100, 10**8, {"time": 2.0, "change": 0.5}, rate=10.0, cells=64, span=(2.0, 20.0), at_most=True)
+    assert now.left_text() == "up to 1 min 30 s left" and replace(now, over=True).left_text() == ""
+    assert now.monitor_text() == "change 5.0000e-01", "the counter has the time"
+    assert replace(now, span=None).monitor_text() == "time 2.0000e+00  change 5.0000e-01"
+    (line,) = bar_lines(monkeypatch, 80, now)[-2:-1]
+    assert len(line) <= 80 and "up to 1 min 30 s left" in line, line

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.cli.summary import end_row
 from meshloom.config import Setting, build
 from meshloom.solvers.fractional_step import CubicCavity, SquareCavity
 from meshloom.solvers.fractional_step.cavity import Cavity, ghia
@@ -97,6 +98,17 @@ def test_steady_is_asked_after_the_same_steps_however_a_run_is_cut() -> None:
         assert case.steps_left(now) == left, (done, change)
     now[0], now[3] = case.config.time.end - 1.5 * step, 1.0
     assert case.steps_left(now) == 2
+
+
+def test_the_end_says_whether_it_was_steady() -> None:
+    ml.use("numpy")
+    case = cavity(mesh__cells=(4, 4), time__steady=1e-3, time__end=50.0)
+    assert end_row(case) == [], "it has not ended"
+    case.flow.time.value, case.flow.change.value = 100 * case.flow.clock.step, 1e-4
+    assert end_row(case) == [("ended", "steady by time.steady = 0.001")]
+    case.flow.time.value, case.flow.change.value = 50.0, 1.0
+    assert end_row(case) == [("ended", "at time 50, not yet steady by time.steady = 0.001")]
+    assert end_row(cavity(mesh__cells=(4, 4), time__steady=0.0)) == []
 
 
 def test_profiles_and_monitors_meet_in_the_middle() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.errors import MeshError
 from meshloom.solvers.even_steps import SLACK, EvenSteps, tick
 
 
@@ -35,3 +36,19 @@ def test_the_last_step_is_cut() -> None:
     lengths, times = ticked(EvenSteps(0.3, 1.0), np.float64)
     np.testing.assert_allclose(lengths, [0.3, 0.3, 0.3, 0.1], rtol=1e-12)
     assert times[-1] == 1.0
+
+
+def test_steps_beyond_the_end_are_whole() -> None:
+    """A step of length 0 would divide by it: whoever goes on by hand goes on, and finds no NaN."""
+    ml.use("cpu", threads=1)
+    one, dt, time = ml.Set(1, "clock"), ml.Global(0.0, "dt"), ml.Global(0.0, "time")
+    history = ml.program(lambda: tick(one, dt, time, 0.4, 1.0)).run(5, record=(dt, time))
+    np.testing.assert_allclose(
+        history, np.transpose([[0.4, 0.4, 0.2, 0.4, 0.4], [0.4, 0.8, 1.0, 1.4, 1.8]]), rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize(("step", "end"), [(0.0, 1.0), (-1.0, 1.0), (np.nan, 1.0), (np.inf, 1.0), (0.1, np.nan)])
+def test_clocks_that_never_tick(step: float, end: float) -> None:
+    with pytest.raises(MeshError, match="a step must be a number above 0"):
+        EvenSteps(step, end)

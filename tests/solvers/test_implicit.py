@@ -10,6 +10,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.config import Setting, build
+from meshloom.solvers.even_steps import EvenSteps
 from meshloom.solvers.fractional_step import Channel, SquareCavity
 from meshloom.solvers.fractional_step.cells import CellGrid, stretched_edges
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
@@ -17,7 +18,6 @@ from meshloom.solvers.fractional_step.implicit import sweeps_needed
 from meshloom.solvers.fractional_step.schemes import ABCN
 from meshloom.solvers.fractional_step.sides import HIGH, Wall
 from meshloom.solvers.fractional_step.staggered import StaggeredFlow
-from meshloom.solvers.navier_stokes.flow import EvenSteps
 from tests.solvers.test_cavity import BACKENDS, cavity
 from tests.solvers.test_channel import channel, off_the_parabola, run
 from tests.solvers.test_fractional_step import observed, periodic, stirred, walls

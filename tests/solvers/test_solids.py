@@ -11,13 +11,13 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import ConfigError, MeshError
+from meshloom.solvers.even_steps import EvenSteps
 from meshloom.solvers.fractional_step.cells import Block, CellGrid, graded_edges
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
 from meshloom.solvers.fractional_step.pressure import PressureSolver
 from meshloom.solvers.fractional_step.schemes import SCHEMES
 from meshloom.solvers.fractional_step.sides import HIGH, LOW, Condition, Inflow, Outflow, Wall
 from meshloom.solvers.fractional_step.staggered import StaggeredFlow
-from meshloom.solvers.navier_stokes.flow import EvenSteps
 from tests.one_line import one_line_from
 
 BACKENDS = ("numpy", "cpu", pytest.param("emulated", marks=pytest.mark.slow),

@@ -128,6 +128,10 @@ class IncompressibleCase(GridCase):
             return 0
         return min(left, STEADY_EVERY - since)
 
+    def early_end(self) -> str:
+        steady = self.config.time.steady
+        return f"steady by time.steady = {steady:g}" if steady > 0.0 else ""
+
     def longer(self) -> str:
         steady, now = self.config.time.steady, self.recorded_now()
         if self.steps_left(now) == 0 and self.flow.clock.steps_left(float(now[0])) > 0:

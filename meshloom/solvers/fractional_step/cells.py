@@ -55,6 +55,15 @@ def along(rank: int, axis: int, step: int) -> Offset:
     return tuple(step if a == axis else 0 for a in range(rank))
 
 
+def _ascending(edges: Sequence[Any]) -> tuple[np.ndarray, ...]:
+    """Edges of cells along each axis, as arrays that are fit to be edges."""
+    found = tuple(np.asarray(one, float) for one in edges)
+    for name, one in zip(ml.Grid.axis_names, found, strict=False):
+        if one.ndim != 1 or len(one) < 2 or not np.isfinite(one).all() or not (np.diff(one) > 0.0).all():
+            raise MeshError(f"cells: edges along {name} must be ascending numbers, two or more")
+    return found
+
+
 class CellGrid:
     """A grid of cells. ``edges``: for each axis (n + 1,), ascending; ``periodic``: for each axis, does it go round?
     ``blocks``: the cells in them are solid."""
@@ -67,7 +76,11 @@ class CellGrid:
         blocks: Sequence[Block] = (),
         dtype: Any = np.float64,
     ):
-        self.edges, self.dtype = tuple(np.asarray(one, float) for one in edges), np.dtype(dtype)
+        self.edges, self.dtype = _ascending(edges), np.dtype(dtype)
+        if len(periodic) != len(self.edges):
+            raise MeshError(
+                f"cells: periodic is one of True and False for each of {len(self.edges)} axes, got {periodic}"
+            )
         self.axes = tuple(_Axis(one, round_) for one, round_ in zip(self.edges, periodic, strict=True))
         self.grid = GridCase.new_grid(
             [len(one.widths) for one in self.axes],

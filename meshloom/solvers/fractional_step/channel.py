@@ -144,6 +144,9 @@ class Channel(IncompressibleCase):
     def force(self) -> float:
         return FORCE
 
+    def early_end(self) -> str:
+        return "" if self.turbulent else super().early_end()
+
     def fastest(self) -> tuple[float, ...]:
         """The parabola's speed in the middle, and nothing across; of turbulent flow, what eddies reach."""
         if not self.turbulent:

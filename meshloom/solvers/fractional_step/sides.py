@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, shown
 from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, along, spacings
 
 LOW, HIGH = "low", "high"
@@ -33,7 +33,12 @@ class Wall:
 
     def values(self, cells: CellGrid, axis: int, end: str) -> np.ndarray:
         """Velocity (dim,) at the side, or (*shape of the side, dim)."""
-        return np.array([*self.velocity, *(0.0,) * cells.rank][: cells.rank])
+        given = np.atleast_1d(np.asarray(self.velocity, float))
+        if given.ndim != 1 or len(given) > cells.rank or not np.isfinite(given).all():
+            raise MeshError(
+                f"sides: the velocity of a wall is up to {cells.rank} numbers here, got {shown(self.velocity)}"
+            )
+        return np.array([*given, *(0.0,) * (cells.rank - len(given))])
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,10 @@ class Inflow:
         places = [one.edges[:-1] if a == between else one.centres for a, one in enumerate(cells.axes)]
         places[axis] = cells.edges[axis][[0 if end == LOW else -1]]
         at = [np.squeeze(one, axis) for one in np.meshgrid(*places, indexing="ij")]
-        return np.stack([np.broadcast_to(np.asarray(part, float), at[0].shape) for part in self.profile(*at)], axis=-1)
+        given = self.profile(*at)
+        if not isinstance(given, Sequence | np.ndarray) or len(given) != cells.rank:
+            raise MeshError(f"sides: the profile of an inflow must give {cells.rank} components, got {shown(given)}")
+        return np.stack([np.broadcast_to(np.asarray(part, float), at[0].shape) for part in given], axis=-1)
 
 
 @dataclass(frozen=True)
@@ -152,6 +160,9 @@ class Boundaries:
             names = ", ".join(f"({axis}, {end!r})" for axis, end in ends) or "none"
             raise MeshError(f"sides: give a condition for each end of the closed axes, which are {names}; got"
                             f" {', '.join(map(str, conditions)) or 'none'}")  # fmt: skip
+        for place, one in conditions.items():
+            if not isinstance(one, Wall | Symmetry | Inflow | Outflow):
+                raise MeshError(f"sides: at {place} must be a Wall, Symmetry, Inflow or Outflow, got {shown(one)}")
         self.sides = [Side(cells, axis, end, conditions[axis, end]) for axis, end in ends]
         self._ways_out = [one for one in self.sides if one.condition.lets_out]
         area = sum(float(one.areas.sum()) for one in self._ways_out)

@@ -71,10 +71,10 @@ def charts(found: Profiles, viscosity: float, now: np.ndarray) -> tuple[Chart, .
     mean = folded(found.mean[:, 0], 1.0)
     law = KARMAN_INVERSE * np.log(plus) + INTERCEPT
     velocity = Chart(
-        "mean_velocity", np.log10(plus),
+        "mean_velocity", plus,
         {"this run": mean, "u+ = y+": np.where(plus < 15.0, plus, np.nan),
          f"{KARMAN_INVERSE:g} ln y+ + {INTERCEPT:g}": np.where(plus > 8.0, law, np.nan)},
-        "log10 y+", "u+", dots=("this run",),
+        "y+", "u+", dots=("this run",), decades=True,
     )  # fmt: skip
     names = ("u'", "v'", "w'")
     strengths = {f"root mean square of {name}": np.sqrt(folded(found.squares[:, c], 1.0))
