@@ -107,6 +107,10 @@ class Case(ABC):
         """(time now, time at the end) of a case that ends at a time: progress and VTU series go by it."""
         return None
 
+    def restored(self) -> None:
+        """Make again what follows from ``state`` and is kept with it, such as ghosts: a checkpoint has been put in, and
+        its run may have had other settings, which need less of that."""
+
     def why_not_after(self, before: Any) -> str:
         """Why a run with the settings ``before`` cannot go on with those of this case; '' where it can.
 

@@ -105,6 +105,10 @@ class IncompressibleCase(GridCase):
 
     # --- what the runner asks for
 
+    def restored(self) -> None:
+        """The ghosts that this form and convection look at."""
+        ml.program(self.flow.fill_sides).run()
+
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         """The kinetic energy is a mean over the volume; columns in the order of ``monitors``."""
         rows = recorded.copy()
