@@ -107,7 +107,7 @@ class Case(ABC):
         """(time now, time at the end) of a case that ends at a time: progress and VTU series go by it."""
         return None
 
-    def restored(self) -> None:
+    def restored(self) -> None:  # noqa: B027  nothing, unless a case says so
         """Make again what follows from ``state`` and is kept with it, such as ghosts: a checkpoint has been put in, and
         its run may have had other settings, which need less of that."""
 
