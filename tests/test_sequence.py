@@ -147,6 +147,7 @@ def test_a_solve_that_fails_says_after_how_many_rounds() -> None:
     [
         (lambda w: ml.Sequence(), "give the programs and functions"),
         (lambda w: ml.Sequence(w.sequence.parts[0], 3), "is made of programs and functions, got 3"),
+        (lambda w: ml.Sequence(w.sequence.parts[0], lambda x: x), "lambda> takes arguments, and is called without any"),
         (lambda w: w.sequence.run(-1), "rounds must be a whole number"),
         (lambda w: w.sequence.run(1, record=w.total), "record takes a tuple of Globals"),
         (lambda w: ml.program(lambda: w.sequence.run(1)).run(), "running sequence work inside a program"),

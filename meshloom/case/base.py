@@ -111,6 +111,10 @@ class Case(ABC):
         """What ends a case with a ``time_span`` before its time, such as "steady"; '' where nothing does."""
         return ""
 
+    def restored(self) -> None:  # noqa: B027  nothing, unless a case says so
+        """Make again what follows from ``state`` and is kept with it, such as ghosts: a checkpoint has been put in, and
+        its run may have had other settings, which need less of that."""
+
     def why_not_after(self, before: Any) -> str:
         """Why a run with the settings ``before`` cannot go on with those of this case; '' where it can.
 

@@ -87,6 +87,10 @@ def checked(sparse: Any, name: str) -> Any:
     if sparse.dtype.kind not in "biuf":
         kind = "complex numbers" if sparse.dtype.kind == "c" else f"values of type {sparse.dtype}"
         raise MeshError(f"piccg: {name} has {kind}; it must be of real numbers")
+    if sparse.nnz < sparse.shape[0]:
+        entries = "1 entry" if sparse.nnz == 1 else f"{sparse.nnz} entries"
+        raise MeshError(f"piccg: {name} is singular: {entries} in {sparse.shape[0]} rows")
+    _check_indices(sparse, name)
     matrix = library().csr_matrix(sparse, dtype=np.float64, copy=True)
     matrix.sum_duplicates()
     if not np.isfinite(matrix.data).all():
@@ -95,6 +99,15 @@ def checked(sparse: Any, name: str) -> Any:
         raise MeshError(f"piccg: {name} has {matrix.data[at]} at row {row}, column {matrix.indices[at]}")
     matrix.eliminate_zeros()
     return _alike(matrix, name, np.float32 if sparse.dtype == np.float32 else np.float64)
+
+
+def _check_indices(sparse: Any, name: str) -> None:
+    """MeshError where somebody has changed the arrays of a matrix by rows or columns so that they fit no more."""
+    if sparse.format in ("csr", "csc", "bsr"):
+        try:
+            sparse.check_format(full_check=True)
+        except (ValueError, IndexError) as error:
+            raise MeshError(f"piccg: {name} has indices that do not fit: {one_line(str(error))}") from None
 
 
 def _alike(matrix: Any, name: str, dtype: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ class Sequence(NoCopy):
                 raise ProgramError(f"sequence {name} is made of programs and functions, got {shown(one)}")
             if isinstance(one, Program) and one.parameters.names:
                 raise ProgramError(f"sequence {name}: program {one.name} takes arguments: give {one.name}.bind(...)")
+            if not isinstance(one, Program) and not _needs_nothing(one):
+                raise ProgramError(f"sequence {name}: {_name(one)} takes arguments, and is called without any")
         self.parts: tuple[Part, ...] = parts
         self._programs = {one: _ReadyPart(one) for one in parts if isinstance(one, Program)}
         self._steps = tuple(self._programs[one] if isinstance(one, Program) else one for one in parts)
@@ -99,6 +102,17 @@ class Sequence(NoCopy):
 
     def __repr__(self) -> str:
         return f"Sequence({self.name}: {', '.join(map(_name, self.parts))})"
+
+
+def _needs_nothing(function: Callable[..., Any]) -> bool:
+    """Can it be called without arguments, as far as it says?"""
+    try:
+        signature(function).bind()
+    except TypeError:
+        return False
+    except ValueError:  # nobody knows
+        pass
+    return True
 
 
 def _name(part: Part) -> str:

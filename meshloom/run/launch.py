@@ -263,6 +263,7 @@ def _continue_from(case: Case, start: Start) -> None:
                         f" {_other_names(saved.monitor_names, case.monitors)}; run anew to change them")  # fmt: skip
     if problem := case.why_not_after(start.config):
         raise UserError(f"{start.path}: {problem}")
+    case.restored()
 
 
 def _other_names(saved: Sequence[str], now: Sequence[str]) -> str:

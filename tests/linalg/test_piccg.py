@@ -316,13 +316,25 @@ def test_fewer_bytes_in_all_than_conjugate_gradients() -> None:
     assert ml.linalg.PICCG(plain, eisenstat=False).bytes_per_iteration > 1.8 * piccg.bytes_per_iteration
 
 
+def with_arrays(**arrays: list[int]) -> sparse.csr_matrix:
+    """The identity of two rows, with its arrays changed afterwards."""
+    matrix = sparse.identity(2, format="csr")
+    for name, values in arrays.items():
+        setattr(matrix, name, np.array(values, np.int32))
+    return matrix
+
+
 NAN = sparse.csr_matrix(np.array([[1.0, 0.0], [0.0, np.nan]]))
 WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (sparse.csr_matrix(np.array([[2.0, 1.0], [0.5, 2.0]])), {}, "not symmetric: 1 at row 0, column 1, but 0.5 at"),
     (sparse.csr_matrix(np.array([[2.0, 1.0], [0.0, 2.0]])), {}, "not symmetric: 1 at row 0, column 1, but 0 at"),
     (sparse.csr_matrix((2, 3)), {}, "is 2 x 3, and must be square"),
     (sparse.csr_matrix((0, 0)), {}, "is empty: it has no rows"),
-    (sparse.csr_matrix(np.diag([1.0, 0.0])), {}, "is singular: row 1 has no entry other than zero"),
+    (sparse.coo_matrix(([1.0, 0.0], ([0, 1], [0, 1]))), {}, "is singular: row 1 has no entry other than zero"),
+    (sparse.coo_matrix(([1.0], ([0], [0])), (2**62, 2**62)), {}, f"is singular: 1 entry in {2**62} rows"),
+    (with_arrays(indices=[0, 2]), {}, "has indices that do not fit: "),
+    (with_arrays(indices=[-1, 1]), {}, "has indices that do not fit: "),
+    (with_arrays(indptr=[0, 3, 2]), {}, "has indices that do not fit: "),
     (sparse.csr_matrix(np.diag([1.0, -2.0])), {}, "not positive definite: its entry on the diagonal at row 1 is -2"),
     (sparse.csr_matrix(np.array([[0.0, 1.0], [1.0, 1.0]])), {}, "its entry on the diagonal at row 0 is 0"),
     (sparse.csr_matrix(np.ones((2, 2))), {}, "singular, or not positive definite: so are row 1 and those that it has"),

@@ -66,6 +66,16 @@ def test_a_restart_goes_on_bit_for_bit(kind: type[Cavity], scheme: str) -> None:
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 
 
+@pytest.mark.parametrize("stretch", [0.0, 3.0])
+def test_multigrid_solves_for_the_pressure_in_single_precision(stretch: float) -> None:
+    """With a tolerance that is none for such numbers, and cells 1 : 100."""
+    ml.use("numpy")
+    settings: dict[str, Any] = {"mesh__cells": (24, 24), "mesh__stretch": stretch, "pressure__solver": "multigrid"}
+    single, double = (cavity(run__precision=one, **settings) for one in ("single", "double"))
+    found, expected = (one.program.run(5, record=one.recorded)[-1] for one in (single, double))
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_back_end_gives_the_same(backend: str) -> None:
     ml.use("numpy")

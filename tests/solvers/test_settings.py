@@ -36,6 +36,12 @@ def on_numpy() -> None:
     ml.use("numpy")
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_what_a_case_runs_on_is_a_section_of_its_settings(name: str) -> None:
+    """A restart on another mesh or grid names that section."""
+    assert hasattr(cases()[name].Config(), cases()[name].domain)
+
+
 def settings(*changes: str) -> list[Setting]:
     return [parse_set(text) for text in changes]
 

@@ -34,6 +34,7 @@ class IncompressibleCase(GridCase):
 
     monitors: ClassVar[tuple[str, ...]] = MONITORS
     element_name: ClassVar[str] = "cells"
+    domain: ClassVar[str] = "mesh"
     limits: Mapping[str, Limit] = {"velocity": Limit(-MOST, MOST, _WHY), "energy": Limit(-1.0, MOST**2, _WHY)}
     drawn: ClassVar[tuple[str, ...]] = ("change",)  # the monitors beside the picture
     cells: CellGrid
@@ -109,6 +110,10 @@ class IncompressibleCase(GridCase):
         return scheme.longest_step(convection, diffusion, slowed)
 
     # --- what the runner asks for
+
+    def restored(self) -> None:
+        """The ghosts that this form and convection look at."""
+        ml.program(self.flow.fill_sides).run()
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         """The kinetic energy is a mean over the volume; columns in the order of ``monitors``."""

@@ -128,6 +128,10 @@ class IncompressibleFlow:
         self._do.project_in_place(cells.grid, cells.cross(self.pressure), one, self.velocity, *cells.widths)
         self.boundaries.fill_velocity(self.velocity, self.reach)
 
+    def fill_sides(self) -> None:
+        """The ghosts that a step begins with, which it leaves behind, too."""
+        self.boundaries.fill_velocity(self.velocity, self.reach)
+
     # --- a step
 
     def _parts(self) -> list[Any]:

@@ -65,7 +65,10 @@ class PressureOptions:
         allowed=SOLVERS,
     )
     tolerance: float = option(
-        1e-10, "residual at which iterations end, as a part of the right-hand side", above=0.0, high=0.1
+        1e-10,
+        "residual at which iterations end, as a part of the right-hand side; in single precision 1e-5 at the least",
+        above=0.0,
+        high=0.1,
     )
 
 

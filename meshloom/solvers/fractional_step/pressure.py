@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import meshloom as ml
 from meshloom.errors import ConfigError, SolveError
 from meshloom.solvers.fractional_step.cells import CellGrid
 
 AUTO, FAST, MULTIGRID = SOLVERS = ("auto", "fast", "multigrid")
+LEAST_SINGLE = 1e-5  # the least tolerance in single precision
+ROUNDING = 100.0  # times that: what rounding may leave there where widths of cells differ much
 MOST_BY_MATRIX = 512  # cells along an axis that is transformed by a matrix, up to which that is faster
 
 
@@ -27,7 +31,9 @@ class PressureSolver:
         if self.kind == MULTIGRID and cells.solid is not None:
             raise ConfigError("pressure.solver: multigrid does not know of solid cells; take fast")
         self.solid = cells.solid
-        self.tolerance = tolerance
+        single = cells.dtype == np.float32
+        self.tolerance = max(tolerance, LEAST_SINGLE) if single else tolerance
+        self._most_left = ROUNDING * LEAST_SINGLE if single else 0.0
         self.solve: Callable[[], None] = self._fast() if self.kind == FAST else self._by_multigrid()
 
     def _fast(self) -> Callable[[], None]:
@@ -43,14 +49,14 @@ class PressureSolver:
 
         def solve_pressure() -> None:
             """From the pressure that there is: that of the stage before."""
-            check(multigrid.solve(self.p, self.b, tol=self.tolerance), self.tolerance)
+            check(multigrid.solve(self.p, self.b, tol=self.tolerance), self.tolerance, self._most_left)
 
         return solve_pressure
 
 
-def check(report: Any, tolerance: float) -> None:
-    """SolveError unless a solver has converged."""
-    if not report.converged:
+def check(report: Any, tolerance: float, most_left: float = 0.0) -> None:
+    """SolveError unless a solver has converged, or goes no further than to a residual that is small enough."""
+    if not (report.converged or report.residual <= most_left):
         many = f"{report.iterations} iteration{'' if report.iterations == 1 else 's'}"
         raise SolveError(f"the pressure was not solved: {report.reason} after {many}, residual {report.residual:.2e} of"
                          f" pressure.tolerance = {tolerance:g}")  # fmt: skip

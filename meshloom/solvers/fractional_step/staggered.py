@@ -85,6 +85,9 @@ class StaggeredFlow(IncompressibleFlow):
     def _project_start(self, one: ml.Global) -> None:
         self.face_sides.fill(self.faces, self.reach)
 
+    def fill_sides(self) -> None:
+        self.face_sides.fill(self.faces, self.reach)
+
     def _measure(self) -> None:
         cells = self.cells
         self.energy.value = self.divergence.value = 0.0
