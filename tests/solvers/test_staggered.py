@@ -60,6 +60,7 @@ def test_the_order_in_time(scheme: TimeScheme, order: float) -> None:
 @pytest.mark.parametrize("shape", [(12, 9), (6, 5, 7)])
 def test_without_friction_energy_is_kept_on_stretched_cells_between_walls(shape: tuple[int, ...]) -> None:
     """But for the steps in time, which lose a part of third order in their length."""
+    ml.use("numpy")
     cells = CellGrid([stretched_edges(n, 0.0, 1.0, 1.0) for n in shape], [False] * len(shape))
     start = np.random.default_rng(0).standard_normal((*shape, len(shape)))
     lost = []
@@ -162,6 +163,7 @@ def test_the_cavity_staggered_and_collocated() -> None:
 
 @pytest.mark.parametrize(("kind", "scheme"), [(SquareCavity, "euler"), (CubicCavity, "rk3")])
 def test_a_restart_goes_on_bit_for_bit(kind: type[Cavity], scheme: str) -> None:
+    ml.use("numpy")
     cells = (9, 8) if kind is SquareCavity else (5, 6, 4)
     settings: dict[str, Any] = {
         "mesh__cells": cells, "mesh__stretch": 1.0, "scheme__time": scheme, "scheme__form": "staggered",
