@@ -40,6 +40,7 @@ TRIED = (20, 60)  # iterations of two short solutions, from which follows how ma
 REPEATED = 0.5  # seconds: a solution that takes less is repeated
 ROUNDS = 3
 MOST_GENERAL = 2048**2  # cells of a matrix with indices: larger ones take long to prepare
+MOST_STRETCHED = 2_500_000  # stretched cells, whose levels smooth lines: more take long to prepare
 MOST_ON_CORES = {2: 1024**2, 3: 128**3}  # cells for the peers on the cores
 PASSES = 5 * 16  # bytes of the direct solver for a cell
 VECTORS = 11  # numbers at a row that an iteration of CG moves, in three passes
@@ -213,6 +214,8 @@ def why_not(name: str, problem: Problem, on_gpu: bool) -> str:
         return "too large for the cores"
     if name == "PyAMG cg" and find_spec("pyamg") is None:
         return "PyAMG is not installed"
+    if problem.stretched and name == "multigrid cg" and problem.cells > MOST_STRETCHED:
+        return "too large to prepare in a short time"
     if name == "piccg general" and problem.cells > MOST_GENERAL:
         return "too large to prepare a matrix with indices"
     return ""

@@ -136,6 +136,7 @@ def poisson(w: World) -> dict[str, Attack]:
              "name": "p", "edges": [None, [-0.25, 0.25, 0.75, 1.25]]}  # fmt: skip
     on, ring = ml.linalg.Poisson(w.grid), ml.Grid((3, 4), periodic=(True, False))
     multigrid, fast, piccg = ml.linalg.Multigrid(on), ml.linalg.FastPoisson(on), ml.linalg.PICCG(on)
+    solid = np.arange(w.poisson.grid.size).reshape(w.poisson.grid.shape) == 0
     return {
         "Poisson": (ml.linalg.Poisson, given),
         "Poisson, a value": (lambda value: ml.linalg.Poisson(w.stretched, ml.linalg.Dirichlet(value)), {"value": 1.0}),
@@ -147,7 +148,7 @@ def poisson(w: World) -> dict[str, Attack]:
         "Multigrid": (ml.linalg.Multigrid, {"poisson": w.poisson, "accelerated": False, "lines": True, "smoothing": 2}),
         "Multigrid.__call__": (multigrid, {"r": w.f, "z": w.g}),
         "Multigrid.solve": (multigrid.solve, {"x": w.g, "b": w.f, "tol": 1e-3, "at_most": 2}),
-        "FastPoisson": (ml.linalg.FastPoisson, {"poisson": w.poisson}),
+        "FastPoisson": (ml.linalg.FastPoisson, {"poisson": w.poisson, "solid": solid}),
         "FastPoisson.solve": (fast.solve, {"x": w.g, "b": w.f, "tol": 1e-6}),
         "PICCG": (ml.linalg.PICCG, {"A": w.poisson, "colors": "auto", "block": 1, "fill": 0, "drop": None, "shift": 0.0,
                                     "storage": "sell", "chunk": 4, "sigma": 8, "precision": None, "eisenstat": None}),

@@ -63,7 +63,8 @@ def save_image(
     axes: tuple[str, str] = ("x", "y"),
     flow: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> None:
-    """A PNG: ``values`` (nx, ny) at the points x (nx,), y (ny,) of a grid, and the monitors as in ``save_picture``.
+    """A PNG: ``values`` (nx, ny) at the points x (nx,), y (ny,) of a grid, NaN where there are none, and the monitors
+    as in ``save_picture``.
 
     ``flow``: velocities along x and y, (nx, ny) each; streamlines are drawn over the map.
     """
@@ -71,6 +72,7 @@ def save_image(
     figure = _figure((12.0, _HEIGHT) if history else (_width_alone(window), _HEIGHT))
     share = _map_share(window)
     left, *right = figure.subplots(1, 2, width_ratios=(share, 1.0 - share)) if history else (figure.subplots(),)
+    left.set_facecolor("silver")  # is seen where values are NaN
     shown = left.pcolormesh(x, y, values.T, cmap="turbo", shading="nearest", rasterized=True)
     if flow is not None:
         _draw_streamlines(left, x, y, *flow)

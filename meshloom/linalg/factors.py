@@ -81,19 +81,21 @@ def _swept(own: np.ndarray, factors: np.ndarray, periodic: bool) -> np.ndarray:
 
 def inverse_pivots(who: str, lower: np.ndarray, diag: np.ndarray, upper: np.ndarray, *, periodic: bool) -> np.ndarray:
     """1/d (n, *lines) of systems with diagonals (n, *lines); ``lower`` and ``upper`` (n, 1, ...) or (n, *lines).
-    MeshError where one is singular, or has no factors."""
+    MeshError where one is singular, or has no factors. No two coefficients are multiplied, so their size is free."""
     with np.errstate(all="ignore"):
-        products = lower * np.roll(upper, 1, axis=0)
-        before = _pivot_round(who, diag, products) if periodic else np.ones_like(diag[0])
+        share = _share_round(who, lower, diag, upper) if periodic else np.zeros_like(diag[0])
         found = np.empty_like(diag)
         for i in range(len(diag)):
-            before = diag[i] - products[i] / before if i or periodic else diag[0]
+            pivot = diag[i] - lower[i] * share
+            found[i] = 1.0 / pivot
             largest = np.maximum(np.maximum(np.abs(lower[i]), np.abs(upper[i])), np.abs(diag[i]))
-            _refuse_where(who, ~(np.abs(before) * MOST_GROWTH > largest), f"row {i} of {len(diag)}")
-            found[i] = 1.0 / before
+            wrong = ~(np.abs(pivot) * MOST_GROWTH > largest) | ~np.isfinite(found[i])
+            _refuse_where(who, wrong, f"row {i} of {len(diag)} makes it singular")
+            share = upper[i] * found[i]
         for one in (lower, upper) if periodic else ():
-            left = np.abs(1.0 - np.prod(-one * found, axis=0))
-            _refuse_where(who, ~(left > LEAST_LEFT), "what goes round it")
+            turn = np.prod(-one * found, axis=0)
+            _refuse_where(who, ~(np.abs(1.0 - turn) > LEAST_LEFT), "what goes round it makes it singular")
+            _refuse_where(who, ~(np.abs(turn) < MOST_GROWTH), "what goes round it grows too much to be solved for")
     return found
 
 
@@ -119,7 +121,7 @@ def link_factors(
 
 def _excess_round(links: np.ndarray, excess: Callable[[int], np.ndarray]) -> np.ndarray:
     """What is left of the excess behind the last cell of periodic lines, so that it is the same after one turn: see
-    ``_pivot_round``; nothing here is negative."""
+    ``_share_round``; nothing here is negative."""
     p, q, r, s = (np.full(np.shape(excess(0)), one) for one in (1.0, 0.0, 0.0, 1.0))
     for i, link in enumerate(links):
         own = excess(i)
@@ -130,19 +132,20 @@ def _excess_round(links: np.ndarray, excess: Callable[[int], np.ndarray]) -> np.
     return np.where(p > s, (p - s + root) / (2.0 * r), 2.0 * q / (np.abs(s - p) + root))
 
 
-def _pivot_round(who: str, diag: np.ndarray, products: np.ndarray) -> np.ndarray:
-    """The last pivot of periodic lines: d_i = diag_i - products_i/d_{i-1} takes it to itself in one turn.
+def _share_round(who: str, lower: np.ndarray, diag: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """upper/d of the last point of periodic lines: share_i = upper_i/(diag_i - lower_i share_{i-1}) takes it to itself
+    in one turn.
 
-    A step is a matrix of two rows, and so is the turn; the pivot belongs to the larger of its eigenvalues, which the
+    A step is a matrix of two rows, and so is the turn; the share belongs to the larger of its eigenvalues, which the
     steps themselves would lead to, turn after turn.
     """
     p, q, r, s = (np.full(diag.shape[1:], one) for one in (1.0, 0.0, 0.0, 1.0))
-    for a, b in zip(diag, products, strict=True):
-        p, q, r, s = a * p - b * r, a * q - b * s, p, q
+    for a, b, c in zip(lower, diag, upper, strict=True):
+        p, q, r, s = c * r, c * s, b * r - a * p, b * s - a * q
         size = np.maximum.reduce([np.abs(one) for one in (p, q, r, s)])
         p, q, r, s = p / size, q / size, r / size, s / size
     root = np.sqrt((p - s) ** 2 + 4.0 * q * r)
-    _refuse_where(who, ~np.isfinite(root), "the diagonal, too small for what stands beside it,")
+    _refuse_where(who, ~np.isfinite(root), "the diagonal, too small for what stands beside it, makes it singular")
     largest = 0.5 * (p + s + np.copysign(root, p + s))
     return np.where(np.abs(largest - s) > np.abs(largest - p), (largest - s) / r, q / (largest - p))
 
@@ -150,4 +153,4 @@ def _pivot_round(who: str, diag: np.ndarray, products: np.ndarray) -> np.ndarray
 def _refuse_where(who: str, wrong: np.ndarray, what: str) -> None:
     if wrong.any():
         count = f" in {wrong.sum():,} of {wrong.size:,} lines" if wrong.size > 1 else ""
-        raise MeshError(f"{who}: {what} makes it singular{count}")
+        raise MeshError(f"{who}: {what}{count}")

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from meshloom.backend import current
 from meshloom.errors import MeshError, instance
@@ -23,6 +24,7 @@ from meshloom.linalg.modes import COMPLEX, Modes, Where, sum_of
 from meshloom.linalg.multigrid import said
 from meshloom.linalg.plane import Plane
 from meshloom.linalg.poisson import Poisson, check_held, rounding
+from meshloom.linalg.solid_cells import Solids, solid_mask
 from meshloom.linalg.transforms import Waves, fast, transform_of
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field
@@ -40,11 +42,15 @@ class FastPoisson(NoCopy):
     others the longest closed one is solved along; what is left, stretched cells along a second axis, say, is
     transformed by a matrix, n^2 operations for a line of n cells. Where A is singular b counts without what it adds up
     to, and x has no mean.
+
+    ``solid``: a mask (*shape,) of cells into which nothing flows, whatever holds at their sides. Then A is the operator
+    on the others, the fluid, with no slope at the faces of solids; inside them b does not count and x is 0. This takes
+    two solves instead of one, and a matrix of all faces between fluid and solid, made once by as many solves.
     """
 
     name = "fast_poisson"
 
-    def __init__(self, poisson: Poisson):
+    def __init__(self, poisson: Poisson, solid: ArrayLike | None = None):
         refuse_in_program("making a fast Poisson solver", MAKE_BEFORE)
         self.poisson = instance("fast_poisson: the operator", poisson, Poisson, error=MeshError)
         axes = poisson.axes
@@ -57,10 +63,14 @@ class FastPoisson(NoCopy):
             (a, transform_of(f"fast_poisson: axis {AXES[a]}", axes[a], poisson.dtype, real=a == first_wave))
             for a in order
         ]
+        mask = None if solid is None else solid_mask(solid, poisson.grid.shape)
+        self._solids = None if mask is None else Solids(poisson, mask)
 
     @cached_property
     def _parts(self) -> Where:
-        """Of each cell its part of the whole volume."""
+        """Of each cell its part of the volume of all; solids have none."""
+        if self._solids is not None:
+            return Where(self._solids.parts)
         parts = outer([one.widths / one.widths.sum() for one in self.poisson.axes])
         return Where(parts.astype(self.poisson.dtype))
 
@@ -68,6 +78,11 @@ class FastPoisson(NoCopy):
     def _image(self) -> Field:
         """Room for A x."""
         return self.poisson.grid.field("image", dtype=self.poisson.dtype)
+
+    @property
+    def singular(self) -> bool:
+        """Is no value held at any side of the fluid?"""
+        return self.poisson.singular if self._solids is None else self._solids.singular
 
     @cached_property
     def _modes(self) -> Modes:
@@ -107,6 +122,13 @@ class FastPoisson(NoCopy):
     def _put(self, x: Any, b: Any) -> None:
         """x = A^-1 b, arrays (*shape,) where loops run; of a singular A the one without a mean, of what b has beside
         what no solution has."""
+        if self._solids is None:
+            self._put_whole(x, b)
+        else:
+            self._solids.put(x, b, self._put_whole)
+
+    def _put_whole(self, x: Any, b: Any) -> None:
+        """The same without solids."""
         at_once = None if isinstance(b, np.ndarray) else self._at_once
         if at_once is None:
             x[...] = self.solved(b)
@@ -133,12 +155,12 @@ class FastPoisson(NoCopy):
         poisson, tol = self.poisson, check_tolerance(self.name, tol)
         self._check(x, b)
         _to_loops(self._image)
-        right = _points(b)
+        right = _points(b) if self._solids is None else self._solids.in_fluid(_points(b))
         with np.errstate(over="ignore", invalid="ignore"):
             total = float(right.sum(dtype=np.float64))
-            size = float(abs(right).sum(dtype=np.float64)) if poisson.singular else 0.0
+            size = float(abs(right).sum(dtype=np.float64)) if self.singular else 0.0
         norm = self._norm(right)
-        if not np.isfinite(norm) or (poisson.singular and not np.isfinite(size)):
+        if not np.isfinite(norm) or (self.singular and not np.isfinite(size)):
             return Report(False, 0, float("nan"), np.full(1, np.nan), "values that are not finite")
         right, norm = self._possible(right, total, norm)
         if norm == 0.0:
@@ -148,7 +170,7 @@ class FastPoisson(NoCopy):
         converged = history[-1] <= tol
         reason = "converged" if converged else f"stalled: rounding in {poisson.dtype} leaves no smaller residual"
         report = Report(bool(converged), len(history) - 1, history[-1], np.array(history), reason)
-        return said(report, total, size, poisson.dtype) if poisson.singular else report
+        return said(report, total, size, poisson.dtype) if self.singular else report
 
     def _improve(self, x: Field, right: Any, norm: float, tol: float) -> list[float]:
         """Set x; the norm of the residual before, and after every time, as a multiple of that of b."""
@@ -159,8 +181,7 @@ class FastPoisson(NoCopy):
             if before is not None:
                 _points(x)[...] += before
             x.changed()
-            self.poisson(x, self._image)
-            left = right - _points(self._image)
+            left = right - self._image_of(x)
             now = self._norm(left) / norm
             if before is not None and not now < history[-1]:
                 _points(x)[...] = before
@@ -171,8 +192,14 @@ class FastPoisson(NoCopy):
                 break
         return history
 
+    def _image_of(self, x: Field) -> Any:
+        """A x, as an array."""
+        self.poisson(x, self._image)
+        image = _points(self._image)
+        return image if self._solids is None else self._solids.image(_points(x), image)
+
     def solved(self, b: Any) -> Any:
-        """``_put`` axis after axis, for arrays of any library; what it returns may lie where the next one will."""
+        """``_put_whole`` axis after axis, for arrays of any library; what it returns may lie where the next will."""
         for axis, transform in self._transforms:
             b = transform.forwards(b, axis)
         b = self._modes.solved(b)
@@ -182,7 +209,7 @@ class FastPoisson(NoCopy):
 
     def _possible(self, right: Any, total: float, norm: float) -> tuple[Any, float]:
         """The right-hand side without what no solution has, and its norm; 0 where only rounding is left."""
-        if not self.poisson.singular:
+        if not self.singular:
             return right, norm
         right = right - self._parts.like(right) * total
         left = self._norm(right)
@@ -205,6 +232,7 @@ class FastPoisson(NoCopy):
     def __repr__(self) -> str:
         how = [f"{AXES[a]} {one.word}" for a, one in self._transforms]
         how += [] if self.along is None else [f"{AXES[self.along]} solved"]
+        how += [] if self._solids is None else [f"around solids with {len(self._solids.faces)} faces"]
         return f"FastPoisson({self.poisson.name}: {', '.join(how)})"
 
 

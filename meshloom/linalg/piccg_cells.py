@@ -59,7 +59,8 @@ class ByMatrix(OfCells):
     def __init__(self, poisson: Poisson, settings: Settings):
         super().__init__(poisson.grid, poisson.level.grid, poisson.dtype, poisson)
         entries = entries_of(poisson.to_scipy(), poisson.name)
-        self._inner = SparseMethod(Symmetric(entries, poisson.level.grid, self.dtype, poisson.name), settings)
+        given = Symmetric(entries, poisson.level.grid, self.dtype, poisson.name)
+        self._inner = SparseMethod(given, settings, singular=poisson.singular)
         self.colors, self.shift = self._inner.colors, self._inner.shift
 
     def solve_cells(self, x: Field, b: Field, tol: float, most: int) -> Report:

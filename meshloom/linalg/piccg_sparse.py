@@ -16,7 +16,7 @@ from meshloom.linalg.iteration import Iteration, Report
 from meshloom.linalg.krylov import ConjugateGradients, Operator
 from meshloom.linalg.row_storage import Storage
 from meshloom.linalg.symmetric import Symmetric
-from meshloom.linalg.two_colors import TwoColors
+from meshloom.linalg.two_colors import TwoColors, check_two_colors
 from meshloom.mesh.core import Field, Map, Set
 from meshloom.native.cholesky import Sparse
 from meshloom.operation.loop import kernel
@@ -75,9 +75,9 @@ class Method(ABC):
 
 
 class SparseMethod(Method):
-    """A by rows."""
+    """A by rows. ``singular``: it is known to be, and what b has of that was taken out."""
 
-    def __init__(self, given: Symmetric, settings: Settings):
+    def __init__(self, given: Symmetric, settings: Settings, *, singular: bool = False):
         self.rows, self.dtype, self.given = given.rows, given.dtype, given
         a, fill, by_rows = given.entries, settings.fill, settings.storage != "csr"
         order = colored(a, colors=settings.colors, block=settings.block, window=settings.sigma or LARGE,
@@ -87,8 +87,11 @@ class SparseMethod(Method):
         self.eisenstat = (alone and order.colors <= 2) if settings.eisenstat is None else settings.eisenstat
         chunk = (settings.chunk or CHUNK) if by_rows else None
         storage = Storage(chunk, self.dtype, settings.storage == "sell")
+        in_order = order.applied(a)
+        if self.stages <= 2 and not singular:
+            check_two_colors(in_order, order, given.name)
         make = self._split if self.eisenstat else self._with_product
-        make(order, order.applied(a), storage, settings)
+        make(order, in_order, storage, settings)
 
     def _split(self, order: ColoredOrder, a: Sparse, storage: Storage, settings: Settings) -> None:
         """With factors that keep the entries of A."""

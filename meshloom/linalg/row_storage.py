@@ -118,14 +118,14 @@ class RowStage:
 
 def _few_widths(width: np.ndarray) -> np.ndarray:
     """The widths of chunks, with those that few have raised to the next one: a loop of their own would take longer than
-    the slots that are added, which are none of many."""
+    the few slots that are added."""
     found, most = width.copy(), MOST_ADDED * width.sum()
     known = np.unique(width)
-    for narrow, wide in pairwise(known):
-        chosen = found == narrow
-        added = (wide - narrow) * chosen.sum()
+    for shorter, longer in pairwise(known):
+        chosen = found == shorter
+        added = (longer - shorter) * chosen.sum()
         if added <= most:
-            found[chosen] = wide
+            found[chosen] = longer
             most -= added
     return found
 

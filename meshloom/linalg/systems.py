@@ -42,6 +42,7 @@ class LineSystems(LineFactors):
             below, above = _without(below, 0), _without(above, -1)
         full = np.broadcast_to(middle, np.moveaxis(np.empty(grid.shape), axis, 0).shape)
         found = inverse_pivots(name, below, full, above, periodic=around)
+        _check_size(name, found, kind)
 
         def kept(word: str, lines: np.ndarray) -> Field | np.ndarray:
             if lines.size == len(lines):
@@ -82,6 +83,15 @@ def _lines(who: str, grid: Grid, axis: int, given: Given) -> np.ndarray:
     if values.shape == grid.shape and grid.rank > 1:
         return np.moveaxis(values, axis, 0)
     return values.reshape(n, *alone)
+
+
+def _check_size(name: str, inverse: np.ndarray, dtype: np.dtype) -> None:
+    """MeshError where one over a pivot, or what counts beside it, is no number of a type with all its digits."""
+    known = np.finfo(dtype)
+    if not ((np.abs(inverse) >= known.tiny) & (np.abs(inverse) <= known.eps * known.max)).all():
+        size = 1.0 / float(np.abs(inverse).max()), 1.0 / float(np.abs(inverse).min())
+        raise MeshError(f"{name}: pivots from {size[0]:.3g} to {size[1]:.3g} are too small or too large for {dtype};"
+                        " scale the equations")  # fmt: skip
 
 
 def _without(lines: np.ndarray, row: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from meshloom.errors import MeshError
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.colored_order import ColoredOrder
 from meshloom.linalg.incomplete import diagonal_of
@@ -33,8 +34,17 @@ from meshloom.linalg.row_storage import (
 )
 from meshloom.linalg.steps import BROKEN, dot, note, set_to, subtract_from
 from meshloom.mesh.core import Field, Set
-from meshloom.native.cholesky import Sparse
+from meshloom.native.cholesky import Sparse, diagonal_factored
 from meshloom.operation.loop import kernel
+
+
+def check_two_colors(a: Sparse, order: ColoredOrder, name: str) -> None:
+    """MeshError where a pivot is not positive: a row of the second color with those of the first is a part of A whose
+    factors are exact, so that A has no positive determinant there."""
+    made = diagonal_factored(a, shift=0.0)
+    if isinstance(made, int):
+        raise MeshError(f"piccg: {name} is singular, or not positive definite: so are row {order.rows[made]} and those"
+                        " that it has entries for, taken by themselves")  # fmt: skip
 
 
 @dataclass

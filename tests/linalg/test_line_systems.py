@@ -240,6 +240,10 @@ def test_what_is_wrong_in_one_line() -> None:
         (lambda: make(grid, 0, 0.0, singular, 0.0), "row 2 of 5 makes it singular in 1 of 4 lines"),
         (lambda: make(around, 0, -1.0, 2.0, -1.0), "makes it singular"),
         (lambda: make(around, 0, -1.0, 0.9, -1.0), "too small for what stands beside it"),
+        (lambda: make(around, 0, 0.0, 0.1, 5.0), "what goes round it grows too much to be solved for in 2 of 2 lines"),
+        (lambda: make(grid, 0, 1e-40, 3e-40, 1e-40, dtype="float32"), "too small or too large for float32; scale"),
+        (lambda: make(grid, 0, 1e39, 3e39, 1e39, dtype="float32"), "too small or too large for float32; scale"),
+        (lambda: make(grid, 0, 1e-310, 3e-310, 1e-310), "makes it singular"),
         (lambda: make(grid, 0, 1.0, 3.0, 1.0, periodic=2), "periodic"),
         (lambda: make(grid, 0, 1.0, 3.0, 1.0, dtype="int32"), "float32 or float64"),
         (lambda: make(grid, 0, 1.0, 3.0, 1.0, dtype="number"), "float32 or float64"),
@@ -261,6 +265,21 @@ def test_pivots_come_round() -> None:
     lower, upper, diag = -dice.random((13, 5)), -dice.random((13, 5)), np.full((13, 5), 2.0)
     pivots = 1.0 / inverse_pivots("test", lower, diag, upper, periodic=True)
     np.testing.assert_allclose(diag - lower * np.roll(upper, 1, 0) / np.roll(pivots, 1, 0), pivots, rtol=1e-14)
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 64])
+def test_the_size_of_coefficients_is_free(n: int, periodic: bool) -> None:
+    """Equations times 1e-250, 1e250, or each row by another power: x stays what it is."""
+    ml.use("numpy")
+    grid, dice = ml.Grid((n, 2), periodic=(periodic, False)), np.random.default_rng(n)
+    f, x = grid.field("f", data=dice.standard_normal((n, 2))), grid.field("x")
+    ml.linalg.LineSystems(grid, 0, -1.0, 2.5, 0.8).solve(f, x)
+    rows = 10.0 ** dice.uniform(-120.0, 120.0, n)
+    for size in (np.full(n, 1e-250), np.full(n, 1e250), rows):
+        scaled, y = grid.field("scaled", data=size[:, None] * f.numpy()), grid.field("y")
+        ml.linalg.LineSystems(grid, 0, -size, 2.5 * size, 0.8 * size).solve(scaled, y)
+        np.testing.assert_allclose(y.numpy(), x.numpy(), rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 8, 13, 64])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,19 @@ from meshloom.linalg.incomplete import Fill, factors_of
 from meshloom.native.cholesky import Sparse, colors_in_turn, factored
 from tests.one_line import one_line_from
 
-BACKENDS = ("numpy", "cpu", pytest.param("emulated", marks=pytest.mark.slow),
-            pytest.param("cuda", marks=pytest.mark.gpu))  # fmt: skip
-few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+MARKS = {"numpy": (), "cpu": (), "emulated": (pytest.mark.slow,), "cuda": (pytest.mark.gpu,)}
+few = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def on_back_ends(cases: Sequence[Any], quick: int = 1) -> list[Any]:
+    """Each of some cases, tuples, on each back end; on ``cpu``, which compiles for each, the first few, or slowly."""
+    found = []
+    for number, case in enumerate(cases):
+        for backend, marks in MARKS.items():
+            more = (pytest.mark.slow,) if backend == "cpu" and number >= quick else ()
+            found.append(pytest.param(backend, *case, marks=(*marks, *more), id=f"{backend}-{case}"))
+    return found
+
 
 # A covering design: each value of a setting meets each of every other one that it may be used with.
 DESIGN: list[dict[str, Any]] = [
@@ -94,9 +105,11 @@ def test_every_setting(options: dict[str, Any], diagonals: bool) -> None:
     np.testing.assert_allclose(x, right, rtol=1e-8, atol=1e-8 * np.abs(right).max())
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("options", [{}, {"storage": "csr"}, {"colors": 5, "eisenstat": True}, {"block": 3, "fill": 1},
-                                     {"eisenstat": False, "precision": "float32"}], ids=str)  # fmt: skip
+OPTIONS = [{}, {"block": 3, "fill": 1}, {"storage": "csr"}, {"colors": 5, "eisenstat": True},
+           {"eisenstat": False, "precision": "float32"}]  # fmt: skip
+
+
+@pytest.mark.parametrize(("backend", "options"), on_back_ends([(one,) for one in OPTIONS]))
 def test_the_same_on_every_back_end(backend: str, options: dict[str, Any]) -> None:
     ml.use("numpy")
     matrix = laplacian(9)
@@ -130,7 +143,7 @@ def test_as_a_preconditioner_in_a_program(options: dict[str, Any]) -> None:
     assert within.converged and abs(within.iterations - alone.iterations) <= 1
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", on_back_ends([()], 0))
 def test_matrix_market_files(backend: str, tmp_path: Path) -> None:
     ml.use(backend)
     matrix = random_spd(np.random.default_rng(3), 25, 0.1)
@@ -218,8 +231,9 @@ def test_a_pivot_that_breaks_down_raises_the_shift() -> None:
 def test_what_cannot_be_positive_definite_stops_honestly() -> None:
     """Indefinite with a positive diagonal: the factors are there, the method breaks down, and the report says so."""
     ml.use("numpy")
-    matrix = sparse.csr_matrix(np.array([[1.0, 3.0, 0.0], [3.0, 1.0, 3.0], [0.0, 3.0, 1.0]]))
-    for options in ({}, {"eisenstat": False}, {"colors": 3, "eisenstat": True}):
+    matrix = sparse.csr_matrix(1.9 * np.eye(3) - 0.9)
+    assert np.linalg.eigvalsh(matrix.toarray()).min() < -0.5
+    for options in ({}, {"block": 3}, {"colors": 3, "eisenstat": True}):
         x = np.zeros(3)
         report = ml.linalg.PICCG(matrix, **options).solve(x, np.array([1.0, 2.0, -3.0]))
         wrong = np.linalg.norm(np.array([1.0, 2.0, -3.0]) - matrix @ x) / np.sqrt(14.0)
@@ -236,6 +250,25 @@ def test_entries_that_change_are_factored_anew() -> None:
     matrix.assign(2.0 * matrix.values.numpy())
     assert piccg.solve(x, b).converged
     np.testing.assert_allclose(2.0 * x.numpy(), before, rtol=1e-7)
+
+
+@ml.kernel
+def mass(x: ml.Read, m: ml.Inc):
+    for i in range(3):
+        for j in range(3):
+            m[i, j] += (2.0 if i == j else 1.0) * (0.1 + x[i, 0] * x[j, 0])
+
+
+@pytest.mark.parametrize("options", [{}, {"block": 4, "fill": 1}, {"storage": "csr"}], ids=str)
+def test_matrices_that_kernels_assemble_on_a_mesh_in_any_order(options: dict[str, Any]) -> None:
+    ml.use("numpy")
+    for mesh in (one := ml.generate.box((6, 5), cells="triangle"), one.arranged("random")):
+        matrix = ml.Matrix(mesh.nodes, through=mesh.cell_nodes, name="mass")
+        mass(mesh.cells, mesh.coordinates[mesh.cell_nodes], matrix[mesh.cell_nodes])
+        b, x = mesh.nodes.field("b", data=np.arange(42.0)), mesh.nodes.field("x")
+        assert ml.linalg.PICCG(matrix, **options).solve(x, b, tol=1e-11).converged
+        right = spsolve(matrix.to_scipy().tocsc(), np.arange(42.0))
+        np.testing.assert_allclose(x.numpy(), right, atol=1e-8 * np.abs(right).max())
 
 
 def test_single_precision_long_rows_and_stops() -> None:
@@ -292,6 +325,9 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (sparse.csr_matrix(np.diag([1.0, 0.0])), {}, "is singular: row 1 has no entry other than zero"),
     (sparse.csr_matrix(np.diag([1.0, -2.0])), {}, "not positive definite: its entry on the diagonal at row 1 is -2"),
     (sparse.csr_matrix(np.array([[0.0, 1.0], [1.0, 1.0]])), {}, "its entry on the diagonal at row 0 is 0"),
+    (sparse.csr_matrix(np.ones((2, 2))), {}, "singular, or not positive definite: so are row 1 and those that it has"),
+    (sparse.csr_matrix(np.ones((2, 2))), {"eisenstat": False, "shift": 0.1}, "singular, or not positive definite"),
+    (sparse.csr_matrix(1e9 - 1e9 * np.eye(3) + np.eye(3)), {}, "no incomplete factorisation: a pivot breaks down at"),
     (NAN, {}, "has nan at row 1, column 1"),
     (sparse.identity(2) * np.inf, {}, "has inf at row 0, column 0"),
     (sparse.identity(2) * 1j, {}, "has complex numbers; it must be of real numbers"),

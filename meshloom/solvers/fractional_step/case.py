@@ -14,6 +14,7 @@ from meshloom.errors import ConfigError
 from meshloom.solvers.even_steps import EvenSteps
 from meshloom.solvers.fractional_step.cells import CellGrid
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
+from meshloom.solvers.fractional_step.implicit import LEFT, RESIDUAL
 from meshloom.solvers.fractional_step.options import STAGGERED
 from meshloom.solvers.fractional_step.schemes import SCHEMES, TimeScheme
 from meshloom.solvers.fractional_step.sides import Condition
@@ -22,6 +23,8 @@ from meshloom.solvers.fractional_step.staggered import StaggeredFlow
 MONITORS = ("time", "kinetic_energy", "divergence", "change")  # of every case; others come behind them
 STEADY_EVERY = 100  # steps from one question whether the flow is steady to the next
 _WHY = "the solution has broken down; shorter steps (time.cfl) or a finer grid may help"
+_WHY_LEFT = "friction was not solved for; shorter steps (time.dt) may help"
+ENOUGH = 1e7  # times what sweeps should leave of a usual speed: more is left only where they do not converge
 MOST = 1e6  # times a usual speed: more is no flow any more
 
 
@@ -62,6 +65,8 @@ class IncompressibleCase(GridCase):
         further = self.further_state()
         self.flow.start(self.start_velocity())
         self.state, self.recorded = (*self.flow.state, *further), (*self.flow.recorded, *self.looked)
+        self.recorded += self.flow.watched
+        self.limits = {**self.limits, RESIDUAL: Limit(-1.0, ENOUGH * LEFT[self.cells.dtype], _WHY_LEFT)}
         self.program = self.flow.step
 
     @abstractmethod
@@ -107,7 +112,7 @@ class IncompressibleCase(GridCase):
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         """The kinetic energy is a mean over the volume; columns in the order of ``monitors``."""
-        rows = recorded.copy()
+        rows = recorded[:, : len(self.monitors)].copy()
         rows[:, 1] /= self.cells.volume
         return rows
 
@@ -140,21 +145,31 @@ class IncompressibleCase(GridCase):
 
     def grid_fields(self) -> dict[str, np.ndarray]:
         velocity = self.grid.shaped(self.flow.velocity).astype(np.float64)
+        solid = self.cells.solid
         return {
             "velocity": velocity,
             "pressure": self.grid.shaped(self.flow.pressure).astype(np.float64),
             "speed": np.sqrt((velocity**2).sum(axis=-1)),
+            **({} if solid is None else {"solid": solid.astype(np.float64)}),
         }
 
     def picture(self) -> Image:
-        """Speed with streamlines, in space in the plane halfway along the last axis."""
+        """Speed with streamlines, in space in the plane halfway along the last axis; none in solids."""
+        part = self.part_shown()
         fields = self.grid_fields()
         velocity, speed = fields["velocity"], fields["speed"]
+        if self.cells.solid is not None:
+            speed = np.where(self.cells.solid, np.nan, speed)
         if self.grid.rank == 3:
             middle = self.grid.shape[2] // 2
             velocity, speed = velocity[:, :, middle], speed[:, :, middle]
         x, y = self.grid.coordinates[:2]
+        x, speed, velocity = x[part], speed[part], velocity[part]
         return Image(x, y, speed, "speed", curves=self.drawn, flow=Streamlines(velocity[..., 0], velocity[..., 1]))
+
+    def part_shown(self) -> slice:
+        """Of the cells along x those in pictures."""
+        return slice(None)
 
 
 def _chosen_step(time: Any, longest: float) -> float:

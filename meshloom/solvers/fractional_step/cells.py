@@ -2,21 +2,26 @@
 
 The points of the grid are the centres of cells. Beside each of them lie its values; the face between a cell and the one
 before it along an axis belongs to the cell behind it, so the last face of an axis lies in the first ghost cell.
+
+Blocks of cells may be solid. Nothing flows through their faces, the fluid sticks to them, and inside everything is 0:
+kernels then take one argument more, where the fluid is, and ``Spacing`` asks it; without blocks nothing is asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 
 import meshloom as ml
 from meshloom.case import GridCase
+from meshloom.errors import MeshError
 
 Offset = tuple[int, ...]
+Block = tuple[Sequence[int], Sequence[int]]  # its first cell, and the one behind its last, along each axis
 GHOSTS = 2  # cells that are kept beyond each end: as far as a scheme may look
 
 
@@ -35,15 +40,33 @@ def stretched_edges(cells: int, low: float, high: float, stretch: float) -> np.n
     return low + (high - low) * 0.5 * (places + 1.0)
 
 
+def graded_edges(length: float, first: float, growth: float, widest: float) -> np.ndarray:
+    """Edges from 0 to a length, of cells each of which is wider than the one before it by a factor, up to ``widest``;
+    all a little narrower than asked for, so that the last one ends where it must."""
+    widths = [first]
+    while sum(widths) < length * (1.0 - 1e-12):
+        widths.append(max(first, min(widths[-1] * growth, widest)))
+    edges = np.concatenate([[0.0], np.cumsum(widths)])
+    return edges * (length / edges[-1])
+
+
 def along(rank: int, axis: int, step: int) -> Offset:
     """So many cells along an axis."""
     return tuple(step if a == axis else 0 for a in range(rank))
 
 
 class CellGrid:
-    """A grid of cells. ``edges``: for each axis (n + 1,), ascending; ``periodic``: for each axis, does it go round?"""
+    """A grid of cells. ``edges``: for each axis (n + 1,), ascending; ``periodic``: for each axis, does it go round?
+    ``blocks``: the cells in them are solid."""
 
-    def __init__(self, edges: Sequence[np.ndarray], periodic: Sequence[bool], *, dtype: Any = np.float64):
+    def __init__(
+        self,
+        edges: Sequence[np.ndarray],
+        periodic: Sequence[bool],
+        *,
+        blocks: Sequence[Block] = (),
+        dtype: Any = np.float64,
+    ):
         self.edges, self.dtype = tuple(np.asarray(one, float) for one in edges), np.dtype(dtype)
         self.axes = tuple(_Axis(one, round_) for one, round_ in zip(self.edges, periodic, strict=True))
         self.grid = GridCase.new_grid(
@@ -56,6 +79,23 @@ class CellGrid:
         )
         self.rank = self.grid.rank
         self._widths = [self._width(axis) for axis in range(self.rank)]
+        self.solid = self._mask(blocks)
+        self._fluid = None if self.solid is None else self._where_fluid(self.solid)  # 1 there, and 0 in solids
+
+    def _mask(self, blocks: Sequence[Block]) -> np.ndarray | None:
+        """(*shape,): which cells are solid; None where none is."""
+        mask = np.zeros(self.shape, bool)
+        for low, high in blocks:
+            box = self.grid.box(low, high)
+            if min(box.low) < 0 or any(end > n for end, n in zip(box.high, self.shape, strict=True)):
+                raise MeshError(f"block from {tuple(low)} to {tuple(high)} leaves the {self.shape} cells")
+            mask[tuple(map(slice, box.low, box.high))] = True
+        return mask if mask.any() else None
+
+    def _where_fluid(self, solid: np.ndarray) -> ml.Field:
+        field = self.grid.field("fluid", dtype=self.dtype, data=1.0 - solid)
+        ml.fill_ghosts(field, closed="copy")  # beyond a side as before it
+        return field
 
     def _width(self, axis: int) -> ml.Global | ml.Field:
         """Of cells along an axis: one number for all, or at each cell its own."""
@@ -75,16 +115,22 @@ class CellGrid:
 
     @property
     def widths(self) -> tuple[Any, ...]:
-        """What kernels take as their last arguments: those of a cell and its neighbours; ``Spacing`` reads them."""
+        """What kernels take as their last arguments: those of a cell and its neighbours, and where there are solids
+        where the fluid is; ``Spacing`` reads them."""
         return self.widths_within(1)
 
     def widths_within(self, reach: int) -> tuple[Any, ...]:
         """The same for kernels that look at cells so many steps away."""
         steps = sorted(range(-reach, reach + 1), key=abs)
-        return tuple(
+        widths = (
             one if isinstance(one, ml.Global) else one[self.grid.offsets(*(along(self.rank, a, s) for s in steps))]
             for a, one in enumerate(self._widths)
         )
+        return (*widths, *self.fluid_within(reach))
+
+    def fluid_within(self, reach: int) -> tuple[Any, ...]:
+        """Where the fluid is, as such a kernel takes it: 1, and 0 in solids; nothing where it is everywhere."""
+        return () if self._fluid is None else (self.cross(self._fluid, reach),)
 
     @property
     def even(self) -> tuple[bool, ...]:
@@ -98,8 +144,11 @@ class CellGrid:
 
     @cached_property
     def volume(self) -> float:
-        """Of all cells together."""
-        return float(np.prod([one.edges[-1] - one.edges[0] for one in self.axes]))
+        """Of all cells together that are not solid."""
+        volume = float(np.prod([one.edges[-1] - one.edges[0] for one in self.axes]))
+        if self.solid is None:
+            return volume
+        return volume - float(reduce(np.multiply.outer, [one.widths for one in self.axes])[self.solid].sum())
 
     @cached_property
     def with_last_faces(self) -> Any:
@@ -157,6 +206,7 @@ class Spacing:
     axis: int
     rank: int
     even: bool
+    fluid: Any = None
 
     def width(self, step: int = 0) -> Any:
         """Of the cell, or of that so many steps further."""
@@ -173,7 +223,32 @@ class Spacing:
         share = self.width(-1) / (self.width(-1) + self.width())
         return before + share * (here - before)
 
+    def if_open(self, step: int, value: Any, closed: Any) -> Any:
+        """A value, or another one where the face towards the cell before (-1) or behind (1) is that of a solid, or
+        inside of one."""
+        if self.fluid is None:
+            return value
+        here, there = (self.fluid[along(self.rank, self.axis, one)] for one in (0, step))
+        return np.where(here * there > 0.5, value, closed)
+
+    def in_fluid(self, value: Any) -> Any:
+        """A value, or 0 where the cell is solid."""
+        return value if self.fluid is None else np.where(self.fluid[along(self.rank, 0, 0)] > 0.5, value, 0.0)
+
+    def seen(self, u: Any, component: int, step: int, since: int = 0) -> Any:
+        """A velocity so many steps away, as its neighbour ``since`` so many sees it: if one of the two is solid, what
+        makes it 0 at the face between them, linearly."""
+        value = u[along(self.rank, self.axis, step)][component]
+        if self.fluid is None:
+            return value
+        there, here = (self.fluid[along(self.rank, self.axis, one)] for one in (step, since))
+        mirrored = -u[along(self.rank, self.axis, since)][component]
+        mirrored = mirrored if self.even else mirrored * (self.width(step) / self.width(since))
+        return np.where(here * there > 0.5, value, mirrored)
+
 
 def spacings(given: Sequence[Any], even: Sequence[bool]) -> list[Spacing]:
-    """Of all axes, from the last arguments of a kernel."""
-    return [Spacing(one, axis, len(even), even[axis]) for axis, one in enumerate(given)]
+    """Of all axes, from the last arguments of a kernel: ``CellGrid.widths``."""
+    rank = len(even)
+    fluid = given[rank] if len(given) > rank else None
+    return [Spacing(one, axis, rank, even[axis], fluid) for axis, one in enumerate(given[:rank])]

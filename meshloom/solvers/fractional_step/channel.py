@@ -109,7 +109,7 @@ class Channel(IncompressibleCase):
     Config: ClassVar[type] = ChannelConfig
     monitors: ClassVar[tuple[str, ...]] = (*MONITORS, "bulk_velocity", "re_tau_low", "re_tau_high", "balance")
     drawn: ClassVar[tuple[str, ...]] = ("bulk_velocity",)
-    small: ClassVar[Mapping[str, Any]] = {"mesh.cells": (4, 8)}
+    small: ClassVar[Mapping[str, Any]] = {"mesh.cells": (4, 8, 4)}
 
     def __init__(self, config: Any):
         deep = len(config.mesh.cells) == 3

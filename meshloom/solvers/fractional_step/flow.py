@@ -26,6 +26,7 @@ import meshloom as ml
 from meshloom.solvers.even_steps import EvenSteps, tick
 from meshloom.solvers.fractional_step.carried import CENTRAL, REACH
 from meshloom.solvers.fractional_step.cells import CellGrid
+from meshloom.solvers.fractional_step.implicit import CrankNicolson
 from meshloom.solvers.fractional_step.pressure import AUTO, PressureSolver
 from meshloom.solvers.fractional_step.schemes import RK3, TimeScheme, TimeStage
 from meshloom.solvers.fractional_step.sides import Boundaries, Condition
@@ -60,6 +61,8 @@ class IncompressibleFlow:
         self.cells, self.viscosity, self.clock, self.scheme, self.force = cells, viscosity, clock, scheme, force
         self._look, self.reach = look, REACH[convection]
         self.fading = 1.0 / (clock.step if fade is None else fade)
+        if scheme.implicit:  # which takes the rate of fading from two steps, and is stable up to this one
+            self.fading = min(self.fading, 0.5 / clock.step)
         grid, dtype = cells.grid, cells.dtype
         self.boundaries = Boundaries(cells, sides)
         self.solver = PressureSolver(cells, solver, tolerance)
@@ -67,11 +70,13 @@ class IncompressibleFlow:
         self.faces = grid.field("faces", cells.rank, dtype=dtype)
         several = len(scheme.stages) > 1
         self._stage_velocity = self.velocity.like("stage_velocity") if several else self.velocity
-        self._stage_faces = self.faces.like("stage_faces") if several else self.faces
+        self._stage_faces = self.faces if scheme.coupled else self.faces.like("stage_faces")
         self.time, self.dt = ml.Global(0.0, "time"), ml.Global(clock.step, "dt", dtype=dtype)
         self.energy, self.divergence = ml.Global(0.0, "energy"), ml.Global(0.0, "divergence", dtype=dtype)
         self.change = ml.Global(LARGEST, "change", dtype=dtype)
         self._clocks, self._do = ml.Set(1, "clock"), kernels(cells.even, convection)
+        self._beyond = (self.faces.like("beyond_interpolated"),) if scheme.implicit and not self.staggered else ()
+        self.implicit = CrankNicolson(self, clock.step) if scheme.implicit else None
         self.step = ml.Sequence(*self._parts(), name="time_step")
 
     @property
@@ -81,15 +86,23 @@ class IncompressibleFlow:
     @property
     def state(self) -> tuple[ml.Field | ml.Global, ...]:
         """What one step hands to the next; the pressure is where iterations begin, and what pictures show."""
-        return self.velocity, self.faces, self.pressure, self.time, self.change
+        further = () if self.implicit is None else (*self.implicit.state, *self._beyond)
+        return self.velocity, self.faces, self.pressure, self.time, self.change, *further
 
     @property
     def recorded(self) -> tuple[ml.Global, ...]:
         return self.time, self.energy, self.divergence, self.change
 
+    @property
+    def watched(self) -> tuple[ml.Global, ...]:
+        """What is looked at after every step, and tells nothing of the flow."""
+        return () if self.implicit is None else (self.implicit.residual,)
+
     def start(self, velocity: np.ndarray | float = 0.0) -> None:
         """Begin with velocities (*shape, dim) at the centres, freed of their divergence."""
         cells, do = self.cells, self._do
+        if cells.solid is not None:
+            velocity = np.where(cells.solid[..., None], 0.0, np.broadcast_to(velocity, (*cells.shape, cells.rank)))
         self.velocity.assign(velocity)
         one = ml.Global(1.0, "one", dtype=cells.dtype)
 
@@ -147,7 +160,9 @@ class IncompressibleFlow:
         u, faces = (self.velocity, self.faces) if first else (self._stage_velocity, self._stage_faces)
         known = (cells.cross(u, self.reach), cells.both_faces(faces), dt, self.viscosity)
         widths = cells.widths_within(self.reach)
-        if first:
+        if self.implicit is not None:
+            self.implicit.advance()
+        elif first:
             do.predict(cells.grid, *known, self.u_star, *widths, force=self.force)
         else:
             blend = (self.velocity, stage.start, stage.now)
@@ -158,11 +173,32 @@ class IncompressibleFlow:
         source = (cells.both_faces(self._stage_faces), dt, stage.now)
         do.outflow_of_cells(cells.grid, *source, self.solver.b, *cells.widths)
 
+    def explicit_part(self, theirs: CrankNicolson) -> None:
+        cells, p = self.cells, self.pressure
+        self.boundaries.fill_pressure(p)
+        known = (cells.cross(self.velocity, self.reach), cells.both_faces(self.faces), cells.cross(p), self.dt)
+        given = (theirs.share, self.viscosity, self.force)
+        found = (theirs.convected, theirs.right, theirs.guess)
+        self._do.explicit_part(cells.grid, *known, *given, *found, *cells.widths_within(self.reach))
+
+    def unknowns(self) -> ml.Field:
+        return self.velocity
+
+    def fill_unknowns(self, u: ml.Field) -> None:
+        self.boundaries.fill_velocity(u)
+
+    def without_pressure(self, u: ml.Field) -> None:
+        cells = self.cells
+        self._do.add_slope(cells.grid, cells.cross(self.pressure), self.dt, u, *cells.widths)
+
     def _to_faces(self, stage: TimeStage, u: ml.Field, *, first: bool) -> None:
         cells, do, everywhere = self.cells, self._do, self.cells.with_last_faces
         star, now = cells.before(self.u_star), cells.before(u)
         if self.scheme.coupled:
             do.interpolate(everywhere, star, self._stage_faces, *cells.widths)
+        elif self.implicit is not None:
+            fading = (self.dt, self.fading, self.implicit.share, *self._beyond)
+            do.interpolate_two_steps(everywhere, star, now, self.faces, *fading, self._stage_faces, *cells.widths)
         elif first:
             do.interpolate_change(
                 everywhere, star, now, self.faces, self.dt, self.fading, self._stage_faces, *cells.widths

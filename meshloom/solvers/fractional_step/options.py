@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from meshloom.config import option
 from meshloom.solvers.fractional_step.carried import CENTRAL, CONVECTIONS
-from meshloom.solvers.fractional_step.pressure import AUTO, SOLVERS
+from meshloom.solvers.fractional_step.pressure import AUTO, FAST, SOLVERS
 from meshloom.solvers.fractional_step.schemes import RK3, SCHEMES
 
 COLLOCATED, STAGGERED = FORMS = ("collocated", "staggered")
@@ -37,7 +37,10 @@ class FractionalStepOptions:
         allowed=FORMS,
     )
     time: str = option(
-        RK3.name, "rk3: three stages, of third order; euler: one, of first order", allowed=tuple(SCHEMES)
+        RK3.name,
+        "rk3: three stages, of third order; euler: one, of first; abcn: Adams-Bashforth for convection and"
+        " Crank-Nicolson for friction, of second order, where friction does not limit the step",
+        allowed=tuple(SCHEMES),
     )
     convection: str = option(
         CENTRAL,
@@ -64,3 +67,18 @@ class PressureOptions:
     tolerance: float = option(
         1e-10, "residual at which iterations end, as a part of the right-hand side", above=0.0, high=0.1
     )
+
+
+@dataclass(frozen=True)
+class DirectPressureOptions(PressureOptions):
+    """The same around solids, of which iterations know nothing."""
+
+    solver: str = option(AUTO, "fast: directly, by transforms; auto: the same", allowed=(AUTO, FAST))
+
+
+@dataclass(frozen=True)
+class CollocatedOptions(FractionalStepOptions):
+    """The same around solids, which velocities at faces alone do not know."""
+
+    form: str = option(COLLOCATED, "collocated: velocities at centres of cells, with those through faces beside them",
+                       allowed=(COLLOCATED,))  # fmt: skip

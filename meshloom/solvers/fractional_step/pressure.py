@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import meshloom as ml
-from meshloom.errors import SolveError
+from meshloom.errors import ConfigError, SolveError
 from meshloom.solvers.fractional_step.cells import CellGrid
 
 AUTO, FAST, MULTIGRID = SOLVERS = ("auto", "fast", "multigrid")
@@ -24,11 +24,14 @@ class PressureSolver:
         edges = [None if one.even and one.periodic else one.edges for one in cells.axes]
         self.poisson = ml.linalg.Poisson(cells.grid, edges=edges, dtype=cells.dtype, name="pressure")
         self.kind = _chosen(cells) if solver == AUTO else solver
+        if self.kind == MULTIGRID and cells.solid is not None:
+            raise ConfigError("pressure.solver: multigrid does not know of solid cells; take fast")
+        self.solid = cells.solid
         self.tolerance = tolerance
         self.solve: Callable[[], None] = self._fast() if self.kind == FAST else self._by_multigrid()
 
     def _fast(self) -> Callable[[], None]:
-        fast = ml.linalg.FastPoisson(self.poisson)
+        fast = ml.linalg.FastPoisson(self.poisson, self.solid)
 
         def solve_pressure() -> None:
             fast.solve_only(self.p, self.b)
@@ -55,6 +58,8 @@ def check(report: Any, tolerance: float) -> None:
 
 def _chosen(cells: CellGrid) -> str:
     """Directly, unless two or more axes have cells of several widths, and one of them so many that to transform it by a
-    matrix takes longer than to iterate."""
+    matrix takes longer than to iterate; around solids always."""
+    if cells.solid is not None:
+        return FAST
     stretched = sorted(len(one.widths) for one in cells.axes if not one.even)
     return FAST if not stretched[:-1] or max(stretched[:-1]) <= MOST_BY_MATRIX else MULTIGRID

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, reduce
 from typing import Any
 
 import numpy as np
 
 import meshloom as ml
 from meshloom.errors import MeshError
-from meshloom.solvers.fractional_step.cells import CellGrid, along, spacings
+from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, along, spacings
 
 LOW, HIGH = "low", "high"
 GIVEN, FREE = -1.0, 1.0  # what the value inside counts in the ghost: the velocity itself is given, or its slope is zero
@@ -103,11 +103,14 @@ class Side:
     def given_outflow(self) -> float:
         """What flows out through the side, as far as it is given."""
         values = self.condition.values(self.cells, self.axis, self.end)[..., self.axis]
-        for a in range(self.cells.rank - 1, -1, -1):
-            if a != self.axis:
-                widths = self.cells.axes[a].widths
-                values = values @ widths if values.ndim else values * widths.sum()
-        return float(values) * (-1.0 if self.end == LOW else 1.0)
+        return float((values * self.areas).sum()) * (-1.0 if self.end == LOW else 1.0)
+
+    @cached_property
+    def areas(self) -> np.ndarray:
+        """Of the faces of the side, in its shape; 0 where the cells are solid."""
+        widths = [one.widths for a, one in enumerate(self.cells.axes) if a != self.axis]
+        areas, solid = reduce(np.multiply.outer, widths, np.ones(())), self.cells.solid
+        return areas if solid is None else np.where(solid.take(0 if self.end == LOW else -1, self.axis), 0.0, areas)
 
     def layer(self, number: int) -> Any:
         """The ghosts so far beyond the side: 1 are those next to it."""
@@ -151,7 +154,7 @@ class Boundaries:
                             f" {', '.join(map(str, conditions)) or 'none'}")  # fmt: skip
         self.sides = [Side(cells, axis, end, conditions[axis, end]) for axis, end in ends]
         self._ways_out = [one for one in self.sides if one.condition.lets_out]
-        area = sum(self._area(one.axis) for one in self._ways_out)
+        area = sum(float(one.areas.sum()) for one in self._ways_out)
         self._excess = ml.Global(0.0, "excess", dtype=cells.dtype)
         self._per_area = 1.0 / area if area else 0.0
         excess, size = np.sum(
@@ -159,10 +162,6 @@ class Boundaries:
         )
         if not self._ways_out and abs(excess) > 1e-9 * size:
             raise MeshError(f"sides: {-excess:g} more flows in than out, and no side is an Outflow")
-
-    def _area(self, axis: int) -> float:
-        parts = [one.edges[-1] - one.edges[0] for a, one in enumerate(self.cells.axes) if a != axis]
-        return float(np.prod(parts))
 
     def fill_velocity(self, u: ml.Field, layers: int = 1) -> None:
         """The ghosts of velocities, so many layers of them; inside a program this is recorded."""
@@ -178,18 +177,21 @@ class Boundaries:
         if any(self.cells.grid.periodic):
             ml.fill_ghosts(p, closed=None)
 
+    def net_outflow(self, faces: ml.Field, found: ml.Global, share: float) -> None:
+        """What flows out less what flows in, times ``share``; inside a program this is recorded."""
+        found.value = 0.0
+        for side in self.sides:
+            outwards = -1.0 if side.end == LOW else 1.0
+            _flow_through(side.axis, self.cells.even)(side.faces, faces, outwards * share, found, *self.cells.widths)
+
     def balance(self, faces: ml.Field) -> None:
         """What flows out is made as much as flows in, evenly over all ways out."""
         if not self._ways_out:
             return
-        self._excess.value = 0.0
-        for side in self.sides:
-            outwards = -1.0 if side.end == LOW else 1.0
-            _flow_through(side.axis, self.cells.even)(
-                side.faces, faces, outwards * self._per_area, self._excess, *self.cells.widths
-            )
+        self.net_outflow(faces, self._excess, self._per_area)
         for side in self._ways_out:
-            _let_out(side.axis)(side.faces, self._excess, -1.0 if side.end == LOW else 1.0, faces)
+            outwards = -1.0 if side.end == LOW else 1.0
+            _let_out(side.axis)(side.faces, self._excess, outwards, faces, *self.cells.fluid_within(1))
 
 
 @cache
@@ -225,7 +227,10 @@ def _flow_through(axis: int, even: tuple[bool, ...]) -> ml.Kernel:
 @cache
 def _let_out(axis: int) -> ml.Kernel:
     @ml.kernel
-    def let_out(excess: ml.Read, outwards: ml.Read, faces: ml.ReadWrite):
-        faces[axis] = faces[axis] - outwards * excess
+    def let_out(excess: ml.Read, outwards: ml.Read, faces: ml.ReadWrite, *fluid: ml.Read):
+        less = outwards * excess
+        if fluid:
+            less = Spacing(None, axis, len(faces), True, *fluid).if_open(-1, less, 0.0)
+        faces[axis] = faces[axis] - less
 
     return let_out

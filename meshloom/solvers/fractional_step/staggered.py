@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import meshloom as ml
+from meshloom.errors import ConfigError
 from meshloom.solvers.fractional_step.cells import CellGrid
 from meshloom.solvers.fractional_step.face_sides import FaceSides
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
+from meshloom.solvers.fractional_step.implicit import CrankNicolson
 from meshloom.solvers.fractional_step.staggered_terms import seen, staggered_kernels
 
 
@@ -23,6 +25,8 @@ class StaggeredFlow(IncompressibleFlow):
     staggered: ClassVar[bool] = True
 
     def __init__(self, cells: CellGrid, *given: Any, convection: str = "central", **options: Any):
+        if cells.solid is not None:
+            raise ConfigError("scheme.form: staggered does not know of solid cells; take collocated")
         self._at_faces = staggered_kernels(cells.even, convection)
         super().__init__(cells, *given, convection=convection, **options)
         self.face_sides = FaceSides(self.boundaries)
@@ -35,7 +39,9 @@ class StaggeredFlow(IncompressibleFlow):
         cells, do, stage = self.cells, self._at_faces, self.scheme.stages[number]
         new, widths = self._latest(number), cells.widths_within(self.reach)
         known = (seen(cells, self._latest(number - 1), self.reach), self.dt, self.viscosity, self.force)
-        if number == 0:
+        if self.implicit is not None:
+            self.implicit.advance()
+        elif number == 0:
             do.predict(cells.grid, *known, new, *widths)
         else:
             do.predict_blended(cells.grid, *known, self.faces, stage.start, stage.now, new, *widths)
@@ -43,6 +49,25 @@ class StaggeredFlow(IncompressibleFlow):
         self.boundaries.balance(new)
         source = (cells.both_faces(new), self.dt, stage.now)
         self._do.outflow_of_cells(cells.grid, *source, self.solver.b, *cells.widths)
+
+    def explicit_part(self, theirs: CrankNicolson) -> None:
+        cells, p = self.cells, self.pressure
+        self.boundaries.fill_pressure(p)
+        known = (seen(cells, self.faces, self.reach), cells.before(p), self.dt)
+        given = (theirs.share, self.viscosity, self.force)
+        found = (theirs.convected, theirs.right, theirs.guess)
+        self._at_faces.explicit_part(cells.grid, *known, *given, *found, *cells.widths_within(self.reach))
+
+    def unknowns(self) -> ml.Field:
+        return self.faces
+
+    def fill_unknowns(self, u: ml.Field) -> None:
+        self.face_sides.close(u)
+        self.face_sides.fill(u, 1)
+
+    def without_pressure(self, u: ml.Field) -> None:
+        cells = self.cells
+        self._at_faces.add_slope(cells.grid, cells.before(self.pressure), self.dt, u, *cells.widths)
 
     def _project(self, number: int) -> None:
         cells, p, stage, new = self.cells, self.pressure, self.scheme.stages[number], self._latest(number)

@@ -117,7 +117,23 @@ def _staggered_prediction(even: tuple[bool, ...], how: str) -> dict[str, ml.Kern
         parts = advanced(u, dt, viscosity, widths, force)
         u_star[...] = np.stack([start * u_start[a] + now * part for a, part in enumerate(parts)])
 
-    return {"predict": predict, "predict_blended": predict_blended}
+    @ml.kernel
+    def explicit_part(
+        u: ml.Read, p: ml.Read, dt: ml.Read, share: ml.Read, viscosity: ml.Read, force: ml.Read,
+        convected: ml.ReadWrite, right: ml.Write, guess: ml.Write, *widths: ml.Read,
+    ):  # fmt: skip
+        """All that is known of a step of ``CrankNicolson``'s."""
+        axes, right_hand, now = spacings(widths, even), [], []
+        for a, one in enumerate(axes):
+            now.append(staggered_convection(u, axes, a, how))
+            rate = 0.5 * viscosity * staggered_laplacian(u, axes, a) - slope_at_face(p, one)
+            rate = rate - (1.0 + share) * now[a] + share * convected[a] + (force if a == 0 else 0.0)
+            right_hand.append(u[here][a] + dt * rate)
+        right[...] = np.stack(right_hand)
+        convected[...] = np.stack(now)
+        guess[...] = u[here]
+
+    return {"predict": predict, "predict_blended": predict_blended, "explicit_part": explicit_part}
 
 
 def _staggered_end(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
@@ -136,6 +152,11 @@ def _staggered_end(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
         u[...] = np.stack(new)
 
     @ml.kernel
+    def add_slope(p: ml.Read, dt: ml.Read, u: ml.ReadWrite, *widths: ml.Read):
+        axes = spacings(widths, even)
+        u[...] = np.stack([u[a] + dt * slope_at_face(p, axes[a]) for a in range(rank)])
+
+    @ml.kernel
     def measure(u: ml.Read, centres: ml.Write, energy: ml.Sum, largest: ml.Max, *widths: ml.Read):
         """Velocities at the centre, kinetic energy of the faces' own cells, each a half here, and the largest
         divergence times the least width of its cell."""
@@ -148,4 +169,4 @@ def _staggered_end(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
             least = np.minimum(least, one.width())
         largest[...] = np.abs(divergence(u, axes)) * least
 
-    return {"project_last": project_last, "measure": measure}
+    return {"project_last": project_last, "add_slope": add_slope, "measure": measure}

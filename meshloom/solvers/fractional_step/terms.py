@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.fractional_step.carried import CENTRAL, REACH, FaceRow, carried
+from meshloom.solvers.fractional_step.carried import CENTRAL, FaceRow, carried
 from meshloom.solvers.fractional_step.cells import Spacing, along, spacings
 
 
@@ -33,21 +33,21 @@ def convection(u: Any, faces: Any, axes: Sequence[Spacing], component: int, how:
 
 def row_of_cells(u: Any, one: Spacing, component: int, step: int, how: str) -> FaceRow:
     """The cells before and behind the first face of the cell, or with step 1 its last one."""
-    steps = range(step - REACH[how], step + REACH[how])
-    values = [u[along(one.rank, one.axis, s)][component] for s in steps]
+    before, behind = (u[along(one.rank, one.axis, s)][component] for s in (step - 1, step))
     if how == CENTRAL:
-        return FaceRow((None, *values, None), (None, None, None), None)
+        return FaceRow((None, before, behind, None), (None, None, None), None)
+    far_before, far_behind = one.seen(u, component, step - 2, step - 1), one.seen(u, component, step + 1, step)
     distances = [one.distance(s) for s in (step - 1, step, step + 1)]
-    return FaceRow(tuple(values), tuple(distances), 0.5 * one.width(step - 1))
+    return FaceRow((far_before, before, behind, far_behind), tuple(distances), 0.5 * one.width(step - 1))
 
 
 def laplacian(u: Any, axes: Sequence[Spacing], component: int) -> Any:
     """lap u_c: the difference of the slopes at the faces."""
     found: Any = 0.0
     for axis, one in enumerate(axes):
-        here, before, behind = _places(one, axis)
-        last = (u[behind][component] - u[here][component]) / one.distance(1)
-        first = (u[here][component] - u[before][component]) / one.distance()
+        here, _, _ = _places(one, axis)
+        last = (one.seen(u, component, 1) - u[here][component]) / one.distance(1)
+        first = (u[here][component] - one.seen(u, component, -1)) / one.distance()
         found = found + (last - first) / one.width()
     return found
 
@@ -62,23 +62,23 @@ def divergence(faces: Any, axes: Sequence[Spacing]) -> Any:
 
 
 def slope_at_face(p: Any, one: Spacing) -> Any:
-    """dp/dx at the first face of the cell along an axis, from the two cells beside it."""
+    """dp/dx at the first face of the cell along an axis, from the two cells beside it; none at a solid."""
     here, before, _ = _places(one, one.axis)
-    return (p[here] - p[before]) / one.distance()
+    return one.if_open(-1, (p[here] - p[before]) / one.distance(), 0.0)
 
 
 def slope_at_centre(p: Any, one: Spacing) -> Any:
     """dp/dx in the cell: the mean of its two faces."""
     here, _, behind = _places(one, one.axis)
-    return 0.5 * (slope_at_face(p, one) + (p[behind] - p[here]) / one.distance(1))
+    return 0.5 * (slope_at_face(p, one) + one.if_open(1, (p[behind] - p[here]) / one.distance(1), 0.0))
 
 
 def interpolated(u: Any, axes: Sequence[Spacing]) -> list[Any]:
-    """For each axis the velocity along it at the first face of the cell."""
+    """For each axis the velocity along it at the first face of the cell; none through that of a solid."""
     found = []
     for axis, one in enumerate(axes):
         here, before, _ = _places(one, axis)
-        found.append(one.at_face(u[before][axis], u[here][axis]))
+        found.append(one.if_open(-1, one.at_face(u[before][axis], u[here][axis]), 0.0))
     return found
 
 
@@ -111,7 +111,7 @@ def _prediction(even: tuple[bool, ...], how: str) -> dict[str, ml.Kernel]:
         """u + dt (-div(U u) + nu lap u + f), where f has a component along the first axis alone."""
         axes = spacings(widths, even)
         rates = [viscosity * laplacian(u, axes, c) - convection(u, faces, axes, c, how) for c in range(len(even))]
-        rates[0] = rates[0] + force
+        rates[0] = rates[0] + axes[0].in_fluid(force)
         return [u[here][c] + dt * rate for c, rate in enumerate(rates)]
 
     @ml.kernel
@@ -129,7 +129,23 @@ def _prediction(even: tuple[bool, ...], how: str) -> dict[str, ml.Kernel]:
         parts = advanced(u, faces, dt, viscosity, widths, force)
         u_star[...] = np.stack([start * u_start[c] + now * part for c, part in enumerate(parts)])
 
-    return {"predict": predict, "predict_blended": predict_blended}
+    @ml.kernel
+    def explicit_part(
+        u: ml.Read, faces: ml.Read, p: ml.Read, dt: ml.Read, share: ml.Read, viscosity: ml.Read, force: ml.Read,
+        convected: ml.ReadWrite, right: ml.Write, guess: ml.Write, *widths: ml.Read,
+    ):  # fmt: skip
+        """All that is known of a step of ``CrankNicolson``'s."""
+        axes, right_hand, now = spacings(widths, even), [], []
+        for c, one in enumerate(axes):
+            now.append(convection(u, faces, axes, c, how))
+            rate = 0.5 * viscosity * laplacian(u, axes, c) - slope_at_centre(p, one)
+            rate = rate - (1.0 + share) * now[c] + share * convected[c] + (one.in_fluid(force) if c == 0 else 0.0)
+            right_hand.append(u[here][c] + dt * rate)
+        right[...] = np.stack(right_hand)
+        convected[...] = np.stack(now)
+        guess[...] = u[here]
+
+    return {"predict": predict, "predict_blended": predict_blended, "explicit_part": explicit_part}
 
 
 def _faces(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
@@ -160,13 +176,27 @@ def _faces(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
         ])  # fmt: skip
 
     @ml.kernel
+    def interpolate_two_steps(
+        u_star: ml.Read, u: ml.Read, faces: ml.Read, dt: ml.Read, fading: ml.Read, share: ml.Read,
+        beyond: ml.ReadWrite, new: ml.Write, *widths: ml.Read,
+    ):  # fmt: skip
+        """The same with the rate of fading from two steps; ``beyond``: what there was beyond interpolated ones."""
+        axes = spacings(widths, even)
+        star, old = interpolated(u_star, axes), interpolated(u, axes)
+        now = [faces[a] - old[a] for a in range(rank)]
+        rates = [fading * ((1.0 + share) * now[a] - share * beyond[a]) for a in range(rank)]
+        new[...] = np.stack([star[a] + now[a] - dt * rates[a] for a in range(rank)])
+        beyond[...] = np.stack(now)
+
+    @ml.kernel
     def outflow_of_cells(faces: ml.Read, dt: ml.Read, now: ml.Read, b: ml.Write, *widths: ml.Read):
         """b = -div U / (now dt), times the volume: the right-hand side for the pressure."""
         axes = spacings(widths, even)
         b[...] = -divergence(faces, axes) * volume(axes) / (now * dt)
 
     return {"interpolate": interpolate, "interpolate_change": interpolate_change,
-            "interpolate_blended": interpolate_blended, "outflow_of_cells": outflow_of_cells}  # fmt: skip
+            "interpolate_blended": interpolate_blended, "interpolate_two_steps": interpolate_two_steps,
+            "outflow_of_cells": outflow_of_cells}  # fmt: skip
 
 
 def _projection(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
@@ -184,6 +214,11 @@ def _projection(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
     def project_in_place(p: ml.Read, dt: ml.Read, u: ml.ReadWrite, *widths: ml.Read):
         slope = gradient(p, widths)
         u[...] = np.stack([u[c] - dt * slope[c] for c in range(rank)])
+
+    @ml.kernel
+    def add_slope(p: ml.Read, dt: ml.Read, u: ml.ReadWrite, *widths: ml.Read):
+        slope = gradient(p, widths)
+        u[...] = np.stack([u[c] + dt * slope[c] for c in range(rank)])
 
     @ml.kernel
     def project_last(
@@ -207,6 +242,7 @@ def _projection(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
         faces[...] = np.stack([faces[a] - now * dt * slope_at_face(p, axes[a]) for a in range(rank)])
 
     return {"project": project, "project_in_place": project_in_place, "project_last": project_last,
+            "add_slope": add_slope,
             "project_faces": project_faces, "project_faces_in_place": project_faces_in_place}  # fmt: skip
 
 
