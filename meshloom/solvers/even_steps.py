@@ -20,6 +20,11 @@ class EvenSteps:
     step: float
     end: float
 
+    @property
+    def longest(self) -> float:
+        """What no step is longer than."""
+        return self.step * (1.0 + SLACK)
+
     def steps_left(self, time: float) -> int:
         return max(math.ceil((self.end - time) / self.step - SLACK), 0)
 

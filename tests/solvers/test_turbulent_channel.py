@@ -155,6 +155,7 @@ def test_no_more_stretch_than_is_needed() -> None:
 
 
 def test_turbulence_in_the_plane_is_refused() -> None:
+    ml.use("numpy")
     with pytest.raises(ConfigError, match="turbulence needs space; give three numbers of cells"):
         channel(mesh__cells=(8, 8), flow__start="turbulent")
     assert not channel(mesh__cells=(4, 6, 4), flow__reynolds_tau=99.0).turbulent
