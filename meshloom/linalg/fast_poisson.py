@@ -105,7 +105,8 @@ class FastPoisson(NoCopy):
         """How all axes are transformed at once on a GPU, and the same for the shares as they come out there."""
         plane = None
         if self.along is not None:
-            plane = Plane.of(self.poisson.grid.shape, dict(self._transforms), self.poisson.dtype)
+            grid = self.poisson.grid
+            plane = Plane.of(grid.shape, dict(self._transforms), self.poisson.dtype, grid.total)
         if plane is None:
             return None
         along = 0 if plane.moved else self.along

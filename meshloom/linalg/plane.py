@@ -38,6 +38,7 @@ _NUMBERS = "W step0, W step1, W step2, W n0, W n1, W n2, int32 kind0, int32 kind
 #: The same where cells lie side by side along the first axis, and in order along the last: squares of them go through
 #: shared memory, so that neighbouring threads have neighbours both ways.
 EDGE, ROWS = 32, 8
+MOST_BLOCKS = 65535  # along the third axis of a launch
 SQUARES = """
 typedef INDEX I;
 extern "C" __global__ void NAME(NUMBER* cells, NUMBER* ordered, I step0, I step1, I step2, I n0, I n1, I n2, int kind0,
@@ -118,25 +119,33 @@ class Plane:
 
     Lines along the last axis of the cells would leave transforms nothing that is contiguous: ``moved``, that axis comes
     first for everything here, ``shape`` and ``transforms`` too, and the step that puts cells in order does it.
+    ``places``: numbers of a field that the cells may be a part of, with ghosts.
     """
 
-    def __init__(self, shape: tuple[int, ...], transforms: dict[int, Transform], dtype: np.dtype, *, moved: bool):
+    def __init__(self, shape: tuple[int, ...], transforms: dict[int, Transform], dtype: np.dtype, *, moved: bool,
+                 places: int = 0):  # fmt: skip
         self.shape, self.dtype, self.axes, self.moved = shape, dtype, tuple(sorted(transforms)), moved
         self.transforms, self.real = transforms, self.axes[-1]
         self.first = self.axes[0] if len(self.axes) > 1 else None
         self.cosines = [a for a in self.axes if isinstance(transforms[a], Cosines)]
         half = shape[self.real] // 2 + 1
         self.shares = tuple(half if a == self.real else n for a, n in enumerate(shape))
+        self.wide = max(2 * prod(shape), places) >= 2**31  # are 32 bits too few to number them?
 
     @classmethod
-    def of(cls, shape: tuple[int, ...], transforms: dict[int, Transform], dtype: np.dtype) -> Plane | None:
-        """For all axes but one; None for other vectors than waves, cosines and sines, and where that leaves none."""
+    def of(
+        cls, shape: tuple[int, ...], transforms: dict[int, Transform], dtype: np.dtype, places: int = 0
+    ) -> Plane | None:
+        """For all axes but one; None for other vectors than waves, cosines and sines, where that leaves none, and where
+        a launch in squares has no room for as many."""
         if not transforms or not all(isinstance(one, Cosines | Waves) for one in transforms.values()):
             return None
         if len(shape) - 1 in transforms:
-            return cls(shape, transforms, dtype, moved=False)
+            return cls(shape, transforms, dtype, moved=False, places=places)
+        if len(shape) == 3 and shape[0] > MOST_BLOCKS:
+            return None
         first = {a + 1: one for a, one in transforms.items()}
-        return cls((shape[-1], *shape[:-1]), first, dtype, moved=True)
+        return cls((shape[-1], *shape[:-1]), first, dtype, moved=True, places=places)
 
     @property
     def apart(self) -> bool:
@@ -244,7 +253,7 @@ class PlaneOnGPU:
         both = (cufft.CUFFT_D2Z, cufft.CUFFT_Z2D) if double else (cufft.CUFFT_R2C, cufft.CUFFT_C2R)
         self.plans = [self._plan(cufft, one, forwards=k == 0) for k, one in enumerate(both)]
         number, pair = ("double", "complex128") if double else ("float", "complex64")
-        index, word = ("long long", "int64") if prod(plane.shape) >= 2**30 else ("int", "int32")
+        index, word = ("long long", "int64") if plane.wide else ("int", "int32")
 
         def kernel(taken: str, given: str, text: str, name: str) -> Any:
             taken, given = (one.replace("W ", f"{word} ").replace("raw C ", f"raw {pair} ") for one in (taken, given))

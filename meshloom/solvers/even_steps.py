@@ -25,6 +25,11 @@ class EvenSteps:
         if not (0.0 < self.step < math.inf) or math.isnan(self.end):
             raise MeshError(f"a step must be a number above 0 and the end a number, got {self.step!r} and {self.end!r}")
 
+    @property
+    def longest(self) -> float:
+        """What no step is longer than."""
+        return self.step * (1.0 + SLACK)
+
     def steps_left(self, time: float) -> int:
         return max(math.ceil((self.end - time) / self.step - SLACK), 0)
 

@@ -400,3 +400,19 @@ def test_wrong_files_and_fields(tmp_path: Path) -> None:
     with one_line_from(MeshloomError, "x is an array that cannot be written to"):
         piccg.solve(fixed, np.ones(9))
     assert (x.numpy() == 4.0).all()
+
+
+@pytest.mark.parametrize("chosen", [{}, {"colors": 14, "eisenstat": True}, {"eisenstat": False}])
+def test_what_is_claimed_is_so_but_for_rounding(chosen: dict[str, Any]) -> None:
+    """Rows whose sizes differ by up to 1e12: the trick carries along another norm then, by as much another one."""
+    ml.use("numpy")
+    dice, n = np.random.default_rng(5), 14
+    line = sparse.diags([-1.0, 2.0, -1.0], [-1, 0, 1], shape=(n, n))
+    for tol in (1e-4, 1e-11):
+        sizes = sparse.diags(10.0 ** dice.uniform(-3.0, 3.0, n))
+        matrix, b, x = sparse.csr_matrix(sizes @ line @ sizes), dice.standard_normal(n), np.zeros(n)
+        report = ml.linalg.PICCG(matrix, **chosen).solve(x, b, tol=tol, at_most=2000)
+        left, norm = np.linalg.norm(b - matrix @ x) / np.linalg.norm(b), np.linalg.norm(abs(matrix) @ abs(x))
+        rounding = 4.0 * np.finfo(float).eps * norm / np.linalg.norm(b)
+        assert report.converged == (report.residual <= tol) and (report.converged or rounding > tol)
+        assert abs(left - report.residual) <= 1e-6 * left + rounding, (report, left, rounding)

@@ -130,3 +130,27 @@ def test_as_axis_after_axis(kinds: str, shape: tuple[int, ...], compiled: ctypes
     np.testing.assert_allclose(x, right, atol=1e-11 * np.abs(right).max())
     x[...] = 7.0
     assert (room == 7.0).all(), "ghosts are left alone"
+
+
+def test_numbers_of_cells_that_32_bits_do_not_hold() -> None:
+    """Those of a field with ghosts count: with few cells along two axes these are many times as many."""
+    grid = ml.Grid((4, 4, 8), ghosts=2, coordinates=[np.cumsum(1.2 ** np.arange(4)), None, None])
+    fast = FastPoisson(ml.linalg.Poisson(grid))
+    assert fast._at_once is not None and not fast._at_once[0].wide
+    transforms = dict(fast._transforms)
+
+    def wide(shape: tuple[int, ...], places: int) -> bool:
+        made = Plane.of(shape, transforms, np.dtype(np.float64), places)
+        assert made is not None
+        return made.wide
+
+    assert not wide((512, 512, 512), 516**3) and wide((1024, 1024, 1024), 0) and wide((2, 2, 2**28), 36 * 2**28)
+
+
+def test_more_cells_than_a_launch_has_blocks() -> None:
+    """In squares, a block for each cell along the first axis: beyond 65535 it is done axis after axis."""
+    grid = ml.Grid((5, 4, 6), coordinates=[None, None, np.cumsum(1.2 ** np.arange(6))])
+    transforms = dict(FastPoisson(ml.linalg.Poisson(grid))._transforms)
+    assert sorted(transforms) == [0, 1]
+    for many, fits in ((65535, True), (65536, False)):
+        assert (Plane.of((many, 4, 6), transforms, np.dtype(np.float64)) is not None) is fits

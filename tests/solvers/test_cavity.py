@@ -3,6 +3,7 @@ dimensions."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ def test_every_back_end_gives_the_same(backend: str) -> None:
 
 @pytest.mark.parametrize("stretch", [0.0, 2.0])
 def test_both_solvers_of_the_pressure_agree(stretch: float) -> None:
-    ml.use("cpu", threads=1)
+    ml.use("numpy")
     fast, slow = (cavity(mesh__cells=(16, 18), mesh__stretch=stretch, pressure__solver=one)
                   for one in ("fast", "multigrid"))  # fmt: skip
     assert (fast.flow.solver.kind, slow.flow.solver.kind) == ("fast", "multigrid")
@@ -153,21 +154,33 @@ def test_ghia_without_the_misprint() -> None:
     assert len(ghia("u_on_vertical_line", 400.0)[0]) == 17 and not len(ghia("u_on_vertical_line", 250.0)[0])
 
 
+def documented(heading: str) -> dict[str, list[float]]:
+    """The numbers in the rows of a table of docs/incompressible.md, by what stands first; ``heading``: the table's."""
+    text = (Path(__file__).parents[2] / "docs" / "incompressible.md").read_text(encoding="utf-8")
+    rows = text[text.index(f"\n| {heading} |") :].strip().split("\n\n")[0].splitlines()[2:]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    return {first: [float(one) for one in rest if one and "," not in one] for first, *rest in cells}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("reynolds", [100.0, 400.0])
-def test_the_cavity_of_129_cells_against_ghia(reynolds: float) -> None:
+@pytest.mark.parametrize("reynolds", [100.0, 400.0, 1000.0])
+def test_the_cavity_of_129_cells_against_others(reynolds: float) -> None:
+    """Ghia's tables; at Re 1000 the extrema of O. Botella and R. Peyret, Computers and Fluids 27, 1998, 421-433. And
+    the docs, to their last digit."""
     ml.use("cpu", threads=1)
     case = cavity(mesh__cells=(129, 129), flow__reynolds=reynolds)
     steady(case)
-    assert worst_against_ghia(case) < 0.01
-
-
-@pytest.mark.slow
-def test_the_cavity_of_129_cells_against_botella_and_peyret() -> None:
-    """O. Botella and R. Peyret, Computers and Fluids 27, 1998, 421-433."""
-    ml.use("cpu", threads=1)
-    case = cavity(mesh__cells=(129, 129), flow__reynolds=1000.0)
-    steady(case)
     u = Line(case.cells, 1).profile(case.flow.velocity, 0)
     v = Line(case.cells, 0).profile(case.flow.velocity, 1)
-    np.testing.assert_allclose([u.min(), v.max(), v.min()], [-0.3886, 0.3769, -0.5271], rtol=0.0, atol=0.01)
+    found = [worst_against_ghia(case), u.min(), v.max(), v.min()]
+    if reynolds == 1000.0:
+        np.testing.assert_allclose(found[1:], [-0.3886, 0.3769, -0.5271], rtol=0.0, atol=0.01)
+    else:
+        assert found[0] < 0.01
+    np.testing.assert_allclose(found, documented("Re")[f"{reynolds:g}"], rtol=0.0, atol=1e-4)
+
+
+def test_tables_of_the_docs_are_found() -> None:
+    """Those that slow tests make anew."""
+    assert [len(row) for row in documented("Re").values()] == [4, 4, 4] and set(documented("Re")) >= {"100", "1000"}
+    assert all(len(row) == 3 for row in documented("form").values()) and len(documented("form")) == 4

@@ -40,14 +40,14 @@ def off_the_parabola(case: Channel) -> float:
 
 @pytest.mark.parametrize(
     ("stretch", "scheme", "form"),
-    [(0.0, "rk3", "collocated"), (1.5, "abcn", "collocated"),
+    [(0.0, "rk3", "collocated"), (1.0, "abcn", "collocated"),
      *(pytest.param(1.5, "rk3", form, marks=pytest.mark.slow) for form in ("collocated", "staggered"))],
 )  # fmt: skip
 def test_laminar_flow_is_a_parabola_at_second_order(stretch: float, scheme: str, form: str) -> None:
     errors = []
-    for n in (8, 16):
+    for n in (6, 12):
         case = channel(
-            mesh__cells=(8, n), mesh__stretch=stretch, time__steady=1e-7, scheme__time=scheme, scheme__form=form
+            mesh__cells=(2, n), mesh__stretch=stretch, time__steady=1e-7, scheme__time=scheme, scheme__form=form
         )
         told = run(case)
         assert told["change"][-1] < 1e-7 and (told["divergence"] < 1e-12).all()
@@ -66,6 +66,7 @@ def test_the_force_speeds_up_what_the_walls_do_not_hold_back() -> None:
 
 
 def test_in_space_laminar_flow_is_that_in_the_plane() -> None:
+    ml.use("numpy")
     flat, deep = (channel(mesh__cells=cells, time__dt=0.05, time__end=0.5) for cells in ((3, 8), (3, 8, 4)))
     here, there = run(flat), run(deep)
     for name in ("bulk_velocity", "re_tau_low", "kinetic_energy"):

@@ -30,6 +30,13 @@ def test_rounding_of_many_steps_makes_no_further_one(step: float, end: float, dt
     lengths, times = ticked(EvenSteps(step, end), dtype)
     assert len(lengths) == round(end / step) and times[-1] == end
     np.testing.assert_allclose(lengths, step, rtol=2.0 * SLACK)
+    assert lengths.max() <= EvenSteps(step, end).longest
+
+
+def test_the_last_step_may_be_a_little_longer() -> None:
+    clock = EvenSteps(0.25, 0.75 + 0.2 * SLACK)
+    lengths, times = ticked(clock, np.float64)
+    assert len(lengths) == 3 and times[-1] == clock.end and 0.25 < lengths[-1] <= clock.longest
 
 
 def test_the_last_step_is_cut() -> None:

@@ -19,8 +19,8 @@ import numpy as np
 import meshloom as ml
 from meshloom.case import GridCase
 from meshloom.errors import MeshError
+from meshloom.solvers.fractional_step.offsets import along
 
-Offset = tuple[int, ...]
 Block = tuple[Sequence[int], Sequence[int]]  # its first cell, and the one behind its last, along each axis
 GHOSTS = 2  # cells that are kept beyond each end: as far as a scheme may look
 
@@ -48,11 +48,6 @@ def graded_edges(length: float, first: float, growth: float, widest: float) -> n
         widths.append(max(first, min(widths[-1] * growth, widest)))
     edges = np.concatenate([[0.0], np.cumsum(widths)])
     return edges * (length / edges[-1])
-
-
-def along(rank: int, axis: int, step: int) -> Offset:
-    """So many cells along an axis."""
-    return tuple(step if a == axis else 0 for a in range(rank))
 
 
 def _ascending(edges: Sequence[Any]) -> tuple[np.ndarray, ...]:

@@ -37,6 +37,7 @@ from meshloom.solvers.fractional_step.options import (
 )  # fmt: skip
 from meshloom.solvers.fractional_step.sides import HIGH, LOW, Condition, Wall
 from meshloom.solvers.fractional_step.statistics import ChannelStatistics
+from meshloom.solvers.fractional_step.terms import volume
 
 AUTO, REST, TURBULENT = STARTS = ("auto", "rest", "turbulent")
 TURBULENT_FROM = 100.0  # the friction Reynolds number from which on turbulence lives on
@@ -221,10 +222,7 @@ def parabola(y: np.ndarray, reynolds_tau: float) -> np.ndarray:
 def bulk_kernel(even: tuple[bool, ...]) -> ml.Kernel:
     @ml.kernel
     def bulk_velocity(u: ml.Read, share: ml.Read, found: ml.Sum, *widths: ml.Read):
-        volume: Any = 1.0
-        for one in spacings(widths, even):
-            volume = volume * one.width()
-        found += share * volume * u[0]
+        found += share * volume(spacings(widths, even)) * u[0]
 
     return bulk_velocity
 

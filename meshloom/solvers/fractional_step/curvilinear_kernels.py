@@ -20,22 +20,13 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.solvers.fractional_step.curvilinear_metrics import pairs
+from meshloom.solvers.fractional_step.offsets import Offset, along, moved
 
-Index = tuple[int, ...]
 RELAXED = 2.0 / 3.0  # of the way that a sweep of Jacobi's method goes
 
 
-def origin(rank: int) -> Index:
+def origin(rank: int) -> Offset:
     return (0,) * rank
-
-
-def along(rank: int, axis: int, steps: int = 1) -> Index:
-    """The offset of so many points along an axis."""
-    return tuple(steps if a == axis else 0 for a in range(rank))
-
-
-def plus(one: Index, other: Index) -> Index:
-    return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 class Formulas:
@@ -46,28 +37,28 @@ class Formulas:
         self.here = origin(rank)
         self._shear_number = {pair: k for k, pair in enumerate(pairs(rank))}
 
-    def spread(self, metrics: Any, axis: int, at: Index) -> Any:
+    def spread(self, metrics: Any, axis: int, at: Offset) -> Any:
         """J |grad xi|^2 at a point: stored, or from J and d xi / d x."""
         if not self.orthogonal:
             return metrics[0][at][axis]
         jacobian, base = metrics
         return jacobian[at] * base[at][axis] * base[at][axis]
 
-    def through(self, metrics: Any, axis: int, at: Index) -> Any:
+    def through(self, metrics: Any, axis: int, at: Offset) -> Any:
         """The mean spread at the face between a point and the next along an axis."""
-        return 0.5 * (self.spread(metrics, axis, at) + self.spread(metrics, axis, plus(at, along(self.rank, axis))))
+        return 0.5 * (self.spread(metrics, axis, at) + self.spread(metrics, axis, moved(at, along(self.rank, axis))))
 
-    def sheared(self, metrics: Any, q: Any, axis: int, at: Index) -> Any:
+    def sheared(self, metrics: Any, q: Any, axis: int, at: Offset) -> Any:
         """At a point, what flows along an axis by central differences of q along the others."""
         total: Any = 0.0
         for other in self.axes if not self.orthogonal else ():
             if other != axis:
                 step = along(self.rank, other)
-                slope = 0.5 * (q[plus(at, step)] - q[plus(at, along(self.rank, other, -1))])
+                slope = 0.5 * (q[moved(at, step)] - q[moved(at, along(self.rank, other, -1))])
                 total = total + self._shear(metrics[1], axis, other, at) * slope
         return total
 
-    def _shear(self, shear: Any, axis: int, other: int, at: Index) -> Any:
+    def _shear(self, shear: Any, axis: int, other: int, at: Offset) -> Any:
         number = self._shear_number[min(axis, other), max(axis, other)]
         return shear[at][number] if len(self._shear_number) > 1 else shear[at]
 
@@ -222,7 +213,7 @@ def project_faces_kernel(rank: int, orthogonal: bool) -> ml.Kernel:
 
 
 @cache
-def mirror_kernel(offset: Index) -> ml.Kernel:
+def mirror_kernel(offset: Offset) -> ml.Kernel:
     """Beyond a wall: so that the mean of what is on both sides is the wall's velocity."""
 
     @ml.kernel

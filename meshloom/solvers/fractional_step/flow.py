@@ -76,7 +76,7 @@ class IncompressibleFlow:
         self.change = ml.Global(LARGEST, "change", dtype=dtype)
         self._clocks, self._do = ml.Set(1, "clock"), kernels(cells.even, convection)
         self._beyond = (self.faces.like("beyond_interpolated"),) if scheme.implicit and not self.staggered else ()
-        self.implicit = CrankNicolson(self, clock.step) if scheme.implicit else None
+        self.implicit = CrankNicolson(self, clock.longest) if scheme.implicit else None
         self.step = ml.Sequence(*self._parts(), name="time_step")
 
     @property

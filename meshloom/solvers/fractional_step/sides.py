@@ -15,7 +15,8 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.errors import MeshError, shown
-from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, along, spacings
+from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, spacings
+from meshloom.solvers.fractional_step.offsets import along
 
 LOW, HIGH = "low", "high"
 GIVEN, FREE = -1.0, 1.0  # what the value inside counts in the ghost: the velocity itself is given, or its slope is zero

@@ -16,14 +16,9 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.solvers.fractional_step.carried import CENTRAL, REACH, FaceRow, carried
-from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, along, spacings
+from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, spacings
+from meshloom.solvers.fractional_step.offsets import along, moved
 from meshloom.solvers.fractional_step.terms import divergence, row_of_cells, slope_at_face, volume
-
-Offset = tuple[int, ...]
-
-
-def _sum(*offsets: Offset) -> Offset:
-    return tuple(map(sum, zip(*offsets, strict=True)))
 
 
 def seen(cells: CellGrid, u: ml.Field, reach: int) -> ml.Arg:
@@ -31,7 +26,7 @@ def seen(cells: CellGrid, u: ml.Field, reach: int) -> ml.Arg:
     flows through the last face of the cell before is asked for."""
     rank = cells.rank
     steps = [along(rank, a, s) for a in range(rank) for s in range(-reach, reach + 1) if s]
-    corners = [_sum(along(rank, a, -1), along(rank, b, 1)) for a in range(rank) for b in range(rank) if a != b]
+    corners = [moved(along(rank, a, -1), along(rank, b, 1)) for a in range(rank) for b in range(rank) if a != b]
     return u[cells.grid.offsets((0,) * rank, *steps, *corners)]
 
 
@@ -53,7 +48,7 @@ def _through(u: Any, axes: Sequence[Spacing], a: int, b: int) -> tuple[Any, Any]
     if a == b:
         return 0.5 * (u[before][a] + u[here][a]), 0.5 * (u[here][a] + u[behind][a])
     back, one = along(rank, a, -1), axes[a]
-    pairs = [(u[_sum(back, place)][b], u[place][b]) for place in (here, behind)]
+    pairs = [(u[moved(back, place)][b], u[place][b]) for place in (here, behind)]
     into, out = (0.5 * (x + y) if one.even else _weighted(x, y, one) for x, y in pairs)
     return into, out
 

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.fractional_step.cells import CellGrid, along
+from meshloom.solvers.fractional_step.cells import CellGrid
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
+from meshloom.solvers.fractional_step.offsets import along, moved
 from meshloom.solvers.fractional_step.plane_sums import PlaneSums
 
 Y = 1  # the axis across the channel
@@ -131,9 +132,6 @@ def _sampling(rank: int, offsets: tuple[tuple[int, ...], ...], staggered: bool) 
     """Sums over cells at offsets of the velocities, of their squares, and of the flux of u through the first face along
     y; and the places that they are made of."""
     here, back, below, above = (0,) * rank, along(rank, 0, -1), along(rank, Y, -1), along(rank, Y, 1)
-
-    def moved(at: tuple[int, ...], by: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(a + b for a, b in zip(at, by, strict=True))
 
     def at_centres(at: tuple[int, ...], u: Any, faces: Any) -> list[Any]:
         parts = [u[at][c] for c in range(rank)]

@@ -17,7 +17,8 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.solvers.fractional_step.carried import CENTRAL, FaceRow, carried
-from meshloom.solvers.fractional_step.cells import Spacing, along, spacings
+from meshloom.solvers.fractional_step.cells import Spacing, spacings
+from meshloom.solvers.fractional_step.offsets import along
 
 
 def convection(u: Any, faces: Any, axes: Sequence[Spacing], component: int, how: str = CENTRAL) -> Any:
