@@ -303,7 +303,7 @@ def rows_of(device: Device, shape: tuple[int, ...], names: list[str], copied: fl
 
 def _found(rows: list[dict[str, Any]], method: str, shape: list[int], key: str, *, periodic: bool = False) -> Any:
     return next((row[key] for row in rows if row["method"] == method and row["shape"] == shape and not row["stretched"]
-                 and row["periodic"] == periodic and key in row and "s" in row), None)  # fmt: skip
+                 and row.get("periodic", False) == periodic and key in row and "s" in row), None)  # fmt: skip
 
 
 def goals(rows: list[dict[str, Any]]) -> list[Goal]:
@@ -326,7 +326,7 @@ def goals(rows: list[dict[str, Any]]) -> list[Goal]:
 
 
 def _kind(row: dict[str, Any]) -> str:
-    return ", stretched" if row["stretched"] else ", periodic" if row["periodic"] else ""
+    return ", stretched" if row["stretched"] else ", periodic" if row.get("periodic") else ""
 
 
 def text_lines(result: dict[str, Any]) -> list[str]:
