@@ -22,7 +22,7 @@ from meshloom.solvers.fractional_step.staggered import StaggeredFlow
 
 MONITORS = ("time", "kinetic_energy", "divergence", "change")  # of every case; others come behind them
 STEADY_EVERY = 100  # steps from one question whether the flow is steady to the next
-_WHY = "the solution has broken down; shorter steps (time.cfl) or a finer grid may help"
+_WHY = "the solution has broken down; shorter steps (time.cfl, time.dt) or a finer grid may help"
 _WHY_LEFT = "friction was not solved for; shorter steps (time.dt) may help"
 ENOUGH = 1e7  # times what sweeps should leave of a usual speed: more is left only where they do not converge
 MOST = 1e6  # times a usual speed: more is no flow any more
