@@ -23,7 +23,6 @@ class GridCase(Case):
     """One problem on a grid. ``pictured`` names the field to draw at the end, one of ``grid_fields``."""
 
     element_name: ClassVar[str] = "points"
-    domain: ClassVar[str] = "grid"
     pictured: ClassVar[str | None] = None
 
     grid: ml.Grid

@@ -169,6 +169,8 @@ class FastPoisson(NoCopy):
         history = self._improve(x, right, norm, tol)
         converged = history[-1] <= tol
         reason = "converged" if converged else f"stalled: rounding in {poisson.dtype} leaves no smaller residual"
+        if not np.isfinite(history[-1]):  # b is, but what it is transformed to is not
+            reason = "values that are not finite"
         report = Report(bool(converged), len(history) - 1, history[-1], np.array(history), reason)
         return said(report, total, size, poisson.dtype) if self.singular else report
 

@@ -154,6 +154,14 @@ def test_b_that_is_impossible_zero_tiny_huge_or_no_number() -> None:
         assert fast.solve(x, b).reason == "values that are not finite" and (x.numpy() == kept).all()
 
 
+def test_a_right_hand_side_whose_transform_is_too_large() -> None:
+    ml.use("numpy")
+    grid = ml.Grid((9, 8))
+    fast = ml.linalg.FastPoisson(ml.linalg.Poisson(grid, "dirichlet", "dirichlet"))
+    report = fast.solve(grid.field("x"), grid.field("b", data=np.where(grid.meshgrid()[0] > 0.5, 1e307, 0.0)))
+    assert not report.converged and report.reason == "values that are not finite"
+
+
 def test_single_precision_says_what_it_can() -> None:
     ml.use("numpy")
     grid = ml.Grid((20, 20))

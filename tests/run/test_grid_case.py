@@ -48,6 +48,7 @@ class Heat(GridCase):
     Config: ClassVar[type] = HeatConfig
     monitors: ClassVar[tuple[str, ...]] = ("heat",)
     pictured: ClassVar[str] = "t"
+    domain: ClassVar[str] = "grid"  # its section
     limits: Mapping[str, Limit] = {"new": Limit(above=0.0, why="colder than cold"), "coldest": Limit(above=0.0)}
 
     def __init__(self, config: HeatConfig):

@@ -34,7 +34,6 @@ class IncompressibleCase(GridCase):
 
     monitors: ClassVar[tuple[str, ...]] = MONITORS
     element_name: ClassVar[str] = "cells"
-    domain: ClassVar[str] = "mesh"
     limits: Mapping[str, Limit] = {"velocity": Limit(-MOST, MOST, _WHY), "energy": Limit(-1.0, MOST**2, _WHY)}
     drawn: ClassVar[tuple[str, ...]] = ("change",)  # the monitors beside the picture
     cells: CellGrid
