@@ -23,6 +23,7 @@ def test_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = result["rows"]
     assert [(row["method"], row["stretched"]) for row in rows[:7]] == [
         *((name, False) for name in names), ("fast", True), ("multigrid cg", True)]  # fmt: skip
+    assert [row["method"] for row in rows[7:9]] == ["fast", "multigrid cg"] and rows[7]["periodic"]
     timed = [row for row in rows if "s" in row]
     assert all(row["residual"] <= poisson.TOL * 1.01 and row["iterations"] >= 1 for row in timed)
     for row in timed:
@@ -75,9 +76,10 @@ def test_the_problem_is_what_it_says(stretched: bool) -> None:
 
 def test_goals_are_those_of_the_sizes_they_name() -> None:
     def row(method: str, shape: list[int], seconds: float, iterations: int = 9, **more: Any) -> dict[str, Any]:
-        return {"method": method, "shape": shape, "stretched": False, "s": seconds, "iterations": iterations} | more
+        return {"method": method, "shape": shape, "stretched": False, "periodic": False, "s": seconds,
+                "iterations": iterations} | more  # fmt: skip
 
-    rows = [row("fast", [512] * 3, 1.0, share_of_copy=0.5), row("CuPy cg", [2048] * 2, 6.0),
+    rows = [row("fast", [512] * 3, 1.0, share_of_copy=0.5, periodic=True), row("CuPy cg", [2048] * 2, 6.0),
             row("piccg stencil", [2048] * 2, 1.0), row("piccg general", [2048] * 2, 3.0),
             row("piccg stencil", [256] * 2, 1e-9), row("multigrid cg", [256] * 2, 1.0, 13),
             row("multigrid cg", [256] * 2, 1.0, 20, stretched=True)]  # fmt: skip
