@@ -130,7 +130,7 @@ class Plane:
         self.cosines = [a for a in self.axes if isinstance(transforms[a], Cosines)]
         half = shape[self.real] // 2 + 1
         self.shares = tuple(half if a == self.real else n for a, n in enumerate(shape))
-        self.wide = max(2 * prod(shape), places) >= 2**31  # are 32 bits too few to number them?
+        self.needs_64_bits = max(2 * prod(shape), places) >= 2**31  # to number them
 
     @classmethod
     def of(
@@ -253,7 +253,7 @@ class PlaneOnGPU:
         both = (cufft.CUFFT_D2Z, cufft.CUFFT_Z2D) if double else (cufft.CUFFT_R2C, cufft.CUFFT_C2R)
         self.plans = [self._plan(cufft, one, forwards=k == 0) for k, one in enumerate(both)]
         number, pair = ("double", "complex128") if double else ("float", "complex64")
-        index, word = ("long long", "int64") if plane.wide else ("int", "int32")
+        index, word = ("long long", "int64") if plane.needs_64_bits else ("int", "int32")
 
         def kernel(taken: str, given: str, text: str, name: str) -> Any:
             taken, given = (one.replace("W ", f"{word} ").replace("raw C ", f"raw {pair} ") for one in (taken, given))

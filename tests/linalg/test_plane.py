@@ -136,13 +136,13 @@ def test_numbers_of_cells_that_32_bits_do_not_hold() -> None:
     """Those of a field with ghosts count: with few cells along two axes these are many times as many."""
     grid = ml.Grid((4, 4, 8), ghosts=2, coordinates=[np.cumsum(1.2 ** np.arange(4)), None, None])
     fast = FastPoisson(ml.linalg.Poisson(grid))
-    assert fast._at_once is not None and not fast._at_once[0].wide
+    assert fast._at_once is not None and not fast._at_once[0].needs_64_bits
     transforms = dict(fast._transforms)
 
     def wide(shape: tuple[int, ...], places: int) -> bool:
         made = Plane.of(shape, transforms, np.dtype(np.float64), places)
         assert made is not None
-        return made.wide
+        return made.needs_64_bits
 
     assert not wide((512, 512, 512), 516**3) and wide((1024, 1024, 1024), 0) and wide((2, 2, 2**28), 36 * 2**28)
 
