@@ -38,6 +38,7 @@ POINTS, FEW = 256, 32
 VARIANTS = ("plain", "single", "row")  # tiles that are tried on a GPU, the engine's own first,
 BLOCKS = (256, 128)  # each in blocks of so many threads
 REFERENCE = "soa"
+SCHEMES = ("euler", "rk3")  # of cavity3d
 REPLAYS = 10  # of a program in one timing
 
 
@@ -227,7 +228,7 @@ def cavity(points: int, scheme: str) -> Any:
 
 def cavities(points: int, run: Started) -> Iterator[dict[str, Any]]:
     """Its steps without Poisson, by both schemes."""
-    for scheme in ("euler", "rk3"):
+    for scheme in SCHEMES:
         case = cavity(points, scheme)
         programs = [one for one in case.program.parts if isinstance(one, ml.Program)]
         yield {"form": "cavity"} | without_poisson(f"{GOAL_FLOW}, {scheme}", programs, run)

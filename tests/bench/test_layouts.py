@@ -44,17 +44,18 @@ def test_accesses_are_counted_as_the_paper_does(form: str) -> None:
 def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layouts, "VARIANTS", ("plain", "single"))
     monkeypatch.setattr(layouts, "BLOCKS", (64,))
+    monkeypatch.setattr(layouts, "SCHEMES", ("euler",))
     file, picture = tmp_path / "layouts.json", tmp_path / "layouts.png"
-    given = ["--points", "8", "--forms", "orthogonal", "--layouts", "aos", "soa", "aosoa8", "--auto",
+    given = ["--points", "8", "--forms", "orthogonal", "--layouts", "aos", "soa", "--auto",
              "--json", str(file), "--plot", str(picture)]  # fmt: skip
     assert layouts.main(given, Emulated()) == 0
     result = record.load(file)
-    assert len(result["rows"]) == 15 and not any("wrong" in row for row in result["rows"])
-    for layout in ("aos", "soa", "aosoa8"):
+    assert len(result["rows"]) == 10 and not any("wrong" in row for row in result["rows"])
+    for layout in ("aos", "soa"):
         assert sum(row["share"] for row in result["rows"] if row["layout"] == layout) == pytest.approx(1.0)
     assert all(row["speedup"] == 1.0 for row in result["rows"] if row["layout"] == "aos")
     assert result["differs_from_numpy"]["orthogonal"] < 1e-12
-    (verdict,), (step, euler, rk3) = result["automatic"], result["wholes"]
+    (verdict,), (step, euler) = result["automatic"], result["wholes"]
     assert verdict["chosen"] == "soa" and verdict["slower_by"] >= 0.0
     assert [one["operations"] for one in step["parts"]] == [
         ["predict", "interpolate", "divergence"], ["project_points", "project_faces"]]  # fmt: skip
@@ -63,7 +64,7 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
         8**4 * (3 + 3 + 1 + 3 + 3 + 3 + 1),
         8**4 * (3 + 1 + 3 + 3 + 1 + 6),
     ]
-    assert [one["whole"] for one in (euler, rk3)] == ["cavity3d, euler", "cavity3d, rk3"]
+    assert euler["whole"] == "cavity3d, euler"
     # u and U read, u*, U and b written; u, u*, p and U read, u and U written
     assert [one["bytes"] for one in euler["parts"]] == [8**4 * 13, 8**4 * 16]
     assert step["bytes_of_loops"] >= step["bytes"] and euler["bytes_of_loops"] >= euler["bytes"]
@@ -76,7 +77,7 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert alone == pytest.approx(by_layout["aos"][1, 1, 1] / by_layout["soa"][1, 1, 1])
     assert picture.stat().st_size > 10_000 and "1.5; engine's 1.50" in capsys.readouterr().out
     assert sum(line.startswith("| ") for line in layout_report.time_lines(result)) == 7
-    assert len(layout_report.count_lines(result)) == 7 and len(layout_report.whole_lines(result)) == 2 + 3 + 1 + 2 + 2
+    assert len(layout_report.count_lines(result)) == 7 and len(layout_report.whole_lines(result)) == 2 + 2 + 1 + 2 + 1
 
 
 def test_a_wrong_result_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def test_a_restart_goes_on_bit_for_bit(kind: type[Cavity], scheme: str) -> None:
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 
 
-@pytest.mark.parametrize("stretch", [0.0, 3.0])
+@pytest.mark.parametrize("stretch", [0.0, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_multigrid_solves_for_the_pressure_in_single_precision(stretch: float) -> None:
     """With a tolerance that is none for such numbers, and cells 1 : 100."""
     ml.use("numpy")
