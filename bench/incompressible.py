@@ -176,12 +176,9 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
         run.result["rows"].append(row)
         print(line(row), flush=True)
         run.save()
-    run.result["goals"] = [goal.as_json() for goal in goals(run.result["rows"])]
     if options.plots:
         draw(run.result["rows"], options.plots)
-    run.save()
-    print(f"written to {run.record.file}")
-    return 0
+    return run.finished(goals(run.result["rows"]))
 
 
 if __name__ == "__main__":

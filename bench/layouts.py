@@ -321,9 +321,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     for form in options.forms:
         form_measured(form, options, run)
     run.result["wholes"] += cavities(options.points, run)
-    run.result["goals"] = [goal.as_json() for goal in goals(run.result)]
-    run.save()
-    print(f"copy: {run.copy / 1e9:.0f} GB/s; written to {run.record.file}")
+    run.finished(goals(run.result))
     return shown(run.result, options.plot)
 
 

@@ -371,11 +371,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
             run.result["rows"].append(row)
             print(line(row), flush=True)
             run.save()
-    print(f"copy: {run.copy / 1e9:.0f} GB/s")
-    run.result["goals"] = [goal.as_json() for goal in goals(run.result["rows"])]
-    run.save()
-    print(f"written to {run.record.file}")
-    return int(any("wrong" in row for row in run.result["rows"]))
+    return run.finished(goals(run.result["rows"]))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import meshloom as ml
 from bench.measure import surroundings
 from bench.race_loop import Cuda, Device
 from bench.record import Record
+from bench.report import Goal
 
 
 @dataclass
@@ -26,6 +27,13 @@ class Started:
 
     def save(self) -> Path:
         return self.record.save()
+
+    def finished(self, goals: Sequence[Goal]) -> int:
+        """Write the file with its goals, and say where; the exit status: 1 where a row was wrong."""
+        self.result["goals"] = [goal.as_json() for goal in goals]
+        self.save()
+        print(f"copy: {self.copy / 1e9:.0f} GB/s; written to {self.record.file}")
+        return int(any("wrong" in row for row in self.result["rows"]))
 
 
 def options_of(name: str, text: str | None, devices: Sequence[str] = ("cuda", "cpu")) -> argparse.ArgumentParser:

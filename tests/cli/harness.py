@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Result:
@@ -38,3 +41,17 @@ Command = Callable[..., Result]
 def files_below(folder: Path) -> dict[str, bytes]:
     """Every file with its content: to show that nothing was touched."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def check_goes_on_bit_for_bit(meshloom: Command, folder: Path, *settings: str, after: int) -> None:
+    """Assert that a run that ends ``after`` some iterations, and is restarted, leaves what one in one go leaves:
+    ``settings`` are words for ``meshloom run``, in ``folder``."""
+    assert meshloom("run", *settings, "--out", "whole").code == 0
+    assert meshloom("run", *settings, "--iterations", str(after), "--out", "half").code == 0
+    result = meshloom("run", "--restart", "half/checkpoint.h5", "--iterations", "1000000", "--quiet")
+    assert result.code == 0, result.err
+    assert (folder / "half" / "monitors.csv").read_bytes() == (folder / "whole" / "monitors.csv").read_bytes()
+    with h5py.File(folder / "half/checkpoint.h5") as half, h5py.File(folder / "whole/checkpoint.h5") as whole:
+        assert list(half["state"]) == list(whole["state"])
+        for name in whole["state"]:
+            np.testing.assert_array_equal(half[f"state/{name}"][()], whole[f"state/{name}"][()])

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import h5py
-import numpy as np
-
-from tests.cli.harness import Command
+from tests.cli.harness import Command, check_goes_on_bit_for_bit
 
 SMALL = ("backward_step", "--set", "mesh.cells=4", "--set", "mesh.growth=1.2", "--set", "mesh.widest=1", "--set",
          "mesh.upstream=2", "--set", "mesh.downstream=8", "--set", "run.threads=1", "--quiet")  # fmt: skip
@@ -29,14 +26,7 @@ def test_a_run_ends_when_the_flow_is_steady_with_picture_and_chart(meshloom: Com
 
 def test_a_restarted_run_equals_an_uninterrupted_one(meshloom: Command, tmp_path: Path) -> None:
     common = (*SMALL, "--set", "time.end=3.0", "--set", "output.plot=false")
-    assert meshloom("run", *common, "--out", "whole").code == 0
-    assert meshloom("run", *common, "--iterations", "7", "--out", "half").code == 0
-    result = meshloom("run", "--restart", "half/checkpoint.h5", "--iterations", "1000000", "--quiet")
-    assert result.code == 0, result.err
-    assert (tmp_path / "half" / "monitors.csv").read_bytes() == (tmp_path / "whole" / "monitors.csv").read_bytes()
-    with h5py.File(tmp_path / "half/checkpoint.h5") as half, h5py.File(tmp_path / "whole/checkpoint.h5") as whole:
-        for name in whole["state"]:
-            np.testing.assert_array_equal(half[f"state/{name}"][()], whole[f"state/{name}"][()])
+    check_goes_on_bit_for_bit(meshloom, tmp_path, *common, after=7)
 
 
 def test_wrong_settings_end_in_one_line(meshloom: Command) -> None:

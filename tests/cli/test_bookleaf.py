@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from tests.cli.harness import Command
+from tests.cli.harness import Command, check_goes_on_bit_for_bit
 
 SMALL = ("--set", "mesh.cells=[12,4]", "--set", "output.plot=false", "--quiet", "--backend", "numpy")
 
@@ -29,15 +29,7 @@ def test_a_run_ends_at_its_time_and_writes_the_mesh_that_moved(meshloom: Command
 
 def test_a_restarted_run_equals_an_uninterrupted_one(meshloom: Command, tmp_path: Path):
     common = ("bookleaf_sedov", *SMALL, "--set", "time.end=0.02", "--set", "mesh.order=rcm")
-    assert meshloom("run", *common, "--out", "whole").code == 0
-    assert meshloom("run", *common, "--iterations", "30", "--out", "half").code == 0
-    result = meshloom("run", "--restart", "half/checkpoint.h5", "--iterations", "1000000", "--quiet")
-    assert result.code == 0, result.err
-    assert (tmp_path / "half" / "monitors.csv").read_bytes() == (tmp_path / "whole" / "monitors.csv").read_bytes()
-    with h5py.File(tmp_path / "half/checkpoint.h5") as half, h5py.File(tmp_path / "whole/checkpoint.h5") as whole:
-        assert list(half["state"]) == list(whole["state"])
-        for name in half["state"]:
-            np.testing.assert_array_equal(half[f"state/{name}"][()], whole[f"state/{name}"][()])
+    check_goes_on_bit_for_bit(meshloom, tmp_path, *common, after=30)
 
 
 def test_a_tangled_mesh_stops_the_run(meshloom: Command):

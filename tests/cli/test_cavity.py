@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import h5py
-import numpy as np
-
-from tests.cli.harness import Command
+from tests.cli.harness import Command, check_goes_on_bit_for_bit
 
 SMALL = ("cavity2d", "--set", "mesh.cells=[16,16]", "--set", "run.threads=1", "--quiet")
 
@@ -27,14 +24,7 @@ def test_a_run_ends_when_the_flow_is_steady_with_pictures_and_tables(meshloom: C
 
 def test_a_restarted_run_equals_an_uninterrupted_one(meshloom: Command, tmp_path: Path) -> None:
     common = (*SMALL, "--set", "time.end=1.0", "--set", "output.plot=false")
-    assert meshloom("run", *common, "--out", "whole").code == 0
-    assert meshloom("run", *common, "--iterations", "17", "--out", "half").code == 0
-    result = meshloom("run", "--restart", "half/checkpoint.h5", "--iterations", "1000000", "--quiet")
-    assert result.code == 0, result.err
-    assert (tmp_path / "half" / "monitors.csv").read_bytes() == (tmp_path / "whole" / "monitors.csv").read_bytes()
-    with h5py.File(tmp_path / "half/checkpoint.h5") as half, h5py.File(tmp_path / "whole/checkpoint.h5") as whole:
-        for name in whole["state"]:
-            np.testing.assert_array_equal(half[f"state/{name}"][()], whole[f"state/{name}"][()])
+    check_goes_on_bit_for_bit(meshloom, tmp_path, *common, after=17)
 
 
 def test_a_steady_run_says_how_it_goes_on(meshloom: Command) -> None:
