@@ -41,6 +41,7 @@ TRIED = (20, 60)  # iterations of two short solutions, from which follows how ma
 REPEATED = 0.5  # seconds: a solution that takes less is repeated
 ROUNDS = 3
 MOST_GENERAL = 2048**2  # cells of a matrix with indices: larger ones take long to prepare
+MOST_STORED = 4096**2  # cells of a matrix with indices for CuPy, assembled by SciPy on one core
 MOST_STRETCHED = 2_500_000  # stretched cells, whose levels smooth lines: more take long to prepare
 MOST_ON_CORES = {2: 1024**2, 3: 128**3}  # cells for the peers on the cores
 PASSES = 5 * 16  # bytes of the direct solver for a cell
@@ -222,6 +223,8 @@ def why_not(name: str, problem: Problem, on_gpu: bool) -> str:
     """Why a method is not run; empty where it is."""
     if name == "CuPy cg" and not on_gpu:
         return "needs a GPU"
+    if name == "CuPy cg" and problem.cells > MOST_STORED:
+        return "too large to prepare a matrix with indices"
     if name in ("SciPy cg", "PyAMG cg") and problem.cells > MOST_ON_CORES[len(problem.shape)]:
         return "too large for the cores"
     if name == "PyAMG cg" and find_spec("pyamg") is None:
