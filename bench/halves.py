@@ -60,7 +60,7 @@ class Values:
 
     def __init__(self, mesh: ml.Mesh):
         rng, n = np.random.default_rng(1), mesh.cells.size
-        self.mesh, self.x, self.centre = mesh, mesh.coordinates.numpy(), mesh.cell_centroids()
+        self.mesh, self.x, self.centre = mesh, mesh.coordinates.numpy(), mesh.cell_centroids
         self.q, self.adt, self.slope = 1.0 + rng.random((n, 4)), rng.random(n), 0.1 * rng.random((n, 8))
         before = ml.backend()
         ml.use("numpy")

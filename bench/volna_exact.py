@@ -57,14 +57,14 @@ def bowl(scheme: str, n: int) -> Any:
 
 def exact_depth(case: Any) -> np.ndarray:
     """At the centres of the cells, when the case stands now."""
-    x, y = case.mesh.cell_centroids().T
+    x, y = case.mesh.cell_centroids.T
     time = case.flow.time.value
     depth: np.ndarray = case.exact.at(x - 5.0, time)[0] if "dam" in case.name else case.exact.at(x, y, time)[0]
     return depth
 
 
 def error(case: Any) -> float:
-    area, exact = case.mesh.cell_volumes(), exact_depth(case)
+    area, exact = case.mesh.cell_volumes, exact_depth(case)
     return float(area @ np.abs(case.cell_fields()["depth"] - exact) / (area @ exact))
 
 
@@ -108,14 +108,14 @@ def draw(path: Path) -> None:
     colours = dict(zip(SCHEMES, ("tab:orange", "tab:blue"), strict=True))
     for scheme in SCHEMES:
         case = dam(scheme, 100)
-        x = case.mesh.cell_centroids()[:, 0]
+        x = case.mesh.cell_centroids[:, 0]
         left.plot(x, case.cell_fields()["depth"], ".", markersize=3, color=colours[scheme], label=scheme)
     fine = np.linspace(0.0, 10.0, 2001)
     left.plot(fine, case.exact.at(fine - 5.0, 0.5)[0], "k-", linewidth=1.0, label="Stoker")
     left.set(xlabel="x, m", ylabel="depth, m", title="dam break after 0.5 s, 100 squares")
     for scheme in SCHEMES:
         case = bowl(scheme, 80)
-        x, y = case.mesh.cell_centroids().T
+        x, y = case.mesh.cell_centroids.T
         near = (np.abs(y) < 0.05) & (case.cell_fields()["depth"] > 1e-4)
         right.plot(x[near], case.cell_fields()["surface"][near], ".", markersize=3, color=colours[scheme], label=scheme)
     fine = np.linspace(-1.6, 1.6, 801)

@@ -45,6 +45,22 @@ def area_vectors(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     return 0.5 * np.cross(first, second)
 
 
+def face_centroids(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Centre of mass of each face, (m, d): of an edge its middle, of a loop of nodes the mean of its triangles round
+    the mean of its nodes, each by the area that it shows along the normal of the loop."""
+    middle = mean_points(x, nodes)
+    if nodes.shape[1] <= 3:
+        return middle
+    normal = area_vectors(x, nodes)
+    total, weights = np.zeros_like(middle), np.zeros(len(nodes))
+    for slot in range(nodes.shape[1]):
+        a, b = x[nodes[:, slot]], x[nodes[:, (slot + 1) % nodes.shape[1]]]
+        weight = _triple(normal, a - middle, b - middle)
+        total += weight[:, None] * (a + b - 2.0 * middle)
+        weights += weight
+    return middle + total / (3.0 * np.where(weights != 0, weights, 1.0))[:, None]
+
+
 def cell_volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
     """Signed volume (area in 2-D) of each cell, (m,); exact for trilinear hexahedra."""
     return _in_chunks(lambda part: _volumes(x, part, kind), nodes)

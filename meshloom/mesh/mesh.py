@@ -309,21 +309,35 @@ class Mesh(ItsOwnCopy):
         """The numbers of the cells of a group, ascending."""
         return self.cell_groups[known_name("cell group", name, self.cell_groups, error=MeshError)].copy()
 
+    @property
     def cell_volumes(self) -> np.ndarray:
-        """Volume (area in 2-D) of each cell, (cells,)."""
+        """Volume (area in 2-D) of each cell, (cells,); like all of these, by the coordinates as they are now."""
         return geometry.cell_volumes(self.coordinates.numpy(), self.cell_nodes.indices, self.kind)
 
+    @property
     def cell_centroids(self) -> np.ndarray:
         """Centre of mass of each cell, (cells, d)."""
         return geometry.cell_centroids(self.coordinates.numpy(), self.cell_nodes.indices, self.kind)
 
+    @property
     def face_normals(self) -> np.ndarray:
         """Normal times area of each interior face, from its first cell to its second, (faces, d)."""
         return geometry.area_vectors(self.coordinates.numpy(), self.face_nodes.indices)
 
+    @property
     def boundary_normals(self) -> np.ndarray:
         """Normal times area of each boundary face, out of the domain, (boundary_faces, d)."""
         return geometry.area_vectors(self.coordinates.numpy(), self.boundary_nodes.indices)
+
+    @property
+    def face_centres(self) -> np.ndarray:
+        """Centre of mass of each interior face, (faces, d)."""
+        return geometry.face_centroids(self.coordinates.numpy(), self.face_nodes.indices)
+
+    @property
+    def boundary_centres(self) -> np.ndarray:
+        """Centre of mass of each boundary face, (boundary_faces, d)."""
+        return geometry.face_centroids(self.coordinates.numpy(), self.boundary_nodes.indices)
 
     def __repr__(self) -> str:
         return (

@@ -46,6 +46,6 @@ class BoundaryPart(Subset):
         super().__init__(mesh.boundary_faces, mesh.group(group), group)
         self.cells, self.nodes = self.restricted(mesh.boundary_cells), self.restricted(mesh.boundary_nodes)
         numbers = self.members.indices[:, 0]
-        self.normal = self.field("normal", mesh.dim, data=mesh.boundary_normals()[numbers])
+        self.normal = self.field("normal", mesh.dim, data=mesh.boundary_normals[numbers])
         corners = mesh.coordinates.numpy()[self.nodes.indices]
         self.centre = self.field("centre", mesh.dim, data=corners.mean(axis=1))

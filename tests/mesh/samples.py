@@ -39,10 +39,10 @@ def shuffled(x: np.ndarray, cells: np.ndarray, seed: int) -> tuple[np.ndarray, n
 def closure(mesh: Mesh) -> np.ndarray:
     """The sum of the outward area vectors of each cell, (cells, d); zero for closed cells."""
     total = np.zeros((mesh.cells.total, mesh.dim))
-    normals, cells = mesh.face_normals(), mesh.face_cells.indices
+    normals, cells = mesh.face_normals, mesh.face_cells.indices
     np.add.at(total, cells[:, 0], normals)
     np.add.at(total, cells[:, 1], -normals)
-    np.add.at(total, mesh.boundary_cells.indices[:, 0], mesh.boundary_normals())
+    np.add.at(total, mesh.boundary_cells.indices[:, 0], mesh.boundary_normals)
     return total
 
 

@@ -24,11 +24,11 @@ def check_invariants(mesh: Mesh) -> None:
     cells = mesh.face_cells.indices
     assert (cells[:, 0] < cells[:, 1]).all()
     assert np.abs(closure(mesh)).max() < 1e-14
-    assert (mesh.cell_volumes() > 0).all() and mesh.cell_volumes().sum() == pytest.approx(1.0, rel=1e-12)
-    to_neighbor = mesh.cell_centroids()[cells[:, 1]] - mesh.cell_centroids()[cells[:, 0]]
-    assert ((mesh.face_normals() * to_neighbor).sum(axis=1) > 0).all()
-    outward = mesh.boundary_faces.points - mesh.cell_centroids()[mesh.boundary_cells.indices[:, 0]]
-    assert ((mesh.boundary_normals() * outward).sum(axis=1) > 0).all()
+    assert (mesh.cell_volumes > 0).all() and mesh.cell_volumes.sum() == pytest.approx(1.0, rel=1e-12)
+    to_neighbor = mesh.cell_centroids[cells[:, 1]] - mesh.cell_centroids[cells[:, 0]]
+    assert ((mesh.face_normals * to_neighbor).sum(axis=1) > 0).all()
+    outward = mesh.boundary_faces.points - mesh.cell_centroids[mesh.boundary_cells.indices[:, 0]]
+    assert ((mesh.boundary_normals * outward).sum(axis=1) > 0).all()
     slots = len(KINDS[mesh.kind].faces)
     assert 2 * len(mesh.faces) + len(mesh.boundary_faces) == slots * len(mesh.cells)
     assert euler_characteristic(mesh) == 1

@@ -72,7 +72,7 @@ def test_airfoil_sizes_and_geometry(airfoil: Mesh) -> None:
     assert len(airfoil.group("wall")) == NI
     assert np.abs(closure(airfoil)).max() < 1e-14
     assert np.abs(closure(naca0012(NI, NJ, decimals=None))).max() < 1e-14
-    assert (airfoil.cell_volumes() > 0).all()
+    assert (airfoil.cell_volumes > 0).all()
     x = airfoil.coordinates.numpy()
     assert (x.min(axis=0).tolist(), x.max(axis=0).tolist()) == ([-9.0, -18.0], [9.0, 18.0])
     wake = np.arange(NI + 1)
@@ -162,13 +162,13 @@ def test_boxes(shape: tuple[int, ...], kind: str, cells: int, faces: int) -> Non
     extent, origin = (2.0, 3.0, 0.5)[: len(shape)], (-1.0, 5.0, 2.0)[: len(shape)]
     mesh = box(shape, cells=kind, extent=extent, origin=origin)
     assert (len(mesh.cells), len(mesh.faces)) == (cells, faces)
-    assert mesh.cell_volumes().sum() == pytest.approx(np.prod(extent), rel=1e-13)
+    assert mesh.cell_volumes.sum() == pytest.approx(np.prod(extent), rel=1e-13)
     assert np.abs(closure(mesh)).max() < 1e-14
     for axis, letter in enumerate("xyz"[: len(shape)]):
         for end, value in (("min", origin[axis]), ("max", origin[axis] + extent[axis])):
             side = mesh.group(letter + end)
             np.testing.assert_array_equal(mesh.coordinates.numpy()[mesh.boundary_nodes.indices[side]][..., axis], value)
-            area = np.abs(mesh.boundary_normals()[side]).sum()
+            area = np.abs(mesh.boundary_normals[side]).sum()
             assert area == pytest.approx(np.prod(extent) / extent[axis], rel=1e-13)
     assert sum(len(mesh.group(name)) for name in mesh.groups) == len(mesh.boundary_faces)
 
@@ -184,7 +184,7 @@ def test_alternate_diagonals() -> None:
     mesh = box((2, 2), cells="triangle", alternate=True)
     diagonals = {tuple(sorted(nodes)) for nodes in mesh.face_nodes.indices.tolist()}
     assert {(0, 4), (2, 4), (4, 6), (4, 8)} <= diagonals
-    assert mesh.cell_volumes().tolist() == [0.125] * 8
+    assert mesh.cell_volumes.tolist() == [0.125] * 8
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_channel_with_a_ramp() -> None:
     nx, ny, nz, slope = 6, 3, 2, 0.25
     mesh = ramp((nx, ny, nz), extent=(4.0, 2.0, 3.0), slope=slope)
     assert (len(mesh.cells), mesh.kind) == (nx * ny * nz, "hexahedron")
-    assert mesh.cell_volumes().sum() == pytest.approx(3.0 * (4.0 * 2.0 - 0.5 * 2.0 * 2.0 * slope), rel=1e-14)
+    assert mesh.cell_volumes.sum() == pytest.approx(3.0 * (4.0 * 2.0 - 0.5 * 2.0 * 2.0 * slope), rel=1e-14)
     assert np.abs(closure(mesh)).max() < 1e-14
     assert mesh.cell_nodes.indices[0].tolist() == [0, 12, 15, 3, 1, 13, 16, 4], "VTK order, z first"
     steps = np.diff(mesh.cells.points.reshape(nx, ny, nz, 3), axis=2)
@@ -222,7 +222,7 @@ def test_channel_with_a_ramp() -> None:
     x, y, _ = mesh.coordinates.numpy()[mesh.boundary_nodes.indices[mesh.group("ymin")]].reshape(-1, 3).T
     np.testing.assert_allclose(y, np.maximum(0.0, slope * (x - 2.0)), atol=1e-15)
     assert len(mesh.group("ymax")) == nx * nz
-    assert (ramp((1, 1, 1)).cell_volumes() == 1.0).all()
+    assert (ramp((1, 1, 1)).cell_volumes == 1.0).all()
 
 
 @pytest.mark.parametrize(

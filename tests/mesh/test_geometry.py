@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshloom.mesh.geometry import area_vectors, cell_centroids, cell_volumes, corner_volumes
+from meshloom.mesh.geometry import area_vectors, cell_centroids, cell_volumes, corner_volumes, face_centroids
 
 CORNERS = np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)], float)
 
@@ -68,3 +68,16 @@ def test_more_cells_than_one_chunk() -> None:
     cells = 2 * np.arange(n)[:, None] + np.array((0, 2, 3, 1))
     np.testing.assert_array_equal(cell_volumes(x, cells, "quad"), np.ones(n))
     np.testing.assert_allclose(cell_centroids(x, cells, "quad")[:, 0], np.arange(n) + 0.5)
+
+
+def test_face_centroids_of_plane_quads_are_those_of_their_triangles():
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        corners = np.array([(0, 0), (1, 0), (1, 1), (0, 1)]) + rng.uniform(-0.3, 0.3, (4, 2))
+        one, other = rng.standard_normal((2, 3))
+        x = corners @ np.stack([one, other])
+        sizes = [np.linalg.norm(np.cross(x[b] - x[0], x[b + 1] - x[0])) for b in (1, 2)]
+        expected = np.average([x[[0, 1, 2]].mean(axis=0), x[[0, 2, 3]].mean(axis=0)], axis=0, weights=sizes)
+        np.testing.assert_allclose(face_centroids(x, np.array([[0, 1, 2, 3]]))[0], expected, rtol=1e-12, atol=1e-13)
+    ends = rng.random((2, 2))
+    np.testing.assert_allclose(face_centroids(ends, np.array([[0, 1]]))[0], ends.mean(axis=0))

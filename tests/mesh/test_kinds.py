@@ -61,7 +61,7 @@ def test_the_cells_of_a_mesh_have_their_nodes(kind: str, order: str) -> None:
     if kind in ("triangle", "quad"):
         area, at_nodes = mesh.cells.field("area"), mesh.nodes.field("at nodes")
         measure(part, mesh.coordinates[part.nodes], area, at_nodes[part.nodes])
-        np.testing.assert_allclose(area.numpy(), mesh.cell_volumes(), rtol=1e-13)
+        np.testing.assert_allclose(area.numpy(), mesh.cell_volumes, rtol=1e-13)
     with one_line_from(MeshError, f"unknown kind of cells 'prism'; (allowed: {kind}|did you mean)"):
         mesh.cells.of("prism")
 

@@ -124,7 +124,7 @@ def test_points_are_where_the_elements_are() -> None:
     np.testing.assert_array_equal(mesh.nodes.points, mesh.coordinates.numpy())
     np.testing.assert_allclose(mesh.cells.points, [(0.25, 0.5, 0.5), (0.75, 0.5, 0.5)])
     np.testing.assert_allclose(mesh.faces.points, [(0.5, 0.5, 0.5)])
-    np.testing.assert_allclose(mesh.cell_centroids(), mesh.cells.points)
+    np.testing.assert_allclose(mesh.cell_centroids, mesh.cells.points)
 
 
 @pytest.mark.parametrize("kind", ["triangle", "quad", "tetrahedron", "hexahedron"])

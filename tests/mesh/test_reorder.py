@@ -44,12 +44,12 @@ def check_same(old: Mesh, new: Mesh) -> None:
         renamed = to_old[target][getattr(new, map_name).indices]
         np.testing.assert_array_equal(back.undo(source, renamed), getattr(old, map_name).indices)
     direction = np.where(back.flipped, -1.0, 1.0)[:, None]
-    np.testing.assert_array_equal(back.undo("faces", direction * new.face_normals()), old.face_normals())
+    np.testing.assert_array_equal(back.undo("faces", direction * new.face_normals), old.face_normals)
     cells = back.cells[new.face_cells.indices]
     cells[back.flipped] = cells[back.flipped, ::-1]
     np.testing.assert_array_equal(back.undo("faces", cells), old.face_cells.indices)
     np.testing.assert_array_equal(back.undo("boundary_faces", new.boundary_group), old.boundary_group.numpy())
-    np.testing.assert_allclose(back.undo("cells", new.cell_centroids()), old.cell_centroids(), rtol=1e-14)
+    np.testing.assert_allclose(back.undo("cells", new.cell_centroids), old.cell_centroids, rtol=1e-14)
     assert new.groups == old.groups and new.kind == old.kind
     assert np.abs(closure(new)).max() < 1e-14
 

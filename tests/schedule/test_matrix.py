@@ -123,7 +123,7 @@ def topology(kind: str) -> tuple[np.ndarray, np.ndarray]:
         return rng.random((60, 2)), rng.integers(0, 60, (311, 2))
     if kind == "cells":  # nearly every cell has four neighbours: regular enough for tables and unrolled loops
         mesh = ml.generate.box((18, 16))
-        return mesh.cell_centroids(), np.array(mesh.face_cells.indices)
+        return mesh.cell_centroids, np.array(mesh.face_cells.indices)
     mesh = ml.generate.box((9, 7), cells="triangle")
     points, pairs = mesh.coordinates.numpy(), mesh.face_nodes.indices
     if kind == "shuffled":

@@ -148,7 +148,7 @@ def force_on_wall(case: Airfoil) -> np.ndarray:
     """Pressure force (drag, lift) on the solid faces."""
     mesh, wall = case.mesh, case.mesh.group("wall")
     pressure = case.cell_fields()["pressure"][mesh.boundary_cells.indices[wall, 0]]
-    force: np.ndarray = (pressure[:, None] * mesh.boundary_normals()[wall]).sum(axis=0)
+    force: np.ndarray = (pressure[:, None] * mesh.boundary_normals[wall]).sum(axis=0)
     return force
 
 

@@ -45,14 +45,14 @@ class BookLeafStart:
 def sod(cells: tuple[int, int]) -> BookLeafStart:
     """A tube along x with a dense, hot gas at the left and a thin one at the right."""
     mesh, kind = _block(_box(cells, SOD_LENGTH, SOD_HEIGHT), SLIP_Y, SLIP_X, SLIP_Y, SLIP_X)
-    right = (mesh.cell_centroids()[:, 0] > SOD_MIDDLE).astype(int)
+    right = (mesh.cell_centroids[:, 0] > SOD_MIDDLE).astype(int)
     return BookLeafStart(mesh, kind, _at_rest(mesh), np.take(SOD_DENSITY, right), np.take(SOD_ENERGY, right))
 
 
 def blast(cells: tuple[int, int]) -> BookLeafStart:
     """A tube along x with hot gas at both ends: two shocks run into each other."""
     mesh, kind = _block(_box(cells, BLAST_LENGTH, BLAST_HEIGHT), SLIP_Y, SLIP_X, SLIP_Y, SLIP_X)
-    part = np.searchsorted(BLAST_WALLS, mesh.cell_centroids()[:, 0])
+    part = np.searchsorted(BLAST_WALLS, mesh.cell_centroids[:, 0])
     return BookLeafStart(mesh, kind, _at_rest(mesh), np.ones(len(mesh.cells)), np.take(BLAST_ENERGY, part))
 
 
@@ -60,7 +60,7 @@ def sedov(cells: tuple[int, int]) -> BookLeafStart:
     """A quarter of a blast: all energy is in the cell at the origin."""
     mesh, kind = _block(_box(cells, SEDOV_WIDTH, SEDOV_WIDTH), SLIP_Y, FREE, FREE, SLIP_X)
     density, energy = np.ones(len(mesh.cells)), np.zeros(len(mesh.cells))
-    energy[0] = SEDOV_ENERGY / mesh.cell_volumes()[0]
+    energy[0] = SEDOV_ENERGY / mesh.cell_volumes[0]
     return BookLeafStart(mesh, kind, _at_rest(mesh), density, energy)
 
 

@@ -47,10 +47,10 @@ class FiniteVolumes:
         cells = mesh.cells
         return cls(
             cells,
-            cells.field("volume", dtype=dtype, data=mesh.cell_volumes()),
+            cells.field("volume", dtype=dtype, data=mesh.cell_volumes),
             cells.field("centre", 3, dtype=dtype, data=cells.points),
-            Sides.of(mesh.face_cells, mesh.face_normals(), dtype),
-            Sides.of(mesh.boundary_cells, mesh.boundary_normals(), dtype),
+            Sides.of(mesh.face_cells, mesh.face_normals, dtype),
+            Sides.of(mesh.boundary_cells, mesh.boundary_normals, dtype),
             _boundary_kind(mesh, boundary),
         )
 
