@@ -154,6 +154,26 @@ def test_a_gpu_shares_the_loads_of_a_tile_and_loads_vectors() -> None:
     assert tile_of(star3.loop(odd, odd.field("u")[odd.star(1)], odd.field("out")).spec) == (4, 1, 1)
 
 
+def test_bricks_of_threads_are_thick_where_single_points_look_around() -> None:
+    """A block has 8 lines of threads: as 2 x 4 they ask for 20 lines, as 1 x 8 for 26. Where threads have tiles of four
+    points along x little is gained, and where the box is flat nothing."""
+    ml.use("emulated")
+    grid = ml.Grid((9, 11, 64), periodic=(True, False, True))
+    values = np.random.default_rng(5).random(grid.shape)
+    u, out = grid.field("u", data=values), grid.field("out")
+
+    def threads(loop: ml.Loop) -> list[int]:
+        return [1 << one.shift for one in loop.plan_of(loop.schedule).axes]  # type: ignore[attr-defined]
+
+    loop = star3.loop(grid.interior(1), u[grid.star(1)], out)
+    single = loop.by(ml.Schedule("box", variant="single"))
+    assert threads(single) == [2, 4, 32] and threads(loop) == [1, 8, 32]
+    single()
+    np.testing.assert_allclose(grid.shaped(out), star_of(grid, values, grid.interior(1)), atol=1e-14)
+    flat = grid.box((3, 1, 0), (4, 10, 64))
+    assert threads(star3.loop(flat, u[grid.star(1)], out).by(ml.Schedule("box", variant="single"))) == [1, 8, 32]
+
+
 @pytest.mark.parametrize("backend", ["cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_steps_near_and_far_and_just_between(axis: int, backend: str) -> None:
