@@ -269,9 +269,9 @@ def _least_asked(spec: LoopSpec, tile: Index, needed: Sequence[int], shifts: tup
         return shifts
     both = shifts[0] + shifts[1]
     fits = [n for n in range(both + 1) if 1 << n < 2 * needed[0] and 1 << (both - n) < 2 * needed[1]]
-    asked = {(n, both - n, shifts[2]): _asked(spec, tile, (n, both - n, shifts[2])) for n in fits}
-    best = min(asked, key=asked.__getitem__, default=shifts)
-    return best if asked and asked[best] <= _MUCH_LESS * _asked(spec, tile, shifts) else shifts
+    asked = {n: _asked(spec, tile, (n, both - n, shifts[2])) for n in (shifts[0], *fits)}
+    best = min(asked, key=asked.__getitem__)
+    return (best, both - best, shifts[2]) if asked[best] <= _MUCH_LESS * asked[shifts[0]] else shifts
 
 
 def _asked(spec: LoopSpec, tile: Index, shifts: Sequence[int]) -> int:
