@@ -9,13 +9,9 @@ tile of points whose loads are shared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
-
-from meshloom.kernel.count import loads
 from meshloom.mesh.box import Box, Index
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import BLOCK, ITEM, Pass, Phase
@@ -51,15 +47,12 @@ from meshloom.schedule.strategies.common.points import (
     PointCode,
     coordinate,
     far_steps,
+    takes_single_points,
     tile_of,
     tiled,
 )
 from meshloom.target import CPU, Target
 
-#: Of the values that a brick asks for: where another shape leaves at most so many, it is taken. That is so of long
-#: kernels, whose threads take one point each; tiles of several points along the slow axis gain less by it, and were
-#: measured as they are.
-_MUCH_LESS = 0.85
 _ALIGNED = 16  # points: bricks of long lines begin at such multiples, so that warps read whole lines of the cache
 
 
@@ -139,17 +132,22 @@ class BoxStrategy(Strategy):
     competes = False
     cpu_block = 8192
     gpu_block = 256
+    gpu_block_of_long = 128
     variants = tuple(VARIANTS)
     plans, plans_together = SegmentPlan, BrickPlan
 
     def declines(self, spec: LoopSpec) -> str | None:
         return None if spec.box is not None else "the loop does not run over a box of a grid"
 
+    def block(self, target: Target, elements: int, spec: LoopSpec | None = None) -> int:
+        long = target.together and spec is not None and takes_single_points(spec)
+        return self.gpu_block_of_long if long else super().block(target, elements, spec)
+
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         spec, box = topology.spec, topology.box
         assert spec is not None and box is not None
         if target.together:
-            return _bricks(spec, _axes(spec, box), block, box.grid.total - 1, target.lanes)
+            return _bricks(self.name, _axes(spec, box), tile_of(spec), block, box.grid.total - 1, target.lanes)
         length = box.shape[-1]
         segment = length if length <= 2 * block else block
         segments, steps = -(-length // segment), [o[-1] for o in spec.offsets] or [0]
@@ -232,9 +230,10 @@ def _ends(spec: LoopSpec, low: tuple[Expr, Expr], high: tuple[Expr, Expr]) -> Fo
 
 
 # ----- GPU --------------------------------------------------------------------------------------------------------
-def _bricks(spec: LoopSpec, axes: tuple[Axis, ...], block: int, most: int, lanes: int) -> BrickPlan:
-    """The threads of a block as a brick of 2^shift threads along each axis, and how many bricks cover the box."""
-    tile = tile_of(spec)
+def _bricks(name: str, axes: tuple[Axis, ...], tile: Index, block: int, most: int, lanes: int) -> BrickPlan:
+    """The threads of a block as a brick of 2^shift threads along each axis, and how many bricks cover the box.
+
+    Where there are other axes, the ``lanes`` of a warp are next to each other along the last one."""
     last = len(tile) - 1
     begin = [one.low for one in axes]
     if axes[last].end - begin[last] >= 4 * _ALIGNED:
@@ -242,57 +241,16 @@ def _bricks(spec: LoopSpec, axes: tuple[Axis, ...], block: int, most: int, lanes
     else:
         begin[last] -= begin[last] % tile[last]
     needed = [-(-(axes[a].end - begin[a]) // t) for a, t in enumerate(tile)]  # threads along each axis
-    shifts = _least_asked(spec, tile, needed, _shifts(needed, block, lanes))
-    counts = [-(-n // (1 << shift)) for n, shift in zip(needed, shifts, strict=True)]
-    cut = tuple(BrickAxis(**vars(one), begin=b, shift=s, bricks=n)
-                for one, b, s, n in zip(axes, begin, shifts, counts, strict=True))  # fmt: skip
-    return BrickPlan(BoxStrategy.name, block, cut, most, 1 << sum(shifts), prod(counts))
-
-
-def _shifts(needed: Sequence[int], block: int, lanes: int) -> tuple[int, ...]:
-    """A brick that is long along the last axes. ``needed``: threads along each axis. Where there are other axes, the
-    ``lanes`` of a warp are next to each other along the last one."""
-    last = len(needed) - 1
     left, shifts = block.bit_length() - 1, [0] * (last + 1)
     for a in (last, *range(last - 1, -1, -1), last):  # what is left over goes to the last axis again
         free = left if last == 0 or any(shifts) else min(left, lanes.bit_length() - 1)
         more = min(free, max((needed[a] - 1).bit_length() - shifts[a], 0))
         shifts[a] += more
         left -= more
-    return tuple(shifts)
-
-
-def _least_asked(spec: LoopSpec, tile: Index, needed: Sequence[int], shifts: tuple[int, ...]) -> tuple[int, ...]:
-    """Threads along the two slow axes of three dealt otherwise, where a brick then asks for far fewer values: what lies
-    beside it comes from the cache that all blocks share, again for each of them."""
-    if len(tile) < 3 or any(far_steps(spec, a) for a in range(len(tile))):
-        return shifts
-    both = shifts[0] + shifts[1]
-    fits = [n for n in range(both + 1) if 1 << n < 2 * needed[0] and 1 << (both - n) < 2 * needed[1]]
-    asked = {n: _asked(spec, tile, (n, both - n, shifts[2])) for n in (shifts[0], *fits)}
-    best = min(asked, key=asked.__getitem__)
-    return (best, both - best, shifts[2]) if asked[best] <= _MUCH_LESS * asked[shifts[0]] else shifts
-
-
-def _asked(spec: LoopSpec, tile: Index, shifts: Sequence[int]) -> int:
-    """Bytes that a brick loads, each value once."""
-    points = [t << s for t, s in zip(tile, shifts, strict=True)]
-    seen: dict[tuple[int, int], list[Index]] = {}
-    for param, slot, comp in loads(o.value for o in spec.outputs):
-        described = spec.params[param]
-        if not described.is_global:
-            offset = described.offsets[slot] if described.offsets else (0,) * len(tile)
-            seen.setdefault((param, comp), []).append(offset)
-    return sum(spec.params[param].dtype.itemsize * _covered(points, offsets) for (param, _), offsets in seen.items())
-
-
-def _covered(points: Sequence[int], offsets: Sequence[Index]) -> int:
-    """How many points a brick of points covers that is moved by each of some offsets."""
-    low, high = (tuple(map(end, zip(*offsets, strict=True))) for end in (min, max))
-    there = np.zeros([n + b - a for n, a, b in zip(points, low, high, strict=True)], bool)
-    for offset in offsets:
-        there[tuple(slice(o - a, o - a + n) for o, a, n in zip(offset, low, points, strict=True))] = True
-    return int(np.count_nonzero(there))
+    counts = [-(-n // (1 << shift)) for n, shift in zip(needed, shifts, strict=True)]
+    cut = tuple(BrickAxis(**vars(one), begin=b, shift=s, bricks=n)
+                for one, b, s, n in zip(axes, begin, shifts, counts, strict=True))  # fmt: skip
+    return BrickPlan(name, block, cut, most, 1 << sum(shifts), prod(counts))
 
 
 def _tile_body(spec: LoopSpec, plan: Plan) -> Body:
