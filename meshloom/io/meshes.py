@@ -80,9 +80,9 @@ def write(
 ) -> None:
     """Write a mesh, with fields where the format holds them; an existing file is replaced if ``overwrite``.
 
-    Formats other than ``.dat`` hold cells, not faces: a wake cut that joins cells by given faces is not kept. The
-    sides of a periodic mesh are written as the groups that they were. Groups of
-    cells are kept by ``.msh``, where a cell has one group, and ``.vtu``; the others cannot hold them. A Grid
+    Formats other than ``.dat`` hold cells, not faces: a wake cut that joins cells by given faces is not kept, and
+    the slit refused when the file is read. The sides of a periodic mesh are written as the groups that they were.
+    Groups of cells are kept by ``.msh``, where a cell has one group, and ``.vtu``; the others cannot hold them. A Grid
     goes to ``.vti`` or ``.vtr`` files; it has points alone, so its fields are ``node_fields``.
     """
     path = Path(path)

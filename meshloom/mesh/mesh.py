@@ -33,6 +33,7 @@ from meshloom.mesh.given import (
     numbered,
 )
 from meshloom.mesh.groups import group_boundary
+from meshloom.mesh.hanging import check_slits
 from meshloom.mesh.lists import MIXED, CellTable, MeshLists, NodeLists
 from meshloom.mesh.parts import BoundaryPart, MeshSet, map_of
 from meshloom.mesh.periodic import Joints, joined, opened
@@ -320,8 +321,10 @@ class Mesh(ItsOwnCopy):
 
         Cells have different nodes, positive volumes and do not cross themselves; every side of a cell belongs to
         exactly one face, which lies between the cells it names (nodes may differ where their places agree, as at a wake
-        cut) and has its normal from the first to the second; cells round a node do not overlap. ``ml.read`` does this.
-        ``faces=False`` leaves out what holds in any case where faces were derived (``from_cells``).
+        cut) and has its normal from the first to the second; cells round a node do not overlap. No node lies on the
+        side of a cell that does not have it, unless the side is in a named group of the boundary: cells that should
+        meet have the same nodes. ``ml.read`` does this. ``faces=False`` leaves out what holds in any case where faces
+        were derived (``from_cells``).
         """
         x, cells = self.coordinates.numpy(), self.lists.cells
         interior = self.lists.faces, self.face_cells.indices
@@ -333,8 +336,21 @@ class Mesh(ItsOwnCopy):
             if self.dim == 3:
                 soundness.check_crossings(x, cells, interior, boundary)
             soundness.check_corners(x, cells, boundary)
+            unnamed = self.boundary_group.numpy() == self.groups.get(UNNAMED, 0)
+            if unnamed.any():
+                of = boundary[1][:, 0]
+                check_slits(x, boundary[0], of, self._cell_heights[of], unnamed)
         except Fault as fault:
             raise fault.placed(x) from None
+
+    @property
+    def _cell_heights(self) -> np.ndarray:
+        """Volume over surface of each cell, (cells,): about the least distance between two of its sides."""
+        areas = np.linalg.norm(self.face_normals, axis=1), np.linalg.norm(self.boundary_normals, axis=1)
+        surface = np.bincount(self.boundary_cells.indices[:, 0], areas[1], minlength=self.cells.total)
+        for of in self.face_cells.indices.T:
+            surface += np.bincount(of, areas[0], minlength=self.cells.total)
+        return self.cell_volumes / np.where(surface > 0, surface, 1.0)
 
     def periodic(self, pairs: Mapping[str, str], *, tolerance: float = 1e-4) -> Mesh:
         """The mesh with the faces of groups paired, {"xmin": "xmax"}: each pair is an interior face, behind the others.
