@@ -25,7 +25,7 @@ def extruded(
     layers, n = len(places) - 1, places.shape[1]
     index = np.int32 if places.shape[0] * n < 2**31 else np.int64
     triangles, edge = triangles.astype(index), np.stack((rim, np.roll(rim, -1)), axis=1).astype(index)
-    below = np.arange(prism_layers, dtype=index)[:, None, None] * n + triangles
+    below = np.arange(prism_layers, dtype=index)[:, None, None] * n + triangles[:, ::-1]  # of VTK: seen from below
     prisms = np.concatenate((below, below + n), axis=2).reshape(-1, 6)
     tetrahedra, sides = [], []
     for layer in range(prism_layers, layers):
@@ -64,18 +64,17 @@ def check_volumes(made: CellArrays, what: str) -> None:
     round. ``what`` begins the message.
     """
     prisms = made.cells["prism"]
-    corners = (prisms[:, [*low, up]] for low, up in (((0, 1, 2), 3), ((0, 1, 2), 4), ((0, 1, 2), 5),
-                                                     ((3, 4, 5), 0), ((3, 4, 5), 1), ((3, 4, 5), 2)))  # fmt: skip
-    for side, nodes in enumerate((*corners, made.cells["tetrahedron"])):
-        volumes = tetrahedron_volumes(made.coordinates, nodes)
-        wrong = ~((-volumes if 3 <= side < 6 else volumes) > 0)
+    corners = [prisms[:, [*low, up]] for low, up in (((2, 1, 0), 3), ((2, 1, 0), 4), ((2, 1, 0), 5),
+                                                     ((3, 4, 5), 0), ((3, 4, 5), 1), ((3, 4, 5), 2))]  # fmt: skip
+    for nodes in (*corners, made.cells["tetrahedron"]):
+        wrong = ~(tetrahedron_volumes(made.coordinates, nodes) > 0)
         if wrong.any():
             place = made.coordinates[nodes[np.argmax(wrong)]].mean(axis=0)
             raise MeshError(f"{what}: {wrong.sum()} cells would be folded, one at {place.round(4).tolist()}")
 
 
 def tetrahedron_volumes(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """(n,), positive where the first three nodes go round against the clock seen from the fourth... inwards."""
+    """(n,), positive where the first three nodes go round by the right-hand rule towards the fourth."""
     volumes = np.empty(len(nodes))
     for start in range(0, len(nodes), 1 << 20):  # in parts, as ten million would need gigabytes at once
         here = slice(start, start + (1 << 20))
