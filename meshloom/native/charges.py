@@ -1,4 +1,4 @@
-"""The field of point charges and their mirror images, in compiled code (``charges.cpp``)."""
+"""The field of charged lines and their mirror images, in compiled code (``charges.cpp``)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _TURN = 1024
 
 
 def mirrored_field(points: np.ndarray, charges: np.ndarray) -> np.ndarray:
-    """The field (n, 3) at ``points`` (n, 3) of ``charges`` (m, 5), rows of place, blur and charge, and of their images
-    at -y. The blur is a length squared, positive, that is added to squared distances.
+    """The field (n, 3) at ``points`` (n, 3) of straight lines, ``charges`` (m, 8): start, end, blur and charge, and of
+    their images at -y. The blur is a length squared, positive, that is added to squared distances.
     """
-    if points.ndim != 2 or points.shape[1] != 3 or charges.ndim != 2 or charges.shape[1] != 5:
-        raise MeshError(f"a field of charges: shapes {points.shape} and {charges.shape}, expected (n, 3) and (m, 5)")
+    if points.ndim != 2 or points.shape[1] != 3 or charges.ndim != 2 or charges.shape[1] != 8:
+        raise MeshError(f"a field of charges: shapes {points.shape} and {charges.shape}, expected (n, 3) and (m, 8)")
     if not (charges[:, 3] > 0).all():
         raise MeshError("a field of charges: every blur must be positive")
     given, sources = np.ascontiguousarray(points, np.float64), np.ascontiguousarray(charges, np.float64)

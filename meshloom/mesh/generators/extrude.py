@@ -15,7 +15,12 @@ from meshloom.mesh.generators.arrays import CellArrays
 
 
 def extruded(
-    triangles: np.ndarray, rank: np.ndarray, rim: np.ndarray, places: np.ndarray, prism_layers: int, names: tuple[str, ...]
+    triangles: np.ndarray,
+    rank: np.ndarray,
+    rim: np.ndarray,
+    places: np.ndarray,
+    prism_layers: int,
+    names: tuple[str, ...],
 ) -> CellArrays:
     """Cells between the layers ``places`` (layers + 1, n, 3) of a surface's nodes: first prisms, then tetrahedra.
 
@@ -59,9 +64,9 @@ def _halves(edge: np.ndarray, rank: np.ndarray, n: int) -> np.ndarray:
     return np.concatenate((np.stack((a, b, b + n), axis=1), np.stack((a, b + n, a + n), axis=1)))
 
 
-def check_volumes(made: CellArrays, what: str) -> None:
+def check_volumes(made: CellArrays, what: str, hint: str) -> None:
     """MeshError unless every prism, as the three tetrahedra of each of its cuts, and every tetrahedron is the right way
-    round. ``what`` begins the message.
+    round. ``what`` begins the message, and ``hint`` says what to do.
     """
     prisms = made.cells["prism"]
     corners = [prisms[:, [*low, up]] for low, up in (((2, 1, 0), 3), ((2, 1, 0), 4), ((2, 1, 0), 5),
@@ -70,7 +75,8 @@ def check_volumes(made: CellArrays, what: str) -> None:
         wrong = ~(tetrahedron_volumes(made.coordinates, nodes) > 0)
         if wrong.any():
             place = made.coordinates[nodes[np.argmax(wrong)]].mean(axis=0)
-            raise MeshError(f"{what}: {wrong.sum()} cells would be folded, one at {place.round(4).tolist()}")
+            at = place.round(4).tolist()
+            raise MeshError(f"{what}: {wrong.sum()} cells would be folded, such as one at {at}; {hint}")
 
 
 def tetrahedron_volumes(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:

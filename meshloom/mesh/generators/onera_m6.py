@@ -16,8 +16,14 @@ from meshloom.mesh.mesh import Mesh
 
 #: Cells of the five meshes of the graph-coloring paper, and layers of prisms and tetrahedra with which the number of
 #: faces comes close to the paper's, too (a prism has 2.5 faces to itself, a tetrahedron 2).
-LEVELS = {1: (460_000, 30, 13), 2: (890_000, 22, 20), 3: (1_960_000, 10, 34), 4: (3_920_000, 8, 42), 5: (9_760_000, 20, 44)}
-_FEWEST, _MOST_CELLS = 2_000, 100_000_000
+LEVELS = {
+    1: (460_000, 30, 13),
+    2: (890_000, 22, 20),
+    3: (1_960_000, 10, 34),
+    4: (3_920_000, 8, 42),
+    5: (9_760_000, 20, 44),
+}
+_FEWEST, _MOST_CELLS = 3_000, 100_000_000
 #: Nodes round a section for each row along the span: cells at half chord and half span are then twice as long as wide.
 _AROUND = 2.75
 #: Height of the first cell in mean chords for level 1; others go with the cube root of the number of cells.
@@ -30,8 +36,8 @@ _VISCOUS_LAYERS, _VISCOUS_GROWTH, _OUTER_LAYERS = 32, 1.25, 20
 
 @dataclass(frozen=True)
 class Sizes:
-    """Columns on each side of the wing, rows along the span, layers of prisms and of tetrahedra, and the first height in
-    metres; prisms grow by ``growth``, or, where it is None, like the tetrahedra.
+    """Columns on each side of the wing, rows along the span, layers of prisms and of tetrahedra, and the first height
+    in metres; prisms grow by ``growth``, or, where it is None, like the tetrahedra.
     """
 
     side: int
@@ -68,11 +74,11 @@ def onera_m6(
     """The ONERA M6 half wing, in metres (x downstream, y along the span, z up), in prisms at the wall and tetrahedra
     outside: 0.46, 0.89, 1.96, 3.92 or 9.76 million cells for ``level`` 1 to 5, or about ``cells``.
 
-    Symmetric about z = 0, trailing edge sharp, tip rounded. Lines leave the wall at right angles and end ``far`` semi-spans
-    away. Layers grow by one ratio from ``first_height`` (0.6 mm at level 1, finer with the cube root of the cells);
-    ``viscous`` makes it 3e-6 m, which puts the first centres at y+ = 1 for Re = 11.72e6 on the mean chord, with at least
-    32 layers of prisms that grow by ``growth`` = 1.25. ``prism_layers`` can be given. Prisms come first, from the wall
-    outwards. Groups: "wing", "symmetry" (quadrilaterals and triangles), "far".
+    Symmetric about z = 0, trailing edge sharp, tip rounded. Lines leave the wall at right angles and end ``far``
+    semi-spans away. Layers grow by one ratio from ``first_height`` (0.6 mm at level 1, finer with the cube root of the
+    cells); ``viscous`` makes it 3e-6 m, which puts the first centres at y+ = 1 for Re = 11.72e6 on the mean chord, with
+    at least 32 layers of prisms that grow by ``growth`` = 1.25. ``prism_layers`` can be given. Prisms come first, from
+    the wall outwards. Groups: "wing", "symmetry" (quadrilaterals and triangles), "far".
     """
     sizes = planned(level, cells, viscous, first_height, growth, prism_layers)
     distance = real_number("onera_m6: far", far, 1.0, 1e4) * wing.SEMI_SPAN
@@ -85,12 +91,17 @@ def half_wing(sizes: Sizes, far: float) -> CellArrays:
     places = lines_from(surface, sizes.heights(far))
     names = ("wing", "far", "symmetry")
     made = extruded(surface.triangles, surface.rank, surface.root, places, sizes.prism_layers, names)
-    check_volumes(made, f"onera_m6: with {sizes}")
+    check_volumes(made, "onera_m6", "ask for more cells or layers of prisms, or for a lower first height")
     return made
 
 
 def planned(
-    level: int, cells: int | None, viscous: bool, first_height: float | None, growth: float | None, prism_layers: int | None
+    level: int,
+    cells: int | None,
+    viscous: bool,
+    first_height: float | None,
+    growth: float | None,
+    prism_layers: int | None,
 ) -> Sizes:
     """The sizes for what a person asks for."""
     whole_number("onera_m6: level", level, 1, len(LEVELS), error=MeshError)
@@ -102,13 +113,17 @@ def planned(
         layers = max(layers[0], _VISCOUS_LAYERS), max(layers[1], _OUTER_LAYERS)
         first, growth = 2 * _WALL_UNIT * wing.MEAN_CHORD, _VISCOUS_GROWTH if growth is None else growth
     if prism_layers is not None:
-        layers = whole_number("onera_m6: prism_layers", prism_layers, 1, 1000, error=MeshError), layers[1]
+        prisms = whole_number("onera_m6: prism_layers", prism_layers, 1, 1000, error=MeshError)
+        layers = prisms, max(layers[1], sum(layers) - prisms)
     if first_height is not None:
-        first = real_number("onera_m6: first_height", first_height, 0.0, 0.1)
+        first = real_number("onera_m6: first_height", first_height, 0.0, 0.02)
     if growth is not None:
         growth = real_number("onera_m6: growth", growth, 1.0 - 1e-12, 3.0)
     side, span = _columns_and_rows(target / (layers[0] + 3 * layers[1]) / 4)
-    return Sizes(side, span, *layers, first, growth)
+    sizes = Sizes(side, span, *layers, first, growth)
+    if sizes.cells > 1.1 * target:
+        raise MeshError(f"onera_m6: {target} cells are too few for {sum(layers)} layers; ask for {sizes.cells} or more")
+    return sizes
 
 
 def _usual_layers(cells: int) -> tuple[int, int]:

@@ -60,10 +60,12 @@ def cylinder(
     cells: str = "quad",
     quad_rows: int | None = None,
 ) -> Mesh:
-    """An O-grid of ``around`` by ``outward`` cells round a circle about (0, 0), to a circle of ``far`` diameters radius.
+    """An O-grid of ``around`` by ``outward`` cells round a circle about (0, 0); the far field is ``far`` diameters away
+    from its centre.
 
     Cells grow outwards by one ratio from ``first_height`` (half the width of a wall cell); numbers run round the
-    circle first, from (diameter / 2, 0) on. ``cells`` and ``quad_rows`` as in ``naca0012_ogrid``. Groups: "wall", "far".
+    circle first, from (diameter / 2, 0) on. ``cells`` and ``quad_rows`` as in ``naca0012_ogrid``.
+    Groups: "wall", "far".
     """
     what = "cylinder"
     around, outward = _checked_counts(what, ("around", around, 3), ("outward", outward, 1))
@@ -84,7 +86,7 @@ def flat_plate(
     cells: str = "quad",
     quad_rows: int | None = None,
 ) -> Mesh:
-    """The turbulent flat plate of NASA's turbulence modelling resource: x from -1/3 to 2, y from 0 to 1, wall from x = 0.
+    """The turbulent flat plate of NASA's turbulence modelling resource: x from -1/3 to 2, y up to 1, wall from x = 0.
 
     ``along`` by ``up`` cells, 6 of 34 of those along ahead of the plate, as on the resource's grids. They grow from the
     leading edge both ways, and upwards from ``first_height`` by one ratio (2e-6 is a third of a wall unit at
@@ -100,7 +102,8 @@ def flat_plate(
     before = -geometric(1 / 3, min(first, 1 / 3 / ahead), ahead, what)[::-1]
     x = np.concatenate((before[:-1], geometric(2.0, first, along - ahead, what)))
     y = geometric(1.0, height, up, what)
-    return _channel(*np.meshgrid(x, y), cells, quad_rows, what, ("symmetry", slice(0, ahead + 1)),
+    across, above = np.meshgrid(x, y)
+    return _channel(across, above, cells, quad_rows, what, ("symmetry", slice(0, ahead + 1)),
                     ("wall", slice(ahead, None)))  # fmt: skip
 
 
@@ -184,7 +187,7 @@ def half_thickness(x: np.ndarray) -> np.ndarray:
 
 @cache
 def _section_map() -> AirfoilMap:
-    slope = _NACA @ (0.5, 1.0, 2.0, 3.0, 4.0)
+    slope = float(np.sum(_NACA * (0.5, 1.0, 2.0, 3.0, 4.0)))
     return airfoil_map(half_thickness, _NACA[0] ** 2 / 2, slope)
 
 
