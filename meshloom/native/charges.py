@@ -20,7 +20,7 @@ def mirrored_field(points: np.ndarray, charges: np.ndarray) -> np.ndarray:
     """
     if points.ndim != 2 or points.shape[1] != 3 or charges.ndim != 2 or charges.shape[1] != 8:
         raise MeshError(f"a field of charges: shapes {points.shape} and {charges.shape}, expected (n, 3) and (m, 8)")
-    if not (charges[:, 3] > 0).all():
+    if not (charges[:, 6] > 0).all():
         raise MeshError("a field of charges: every blur must be positive")
     given, sources = np.ascontiguousarray(points, np.float64), np.ascontiguousarray(charges, np.float64)
     field = np.empty_like(given)

@@ -4,7 +4,7 @@
    over the planform, are those that come closest to one potential on the whole surface: then lines of the field leave
    it nearly at right angles, spread evenly, and end as rays. This is what a conformal map does in the plane. Images on
    the other side of the root make its plane one of symmetry.
-2. All lines of the field march together by the same length. Close to the wall, within a local cell or so, they follow the
+2. All lines march together by the same length. Close to the wall, within a local cell or so, they follow the
    normals of the surface, for layers of right prisms also where the charges are too coarse: at the sharp tail.
 """
 
@@ -79,19 +79,19 @@ def wing_charges() -> np.ndarray:
     terms = [np.cos(angle) ** i * middle**j for i in range(_TERMS[0]) for j in range(_TERMS[1])]
     # On a plate, charge is as dense as one over the roots of the distances from its edges, which the angles make even.
     shares = np.stack([(term * chord).ravel() for term in terms], axis=1)
-    lines = np.column_stack((ends[:-1].reshape(-1, 3), ends[1:].reshape(-1, 3), blur.ravel()))
-    potentials = _mirrored_potentials(wing.wing_surface(28, 16).nodes, lines) @ shares
+    segments = np.column_stack((ends[:-1].reshape(-1, 3), ends[1:].reshape(-1, 3), blur.ravel()))
+    potentials = _mirrored_potentials(wing.wing_surface(28, 16).nodes, segments) @ shares
     strengths = shares @ np.linalg.lstsq(potentials, np.ones(len(potentials)), rcond=None)[0]
-    charges = np.column_stack((lines, strengths))
+    charges = np.column_stack((segments, strengths))
     charges.flags.writeable = False
     return charges
 
 
-def _mirrored_potentials(points: np.ndarray, lines: np.ndarray) -> np.ndarray:
+def _mirrored_potentials(points: np.ndarray, segments: np.ndarray) -> np.ndarray:
     """The potential (n, m) at each point of each line of charge 1 and its image."""
-    start, way, blur = lines[:, :3], lines[:, 3:6] - lines[:, :3], lines[:, 6]
+    start, way, blur = segments[:, :3], segments[:, 3:6] - segments[:, :3], segments[:, 6]
     length = np.linalg.norm(way, axis=1)
-    total = np.zeros((len(points), len(lines)))
+    total = np.zeros((len(points), len(segments)))
     for side in (1, -1):
         from_start = points[:, None] * (1, side, 1) - start
         along = np.einsum("nmi,mi->nm", from_start, way) / length

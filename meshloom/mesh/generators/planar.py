@@ -16,7 +16,7 @@ from meshloom.mesh.mesh import Mesh
 #: its chord, is where the trailing edge closes, and the chord is scaled to 1 again. The last makes the sum exactly 0.
 _NACA = 0.594689181 * np.array([0.298222773, -0.127125232, -0.357907906, 0.291984971, -0.105174606])
 #: Cells of the plate's resource grids (34 x 24, doubled up to 544 x 384): so many of 34 lie ahead of the plate.
-_AHEAD = 6 / 34
+_UPSTREAM = 6 / 34
 
 
 def naca0012_ogrid(
@@ -95,16 +95,16 @@ def flat_plate(
     """
     what = "flat_plate"
     along, up = _checked_counts(what, ("along", along, 2), ("up", up, 1))
-    ahead = min(max(round(along * _AHEAD), 1), along - 1)
+    upstream = min(max(round(along * _UPSTREAM), 1), along - 1)
     height = real_number(f"{what}: first_height", first_height, 0.0)
     # The first cell on the plate is an eighth of the mean one: 136 cells along then grow by 3 % each on the plate.
-    first = 2.0 / (along - ahead) / 8
-    before = -geometric(1 / 3, min(first, 1 / 3 / ahead), ahead, what)[::-1]
-    x = np.concatenate((before[:-1], geometric(2.0, first, along - ahead, what)))
+    first = 2.0 / (along - upstream) / 8
+    before = -geometric(1 / 3, min(first, 1 / 3 / upstream), upstream, what)[::-1]
+    x = np.concatenate((before[:-1], geometric(2.0, first, along - upstream, what)))
     y = geometric(1.0, height, up, what)
     across, above = np.meshgrid(x, y)
-    return _channel(across, above, cells, quad_rows, what, ("symmetry", slice(0, ahead + 1)),
-                    ("wall", slice(ahead, None)))  # fmt: skip
+    return _channel(across, above, cells, quad_rows, what, ("symmetry", slice(0, upstream + 1)),
+                    ("wall", slice(upstream, None)))  # fmt: skip
 
 
 def bump(
