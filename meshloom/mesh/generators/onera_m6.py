@@ -30,6 +30,8 @@ _AROUND = 2.75
 _FIRST = 6e-4 / wing.MEAN_CHORD
 #: Re = 11.72e6 and cf = 0.0027: a wall unit in mean chords. The centre of a viscous mesh's first cell is one away.
 _WALL_UNIT = 1 / (11.72e6 * np.sqrt(0.0027 / 2))
+#: Cells folded in some of 150 random meshes where layers grew by more than 3, and never below.
+_MOST_GROWTH = 2.0
 #: Layers of a viscous mesh: 32 that grow by 1.25 are 15 mm high together, as the boundary layer at the tail.
 _VISCOUS_LAYERS, _VISCOUS_GROWTH, _OUTER_LAYERS = 32, 1.25, 20
 
@@ -52,13 +54,24 @@ class Sizes:
         return 4 * self.side * self.span * (self.prism_layers + 3 * self.outer_layers)
 
     def heights(self, far: float) -> np.ndarray:
-        """Lengths (layers + 1,) along the lines to the layers."""
+        """Lengths (layers + 1,) along the lines to the layers. MeshError where they grow too fast to be filled."""
         if self.growth is None:
-            return geometric(far, self.first_height, self.prism_layers + self.outer_layers, "onera_m6")
-        steps = self.first_height * self.growth ** np.arange(self.prism_layers)
-        prisms = np.concatenate(([0.0], np.cumsum(steps)))
-        outside = geometric(far - prisms[-1], steps[-1] * self.growth, self.outer_layers, "onera_m6")
-        return np.concatenate((prisms, prisms[-1] + outside[1:]))
+            heights = geometric(far, self.first_height, self.prism_layers + self.outer_layers, "onera_m6")
+        else:
+            steps = self.first_height * self.growth ** np.arange(self.prism_layers + 1)
+            prisms = np.concatenate(([0.0], np.cumsum(steps[:-1])))
+            if prisms[-1] + steps[-1] >= far:
+                high = f"{self.prism_layers} layers of prisms that grow by {self.growth:g} are {prisms[-1]:.3g} m high"
+                raise MeshError(f"onera_m6: {high}; ask for fewer, or for less growth or first_height")
+            outside = geometric(far - prisms[-1], steps[-1], self.outer_layers, "onera_m6")
+            heights = np.concatenate((prisms, prisms[-1] + outside[1:]))
+        ratio = float(np.exp(np.abs(np.diff(np.log(np.diff(heights)))).max()))
+        if ratio > _MOST_GROWTH:
+            reach = (
+                f"{len(heights) - 1} layers from {self.first_height:g} m to {far:.3g} m would grow by {ratio:.2f} each"
+            )
+            raise MeshError(f"onera_m6: {reach}; ask for more cells, more layers of prisms or more first_height")
+        return heights
 
 
 def onera_m6(
@@ -118,7 +131,7 @@ def planned(
     if first_height is not None:
         first = real_number("onera_m6: first_height", first_height, 0.0, 0.02)
     if growth is not None:
-        growth = real_number("onera_m6: growth", growth, 1.0 - 1e-12, 3.0)
+        growth = real_number("onera_m6: growth", growth, 1.0 - 1e-12, _MOST_GROWTH)
     side, span = _columns_and_rows(target / (layers[0] + 3 * layers[1]) / 4)
     sizes = Sizes(side, span, *layers, first, growth)
     if sizes.cells > 1.1 * target:
