@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,7 +33,7 @@ from meshloom.mesh.given import (
     numbered,
 )
 from meshloom.mesh.groups import group_boundary
-from meshloom.mesh.lists import CellTable, MeshLists, NodeLists
+from meshloom.mesh.lists import MIXED, CellTable, MeshLists, NodeLists
 from meshloom.mesh.parts import BoundaryPart, MeshSet, map_of
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
@@ -123,7 +123,7 @@ class Mesh(ItsOwnCopy):
         coordinates: ArrayLike,
         cell_nodes: ArrayLike | Mapping[str, ArrayLike],
         kind: str | None = None,
-        boundary: Mapping[str, ArrayLike] | None = None,
+        boundary: Mapping[str, Any] | None = None,
         *,
         groups: Mapping[str, int] | None = None,
         cell_groups: Mapping[str, ArrayLike] | None = None,
@@ -148,7 +148,7 @@ class Mesh(ItsOwnCopy):
         cls,
         coordinates: ArrayLike,
         table: CellTable,
-        boundary: Mapping[str, ArrayLike] | None = None,
+        boundary: Mapping[str, Any] | None = None,
         *,
         groups: Mapping[str, int] | None = None,
         cell_groups: Mapping[str, ArrayLike] | None = None,
@@ -251,7 +251,7 @@ class Mesh(ItsOwnCopy):
         state = hashlib.sha256(f"{self.kind} {sorted(self.groups.items())}".encode())
         for map_ in (self.cell_nodes, self.face_nodes, self.face_cells, self.boundary_nodes, self.boundary_cells):
             state.update(map_.indices_digest.encode())
-        for name, numbers in self.lists.cells.kinds.items() if len(self.lists.cells.kinds) > 1 else ():
+        for name, numbers in sorted(self.lists.cells.kinds.items()) if self.kind == MIXED else ():
             state.update(name.encode() + np.asarray(numbers, "<i8").tobytes())
         for field in (self.coordinates, self.boundary_group):
             state.update(np.ascontiguousarray(field.numpy()).data)
