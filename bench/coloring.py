@@ -7,16 +7,17 @@ Flux summation adds what every face has to its owner and takes it from its neigh
 pressure of each cell to the cell across the face. Faces that share a cell get different colors (3, 4); then one launch
 for each color: plainly (5, 6), through shared memory (7, 8), with cells and faces renumbered for the largest color (9,
 10), with face data in the order of colors (11). ``given`` is the order in which a mesh comes, ``hilbert`` cells along
-the Hilbert curve and faces after them. Meshloom's strategies do the same loops; one of them, ``color``, also on faces
-numbered by color and on the mesh of 9 and 10. A part of a program is a step of a case, loop by loop, and on all cores.
-Every row is checked against NumPy before it is timed. Meshes are kept in a folder, for the next run.
+the Hilbert curve, ``greedy`` in blocks that grow, and faces after them. Meshloom's strategies do the same loops; one of
+them, ``color``, also on faces numbered by color and on the mesh of 9 and 10. A part of a program is a step of a case,
+loop by loop, and on all cores. Every row is checked against NumPy before it is timed. Meshes are kept in a folder, for
+the next run.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from itertools import product
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from bench.coloring_mesh import (
     face_pairs,
     for_largest_color,
     has_wings,
+    in_blocks,
 )
 from bench.coloring_paper import BY_GROUP, BY_GROUP_LEVEL
 from bench.coloring_program import whole_row
@@ -59,11 +61,12 @@ from bench.started import Started, options_of, started
 from meshloom.native.cache import cache_dir
 
 PARTS = ("algorithms", "strategies", "program")
+NUMBERINGS: dict[str, Callable[[Faces], Numbering]] = {"given": as_given, "hilbert": along_curve, "greedy": in_blocks}
 ORDERS = ("given", "hilbert")
 COMPONENTS = (1, 5)
 SMALL_PRISMS = 0.3  # of the cells of a box whose size was asked for
-#: On the largest mesh, and on all others: plans of the rest take long, and they are not the fastest there either.
-STRATEGIES, FEW = ("auto", "owner", "tile", "strip", "atomic", "warp_atomic", "staged", "color"), ("auto", "atomic")
+#: On the largest mesh, and on all others. Not here: those whose plans for 20 million faces take ten seconds and more.
+STRATEGIES, FEW = ("auto", "owner", "tile", "atomic", "warp_atomic", "staged", "color"), ("auto", "atomic")
 CASE, ON_GPU, ON_CPU = "miniaero_ramp", ("mesh.cells=[96,96,96]", "time.dt=2e-6"), ("mesh.cells=[24,24,24]",)
 
 
@@ -101,55 +104,80 @@ def group_row(faces: Faces) -> tuple[Groups, dict[str, Any]]:
     return groups, row | ({"wrong": differ} if differ else {})
 
 
-def algorithm_rows(run: Run, faces: Faces, groups: Groups, level: int, kinds: list[tuple[str, int]]) -> Iterator[Any]:
-    """The paper's algorithms on one numbering of a mesh; ``kinds``: precisions and components."""
-    forms = Forms(faces, groups)
-    timed_apart = tuple(BY_GROUP) if level == min(BY_GROUP_LEVEL, max(run.options.levels)) else ()
-    for precision, components in kinds:
-        kernels = run.kernels_of(precision, components)
-        apart = timed_apart if components == 1 else ()
-        values = Values(faces, components)
-        yield from coloring_forms.rows_of(forms, run.options.variants, values, kernels, run.device.replayed, apart)
-        run.device.clear()
+@dataclass
+class Level:
+    """A mesh of the experiment in its orders. Values of several components, single precision and most strategies only
+    where ``is_last``: on the largest mesh."""
+
+    number: int
+    given: Faces
+    groups: Groups
+    orders: dict[str, Numbering]
+    is_last: bool
+    values: dict[int, Values] = field(default_factory=dict)
+
+    def values_of(self, components: int) -> Values:
+        """Under the given numbers, made once."""
+        if components not in self.values:
+            self.values[components] = Values(self.given, components)
+        return self.values[components]
 
 
-def level_measured(run: Run, level: int, given: Faces) -> None:
+def algorithms_measured(run: Run, level: Level) -> None:
+    """The paper's algorithms: on the given order all, on others in the first precision, on the largest mesh."""
+    options = run.options
+    apart = tuple(BY_GROUP) if level.number == min(BY_GROUP_LEVEL, max(options.levels)) else ()
+    for order, numbering in level.orders.items():
+        is_given = order == "given"
+        if not (is_given or level.is_last):
+            continue
+        faces, groups = numbering.faces, level.groups if is_given else colored(numbering.faces)[0]
+        forms = Forms(faces, groups)
+        for precision, components in kinds(options, level.is_last)[: None if is_given else 1]:
+            values = level.values_of(components) if is_given else Values(faces, components)
+            rows = coloring_forms.rows_of(forms, options.variants, values, run.kernels_of(precision, components),
+                                          run.device.replayed, apart if components == 1 else ())  # fmt: skip
+            for row in rows:
+                run.add({"part": "algorithms", "level": level.number, "order": order} | row)
+            run.device.clear()
+
+
+def kinds(options: Any, is_last: bool) -> list[tuple[str, int]]:
+    """Precisions with components: one in all, several in the first precision on the largest mesh."""
+    several = [(options.precisions[0], one) for one in options.components if one > 1 and is_last]
+    return [*((precision, 1) for precision in options.precisions if 1 in options.components), *several]
+
+
+def strategies_measured(run: Run, level: Level) -> None:
+    """Meshloom's strategies: all of them in the first precision, one component, not the given order, on the largest
+    mesh; else a few. There also ``color`` on numberings made for it."""
+    options, few = run.options, [one for one in FEW if one in run.options.strategies]
+    for precision, components in kinds(options, level.is_last):
+        full = level.is_last and (precision, components) == (options.precisions[0], 1)
+        tried = [(order, numbering, options.strategies if full and order != "given" else few)
+                 for order, numbering in level.orders.items()]  # fmt: skip
+        if full and "color" in options.strategies:
+            tried += [("faces by color", by_color(level.given), ["color"]),
+                      ("for the largest color", for_largest_color(level.given, level.groups), ["color"])]  # fmt: skip
+        for order, numbering, names in tried:
+            loops = coloring_strategies.Loops(numbering, level.values_of(components), precision)
+            blocks = full and run.device.backend == "cuda"
+            for row in coloring_strategies.rows_of(loops, names, run.device, run.run.copy, every_block=blocks):
+                run.add({"part": "strategies", "level": level.number, "order": order} | row)
+            del loops
+            run.device.clear()
+
+
+def level_measured(run: Run, number: int, given: Faces) -> None:
     """Everything about one mesh."""
-    options, is_last = run.options, level == max(run.options.levels)
     groups, row = group_row(given)
-    run.add({"part": "groups", "level": level, "order": "given"} | row)
-    curve = along_curve(given)
-    kinds = [kind for kind in product(options.precisions, options.components) if kind[1] == 1 or is_last]
-    orders = [(order, numbering) for order, numbering in (("given", as_given(given)), ("hilbert", curve))
-              if order in options.orders]  # fmt: skip
-    if "algorithms" in options.parts:
-        for order, numbering in orders:
-            if order == "given" or is_last:
-                own = groups if order == "given" else colored(numbering.faces)[0]
-                for one in algorithm_rows(run, numbering.faces, own, level, kinds if order == "given" else kinds[:1]):
-                    run.add({"part": "algorithms", "level": level, "order": order} | one)
-    if "strategies" in options.parts:
-        for precision, components in kinds:
-            strategies_measured(run, level, given, groups, orders, precision, components)
-
-
-def strategies_measured(run: Run, level: int, given: Faces, groups: Groups, orders: list[tuple[str, Numbering]],
-                        precision: str, components: int) -> None:  # fmt: skip
-    """Meshloom's strategies in one precision: all of them in double along the curve on the largest mesh, else a few."""
-    options, is_last, values = run.options, level == max(run.options.levels), Values(given, components)
-    full = is_last and precision == options.precisions[0]
-    tried = [(order, numbering, options.strategies if full and order == "hilbert" else FEW)
-             for order, numbering in orders]  # fmt: skip
-    if full and components == 1 and "color" in options.strategies:
-        tried += [("faces by color", by_color(given), ("color",)),
-                  ("for the largest color", for_largest_color(given, groups), ("color",))]  # fmt: skip
-    for order, numbering, names in tried:
-        loops = coloring_strategies.Loops(numbering, values, precision)
-        every_block = full and order == "hilbert" and components == 1 and run.device.backend == "cuda"
-        for row in coloring_strategies.rows_of(loops, names, run.device, run.run.copy, every_block=every_block):
-            run.add({"part": "strategies", "level": level, "order": order} | row)
-        del loops
-        run.device.clear()
+    run.add({"part": "groups", "level": number, "order": "given"} | row)
+    orders = {order: NUMBERINGS[order](given) for order in run.options.orders}
+    level = Level(number, given, groups, orders, number == max(run.options.levels))
+    if "algorithms" in run.options.parts:
+        algorithms_measured(run, level)
+    if "strategies" in run.options.parts:
+        strategies_measured(run, level)
 
 
 def line_of(row: dict[str, Any]) -> str:
@@ -194,7 +222,7 @@ def options_given(arguments: list[str] | None) -> Any:
     parser.add_argument("--strategies", nargs="*", choices=own, default=list(STRATEGIES), help="Meshloom's")
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
     parser.add_argument("--components", nargs="+", type=int, default=list(COMPONENTS), help=several)
-    parser.add_argument("--orders", nargs="+", choices=ORDERS, default=list(ORDERS))
+    parser.add_argument("--orders", nargs="+", choices=tuple(NUMBERINGS), default=list(ORDERS))
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--block", type=int, default=256, help=threads)
     parser.add_argument("--case", default=CASE, help="whose steps are looked at (default %(default)s)")

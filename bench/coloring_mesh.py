@@ -26,6 +26,7 @@ LEVELS = (1, 2, 3, 4, 5)
 CELLS = {1: 460_000, 2: 890_000, 3: 1_960_000, 4: 3_920_000, 5: 9_760_000}
 PRISMS = {1: 0.55, 2: 0.29, 3: 0.13, 4: 0.09, 5: 0.16}  # of the cells, from 2 x faces / cells = 4 + this share
 LAYER_OF_TETS = 6  # tetrahedra of a cube
+LARGE_BLOCK = 1024  # cells
 SOURCE = Path(__file__).parent / "peers" / "coloring.cpp"
 
 
@@ -194,7 +195,15 @@ def as_given(faces: Faces) -> Numbering:
 
 def along_curve(faces: Faces) -> Numbering:
     """Cells along the Hilbert curve, faces in the order of their cells; owners stay owners."""
-    old_cells = order_targets("hilbert", faces.pairs, faces.cells, points=faces.centres.astype(np.float64))
+    return _after_cells(faces, order_targets("hilbert", faces.pairs, faces.cells, points=faces.centres))
+
+
+def in_blocks(faces: Faces) -> Numbering:
+    """Cells in blocks that grow greedily, as many as a large thread block has; faces in the order of their cells."""
+    return _after_cells(faces, order_targets("greedy", faces.pairs, faces.cells, block=LARGE_BLOCK))
+
+
+def _after_cells(faces: Faces, old_cells: np.ndarray) -> Numbering:
     old_faces = lexicographic(faces.pairs, old_cells)
     pairs = _new_numbers(old_cells)[faces.pairs[old_faces]]
     numbered = Faces(faces.name, np.ascontiguousarray(pairs), faces.centres[old_cells])

@@ -23,6 +23,7 @@ from bench.coloring_mesh import (
     colored_by_lists,
     face_pairs,
     for_largest_color,
+    in_blocks,
 )
 from bench.layouts import Hasty
 from bench.peers import colored as kernels
@@ -104,7 +105,7 @@ def test_groups_are_faces_by_color(shuffled: Faces) -> None:
 def test_numberings_are_the_same_faces(shuffled: Faces) -> None:
     groups = colored(shuffled)[0]
     largest = for_largest_color(shuffled, groups)
-    for one in (along_curve(shuffled), by_color(shuffled), largest):
+    for one in (along_curve(shuffled), in_blocks(shuffled), by_color(shuffled), largest):
         np.testing.assert_array_equal(one.old_cells[one.faces.pairs], shuffled.pairs[one.old_faces])
         np.testing.assert_array_equal(one.faces.centres, shuffled.centres[one.old_cells])
     m = groups.sizes.max()
@@ -178,9 +179,9 @@ def test_a_run_on_emulated_cuda(tmp_path: Path, capsys: pytest.CaptureFixture[st
     given = [row["algorithm"] for row in rows if row["part"] == "algorithms" and row["order"] == "given"]
     assert given == list(ALGORITHMS)
     forms = {(row["wish"], row["order"]) for row in rows if row["part"] == "strategies"}
-    assert forms == {(wish, order) for wish in ("auto", "atomic") for order in ("given",)} | {
-        ("auto", "hilbert"), ("owner", "hilbert"), *(("color" + more, order) for more in ("", " variant=indices")
-        for order in ("hilbert", "faces by color", "for the largest color"))}  # fmt: skip
+    assert forms == {("auto", "given"), ("auto", "hilbert"), ("owner", "hilbert")} | {
+        ("color" + more, order) for more in ("", " variant=indices")
+        for order in ("hilbert", "faces by color", "for the largest color")}  # fmt: skip
     assert (tmp_path / "ratios.png").stat().st_size > 10_000
     out = capsys.readouterr().out
     assert "renumbering for the largest color" in out and "does not hold" in out and "not measured" in out
