@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -157,6 +159,50 @@ def test_kernels_compile_for_a_gpu_and_use_shared_memory() -> None:
     assert through == {"shared_sum", "shared_max"}
 
 
+def test_on_a_gpu_arguments_come_in_order(shuffled: Faces, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy in the place of CuPy, and the text on the cores in that of its kernels."""
+    launched: list[tuple[str, int, int]] = []
+    monkeypatch.setitem(sys.modules, "cupy", stand_in(launched))
+    made, values = kernels.OnGpu("float64", 2, 64), Values(shuffled, 2)
+    forms = Forms(shuffled, colored(shuffled)[0])
+    sizes = forms.groups.sizes.tolist()
+    for algorithm in ALGORITHMS.values():
+        launched.clear()
+        assert forms.ready(algorithm, values, made).error() <= TOLERANCE["float64"]
+        assert [threads for name, threads, _ in launched if name == algorithm.kernel] == [
+            -(-n // 64) * 64 for n in sizes
+        ]
+        shared = 2 * 2 * 64 * 8 if "shared" in algorithm.kernel else 0
+        assert {room for name, _, room in launched if name == algorithm.kernel} == {shared}
+        assert ("in_color_order" in {name for name, _, _ in launched}) == (algorithm.number == 11)
+
+
+def stand_in(launched: list[tuple[str, int, int]]) -> Any:
+    """What ``OnGpu`` needs of CuPy; launches are noted as (kernel, threads, bytes of shared memory)."""
+
+    class OnHost(np.ndarray):
+        def get(self) -> np.ndarray:
+            return np.array(self)
+
+    class RawModule:
+        def __init__(self, code: str, options: tuple[str, ...]):
+            assert code == kernels.text("float64", 2) and options == ("--std=c++17",)
+            self.cores = kernels.OnCores("float64", 2, 64)
+
+        def get_function(self, name: str) -> Any:
+            def launch(grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...], shared_mem: int) -> None:
+                launched.append((name, grid[0] * block[0], shared_mem))
+                assert all(type(one) is np.int32 for one in arguments[5:]) and len(arguments) == 9
+                self.cores.launch(name)(arguments[:5], arguments[5:])
+
+            return launch
+
+    made = ModuleType("cupy")
+    made.RawModule = RawModule  # type: ignore[attr-defined]
+    made.asarray = lambda array: np.array(array).view(OnHost)  # type: ignore[attr-defined]
+    return made
+
+
 def test_a_wrong_algorithm_is_found(faces: Faces, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = coloring_forms.Algorithm(7, "flux_sum", "ordered_sum", "reads what is not there")
     monkeypatch.setitem(ALGORITHMS, "alg7", wrong)
@@ -188,10 +234,16 @@ def test_a_run_on_emulated_cuda(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert coloring.main(["--again", str(file)]) == 0 and "| group 1 |" in capsys.readouterr().out
 
 
+class OnNumpy(Hasty):
+    """Nothing to compile."""
+
+    backend = "numpy"
+
+
 def test_a_program_on_the_cores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "program.json"
     arguments = ["--device", "cpu", "--parts", "program", "--settings", "mesh.cells=[4,4,4]", "--json", str(file)]
-    assert coloring.main(arguments, Hasty()) == 0
+    assert coloring.main(arguments, OnNumpy()) == 0
     (row,) = record.load(file)["rows"]
     kinds = {one["loop"]: one["races"] for one in row["loops"]}
     assert kinds["face_flux"] == "sum" and kinds["limit"] == "minimum" and kinds["advance"] == ""
