@@ -326,7 +326,7 @@ def draw(result: Row, file: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 8), layout="constrained")
+    figure = Figure(figsize=(14, 8), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(2, 2, sharex=True)
     for line, loop in zip(panels, LOOPS, strict=True):
@@ -349,4 +349,5 @@ def _ratios_panel(panel: Any, result: Row, loop: str, precision: str) -> None:
     panel.set(title=f"{WORDS[loop]}, {WORDS[precision]}", xlabel="mesh", ylabel=f"time / algorithm {plain}")
     panel.set_xticks(range(1, 6))
     panel.grid(alpha=0.3)
-    panel.legend(fontsize=7)
+    if precision == PRECISIONS[-1]:  # both panels of a row have the same lines
+        panel.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -15,6 +15,8 @@ from meshloom.native import compiler
 from meshloom.native.ffi import address
 
 SOURCE = Path(__file__).with_name("coloring.cu")
+SLOTS = {"shared_sum": 1, "shared_max": 2}  # values of shared memory for a thread and component
+UNASKED = 48 * 1024  # bytes of shared memory that a block may have without asking
 #: launch(arrays, numbers): five arrays and four numbers, as the text lists them
 Launch = Callable[[Sequence[Any], Sequence[int]], None]
 
@@ -86,10 +88,12 @@ class OnGpu(Kernels):
 
     def launch(self, name: str) -> Launch:
         function = self.module.get_function(name)
-        slots = 2 * self.components * self.block * np.dtype(self.precision).itemsize if "shared" in name else 0
+        room = SLOTS.get(name, 0) * self.components * self.block * np.dtype(self.precision).itemsize
+        if room > UNASKED:
+            function.max_dynamic_shared_size_bytes = room
 
         def run(arrays: Sequence[Any], numbers: Sequence[int]) -> None:
             grid = -(-numbers[1] // self.block)
-            function((grid,), (self.block,), (*arrays, *map(np.int32, numbers)), shared_mem=slots)
+            function((grid,), (self.block,), (*arrays, *map(np.int32, numbers)), shared_mem=room)
 
         return run

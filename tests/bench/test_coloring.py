@@ -172,7 +172,7 @@ def test_on_a_gpu_arguments_come_in_order(shuffled: Faces, monkeypatch: pytest.M
         assert [threads for name, threads, _ in launched if name == algorithm.kernel] == [
             -(-n // 64) * 64 for n in sizes
         ]
-        shared = 2 * 2 * 64 * 8 if "shared" in algorithm.kernel else 0
+        shared = {7: 2 * 64 * 8, 8: 2 * 2 * 64 * 8}.get(algorithm.number, 0)
         assert {room for name, _, room in launched if name == algorithm.kernel} == {shared}
         assert ("in_color_order" in {name for name, _, _ in launched}) == (algorithm.number == 11)
 
@@ -234,7 +234,7 @@ def test_a_run_on_emulated_cuda(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert coloring.main(["--again", str(file)]) == 0 and "| group 1 |" in capsys.readouterr().out
 
 
-class OnNumpy(Hasty):
+class OnNumpy(Emulated):
     """Nothing to compile."""
 
     backend = "numpy"
