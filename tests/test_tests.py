@@ -116,3 +116,25 @@ def test_what_is_found(body: str, why: str) -> None:
 def test_what_is_not() -> None:
     fine = ("assert f() == 3 and g(2)", "with pytest.raises(E):\n        f()", "check_all(f)", "assert_same(f(), 1)")
     assert [problems(f"def test_one():\n    {body}\n") for body in fine] == [[]] * len(fine)
+
+
+#: Distributions of extras that a machine may lack, by the modules they bring.
+EXTRAS = {"meshio", "kaminpar", "pymetis", "pyamg", "cuda", "cupy", "shap", "lightgbm", "optuna", "pyvista", "gmsh"}
+
+
+def imported_at_once(tree: ast.Module) -> set[str]:
+    """What a module asks for as soon as it is read."""
+    found = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            found |= {name.name.split(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.add((node.module or "").split(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(HERE)))
+def test_no_file_of_tests_needs_an_extra_to_be_read(path: Path) -> None:
+    """One that does ends the whole run on a machine without it, such as one with a GPU and little else."""
+    missing = imported_at_once(ast.parse(path.read_text())) & EXTRAS
+    assert not missing, f"{path.name} imports {', '.join(missing)} at its top: use pytest.importorskip"

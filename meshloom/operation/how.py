@@ -176,7 +176,7 @@ class ByStrategy(How):
         topo = topology(
             of.spec,
             of.elements,
-            {k: (m.positions, m.target.total, m.digest) for k, m in enumerate(of.maps)},
+            {k: (partial(getattr, m, "positions"), m.target.total, m.digest) for k, m in enumerate(of.maps)},
             _visit_order(of, schedule),
             of.box,
         )
@@ -232,4 +232,3 @@ def _visit_order(of: Operation, schedule: Schedule) -> np.ndarray | None:
         points=None if on.points is None else on.by_position(on.points)[: on.owned],
         block=schedule.block or 256,
     )
-

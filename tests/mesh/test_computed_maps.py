@@ -141,3 +141,23 @@ def test_a_number_that_64_bits_do_not_hold_is_refused() -> None:
     some = ml.Set(3, "some")
     with pytest.raises(MeshError, match="which 64 bits do not hold"):
         ml.Map.computed(some, some, lambda e: 2**80)
+
+
+def test_nobody_writes_down_a_formula_that_is_only_read_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a map of 134 million elements would be half a gigabyte, and many seconds of one core."""
+    n = 70_000
+    fine, coarse = ml.Set(n, "fine"), ml.Set(n // 2, "coarse")
+    above = ml.Map.computed(fine, coarse, lambda e: [e // 2], "above")
+    x, y = coarse.field("x", data=np.arange(n / 2)), fine.field("y")
+
+    @ml.kernel
+    def brought(x: ml.Read, y: ml.Write):
+        y[...] = x[0]
+
+    def made(*_: object) -> np.ndarray:
+        raise AssertionError("rows of a formula were made")
+
+    monkeypatch.setattr(type(above), "rows", made)
+    ml.use("cpu")
+    brought(fine, x[above], y)
+    np.testing.assert_array_equal(y.numpy(), np.arange(n) // 2)

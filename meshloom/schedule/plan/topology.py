@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,6 +13,28 @@ from meshloom.mesh.box import Box
 from meshloom.native.algorithms import incidence
 from meshloom.schedule.choice.symmetry import swapped_maps
 from meshloom.schedule.spec import LoopSpec
+
+Made = np.ndarray | Callable[[], np.ndarray]  # rows of a map, or what makes them: a formula's are made for who asks
+
+
+class WhenAsked(Mapping[int, np.ndarray]):
+    """Rows by the number of their map, made each time that somebody asks for them."""
+
+    def __init__(self, made: Mapping[int, Made]):
+        self._made = made
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        return _rows(self._made[number])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+def _rows(made: Made) -> np.ndarray:
+    return made if isinstance(made, np.ndarray) else made()
 
 
 @dataclass(frozen=True)
@@ -27,7 +50,7 @@ class Topology:
     spaces: dict[int, int]
     order: np.ndarray | None = None
     digest: str = ""
-    others: dict[int, np.ndarray] = field(default_factory=dict)  # the loop's other maps, only read through
+    others: Mapping[int, np.ndarray] = field(default_factory=dict)  # the loop's other maps, only read through
     swapped: dict[int, frozenset[int]] = field(default_factory=dict)  # symmetric maps: see symmetry.py
     box: Box | None = None  # of a loop over a grid, and what is done there
     spec: LoopSpec | None = None
@@ -50,7 +73,7 @@ class Topology:
     def rows(self) -> dict[int, np.ndarray]:
         """The rows (elements, arity) of all maps of the loop, racy or only read through, by number."""
         racy = {m: indices for m, (indices, _) in self.maps.items()}
-        return {m: indices[: self.elements] for m, indices in sorted((racy | self.others).items())}
+        return {m: indices[: self.elements] for m, indices in sorted((racy | dict(self.others)).items())}
 
     def conflicts(self) -> tuple[list[np.ndarray], list[int]]:
         """Index arrays and target counts, one for each target set (maps into one set side by side)."""
@@ -75,11 +98,11 @@ class Topology:
 def topology(
     spec: LoopSpec,
     elements: int,
-    maps: dict[int, tuple[np.ndarray, int, str]],
+    maps: Mapping[int, tuple[Made, int, str]],
     order: np.ndarray | None = None,
     box: Box | None = None,
 ) -> Topology:
-    """The racy part of a loop; ``maps``: map number -> (indices, number of targets, digest)."""
+    """The racy part of a loop; ``maps``: map number -> (indices, or what makes them, number of targets, digest)."""
     racy = spec.racy_maps
     described = (f"{m}:{spec.maps[m].target}:{maps[m][2]}:{m in racy}" for m in maps)
     swapped = {m: found for m in racy if (found := swapped_maps(spec, m)) is not None}
@@ -89,11 +112,11 @@ def topology(
         digest.update(np.ascontiguousarray(order).data)
     return Topology(
         elements,
-        {m: maps[m][:2] for m in racy},
+        {m: (_rows(maps[m][0]), maps[m][1]) for m in racy},
         {m: spec.maps[m].target for m in racy},
         order,
         digest.hexdigest(),
-        {m: maps[m][0] for m in maps if m not in racy},
+        WhenAsked({m: maps[m][0] for m in maps if m not in racy}),
         swapped,
         box,
         spec if box is not None else None,
