@@ -15,7 +15,7 @@ from bench.race_loop import TOLERANCE, Device
 from meshloom.errors import MeshloomError
 from meshloom.schedule.strategies import strategy
 
-OWNER_BLOCKS = (64, 256, 1024)  # cells in a row that share what one multiprocessor has loaded
+OWNER_BLOCKS = (256, 1024)  # cells in a row that share what one multiprocessor has loaded; 64 is the automatic one
 
 
 @ml.kernel
