@@ -25,7 +25,7 @@ from meshloom.kernel.expr import written
 from meshloom.mesh.components import Components
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.field import AnyMap, Arg, Field
-from meshloom.mesh.formula import computed_rows, traced_formula
+from meshloom.mesh.formula import computed_rows, least_and_most, traced_formula
 from meshloom.mesh.globals import Global
 from meshloom.mesh.kinds import Kinds, checked_kinds
 from meshloom.mesh.layout import Layout
@@ -252,6 +252,9 @@ class ComputedMap(Map):
                                 " not; give the indices, ml.Map(...)")  # fmt: skip
         self.formula = traced_formula(function, name)
         self._made: ref[np.ndarray] | None = None
+        span = least_and_most(self.formula, 0, source.total) if source.total else (0, -1)
+        if span is not None and span[0] >= 0 and span[1] < target.total:
+            return
         for first in range(0, source.total, CHUNK):
             self._check_range(self.rows(first, min(first + CHUNK, source.total)), target, name, first)
 

@@ -27,6 +27,55 @@ def computed_rows(formula: Formula, first: int, last: int) -> np.ndarray:
     return np.stack([np.broadcast_to(column, numbers.shape) for column in columns], axis=1)
 
 
+def least_and_most(formula: Formula, first: int, last: int) -> tuple[int, int] | None:
+    """Numbers between which all that a formula gives for the elements [first, last) lies, without computing it for each
+    of them: by intervals, so they may be wider than need be. None where an operation has no rule, or might overflow."""
+    known: dict[Node, tuple[int, int]] = {}
+    for node in expr.topological(formula):
+        if node.op == "load":
+            known[node] = (first, last - 1)
+        elif node.op == "const":
+            known[node] = (int(node.value), int(node.value))
+        else:
+            rule = _INTERVALS.get(node.op)
+            found = None if rule is None or node.dtype != INT64 else rule(*(known[one] for one in node.args))
+            if found is None or not (found[0] >= -(2**63) and found[1] < 2**63):
+                return None
+            known[node] = found
+    spans = [known[one] for one in formula]
+    return min(low for low, _ in spans), max(high for _, high in spans)
+
+
+Interval = tuple[int, int]
+
+
+def _products(a: Interval, b: Interval) -> Interval:
+    ends = [x * y for x in a for y in b]
+    return min(ends), max(ends)
+
+
+def _quotients(a: Interval, b: Interval) -> Interval | None:
+    return (a[0] // b[0], a[1] // b[0]) if b[0] == b[1] > 0 else None
+
+
+def _remainders(a: Interval, b: Interval) -> Interval | None:
+    if not b[0] == b[1] > 0:
+        return None
+    return (a[0] % b[0], a[1] % b[0]) if a[0] // b[0] == a[1] // b[0] else (0, b[0] - 1)
+
+
+_INTERVALS: dict[str, Callable[..., Interval | None]] = {
+    "cast": lambda a: a,
+    "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    "mul": _products,
+    "floordiv": _quotients,
+    "mod": _remainders,
+    "minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+}
+
+
 def traced_formula(function: Callable[[Any], Any], name: str) -> Formula:
     """What a function makes of an element's number, slot by slot."""
     number = expr.load(-1, 0, 0, INT64)

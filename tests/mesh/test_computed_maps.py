@@ -12,6 +12,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import MeshError, MeshloomError
+from meshloom.mesh.formula import computed_rows, least_and_most, traced_formula
 from tests.one_line import one_line_from
 
 BACKENDS = ("numpy", "cpu", pytest.param("emulated", marks=pytest.mark.slow),
@@ -141,6 +142,20 @@ def test_a_number_that_64_bits_do_not_hold_is_refused() -> None:
     some = ml.Set(3, "some")
     with pytest.raises(MeshError, match="which 64 bits do not hold"):
         ml.Map.computed(some, some, lambda e: 2**80)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_intervals_hold_all_that_a_formula_gives(name: str) -> None:
+    formula = traced_formula(FORMULAS[name], name)
+    for first, last in ((0, N), (3, 4), (100, 207)):
+        rows, span = computed_rows(formula, first, last), least_and_most(formula, first, last)
+        assert span is None or (span[0] <= rows.min() and rows.max() <= span[1])
+    assert (least_and_most(formula, 0, N) is None) == (name in ("bits", "choice"))
+
+
+def test_intervals_that_would_overflow_say_nothing() -> None:
+    formula = traced_formula(lambda e: e * 2**40 * 2**20 % 7, "far")
+    assert least_and_most(formula, 0, 100) is None and computed_rows(formula, 0, 100).max() <= 6
 
 
 def test_nobody_writes_down_a_formula_that_is_only_read_through(monkeypatch: pytest.MonkeyPatch) -> None:
