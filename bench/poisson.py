@@ -42,6 +42,7 @@ REPEATED = 0.5  # seconds: a solution that takes less is repeated
 ROUNDS = 3
 MOST_GENERAL = 2048**2  # cells of a matrix with indices: larger ones take long to prepare
 MOST_STORED = 4096**2  # cells of a matrix with indices for CuPy, assembled by SciPy on one core
+MOST_AGAIN = 256**3  # cells of multigrid beside multigrid within CG on even cells: levels take long to prepare
 MOST_STRETCHED = 2_500_000  # stretched cells, whose levels smooth lines: more take long to prepare
 MOST_ON_CORES = {2: 1024**2, 3: 128**3}  # cells for the peers on the cores
 PASSES = 5 * 16  # bytes of the direct solver for a cell
@@ -230,6 +231,9 @@ def why_not(name: str, problem: Problem, on_gpu: bool) -> str:
     if name == "PyAMG cg" and find_spec("pyamg") is None:
         return "PyAMG is not installed"
     if problem.stretched and name == "multigrid cg" and problem.cells > MOST_STRETCHED:
+        return "too large to prepare in a short time"
+    again = name == "multigrid" or (name == "multigrid cg" and problem.periodic)
+    if again and problem.cells > MOST_AGAIN:
         return "too large to prepare in a short time"
     if name == "piccg general" and problem.cells > MOST_GENERAL:
         return "too large to prepare a matrix with indices"
