@@ -86,3 +86,29 @@ def test_a_fill_for_a_loop_by_itself_is_done_by_the_group_before(
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
     fused = step._fused_recording()
     assert fused is not None and sum(one.domain.all_memory for one in fused.program.body) == read_around
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_on_a_gpu_a_stencil_by_itself_does_not_take_a_sum_that_starts_anew(around: bool) -> None:
+    """It would be put together anew for that, and load its own point apart from its neighbours; loops that do not look
+    around take it."""
+
+    @ml.kernel
+    def measure(u: ml.Read, total: ml.Sum) -> None:
+        total += (u[0, 0] - u[0, 1]) ** 2 if around else u * u
+
+    found = []
+    for where in ("numpy", "emulated"):
+        ml.use(where)
+        grid = ml.Grid((8, 40), periodic=True)
+        u, total = grid.field("u", data=np.linspace(0.0, 1.0, 320).reshape(8, 40) ** 2), ml.Global(0.0, "total")
+
+        @ml.program
+        def step() -> None:
+            total.value = 0.0  # noqa: B023
+            measure(grid, u[grid.offsets((0, 0), (0, 1))] if around else u, total)  # noqa: B023
+
+        step.run(2)
+        found.append(float(total.value))
+    assert found[0] == pytest.approx(found[1], rel=1e-13)
+    assert [one.name for one in step.fused_steps] == ([] if around else ["measure"])

@@ -156,33 +156,48 @@ def test_a_gpu_shares_the_loads_of_a_tile_and_loads_vectors() -> None:
 
 
 def test_a_gpu_has_smaller_blocks_where_a_point_loads_much() -> None:
-    """Four components at six neighbours are 24 numbers; with one more blocks are smaller, unless others are wanted."""
+    """Four components at six neighbours of two points in a row fill 96 registers, and rows are taken; of seven they
+    would fill 168, so points stay single, and blocks are smaller, unless others are wanted."""
     ml.use("emulated")
     grid = ml.Grid((8, 8, 128), periodic=True)
-    u, a, out = grid.field("u", 4), grid.field("a"), grid.field("out")
+    few, u, a, out = grid.field("few", 4), grid.field("u", 7), grid.field("a"), grid.field("out")
     beside = [o for o in grid.star(1).offsets if any(o)]
-
-    def product_of_all(u: Any) -> Any:
-        return math.prod(u[o][c] for o in beside for c in range(4))
 
     @ml.kernel
     def twenty_four(u: ml.Read, out: ml.Write):
-        out[...] = product_of_all(u)
+        out[...] = math.prod(u[o][c] for o in beside for c in range(4))
 
     @ml.kernel
-    def twenty_five(u: ml.Read, a: ml.Read, out: ml.Write):
-        out[...] = a * product_of_all(u)
+    def forty_two(u: ml.Read, a: ml.Read, out: ml.Write):
+        out[...] = a * math.prod(u[o][c] for o in beside for c in range(7))
 
-    loops = [twenty_four.loop(grid, u[grid.star(1)], out), twenty_five.loop(grid, u[grid.star(1)], a, out)]
-    assert [(tile_of(one.spec), one.schedule.block) for one in loops] == [((1, 1, 1), 256), ((1, 1, 1), 128)]
+    loops = [twenty_four.loop(grid, few[grid.star(1)], out), forty_two.loop(grid, u[grid.star(1)], a, out)]
+    assert [(tile_of(one.spec), one.schedule.block) for one in loops] == [((1, 1, 2), 256), ((1, 1, 1), 128)]
     assert loops[1].by(ml.Schedule("box", block=256)).schedule.block == 256
 
     @ml.program
     def both() -> None:
-        twenty_five(grid, u[grid.star(1)], a, out)
+        forty_two(grid, u[grid.star(1)], a, out)
         advance(grid, out, a)
 
     assert [one.schedule.block for one in both.fused_steps] == [128]
+
+
+def test_rows_of_a_loop_that_stores_much_stay_by_themselves() -> None:
+    """Slabs share what they load; a loop that stores four values and more at a point takes rows."""
+    ml.use("emulated")
+    grid = ml.Grid((16, 16, 128), periodic=True)
+
+    def tile(components: int) -> tuple[int, ...]:
+        @ml.kernel
+        def spread(u: ml.Read, out: ml.Write):
+            for c in range(components):
+                out[c] = sum(u[o] for o in grid.star(1).offsets) * (c + 1.0)
+
+        out = grid.field("out", components)
+        return tuple(tile_of(spread.loop(grid, grid.field("u")[grid.star(1)], out).spec))
+
+    assert [tile(components) for components in (2, 3, 4)] == [(4, 1, 2), (4, 1, 2), (1, 1, 2)]
 
 
 @pytest.mark.parametrize("backend", ["cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -46,6 +46,13 @@ from meshloom.schedule.spec import Address, LoopSpec, SpecParam
 
 NEAR = 16  # steps up to this far are numbers in the text; others are sizes, so that grids of any shape share it
 MOST_LOADED = 72  # registers of 4 bytes that the values loaded for a tile may fill: more would leave too few threads
+#: The same of a row of points, which is one vector. Rows that loaded 86 to 122 of them were faster than single points
+#: by 8 to 38 per cent (steps of two flows of 256^3 points on an H200; single points with sums over all of them took three
+#: times as long as rows), those of 150 slower by 15.
+MOST_IN_A_ROW = 128
+#: Values that a point may store where several rows are one tile: they share what they load, and a loop that stores much
+#: gains nothing by it (four values: 0.37 to 0.61 of copy, as a row 0.61 to 0.64).
+MOST_STORED = 3
 #: The same of one point: loops that load more were faster in blocks of 128 threads than of 256, by 2 to 9 per cent, and
 #: others were not, by the medians over six layouts of five steps of two flows of 256^3 points
 #: (bench/results/2026-11-16_layouts_h200.json).
@@ -298,10 +305,11 @@ def tile_of(spec: LoopSpec) -> Index:
         asked = tile(vector, min(VARIANTS[spec.box.variant], most))
         return asked if _near(spec, asked) else tile(1, 1)
     nodes = sum(1 for _ in topological(o.value for o in spec.outputs))
+    most = most if sum(not spec.params[o.param].is_global for o in spec.outputs) <= MOST_STORED else 1
     for along, beside in product((vector, 1), UNROLLED):
         chosen = tile(along, beside)
         short = beside <= most and along * beside * nodes <= MOST_NODES and _near(spec, chosen)
-        if short and _loaded(spec, chosen) <= MOST_LOADED:
+        if short and _loaded(spec, chosen) <= (MOST_LOADED if beside > 1 else MOST_IN_A_ROW):
             return chosen
     return tile(1, 1)
 
