@@ -188,9 +188,11 @@ def _steps(operations: Sequence[Operation], memory: Memory, start: int, gathers:
 
 
 def _better_alone(group: Group, memory: Memory) -> bool:
-    """Is a group one loop that looks around on a grid, and Globals that start anew before it? Put together it would load
-    what it has at its own point apart from what it has around it, which took 1.31 ms for 0.54 (the last projection of
-    ``cavity3d``, 256^3 points on an H200); the Globals are set in no time."""
+    """Is a group one loop that looks around on a grid, and Globals that start anew before it?
+
+    Put together it would load what it has at its own point apart from what it has around it, which took 1.31 ms for
+    0.54 (the last projection of ``cavity3d``, 256^3 points on an H200); the Globals are set in no time.
+    """
     if not group.together or len(group.loops) != 1 or len(group.parts) == 1:
         return False
     (loop,) = group.loops

@@ -47,8 +47,8 @@ from meshloom.schedule.spec import Address, LoopSpec, SpecParam
 NEAR = 16  # steps up to this far are numbers in the text; others are sizes, so that grids of any shape share it
 MOST_LOADED = 72  # registers of 4 bytes that the values loaded for a tile may fill: more would leave too few threads
 #: The same of a row of points, which is one vector. Rows that loaded 86 to 122 of them were faster than single points
-#: by 8 to 38 per cent (steps of two flows of 256^3 points on an H200; single points with sums over all of them took three
-#: times as long as rows), those of 150 slower by 15.
+#: by 8 to 38 per cent (steps of two flows of 256^3 points on an H200; single points with sums over all of them took
+#: three times as long as rows), those of 150 slower by 15.
 MOST_IN_A_ROW = 128
 #: Values that a point may store where several rows are one tile: they share what they load, and a loop that stores much
 #: gains nothing by it (four values: 0.37 to 0.61 of copy, as a row 0.61 to 0.64).
