@@ -82,8 +82,8 @@ def _cells(faces: NodeLists, owner: np.ndarray, neighbour: np.ndarray) -> CellTa
         cell = int(np.argmin(done))
         sizes_here, times = np.unique(lengths[of == cell], return_counts=True)
         have = ", ".join(f"{number} of {k} nodes" for k, number in zip(sizes_here, times, strict=True))
-        raise MeshError(f"cell {cell} has other faces than a tetrahedron, pyramid, prism or hexahedron ({have}); split it"
-                        " into such cells before")  # fmt: skip
+        raise MeshError(f"cell {cell} has other faces than a tetrahedron, pyramid, prism or hexahedron ({have}); split"
+                        " it into such cells")  # fmt: skip
     lists = NodeLists.joined([NodeLists.of_rows(rows) for _, rows in nodes])
     place = np.argsort(np.concatenate([cells for cells, _ in nodes]))
     return CellTable.given(kinds if len(kinds) > 1 else next(iter(kinds)), lists.taken(place))

@@ -208,6 +208,9 @@ class Airfoil(Case):
         cells, faces, boundary = mesh.cells, mesh.faces, mesh.boundary_faces
         x = mesh.nodes.field("x", 2, dtype=dtype, data=mesh.coordinates.numpy())
         kind = _boundary_kind(mesh, self.config.mesh)
+        parts: list[tuple[ml.Set, ml.Map]] = [(cells, mesh.cell_nodes)]
+        if mesh.kind not in cells.kinds:  # several kinds: a loop for each
+            parts = [(part, part.nodes) for part in map(cells.of, cells.kinds)]
         save_soln, adt_calc, res_calc, bres_calc, update = kernels(self.gas)
 
         @ml.program
@@ -215,7 +218,8 @@ class Airfoil(Case):
             qold, res, adt = q.like("qold"), q.like("res"), cells.field("adt", dtype=dtype)
             save_soln(cells, q, qold)
             for _stage in range(2):
-                adt_calc(cells, x[mesh.cell_nodes], q, adt)
+                for part, corners in parts:
+                    adt_calc(part, x[corners], q, adt)
                 res.fill(0.0)
                 res_calc(faces, x[mesh.face_nodes], q[mesh.face_cells], adt[mesh.face_cells], res[mesh.face_cells])
                 bres_calc(boundary, x[mesh.boundary_nodes], q[mesh.boundary_cells], adt[mesh.boundary_cells],

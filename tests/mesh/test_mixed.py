@@ -139,6 +139,22 @@ def test_part_10_of_the_surface() -> None:
         _ = mesh.cell_nodes.indices
 
 
+@pytest.mark.parametrize("backend", ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_kernel_for_the_cells_of_a_kind(backend: str) -> None:
+    """As in part 10 of the public surface."""
+    ml.use(backend)
+    mesh = Mesh.from_cells(SQUARE, THREE)
+    triangles, area = mesh.cells.of("triangle"), mesh.cells.field("area")
+
+    @ml.kernel
+    def measure(x: ml.Read, area: ml.Write):
+        a, b = x[1] - x[0], x[2] - x[0]
+        area[...] = 0.5 * (a[0] * b[1] - a[1] * b[0])
+
+    measure(triangles, mesh.coordinates[triangles.nodes], area)
+    assert sorted(area.numpy()) == [0.0, 0.5, 0.5]
+
+
 @pytest.mark.parametrize("order", ["given", "hilbert", "random", "rcm", "greedy", "color"])
 @pytest.mark.parametrize("make", MAKERS)
 def test_orders_leave_the_mesh_as_it_is(make: Maker, order: str) -> None:

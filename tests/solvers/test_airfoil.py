@@ -25,6 +25,7 @@ from meshloom.solvers.airfoil import (
     _boundary_kind,
     kernels,
 )
+from tests.mesh.mixed_samples import plane
 from tests.one_line import one_line_from
 
 TRUTH = json.loads((Path(__file__).parents[1] / "data" / "airfoil_rms.json").read_text())
@@ -115,10 +116,10 @@ def test_the_flow_is_symmetric_at_zero_incidence():
     np.testing.assert_allclose(q, mirror, rtol=0.0, atol=1e-12)
 
 
-@pytest.mark.parametrize("cells", ["quad", "triangle"])
+@pytest.mark.parametrize("cells", ["quad", "triangle", "mixed"])
 @pytest.mark.parametrize("incidence", [0.0, 20.0])
 def test_a_free_stream_stays_a_free_stream(tmp_path: Path, cells: str, incidence: float):
-    mesh = ml.generate.box((7, 5), cells=cells)
+    mesh = ml.Mesh.from_cells(*plane(1, polygons=False)) if cells == "mixed" else ml.generate.box((7, 5), cells=cells)
     ml.write(tmp_path / "box.msh", mesh)
     case = airfoil(
         mesh_file=str(tmp_path / "box.msh"), mesh_walls=[], mesh_farfield=list(mesh.groups), flow_incidence=incidence
