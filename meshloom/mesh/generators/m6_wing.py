@@ -5,7 +5,7 @@ whole span, fitted by least squares to the 271 pressure taps of test 2308 (AGARD
 which lie on one curve within about 1e-4): sqrt(x) (1 - x) times a polynomial of sqrt(x), which closes the trailing edge
 at x = 1 (the taps themselves, continued, leave it about 0.0014 chords thick). It is convex and stays within 0.00017
 chords of the taps in the mean square, 0.00057 at most (at x/c = 0.90). The tip is rounded: half a turn of the tip
-section about its chord, added to the span, as on the model.
+section about its chord, added to the span.
 """
 
 from __future__ import annotations
