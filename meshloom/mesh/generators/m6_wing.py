@@ -2,10 +2,10 @@
 
 x points downstream, y along the span, z up; the root's leading edge is at 0. The section is one symmetric curve for the
 whole span, fitted by least squares to the 271 pressure taps of test 2308 (AGARD AR-138; x/c and z/c of seven sections,
-which lie on one curve within 1e-4): sqrt(x) (1 - x) times a polynomial of sqrt(x), which closes the trailing edge at
-x = 1 (the taps themselves, continued, leave it 0.0014 chords thick). It is convex and stays within 0.00017 chords of
-the taps in the mean square, 0.00057 at most (at x/c = 0.90). The tip is rounded: half a turn of the tip section about
-its chord, added to the span, as on the model.
+which lie on one curve within about 1e-4): sqrt(x) (1 - x) times a polynomial of sqrt(x), which closes the trailing edge
+at x = 1 (the taps themselves, continued, leave it about 0.0014 chords thick). It is convex and stays within 0.00017
+chords of the taps in the mean square, 0.00057 at most (at x/c = 0.90). The tip is rounded: half a turn of the tip
+section about its chord, added to the span.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _THICKNESS = 0.0489
 #: The last angle of the cosine that spaces nodes along the chord. Lines fan out from the tail, and pi would spread them
 #: evenly; a little less makes the cells there 4 times longer than those at the nose, and leaves enough lines behind.
 _TAIL_ANGLE = 0.97 * np.pi
-#: The ends of the mean line of the tip, x/c: as far from nose and tail as the ovals round it are high there.
+#: The ends of the mean line of the tip, x/c: behind the nose as far as half the section is thick there, and close
+#: to the sharp tail.
 _FOLD = (0.03, 0.98)
 #: The share of even spacing along the mean line: its end cells then are as long as the rows beside it are apart.
 _EVEN = 0.3
@@ -71,9 +72,9 @@ def wing_surface(side: int, span: int) -> WingSurface:
     tip_rows = _tip_rows(span)
     x = (1 - np.cos(np.linspace(0, _TAIL_ANGLE, side + 1))) / (1 - np.cos(_TAIL_ANGLE))
     x = np.concatenate((x[::-1], x[1:-1]))  # tail, upper side, nose, lower side
-    below = np.where(np.arange(2 * side) < side, 1.0, -1.0)
-    wing = _wing_rows(x, below, span - tip_rows)
-    tip = _tip_ovals(x, below, tip_rows)
+    upward = np.where(np.arange(2 * side) < side, 1.0, -1.0)
+    wing = _wing_rows(x, upward, _stations(span - tip_rows, np.pi / 2 * _THICKNESS * TIP_CHORD / tip_rows))
+    tip = _tip_ovals(x, upward, tip_rows)
     fold = tip[-1, : side + 1]
     nodes = np.concatenate((wing.reshape(-1, 3), tip[:-1].reshape(-1, 3), fold))
     node = np.arange(2 * side * span).reshape(span, 2 * side)
@@ -92,11 +93,14 @@ def _tip_rows(span: int) -> int:
     return max(2, round(span / 8))
 
 
-def _wing_rows(x: np.ndarray, below: np.ndarray, rows: int) -> np.ndarray:
-    """Sections (rows, columns, 3) from the root on; the next would be that of the tip."""
-    y = _stations(rows, np.pi / 2 * _THICKNESS * TIP_CHORD / _tip_rows(round(rows * 8 / 7)))[:-1, None]
-    shape = (rows, len(x))
-    places = (leading_edge(y) + x * chord(y), np.broadcast_to(y, shape), below * half_thickness(x) * chord(y))
+def _wing_rows(x: np.ndarray, upward: np.ndarray, stations: np.ndarray) -> np.ndarray:
+    """Sections (rows, columns, 3) at all stations but the last, which is that of the tip."""
+    y = stations[:-1, None]
+    places = (
+        leading_edge(y) + x * chord(y),
+        np.broadcast_to(y, (len(y), len(x))),
+        upward * half_thickness(x) * chord(y),
+    )
     return np.stack(places, axis=2)
 
 
@@ -107,11 +111,11 @@ def _stations(rows: int, last: float) -> np.ndarray:
         angle = (low + high) / 2
         step = 1 - np.sin(angle * (rows - 1) / rows) / np.sin(angle)
         low, high = (angle, high) if step * SEMI_SPAN > last else (low, angle)
-    return SEMI_SPAN * np.sin(low * np.arange(rows + 1) / rows) / np.sin(low) if low > 1e-6 else \
-        SEMI_SPAN * np.arange(rows + 1) / rows  # fmt: skip
+    share = np.arange(rows + 1) / rows
+    return SEMI_SPAN * (np.sin(low * share) / np.sin(low) if low > 1e-6 else share)
 
 
-def _tip_ovals(x: np.ndarray, below: np.ndarray, rows: int) -> np.ndarray:
+def _tip_ovals(x: np.ndarray, upward: np.ndarray, rows: int) -> np.ndarray:
     """Ovals (rows + 1, columns, 3) from the tip section to its mean line, on the body of revolution.
 
     Towards the thickest place, so that the body is always at least as thick as the oval is high.
@@ -127,4 +131,4 @@ def _tip_ovals(x: np.ndarray, below: np.ndarray, rows: int) -> np.ndarray:
     height[-1] = 0.0
     out = np.sqrt(np.maximum(half_thickness(along) ** 2 - height**2, 0.0))
     start = leading_edge(np.array(SEMI_SPAN))
-    return np.stack((start + along * TIP_CHORD, SEMI_SPAN + out * TIP_CHORD, below * height * TIP_CHORD), axis=2)
+    return np.stack((start + along * TIP_CHORD, SEMI_SPAN + out * TIP_CHORD, upward * height * TIP_CHORD), axis=2)
