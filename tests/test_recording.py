@@ -154,6 +154,8 @@ REFUSED: dict[str, Action] = {
     "generate.cylinder": lambda w: ml.generate.cylinder(16, 4),
     "generate.flat_plate": lambda w: ml.generate.flat_plate(8, 4),
     "generate.bump": lambda w: ml.generate.bump(6, 4),
+    "generate.onera_m6": lambda w: ml.generate.onera_m6(cells=3000),
+    "generate.quality": lambda w: ml.generate.quality(w.mesh),
     "Mesh.from_cells": lambda w: ml.Mesh.from_cells([[0, 0], [1, 0], [0, 1]], [[0, 1, 2]], "triangle"),
     "Mesh.from_parts": lambda w: ml.Mesh.from_parts(
         w.mesh.nodes.points, *(m.indices for m in (w.mesh.cell_nodes, w.mesh.face_nodes, w.mesh.face_cells,
