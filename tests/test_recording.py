@@ -160,6 +160,9 @@ REFUSED: dict[str, Action] = {
     "Mesh.from_parts": lambda w: ml.Mesh.from_parts(
         w.mesh.nodes.points, *(m.indices for m in (w.mesh.cell_nodes, w.mesh.face_nodes, w.mesh.face_cells,
                                                    w.mesh.boundary_nodes, w.mesh.boundary_cells)), kind=w.mesh.kind),
+    "Mesh.from_table": lambda w: ml.Mesh.from_table(w.mesh.coordinates.numpy(), w.mesh.lists.cells),
+    "Mesh.periodic": lambda w: w.mesh.periodic({"xmin": "xmax"}), "Mesh.opened": lambda w: w.mesh.opened(),
+    "Mesh.cell_distances": lambda w: w.mesh.cell_distances, "Mesh.cell_to_face": lambda w: w.mesh.cell_to_face,
     "Mesh.arranged": lambda w: w.mesh.arranged("given"),
     "Mesh.reordered": lambda w: w.mesh.reordered("given"),
     "Mesh.digest": lambda w: w.mesh.digest,
@@ -239,6 +242,7 @@ HARMLESS: dict[str, Action] = {
     "Field.shape": lambda w: w.u.shape, "Field.__getitem__": lambda w: w.u[w.ends],
     "Field.direct": lambda w: w.u.direct, "Field.watch": lambda w: w.u.watch(w.loop),
     "Global.dim": lambda w: w.vector.dim, "Global.watch": lambda w: w.total.watch(w.loop),
+    "Mesh.face_shifts": lambda w: w.mesh.face_shifts,
     "Mesh.dim": lambda w: w.mesh.dim, "Mesh.owner_first": lambda w: w.mesh.owner_first,
     "Mesh.cell_cells": lambda w: w.mesh.cell_cells, "Mesh.permutation": lambda w: w.mesh.permutation,
     "Grid.rank": lambda w: w.grid.rank, "Grid.axis": lambda w: w.grid.axis(-1), "Grid.wraps": lambda w: w.grid.wraps,
