@@ -127,9 +127,12 @@ def test_second_order_in_the_plane(kind: str, gas: IdealGas):
 @pytest.mark.parametrize(("kind", "sizes"), [("triangle", (16, 32)), ("quad", (16, 32)), ("mixed plane", (16, 32)),
 ("mixed space", (8, 16)), ("tetrahedron", (6, 12)), ("hexahedron", (10, 20))])  # fmt: skip
 def test_second_order(kind: str, sizes: tuple[int, int], gas: IdealGas, gradient: str):
+    """Of all components together, and roughly of each: the meshes are drawn at random, so that one is not part of the
+    other."""
     ml.use("cpu")
     coarse, fine = (error_at(distorted(kind, n), gas, FlowScheme(gradient=gradient), 0.4) for n in sizes)
-    assert (np.log2(coarse / fine) > 1.65).all(), (coarse, fine)
+    assert np.log2(coarse.sum() / fine.sum()) > 1.75, (coarse, fine)
+    assert (np.log2(coarse / fine) > 1.5).all(), (coarse, fine)
 
 
 def test_a_limiter_keeps_new_extremes_away():
