@@ -23,15 +23,15 @@ from meshloom.solvers.finite_volume.options import (
     TIME_DOC,
     FiniteVolumeConfig,
     FlowOutput,
-    FlowSchemeOptions,
-    FlowTimeOptions,
     FreeStreamOptions,
     IdealGasOptions,
     ReferenceOptions,
+    VolumesSchemeOptions,
+    VolumesTimeOptions,
     boundary_table,
 )
 
-_KINDS = ("quad", "triangle")
+_KINDS = ("quad", "triangle", "mixed")
 _SOUND2 = 100.0 / 1.4  # pressure over density for which sound travels 10: at Mach 0.1 the stream has speed 1
 
 
@@ -65,8 +65,8 @@ class CylinderConfig(FiniteVolumeConfig):
     boundary: dict[str, Any] = boundary_table({"wall": {"kind": "no_slip"}, "far": {"kind": "farfield"}})
     gas: IdealGasOptions = section(IdealGasOptions, GAS_DOC, viscosity="constant", gas_constant=_SOUND2)
     stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.1, reynolds=40.0, pressure=_SOUND2)
-    scheme: FlowSchemeOptions = section(FlowSchemeOptions, SCHEME_DOC, flux="slau2", limiter="none")
-    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC, cfl=2.0, smoothing=0.5, end=200.0)
+    scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, SCHEME_DOC, flux="slau2", limiter="none")
+    time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, cfl=2.0, smoothing=0.5, end=200.0)
     output: FlowOutput = section(FlowOutput, OUTPUT_DOC, window=(-2.0, 6.0, -2.5, 2.5))
 
 
@@ -88,12 +88,13 @@ class Cylinder(FiniteVolumeCase):
     def wake(self) -> tuple[np.ndarray, np.ndarray]:
         """Velocity along x on the axis behind the cylinder, in units of the stream, and where: (n,) each, along x.
 
-        The mean of the cells on both sides of the axis, which both have a corner, or two, on it.
+        The mean of the cells on both sides of the axis, which have a side on it.
         """
-        x, y = self.mesh.coordinates.numpy()[self.mesh.cell_nodes.indices].transpose(2, 0, 1)
-        on_axis = ((np.abs(y) < 1e-9 * np.abs(x)).sum(axis=1) >= 2) & (x.min(axis=1) > 0.0)
-        upper = on_axis & (y.max(axis=1) > 1e-9)
-        lower = on_axis & ~upper
+        x = self.mesh.coordinates.numpy()
+        on_axis = (np.abs(x[:, 1]) < 1e-9 * np.abs(x[:, 0])) & (x[:, 0] > 0.0)
+        corners = self.mesh.lists.cells.nodes.measured(lambda nodes: on_axis[nodes].sum(axis=1).astype(float))
+        above = self.mesh.cell_centroids[:, 1] > 0.0
+        upper, lower = (corners >= 2.0) & above, (corners >= 2.0) & ~above
         speed = float(np.linalg.norm(self.stream[1:-1]))
         u = self.cell_fields()["velocity"][:, 0] / speed
         place = self.mesh.cell_centroids[:, 0]
@@ -122,7 +123,7 @@ class TransonicConfig(FiniteVolumeConfig):
     mesh: AirfoilGridOptions = section(AirfoilGridOptions, "The mesh.")  # type: ignore[assignment]
     boundary: dict[str, Any] = boundary_table({"wall": {"kind": "slip"}, "far": {"kind": "farfield"}})
     stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.8, incidence=1.25)
-    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC, cfl=3.0, smoothing=0.5)
+    time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, cfl=3.0, smoothing=0.5)
     reference: ReferenceOptions = section(ReferenceOptions, REFERENCE_DOC, point=(0.25, 0.0))
     output: FlowOutput = section(FlowOutput, OUTPUT_DOC, window=(-0.5, 1.5, -0.75, 1.25))
 

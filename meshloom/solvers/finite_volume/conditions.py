@@ -14,22 +14,26 @@ of the cell to that of the face.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+import meshloom as ml
 from meshloom.config import option
+from meshloom.errors import ConfigError, nearest
 from meshloom.solvers.compressible import convected, mirrored, viscous_flux
 from meshloom.solvers.finite_volume.fluxes import NumericalFlux
 from meshloom.solvers.finite_volume.gas import IdealGas
+from meshloom.toml import toml_key
 
 #: Where a ghost state is: at the face, or at the place of the cell mirrored at the face.
 AT_FACE, MIRRORED = "at the face", "mirrored"
 
 
 @dataclass(frozen=True)
-class Condition:
+class BoundaryCondition:
     """What all share: gas flows through, in the state that the condition finds at the face."""
 
     kind: ClassVar[str] = ""
@@ -68,7 +72,7 @@ class Condition:
 
 
 #: By kind.
-CONDITIONS: dict[str, type[Condition]] = {}
+CONDITIONS: dict[str, type[BoundaryCondition]] = {}
 TURBULENT_PRANDTL = 0.9  # of air, in what turbulence conducts; Spalart and Allmaras 1994
 
 
@@ -94,7 +98,7 @@ def _replaced(V: Any, velocity: Any, temperature: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class SlipWall(Condition):
+class SlipWall(BoundaryCondition):
     """The gas slides along: nothing but its pressure acts on the wall."""
 
     kind: ClassVar[str] = "slip"
@@ -125,7 +129,7 @@ class SlipWall(Condition):
 
 
 @dataclass(frozen=True)
-class Symmetry(SlipWall):
+class SymmetryPlane(SlipWall):
     """A plane behind which everything is the same, mirrored."""
 
     kind: ClassVar[str] = "symmetry"
@@ -199,7 +203,7 @@ class IsothermalWall(AdiabaticWall):
 
 
 @dataclass(frozen=True)
-class FarField(Condition):
+class CharacteristicFarField(BoundaryCondition):
     """The free stream, far away: along the normal the two sound waves carry their invariants, one from inside and one
     from outside; entropy and velocity along the face come with the gas."""
 
@@ -221,7 +225,7 @@ class FarField(Condition):
 
 
 @dataclass(frozen=True)
-class GivenState(Condition):
+class GivenState(BoundaryCondition):
     """A state outside, whatever comes; the flux decides what of it counts."""
 
     kind: ClassVar[str] = "state"
@@ -269,14 +273,14 @@ class SupersonicInlet(GivenState):
 
 
 @dataclass(frozen=True)
-class SupersonicOutlet(Condition):
+class SupersonicOutlet(BoundaryCondition):
     """All comes from inside."""
 
     kind: ClassVar[str] = "supersonic_outlet"
 
 
 @dataclass(frozen=True)
-class Inlet(Condition):
+class ReservoirInlet(BoundaryCondition):
     """Gas at rest in a reservoir comes in, slower than sound, without loss; a sound wave from inside says how fast."""
 
     kind: ClassVar[str] = "inlet"
@@ -306,7 +310,7 @@ class Inlet(Condition):
 
 
 @dataclass(frozen=True)
-class Outlet(Condition):
+class PressureOutlet(BoundaryCondition):
     """Gas goes out against a pressure, unless it is faster than sound."""
 
     kind: ClassVar[str] = "outlet"
@@ -324,6 +328,39 @@ class Outlet(Condition):
         speed_up = 2.0 / (gas.gamma - 1.0) * (c - c_face)
         slower = np.stack([given[0], *(V[1:-1] + speed_up * normal), temperature])
         return np.where(un >= c, V, slower)
+
+
+@dataclass(frozen=True)
+class Periodic(BoundaryCondition):
+    """No boundary at all: what leaves here comes in at the partner. The mesh is joined before the flow sees it."""
+
+    kind: ClassVar[str] = "periodic"
+    partner: str = option("", "the boundary group on the other side")
+
+
+def join_periodic(
+    mesh: ml.Mesh, conditions: Mapping[str, BoundaryCondition]
+) -> tuple[ml.Mesh, dict[str, BoundaryCondition]]:
+    """The mesh with its periodic groups joined, and the conditions of the others.
+
+    One of two partners says so, or both do; ConfigError where a partner is none, or has another condition too.
+    """
+    pairs: dict[str, str] = {}
+    for name, condition in conditions.items():
+        if not isinstance(condition, Periodic):
+            continue
+        key, partner = toml_key(("boundary", name)), condition.partner
+        for group in (name, partner):
+            if group not in mesh.groups:
+                raise ConfigError(f"{key} joins {group!r}, which is no boundary group{nearest(group, mesh.groups)}")
+        other = conditions.get(partner)
+        if partner == name or (other is not None and getattr(other, "partner", None) != name):
+            raise ConfigError(f"{key} joins {partner!r}, which has another condition: a group can have one only")
+        if pairs.get(partner) != name:
+            pairs[name] = partner
+    joined = {*pairs, *pairs.values()}
+    rest = {name: condition for name, condition in conditions.items() if name not in joined}
+    return (mesh.periodic(pairs) if pairs else mesh), rest
 
 
 def vector(parts: tuple[float, ...], dim: int, what: str) -> np.ndarray:
