@@ -292,7 +292,8 @@ class DualSteps(UnsteadySteps):
     def __call__(self) -> None:
         """One step in time."""
         time, before = float(self.time.value), float(self.dt.value)
-        dt = min(self.dual.dt, self.dual.end - time)
+        last = self.steps_left(time) == 1
+        dt = self.dual.end - time if last else self.dual.dt
         self._shift()
         weights = backward_weights(dt, before)
         self._weights.value = np.array(weights)
@@ -311,7 +312,7 @@ class DualSteps(UnsteadySteps):
             total += int(self.newton.iterations.value)
             self.inner.value = done + 1
         self.newton.iterations.value = total
-        self.dt.value, self.time.value = dt, self.dual.end if dt < self.dual.dt else time + dt
+        self.dt.value, self.time.value = dt, self.dual.end if last else time + dt
 
     def _shift_fields(self) -> None:
         cells = self.flow.mesh.cells
