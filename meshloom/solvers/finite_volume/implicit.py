@@ -28,8 +28,8 @@ from meshloom.solvers.clock import Timing
 from meshloom.solvers.finite_volume.flow import CompressibleFlow
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.jacobians import add_inertia, add_jacobian
-from meshloom.solvers.finite_volume.kernels import primitives
-from meshloom.solvers.finite_volume.steps import FlowSteps, UnsteadySteps, Watch, count, keep
+from meshloom.solvers.finite_volume.kernels import keep, primitives
+from meshloom.solvers.finite_volume.steps import FlowSteps, UnsteadySteps, Watch, count
 
 MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what they are
 WORSE = 5.0  # a residual so many times that of the step before: it is taken back
