@@ -1,0 +1,338 @@
+"""Implicit steps: towards a steady flow, and within each step of an unsteady one.
+
+    (volume / step - d inflow / d u) change = inflow(u),    u = u + change
+
+by Newton's method with a matrix of first order (``jacobians.py``) and GMRES, preconditioned by Gauss-Seidel sweeps
+through the colors of the cells. Every cell has a step of its own, ``cfl`` times what waves need to cross it. They
+become longer as the residual becomes smaller (switched evolution relaxation, Mulder and van Leer 1985); a step after
+which it is much larger is taken back, and tried again with shorter ones. Where density or pressure would change by
+much, a cell takes a part of its change.
+
+- ``ImplicitSteps``: one such step in each iteration.
+- ``DualSteps``: in time by the backward formula of second order (BDF2), each step by as many as it needs of these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.errors import SolveError
+from meshloom.solvers.clock import Timing
+from meshloom.solvers.finite_volume.flow import CompressibleFlow
+from meshloom.solvers.finite_volume.gas import IdealGas
+from meshloom.solvers.finite_volume.jacobians import add_inertia, add_jacobian
+from meshloom.solvers.finite_volume.kernels import keep, primitives
+from meshloom.solvers.finite_volume.steps import FlowSteps, UnsteadySteps, Watch, count
+
+MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what they are
+WORSE = 5.0  # a residual so many times that of the step before: it is taken back
+NOISE = 10.0  # roundings of what goes through the faces of a cell: a residual below that says nothing
+CUT = 0.2  # by which steps become shorter then
+LEAST_CFL = 1e-3  # shorter ones would not help: the flow has no solution, or the mesh is at fault
+SLOWEST = 0.3  # a ``cfl`` becomes at most so many times itself where the residual grows
+
+
+@dataclass(frozen=True)
+class NewtonOptions:
+    """``cfl``: at first, at most ``cfl_max``; in each step it grows at most by ``growth``. ``directions``: of GMRES in
+    each of at most ``cycles`` cycles, which end at ``accuracy`` of the right-hand side. ``block``: cells that the
+    preconditioner's sweeps take one after the other."""
+
+    cfl: float = 5.0
+    cfl_max: float = 1e5
+    growth: float = 1.5
+    directions: int = 20
+    cycles: int = 1
+    accuracy: float = 0.05
+    block: int = 4
+    flux: str = "roe"  # of the matrix: what is less dissipative makes one that sweeps do not come to terms with
+
+
+@dataclass(frozen=True)
+class BackwardTerms:
+    """What a step in time adds: volume (now u + last + before) per time; ``weights`` (3) of u and the two fields."""
+
+    last: ml.Field
+    before: ml.Field
+    weights: ml.Global
+
+
+@cache
+def updater(gas: IdealGas) -> ml.Kernel:
+    @ml.kernel
+    def update(
+        change: ml.Read, volume: ml.Read, u: ml.ReadWrite, pressure: ml.Write, temperature: ml.Write, share: ml.Min,
+        lowest_pressure: ml.Min, lowest_temperature: ml.Min, mass: ml.Sum, energy: ml.Sum,
+    ):  # fmt: skip
+        """As much of the change as leaves density and pressure close to what they are: pressure is a concave function
+        of u, so that it falls by no more than that share of its fall over the whole way."""
+        old, full = gas.primitives(u)[0], gas.primitives(u + change)[0]
+        falls = np.abs(full - old) / old, np.abs(change[0]) / u[0]
+        most = np.maximum(np.maximum(*falls), np.where(u[0] + change[0] > 0.0, 0.0, 1.0))
+        part = np.where(np.isfinite(most), np.minimum(1.0, MOST_CHANGE / np.maximum(most, MOST_CHANGE)), 0.0)
+        taken = np.where(part > 0.0, part * change, 0.0)
+        u += taken
+        share[...] = part
+        state = gas.primitives(u)
+        pressure[...] = lowest_pressure[...] = state[0]
+        temperature[...] = lowest_temperature[...] = state[-1]
+        mass += volume * u[0]
+        energy += volume * u[-1]
+
+    return update
+
+
+@ml.kernel
+def measure_rates(inflow: ml.Read, volume: ml.Read, rates: ml.Sum):
+    rates += (inflow / volume) ** 2
+
+
+@ml.kernel
+def take_off_change(
+    volume: ml.Read, u: ml.Read, last: ml.Read, before: ml.Read, weights: ml.Read, inflow: ml.ReadWrite
+):
+    """What is left of the inflow when the cell has changed in time."""
+    inflow -= volume * (weights[0] * u + weights[1] * last + weights[2] * before)
+
+
+class Newton:
+    """Steps of Newton's method for a flow. ``parts`` are those of one step, in order; ``time`` adds terms of a step in
+    time. ``clock``: what one step hands to the next besides ``u`` and ``kept``; ``iterations`` are those of GMRES."""
+
+    def __init__(self, flow: CompressibleFlow, options: NewtonOptions, steps: FlowSteps, time: BackwardTerms | None):
+        self.flow, self.options, self.totals, self.time, self._steps = flow, options, steps.totals, time, steps
+        cells, n = flow.mesh.cells, flow.dim + 2
+        self.matrix = ml.Matrix(cells, through=flow.at.inside.cells, block=n, dtype=flow.dtype, name="jacobian")
+        self._diagonal = self.matrix[ml.Map(cells, cells, np.arange(len(cells)), "itself")]
+        self.inflow, self.change, self.kept = (flow.u.like(name) for name in ("inflow", "change", "kept"))
+        self.cfl = ml.Global(options.cfl, "cfl", dtype=flow.dtype)
+        self.norm = ml.Global(np.inf, "norm")  # of the residual at ``kept``
+        self.share = ml.Global(1.0, "smallest_share", dtype=flow.dtype)
+        self.iterations = ml.Global(0, "linear_iterations", dtype=np.int64)
+        self.clock = (self.cfl, self.norm)
+        self._rate = ml.Global(0.0, "rate", dtype=flow.dtype)  # of u in the terms of a step in time
+        self._measure, self._assemble = ml.Program(self.measure), ml.Program(self.assemble)
+        self._update, self._back = ml.Program(self.update), ml.Program(self._take_back)
+        self.parts: tuple[Callable[[], Any], ...] = (
+            self._measure,
+            self.judge,
+            self._assemble,
+            self.solve,
+            self._update,
+        )
+        sound = float(flow.gas.sound_speed(flow.stream))
+        self._noise = NOISE * float(np.finfo(flow.dtype).eps) * _faces_by_volume(flow)
+        self._unit = float(flow.gas.density(flow.stream)) * sound ** np.array([1.0, *[2.0] * flow.dim, 3.0])
+
+    def begin(self, cfl: float, rate: float) -> None:
+        """With a system of its own: no step before counts. ``rate``: of u in the terms of a step in time."""
+        self.cfl.value, self.norm.value, self._rate.value = cfl, np.inf, rate
+
+    @cached_property
+    def solver(self) -> ml.linalg.GMRES:
+        """Made when there are entries to be inverted."""
+        sweeps = ml.linalg.ColoredSGS(self.matrix, block=self.options.block)
+        return ml.linalg.GMRES(self.matrix, preconditioner=sweeps, restart=self.options.directions)
+
+    # --- the parts of a step
+
+    def measure(self) -> None:
+        flow, volume = self.flow, self.flow.at.volume
+        terms = flow.terms(flow.u)
+        self._steps.watch(terms)
+        flow.inflow(terms, self.inflow)
+        if self.time is not None:
+            one = self.time
+            take_off_change(flow.mesh.cells, volume, flow.u, one.last, one.before, one.weights, self.inflow)
+        self.totals.rates.value = 0.0
+        measure_rates(flow.mesh.cells, self.inflow, volume, self.totals.rates)
+
+    def judge(self) -> None:
+        """Was the last step good? How long may this one be?"""
+        while not self._is_good(now := self.residual()):
+            self._go_back(now)
+        last, cfl = float(self.norm.value), float(self.cfl.value)
+        if np.isfinite(last):
+            self.cfl.value = min(max(cfl * self._growth(last, now), LEAST_CFL), self.options.cfl_max)
+        self.norm.value = now
+
+    def _growth(self, last: float, now: float) -> float:
+        """By what a step may be longer than the last: as the residual becomes smaller, and a little more."""
+        if now >= last:
+            return max(last / now, SLOWEST)
+        most = 1.0 if float(self.share.value) < MOST_CHANGE else self.options.growth
+        return most if now == 0.0 else min(1.1 * last / now, most)
+
+    def residual(self) -> float:
+        """The root of the mean square of the rates, in units of the free stream."""
+        return float(np.sqrt(np.mean(self.totals.rates.numpy() / self._unit**2) / len(self.flow.mesh.cells)))
+
+    def _is_good(self, now: float) -> bool:
+        return bool(np.isfinite(now)) and now <= WORSE * max(float(self.norm.value), self._noise)
+
+    def _go_back(self, now: float) -> None:
+        last = float(self.norm.value)
+        self._shorten(f"the residual is {now:.3g} after {last:.3g}", hopeless=not np.isfinite(last))
+        self._back()
+        for part in (self._assemble, self.solve, self._update, self._measure):
+            part()
+
+    def _shorten(self, why: str, hopeless: bool = False) -> None:
+        """Shorter steps from now on; SolveError where they would not help."""
+        cfl = CUT * float(self.cfl.value)
+        if cfl < LEAST_CFL or hopeless:
+            raise SolveError(f"implicit step: {why}, and steps of cfl {cfl:.2g} would not help")
+        self.cfl.value = cfl
+
+    def assemble(self) -> None:
+        flow = self.flow
+        self.matrix.fill(0.0)
+        add_jacobian(flow, self.matrix, self.options.flux)
+        v, cells = flow.u.like("v"), flow.mesh.cells
+        primitives(flow.gas)(cells, flow.u, v, flow.on_cells("pressure"), flow.on_cells("temperature"))
+        add_inertia(cells, flow.waves(v), flow.at.volume, self.cfl, self._rate, self._diagonal)
+
+    def solve(self) -> None:
+        options = self.options
+        self.change.fill(0.0)
+        most = options.directions * options.cycles
+        report = self.solver.solve(self.change, self.inflow, tol=options.accuracy, at_most=most)
+        self.iterations.value = report.iterations
+        if report.reason in ("broke down", "values that are not finite"):
+            self.change.fill(0.0)
+            self._shorten(f"GMRES: {report.reason}")
+
+    def update(self) -> None:
+        flow, totals = self.flow, self.totals
+        keep(flow.mesh.cells, flow.u, self.kept)
+        self.share.value = np.inf
+        totals.lowest_pressure.value = totals.lowest_temperature.value = np.inf
+        totals.mass.value = totals.energy.value = 0.0
+        updater(flow.gas)(flow.mesh.cells, self.change, flow.at.volume, flow.u, flow.on_cells("pressure"),
+                          flow.on_cells("temperature"), self.share, totals.lowest_pressure, totals.lowest_temperature,
+                          totals.mass, totals.energy)  # fmt: skip
+
+    def _take_back(self) -> None:
+        keep(self.flow.mesh.cells, self.kept, self.flow.u)
+        # the inflow is that of the step after: measured again
+        self.measure()
+
+
+def _faces_by_volume(flow: CompressibleFlow) -> float:
+    """The area of a cell's faces over its volume, times the unit of length: root of the mean square."""
+    mesh = flow.mesh
+    inner, outer = (np.linalg.norm(one, axis=1) for one in (mesh.face_normals, mesh.boundary_normals))
+    area = np.bincount(mesh.face_cells.indices.ravel(), np.repeat(inner, 2), len(mesh.cells))
+    area += np.bincount(mesh.boundary_cells.indices[:, 0], outer, len(mesh.cells))
+    return float(np.sqrt(np.mean((area / mesh.cell_volumes) ** 2)))
+
+
+class ImplicitSteps(FlowSteps):
+    """Towards a steady flow: a step of Newton's method in each iteration."""
+
+    looked_at: ClassVar[int] = 10
+
+    def __init__(self, flow: CompressibleFlow, options: NewtonOptions, watch: Watch = lambda terms: None):
+        super().__init__(flow, watch)
+        self.newton = Newton(flow, options, self, None)
+        self.done = ml.Global(0, "done", dtype=np.int64)
+        self.clock = (self.done, self.totals.rates, *self.newton.clock)
+        self.fields, self.told = (self.newton.kept,), (self.newton.cfl, self.newton.iterations)
+
+    def step(self) -> None:
+        count(self._clock_set, self.done)
+
+    def program(self) -> ml.Sequence:
+        return ml.Sequence(*self.newton.parts, ml.Program(self.step), name="implicit step")
+
+
+@dataclass(frozen=True)
+class DualOptions:
+    """Steps of ``dt`` to ``end``, each with at most ``most`` steps of Newton's method, until its residual is
+    ``tolerance`` times that at its start."""
+
+    dt: float
+    end: float
+    most: int = 20
+    tolerance: float = 1e-3
+
+
+def backward_weights(dt: float, before: float) -> tuple[float, float, float]:
+    """Of u, u last and u before in du/dt after a step of ``dt`` that follows one of ``before``; 0: the first."""
+    if before == 0.0:
+        return 1.0 / dt, -1.0 / dt, 0.0
+    w = dt / before
+    return (1.0 + 2.0 * w) / (1.0 + w) / dt, -(1.0 + w) / dt, w * w / (1.0 + w) / dt
+
+
+class DualSteps(UnsteadySteps):
+    """In time by BDF2, (3 u - 4 u last + u before) / (2 dt) where two steps are of one length, the first step by BDF1,
+    (u - u last) / dt."""
+
+    def __init__(self, flow: CompressibleFlow, options: NewtonOptions, dual: DualOptions,
+                 watch: Watch = lambda terms: None):  # fmt: skip
+        super().__init__(flow, Timing(dual.end, True, 2.0, options.cfl), watch)
+        self.options, self.dual = options, dual
+        self._last, self._before = flow.u.like("last"), flow.u.like("before_last")
+        self._weights = ml.Global(np.zeros(3, flow.dtype), "weights")
+        self.newton = Newton(flow, options, self, BackwardTerms(self._last, self._before, self._weights))
+        self.inner = ml.Global(0, "newton_steps", dtype=np.int64)
+        self.clock, self.fields = (self.time, self.dt), (self._last,)
+        self.told = (self.inner, self.newton.iterations)
+        self._shift = ml.Program(self._shift_fields)
+
+    def step(self) -> None:
+        """By the parts of Newton's method, as often as it takes: outside of programs."""
+        raise NotImplementedError
+
+    def steps_left(self, time: float) -> int:
+        return max(0, math.ceil((self.dual.end - time) / self.dual.dt - 1e-9))
+
+    def program(self) -> ml.Sequence:
+        return ml.Sequence(self, name="dual time step")
+
+    @property
+    def loops(self) -> tuple[ml.Operation, ...]:
+        """Those of all its programs."""
+        programs = (self._shift, *(one for one in self.newton.parts if isinstance(one, ml.Program)))
+        return tuple(loop for one in programs for loop in one.loops)
+
+    def __repr__(self) -> str:
+        return f"BDF2 with steps of {self.dual.dt:g}"
+
+    def __call__(self) -> None:
+        """One step in time."""
+        time, before = float(self.time.value), float(self.dt.value)
+        last = self.steps_left(time) == 1
+        dt = self.dual.end - time if last else self.dual.dt
+        self._shift()
+        weights = backward_weights(dt, before)
+        self._weights.value = np.array(weights)
+        self.newton.begin(self.options.cfl, weights[0])
+        first, total = np.inf, 0
+        for done in range(self.dual.most):
+            measure, judge, *rest = self.newton.parts
+            measure()
+            judge()
+            now = float(self.newton.norm.value)
+            first = now if done == 0 else first
+            if now <= self.dual.tolerance * first:
+                break
+            for part in rest:
+                part()
+            total += int(self.newton.iterations.value)
+            self.inner.value = done + 1
+        self.newton.iterations.value = total
+        self.dt.value, self.time.value = dt, self.dual.end if last else time + dt
+
+    def _shift_fields(self) -> None:
+        cells = self.flow.mesh.cells
+        keep(cells, self._last, self._before)
+        keep(cells, self.flow.u, self._last)
