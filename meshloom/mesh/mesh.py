@@ -15,6 +15,7 @@ from meshloom.mesh import geometry, soundness
 from meshloom.mesh.arrange import AUTO, Arrangement, arrangement
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.core import Map, Set
+from meshloom.mesh.distance import face_distances
 from meshloom.mesh.faces import (
     CellKind,
     cell_kind,
@@ -304,6 +305,16 @@ class Mesh(ItsOwnCopy):
             refuse_in_program(f"making boundary {name}", MAKE_BEFORE)
             self._parts[name] = BoundaryPart(self, name)
         return self._parts[name]
+
+    def wall_distance(self, *groups: str) -> np.ndarray:
+        """From the centroid of each cell to the nearest boundary face of these groups, (cells,): exact, to the whole
+        of each face."""
+        numbers = [self.group(name) for name in groups]
+        if not any(map(len, numbers)):
+            what = f"boundary group {' or '.join(map(repr, groups))} has no faces" if groups else "no group is named"
+            raise MeshError(f"wall_distance: {what}; the mesh has {', '.join(self.groups) or 'none'}")
+        nodes = self.boundary_nodes.indices[np.concatenate(numbers)]
+        return face_distances(self.cell_centroids, self.coordinates.numpy(), [nodes])
 
     def cell_group(self, name: str) -> np.ndarray:
         """The numbers of the cells of a group, ascending."""
