@@ -150,6 +150,10 @@ REFUSED: dict[str, Action] = {
     "generate.box": lambda w: ml.generate.box((2, 2)),
     "generate.ramp": lambda w: ml.generate.ramp((2, 2, 2)),
     "generate.naca0012": lambda w: ml.generate.naca0012(20, 30),
+    "generate.naca0012_ogrid": lambda w: ml.generate.naca0012_ogrid(16, 4),
+    "generate.cylinder": lambda w: ml.generate.cylinder(16, 4),
+    "generate.flat_plate": lambda w: ml.generate.flat_plate(8, 4),
+    "generate.bump": lambda w: ml.generate.bump(6, 4),
     "Mesh.from_cells": lambda w: ml.Mesh.from_cells([[0, 0], [1, 0], [0, 1]], [[0, 1, 2]], "triangle"),
     "Mesh.from_parts": lambda w: ml.Mesh.from_parts(
         w.mesh.nodes.points, *(m.indices for m in (w.mesh.cell_nodes, w.mesh.face_nodes, w.mesh.face_cells,
@@ -366,8 +370,7 @@ def public() -> Iterator[str]:
     yield from (f"linalg.{name}" for name in ml.linalg.__all__ if name != "tridiagonal")
     yield from (f"linalg.tridiagonal.{n}" for n, f in vars(ml.linalg.tridiagonal).items()
                 if inspect.isfunction(f) and f.__module__ == ml.linalg.tridiagonal.__name__)  # fmt: skip
-    made = [n for n, f in vars(ml.generate).items() if inspect.isfunction(f) and f.__module__ == ml.generate.__name__]
-    yield from (f"generate.{name}" for name in made if not name.startswith("_"))
+    yield from (f"generate.{name}" for name in ml.generate.__all__)
     yield from (f"compact.{n}" for n in ("d", "d2", "filter", "metric", "operator"))
 
 

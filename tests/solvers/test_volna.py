@@ -18,9 +18,10 @@ from bench.truth_cases import (
     water_to_the_end,
     water_totals,
 )
+from meshloom.solvers import clock
+from meshloom.solvers.clock import Timing
 from meshloom.solvers.exact_water import Stoker, Thacker
-from meshloom.solvers.volna import clock, first_order, second_order
-from meshloom.solvers.volna.clock import Timing
+from meshloom.solvers.volna import first_order, second_order
 from meshloom.solvers.volna.flux import Water
 from meshloom.solvers.volna.geometry import inner_first, measure
 from tests.solvers.water import DATA, reference, run, state_of, to_the_end, water

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.miniaero.gas import MiniAeroGas, mirrored, roe_flux, viscous_flux
+from meshloom.solvers.compressible import mirrored, roe_flux
+from meshloom.solvers.miniaero.gas import MiniAeroGas, viscous_flux
 
 TANGENT, EXTRAPOLATE, INFLOW, NO_SLIP = 1, 2, 3, 4  # kinds of boundary faces
 _FLAT = 1e-40  # a change towards the face that is smaller than this needs no limit

@@ -14,7 +14,7 @@ import meshloom as ml
 from meshloom.case import PRECISIONS, Case, Limit, OutputOptions, Picture, RunOptions, order_option, schedule_table
 from meshloom.config import option, section
 from meshloom.errors import MeshError
-from meshloom.solvers.volna.clock import Timing
+from meshloom.solvers.clock import Timing
 from meshloom.solvers.volna.flux import BED, H, U, V, Water
 from meshloom.solvers.volna.geometry import cell_centres
 from meshloom.solvers.volna.scheme import SCHEMES, FirstOrder, SecondOrder, WaterFlow

@@ -11,8 +11,9 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.volna import clock, first_order, second_order
-from meshloom.solvers.volna.clock import Timing
+from meshloom.solvers import clock
+from meshloom.solvers.clock import Timing
+from meshloom.solvers.volna import first_order, second_order
 from meshloom.solvers.volna.flux import Water
 from meshloom.solvers.volna.geometry import measure
 

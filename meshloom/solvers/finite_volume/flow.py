@@ -1,0 +1,147 @@
+"""A compressible flow on a mesh: its state, and the loops that say what flows into every cell.
+
+    d/dt (volume u) = inflow(u),   inflow = - sum over faces of (convective flux - viscous flux)
+
+``CompressibleFlow.inflow`` is that right-hand side, for explicit stages as for implicit ones; what a stage needs on its way
+(primitive variables, gradients, limiters) is a ``FlowTerms``, made where a program is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.solvers.finite_volume import kernels
+from meshloom.solvers.finite_volume.conditions import Condition
+from meshloom.solvers.finite_volume.gas import IdealGas
+from meshloom.solvers.finite_volume.geometry import Side, Volumes
+from meshloom.solvers.finite_volume.kernels import FlowScheme, SideKernels
+
+
+@dataclass(frozen=True)
+class FlowTerms:
+    """What follows from a state u: v, and where the scheme has them its gradients and their shares."""
+
+    v: ml.Field
+    slope: ml.Field | None
+    share: ml.Field | None
+
+
+class CompressibleFlow:
+    """The state ``u`` (d + 2) of a gas on a mesh, with a condition for every boundary group.
+
+    ``stream`` (d + 2,) is V of the free stream; it, and ``length``, also say what is small for the limiter. ``eddy``, a field
+    of the cells, is the viscosity that a turbulence model adds (None: laminar or inviscid).
+    """
+
+    def __init__(
+        self,
+        mesh: ml.Mesh,
+        gas: IdealGas,
+        scheme: FlowScheme,
+        conditions: Mapping[str, Condition],
+        start: np.ndarray,
+        stream: np.ndarray,
+        *,
+        length: float = 1.0,
+        eddy: ml.Field | None = None,
+        dtype: np.dtype | type = np.float64,
+    ):
+        """``start`` (cells, d + 2) is u at first."""
+        self.mesh, self.gas, self.scheme, self.eddy, self.dtype = mesh, gas, scheme, eddy, np.dtype(dtype)
+        self.dim = mesh.dim
+        self.at = Volumes.of(mesh, conditions, stream, scheme.gradient, dtype)
+        self.u = mesh.cells.field("u", self.dim + 2, dtype=dtype, data=start)
+        sound = float(gas.sound_speed(stream))
+        self._scale = (float(stream[0]), *[sound] * self.dim, float(stream[-1]))
+        reach = scheme.limiter_constant * mesh.cell_volumes ** (1.0 / self.dim) / length
+        self._small = mesh.cells.field("small", dtype=dtype, data=reach**3)
+        self._face_flux = kernels.face_fluxes(gas, scheme, eddy is not None)
+        self._face_waves, self._side_waves = kernels.wave_kernels(gas, eddy is not None)
+
+    def on_cells(self, name: str, *components: int) -> ml.Field:
+        return self.mesh.cells.field(name, components or 1, dtype=self.dtype)
+
+    def _at_side(self, side: Side) -> SideKernels:
+        return kernels.side_kernels(self.gas, self.scheme, self.eddy is not None, type(side.condition))
+
+    # --- the right-hand side
+
+    def terms(self, u: ml.Field) -> FlowTerms:
+        """Primitive variables of u, their gradients and shares."""
+        v, cells = u.like("v"), self.mesh.cells
+        kernels.primitives(self.gas)(cells, u, v, self.on_cells("pressure"), self.on_cells("temperature"))
+        if not self.scheme.needs_gradients(self.gas):
+            return FlowTerms(v, None, None)
+        slope = self._gradient(v)
+        return FlowTerms(v, slope, self._share(v, slope) if self.scheme.limited else None)
+
+    def _gradient(self, v: ml.Field) -> ml.Field:
+        inside, slope = self.at.inside, self.on_cells("slope", self.dim + 2, self.dim)
+        slope.fill(0.0)
+        kernels.gradient(inside.faces, v[inside.cells], inside.weights, slope[inside.cells])
+        for side in self.at.sides:
+            if side.tells_gradients:
+                add = self._at_side(side).gradient
+                add(side.faces, v[side.cells], side.given, side.area, side.weights, slope[side.cells])
+        return slope
+
+    def _share(self, v: ml.Field, slope: ml.Field) -> ml.Field:
+        inside, at = self.at.inside, self.at.inside.cells
+        low, high, share = (v.like(name) for name in ("low", "high", "share"))
+        kernels.own_bounds(self.mesh.cells, v, low, high)
+        kernels.bounds(inside.faces, v[at], low[at], high[at])
+        for side in self.at.sides:
+            if not side.condition.is_free:
+                widen = self._at_side(side).bounds
+                widen(side.faces, v[side.cells], side.given, side.area, low[side.cells], high[side.cells])
+        share.fill(1.0)
+        limit = kernels.limiter(self.scheme.limiter, self._scale)
+        limit(inside.faces, v[at], low[at], high[at], slope[at], inside.reach, self._small[at], share[at])
+        return share
+
+    def inflow(self, terms: FlowTerms, inflow: ml.Field) -> None:
+        """Sets ``inflow`` (d + 2): mass, momentum and energy per time into every cell."""
+        inside, at = self.at.inside, self.at.inside.cells
+        inflow.fill(0.0)
+        more = self._through(at, terms)
+        self._face_flux(inside.faces, terms.v[at], inside.area, inside.reach, inflow[at], *more)
+        for side in self.at.sides:
+            own = side.cells
+            self._at_side(side).flux(
+                side.faces, terms.v[own], side.given, side.area, side.reach, inflow[own], *self._through(own, terms)
+            )
+
+    def _through(self, cells: ml.Map, terms: FlowTerms) -> list:
+        """Slope, share and eddy viscosity as far as there are any, seen through a map."""
+        with_friction = self.eddy if self.gas.viscous else None
+        return [field[cells] for field in (terms.slope, terms.share, with_friction) if field is not None]
+
+    def waves(self, v: ml.Field) -> ml.Field:
+        """Volume per time that waves sweep at the faces of each cell."""
+        waves, inside, volume = self.on_cells("waves"), self.at.inside, self.at.volume
+        eddy = [self.eddy] if self.eddy is not None else []
+        waves.fill(0.0)
+        at = inside.cells
+        self._face_waves(inside.faces, v[at], inside.area, volume[at], waves[at], *(e[at] for e in eddy))
+        for side in self.at.sides:
+            at = side.cells
+            self._side_waves(side.faces, v[at], side.area, volume[at], waves[at], *(e[at] for e in eddy))
+        return waves
+
+    # --- forces
+
+    def forces(self, terms: FlowTerms, about: ml.Global, totals: tuple[ml.Global, ml.Global, ml.Global]) -> None:
+        """Adds up what the gas does to all walls: pressure (d), friction (d) and their moment about a point (d)."""
+        for total in totals:
+            total.value = 0.0
+        for side in self.at.sides:
+            if side.condition.is_wall:
+                own = side.cells
+                self._at_side(side).force(
+                    side.faces, terms.v[own], side.given, side.area, side.reach, side.middle, about, *totals,
+                    *self._through(own, terms),
+                )  # fmt: skip

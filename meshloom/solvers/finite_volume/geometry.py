@@ -1,0 +1,239 @@
+"""The mesh as the loops of a finite-volume scheme see it, and the weights of its gradients.
+
+The gradient of a cell is a sum over its faces, weight (d,) times the change of V to the other side. Both ways to it differ in
+the weights alone, which are made here once:
+
+- least squares: weights so that the changes to all neighbours are met best, near ones first (inverse squares of distances);
+- Green-Gauss: the area vector over the volume, times the share of the change that has happened at the face; then corrected by
+  one matrix for each cell so that the gradient of a linear function is exact on any mesh, as least squares has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.errors import ConfigError, nearest
+from meshloom.solvers.finite_volume.conditions import AT_FACE, Condition
+from meshloom.toml import toml_key
+
+GRADIENTS = ("least_squares", "green_gauss")
+#: Where a boundary says nothing certain about gradients (free faces), the other faces of the cell have to do. They do where there
+#: are more than d of them, or d directions alone would be followed wherever they lead, and where these do not nearly lie in a
+#: plane: least singular value of the matrix at least this share of the largest. A cube at a wall has 1/2.
+_FLAT = 0.1
+
+
+@dataclass(frozen=True)
+class Inside:
+    """Interior faces: area vectors (d), the ways from both cells to the face (2, d), weights of both gradients (2, d)."""
+
+    faces: ml.Set
+    cells: ml.Map
+    area: ml.Field
+    reach: ml.Field
+    weights: ml.Field
+
+
+@dataclass(frozen=True)
+class Side:
+    """The faces of a group of the boundary, with its condition and the rows ``given`` (d + 2)."""
+
+    name: str
+    condition: Condition
+    faces: ml.Set
+    cells: ml.Map
+    area: ml.Field
+    reach: ml.Field
+    middle: ml.Field
+    weights: ml.Field
+    given: ml.Field
+    tells_gradients: bool  # some of its weights are not zero
+
+
+@dataclass(frozen=True)
+class Volumes:
+    """Cells with their volumes, faces inside and at the sides; ``degree`` counts the interior faces of each cell."""
+
+    cells: ml.Set
+    volume: ml.Field
+    degree: ml.Field
+    inside: Inside
+    sides: tuple[Side, ...]
+
+    @classmethod
+    def of(
+        cls,
+        mesh: ml.Mesh,
+        conditions: Mapping[str, Condition],
+        stream: np.ndarray,
+        gradient: str = "least_squares",
+        dtype: np.dtype | type = np.float64,
+    ) -> Volumes:
+        """``conditions`` by the names of boundary groups; ``stream`` (d + 2,) is V of the free stream."""
+        check_covered(mesh, conditions)
+        shape = _Shape.of(mesh, conditions)
+        weights, at_boundary = _weights(shape, gradient)
+        inside = Inside(
+            mesh.faces,
+            mesh.face_cells,
+            mesh.faces.field("area", mesh.dim, dtype=dtype, data=shape.area),
+            mesh.faces.field("reach", (2, mesh.dim), dtype=dtype, data=shape.reach),
+            mesh.faces.field("weights", (2, mesh.dim), dtype=dtype, data=weights),
+        )
+        names = [name for name in mesh.groups if len(mesh.group(name))]
+        sides = tuple(_side(mesh, name, conditions[name], shape, at_boundary, stream, dtype) for name in names)
+        degree = np.bincount(mesh.face_cells.indices.ravel(), minlength=len(mesh.cells)).astype(np.float64)
+        return cls(
+            mesh.cells,
+            mesh.cells.field("volume", dtype=dtype, data=shape.volume),
+            mesh.cells.field("degree", dtype=dtype, data=degree),
+            inside,
+            sides,
+        )
+
+
+def check_covered(mesh: ml.Mesh, conditions: Mapping[str, Condition]) -> None:
+    """ConfigError unless every boundary group of the mesh that has faces has a condition, and there are no others."""
+    for name in conditions:
+        if name not in mesh.groups:
+            raise ConfigError(f"{toml_key(('boundary', name))} is no boundary group of the mesh{nearest(name, mesh.groups)}")
+    for name in mesh.groups:
+        faces = len(mesh.group(name))
+        if faces and name not in conditions:
+            key = toml_key(("boundary", name))
+            raise ConfigError(
+                f"boundary group {name!r} of the mesh ({faces} faces) has no condition: say for example"
+                f' [{key}] kind = "slip"'
+            )
+
+
+def _side(
+    mesh: ml.Mesh,
+    name: str,
+    condition: Condition,
+    shape: _Shape,
+    weights: np.ndarray,
+    stream: np.ndarray,
+    dtype: np.dtype | type,
+) -> Side:
+    part = mesh.boundary(name)
+    numbers = part.members.indices[:, 0]
+    try:
+        given = condition.given(shape.middle[numbers], stream)
+    except ValueError as problem:
+        raise ConfigError(f"{toml_key(('boundary', name))} {problem}") from None
+
+    def field(what: str, values: np.ndarray) -> ml.Field:
+        return part.field(what, values.shape[1], dtype=dtype, data=values)
+
+    return Side(
+        name,
+        condition,
+        part,
+        part.cells,
+        field("area", shape.boundary_area[numbers]),
+        field("reach", shape.boundary_reach[numbers]),
+        field("middle", shape.middle[numbers]),
+        field("weights", weights[numbers]),
+        field("given", given),
+        bool(weights[numbers].any()),
+    )
+
+
+# --- weights ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Measures as arrays. Of each boundary face: whether its ghost is at the face, and whether it is free."""
+
+    volume: np.ndarray
+    cells: np.ndarray
+    area: np.ndarray
+    reach: np.ndarray
+    boundary_cells: np.ndarray
+    boundary_area: np.ndarray
+    boundary_reach: np.ndarray
+    middle: np.ndarray
+    at_face: np.ndarray
+    is_free: np.ndarray
+
+    @classmethod
+    def of(cls, mesh: ml.Mesh, conditions: Mapping[str, Condition]) -> _Shape:
+        centre, cells = mesh.cell_centroids, mesh.face_cells.indices
+        own = mesh.boundary_cells.indices[:, 0]
+        at_face, is_free = np.zeros(len(own), bool), np.zeros(len(own), bool)
+        for name, condition in conditions.items():
+            at_face[mesh.group(name)] = condition.ghost_at == AT_FACE
+            is_free[mesh.group(name)] = condition.is_free
+        return cls(
+            mesh.cell_volumes,
+            cells,
+            mesh.face_normals,
+            mesh.face_centres[:, None, :] - centre[cells],
+            own,
+            mesh.boundary_normals,
+            mesh.boundary_centres - centre[own],
+            mesh.boundary_centres,
+            at_face,
+            is_free,
+        )
+
+    @property
+    def across(self) -> np.ndarray:
+        """From the first cell of each face to the second, (faces, d)."""
+        return self.reach[:, 0] - self.reach[:, 1]
+
+    @property
+    def to_ghost(self) -> np.ndarray:
+        """From the cell of each boundary face to where its ghost is; free faces have theirs mirrored, (b, d)."""
+        normal = self.boundary_area / np.linalg.norm(self.boundary_area, axis=1)[:, None]
+        mirrored = 2.0 * np.einsum("nd,nd->n", self.boundary_reach, normal)[:, None] * normal
+        return np.where(self.at_face[:, None], self.boundary_reach, mirrored)
+
+
+def _weights(shape: _Shape, gradient: str) -> tuple[np.ndarray, np.ndarray]:
+    """Of the gradients of both cells of each face, (faces, 2, d), and of the cell of each boundary face, (b, d)."""
+    across, to_ghost = shape.across, shape.to_ghost
+    if gradient == "least_squares":
+        plain = across / np.einsum("nd,nd->n", across, across)[:, None]
+        both = np.stack([plain, plain], axis=1)
+        outer = to_ghost / np.einsum("nd,nd->n", to_ghost, to_ghost)[:, None]
+    else:
+        near = np.einsum("nkd,nd->nk", shape.reach, shape.area) / np.einsum("nd,nd->n", across, shape.area)[:, None]
+        share = np.abs(near)  # of the change that has happened at the face, seen from each cell
+        both = share[:, :, None] * shape.area[:, None, :] / shape.volume[shape.cells][:, :, None]
+        at_face = np.where(shape.at_face, 1.0, 0.5)
+        outer = at_face[:, None] * shape.boundary_area / shape.volume[shape.boundary_cells][:, None]
+    matrix = _moments(shape, both, outer * ~shape.is_free[:, None], across, to_ghost)
+    singular = np.linalg.svd(matrix, compute_uv=False)
+    cells = len(shape.volume)
+    sure = np.bincount(shape.cells.ravel(), minlength=cells)
+    sure += np.bincount(shape.boundary_cells, ~shape.is_free, minlength=cells).astype(int)
+    lacking = (singular[:, -1] < _FLAT * singular[:, 0]) | (sure <= across.shape[1])
+    outer = outer * (~shape.is_free | lacking[shape.boundary_cells])[:, None]
+    inverse = np.linalg.pinv(_moments(shape, both, outer, across, to_ghost))
+    return (np.einsum("nkab,nkb->nka", inverse[shape.cells], both),
+            np.einsum("nab,nb->na", inverse[shape.boundary_cells], outer))  # fmt: skip
+
+
+def _moments(
+    shape: _Shape, both: np.ndarray, outer: np.ndarray, across: np.ndarray, to_ghost: np.ndarray
+) -> np.ndarray:
+    """The sum of weight times way over the faces of each cell, (cells, d, d): the identity where linear functions get
+    their gradients."""
+    cells, d = len(shape.volume), across.shape[1]
+    total = np.zeros((cells, d, d))
+    for a in range(d):
+        for b in range(d):
+            for of, weight, way in (
+                (shape.cells[:, 0], both[:, 0], across),
+                (shape.cells[:, 1], both[:, 1], across),
+                (shape.boundary_cells, outer, to_ghost),
+            ):
+                total[:, a, b] += np.bincount(of, weight[:, a] * way[:, b], minlength=cells)
+    return total

@@ -1,0 +1,250 @@
+"""What happens at one cell, one face and one boundary face of a finite-volume scheme.
+
+``u`` and ``v`` are states of cells, conserved and primitive (``gas.py``); ``slope`` (d + 2, d) is the gradient of v and
+``share`` (d + 2) how much of it the limiter lets through; ``inflow`` sums up what flows into a cell. The number of axes d is
+that of the arguments: the same functions serve the plane and space.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.solvers.compressible import viscous_flux
+from meshloom.solvers.finite_volume.conditions import TURBULENT_PRANDTL, Condition, along_the_line
+from meshloom.solvers.finite_volume.fluxes import FLUXES, NumericalFlux
+from meshloom.solvers.finite_volume.gas import IdealGas
+
+LIMITERS = ("none", "barth_jespersen", "venkatakrishnan")
+
+
+@dataclass(frozen=True)
+class FlowScheme:
+    """How the equations are made discrete."""
+
+    order: int = 2  # 1: values of cells at their faces; 2: with gradients
+    flux: str = "roe"  # one of FLUXES
+    entropy_fix: float = 0.05  # share of the fastest wave below which Roe's wave speeds are rounded off
+    gradient: str = "least_squares"
+    limiter: str = "none"  # one of LIMITERS
+    limiter_constant: float = 5.0  # K of Venkatakrishnan: changes over K cells are not limited
+
+    @property
+    def limited(self) -> bool:
+        return self.order == 2 and self.limiter != "none"
+
+    def needs_gradients(self, gas: IdealGas) -> bool:
+        return self.order == 2 or gas.viscous
+
+    def numerical_flux(self) -> NumericalFlux:
+        return FLUXES[self.flux](self.entropy_fix)
+
+
+# --- cells --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def primitives(gas: IdealGas) -> ml.Kernel:
+    @ml.kernel
+    def primitive(u: ml.Read, v: ml.Write, pressure: ml.Write, temperature: ml.Write):
+        """v of u; pressure and temperature are kept by themselves for whoever asks where a flow broke down."""
+        state = gas.primitives(u)
+        v[...] = state
+        pressure[...] = state[0]
+        temperature[...] = state[-1]
+
+    return primitive
+
+
+# --- gradients ----------------------------------------------------------------------------------------------------
+
+
+@ml.kernel
+def gradient(v: ml.Read, weights: ml.Read, slope: ml.Inc):
+    jump = v[1] - v[0]
+    slope[0] += np.outer(jump, weights[0])
+    slope[1] += np.outer(jump, weights[1])
+
+
+class SideKernels(NamedTuple):
+    """What happens at faces with one kind of condition."""
+
+    gradient: ml.Kernel
+    bounds: ml.Kernel
+    flux: ml.Kernel
+    force: ml.Kernel
+
+
+# --- how much of them each cell may use ---------------------------------------------------------------------------
+
+
+@ml.kernel
+def own_bounds(v: ml.Read, low: ml.Write, high: ml.Write):
+    low[...] = v
+    high[...] = v
+
+
+@ml.kernel
+def bounds(v: ml.Read, low: ml.Min, high: ml.Max):
+    """The smallest and the largest value in a cell and its neighbours."""
+    for mine, other in ((0, 1), (1, 0)):
+        low[mine] = v[other]
+        high[mine] = v[other]
+
+
+def barth_jespersen(change: Any, room: Any, threshold: Any) -> Any:
+    """As much as stays between the bounds."""
+    return np.minimum(room / np.where(change == 0.0, 1.0, change), 1.0)
+
+
+def venkatakrishnan(change: Any, room: Any, threshold: Any) -> Any:
+    """The same, smoothly; below the root of the threshold nothing is limited."""
+    top = room**2 + threshold + 2.0 * change * room
+    return top / (room**2 + threshold + change * room + 2.0 * change**2)
+
+
+@cache
+def limiter(name: str, scale: tuple[float, ...]) -> ml.Kernel:
+    """``scale`` (d + 2,) holds a size of each component of v, against which small changes are small."""
+    share_of = {"barth_jespersen": barth_jespersen, "venkatakrishnan": venkatakrishnan}[name]
+
+    @ml.kernel
+    def limit(v: ml.Read, low: ml.Read, high: ml.Read, slope: ml.Read, reach: ml.Read, small: ml.Read, share: ml.Min):
+        """The share of its gradient that keeps each cell of a face within its bounds at the face; ``small`` is
+        (K h)^3 for cells of the length h."""
+        size = np.array(scale, dtype=v.dtype)
+        for side in (0, 1):
+            change = slope[side] @ reach[side]
+            room = np.where(change > 0.0, high[side], low[side]) - v[side]
+            allowed = share_of(change, room, small[side] * size**2)
+            share[side] = np.where(change == 0.0, 1.0, allowed)
+
+    return limit
+
+
+def reconstructed(v: Any, slope: Any, share: Any, reach: Any) -> Any:
+    """The state at a face; that of the cell where pressure or temperature would not be positive."""
+    there = v + share * (slope @ reach)
+    return np.where((there[0] > 0.0) & (there[-1] > 0.0), there, v)
+
+
+# --- fluxes -------------------------------------------------------------------------------------------------------
+
+
+@cache
+def face_fluxes(gas: IdealGas, scheme: FlowScheme, turbulent: bool) -> ml.Kernel:
+    """The kernel takes slope, share and eddy viscosity as the scheme needs them."""
+    flux = scheme.numerical_flux()
+
+    def friction(left: Any, right: Any, v: Any, slope: Any, reach: Any, area: Any, eddy: Any) -> Any:
+        """With the mean of both gradients, corrected along the line between the centres."""
+        middle, way = 0.5 * (left + right), reach[0] - reach[1]
+        steep = along_the_line(0.5 * (slope[0] + slope[1]), v[1] - v[0], way)
+        viscosity, by_eddies = gas.viscosity(middle[-1]), 0.5 * (eddy[0] + eddy[1])
+        conductivity = gas.conductivity(viscosity) + gas.cp_enthalpy / TURBULENT_PRANDTL * by_eddies
+        return viscous_flux(viscosity + by_eddies, conductivity, middle[1:-1], steep, area)
+
+    @ml.kernel
+    def face_flux(v: ml.Read, area: ml.Read, reach: ml.Read, inflow: ml.Inc, *more: ml.Read):
+        left, right = v[0], v[1]
+        slope, *others = more or (None,)
+        if scheme.order == 2:
+            shares = others.pop(0) if scheme.limited else (1.0, 1.0)
+            left, right = (reconstructed(v[side], slope[side], shares[side], reach[side]) for side in (0, 1))
+        f = flux(gas, left, right, area)
+        if gas.viscous:
+            eddy = others.pop(0) if turbulent else (0.0, 0.0)
+            f = f - friction(left, right, v, slope, reach, area, eddy)
+        inflow[0] -= f
+        inflow[1] += f
+
+    return face_flux
+
+
+@cache
+def side_kernels(gas: IdealGas, scheme: FlowScheme, turbulent: bool, condition: type[Condition]) -> SideKernels:
+    """The kernels of one kind of condition; flux and force take slope, share and eddy as the scheme needs them."""
+    numerical_flux = scheme.numerical_flux()
+
+    def through(v: Any, given: Any, area: Any, reach: Any, more: tuple[Any, ...]) -> tuple[Any, Any]:
+        """Convection out of the domain, and what friction and conduction bring in."""
+        inside, normal, others = v[0], area / np.sqrt(area @ area), list(more)
+        slope = others.pop(0)[0] if scheme.needs_gradients(gas) else None
+        at_face = inside
+        if scheme.order == 2:
+            share = others.pop(0)[0] if scheme.limited else 1.0
+            at_face = reconstructed(inside, slope, share, reach)
+        f = condition.flux(gas, numerical_flux, at_face, given, area, normal)
+        if not gas.viscous:
+            return f, np.zeros_like(f)
+        eddy = others.pop(0)[0] if turbulent else np.zeros_like(inside[0])
+        return f, condition.friction(gas, inside, given, slope, area, normal, reach, eddy)
+
+    @ml.kernel
+    def side_gradient(v: ml.Read, given: ml.Read, area: ml.Read, weights: ml.Read, slope: ml.Inc):
+        beyond = condition.ghost(gas, v[0], given, area / np.sqrt(area @ area))
+        slope[0] += np.outer(beyond - v[0], weights)
+
+    @ml.kernel
+    def side_bounds(v: ml.Read, given: ml.Read, area: ml.Read, low: ml.Min, high: ml.Max):
+        beyond = condition.ghost(gas, v[0], given, area / np.sqrt(area @ area))
+        low[0] = beyond
+        high[0] = beyond
+
+    @ml.kernel
+    def side_flux(v: ml.Read, given: ml.Read, area: ml.Read, reach: ml.Read, inflow: ml.Inc, *more: ml.Read):
+        convection, friction = through(v, given, area, reach, more)
+        inflow[0] -= convection - friction
+
+    @ml.kernel
+    def wall_force(
+        v: ml.Read, given: ml.Read, area: ml.Read, reach: ml.Read, middle: ml.Read, about: ml.Read, force: ml.Sum,
+        friction_force: ml.Sum, moment: ml.Sum, *more: ml.Read,
+    ):  # fmt: skip
+        """What the gas does to the wall; the moment is about a point, in the plane that about the third axis."""
+        convection, friction = through(v, given, area, reach, more)
+        push, rub = convection[1:-1], -friction[1:-1]
+        arm, total = middle - about, push + rub
+        force += push
+        friction_force += rub
+        if len(arm) == 2:
+            moment += arm[0] * total[1] - arm[1] * total[0]
+        else:
+            moment += np.cross(arm, total)
+
+    return SideKernels(side_gradient, side_bounds, side_flux, wall_force)
+
+
+# --- time steps ---------------------------------------------------------------------------------------------------
+
+
+def _signals(gas: IdealGas, v: Any, area: Any, volume: Any, eddy: Any) -> Any:
+    """Volume per time that sound waves of a state sweep at a face, and what friction spreads over."""
+    size = np.sqrt(area @ area)
+    waves = np.abs(area @ v[1:-1]) + gas.sound_speed(v) * size
+    if not gas.viscous:
+        return waves
+    spreading = (max(4.0 / 3.0, gas.gamma / gas.prandtl) * gas.viscosity(v[-1])
+                 + max(4.0 / 3.0, gas.gamma / TURBULENT_PRANDTL) * eddy) / gas.density(v)  # fmt: skip
+    return waves + 2.0 * spreading * size**2 / volume
+
+
+@cache
+def wave_kernels(gas: IdealGas, turbulent: bool) -> tuple[ml.Kernel, ml.Kernel]:
+    """At faces inside and at the boundary; a step of 2 volume / waves is as long as a wave needs to cross a cell."""
+
+    @ml.kernel
+    def face_waves(v: ml.Read, area: ml.Read, volume: ml.Read, waves: ml.Inc, *eddy: ml.Read):
+        by_eddies = eddy[0] if turbulent else (0.0, 0.0)
+        for side in (0, 1):
+            waves[side] += _signals(gas, v[side], area, volume[side], by_eddies[side])
+
+    @ml.kernel
+    def side_waves(v: ml.Read, area: ml.Read, volume: ml.Read, waves: ml.Inc, *eddy: ml.Read):
+        waves[0] += _signals(gas, v[0], area, volume[0], eddy[0][0] if turbulent else 0.0)
+
+    return face_waves, side_waves

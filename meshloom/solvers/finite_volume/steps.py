@@ -1,0 +1,203 @@
+"""Explicit steps in time: three stages that keep what is positive so, and five with a step of its own in every cell.
+
+- ``UnsteadySteps``: the strongly stable Runge-Kutta method of third order (Shu and Osher 1988), every cell with the same step,
+  which the fastest wave allows; the last one lands on the end time.
+- ``SteadySteps``: five stages with the coefficients of van Leer, Tai and Powell (1989) for upwind schemes of second order. Each
+  cell goes by its own clock, and rates are averaged with those of the neighbours, which allows longer steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.solvers import clock
+from meshloom.solvers.clock import Timing
+from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
+from meshloom.solvers.finite_volume.gas import IdealGas
+
+#: The share of the state at the start in each of the three stages.
+SSP_STAGES = (0.0, 3.0 / 4.0, 1.0 / 3.0)
+#: How far along the step each of the five stages looks.
+STEADY_STAGES = (0.0695, 0.1602, 0.2898, 0.5060, 1.0)
+_SWEEPS = 2  # of the average with neighbours: Jacobi's iteration of its linear system, which is dominated by its diagonal
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What the last loop of a step tells: squares of rates (d + 2), least pressure and temperature, mass and energy."""
+
+    rates: ml.Global
+    lowest_pressure: ml.Global
+    lowest_temperature: ml.Global
+    mass: ml.Global
+    energy: ml.Global
+
+    @classmethod
+    def of(cls, flow: CompressibleFlow) -> Totals:
+        volume, u = flow.mesh.cell_volumes, flow.u.numpy().astype(np.float64)
+        return cls(
+            ml.Global(np.zeros(flow.dim + 2), "rates"),
+            ml.Global(np.inf, "lowest_pressure", dtype=flow.dtype),
+            ml.Global(np.inf, "lowest_temperature", dtype=flow.dtype),
+            ml.Global(float(volume @ u[:, 0]), "mass"),
+            ml.Global(float(volume @ u[:, -1]), "energy"),
+        )
+
+    def emptied(self) -> tuple[ml.Global, ...]:
+        """Ready to be added to."""
+        for total in (self.rates, self.mass, self.energy):
+            total.value = 0.0
+        for least in (self.lowest_pressure, self.lowest_temperature):
+            least.value = np.inf
+        return self.rates, self.lowest_pressure, self.lowest_temperature, self.mass, self.energy
+
+
+@cache
+def finisher(gas: IdealGas) -> ml.Kernel:
+    @ml.kernel
+    def finish(
+        before: ml.Read, u: ml.Read, dt: ml.Read, volume: ml.Read, pressure: ml.Write, temperature: ml.Write,
+        rates: ml.Sum, lowest_pressure: ml.Min, lowest_temperature: ml.Min, mass: ml.Sum, energy: ml.Sum,
+    ):  # fmt: skip
+        """What the monitors show of a step from ``before`` to ``u``."""
+        rate = (u - before) / dt
+        rates += volume * rate**2
+        v = gas.primitives(u)
+        pressure[...] = lowest_pressure[...] = v[0]
+        temperature[...] = lowest_temperature[...] = v[-1]
+        mass += volume * u[0]
+        energy += volume * u[-1]
+
+    return finish
+
+
+@ml.kernel
+def keep(u: ml.Read, before: ml.Write):
+    before[...] = u
+
+
+@cache
+def ssp_stage(share: float) -> ml.Kernel:
+    @ml.kernel
+    def stage(before: ml.Read, inflow: ml.Read, volume: ml.Read, dt: ml.Read, u: ml.ReadWrite):
+        """A step from where the flow is, and the mean of that and the state at the start."""
+        u[...] = share * before + (1.0 - share) * (u + dt / volume * inflow)
+
+    return stage
+
+
+@cache
+def steady_stage(length: float) -> ml.Kernel:
+    @ml.kernel
+    def stage(before: ml.Read, rate: ml.Read, volume: ml.Read, dt: ml.Read, u: ml.Write):
+        u[...] = before + length * dt / volume * rate
+
+    return stage
+
+
+@cache
+def local_steps(cfl: float) -> ml.Kernel:
+    @ml.kernel
+    def local_step(volume: ml.Read, waves: ml.Read, dt: ml.Write):
+        dt[...] = cfl * 2.0 * volume / waves
+
+    return local_step
+
+
+@ml.kernel
+def gather(rate: ml.Read, around: ml.Inc):
+    """The sum over the neighbours of each cell."""
+    around[0] += rate[1]
+    around[1] += rate[0]
+
+
+@cache
+def averager(strength: float) -> ml.Kernel:
+    @ml.kernel
+    def average(inflow: ml.Read, around: ml.Read, degree: ml.Read, rate: ml.Write):
+        """One sweep of (1 + strength * degree) rate - strength * (sum over neighbours) = inflow."""
+        rate[...] = (inflow + strength * around) / (1.0 + strength * degree)
+
+    return average
+
+
+class FlowSteps:
+    """What both have: ``step()`` calls the loops of one step, and ``terms`` of its first state go to ``watch``."""
+
+    def __init__(self, flow: CompressibleFlow):
+        self.flow, self.totals = flow, Totals.of(flow)
+
+    def watch(self, terms: FlowTerms) -> None:
+        """Called with what follows from the state at the start of a step; forces are taken here."""
+
+    def _finish(self, before: ml.Field, dt: ml.Field | ml.Global) -> None:
+        flow = self.flow
+        finisher(flow.gas)(flow.mesh.cells, before, flow.u, dt, flow.at.volume, flow.on_cells("pressure"),
+                           flow.on_cells("temperature"), *self.totals.emptied())  # fmt: skip
+
+
+class UnsteadySteps(FlowSteps):
+    """Steps of one length in all cells until ``timing.end``."""
+
+    def __init__(self, flow: CompressibleFlow, timing: Timing):
+        super().__init__(flow)
+        self.timing = timing
+        self.time = ml.Global(0.0, "time")
+        self.pace, self.dt, self.limit = (
+            ml.Global(value, name, dtype=flow.dtype) for name, value in (("pace", np.inf), ("dt", 0.0), ("limit", 0.0))
+        )
+        self._clock_set, self._clock = ml.Set(1, "clock"), clock.kernels(timing)
+
+    def step(self) -> None:
+        flow, cells, volume = self.flow, self.flow.mesh.cells, self.flow.at.volume
+        before, inflow = flow.u.like("before"), flow.u.like("inflow")
+        keep(cells, flow.u, before)
+        for number, share in enumerate(SSP_STAGES):
+            terms = flow.terms(flow.u)
+            if number == 0:
+                self._choose_step(flow.waves(terms.v))
+                self.watch(terms)
+            flow.inflow(terms, inflow)
+            ssp_stage(share)(cells, before, inflow, volume, self.dt, flow.u)
+        self._finish(before, self.dt)
+
+    def _choose_step(self, waves: ml.Field) -> None:
+        self.limit.value = np.inf
+        longest = self.flow.on_cells("longest_step")
+        self._clock.time_limit(self.flow.mesh.cells, self.flow.at.volume, waves, longest, self.limit)
+        self._clock.tick(self._clock_set, self.limit, self.pace, self.dt, self.time)
+
+
+class SteadySteps(FlowSteps):
+    """Towards a steady flow: steps of ``cfl`` in every cell, rates averaged with ``smoothing`` (0: not at all)."""
+
+    def __init__(self, flow: CompressibleFlow, cfl: float, smoothing: float):
+        super().__init__(flow)
+        self.cfl, self.smoothing = cfl, smoothing
+
+    def step(self) -> None:
+        flow, cells, volume = self.flow, self.flow.mesh.cells, self.flow.at.volume
+        before, inflow, dt = flow.u.like("before"), flow.u.like("inflow"), flow.on_cells("dt")
+        keep(cells, flow.u, before)
+        for number, length in enumerate(STEADY_STAGES):
+            terms = flow.terms(flow.u)
+            if number == 0:
+                local_steps(self.cfl)(cells, volume, flow.waves(terms.v), dt)
+                self.watch(terms)
+            flow.inflow(terms, inflow)
+            rate = self._averaged(inflow) if self.smoothing > 0.0 else inflow
+            steady_stage(length)(cells, before, rate, volume, dt, flow.u)
+        self._finish(before, dt)
+
+    def _averaged(self, inflow: ml.Field) -> ml.Field:
+        inside, rate, around = self.flow.at.inside, inflow.like("rate"), inflow.like("around")
+        keep(self.flow.mesh.cells, inflow, rate)
+        for _ in range(_SWEEPS):
+            around.fill(0.0)
+            gather(inside.faces, rate[inside.cells], around[inside.cells])
+            averager(self.smoothing)(self.flow.mesh.cells, inflow, around, self.flow.at.degree, rate)
+        return rate
