@@ -172,6 +172,7 @@ REFUSED: dict[str, Action] = {
     "linalg.cg": lambda w: ml.linalg.cg(w.matrix, w.u, w.v),
     "linalg.bicgstab": lambda w: ml.linalg.bicgstab(w.matrix, w.u, w.v),
     "linalg.gmres": lambda w: ml.linalg.gmres(w.matrix, w.u, w.v),
+    "linalg.ColoredSGS": lambda w: ml.linalg.ColoredSGS(w.matrix),
     "linalg.Poisson": lambda w: ml.linalg.Poisson(w.grid), "linalg.Multigrid": lambda w: ml.linalg.Multigrid(w.poisson),
     "linalg.FastPoisson": lambda w: ml.linalg.FastPoisson(w.poisson),
     "linalg.LineSystems": lambda w: ml.linalg.LineSystems(w.grid, 0, 0.0, 1.0, 0.0),

@@ -16,7 +16,7 @@ from meshloom.errors import ProgramError, whole_number
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.krylov import ONE, Operator, Preconditioner, Solver
-from meshloom.linalg.steps import BROKEN, dot, note, subtract_from
+from meshloom.linalg.steps import BROKEN, add_to, dot, note, subtract_from
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.loop import Kernel, kernel
 
@@ -44,11 +44,6 @@ def scaled(scale: Read, a: Read, b: Write):
 @kernel
 def rescale(scale: Read, v: ReadWrite):
     v *= scale
-
-
-@kernel
-def add_to(z: Read, x: ReadWrite):
-    x += z
 
 
 @kernel

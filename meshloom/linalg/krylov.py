@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from meshloom.errors import MeshError, ProgramError, shown, whole_number
+from meshloom.linalg.colored_sgs import ColoredSGS, check_served
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.poisson import Poisson
@@ -46,12 +47,22 @@ Preconditioner = str | Operator | None
 ONE = Set(1, "decisions of a solver")
 
 
+@runtime_checkable
+class Refreshed(Protocol):
+    """A preconditioner that is made of something that may change between solutions."""
+
+    def refresh(self) -> None: ...
+
+    def __call__(self, r: Field, z: Field) -> Any: ...
+
+
 class Solver(ABC):
     """A method for one operator. It keeps memory of its own for fields like the last x, and neither x nor b.
 
-    ``preconditioner``: "jacobi" or "block_jacobi" of a Matrix, whose diagonal is looked at in every ``solve``; "jacobi"
-    of a Poisson operator; or whatever can be called as ``preconditioner(r, z)`` and makes z, close to the solution for
-    r, by loops.
+    ``preconditioner``: "jacobi", "block_jacobi" or "lu_sgs" of a Matrix, whose entries are looked at in every
+    ``solve``; "jacobi" of a Poisson operator; or whatever can be called as ``preconditioner(r, z)`` and makes z, close
+    to the solution for r, by loops. One with a ``refresh`` sets all of z, and is told before each solution that what it
+    was made of may have changed.
     """
 
     name: str
@@ -90,11 +101,15 @@ class Solver(ABC):
     def _precondition(self, x: Field) -> Operator | None:
         if self.preconditioner is None:
             return None
+        if isinstance(self.preconditioner, Refreshed):
+            return self.preconditioner
         if callable(self.preconditioner):
             return self._complete("preconditioner", self.preconditioner, x)
         if isinstance(self.operator, Poisson):
             return _diagonal_of_cells(self.operator)
         assert isinstance(self.operator, Matrix)
+        if self.preconditioner == "lu_sgs":
+            return ColoredSGS(self.operator)
         return _Diagonal(self.operator, blocks=self.preconditioner == "block_jacobi")
 
     def _complete(self, which: str, apply: Operator, x: Field) -> Operator:
@@ -119,7 +134,7 @@ class Solver(ABC):
 
     def _refresh(self, make_close: Operator | None) -> Callable[[], None]:
         """What is done before each solution: the entries of a matrix may have changed."""
-        return make_close.refresh if isinstance(make_close, _Diagonal) else lambda: None
+        return make_close.refresh if isinstance(make_close, Refreshed) else lambda: None
 
 
 class ConjugateGradients(Solver):
@@ -279,12 +294,14 @@ def check_tolerance(solver: str, tol: float) -> float:
 
 
 def _check_preconditioner(solver: str, operator: Operator, given: Preconditioner) -> None:
-    named = ("jacobi", "block_jacobi")
+    named = ("jacobi", "block_jacobi", "lu_sgs")
     if given is None or callable(given):
         return
     if not isinstance(given, str) or given not in named:
-        raise MeshError(f"{solver}: preconditioner must be {' or '.join(map(repr, named))}, or callable as"
+        raise MeshError(f"{solver}: preconditioner must be {', '.join(map(repr, named))}, or callable as"
                         f" preconditioner(r, z), got {shown(given)}")  # fmt: skip
     if not isinstance(operator, Matrix) and not (isinstance(operator, Poisson) and given == "jacobi"):
         raise MeshError(f"{solver}: {given} needs the diagonal of a Matrix, which an operator that is only applied does"
                         " not show; give preconditioner=function(r, z)")  # fmt: skip
+    if given == "lu_sgs" and isinstance(operator, Matrix):
+        check_served(solver, operator)

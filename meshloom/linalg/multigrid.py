@@ -25,7 +25,7 @@ from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counti
 from meshloom.linalg.krylov import ONE, ConjugateGradients, Solver, check_tolerance
 from meshloom.linalg.poisson import Means, Poisson
 from meshloom.linalg.smoothing import LineSmoothing, PointSmoothing, Smoothing
-from meshloom.linalg.steps import BROKEN, dot, note, set_to, subtract_from
+from meshloom.linalg.steps import BROKEN, add_to, dot, note, set_to, subtract_from
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Map, Set
 from meshloom.mesh.grid import Grid
@@ -306,11 +306,6 @@ def add_weighted(w: Read, x: Read, y: ReadWrite):
 @kernel
 def rows_times(inverse: Read, b: Read, x: Write):
     x[...] = np.sum(inverse * b)
-
-
-@kernel
-def add_to(z: Read, x: ReadWrite):
-    x += z
 
 
 @kernel

@@ -90,7 +90,7 @@ class RowStage:
         rows, chunk = np.arange(self.first, self.last), np.arange(len(lengths)) // storage.chunk
         longest = np.zeros(chunk[-1] + 1, np.int64)
         np.maximum.at(longest, chunk, lengths)
-        width = _few_widths(np.asarray(WIDTHS)[np.searchsorted(WIDTHS, longest)])[chunk]
+        width = few_widths(np.asarray(WIDTHS)[np.searchsorted(WIDTHS, longest)])[chunk]
         for one in np.unique(width):
             yield self._padded(a, rows[width == one], int(one), storage)
 
@@ -116,7 +116,7 @@ class RowStage:
         return entries, values, Map(entries, self.of, row, "rows"), columns
 
 
-def _few_widths(width: np.ndarray) -> np.ndarray:
+def few_widths(width: np.ndarray) -> np.ndarray:
     """The widths of chunks, with those that few have raised to the next one: a loop of their own would take longer than
     the few slots that are added."""
     found, most = width.copy(), MOST_ADDED * width.sum()

@@ -26,6 +26,11 @@ def set_to(a: Read, b: Write):
 
 
 @kernel
+def add_to(z: Read, x: ReadWrite):
+    x += z
+
+
+@kernel
 def add_scaled(z: Read, beta: Read, p: ReadWrite):
     p[...] = z + beta * p
 

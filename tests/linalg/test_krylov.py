@@ -275,7 +275,7 @@ def test_inside_a_program_it_says_what_to_do() -> None:
 @pytest.mark.parametrize(("change", "words"), [
     ({"tol": 0.0}, "tol must be a number between 0 and 1, got 0.0"), ({"tol": "x"}, "tol must be"),
     ({"tol": float("nan")}, "tol must be"), ({"at_most": -1}, "at_most"), ({"at_most": 2.5}, "at_most"),
-    ({"preconditioner": "ilu"}, "preconditioner must be 'jacobi' or 'block_jacobi'"),
+    ({"preconditioner": "ilu"}, "preconditioner must be 'jacobi', 'block_jacobi', 'lu_sgs'"),
     ({"operator": 3}, "must be a Matrix or callable"), ({"x": np.zeros(3)}, "x must be a Field, got ndarray"),
     ({"operator": lambda x, y: None, "preconditioner": "jacobi"}, "needs the diagonal of a Matrix"),
 ])  # fmt: skip
