@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from meshloom.errors import ConfigError, nearest
+from meshloom.errors import ConfigError, nearest, shown
 from meshloom.toml import Key, check_depth, key_and_rest, statements, toml_key, toml_shown, toml_value, value_of
 
 Config = TypeVar("Config")
@@ -187,6 +187,19 @@ def build(cls: type[Config], settings: Iterable[Setting], start: Config | None =
             else:
                 values[key] = _checked(one, entry)
     return _assemble(cls, values | {key: one.checked() for key, one in tables.items()})
+
+
+def checked_section(cls: type[Config], values: Mapping[str, Any]) -> Config:
+    """A section made of an entry of a free table; ValueError with what is wrong, for the table's ``check``."""
+    schema, parts = _schema(cls), {}
+    for name, value in values.items():
+        if (name,) not in schema:
+            raise ValueError(f"has the unknown key {shown(name)}{nearest(name, [key[0] for key in schema])}")
+        try:
+            parts[name] = _checked(Setting((name,), value, ""), schema[name,])
+        except ConfigError as error:
+            raise ValueError(f"has a wrong entry{error}") from None
+    return cls(**parts)
 
 
 def _retired(entry: _Entry | None, name: str) -> str:

@@ -1,8 +1,8 @@
 """Compressible flow through a face, in the plane or in space: convection, Roe's flux, friction and conduction.
 
 States are arrays whose first axis counts components, so that every function serves one state inside a kernel, (d + 2,),
-and the states of all cells, (d + 2, n), alike. ``V`` holds d velocities in the middle and the temperature at the end; what
-is in front, density or pressure, the gas knows: it answers ``density(V)`` and ``pressure(V)``.
+and the states of all cells, (d + 2, n), alike. ``V`` holds d velocities in the middle and the temperature at the end;
+what is in front, density or pressure, the gas knows: it answers ``density(V)`` and ``pressure(V)``.
 """
 
 from __future__ import annotations

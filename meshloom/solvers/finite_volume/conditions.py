@@ -1,17 +1,16 @@
 """Boundary conditions: one small class each, registered by its ``kind``.
 
-An object of a class holds what a person sets (its fields are options of a configuration); ``given`` turns that into one row
-(d + 2,) for every face. What happens at a face is static, so that conditions of one kind share their kernels whatever their
-numbers are:
+An object of a class holds what a person sets (its fields are options of a configuration); ``given`` turns that into one
+row (d + 2,) for every face. What happens at a face is static, so that conditions of one kind share their kernels
+whatever their numbers are:
 
 ``flux``      mass, momentum and energy (d + 2,) out of the domain, from the state V inside and the row ``given``;
 ``friction``  what friction and conduction bring in, from the gradient (d + 2, d) of the cell too;
 ``ghost``     the state beyond the face, for gradients, where ``ghost_at`` says where it is.
 
-``normal`` (d,) is the unit normal out of the domain, ``area`` = size * normal, ``reach`` (d,) the way from the centre of
-the cell to that of the face.
+``normal`` (d,) is the unit normal out of the domain, ``area`` = size * normal, ``reach`` (d,) the way from the centre
+of the cell to that of the face.
 """
-# ruff: noqa: RUF009  option() is dataclasses.field()
 
 from __future__ import annotations
 

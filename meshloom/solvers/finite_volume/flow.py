@@ -2,14 +2,15 @@
 
     d/dt (volume u) = inflow(u),   inflow = - sum over faces of (convective flux - viscous flux)
 
-``CompressibleFlow.inflow`` is that right-hand side, for explicit stages as for implicit ones; what a stage needs on its way
-(primitive variables, gradients, limiters) is a ``FlowTerms``, made where a program is recorded.
+``CompressibleFlow.inflow`` is that right-hand side, for explicit stages as for implicit ones; what a stage needs on its
+way (primitive variables, gradients, limiters) is a ``FlowTerms``, made where a program is recorded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +34,9 @@ class FlowTerms:
 class CompressibleFlow:
     """The state ``u`` (d + 2) of a gas on a mesh, with a condition for every boundary group.
 
-    ``stream`` (d + 2,) is V of the free stream; it, and ``length``, also say what is small for the limiter. ``eddy``, a field
-    of the cells, is the viscosity that a turbulence model adds (None: laminar or inviscid).
+    ``stream`` (d + 2,) is V of the free stream; it, and ``length``, also say what is small for the limiter. ``eddy``, a
+    field of the cells, is the viscosity that a turbulence model adds (None: laminar or inviscid); ``source`` (d + 2),
+    one of theirs too, is what else comes into each cell, per time.
     """
 
     def __init__(
@@ -48,10 +50,12 @@ class CompressibleFlow:
         *,
         length: float = 1.0,
         eddy: ml.Field | None = None,
+        source: ml.Field | None = None,
         dtype: np.dtype | type = np.float64,
     ):
         """``start`` (cells, d + 2) is u at first."""
         self.mesh, self.gas, self.scheme, self.eddy, self.dtype = mesh, gas, scheme, eddy, np.dtype(dtype)
+        self.source = source
         self.dim = mesh.dim
         self.at = Volumes.of(mesh, conditions, stream, scheme.gradient, dtype)
         self.u = mesh.cells.field("u", self.dim + 2, dtype=dtype, data=start)
@@ -66,7 +70,7 @@ class CompressibleFlow:
         return self.mesh.cells.field(name, components or 1, dtype=self.dtype)
 
     def _at_side(self, side: Side) -> SideKernels:
-        return kernels.side_kernels(self.gas, self.scheme, self.eddy is not None, type(side.condition))
+        return kernels.side_kernels(self.gas, self.scheme, self.eddy is not None, type(side.condition))  # type: ignore[arg-type]
 
     # --- the right-hand side
 
@@ -106,7 +110,10 @@ class CompressibleFlow:
     def inflow(self, terms: FlowTerms, inflow: ml.Field) -> None:
         """Sets ``inflow`` (d + 2): mass, momentum and energy per time into every cell."""
         inside, at = self.at.inside, self.at.inside.cells
-        inflow.fill(0.0)
+        if self.source is None:
+            inflow.fill(0.0)
+        else:
+            kernels.keep(self.mesh.cells, self.source, inflow)
         more = self._through(at, terms)
         self._face_flux(inside.faces, terms.v[at], inside.area, inside.reach, inflow[at], *more)
         for side in self.at.sides:
@@ -115,7 +122,7 @@ class CompressibleFlow:
                 side.faces, terms.v[own], side.given, side.area, side.reach, inflow[own], *self._through(own, terms)
             )
 
-    def _through(self, cells: ml.Map, terms: FlowTerms) -> list:
+    def _through(self, cells: ml.Map, terms: FlowTerms) -> list[Any]:
         """Slope, share and eddy viscosity as far as there are any, seen through a map."""
         with_friction = self.eddy if self.gas.viscous else None
         return [field[cells] for field in (terms.slope, terms.share, with_friction) if field is not None]
@@ -134,8 +141,16 @@ class CompressibleFlow:
 
     # --- forces
 
+    def surface(self, terms: FlowTerms, side: Side, pressure: ml.Field, shear: ml.Field) -> None:
+        """Sets fields of the side: pressure, and the friction (d) of the gas on the wall, per area."""
+        own = side.cells
+        self._at_side(side).surface(
+            side.faces, terms.v[own], side.given, side.area, side.reach, pressure, shear, *self._through(own, terms)
+        )
+
     def forces(self, terms: FlowTerms, about: ml.Global, totals: tuple[ml.Global, ml.Global, ml.Global]) -> None:
-        """Adds up what the gas does to all walls: pressure (d), friction (d) and their moment about a point (d)."""
+        """Adds up what the gas does to all walls: pressure (d), friction (d) and their moment about a point (1 or
+        3)."""
         for total in totals:
             total.value = 0.0
         for side in self.at.sides:

@@ -1,8 +1,8 @@
 """What flows through a face between two states: numerical fluxes by name.
 
-Each is a function of the gas, the states V (d + 2,) at the left and at the right (``gas.py``), and the area vector (d,) from
-left to right, and gives mass, momentum and energy (d + 2,) per time. All of them give back the flux of one state where
-both are the same, and the negative one when sides and area are turned round.
+Each is a function of the gas, the states V (d + 2,) at the left and at the right (``gas.py``), and the area vector (d,)
+from left to right, and gives mass, momentum and energy (d + 2,) per time. All of them give back the flux of one state
+where both are the same, and the negative one when sides and area are turned round.
 """
 
 from __future__ import annotations

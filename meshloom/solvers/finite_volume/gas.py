@@ -1,10 +1,11 @@
 """The gas: ideal, with no, constant or Sutherland's viscosity.
 
-``U`` = (density, momentum, total energy), per volume, and ``V`` = (pressure, velocity, temperature) have d + 2 components,
-d = 2 or 3, on their first axis. Units are the user's, as long as they belong together: SI, or those of the free stream.
+``U`` = (density, momentum, total energy), per volume, and ``V`` = (pressure, velocity, temperature) have d + 2
+components, d = 2 or 3, on their first axis. Units are the user's, as long as they belong together: SI, or those of the
+free stream.
 
-V is what gradients are taken of: at a contact, where gases of different density touch, pressure and velocity do not jump,
-and at low speed the small differences of pressure, which drive the flow, are not lost in those of density.
+V is what gradients are taken of: at a contact, where gases of different density touch, pressure and velocity do not
+jump, and at low speed the small differences of pressure, which drive the flow, are not lost in those of density.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """The mesh as the loops of a finite-volume scheme see it, and the weights of its gradients.
 
-The gradient of a cell is a sum over its faces, weight (d,) times the change of V to the other side. Both ways to it differ in
-the weights alone, which are made here once:
+The gradient of a cell is a sum over its faces, weight (d,) times the change of V to the other side. Both ways to it
+differ in the weights alone, which are made here once:
 
-- least squares: weights so that the changes to all neighbours are met best, near ones first (inverse squares of distances);
-- Green-Gauss: the area vector over the volume, times the share of the change that has happened at the face; then corrected by
-  one matrix for each cell so that the gradient of a linear function is exact on any mesh, as least squares has it.
+- least squares: weights so that the changes to all neighbours are met best, near ones first (inverse squares of
+  distances);
+- Green-Gauss: the area vector over the volume, times the share of the change that has happened at the face; then
+  corrected by one matrix for each cell so that the gradient of a linear function is exact on any mesh, as least squares
+  has it.
 """
 
 from __future__ import annotations
@@ -21,15 +23,17 @@ from meshloom.solvers.finite_volume.conditions import AT_FACE, Condition
 from meshloom.toml import toml_key
 
 GRADIENTS = ("least_squares", "green_gauss")
-#: Where a boundary says nothing certain about gradients (free faces), the other faces of the cell have to do. They do where there
-#: are more than d of them, or d directions alone would be followed wherever they lead, and where these do not nearly lie in a
-#: plane: least singular value of the matrix at least this share of the largest. A cube at a wall has 1/2.
+#: Where a boundary says nothing certain about gradients (free faces), the other faces of the cell have to do. They do
+#: where there are more than d of them, or d directions alone would be followed wherever they lead, and where these do
+#: not nearly lie in a plane: least singular value of the matrix at least this share of the largest. A cube at a wall
+#: has 1/2.
 _FLAT = 0.1
 
 
 @dataclass(frozen=True)
 class Inside:
-    """Interior faces: area vectors (d), the ways from both cells to the face (2, d), weights of both gradients (2, d)."""
+    """Interior faces: area vectors (d), the ways from both cells to the face (2, d), weights of both gradients (2,
+    d)."""
 
     faces: ml.Set
     cells: ml.Map
@@ -100,7 +104,9 @@ def check_covered(mesh: ml.Mesh, conditions: Mapping[str, Condition]) -> None:
     """ConfigError unless every boundary group of the mesh that has faces has a condition, and there are no others."""
     for name in conditions:
         if name not in mesh.groups:
-            raise ConfigError(f"{toml_key(('boundary', name))} is no boundary group of the mesh{nearest(name, mesh.groups)}")
+            raise ConfigError(
+                f"{toml_key(('boundary', name))} is no boundary group of the mesh{nearest(name, mesh.groups)}"
+            )
     for name in mesh.groups:
         faces = len(mesh.group(name))
         if faces and name not in conditions:

@@ -1,8 +1,8 @@
 """What happens at one cell, one face and one boundary face of a finite-volume scheme.
 
 ``u`` and ``v`` are states of cells, conserved and primitive (``gas.py``); ``slope`` (d + 2, d) is the gradient of v and
-``share`` (d + 2) how much of it the limiter lets through; ``inflow`` sums up what flows into a cell. The number of axes d is
-that of the arguments: the same functions serve the plane and space.
+``share`` (d + 2) how much of it the limiter lets through; ``inflow`` sums up what flows into a cell. The number of axes
+d is that of the arguments: the same functions serve the plane and space.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ class FlowScheme:
 # --- cells --------------------------------------------------------------------------------------------------------
 
 
+@ml.kernel
+def keep(values: ml.Read, copy: ml.Write):
+    copy[...] = values
+
+
 @cache
 def primitives(gas: IdealGas) -> ml.Kernel:
     @ml.kernel
@@ -77,6 +82,7 @@ class SideKernels(NamedTuple):
     bounds: ml.Kernel
     flux: ml.Kernel
     force: ml.Kernel
+    surface: ml.Kernel
 
 
 # --- how much of them each cell may use ---------------------------------------------------------------------------
@@ -151,7 +157,8 @@ def face_fluxes(gas: IdealGas, scheme: FlowScheme, turbulent: bool) -> ml.Kernel
     @ml.kernel
     def face_flux(v: ml.Read, area: ml.Read, reach: ml.Read, inflow: ml.Inc, *more: ml.Read):
         left, right = v[0], v[1]
-        slope, *others = more or (None,)
+        others: list[Any] = list(more)
+        slope: Any = others.pop(0) if scheme.needs_gradients(gas) else None
         if scheme.order == 2:
             shares = others.pop(0) if scheme.limited else (1.0, 1.0)
             left, right = (reconstructed(v[side], slope[side], shares[side], reach[side]) for side in (0, 1))
@@ -216,7 +223,17 @@ def side_kernels(gas: IdealGas, scheme: FlowScheme, turbulent: bool, condition: 
         else:
             moment += np.cross(arm, total)
 
-    return SideKernels(side_gradient, side_bounds, side_flux, wall_force)
+    @ml.kernel
+    def surface(
+        v: ml.Read, given: ml.Read, area: ml.Read, reach: ml.Read, pressure: ml.Write, shear: ml.Write, *more: ml.Read
+    ):
+        """Pressure, and the vector of friction, per area of a wall."""
+        convection, friction = through(v, given, area, reach, more)
+        size2 = area @ area
+        pressure[...] = convection[1:-1] @ area / size2
+        shear[...] = -friction[1:-1] / np.sqrt(size2)
+
+    return SideKernels(side_gradient, side_bounds, side_flux, wall_force, surface)
 
 
 # --- time steps ---------------------------------------------------------------------------------------------------

@@ -1,13 +1,16 @@
 """Explicit steps in time: three stages that keep what is positive so, and five with a step of its own in every cell.
 
-- ``UnsteadySteps``: the strongly stable Runge-Kutta method of third order (Shu and Osher 1988), every cell with the same step,
-  which the fastest wave allows; the last one lands on the end time.
-- ``SteadySteps``: five stages with the coefficients of van Leer, Tai and Powell (1989) for upwind schemes of second order. Each
-  cell goes by its own clock, and rates are averaged with those of the neighbours, which allows longer steps.
+- ``UnsteadySteps``: the strongly stable Runge-Kutta method of third order (Shu and Osher 1988), every cell with the
+  same step, which the fastest wave allows; the last one lands on the end time.
+- ``SteadySteps``: five stages with the coefficients of van Leer, Tai and Powell (1989) for upwind schemes of second
+  order. Each cell goes by its own clock, and rates are averaged with those of the neighbours, which allows longer
+  steps.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -18,12 +21,15 @@ from meshloom.solvers import clock
 from meshloom.solvers.clock import Timing
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.gas import IdealGas
+from meshloom.solvers.finite_volume.kernels import keep
 
 #: The share of the state at the start in each of the three stages.
 SSP_STAGES = (0.0, 3.0 / 4.0, 1.0 / 3.0)
 #: How far along the step each of the five stages looks.
 STEADY_STAGES = (0.0695, 0.1602, 0.2898, 0.5060, 1.0)
-_SWEEPS = 2  # of the average with neighbours: Jacobi's iteration of its linear system, which is dominated by its diagonal
+_SWEEPS = (
+    2  # of the average with neighbours: Jacobi's iteration of its linear system, which is dominated by its diagonal
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ def finisher(gas: IdealGas) -> ml.Kernel:
     ):  # fmt: skip
         """What the monitors show of a step from ``before`` to ``u``."""
         rate = (u - before) / dt
-        rates += volume * rate**2
+        rates += rate**2
         v = gas.primitives(u)
         pressure[...] = lowest_pressure[...] = v[0]
         temperature[...] = lowest_temperature[...] = v[-1]
@@ -73,11 +79,6 @@ def finisher(gas: IdealGas) -> ml.Kernel:
         energy += volume * u[-1]
 
     return finish
-
-
-@ml.kernel
-def keep(u: ml.Read, before: ml.Write):
-    before[...] = u
 
 
 @cache
@@ -109,6 +110,11 @@ def local_steps(cfl: float) -> ml.Kernel:
 
 
 @ml.kernel
+def count(done: ml.ReadWrite):
+    done += 1
+
+
+@ml.kernel
 def gather(rate: ml.Read, around: ml.Inc):
     """The sum over the neighbours of each cell."""
     around[0] += rate[1]
@@ -125,14 +131,22 @@ def averager(strength: float) -> ml.Kernel:
     return average
 
 
-class FlowSteps:
-    """What both have: ``step()`` calls the loops of one step, and ``terms`` of its first state go to ``watch``."""
+Watch = Callable[[FlowTerms], None]
 
-    def __init__(self, flow: CompressibleFlow):
-        self.flow, self.totals = flow, Totals.of(flow)
 
-    def watch(self, terms: FlowTerms) -> None:
-        """Called with what follows from the state at the start of a step; forces are taken here."""
+class FlowSteps(ABC):
+    """What both have: ``step()`` calls the loops of one step; ``watch`` is called with what follows from the state at
+    its start, where forces can be taken. ``clock`` are the globals that belong to the state."""
+
+    clock: tuple[ml.Global, ...]
+
+    def __init__(self, flow: CompressibleFlow, watch: Watch):
+        self.flow, self.watch, self.totals = flow, watch, Totals.of(flow)
+        self._clock_set = ml.Set(1, "clock")
+
+    @abstractmethod
+    def step(self) -> None:
+        """One step."""
 
     def _finish(self, before: ml.Field, dt: ml.Field | ml.Global) -> None:
         flow = self.flow
@@ -143,14 +157,14 @@ class FlowSteps:
 class UnsteadySteps(FlowSteps):
     """Steps of one length in all cells until ``timing.end``."""
 
-    def __init__(self, flow: CompressibleFlow, timing: Timing):
-        super().__init__(flow)
+    def __init__(self, flow: CompressibleFlow, timing: Timing, watch: Watch = lambda terms: None):
+        super().__init__(flow, watch)
         self.timing = timing
         self.time = ml.Global(0.0, "time")
         self.pace, self.dt, self.limit = (
             ml.Global(value, name, dtype=flow.dtype) for name, value in (("pace", np.inf), ("dt", 0.0), ("limit", 0.0))
         )
-        self._clock_set, self._clock = ml.Set(1, "clock"), clock.kernels(timing)
+        self.clock, self._clock = (self.time, self.dt, self.pace), clock.kernels(timing)
 
     def step(self) -> None:
         flow, cells, volume = self.flow, self.flow.mesh.cells, self.flow.at.volume
@@ -175,9 +189,11 @@ class UnsteadySteps(FlowSteps):
 class SteadySteps(FlowSteps):
     """Towards a steady flow: steps of ``cfl`` in every cell, rates averaged with ``smoothing`` (0: not at all)."""
 
-    def __init__(self, flow: CompressibleFlow, cfl: float, smoothing: float):
-        super().__init__(flow)
+    def __init__(self, flow: CompressibleFlow, cfl: float, smoothing: float = 0.0, watch: Watch = lambda terms: None):
+        super().__init__(flow, watch)
         self.cfl, self.smoothing = cfl, smoothing
+        self.done = ml.Global(0, "done", dtype=np.int64)  # steps
+        self.clock = (self.done, self.totals.rates)
 
     def step(self) -> None:
         flow, cells, volume = self.flow, self.flow.mesh.cells, self.flow.at.volume
@@ -192,6 +208,7 @@ class SteadySteps(FlowSteps):
             rate = self._averaged(inflow) if self.smoothing > 0.0 else inflow
             steady_stage(length)(cells, before, rate, volume, dt, flow.u)
         self._finish(before, dt)
+        count(self._clock_set, self.done)
 
     def _averaged(self, inflow: ml.Field) -> ml.Field:
         inside, rate, around = self.flow.at.inside, inflow.like("rate"), inflow.like("around")

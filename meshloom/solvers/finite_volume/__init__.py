@@ -1,0 +1,7 @@
+"""Compressible flow on any mesh, in the plane and in space: cell-centred finite volumes of second order."""
+
+from meshloom.solvers.finite_volume.bodies import Cylinder, TransonicAirfoil
+from meshloom.solvers.finite_volume.case import FiniteVolume, FiniteVolumeCase
+from meshloom.solvers.finite_volume.shock_tube import Sod3d
+
+__all__ = ["Cylinder", "FiniteVolume", "FiniteVolumeCase", "Sod3d", "TransonicAirfoil"]

@@ -1,0 +1,140 @@
+"""Flow round a body in the plane: laminar round a cylinder, transonic round an airfoil."""
+# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.case import Chart, RunOptions, order_option
+from meshloom.config import option, section
+from meshloom.solvers.finite_volume.case import FiniteVolumeCase
+from meshloom.solvers.finite_volume.options import (
+    GAS_DOC,
+    OUTPUT_DOC,
+    REFERENCE_DOC,
+    RUN_DOC,
+    SCHEME_DOC,
+    STREAM_DOC,
+    TIME_DOC,
+    FiniteVolumeConfig,
+    FlowOutput,
+    FlowSchemeOptions,
+    FlowTimeOptions,
+    FreeStreamOptions,
+    IdealGasOptions,
+    ReferenceOptions,
+    boundary_table,
+)
+
+_KINDS = ("quad", "triangle")
+_SOUND2 = 100.0 / 1.4  # pressure over density for which sound travels 10: at Mach 0.1 the stream has speed 1
+
+
+@dataclass(frozen=True)
+class CylinderMeshOptions:
+    """An O-grid round a circle of diameter 1."""
+
+    around: int = option(128, "cells round the circle", low=8, high=100_000)
+    outward: int = option(96, "cells from the wall to the far field", low=2, high=100_000)
+    far: float = option(50.0, "radius of the far field in diameters", low=2.0, high=1e6)
+    first_height: float = option(0.0, "height of the cells at the wall; 0 is half their width", low=0.0, high=1.0)
+    kind: str = option("quad", "kind of cells", allowed=_KINDS)
+    order: str = order_option()
+
+
+@dataclass(frozen=True)
+class AirfoilGridOptions:
+    """An O-grid round a NACA 0012 of chord 1."""
+
+    around: int = option(192, "cells round the airfoil, an even number", low=8, high=100_000)
+    outward: int = option(64, "cells from the wall to the far field", low=2, high=100_000)
+    far: float = option(100.0, "radius of the far field in chords", low=2.0, high=1e6)
+    kind: str = option("quad", "kind of cells", allowed=_KINDS)
+    order: str = order_option()
+
+
+@dataclass(frozen=True)
+class CylinderConfig(FiniteVolumeConfig):
+    run: RunOptions = section(RunOptions, RUN_DOC, iterations=20_000)
+    mesh: CylinderMeshOptions = section(CylinderMeshOptions, "The mesh.")  # type: ignore[assignment]
+    boundary: dict[str, Any] = boundary_table({"wall": {"kind": "no_slip"}, "far": {"kind": "farfield"}})
+    gas: IdealGasOptions = section(IdealGasOptions, GAS_DOC, viscosity="constant", gas_constant=_SOUND2)
+    stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.1, reynolds=40.0, pressure=_SOUND2)
+    scheme: FlowSchemeOptions = section(FlowSchemeOptions, SCHEME_DOC, flux="slau2", limiter="none")
+    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC, cfl=2.0, smoothing=0.5, end=200.0)
+    output: FlowOutput = section(FlowOutput, OUTPUT_DOC, window=(-2.0, 6.0, -2.5, 2.5))
+
+
+class Cylinder(FiniteVolumeCase):
+    """A stream at low speed past a circular cylinder: two eddies stay behind it, or leave it in turn."""
+
+    name: ClassVar[str] = "cylinder"
+    title: ClassVar[str] = "laminar flow past a cylinder, steady (Re 40) or with a street of eddies (finite volumes)"
+    Config: ClassVar[type] = CylinderConfig
+    small: ClassVar[Mapping[str, Any]] = {"mesh.around": 8, "mesh.outward": 4, "mesh.far": 5.0}
+
+    def make_mesh(self) -> ml.Mesh:
+        mesh = self.config.mesh
+        made = ml.generate.cylinder(
+            mesh.around, mesh.outward, far=mesh.far, first_height=mesh.first_height or None, cells=mesh.kind
+        )
+        return made.arranged(mesh.order)
+
+    def wake(self) -> tuple[np.ndarray, np.ndarray]:
+        """Velocity along x on the axis behind the cylinder, in units of the stream, and where: (n,) each, along x.
+
+        The mean of the cells on both sides of the axis, which both have a corner, or two, on it.
+        """
+        x, y = self.mesh.coordinates.numpy()[self.mesh.cell_nodes.indices].transpose(2, 0, 1)
+        on_axis = ((np.abs(y) < 1e-9 * np.abs(x)).sum(axis=1) >= 2) & (x.min(axis=1) > 0.0)
+        upper = on_axis & (y.max(axis=1) > 1e-9)
+        lower = on_axis & ~upper
+        speed = float(np.linalg.norm(self.stream[1:-1]))
+        u = self.cell_fields()["velocity"][:, 0] / speed
+        place = self.mesh.cell_centroids[:, 0]
+        first, second = (np.flatnonzero(side)[np.argsort(place[side])] for side in (upper, lower))
+        return 0.5 * (place[first] + place[second]), 0.5 * (u[first] + u[second])
+
+    def wake_length(self) -> float:
+        """From the back of the cylinder to where the flow on the axis goes downstream again, in diameters; 0:
+        nowhere."""
+        x, u = self.wake()
+        back = np.flatnonzero((u[:-1] < 0.0) & (u[1:] >= 0.0))
+        if not len(back):
+            return 0.0
+        k = back[-1]
+        return float(x[k] - u[k] * (x[k + 1] - x[k]) / (u[k + 1] - u[k]) - 0.5)
+
+    def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
+        x, u = self.wake()
+        near = x < 10.0
+        return (*super().charts(history), Chart("wake", x[near], {"u": u[near]}, "x", "velocity on the axis"))
+
+
+@dataclass(frozen=True)
+class TransonicConfig(FiniteVolumeConfig):
+    run: RunOptions = section(RunOptions, RUN_DOC, iterations=4000)
+    mesh: AirfoilGridOptions = section(AirfoilGridOptions, "The mesh.")  # type: ignore[assignment]
+    boundary: dict[str, Any] = boundary_table({"wall": {"kind": "slip"}, "far": {"kind": "farfield"}})
+    stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.8, incidence=1.25)
+    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC, cfl=3.0, smoothing=0.5)
+    reference: ReferenceOptions = section(ReferenceOptions, REFERENCE_DOC, point=(0.25, 0.0))
+    output: FlowOutput = section(FlowOutput, OUTPUT_DOC, window=(-0.5, 1.5, -0.75, 1.25))
+
+
+class TransonicAirfoil(FiniteVolumeCase):
+    """Inviscid flow faster than sound on both sides of an airfoil, with a strong shock above and a weak one below."""
+
+    name: ClassVar[str] = "naca0012_transonic"
+    title: ClassVar[str] = "NACA 0012 at Mach 0.8 and 1.25 degrees, inviscid, with its two shocks (finite volumes)"
+    Config: ClassVar[type] = TransonicConfig
+    small: ClassVar[Mapping[str, Any]] = {"mesh.around": 8, "mesh.outward": 4, "mesh.far": 5.0}
+
+    def make_mesh(self) -> ml.Mesh:
+        mesh = self.config.mesh
+        return ml.generate.naca0012_ogrid(mesh.around, mesh.outward, far=mesh.far, cells=mesh.kind).arranged(mesh.order)

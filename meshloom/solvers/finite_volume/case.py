@@ -1,0 +1,241 @@
+"""Compressible flow on any mesh, as a case: ``fv`` takes the user's mesh and conditions; others bring their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.case import PRECISIONS, Case, Chart, Limit, Picture
+from meshloom.errors import ConfigError
+from meshloom.solvers.finite_volume.conditions import Condition, vector
+from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
+from meshloom.solvers.finite_volume.geometry import Side
+from meshloom.solvers.finite_volume.options import FiniteVolumeConfig, condition_of, directions, gas_and_stream
+from meshloom.solvers.finite_volume.steps import FlowSteps, SteadySteps, UnsteadySteps
+
+_WHY = "the flow has broken down; shorter steps (time.cfl), a limiter (scheme.limiter) or another scheme.flux may help"
+STEADY_EVERY = 100  # iterations from one question whether the flow is steady to the next
+_CLOCK = ("time", "dt")  # the monitors of unsteady flow, in front of the others
+_MONITORS = (
+    "residual_density", "residual_momentum", "residual_energy", "lift", "drag", "friction_drag", "moment",
+    "lowest_pressure", "lowest_temperature", "mass", "energy",
+)  # fmt: skip
+
+
+class FiniteVolumeCase(Case):
+    """Compressible flow on a mesh. Subclasses say which mesh, which conditions, and from what state on.
+
+    Monitors: rates of density, momentum and energy (root mean squares, by the time that sound takes for the reference
+    length); coefficients of lift, drag, the part of drag that is friction, and moment (nose up), all of the state at
+    the start of an iteration; least pressure and temperature, mass and energy of all at its end.
+    """
+
+    monitors: ClassVar[tuple[str, ...]] = _MONITORS
+    shown: ClassVar[tuple[str, ...] | None] = ("residual_density", "lift", "drag")
+    limits: Mapping[str, Limit] = dict.fromkeys(
+        ("pressure", "temperature", "lowest_pressure", "lowest_temperature"), Limit(above=0.0, why=_WHY)
+    )
+    drawn: ClassVar[tuple[str, str]] = ("mach", "Mach number")  # the field in the picture
+
+    def __init__(self, config: Any):
+        self.config = config
+        self.mesh = self.make_mesh()
+        self.gas, self.stream = gas_and_stream(config, self.mesh.dim)
+        start = self.gas.conserved(self.start(self.mesh.cell_centroids)).T
+        self.flow = CompressibleFlow(
+            self.mesh, self.gas, config.scheme.scheme(), self.conditions(), start, self.stream,
+            length=config.reference.length, dtype=PRECISIONS[config.run.precision],
+        )  # fmt: skip
+        dim, point = self.mesh.dim, config.reference.point
+        self._about = ml.Global(_point(point, dim), "about", dtype=self.flow.dtype)
+        self.forces = (ml.Global(np.zeros(dim), "force"), ml.Global(np.zeros(dim), "friction_force"),
+                       ml.Global(0.0 if dim == 2 else np.zeros(3), "moments"))  # fmt: skip
+        self.steps = self._steps()
+        totals = self.steps.totals
+        if isinstance(self.steps, UnsteadySteps):
+            self.monitors = (*_CLOCK, *_MONITORS)  # type: ignore[misc]
+        self.state: tuple[ml.Field | ml.Global, ...] = (self.flow.u, *self.steps.clock)
+        self.recorded: tuple[ml.Global, ...] = tuple(dict.fromkeys((
+            *self.steps.clock, totals.rates, *self.forces, totals.lowest_pressure, totals.lowest_temperature,
+            totals.mass, totals.energy,
+        )))  # fmt: skip
+        self.program = ml.program(self.steps.step)
+
+    # --- what subclasses say
+
+    def make_mesh(self) -> ml.Mesh:
+        """By ``config.mesh``."""
+        return ml.read(self.config.mesh.file, order=self.config.mesh.order)
+
+    def conditions(self) -> dict[str, Condition]:
+        """By the names of the mesh's boundary groups."""
+        return {name: condition_of(entry) for name, entry in self.config.boundary.items()}
+
+    def start(self, centres: np.ndarray) -> np.ndarray:
+        """V (d + 2, cells) at first, in cells with these centres (cells, d): the free stream."""
+        return np.tile(self.stream[:, None], (1, len(centres)))
+
+    # --- one iteration
+
+    def _steps(self) -> FlowSteps:
+        time = self.config.time
+        if time.mode == "steady":
+            return SteadySteps(self.flow, time.cfl, time.smoothing, self._watch)
+        return UnsteadySteps(self.flow, time.timing(), self._watch)
+
+    def _watch(self, terms: FlowTerms) -> None:
+        self.flow.forces(terms, self._about, self.forces)
+
+    # --- what the runner asks
+
+    @property
+    def dynamic_pressure(self) -> float:
+        """What forces are divided by: that of the free stream; its pressure where it is at rest."""
+        density = float(self.gas.density(self.stream))
+        return 0.5 * density * float(self.stream[1:-1] @ self.stream[1:-1]) or float(self.stream[0])
+
+    def _columns(self, recorded: np.ndarray) -> dict[str, np.ndarray]:
+        """What was recorded (n, ...) by the names of the globals, each (n, dim)."""
+        found, begin = {}, 0
+        for one in self.recorded:
+            found[one.name] = recorded[:, begin : begin + one.dim]
+            begin += one.dim
+        return found
+
+    def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
+        found, reference = self._columns(recorded), self.config.reference
+        drag, lift = directions(self.config.stream, self.mesh.dim)
+        unit = self.dynamic_pressure * reference.area
+        force, friction = found["force"] / unit, found["friction_force"] / unit
+        rows = [*self._residuals(found["rates"]), (force + friction) @ lift, (force + friction) @ drag, friction @ drag,
+                self._nose_up(found["moments"]) / (unit * reference.length)]  # fmt: skip
+        rows += [found[name][:, 0] for name in ("lowest_pressure", "lowest_temperature", "mass", "energy")]
+        if isinstance(self.steps, UnsteadySteps):
+            rows = [found["time"][:, 0], found["dt"][:, 0], *rows]
+        return np.stack(rows, axis=1)
+
+    def _residuals(self, rates: np.ndarray) -> list[np.ndarray]:
+        """Of density, momentum and energy, (n,) each, in units of the free stream."""
+        density, sound = float(self.gas.density(self.stream)), float(self.gas.sound_speed(self.stream))
+        unit = density * sound / self.config.reference.length
+        mean = np.sqrt(rates / len(self.mesh.cells))
+        momentum = np.sqrt((mean[:, 1:-1] ** 2).sum(axis=1))
+        return [mean[:, 0] / unit, momentum / (unit * sound), mean[:, -1] / (unit * sound**2)]
+
+    def _nose_up(self, moments: np.ndarray) -> np.ndarray:
+        """The part (n,) of moments (n, 1 or 3) that lifts what is upstream."""
+        if self.mesh.dim == 2:
+            return -moments[:, 0]
+        return -moments[:, 2] if self.config.stream.lift_axis == "y" else moments[:, 1]
+
+    def steps_left(self, recorded: np.ndarray) -> int | None:
+        found = self._columns(recorded[None, :])
+        if isinstance(self.steps, UnsteadySteps):
+            return self.steps.timing.steps_left(float(found["time"][0, 0]), float(found["pace"][0, 0]))
+        if self.config.time.tolerance == 0.0:
+            return None
+        done = int(found["done"][0, 0])
+        if done and done % STEADY_EVERY == 0 and self._residuals(found["rates"])[0][0] < self.config.time.tolerance:
+            return 0
+        return STEADY_EVERY - done % STEADY_EVERY
+
+    def time_span(self, recorded: np.ndarray) -> tuple[float, float] | None:
+        if not isinstance(self.steps, UnsteadySteps):
+            return None
+        return float(recorded[0]), self.config.time.end
+
+    def longer(self) -> str:
+        if self.steps_left(self.recorded_now()) == 0 and not isinstance(self.steps, UnsteadySteps):
+            return f"--set time.tolerance={0.1 * self.config.time.tolerance:g}"
+        return super().longer()
+
+    def why_not_after(self, before: Any) -> str:
+        if before.time.mode != self.config.time.mode:
+            return f"a run with time.mode = {before.time.mode!r} cannot go on as {self.config.time.mode!r}: run anew"
+        return ""
+
+    def cell_fields(self) -> dict[str, np.ndarray]:
+        U = self.flow.u.numpy().astype(np.float64).T
+        V = self.gas.primitives(U)
+        speed = np.sqrt((V[1:-1] ** 2).sum(axis=0))
+        return {
+            "density": U[0],
+            "velocity": V[1:-1].T,
+            "pressure": V[0],
+            "temperature": V[-1],
+            "mach": speed / self.gas.sound_speed(V),
+            "pressure_coefficient": (V[0] - self.stream[0]) / self.dynamic_pressure,
+        }
+
+    def picture(self) -> Picture | None:
+        """The field ``drawn`` over a plane mesh."""
+        if self.mesh.dim != 2:
+            return None
+        name, label = self.drawn
+        curves = ("lift", "drag") if isinstance(self.steps, UnsteadySteps) else ("residual_density",)
+        return Picture(self.cell_fields()[name], label, self.window(), curves=curves)
+
+    def window(self) -> tuple[float, float, float, float]:
+        if self.config.output.window:
+            xmin, xmax, ymin, ymax = self.config.output.window
+            return xmin, xmax, ymin, ymax
+        low, high = self.mesh.coordinates.numpy().min(axis=0), self.mesh.coordinates.numpy().max(axis=0)
+        return float(low[0]), float(high[0]), float(low[1]), float(high[1])
+
+    def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
+        """Of every wall: the coefficient of pressure over x, and that of friction where there is any."""
+        charts = []
+        for side in (side for side in self.flow.at.sides if side.condition.is_wall):
+            pressure, shear = self.surface(side)
+            x = side.middle.numpy()[:, 0].astype(np.float64)
+            order = np.argsort(x, kind="stable")
+            cp = (pressure - self.stream[0]) / self.dynamic_pressure
+            charts.append(Chart(f"cp_{side.name}", x[order], {"cp": cp[order]}, "x", "pressure coefficient", ("cp",)))
+            if self.gas.viscous:
+                cf = np.linalg.norm(shear, axis=1) / self.dynamic_pressure * np.sign(shear @ self.stream[1:-1])
+                charts.append(
+                    Chart(f"cf_{side.name}", x[order], {"cf": cf[order]}, "x", "friction coefficient", ("cf",))
+                )
+        return tuple(charts)
+
+    def surface(self, side: Side) -> tuple[np.ndarray, np.ndarray]:
+        """Pressure (n,) and friction (n, d) per area at the faces of a wall."""
+        pressure = side.faces.field("surface_pressure", dtype=self.flow.dtype)
+        shear = side.faces.field("surface_shear", self.mesh.dim, dtype=self.flow.dtype)
+        ml.program(lambda: self.flow.surface(self.flow.terms(self.flow.u), side, pressure, shear)).run()
+        return pressure.numpy().astype(np.float64), shear.numpy().astype(np.float64)
+
+
+def _point(point: tuple[float, ...], dim: int) -> np.ndarray:
+    if not point:
+        return np.zeros(dim)
+    try:
+        return vector(point, dim, "point")
+    except ValueError as problem:
+        raise ConfigError(f"reference.point {problem}") from None
+
+
+class FiniteVolume(FiniteVolumeCase):
+    """Any mesh, any conditions; without a mesh file, a channel with a bump on its floor."""
+
+    name: ClassVar[str] = "fv"
+    title: ClassVar[str] = "compressible flow on a mesh of yours, with conditions by boundary group (finite volumes)"
+    Config: ClassVar[type] = FiniteVolumeConfig
+    small: ClassVar[Mapping[str, Any]] = {"mesh.along": 6, "mesh.up": 3}
+    channel: ClassVar[Mapping[str, Any]] = {
+        "inlet": {"kind": "farfield"}, "outlet": {"kind": "farfield"}, "top": {"kind": "slip"}, "wall": {"kind": "slip"}
+    }  # fmt: skip
+
+    def make_mesh(self) -> ml.Mesh:
+        options = self.config.mesh
+        if options.file:
+            return ml.read(options.file, order=options.order)
+        return ml.generate.bump(options.along, options.up).arranged(options.order)
+
+    def conditions(self) -> dict[str, Condition]:
+        if self.config.mesh.file:
+            return super().conditions()
+        return {name: condition_of(entry) for name, entry in self.channel.items()} | super().conditions()

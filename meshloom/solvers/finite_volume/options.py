@@ -1,0 +1,210 @@
+"""Settings of compressible flow on a mesh."""
+# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meshloom.case import OutputOptions, RunOptions, order_option, schedule_table
+from meshloom.config import checked_section, option, section, table
+from meshloom.errors import nearest, shown
+from meshloom.solvers.clock import Timing
+from meshloom.solvers.finite_volume.conditions import CONDITIONS, Condition
+from meshloom.solvers.finite_volume.fluxes import FLUXES
+from meshloom.solvers.finite_volume.gas import VISCOSITIES, IdealGas
+from meshloom.solvers.finite_volume.geometry import GRADIENTS
+from meshloom.solvers.finite_volume.kernels import LIMITERS, FlowScheme
+
+MODES = ("steady", "unsteady")
+RUN_DOC, OUTPUT_DOC = "How long at most, and on what.", "What to write, and how often."
+GAS_DOC, STREAM_DOC = "The gas.", "The free stream: what is everywhere at the start, and far away."
+SCHEME_DOC, TIME_DOC = "The scheme.", "Steps in time."
+REFERENCE_DOC = "What coefficients of forces refer to."
+MOST_STEPS = 10_000_000
+
+
+@dataclass(frozen=True)
+class IdealGasOptions:
+    """An ideal gas."""
+
+    gamma: float = option(1.4, "ratio of specific heats", above=1.0, high=3.0)
+    gas_constant: float = option(1.0, "specific gas constant: 287.05 in SI units", above=0.0)
+    prandtl: float = option(0.72, "Prandtl number", above=0.0)
+    viscosity: str = option("none", "none solves Euler's equations", allowed=VISCOSITIES)
+    reference_viscosity: float = option(
+        0.0, "viscosity at the reference temperature; 0 takes what stream.reynolds says", low=0.0
+    )
+    reference_temperature: float = option(
+        0.0, "temperature of the reference viscosity; 0 takes that of the free stream", low=0.0
+    )
+    sutherland_temperature: float = option(110.4, "the constant of Sutherland's law, as a temperature", low=0.0)
+
+
+@dataclass(frozen=True)
+class FreeStreamOptions:
+    """What comes from far away. Units are yours: with pressure, temperature and gas constant 1 the density is 1."""
+
+    mach: float = option(0.5, "Mach number", low=0.0, high=100.0)
+    incidence: float = option(0.0, "angle to the x axis, towards the axis of lift, in degrees", low=-90.0, high=90.0)
+    sideslip: float = option(0.0, "in space: angle to the plane of x and lift, in degrees", low=-90.0, high=90.0)
+    lift_axis: str = option("y", "the axis of lift at no incidence", allowed=("y", "z"))
+    pressure: float = option(1.0, "static pressure", above=0.0)
+    temperature: float = option(1.0, "static temperature", above=0.0)
+    reynolds: float = option(
+        0.0, "Reynolds number by reference.length, which sets the viscosity; 0: gas.reference_viscosity does", low=0.0
+    )
+
+
+@dataclass(frozen=True)
+class FlowSchemeOptions:
+    """Second order by linear functions in cells, or first order."""
+
+    order: int = option(
+        2, "1 takes the values of cells at their faces, 2 reconstructs them with gradients", low=1, high=2
+    )
+    flux: str = option("roe", "the numerical flux; slau2 is for all speeds, down to hardly any", allowed=tuple(FLUXES))
+    entropy_fix: float = option(
+        0.05, "Roe's wave speeds below this share of the fastest one are rounded off (Harten)", above=0.0, high=1.0
+    )
+    gradient: str = option("least_squares", "how gradients are made", allowed=GRADIENTS)
+    limiter: str = option("venkatakrishnan", "what keeps gradients from overshooting", allowed=LIMITERS)
+    limiter_constant: float = option(
+        5.0, "Venkatakrishnan's K: changes over so many cells of the size of reference.length are let through", low=0.0
+    )
+
+    def scheme(self) -> FlowScheme:
+        return FlowScheme(self.order, self.flux, self.entropy_fix, self.gradient, self.limiter, self.limiter_constant)
+
+
+@dataclass(frozen=True)
+class FlowTimeOptions:
+    """Steady: five stages, each cell by its own clock. Unsteady: three stages of one step."""
+
+    mode: str = option("steady", "towards a steady flow, or in time", allowed=MODES)
+    cfl: float = option(
+        0.8, "length of the step as a share of what a sound wave needs to cross a cell", above=0.0, high=100.0
+    )
+    smoothing: float = option(
+        0.0, "steady: how strongly rates are averaged with those of neighbours; 0 not at all", low=0.0, high=10.0
+    )
+    tolerance: float = option(
+        0.0, "steady: end when the residual of density is below this; 0 goes on to run.iterations", low=0.0, high=1.0
+    )
+    end: float = option(1.0, "unsteady: time to compute", above=0.0, high=1e12)
+    growth: float = option(
+        1.1, "unsteady: a step may be at most so many times as long as the last", above=1.0, high=100.0
+    )
+
+    def timing(self) -> Timing:
+        return Timing(self.end, True, self.growth, self.cfl)
+
+
+@dataclass(frozen=True)
+class ReferenceOptions:
+    """Lengths and areas by which forces are made coefficients."""
+
+    length: float = option(1.0, "length of Reynolds number, moment, residuals and limiter", above=0.0)
+    area: float = option(1.0, "area of lift, drag and moment; in the plane a length", above=0.0)
+    point: tuple[float, ...] = option((), "where moments are taken about, x, y, z; [] is the origin")
+
+
+@dataclass(frozen=True)
+class FlowMeshOptions:
+    """Which mesh."""
+
+    file: str = option("", "a mesh file, such as wing.su2; without one a channel with a bump is made", path=True)
+    along: int = option(48, "the channel's cells along x, a multiple of 3", low=3, high=100_000)
+    up: int = option(16, "the channel's cells along y", low=1, high=100_000)
+    order: str = order_option()
+
+
+@dataclass(frozen=True)
+class FlowOutput(OutputOptions):
+    """What to write, and how often."""
+
+    window: tuple[float, ...] = option(
+        (),
+        "part of the plane in the picture: xmin, xmax, ymin, ymax; [] shows all",
+        accepts=("four, with xmin < xmax and ymin < ymax, or none", lambda w: not w or _is_window(w)),
+    )
+
+
+def _is_window(window: tuple[float, ...]) -> bool:
+    return len(window) == 4 and window[0] < window[1] and window[2] < window[3]
+
+
+def condition_of(entry: Any) -> Condition:
+    """The condition that an entry of the table ``boundary`` describes; ValueError with the reason."""
+    if not isinstance(entry, dict):
+        raise ValueError(f'must be a table such as {{kind = "slip"}}, got {shown(entry)}')
+    if "kind" not in entry:
+        raise ValueError(f"has no kind; allowed: {', '.join(CONDITIONS)}")
+    kind = entry["kind"]
+    if not isinstance(kind, str) or kind not in CONDITIONS:
+        raise ValueError(f"has the unknown kind {shown(kind)}{nearest(str(kind), CONDITIONS)}")
+    return checked_section(CONDITIONS[kind], {key: value for key, value in entry.items() if key != "kind"})
+
+
+def _check_condition(_: str, entry: Any) -> None:
+    condition_of(entry)
+
+
+def boundary_table(default: dict[str, Any] | None = None) -> Any:
+    return table(
+        'What holds at each boundary group of the mesh, by its name: a table such as [boundary.wall] kind = "slip".'
+        f" Kinds: {', '.join(CONDITIONS)}.",
+        _check_condition,
+        default,
+    )
+
+
+@dataclass(frozen=True)
+class FiniteVolumeConfig:
+    """What all cases of this solver have."""
+
+    run: RunOptions = section(RunOptions, RUN_DOC, iterations=2000)
+    mesh: FlowMeshOptions = section(FlowMeshOptions, "The mesh.")
+    boundary: dict[str, Any] = boundary_table()
+    gas: IdealGasOptions = section(IdealGasOptions, GAS_DOC)
+    stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC)
+    scheme: FlowSchemeOptions = section(FlowSchemeOptions, SCHEME_DOC)
+    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC)
+    reference: ReferenceOptions = section(ReferenceOptions, REFERENCE_DOC)
+    output: FlowOutput = section(FlowOutput, OUTPUT_DOC)
+    schedule: dict[str, Any] = schedule_table("face_flux")
+
+
+# --- what follows from them ------------------------------------------------------------------------------------------
+
+
+def directions(stream: FreeStreamOptions, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Unit vectors (dim,) of the stream, which drag goes along, and of lift."""
+    up = 1 if dim == 2 or stream.lift_axis == "y" else 2
+    alpha, beta = math.radians(stream.incidence), math.radians(stream.sideslip) if dim == 3 else 0.0
+    drag, lift = np.zeros(dim), np.zeros(dim)
+    drag[0], drag[up] = math.cos(alpha) * math.cos(beta), math.sin(alpha) * math.cos(beta)
+    lift[0], lift[up] = -math.sin(alpha), math.cos(alpha)
+    if dim == 3:
+        drag[3 - up] = math.sin(beta)
+    return drag, lift
+
+
+def gas_and_stream(config: Any, dim: int) -> tuple[IdealGas, np.ndarray]:
+    """The gas, and V (dim + 2,) of the free stream."""
+    options, stream = config.gas, config.stream
+    cold = IdealGas(options.gamma, options.gas_constant, options.prandtl)
+    V = np.array([stream.pressure, *np.zeros(dim), stream.temperature])
+    speed = stream.mach * float(cold.sound_speed(V))
+    V[1:-1] = speed * directions(stream, dim)[0]
+    viscosity = options.reference_viscosity
+    temperature = options.reference_temperature or stream.temperature
+    if stream.reynolds > 0.0:
+        viscosity = float(cold.density(V)) * speed * config.reference.length / stream.reynolds
+        temperature = stream.temperature
+    gas = IdealGas(options.gamma, options.gas_constant, options.prandtl, options.viscosity, viscosity, temperature,
+                   options.sutherland_temperature)  # fmt: skip
+    return gas, V

@@ -1,0 +1,117 @@
+"""Sod's shock tube in three dimensions, on tetrahedra or hexahedra, beside the exact solution."""
+# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.case import Chart, Picture, RunOptions, order_option
+from meshloom.config import option, section
+from meshloom.solvers.exact import GasState, Riemann, sod
+from meshloom.solvers.finite_volume.case import FiniteVolumeCase
+from meshloom.solvers.finite_volume.options import (
+    MOST_STEPS,
+    RUN_DOC,
+    SCHEME_DOC,
+    STREAM_DOC,
+    TIME_DOC,
+    FiniteVolumeConfig,
+    FlowSchemeOptions,
+    FlowTimeOptions,
+    FreeStreamOptions,
+    boundary_table,
+)
+
+_BINS = 200  # places along the tube where the chart has the mean of all cells
+
+
+@dataclass(frozen=True)
+class TubeMeshOptions:
+    """A tube from x = 0 to 1; the membrane is in the middle."""
+
+    cells: tuple[int, int, int] = option((100, 4, 4), "cuboids along x, y and z", low=1, high=100_000)
+    extent: tuple[float, float] = option((0.05, 0.05), "size along y and z", above=0.0)
+    kind: str = option(
+        "tetrahedron", "what each cuboid is made of: six tetrahedra, or itself", allowed=("tetrahedron", "hexahedron")
+    )
+    order: str = order_option()
+
+
+@dataclass(frozen=True)
+class Sod3dConfig(FiniteVolumeConfig):
+    run: RunOptions = section(RunOptions, RUN_DOC, iterations=MOST_STEPS)
+    mesh: TubeMeshOptions = section(TubeMeshOptions, "The mesh.")  # type: ignore[assignment]
+    boundary: dict[str, Any] = boundary_table(
+        {side: {"kind": "supersonic_outlet" if side[0] == "x" else "slip"}
+         for side in ("xmin", "xmax", "ymin", "ymax", "zmin", "zmax")}
+    )  # fmt: skip
+    stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.0)
+    scheme: FlowSchemeOptions = section(FlowSchemeOptions, SCHEME_DOC, flux="hllc", limiter="barth_jespersen")
+    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC, mode="unsteady", end=0.2)
+
+
+class Sod3d(FiniteVolumeCase):
+    """A membrane bursts between gas of pressure and density 1 at the left and 0.1 and 0.125 at the right."""
+
+    name: ClassVar[str] = "sod3d"
+    title: ClassVar[str] = "Sod's shock tube on tetrahedra or hexahedra, beside the exact solution (finite volumes)"
+    Config: ClassVar[type] = Sod3dConfig
+    small: ClassVar[Mapping[str, Any]] = {"mesh.cells": (4, 1, 1)}
+    shown: ClassVar[tuple[str, ...] | None] = ("time", "dt", "mass", "energy")
+    drawn: ClassVar[tuple[str, str]] = ("density", "density")
+
+    def make_mesh(self) -> ml.Mesh:
+        mesh = self.config.mesh
+        return ml.generate.box(mesh.cells, cells=mesh.kind, extent=(1.0, *mesh.extent)).arranged(mesh.order)
+
+    @property
+    def exact(self) -> Riemann:
+        return sod(gamma=self.gas.gamma)
+
+    def start(self, centres: np.ndarray) -> np.ndarray:
+        left, right = (self.gas.state(s.density, (s.velocity, 0.0, 0.0), s.pressure)
+                       for s in (self.exact.left, self.exact.right))  # fmt: skip
+        return np.where(centres[:, 0] < self.exact.middle, left[:, None], right[:, None])
+
+    def solution(self) -> GasState:
+        """The exact state in all cells now."""
+        time = float(self.recorded_now()[0])
+        x = self.mesh.cell_centroids[:, 0]
+        if time > 0.0:
+            return self.exact.at(x, time)
+        at_left = x < self.exact.middle
+        return GasState(*(np.where(at_left, a, b) for a, b in zip(self.exact.left, self.exact.right, strict=True)))
+
+    def picture(self) -> Picture:
+        """The tube from the side: the faces where z is smallest, each in the colour of its cell."""
+        mesh, (name, label), side = self.mesh, self.drawn, self.mesh.group("zmin")
+        return Picture(
+            self.cell_fields()[name][mesh.boundary_cells.indices[side, 0]],
+            label,
+            (0.0, 1.0, 0.0, self.config.mesh.extent[0]),
+            points=mesh.coordinates.numpy()[:, :2],
+            polygons=mesh.boundary_nodes.indices[side],
+            curves=("mass", "energy"),
+        )
+
+    def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
+        """Means over slices of the tube, and the exact solution."""
+        x, weight = self.mesh.cell_centroids[:, 0], self.mesh.cell_volumes
+        bins = min(_BINS, self.config.mesh.cells[0])
+        at = np.minimum((x * bins).astype(int), bins - 1)
+        total = np.bincount(at, weight, minlength=bins)
+        fields, exact = self.cell_fields(), self.solution()
+
+        def mean(values: np.ndarray) -> np.ndarray:
+            return np.bincount(at, weight * values, minlength=bins) / np.where(total > 0.0, total, np.nan)
+
+        found = {"density": fields["density"], "velocity": fields["velocity"][:, 0], "pressure": fields["pressure"]}
+        curves: dict[str, np.ndarray] = {}
+        for name, values in found.items():
+            curves |= {name: mean(values), f"{name}, exact": mean(getattr(exact, name))}
+        return (Chart("tube", mean(x), curves, "x", "density, velocity, pressure", tuple(found)),)
