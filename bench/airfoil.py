@@ -38,7 +38,7 @@ def shuffled(mesh: ml.Mesh, seed: int = 0) -> ml.Mesh:
     rng = np.random.default_rng(seed)
     drawn: dict[str, np.ndarray] = {name: rng.permutation(getattr(mesh, name).total) for name in SETS}
     arrays: dict[str, Any] = renumbered(mesh, Permutation(**drawn, flipped=np.zeros(len(mesh.faces), bool)))
-    return ml.Mesh.from_parts(kind=mesh.kind, groups=mesh.groups, **arrays)
+    return ml.Mesh.from_parts(groups=mesh.groups, **arrays)
 
 
 def mesh_of(i: int, j: int, order: str) -> ml.Mesh:

@@ -83,7 +83,7 @@ class Case(ABC):
         """Which element of a set that is, and where, in words."""
         if on is not self.mesh.cells:
             return f"{on.name} element {element}"
-        centre = self.node_positions()[self.mesh.cell_nodes.indices[element]].mean(axis=0)
+        centre = self.node_positions()[self.mesh.lists.cells.nodes[element]].mean(axis=0)
         return f"cell {element} at ({', '.join(f'{part:.4g}' for part in centre)})"
 
     def node_fields(self) -> dict[str, np.ndarray]:

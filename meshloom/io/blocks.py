@@ -9,7 +9,7 @@ import numpy as np
 
 from meshloom.errors import MeshError
 from meshloom.mesh.core import Field
-from meshloom.mesh.faces import KINDS
+from meshloom.mesh.cell_kinds import KINDS
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.mesh import Mesh
 

@@ -41,8 +41,11 @@ def arrangement(mesh: Mesh, order: str, *, block: int = 256, seed: int = 0) -> A
     if known_name("ordering", order, (AUTO, *names()), error=ScheduleError) != AUTO:
         numbers = None if order == "given" else ordering(mesh, order, block=block, seed=seed)
         return Arrangement(order, "asked for", numbers)
-    maps = (mesh.face_cells, mesh.cell_nodes)
-    found, where = max((excess(m.indices[: m.source.owned], m.target.total), m.source.name) for m in maps)
+    rows = (
+        (mesh.faces, mesh.face_cells.indices, mesh.cells),
+        (mesh.cells, mesh.lists.cells.nodes.padded(), mesh.nodes),
+    )
+    found, where = max((excess(of[: one.owned], other.total), one.name) for one, of, other in rows)
     text = f"blocks of {TYPICAL_BLOCK} {where} load {found:.2g} times the memory they need"
     if found <= BAD_EXCESS:
         return Arrangement("given", f"{text}, which is good enough (up to {BAD_EXCESS:g})")

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -38,6 +38,7 @@ __all__ = ["MOST_ELEMENTS", "AnyMap", "Arg", "ComputedMap", "Field", "Global", "
            "VaryingMap", "check_ends", "on_host"]  # fmt: skip
 MOST_ELEMENTS = 2**40  # of a set: with any number of components, places in memory are still numbers of 64 bits
 MOST_LISTED = 64  # elements that one leads to by a map of varying arity: kernels are unrolled over them
+M = TypeVar("M", "Map", "VaryingMap")
 CHUNK = 1 << 16  # elements whose formulas are looked at at a time
 
 
@@ -320,6 +321,28 @@ class VaryingMap(AnyMap):
         for one in (first, listed):
             one.flags.writeable = False
 
+    @property
+    def indices(self) -> np.ndarray:
+        """There is no such array: MeshError, which says what there is."""
+        raise MeshError(
+            f"map {self.name} leads to numbers of {self.target.name} that differ: it has starts, entries, no indices;"
+            " in a mesh cells.of(kind).nodes and faces.of(kind).nodes have them"
+        )
+
+    @cached_property
+    def indices_digest(self) -> str:
+        """SHA-256 of sizes, starts and entries: the identity of the map for a person."""
+        state = hashlib.sha256(f"{self.target.total} {self.source.owned}".encode())
+        for one in (self.starts, self.entries):
+            state.update(one.astype("<i8", copy=False).data)
+        return state.hexdigest()
+
+    def rows_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Starts and entries of some elements, in that order."""
+        counts = np.diff(self.starts)[numbers]
+        starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+        return starts, self.entries[np.arange(starts[-1]) + np.repeat(self.starts[numbers] - starts[:-1], counts)]
+
     @cached_property
     def padded(self) -> Map:
         """(total, most): behind the end of a list stands its first element, or 0, which nobody looks at."""
@@ -356,7 +379,7 @@ class Subset(Set):
         self.whole = whole
         self.members = Map(self, whole, numbers, f"members of {self.name}")
         self._members_of = {whole: self.members}
-        self._restricted: dict[Map, Map] = {}
+        self._restricted: dict[Map | VaryingMap, Map | VaryingMap] = {}
 
     def members_of(self, other: Set) -> Map | None:
         """From each element to itself in a set that this is a part of, or a part of a part; None for any other set."""
@@ -368,16 +391,20 @@ class Subset(Set):
                 self._members_of[other] = Map(self, other, numbers, f"members of {self.name} in {other.name}")
         return self._members_of.get(other)
 
-    def restricted(self, map_: Map) -> Map:
+    def restricted(self, map_: M) -> M:
         """A map of a set that this is a part of, for its elements alone; made once."""
-        instance(f"{self.name}: what is restricted to it", map_, Map, error=MeshError)
+        if not isinstance(map_, VaryingMap):
+            instance(f"{self.name}: what is restricted to it", map_, Map, error=MeshError)
         if map_ not in self._restricted:
             members = self.members_of(map_.source)
             if members is None:
                 raise MeshError(f"map {map_.name} starts at {map_.source.name}, of which {self.name} is no part")
-            rows = map_.indices[members.indices[:, 0]]
-            self._restricted[map_] = Map(self, map_.target, rows, f"{map_.name} of {self.name}")
-        return self._restricted[map_]
+            numbers, name = members.indices[:, 0], f"{map_.name} of {self.name}"
+            if isinstance(map_, Map):
+                self._restricted[map_] = Map(self, map_.target, map_.indices[numbers], name)
+            else:
+                self._restricted[map_] = VaryingMap(self, map_.target, *map_.rows_of(numbers), name)
+        return self._restricted[map_]  # type: ignore[return-value]
 
 
 def chosen(whole: Set, which: ArrayLike, name: str) -> Subset:

@@ -10,238 +10,230 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError, known_name
+from meshloom.errors import MeshError
+from meshloom.mesh.cell_kinds import POLYGON, CellKind
+from meshloom.mesh.corners import corner_volumes, crossing_sides, inward_corners
 from meshloom.mesh.faults import Fault
-from meshloom.mesh.geometry import cell_volumes, corner_volumes, inward_corners
-from meshloom.mesh.values import as_array
-
-
-@dataclass(frozen=True)
-class CellKind:
-    """One kind of cell: its dimension, its number of nodes and the local nodes of each face in outward order."""
-
-    name: str
-    dimension: int
-    nodes: int
-    faces: tuple[tuple[int, ...], ...]
-    mirrored: tuple[int, ...]  # the node order that turns an inside-out cell the right way round
-
-    @property
-    def face_nodes(self) -> int:
-        return len(self.faces[0])
-
-
-#: Outward in 2-D means (dy, -dx) of first minus second node, in 3-D the right-hand rule; node order of VTK.
-KINDS = {
-    kind.name: kind
-    for kind in (
-        CellKind("triangle", 2, 3, ((1, 0), (2, 1), (0, 2)), (0, 2, 1)),
-        CellKind("quad", 2, 4, ((1, 0), (2, 1), (3, 2), (0, 3)), (0, 3, 2, 1)),
-        CellKind("tetrahedron", 3, 4, ((0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 3, 2)), (0, 2, 1, 3)),
-        CellKind(
-            "hexahedron",
-            3,
-            8,
-            ((0, 3, 2, 1), (4, 5, 6, 7), (0, 1, 5, 4), (1, 2, 6, 5), (2, 3, 7, 6), (3, 0, 4, 7)),
-            (4, 5, 6, 7, 0, 1, 2, 3),
-        ),
-    )
-}
-
-
-def cell_kind(name: str) -> CellKind:
-    """The kind of that name."""
-    return KINDS[known_name("cell kind", name, KINDS, error=MeshError)]
+from meshloom.mesh.geometry import cell_volumes
+from meshloom.mesh.lists import CellBlock, CellTable, NodeLists, SizeBlock
 
 
 @dataclass(frozen=True)
 class Faces:
-    """Interior faces: nodes (m, k) and cells (m, 2), owner < neighbor. Boundary: nodes (b, k) and cell (b,)."""
+    """Interior faces: nodes and cells (m, 2), owner < neighbor. Boundary faces: nodes and cell (b,)."""
 
-    nodes: np.ndarray
+    nodes: NodeLists
     cells: np.ndarray
-    boundary_nodes: np.ndarray
+    boundary_nodes: NodeLists
     boundary_cells: np.ndarray
 
 
-def checked_cells(cell_nodes: ArrayLike, kind: CellKind, n_nodes: int) -> np.ndarray:
-    """``cell_nodes`` as int32 (int64 where needed), after checking shape, range and repeated nodes."""
-    cells = as_array(cell_nodes, "cell nodes")
-    if cells.ndim != 2 or cells.shape[1] != kind.nodes:
-        raise MeshError(f"cell nodes of {kind.name} cells: expected shape (n, {kind.nodes}), got {cells.shape}")
-    if not np.issubdtype(cells.dtype, np.integer):
-        raise MeshError(f"cell nodes must be integers, got {cells.dtype}")
-    if len(cells) == 0:
-        raise MeshError("a mesh needs at least one cell")
-    outside = ((cells < 0) | (cells >= n_nodes)).any(axis=1)
-    if outside.any():
-        cell = int(np.argmax(outside))
-        raise Fault(f"cell {{cells[0]}} has nodes {{nodes}}, but nodes go from 0 to {n_nodes - 1}",
-                    cells=[cell], nodes=cells[cell])  # fmt: skip
-    cells = cells.astype(np.int32 if n_nodes < 2**31 else np.int64)
-    ordered = np.sort(cells, axis=1)
-    repeated = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-    if repeated.any():
-        cell = int(np.argmax(repeated))
-        raise Fault("cell {cells[0]} names a node twice: {nodes}; its nodes must differ",
-                    cells=[cell], nodes=cells[cell])  # fmt: skip
-    return cells
+def checked_cells(cells: CellTable, n_nodes: int) -> CellTable:
+    """The cells with node numbers of int32 (int64 where needed), after checking shape, range and repeated nodes."""
+    dtype = np.int32 if n_nodes < 2**31 else np.int64
+    for block in cells.blocks:
+        nodes, kind = block.nodes, block.kind
+        if nodes.shape[1] != kind.nodes or kind.nodes < 3:
+            wanted = "at least 3 nodes each" if kind.name == POLYGON else f"shape (n, {kind.nodes})"
+            raise MeshError(f"cell nodes of {kind.name} cells: expected {wanted}, got {nodes.shape}")
+        outside = ((nodes < 0) | (nodes >= n_nodes)).any(axis=1)
+        if outside.any():
+            at = int(np.argmax(outside))
+            raise _about(
+                f"cell {{cells[0]}} has nodes {{nodes}}, but nodes go from 0 to {n_nodes - 1}", block, at, cells
+            )
+        ordered = np.sort(nodes, axis=1)
+        repeated = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+        if repeated.any():
+            at = int(np.argmax(repeated))
+            raise _about("cell {cells[0]} names a node twice: {nodes}; its nodes must differ", block, at, cells)
+    return (
+        cells if cells.nodes.entries.dtype == dtype else cells.with_nodes([b.nodes.astype(dtype) for b in cells.blocks])
+    )
 
 
-def oriented_cells(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> np.ndarray:
+def oriented_cells(x: np.ndarray, cells: CellTable) -> CellTable:
     """The cells with positive volume: inside-out ones are mirrored, flat or folded ones are refused.
 
     One corner may point inwards (a quadrilateral like an arrow head); two mean that the nodes do not go round. In 3-D a
-    side may be such a quadrilateral, and sides may be warped.
+    side may be such a quadrilateral, and sides may be warped. Of a polygon any number may.
     """
-    volumes = cell_volumes(x, cells, kind.name)
-    inverted = volumes < 0
-    if inverted.any():
-        cells = cells.copy()
-        cells[inverted] = cells[inverted][:, kind.mirrored]
-    measure = "area" if kind.dimension == 2 else "volume"
-    wrong = ~(np.abs(volumes) > 0) | np.isinf(volumes)
-    if wrong.any():
-        cell = int(np.argmax(wrong))
-        problem = f"no {measure}" if volumes[cell] == 0 else f"coordinates too large for its {measure} to be computed"
-        raise Fault(f"cell {{cells[0]}} has {problem}: nodes {{nodes}}", cells=[cell], nodes=cells[cell])
-    check_folds(x, cells, kind)
-    return cells
+    turned, changed = [], False
+    for block in cells.blocks:
+        nodes, kind = block.nodes, block.kind
+        volumes = cell_volumes(x, nodes, kind.name)
+        inverted = volumes < 0
+        if inverted.any():
+            nodes, changed = nodes.copy(), True
+            nodes[inverted] = nodes[inverted][:, kind.mirrored]
+        measure = "area" if kind.dimension == 2 else "volume"
+        wrong = ~(np.abs(volumes) > 0) | np.isinf(volumes)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            problem = f"no {measure}" if volumes[at] == 0 else f"coordinates too large for its {measure} to be computed"
+            raise _about(f"cell {{cells[0]}} has {problem}: nodes {{nodes}}", block, at, cells)
+        turned.append(nodes)
+    made = cells.with_nodes(turned) if changed else cells
+    check_folds(x, made)
+    return made
 
 
-def check_folds(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> None:
+def check_folds(x: np.ndarray, cells: CellTable) -> None:
     """No oriented cell is folded over; triangles and tetrahedra cannot be."""
-    if kind.name not in ("quad", "hexahedron"):
-        return
-    inverted = corner_volumes(x, cells, kind.name) < 0
+    for block in cells.blocks:
+        if block.kind.name not in ("triangle", "tetrahedron"):
+            folded = _folded(x, block.nodes, block.kind)
+            if folded.any():
+                shape = f"{{nodes}} do not go round a {block.kind.name} in VTK order"
+                raise _about(f"cell {{cells[0]}} is folded over: nodes {shape}", block, int(np.argmax(folded)), cells)
+
+
+def _about(text: str, block: CellBlock, at: int, cells: CellTable) -> Fault:
+    """What is wrong with a cell of a block."""
+    return Fault(text, cells=[block.listed(len(cells))[at]], nodes=block.nodes[at])
+
+
+def _folded(x: np.ndarray, nodes: np.ndarray, kind: CellKind) -> np.ndarray:
+    if kind.name == POLYGON:
+        return crossing_sides(x, nodes)
+    inverted = corner_volumes(x, nodes, kind.name) < 0
     folded = inverted.sum(axis=1) > 1
     if kind.dimension == 3 and folded.any():
-        folded[folded] = _crossing(x, cells[folded], inverted[folded], kind)
-    if folded.any():
-        cell = int(np.argmax(folded))
-        raise Fault(f"cell {{cells[0]}} is folded over: nodes {{nodes}} do not go round a {kind.name} in VTK order",
-                    cells=[cell], nodes=cells[cell])  # fmt: skip
+        corners = inverted[folded] if kind.name != "pyramid" else np.pad(inverted[folded], ((0, 0), (0, 1)))
+        folded[folded] = _crossing(x, nodes[folded], corners, kind)
+    return folded
 
 
 def _crossing(x: np.ndarray, cells: np.ndarray, inverted: np.ndarray, kind: CellKind) -> np.ndarray:
-    """Of hexahedra with inverted corners (m, 8), those that cross themselves, (m,).
+    """Of cells with inverted corners (m, nodes), those that cross themselves, (m,).
 
     A side like an arrow head inverts the corner that points inwards, and is no harm: that corner is excused. A cell
     crosses itself if one of its sides does, or if two corners are left without an excuse.
     """
     excused, crossed = np.zeros_like(inverted), np.zeros(len(cells), dtype=bool)
-    for local in map(list, kind.faces):
+    for local in (list(face) for face in kind.faces if len(face) == 4):
         inwards = inward_corners(x, cells[:, local])
         excused[:, local] |= inwards
         crossed |= inwards.sum(axis=1) > 1
     return crossed | ((inverted & ~excused).sum(axis=1) > 1)
 
 
-def derive_faces(cells: np.ndarray, kind: CellKind, n_nodes: int) -> Faces:
+def derive_faces(cells: CellTable, n_nodes: int) -> Faces:
     """Interior and boundary faces of checked and oriented cells."""
-    halves = cells[:, np.array(kind.faces)].reshape(-1, kind.face_nodes)
-    order, starts = _equal_rows(np.sort(halves, axis=1), n_nodes)
+    pairs, alone = [], []
+    for size in sorted({size for block in cells.blocks for size in block.kind.face_sizes}):
+        halves = _half_faces(cells, size)
+        first, second, single = _matched(halves, n_nodes, cells)
+        pairs.append((halves, first, second))
+        alone.append((halves, single))
+    between, nodes = _in_turn([
+        (halves.sides[first], np.stack((halves.cells[first], halves.cells[second]), axis=1), halves.nodes[first])
+        for halves, first, second in pairs
+    ])  # fmt: skip
+    _check_not_repeated(between, cells)
+    for halves, first, second in pairs:
+        _check_opposite(halves, first, second)
+    of, ends = _in_turn([(halves.sides[single], halves.cells[single], halves.nodes[single])
+                            for halves, single in alone])  # fmt: skip
+    return Faces(nodes, between, ends, of)
+
+
+@dataclass(frozen=True, eq=False)
+class _HalfFaces:
+    """Sides of cells with the same number of nodes, in the order of their numbers: these (h,), cell (h,), nodes (h, k)
+    in outward order."""
+
+    sides: np.ndarray
+    cells: np.ndarray
+    nodes: np.ndarray
+
+
+def _half_faces(cells: CellTable, size: int) -> _HalfFaces:
+    found = []
+    for block in cells.blocks:
+        slots = block.kind.slots(size)
+        if slots:
+            numbers = block.listed(len(cells))
+            sides = (cells.sides[:-1][numbers][:, None] + np.array(slots)).reshape(-1)
+            of = np.repeat(numbers.astype(block.nodes.dtype), len(slots))
+            found.append((sides, of, block.nodes[:, np.array([block.kind.faces[s] for s in slots])].reshape(-1, size)))
+    sides, of, nodes = (np.concatenate(parts) if len(parts) > 1 else parts[0] for parts in zip(*found, strict=True))
+    if len(found) > 1 and (sides[1:] < sides[:-1]).any():
+        order = np.argsort(sides, kind="stable")
+        sides, of, nodes = sides[order], of[order], nodes[order]
+    return _HalfFaces(sides, of, nodes)
+
+
+def _matched(halves: _HalfFaces, n_nodes: int, cells: CellTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which halves meet: those that come first, their partners, and those that meet nothing."""
+    order, starts = equal_rows(np.sort(halves.nodes, axis=1), n_nodes)
     sizes = np.diff(np.append(starts, len(order)))
     if (sizes > 2).any():
         start, size = starts[np.argmax(sizes > 2)], sizes[np.argmax(sizes > 2)]
-        raise _shared_by_many(np.sort(order[start : start + size]), halves, cells, kind)
+        raise _shared_by_many(np.sort(order[start : start + size]), halves, cells)
     alone = np.sort(order[starts[sizes == 1]])
     one, other = order[starts[sizes == 2]], order[starts[sizes == 2] + 1]
-    partner = np.full(len(halves), -1, dtype=order.dtype)
+    partner = np.full(len(halves.sides), -1, dtype=order.dtype)
     partner[np.minimum(one, other)] = np.maximum(one, other)
     first = np.flatnonzero(partner >= 0)
-    second = partner[first]
-    pairs = np.stack((first, second), axis=1) // len(kind.faces)
-    _check_not_repeated(pairs, cells, kind)
-    _check_opposite(halves[first], halves[second], pairs)
-    boundary_cells = (alone // len(kind.faces)).astype(cells.dtype)
-    return Faces(halves[first], pairs.astype(cells.dtype), halves[alone], boundary_cells)
+    return first, partner[first], alone
 
 
-def cells_across(cells: np.ndarray, face_nodes: np.ndarray, face_cells: np.ndarray, kind: CellKind) -> np.ndarray:
-    """The cell across each face of each cell (n, faces of a cell); the cell itself where that face is boundary."""
-    across = np.repeat(np.arange(len(cells), dtype=face_cells.dtype)[:, None], len(kind.faces), axis=1)
-    wanted = np.sort(face_nodes, axis=1)
-    for here, there in (face_cells.T, face_cells.T[::-1]):
-        found = np.zeros(len(here), dtype=bool)
-        for slot, local in enumerate(kind.faces):
-            match = (np.sort(cells[here][:, local], axis=1) == wanted).all(axis=1)
-            across[here[match], slot] = there[match]
-            found |= match
-        if not found.all():
-            face = int(np.argmin(found))
-            raise MeshError(
-                f"face {face} {_listed(face_nodes[face])} is no face of its cell {here[face]}"
-                f" {_listed(cells[here[face]])}: across a cut in the mesh cells have no neighbours by nodes"
-            )
+def _in_turn(parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> tuple[np.ndarray, NodeLists]:
+    """Faces of several sizes, given by the number of their side, their cells and nodes, in the order of these numbers:
+    faces are numbered as the cells meet them."""
+    if len(parts) == 1:
+        return parts[0][1], NodeLists.of_rows(parts[0][2])
+    numbers = np.concatenate([part[0] for part in parts])
+    order = np.argsort(numbers, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    ends = np.cumsum([0, *(len(part[0]) for part in parts)])
+    blocks = [SizeBlock(place[begin:end], part[2])
+              for begin, end, part in zip(ends[:-1], ends[1:], parts, strict=True) if end > begin]  # fmt: skip
+    lists = NodeLists.of_sizes(len(order), blocks) if blocks else NodeLists.of_rows(parts[-1][2])
+    return np.concatenate([part[1] for part in parts])[order], lists
+
+
+def cells_across(cells: CellTable, faces: NodeLists, face_cells: np.ndarray) -> np.ndarray:
+    """For every side of every cell, in turn, the cell across it (sides,); the cell itself where it is boundary."""
+    across = np.repeat(np.arange(len(cells), dtype=face_cells.dtype), np.diff(cells.sides))
+    found = np.zeros(face_cells.shape, dtype=bool)
+    row_of = np.full(len(cells), -1, np.int64)  # in the block that is looked at
+    for block in cells.blocks:
+        numbers = block.listed(len(cells))
+        row_of[:] = -1
+        row_of[numbers] = np.arange(len(numbers))
+        for part in faces.sizes:
+            wanted, pairs = np.sort(part.nodes, axis=1), face_cells[part.numbers]
+            of_part = np.arange(len(faces))[part.numbers]
+            for end, slot in product((0, 1), block.kind.slots(part.nodes.shape[1])):
+                here = np.flatnonzero(row_of[pairs[:, end]] >= 0)
+                local = list(block.kind.faces[slot])
+                corners = block.nodes[row_of[pairs[here, end]]][:, local]
+                match = here[(np.sort(corners, axis=1) == wanted[here]).all(axis=1)]
+                across[cells.sides[pairs[match, end]] + slot] = pairs[match, 1 - end]
+                found[of_part[match], end] = True
+    if not found.all():
+        face, end = (int(k) for k in np.argwhere(~found)[0])
+        cell = int(face_cells[face, end])
+        raise MeshError(
+            f"face {face} {_listed(faces[face])} is no face of its cell {cell}"
+            f" {_listed(cells.nodes[cell])}: across a cut in the mesh cells have no neighbours by nodes"
+        )
     return across
-
-
-def group_boundary(boundary_nodes: np.ndarray, named: Mapping[str, ArrayLike], n_nodes: int) -> np.ndarray:
-    """For each boundary face 1 + the position in ``named`` of the group that lists its nodes, or 0 for none."""
-    groups = np.zeros(len(boundary_nodes), dtype=np.int32)
-    arrays = [_checked_group(name, faces, boundary_nodes.shape[1], n_nodes) for name, faces in named.items()]
-    if not arrays:
-        return groups
-    names = list(named)
-    rows = np.sort(np.concatenate([boundary_nodes, *arrays]), axis=1)
-    claims = np.repeat(np.arange(len(names) + 1), [len(boundary_nodes), *map(len, arrays)])
-    order, starts = _equal_rows(rows, n_nodes)
-    labels = np.empty(len(rows), dtype=np.int64)
-    labels[order] = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order))))
-    face_of = np.full(len(starts), -1, dtype=np.int64)
-    face_of[labels[: len(boundary_nodes)]] = np.arange(len(boundary_nodes))
-    for group, name in enumerate(names, start=1):
-        mine = np.flatnonzero(claims == group)
-        faces = face_of[labels[mine]]
-        if (faces < 0).any():
-            face = rows[mine[np.argmax(faces < 0)]]
-            raise _group_fault(name, "face {nodes} is not on the boundary of the mesh", face)
-        taken = groups[faces] > 0
-        if taken.any():
-            face, holder = rows[mine[np.argmax(taken)]], names[groups[faces[taken][0]] - 1]
-            raise _group_fault(name, f"face {{nodes}} belongs to group {_unbraced(holder)} already", face)
-        if len(np.unique(faces)) < len(faces):
-            found, counts = np.unique(faces, return_counts=True)
-            again = rows[mine[faces == found[np.argmax(counts)]][0]]
-            raise _group_fault(name, "face {nodes} is listed twice", again)
-        groups[faces] = group
-    return groups
-
-
-def _group_fault(name: str, problem: str, nodes: np.ndarray) -> Fault:
-    return Fault(f"boundary group {_unbraced(name)}: {problem}", nodes=nodes)
-
-
-def _unbraced(name: str) -> str:
-    """A name that stands in a text with places for numbers."""
-    return name.replace("{", "{{").replace("}", "}}")
-
-
-def _checked_group(name: str, faces: ArrayLike, face_nodes: int, n_nodes: int) -> np.ndarray:
-    array = as_array(faces, f"boundary group {name}")
-    if array.size == 0:
-        return np.zeros((0, face_nodes), dtype=np.int64)
-    if array.ndim != 2 or array.shape[1] != face_nodes or not np.issubdtype(array.dtype, np.integer):
-        shape = f"{array.shape} of {array.dtype}"
-        raise MeshError(f"boundary group {name}: expected node numbers of shape (n, {face_nodes}), got {shape}")
-    if array.min() < 0 or array.max() >= n_nodes:
-        bad = array[((array < 0) | (array >= n_nodes)).any(axis=1)][0]
-        raise _group_fault(name, f"face {{nodes}}, but nodes go from 0 to {n_nodes - 1}", bad)
-    return array
 
 
 # Any odd numbers with well mixed bits will do: they spread node numbers over 64 bits.
 _MIXERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
 
 
-def _equal_rows(rows: np.ndarray, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+def equal_rows(rows: np.ndarray, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """An order (n,) that puts equal rows side by side, and where each run of equal rows starts in it.
 
     The rows are packed into one 64-bit key where they fit. Where they do not, the key is the first node above a
@@ -278,19 +270,22 @@ def _hashed_key(rows: np.ndarray, n_nodes: int) -> np.ndarray:
     return (rows[:, 0].astype(np.uint64) << np.uint64(64 - bits)) | (mixed >> np.uint64(bits))
 
 
-def _check_not_repeated(pairs: np.ndarray, cells: np.ndarray, kind: CellKind) -> None:
+def _check_not_repeated(pairs: np.ndarray, cells: CellTable) -> None:
     """Two cells that meet in all their faces are one cell given twice."""
     together = np.flatnonzero((pairs[1:] == pairs[:-1]).all(axis=1))  # faces of one owner stand side by side
-    if len(together) < len(kind.faces) - 1:
+    fewest = min(len(block.kind.faces) for block in cells.blocks)
+    if len(together) < fewest - 1:
         return
     pair, counts = np.unique(pairs[together], axis=0, return_counts=True)
-    if counts.max() == len(kind.faces) - 1:
-        owner, neighbor = pair[np.argmax(counts)]
+    same = counts == np.diff(cells.sides)[pair[:, 0]] - 1
+    if same.any():
+        owner, neighbor = pair[np.argmax(same)]
         raise _same_cells(neighbor, owner, cells)
 
 
-def _check_opposite(first: np.ndarray, second: np.ndarray, pairs: np.ndarray) -> None:
+def _check_opposite(halves: _HalfFaces, one: np.ndarray, other: np.ndarray) -> None:
     """The two cells of a face must go round it in opposite senses, else they lie on the same side of it."""
+    first, second = halves.nodes[one], halves.nodes[other]
     k = first.shape[1]
     if k == 2:  # an edge has two ends but no loop: its sense is which end comes first
         agree = second[:, 0] == first[:, 1]
@@ -302,23 +297,23 @@ def _check_opposite(first: np.ndarray, second: np.ndarray, pairs: np.ndarray) ->
     if not agree.all():
         face = int(np.argmin(agree))
         raise Fault("cells {cells[0]} and {cells[1]} overlap or are twisted at their common face {nodes}",
-                    cells=pairs[face], nodes=first[face])  # fmt: skip
+                    cells=halves.cells[[one[face], other[face]]], nodes=first[face])  # fmt: skip
 
 
-def _shared_by_many(halves_here: np.ndarray, halves: np.ndarray, cells: np.ndarray, kind: CellKind) -> Fault:
-    here = halves_here // len(kind.faces)
-    sets = np.sort(cells[here], axis=1)
-    for position in range(1, len(here)):
-        same = (sets[:position] == sets[position]).all(axis=1)
-        if same.any():
-            return _same_cells(here[position], here[np.argmax(same)], cells)
+def _shared_by_many(here: np.ndarray, halves: _HalfFaces, cells: CellTable) -> Fault:
+    of = halves.cells[here].tolist()
+    sets = [set(cells.nodes[cell].tolist()) for cell in of]
+    for position in range(1, len(of)):
+        same = [nodes == sets[position] for nodes in sets[:position]]
+        if any(same):
+            return _same_cells(of[position], of[same.index(True)], cells)
     return Fault("cells {cells} share the face {nodes}: at most two cells may share a face",
-                 cells=here, nodes=halves[halves_here[0]])  # fmt: skip
+                 cells=of, nodes=halves.nodes[here[0]])  # fmt: skip
 
 
-def _same_cells(cell: int, other: int, cells: np.ndarray) -> Fault:
+def _same_cells(cell: int, other: int, cells: CellTable) -> Fault:
     return Fault("cell {cells[0]} is the same as cell {cells[1]}: every cell may be given once",
-                 cells=[cell, other], nodes=cells[cell])  # fmt: skip
+                 cells=[cell, other], nodes=cells.nodes[cell])  # fmt: skip
 
 
 def _listed(numbers: np.ndarray) -> str:

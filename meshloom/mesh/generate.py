@@ -10,8 +10,10 @@ from math import prod
 import numpy as np
 
 from meshloom.errors import MeshError, nearest, shown, whole_number
-from meshloom.mesh.faces import KINDS, cell_kind, derive_faces, oriented_cells
+from meshloom.mesh.cell_kinds import KINDS, cell_kind
+from meshloom.mesh.faces import derive_faces, oriented_cells
 from meshloom.mesh.generators.planar import bump, cylinder, flat_plate, naca0012_ogrid
+from meshloom.mesh.lists import CellTable
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.values import enough_memory, same_kind
 
@@ -131,11 +133,12 @@ def box(
     origin: Sequence[float] | None = None,
     alternate: bool = False,
 ) -> Mesh:
-    """A box of ``shape`` = (nx, ny) or (nx, ny, nz) cuboids, each one cell or split into simplices.
+    """A box of ``shape`` = (nx, ny) or (nx, ny, nz) cuboids, each one cell or split into several.
 
     ``cells``: "quad" (the default in 2-D), "triangle" (two for each quadrilateral; ``alternate`` turns every other
-    diagonal, as on a chessboard), "hexahedron" (the default in 3-D), "tetrahedron" (six for each). ``extent`` is the
-    size along each axis (1), ``origin`` the lowest corner (0). Numbers run along x first. Groups: "xmin", "xmax", ...
+    diagonal, as on a chessboard), "hexahedron" (the default in 3-D), "tetrahedron" (six for each), "prism" (two for
+    each, along z) or "pyramid" (six for each, to its middle). ``extent`` is the size along each axis (1), ``origin``
+    the lowest corner (0). Numbers run along x first. Groups: "xmin", "xmax", ...
     """
     counts = _checked_shape(shape)
     dim = len(counts)
@@ -150,17 +153,20 @@ def box(
     ticks = [low[axis] + size[axis] * (np.arange(n + 1) / n) for axis, n in enumerate(counts)]
     x = np.stack([axis.ravel() for axis in np.meshgrid(*reversed(ticks), indexing="ij")][::-1], axis=1)
     node = np.arange(len(x)).reshape([n + 1 for n in reversed(counts)])
-    nodes = _simplices(node, alternate) if kind.name in ("triangle", "tetrahedron") else _cuboids(node)
-    nodes = oriented_cells(x, nodes.astype(np.int32 if len(x) < 2**31 else np.int64), kind)
-    faces = derive_faces(nodes, kind, len(x))
+    nodes = _cells(kind.name, node, alternate)
+    if kind.name == "pyramid":
+        x = np.concatenate((x, x[_cuboids(node)].mean(axis=1)))
+    table = CellTable.of_kind(kind.name, nodes.astype(np.int32 if len(x) < 2**31 else np.int64))
+    table = oriented_cells(x, table)
+    faces = derive_faces(table, len(x))
     return Mesh.from_parts(
         x,
-        nodes,
+        table.nodes,
         faces.nodes,
         faces.cells,
         faces.boundary_nodes,
         faces.boundary_cells,
-        _sides(faces.boundary_nodes, counts),
+        _sides(faces.boundary_nodes.padded(), counts),
         kind=kind.name,
         groups={name: number for number, name in enumerate(_SIDES[: 2 * dim], start=1)},
     )
@@ -210,6 +216,19 @@ def _cuboids(node: np.ndarray) -> np.ndarray:
     square = ((0, 0), (1, 0), (1, 1), (0, 1))
     order = square if node.ndim == 2 else tuple((*c, z) for z in (0, 1) for c in square)
     return np.stack([at[corner] for corner in order], axis=1)
+
+
+def _cells(kind: str, node: np.ndarray, alternate: bool) -> np.ndarray:
+    """The nodes of all cells. Pyramids meet in the middles of the cuboids, nodes that come after all others."""
+    if kind in ("triangle", "tetrahedron"):
+        return _simplices(node, alternate)
+    cuboids = _cuboids(node)
+    if kind == "prism":
+        return cuboids[:, ((0, 2, 1, 4, 6, 5), (0, 3, 2, 4, 7, 6))].reshape(-1, 6)
+    if kind == "pyramid":
+        bases = cuboids[:, cell_kind("hexahedron").faces][..., ::-1].reshape(-1, 4)
+        return np.column_stack((bases, node.size + np.repeat(np.arange(len(cuboids)), 6)))
+    return cuboids
 
 
 def _simplices(node: np.ndarray, alternate: bool) -> np.ndarray:
@@ -262,7 +281,7 @@ def ramp(shape: Sequence[int], *, extent: Sequence[float] | None = None, slope: 
     ends = (slice(None, -1), slice(1, None))
     square = ((0, 0), (1, 0), (1, 1), (0, 1))
     cells = np.stack([node[ends[a], ends[b], ends[c]].ravel() for c in (0, 1) for a, b in square], axis=1)
-    faces = derive_faces(cells, cell_kind("hexahedron"), x.size)
+    faces = derive_faces(CellTable.of_kind("hexahedron", cells), x.size)
     return Mesh.from_parts(
         np.stack((x, y, z), axis=-1).reshape(-1, 3),
         cells,
@@ -270,7 +289,7 @@ def ramp(shape: Sequence[int], *, extent: Sequence[float] | None = None, slope: 
         faces.cells,
         faces.boundary_nodes,
         faces.boundary_cells,
-        _sides(faces.boundary_nodes, counts[::-1]),
+        _sides(faces.boundary_nodes.padded(), counts[::-1]),
         kind="hexahedron",
         groups={side: number for number, side in enumerate(_SIDES[4:6] + _SIDES[2:4] + _SIDES[:2], start=1)},
     )

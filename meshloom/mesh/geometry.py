@@ -7,16 +7,15 @@ signed: positive where the nodes go round in the positive sense (counter-clockwi
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 
+from meshloom.mesh.cell_kinds import KINDS
+
 #: The eight corners of the unit cube in the node order of a hexahedron (VTK).
 _HEX_CORNERS = np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)])
-
-#: For each corner of a tetrahedron or hexahedron its neighbours, in an order that makes their triple product positive.
-_TET_NEIGHBORS = ((1, 2, 3), (2, 0, 3), (0, 1, 3), (0, 2, 1))
-_HEX_NEIGHBORS = ((1, 3, 4), (2, 0, 5), (3, 1, 6), (0, 2, 7), (7, 5, 0), (4, 6, 1), (5, 7, 2), (6, 4, 3))
+_GAUSS = (0.5 - 0.5 / np.sqrt(3.0), 0.5 + 0.5 / np.sqrt(3.0))  # two points on (0, 1)
 
 
 def mean_points(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
@@ -55,57 +54,26 @@ def face_centroids(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     total, weights = np.zeros_like(middle), np.zeros(len(nodes))
     for slot in range(nodes.shape[1]):
         a, b = x[nodes[:, slot]], x[nodes[:, (slot + 1) % nodes.shape[1]]]
-        weight = _triple(normal, a - middle, b - middle)
+        weight = triple(normal, a - middle, b - middle)
         total += weight[:, None] * (a + b - 2.0 * middle)
         weights += weight
     return middle + total / (3.0 * np.where(weights != 0, weights, 1.0))[:, None]
 
 
 def cell_volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
-    """Signed volume (area in 2-D) of each cell, (m,); exact for trilinear hexahedra."""
-    return _in_chunks(lambda part: _volumes(x, part, kind), nodes)
+    """Signed volume (area in 2-D) of each cell, (m,); exact, with bilinear sides where they are warped."""
+    return in_chunks(lambda part: _volumes(x, part, kind), nodes)
 
 
 def cell_centroids(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
-    """Centre of mass of each cell, (m, d); exact for plane quadrilaterals and trilinear hexahedra."""
-    return _in_chunks(lambda part: _centroids(x, part, kind), nodes)
+    """Centre of mass of each cell, (m, d); exact, with bilinear sides where they are warped."""
+    return in_chunks(lambda part: _centroids(x, part, kind), nodes)
 
 
-def corner_volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
-    """Signed volume spanned by the edges that leave each corner, (m, corners): negative where a cell folds over."""
-    return _in_chunks(lambda part: _corner_volumes(x, part, kind), nodes)
-
-
-def middle_volumes(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """The volume between the three lines through the middles of opposite faces of hexahedra (m, 8), signed, (m,)."""
-    p = [x[nodes[:, slot]] for slot in range(8)]
-    along = p[1] + p[2] + p[5] + p[6] - p[0] - p[3] - p[4] - p[7]
-    across = p[2] + p[3] + p[6] + p[7] - p[0] - p[1] - p[4] - p[5]
-    up = p[4] + p[5] + p[6] + p[7] - p[0] - p[1] - p[2] - p[3]
-    return _triple(along, across, up) / 64.0
-
-
-def inward_corners(x: np.ndarray, loops: np.ndarray) -> np.ndarray:
-    """Which corners of quadrilaterals in space (m, 4) point inwards, seen along their area vector, (m, 4).
-
-    None or one does in a sound one, plane or warped; two do where it crosses itself, all if its halves cancel out.
-    """
-    return _in_chunks(lambda part: _inward_corners(x, part), loops)
-
-
-def corner_angles(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
-    """The angle at each corner of each cell, (m, nodes), in 3-D the solid angle between the edges that meet there.
-
-    A corner that points inwards has more than half a turn in 2-D. In 3-D it counts as less than it has: 0 or below.
-    """
-    return _in_chunks(lambda part: _corner_angles(x, part, kind), nodes)
-
-
-_ROUNDING = 16 * np.finfo(np.float64).eps  # of sums of a few products, relative to their largest
 _CHUNK = 16384  # cells whose intermediate arrays stay in the cache
 
 
-def _in_chunks(measure: Callable[[np.ndarray], np.ndarray], nodes: np.ndarray) -> np.ndarray:
+def in_chunks(measure: Callable[[np.ndarray], np.ndarray], nodes: np.ndarray) -> np.ndarray:
     """``measure(nodes)`` piece by piece."""
     starts = range(0, max(len(nodes), 1), _CHUNK)
     with np.errstate(over="ignore", invalid="ignore"):  # whoever needs finite values checks them
@@ -114,12 +82,17 @@ def _in_chunks(measure: Callable[[np.ndarray], np.ndarray], nodes: np.ndarray) -
 
 def _volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
     if kind == "triangle":
-        return 0.5 * _cross2(_edge(x, nodes, 0, 1), _edge(x, nodes, 0, 2))
+        return 0.5 * cross2(_edge(x, nodes, 0, 1), _edge(x, nodes, 0, 2))
     if kind == "quad":
-        return 0.5 * _cross2(_edge(x, nodes, 0, 2), _edge(x, nodes, 1, 3))
+        return 0.5 * cross2(_edge(x, nodes, 0, 2), _edge(x, nodes, 1, 3))
     if kind == "tetrahedron":
-        return _triple(*(_edge(x, nodes, 0, slot) for slot in (1, 2, 3))) / 6.0
-    return _hex_volumes(x, nodes)
+        return triple(*(_edge(x, nodes, 0, slot) for slot in (1, 2, 3))) / 6.0
+    if kind == "hexahedron":
+        return _hex_volumes(x, nodes)
+    p = [_edge(x, nodes, 0, slot) for slot in range(nodes.shape[1])]
+    if kind == "polygon":
+        return sum((0.5 * cross2(p[slot], p[slot + 1]) for slot in range(1, len(p) - 1)), np.zeros(len(nodes)))
+    return _volume_inside(p, KINDS[kind].faces)
 
 
 def _centroids(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
@@ -130,85 +103,73 @@ def _centroids(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
         weights = [_volumes(x, half, "triangle")[:, None] for half in halves]
         sums = weights[0] * mean_points(x, halves[0]) + weights[1] * mean_points(x, halves[1])
         return sums / (weights[0] + weights[1])
-    return x[nodes[:, 0]] + _hex_moments(x, nodes) / _hex_volumes(x, nodes)[:, None]
-
-
-def _corner_volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
-    p = [x[nodes[:, slot]] for slot in range(nodes.shape[1])]
-    if kind == "quad":
-        corners = [_cross2(p[(c + 1) % 4] - p[c], p[c - 1] - p[c]) for c in range(4)]
-    elif kind == "hexahedron":
-        corners = [_triple(p[a] - p[c], p[b] - p[c], p[d] - p[c]) for c, (a, b, d) in enumerate(_HEX_NEIGHBORS)]
+    if kind == "hexahedron":
+        return x[nodes[:, 0]] + _hex_moments(x, nodes) / _hex_volumes(x, nodes)[:, None]
+    p = [_edge(x, nodes, 0, slot) for slot in range(nodes.shape[1])]
+    if kind == "polygon":
+        moment = np.zeros_like(p[0])
+        for a, b in pairwise(p[1:]):
+            moment += cross2(a, b)[:, None] * (a + b) / 6.0
     else:
-        corners = [_volumes(x, nodes, kind)]
-    return np.stack(corners, axis=1)
+        moment = _moment_inside(p, KINDS[kind].faces)
+    return x[nodes[:, 0]] + moment / _volumes(x, nodes, kind)[:, None]
 
 
-def _corner_angles(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
-    p = [x[nodes[:, slot]] for slot in range(nodes.shape[1])]
-    if kind in ("tetrahedron", "hexahedron"):
-        neighbors = _HEX_NEIGHBORS if kind == "hexahedron" else _TET_NEIGHBORS
-        return np.stack([_solid_angle(*(p[n] - p[c] for n in around)) for c, around in enumerate(neighbors)], axis=1)
-    edges = [p[(slot + 1) % len(p)] - p[slot] for slot in range(len(p))]
-    both = zip(edges, edges[-1:] + edges[:-1], strict=True)  # of each corner: to the next one, from the one before
-    angles = np.stack([np.arctan2(_cross2(before, after), -_dot(before, after)) for after, before in both], axis=1)
-    inwards = (angles < 0) & (angles.sum(axis=1) < np.pi)[:, None]  # else it is 0 and rounding made it negative
-    return np.where(inwards, angles + 2.0 * np.pi, angles)
+def _volume_inside(p: list[np.ndarray], faces: tuple[tuple[int, ...], ...]) -> np.ndarray:
+    """The volume inside faces, which go round outwards, of nodes ``p``, each (m, 3), of which the first is the origin.
+
+    It is the sum of the cones from the origin over the faces. A quadrilateral is the bilinear surface between its
+    edges, as in a trilinear hexahedron, so that cells of all kinds fill space: the cone over it is the mean of those
+    over its two triangulations.
+    """
+    total = np.zeros(len(p[0]))
+    for face in (face for face in faces if 0 not in face or len(face) == 4):
+        corners = [p[slot] for slot in face]
+        if len(face) == 3:
+            total += triple(*corners) / 6.0
+        else:
+            total += (
+                sum(triple(*(corners[c] for c in cut)) for cut in ((0, 1, 2), (0, 2, 3), (0, 1, 3), (1, 2, 3))) / 12.0
+            )
+    return total
 
 
-def solid_angle_errors(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
-    """By how much rounding may have changed the solid angles of ``corner_angles``, (m, nodes)."""
-    neighbors = _HEX_NEIGHBORS if kind == "hexahedron" else _TET_NEIGHBORS
-    p = [x[nodes[:, slot]] for slot in range(nodes.shape[1])]
-    found = []
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        for c, around in enumerate(neighbors):
-            above, below, size = _solid_tangent(*(p[n] - p[c] for n in around))
-            found.append(np.minimum(2.0 * _ROUNDING * size / np.hypot(above, below), 4.0 * np.pi))
-    return np.nan_to_num(np.stack(found, axis=1), nan=0.0)
-
-
-def _solid_angle(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Between three edges, signed, by the formula of Van Oosterom and Strackee; 0 where an edge has no length."""
-    above, below, _ = _solid_tangent(a, b, c)
-    return 2.0 * np.arctan2(above, below)
-
-
-def _solid_tangent(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The tangent of half the angle, above and below the line, and the size of the terms that these are summed from."""
-    la, lb, lc = (np.sqrt(_dot(v, v)) for v in (a, b, c))
-    size = la * lb * lc
-    return _triple(a, b, c), size + _dot(a, b) * lc + _dot(a, c) * lb + _dot(b, c) * la, size
-
-
-def _inward_corners(x: np.ndarray, loops: np.ndarray) -> np.ndarray:
-    p = [x[loops[:, slot]] for slot in range(4)]
-    one, other = p[2] - p[0], p[3] - p[1]
-    normal = np.cross(one, other)
-    inwards = np.stack([_triple(p[(c + 1) % 4] - p[c], p[c - 1] - p[c], normal) < 0 for c in range(4)], axis=1)
-    corner = np.cross(p[1] - p[0], p[3] - p[0])
-    # Halves that cancel out, measured by one of them: the diagonals of a long, thin face are nearly parallel, too.
-    nothing = _dot(normal, normal) <= 1e-12 * _dot(corner, corner)
-    inwards[nothing] = (_dot(corner, corner) > 0)[nothing, None]  # not where all four lie on a line
-    return inwards
+def _moment_inside(p: list[np.ndarray], faces: tuple[tuple[int, ...], ...]) -> np.ndarray:
+    """The first moment of the same about the origin, (m, 3): position times distance from the origin is cubic on a
+    bilinear surface, so two Gauss points per direction are exact."""
+    total = np.zeros_like(p[0])
+    for face in (face for face in faces if 0 not in face or len(face) == 4):
+        corners = [p[slot] for slot in face]
+        if len(face) == 3:
+            total += triple(*corners)[:, None] * (corners[0] + corners[1] + corners[2]) / 24.0
+            continue
+        a, b, c, d = corners
+        for u, v in product(_GAUSS, repeat=2):
+            place = (1 - u) * (1 - v) * a + u * (1 - v) * b + u * v * c + (1 - u) * v * d
+            along, across = (1 - v) * (b - a) + v * (c - d), (1 - u) * (d - a) + u * (c - b)
+            total += triple(place, along, across)[:, None] * place / 16.0
+    return total
 
 
 def _edge(x: np.ndarray, nodes: np.ndarray, start: int, end: int) -> np.ndarray:
     return x[nodes[:, end]] - x[nodes[:, start]]
 
 
-def _cross2(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def cross2(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of vectors of the plane (m, 2), (m,)."""
     return a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]
 
 
-def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of vectors (m, d), (m,)."""
     total = a[:, 0] * b[:, 0]
     for axis in range(1, a.shape[1]):
         total += a[:, axis] * b[:, axis]
     return total
 
 
-def _triple(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+def triple(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """The product a . (b x c) of vectors (m, 3), (m,)."""
     return (
         a[:, 0] * (b[:, 1] * c[:, 2] - b[:, 2] * c[:, 1])
         + a[:, 1] * (b[:, 2] * c[:, 0] - b[:, 0] * c[:, 2])
@@ -219,9 +180,9 @@ def _triple(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 def _hex_volumes(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     """Volumes of trilinear hexahedra (m,): the known sum of three triple products of diagonals, over 12."""
     p = [x[nodes[:, slot]] for slot in range(8)]
-    total = _triple(p[3] - p[1] + p[7] - p[2], p[6] - p[3], p[2] - p[0])
-    total += _triple(p[4] - p[3] + p[5] - p[7], p[6] - p[4], p[7] - p[0])
-    total += _triple(p[1] - p[4] + p[2] - p[5], p[6] - p[1], p[5] - p[0])
+    total = triple(p[3] - p[1] + p[7] - p[2], p[6] - p[3], p[2] - p[0])
+    total += triple(p[4] - p[3] + p[5] - p[7], p[6] - p[4], p[7] - p[0])
+    total += triple(p[1] - p[4] + p[2] - p[5], p[6] - p[1], p[5] - p[0])
     return total / 12.0
 
 
@@ -233,13 +194,13 @@ def _hex_moments(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     relative = [_edge(x, nodes, 0, slot) for slot in range(8)]
     moment = np.zeros((len(nodes), 3))
     signs = 2.0 * _HEX_CORNERS - 1.0
-    for point in product((0.5 - 0.5 / np.sqrt(3.0), 0.5 + 0.5 / np.sqrt(3.0)), repeat=3):
+    for point in product(_GAUSS, repeat=3):
         parts = np.where(_HEX_CORNERS == 1, point, 1.0 - np.array(point))  # (8, 3): the linear factors
         columns = []
         for axis in range(3):
             others = parts[:, [a for a in range(3) if a != axis]].prod(axis=1)
             columns.append(_combine(signs[:, axis] * others, relative))
-        jacobian = _triple(columns[0], columns[1], columns[2])
+        jacobian = triple(columns[0], columns[1], columns[2])
         moment += (jacobian / 8.0)[:, None] * _combine(parts.prod(axis=1), relative)
     return moment
 

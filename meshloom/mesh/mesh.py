@@ -5,46 +5,54 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError, known_name, shown, whole_number
+from meshloom.errors import MeshError, known_name
 from meshloom.mesh import geometry, soundness
 from meshloom.mesh.arrange import AUTO, Arrangement, arrangement
+from meshloom.mesh.cell_kinds import FACE_KINDS, dimension_of
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.core import Map, Set
 from meshloom.mesh.distance import face_distances
-from meshloom.mesh.faces import (
-    CellKind,
-    cell_kind,
-    cells_across,
-    checked_cells,
-    derive_faces,
-    group_boundary,
-    oriented_cells,
-)
+from meshloom.mesh.faces import cells_across, checked_cells, derive_faces, oriented_cells
 from meshloom.mesh.faults import Fault
-from meshloom.mesh.parts import BoundaryPart, Cells
+from meshloom.mesh.given import (
+    UNNAMED,
+    by_name,
+    cells_of_faces,
+    checked_cell_groups,
+    checked_coordinates,
+    checked_groups,
+    checked_halo,
+    checked_lists,
+    given_cells,
+    group_numbers,
+    made_set,
+    numbered,
+)
+from meshloom.mesh.groups import group_boundary
+from meshloom.mesh.lists import CellTable, MeshLists, NodeLists
+from meshloom.mesh.parts import BoundaryPart, MeshSet, map_of
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
-from meshloom.mesh.values import as_array, same_kind
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
-
-S = TypeVar("S", bound=Set)
-T = TypeVar("T")
-#: The group of boundary faces that nobody named.
-UNNAMED = "boundary"
 
 
 class Mesh(ItsOwnCopy):
-    """One kind of cell, with everything a face or cell loop needs.
+    """Cells of one kind or several, with everything a face or cell loop needs.
 
     Sets: ``nodes``, ``cells``, ``faces`` (interior: two cells each), ``boundary_faces`` (one cell each). In 2-D faces
     are edges. Maps: ``cell_nodes``, ``face_nodes``, ``face_cells``, ``boundary_nodes``, ``boundary_cells``, and
     ``cell_cells`` when asked for. Fields: ``coordinates`` on nodes and ``boundary_group`` on boundary faces, whose
     numbers ``groups`` names. ``cell_groups``: the numbers of the cells of named groups; groups may overlap, and those
     of cells and faces may be empty.
+
+    ``kind`` is that of all cells, "mixed" where there are several; ``cells.kinds`` has the numbers of each. A map to
+    nodes, or to the cells across faces, has one arity where that is the same for all elements, else it is a varying
+    one; ``cells.of("prism")``, ``faces.of("quad")`` and ``boundary_faces.of("triangle")`` are sets whose map ``nodes``
+    has the arity of the kind.
 
     The normal of a face points from its first cell to its second, and out of the domain on the boundary: in 2-D,
     with (dx, dy) = first minus second node, it is (dy, -dx); in 3-D it follows the right-hand rule of the nodes.
@@ -56,11 +64,11 @@ class Mesh(ItsOwnCopy):
         self,
         coordinates: ArrayLike,
         *,
-        kind: str,
-        cell_nodes: ArrayLike,
-        face_nodes: ArrayLike,
+        kind: str | Mapping[str, ArrayLike],
+        cell_nodes: ArrayLike | NodeLists,
+        face_nodes: ArrayLike | NodeLists,
         face_cells: ArrayLike,
-        boundary_nodes: ArrayLike,
+        boundary_nodes: ArrayLike | NodeLists,
         boundary_cells: ArrayLike,
         boundary_group: ArrayLike | None = None,
         groups: Mapping[str, int] | None = None,
@@ -70,47 +78,52 @@ class Mesh(ItsOwnCopy):
         arrangement: Arrangement | None = None,
     ):
         refuse_in_program("making a mesh", MAKE_BEFORE)
-        shape = cell_kind(kind)
-        x = _checked_coordinates(coordinates, shape)
-        arrays = {
-            "cell_nodes": _rows("cell_nodes", cell_nodes, shape.nodes),
-            "face_nodes": _rows("face_nodes", face_nodes, shape.face_nodes),
-            "face_cells": _rows("face_cells", face_cells, 2),
-            "boundary_nodes": _rows("boundary_nodes", boundary_nodes, shape.face_nodes),
-            "boundary_cells": _rows("boundary_cells", boundary_cells, 1),
-        }
-        copies = _checked_halo(halo)
-        sizes = {"nodes": len(x), "cells": len(arrays["cell_nodes"]), "faces": len(arrays["face_cells"]),
-                 "boundary_faces": len(arrays["boundary_cells"])}  # fmt: skip
-        self.kind = shape.name
+        table = given_cells(kind, cell_nodes)
+        dimension = dimension_of(tuple(table.kinds))
+        x = checked_coordinates(coordinates, dimension, table.name)
+        pairs, single = cells_of_faces("face_cells", face_cells, 2), cells_of_faces("boundary_cells", boundary_cells, 1)
+        copies = checked_halo(halo)
+        self.kind = table.name
         self.arrangement = arrangement or Arrangement("given", "nothing else was asked for")
-        self.nodes, self.faces, self.boundary_faces = (
-            _set(Set, name, sizes[name], copies, self.arrangement.numbers) for name in SETS if name != "cells"
-        )
-        self.cells = _set(Cells, "cells", sizes["cells"], copies, self.arrangement.numbers)
-        self.cell_nodes = Map(self.cells, self.nodes, arrays["cell_nodes"], "cell_nodes")
-        self.cells.corners(shape.name, self.cell_nodes)
-        self.face_nodes = Map(self.faces, self.nodes, arrays["face_nodes"], "face_nodes")
-        self.face_cells = Map(self.faces, self.cells, arrays["face_cells"], "face_cells")
-        self.boundary_nodes = Map(self.boundary_faces, self.nodes, arrays["boundary_nodes"], "boundary_nodes")
-        self.boundary_cells = Map(self.boundary_faces, self.cells, arrays["boundary_cells"], "boundary_cells")
-        self.coordinates = self.nodes.field("coordinates", shape.dimension, data=x, dtype=np.float64)
-        self.groups, numbers = _checked_groups(groups, boundary_group, sizes["boundary_faces"])
-        self.boundary_group = self.boundary_faces.field("boundary_group", data=numbers, dtype=np.int32)
-        self.cell_groups = _checked_cell_groups(cell_groups, sizes["cells"])
-        for elements, nodes in ((self.cells, "cell_nodes"), (self.faces, "face_nodes"),
-                                (self.boundary_faces, "boundary_nodes")):  # fmt: skip
-            elements.points = geometry.mean_points(x, arrays[nodes])
-        self.nodes.points = x
+        numbers = self.arrangement.numbers
+        self.nodes = made_set(Set, "nodes", len(x), copies, numbers)
+        self.cells = made_set(MeshSet, "cells", len(table), copies, numbers)
+        self.faces = made_set(MeshSet, "faces", len(pairs), copies, numbers)
+        self.boundary_faces = made_set(MeshSet, "boundary_faces", len(single), copies, numbers)
+        faces = checked_lists("face_nodes", face_nodes, table.face_sizes)
+        ends = checked_lists("boundary_nodes", boundary_nodes, table.face_sizes)
+        self.cell_nodes = cast(Map, map_of(self.cells, self.nodes, table.nodes, "cell_nodes"))
+        self.face_nodes = cast(Map, map_of(self.faces, self.nodes, faces, "face_nodes"))
+        self.face_cells = Map(self.faces, self.cells, pairs, "face_cells")
+        self.boundary_nodes = cast(Map, map_of(self.boundary_faces, self.nodes, ends, "boundary_nodes"))
+        self.boundary_cells = Map(self.boundary_faces, self.cells, single, "boundary_cells")
+        self.coordinates = self.nodes.field("coordinates", dimension, data=x, dtype=np.float64)
+        self.groups, of_face = checked_groups(groups, boundary_group, len(single))
+        self.boundary_group = self.boundary_faces.field("boundary_group", data=of_face, dtype=np.int32)
+        self.cell_groups = checked_cell_groups(cell_groups, len(table))
+        #: The nodes of cells and faces as rows of changing length.
+        self.lists = MeshLists(table.kept(self.cell_nodes), faces.kept(self.face_nodes), ends.kept(self.boundary_nodes))
+        self._name_corners(x)
         self._permutation = permutation
         self._parts: dict[str, BoundaryPart] = {}
+
+    def _name_corners(self, x: np.ndarray) -> None:
+        """Sets learn their places, and the nodes of their elements."""
+        lists = self.lists
+        self.nodes.points = x
+        self.cells.corners(lists.cells.kinds, lists.cells.nodes, self.nodes)
+        for elements, nodes in ((self.faces, lists.faces), (self.boundary_faces, lists.boundary_faces)):
+            elements.corners(nodes.kinds(FACE_KINDS), nodes, self.nodes)
+        for elements, nodes in ((self.cells, lists.cells.nodes), (self.faces, lists.faces),
+                                (self.boundary_faces, lists.boundary_faces)):  # fmt: skip
+            elements.points = nodes.measured(lambda rows: geometry.mean_points(x, rows), self.dim)
 
     @classmethod
     def from_cells(
         cls,
         coordinates: ArrayLike,
-        cell_nodes: ArrayLike,
-        kind: str,
+        cell_nodes: ArrayLike | Mapping[str, ArrayLike],
+        kind: str | None = None,
         boundary: Mapping[str, ArrayLike] | None = None,
         *,
         groups: Mapping[str, int] | None = None,
@@ -119,26 +132,45 @@ class Mesh(ItsOwnCopy):
     ) -> Mesh:
         """A mesh from coordinates (n, d) and the nodes of each cell; faces are derived, owner < neighbor.
 
-        ``boundary`` lists for each group the nodes (m, k) of its faces, in any order; boundary faces in no list
-        form the group "boundary". ``groups`` may give the numbers of the groups; others count up from 1.
-        ``cell_groups`` lists for each group the numbers of its cells. ``order`` is that of ``arranged``.
+        ``cell_nodes``: (m, k) of cells of one ``kind``, or {kind: (m, k)} of several: "triangle", "quad" and "polygon"
+        (a list of rows whose lengths may differ) in 2-D, "tetrahedron", "pyramid", "prism" and "hexahedron" in 3-D, in
+        the order of VTK; a cell that is inside out is turned. Cells are numbered kind by kind, in the order given.
+
+        ``boundary`` lists for each group the nodes (m, k) of its faces, in any order, or a list of such arrays where it
+        has triangles and quadrilaterals; boundary faces in no list form the group "boundary". ``groups`` may give the
+        numbers of the groups; others count up from 1. ``cell_groups`` lists for each group the numbers of its cells.
+        ``order`` is that of ``arranged``.
         """
-        shape = cell_kind(kind)
-        x = _checked_coordinates(coordinates, shape)
-        named = _by_name("boundary", boundary)
+        table = CellTable.by_kind(cell_nodes, kind)
+        return cls.from_table(coordinates, table, boundary, groups=groups, cell_groups=cell_groups, order=order)
+
+    @classmethod
+    def from_table(
+        cls,
+        coordinates: ArrayLike,
+        table: CellTable,
+        boundary: Mapping[str, ArrayLike] | None = None,
+        *,
+        groups: Mapping[str, int] | None = None,
+        cell_groups: Mapping[str, ArrayLike] | None = None,
+        order: str = AUTO,
+    ) -> Mesh:
+        """The same for cells of all kinds in any order, as files have them."""
+        x = checked_coordinates(coordinates, dimension_of(tuple(table.kinds)), table.name)
+        named = by_name("boundary", boundary)
         try:
-            cells = oriented_cells(x, checked_cells(cell_nodes, shape, len(x)), shape)
-            faces = derive_faces(cells, shape, len(x))
-            member = group_boundary(faces.boundary_nodes, named, len(x))
+            cells = oriented_cells(x, checked_cells(table, len(x)))
+            faces = derive_faces(cells, len(x))
+            member = group_boundary(faces.boundary_nodes, named, len(x), cells.face_sizes)
         except Fault as fault:
             raise fault.placed(x) from None
         names = [*named, UNNAMED] if (member == 0).any() and UNNAMED not in named else list(named)
-        numbers = _numbered(names, _group_numbers(groups))
+        numbers = numbered(names, group_numbers(groups))
         values = np.array([numbers.get(UNNAMED, 0), *(numbers[name] for name in named)], dtype=np.int64)
         return cls(
             x,
-            kind=kind,
-            cell_nodes=cells,
+            kind=cells.kind,
+            cell_nodes=cells.nodes,
             face_nodes=faces.nodes,
             face_cells=faces.cells,
             boundary_nodes=faces.boundary_nodes,
@@ -152,20 +184,23 @@ class Mesh(ItsOwnCopy):
     def from_parts(
         cls,
         coordinates: ArrayLike,
-        cell_nodes: ArrayLike,
-        face_nodes: ArrayLike,
+        cell_nodes: ArrayLike | NodeLists,
+        face_nodes: ArrayLike | NodeLists,
         face_cells: ArrayLike,
-        boundary_nodes: ArrayLike,
+        boundary_nodes: ArrayLike | NodeLists,
         boundary_cells: ArrayLike,
         boundary_group: ArrayLike | None = None,
         *,
-        kind: str,
+        kind: str | Mapping[str, ArrayLike],
         groups: Mapping[str, int] | None = None,
         cell_groups: Mapping[str, ArrayLike] | None = None,
         halo: Mapping[str, int] | None = None,
     ) -> Mesh:
         """A mesh with given connectivity, taken as it is: nothing is derived, reoriented or renumbered. If it comes in
         a bad order, say ``.arranged()``.
+
+        ``kind`` is that of all cells, or names several with the numbers of their cells, {"quad": [0], "triangle": [1]};
+        nodes are (n, k) arrays, or lists of rows where their numbers differ.
 
         ``boundary_group`` (b,) holds a number of ``groups`` for each boundary face (all "boundary" unless given);
         ``cell_groups`` lists for each group the numbers of its cells.
@@ -198,11 +233,11 @@ class Mesh(ItsOwnCopy):
 
     @cached_property
     def cell_cells(self) -> Map:
-        """For every cell the cells across its faces, in the order of the faces of its kind; itself at the boundary."""
-        across = cells_across(
-            self.cell_nodes.indices, self.face_nodes.indices, self.face_cells.indices, cell_kind(self.kind)
-        )
-        return Map(self.cells, self.cells, across, "cell_cells")
+        """For every cell the cells across its faces, in the order of the faces of its kind; itself at the boundary. The
+        arity varies where cells differ in their number of faces."""
+        table = self.lists.cells
+        across = NodeLists(table.sides, cells_across(table, self.lists.faces, self.face_cells.indices))
+        return cast(Map, map_of(self.cells, self.cells, across, "cell_cells"))
 
     @property
     def permutation(self) -> Permutation:
@@ -217,6 +252,8 @@ class Mesh(ItsOwnCopy):
         state = hashlib.sha256(f"{self.kind} {sorted(self.groups.items())}".encode())
         for map_ in (self.cell_nodes, self.face_nodes, self.face_cells, self.boundary_nodes, self.boundary_cells):
             state.update(map_.indices_digest.encode())
+        for name, numbers in self.lists.cells.kinds.items() if len(self.lists.cells.kinds) > 1 else ():
+            state.update(name.encode() + np.asarray(numbers, "<i8").tobytes())
         for field in (self.coordinates, self.boundary_group):
             state.update(np.ascontiguousarray(field.numpy()).data)
         for name, cells in sorted(self.cell_groups.items()):  # nothing where there are none: old checkpoints stay good
@@ -236,11 +273,11 @@ class Mesh(ItsOwnCopy):
             return same
         return Mesh(
             self.coordinates.numpy(),
-            kind=self.kind,
-            cell_nodes=self.cell_nodes.indices,
-            face_nodes=self.face_nodes.indices,
+            kind=self.lists.cells.kind,
+            cell_nodes=self.lists.cells.nodes,
+            face_nodes=self.lists.faces,
             face_cells=self.face_cells.indices,
-            boundary_nodes=self.boundary_nodes.indices,
+            boundary_nodes=self.lists.boundary_faces,
             boundary_cells=self.boundary_cells.indices,
             boundary_group=self.boundary_group.numpy(),
             groups=self.groups,
@@ -266,11 +303,10 @@ class Mesh(ItsOwnCopy):
         else:
             step = ordering(self, name, block=block, seed=seed)
         total = step if self._permutation is None else self._permutation.then(step)
-        arrays: dict[str, Any] = renumbered(self, step)
         moved = step.inverse("cells")
         members = {name: moved[cells] for name, cells in self.cell_groups.items()}
-        return Mesh(kind=self.kind, groups=self.groups, cell_groups=members, halo=self._halo, permutation=total,
-                    **arrays)  # fmt: skip
+        return Mesh(groups=self.groups, cell_groups=members, halo=self._halo, permutation=total,
+                    **renumbered(self, step))  # fmt: skip
 
     def check(self, *, faces: bool = True) -> None:
         """Raise a MeshError that names the cell or face unless this is a mesh that can be computed on.
@@ -280,15 +316,16 @@ class Mesh(ItsOwnCopy):
         cut) and has its normal from the first to the second; cells round a node do not overlap. ``ml.read`` does this.
         ``faces=False`` leaves out what holds in any case where faces were derived (``from_cells``).
         """
-        x, cells, kind = self.coordinates.numpy(), self.cell_nodes.indices, cell_kind(self.kind)
-        interior = self.face_nodes.indices, self.face_cells.indices
-        boundary = self.boundary_nodes.indices, self.boundary_cells.indices
+        x, cells = self.coordinates.numpy(), self.lists.cells
+        interior = self.lists.faces, self.face_cells.indices
+        boundary = self.lists.boundary_faces, self.boundary_cells.indices
         try:
             if faces:
-                soundness.check_shapes(x, checked_cells(cells, kind, len(x)), kind)
-                soundness.check_sides(x, cells, kind, interior, boundary, len(self.cells))
-            soundness.check_crossings(x, cells, interior, boundary)
-            soundness.check_corners(x, cells, kind, boundary)
+                soundness.check_shapes(x, checked_cells(cells, len(x)))
+                soundness.check_sides(x, cells, interior, boundary, len(self.cells))
+            if self.dim == 3:
+                soundness.check_crossings(x, cells, interior, boundary)
+            soundness.check_corners(x, cells, boundary)
         except Fault as fault:
             raise fault.placed(x) from None
 
@@ -313,8 +350,8 @@ class Mesh(ItsOwnCopy):
         if not any(map(len, numbers)):
             what = f"boundary group {' or '.join(map(repr, groups))} has no faces" if groups else "no group is named"
             raise MeshError(f"wall_distance: {what}; the mesh has {', '.join(self.groups) or 'none'}")
-        nodes = self.boundary_nodes.indices[np.concatenate(numbers)]
-        return face_distances(self.cell_centroids, self.coordinates.numpy(), [nodes])
+        walls = self.lists.boundary_faces.taken(np.concatenate(numbers))
+        return face_distances(self.cell_centroids, self.coordinates.numpy(), [size.nodes for size in walls.sizes])
 
     def cell_group(self, name: str) -> np.ndarray:
         """The numbers of the cells of a group, ascending."""
@@ -323,134 +360,51 @@ class Mesh(ItsOwnCopy):
     @property
     def cell_volumes(self) -> np.ndarray:
         """Volume (area in 2-D) of each cell, (cells,); like all of these, by the coordinates as they are now."""
-        return geometry.cell_volumes(self.coordinates.numpy(), self.cell_nodes.indices, self.kind)
+        x = self.coordinates.numpy()
+        return self.lists.cells.measured(lambda block: geometry.cell_volumes(x, block.nodes, block.kind.name))
 
     @property
     def cell_centroids(self) -> np.ndarray:
         """Centre of mass of each cell, (cells, d)."""
-        return geometry.cell_centroids(self.coordinates.numpy(), self.cell_nodes.indices, self.kind)
+        x = self.coordinates.numpy()
+        return self.lists.cells.measured(
+            lambda block: geometry.cell_centroids(x, block.nodes, block.kind.name), self.dim
+        )
 
     @property
     def face_normals(self) -> np.ndarray:
         """Normal times area of each interior face, from its first cell to its second, (faces, d)."""
-        return geometry.area_vectors(self.coordinates.numpy(), self.face_nodes.indices)
+        x = self.coordinates.numpy()
+        return self.lists.faces.measured(lambda nodes: geometry.area_vectors(x, nodes), self.dim)
 
     @property
     def boundary_normals(self) -> np.ndarray:
         """Normal times area of each boundary face, out of the domain, (boundary_faces, d)."""
-        return geometry.area_vectors(self.coordinates.numpy(), self.boundary_nodes.indices)
+        x = self.coordinates.numpy()
+        return self.lists.boundary_faces.measured(lambda nodes: geometry.area_vectors(x, nodes), self.dim)
 
     @property
     def face_centres(self) -> np.ndarray:
         """Centre of mass of each interior face, (faces, d)."""
-        return geometry.face_centroids(self.coordinates.numpy(), self.face_nodes.indices)
+        x = self.coordinates.numpy()
+        return self.lists.faces.measured(lambda nodes: geometry.face_centroids(x, nodes), self.dim)
 
     @property
     def boundary_centres(self) -> np.ndarray:
         """Centre of mass of each boundary face, (boundary_faces, d)."""
-        return geometry.face_centroids(self.coordinates.numpy(), self.boundary_nodes.indices)
+        x = self.coordinates.numpy()
+        return self.lists.boundary_faces.measured(lambda nodes: geometry.face_centroids(x, nodes), self.dim)
 
     def __repr__(self) -> str:
         return (
-            f"Mesh({len(self.cells)} {self.kind} cells, {len(self.faces)} faces, {len(self.boundary_faces)} boundary"
+            f"Mesh({self._counted} cells, {len(self.faces)} faces, {len(self.boundary_faces)} boundary"
             f" faces, {len(self.nodes)} nodes; groups: {', '.join(self.groups) or 'none'}{self._cell_group_names})"
         )
 
     @property
+    def _counted(self) -> str:
+        return " + ".join(f"{len(numbers)} {kind}" for kind, numbers in self.cells.kinds.items())
+
+    @property
     def _cell_group_names(self) -> str:
         return f"; cell groups: {', '.join(self.cell_groups)}" if self.cell_groups else ""
-
-
-def _checked_coordinates(coordinates: ArrayLike, kind: CellKind) -> np.ndarray:
-    x = np.array(same_kind(coordinates, np.dtype(np.float64), "coordinates"))
-    if x.ndim != 2 or x.shape[1] != kind.dimension:
-        raise MeshError(f"{kind.name} cells need coordinates of shape (n, {kind.dimension}), got {x.shape}")
-    if not np.isfinite(x).all():
-        node = int(np.argmin(np.isfinite(x).all(axis=1)))
-        raise Fault(f"node {{node}} has the coordinates {x[node].tolist()}: they must be finite numbers", nodes=[node])
-    return x
-
-
-def _rows(name: str, indices: ArrayLike, width: int) -> np.ndarray:
-    array = as_array(indices, name)
-    if array.size == 0:
-        return np.zeros((0, width), dtype=np.int32)
-    if array.ndim == 1 and width == 1:
-        array = array.reshape(-1, 1)
-    if array.ndim != 2 or array.shape[1] != width:
-        raise MeshError(f"{name}: expected shape (n, {width}), got {array.shape}")
-    return array
-
-
-def _by_name(what: str, given: Mapping[str, T] | None) -> dict[str, T]:
-    """What is given by name; MeshError where it is no such thing."""
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        raise MeshError(f"{what} takes names and what they stand for, {{name: value}}, got {shown(given)}")
-    return dict(given)
-
-
-def _group_numbers(groups: Mapping[str, int] | None) -> dict[str, int]:
-    """The numbers of named boundary groups."""
-    most = 2**31 - 1
-    return {name: whole_number(f"boundary groups: the number of {name}", number, 1, most, error=MeshError)
-            for name, number in _by_name("groups", groups).items()}  # fmt: skip
-
-
-def _checked_halo(halo: Mapping[str, int] | None) -> dict[str, int]:
-    copies = _by_name("halo", halo)
-    for name in copies:
-        known_name("set with a halo", name, SETS, error=MeshError)
-    return copies
-
-
-def _set(make: type[S], name: str, total: int, halo: Mapping[str, int], numbers: Permutation | None) -> S:
-    copies = whole_number(f"{name}: halo", halo.get(name, 0), 0, total, error=MeshError)
-    return make(total - copies, name, halo=copies, numbering=None if numbers is None else numbers.of(name))
-
-
-def _numbered(names: list[str], given: Mapping[str, int]) -> dict[str, int]:
-    """A number for each group name: the given one, else the next free from 1."""
-    free = (number for number in range(1, len(names) + len(given) + 1) if number not in given.values())
-    return {name: int(given[name]) if name in given else next(free) for name in names}
-
-
-def _checked_cell_groups(groups: Mapping[str, ArrayLike] | None, count: int) -> dict[str, np.ndarray]:
-    """The cells of each group, ascending, each once; arrays that nobody changes by mistake."""
-    checked = {}
-    for name, cells in _by_name("cell_groups", groups).items():
-        numbers = as_array(cells, f"cell group {name!r}")
-        if numbers.ndim != 1 or not (numbers.size == 0 or np.issubdtype(numbers.dtype, np.integer)):
-            raise MeshError(f"cell group {name!r}: expected a list of cell numbers, got {numbers.dtype} of shape"
-                            f" {numbers.shape}")  # fmt: skip
-        wrong = numbers[(numbers < 0) | (numbers >= count)]
-        if wrong.size:
-            raise MeshError(f"cell group {name!r}: cell {wrong[0]} does not exist; there are {count}, counted from 0")
-        checked[str(name)] = np.unique(numbers).astype(np.int64)
-        checked[str(name)].flags.writeable = False
-    return checked
-
-
-def _checked_groups(
-    groups: Mapping[str, int] | None, numbers: ArrayLike | None, count: int
-) -> tuple[dict[str, int], np.ndarray]:
-    """Names and the number of each boundary face, checked against each other."""
-    known = _group_numbers(groups)
-    if numbers is None:
-        names = known or ({UNNAMED: 1} if count else {})
-        if len(names) > 1:
-            raise MeshError(f"boundary_group is missing: which boundary faces belong to {', '.join(names)}?")
-        return names, np.full(count, next(iter(names.values()), 1), dtype=np.int32)
-    values = as_array(numbers, "boundary_group")
-    if values.shape not in ((count,), (count, 1)) or not (values.size == 0 or np.issubdtype(values.dtype, np.integer)):
-        raise MeshError(f"boundary_group: expected {count} integers, got shape {values.shape} of {values.dtype}")
-    values = values.reshape(-1)
-    present = np.unique(values).tolist()
-    names = known if groups is not None else _group_numbers({f"group{number}": number for number in present})
-    if len(set(names.values())) < len(names):
-        raise MeshError(f"two boundary groups have the same number: {names}")
-    unknown = [number for number in present if number not in names.values()]
-    if unknown:
-        raise MeshError(f"boundary_group holds {unknown[0]}, but the groups are {names}")
-    return names, values.astype(np.int32)

@@ -10,7 +10,7 @@ those of one color, which share no cell, lie together; cells and nodes stay. "gi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -98,7 +98,7 @@ def ordering(mesh: Mesh, name: str, *, block: int, seed: int) -> Permutation:
         faces = order_elements(name, face_cells, n_cells, points=mesh.faces.points, block=block, seed=seed)
         faces = _halo_last(faces, mesh.faces)
         cells = _halo_last(follow(faces, face_cells, n_cells, block=block), mesh.cells)
-        nodes = follow(faces, mesh.face_nodes.indices, mesh.nodes.total, block=block)
+        nodes = follow(faces, mesh.lists.faces.padded(), mesh.nodes.total, block=block)
         new_cell = _inverse(cells)
     elif name in FACE_ORDERINGS:
         faces = _halo_last(order_elements(name, face_cells, n_cells, block=block, seed=seed), mesh.faces)
@@ -107,7 +107,7 @@ def ordering(mesh: Mesh, name: str, *, block: int, seed: int) -> Permutation:
     else:
         cells = order_targets(name, face_cells, n_cells, points=mesh.cells.points, block=block, seed=seed)
         cells = _halo_last(cells, mesh.cells)
-        nodes = follow(cells, mesh.cell_nodes.indices, mesh.nodes.total)
+        nodes = follow(cells, mesh.lists.cells.nodes.padded(), mesh.nodes.total)
         new_cell = _inverse(cells)
         low, high = np.sort(new_cell[face_cells], axis=1).T
         faces = _halo_last(np.lexsort((low, high)), mesh.faces)
@@ -116,20 +116,20 @@ def ordering(mesh: Mesh, name: str, *, block: int, seed: int) -> Permutation:
     return Permutation(_halo_last(nodes, mesh.nodes), cells, faces, _halo_last(boundary, mesh.boundary_faces), flipped)
 
 
-def renumbered(mesh: Mesh, permutation: Permutation) -> dict[str, np.ndarray]:
-    """The arrays of ``mesh`` in the new numbering, by the names of the arguments of ``Mesh.from_parts``."""
+def renumbered(mesh: Mesh, permutation: Permutation) -> dict[str, Any]:
+    """What a mesh is made of in the new numbering, by the names of the arguments of ``Mesh.from_parts``."""
     new_cell, new_node = permutation.inverse("cells"), permutation.inverse("nodes")
-    face_nodes = new_node[mesh.face_nodes.indices[permutation.faces]]
+    lists, flipped = mesh.lists, permutation.flipped
     face_cells = new_cell[mesh.face_cells.indices[permutation.faces]]
-    flipped = permutation.flipped
-    face_nodes[flipped] = face_nodes[flipped, ::-1]
     face_cells[flipped] = face_cells[flipped, ::-1]
+    cells = lists.cells.taken(permutation.cells, new_node)
     return {
         "coordinates": permutation.apply("nodes", mesh.coordinates),
-        "cell_nodes": new_node[mesh.cell_nodes.indices[permutation.cells]],
-        "face_nodes": face_nodes,
+        "kind": cells.kind,
+        "cell_nodes": cells.nodes,
+        "face_nodes": lists.faces.taken(permutation.faces).mapped(new_node).turned(flipped),
         "face_cells": face_cells,
-        "boundary_nodes": new_node[mesh.boundary_nodes.indices[permutation.boundary_faces]],
+        "boundary_nodes": lists.boundary_faces.taken(permutation.boundary_faces).mapped(new_node),
         "boundary_cells": new_cell[mesh.boundary_cells.indices[permutation.boundary_faces]],
         "boundary_group": permutation.apply("boundary_faces", mesh.boundary_group),
     }

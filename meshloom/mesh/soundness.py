@@ -5,7 +5,7 @@
    two cells it names, and its normal points from the first to the second. So the outward area vectors of each cell sum
    to zero, whatever the cells look like. A face may name nodes that a cell does not have if they lie at the same
    places: so a wake cut is joined. Where faces were derived from cells, this holds by construction.
-3. ``check_crossings``: no face of a hexahedron crosses itself.
+3. ``check_crossings``: no face of four nodes in space crosses itself.
 4. ``check_corners``: the angles of the cells round each node, solid ones in 3-D, make a full turn at most: cells that
    share a node do not overlap. That is how a wrong node number or a node that lies elsewhere is seen. Parts of a mesh
    that overlap without sharing a node are not looked for.
@@ -17,9 +17,11 @@ from itertools import product
 
 import numpy as np
 
-from meshloom.mesh import geometry
-from meshloom.mesh.faces import CellKind, check_folds
+from meshloom.mesh import corners
+from meshloom.mesh.faces import check_folds
 from meshloom.mesh.faults import Fault
+from meshloom.mesh.geometry import cell_volumes
+from meshloom.mesh.lists import CellTable, NodeLists
 
 _SAME_PLACE = 1e-6  # of the size of a face: nodes on the two sides of a cut lie no further apart
 _CHUNK = 16384  # faces whose intermediate arrays stay in the cache
@@ -27,17 +29,19 @@ _FULL_TURN = {2: 2.0 * np.pi, 3: 4.0 * np.pi}
 _SLACK = 1e-6  # of a full turn
 
 
-def check_shapes(x: np.ndarray, cells: np.ndarray, kind: CellKind) -> None:
+def check_shapes(x: np.ndarray, cells: CellTable) -> None:
     """Positive volumes, nothing folded over."""
-    volumes = geometry.cell_volumes(x, cells, kind.name)
-    wrong = ~((volumes > 0) & (volumes < np.inf))
-    if wrong.any():
-        cell = int(np.argmax(wrong))
-        measure = "area" if kind.dimension == 2 else "volume"
-        raise Fault(f"cell {{cells[0]}} has {_amount(volumes[cell], measure)}: nodes {{nodes}}; cells go round"
-                    f" {'counter-clockwise' if kind.dimension == 2 else 'in VTK order'}",
-                    cells=[cell], nodes=cells[cell])  # fmt: skip
-    check_folds(x, cells, kind)
+    for block in cells.blocks:
+        kind = block.kind
+        volumes = cell_volumes(x, block.nodes, kind.name)
+        wrong = ~((volumes > 0) & (volumes < np.inf))
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            measure = "area" if kind.dimension == 2 else "volume"
+            raise Fault(f"cell {{cells[0]}} has {_amount(volumes[at], measure)}: nodes {{nodes}}; cells go round"
+                        f" {'counter-clockwise' if kind.dimension == 2 else 'in VTK order'}",
+                        cells=[block.listed(len(cells))[at]], nodes=block.nodes[at])  # fmt: skip
+    check_folds(x, cells)
 
 
 def _amount(volume: float, measure: str) -> str:
@@ -51,13 +55,12 @@ def _amount(volume: float, measure: str) -> str:
 
 def check_sides(
     x: np.ndarray,
-    cells: np.ndarray,
-    kind: CellKind,
-    interior: tuple[np.ndarray, np.ndarray],
-    boundary: tuple[np.ndarray, np.ndarray],
+    cells: CellTable,
+    interior: tuple[NodeLists, np.ndarray],
+    boundary: tuple[NodeLists, np.ndarray],
     whole_cells: int,
 ) -> None:
-    """Faces (nodes (m, k) and cells (m, 2)), boundary faces (nodes (b, k) and cell (b, 1)) and cells fit together.
+    """Faces (nodes and cells (m, 2)), boundary faces (nodes and cell (b, 1)) and cells fit together.
 
     The first ``whole_cells`` cells must have all their faces; those behind them are copies, which need not.
     """
@@ -67,34 +70,40 @@ def check_sides(
         cell = pairs[both[0], 0]
         raise Fault(f"face {both[0]} {{nodes}} has the cell {{cells[0]}} on both sides", cells=[cell],
                     nodes=nodes[both[0]])  # fmt: skip
-    keys = np.stack([_key(cells[:, list(side)]) for side in kind.faces], axis=1)
-    counts = np.zeros(keys.size, dtype=np.int64)
-    for label, loops, of, expected in (
+    counts = np.zeros(cells.sides[-1], dtype=np.int64)
+    for label, lists, of, expected in (
         ("face", nodes, pairs[:, 0], 1),
         ("face", nodes, pairs[:, 1], -1),
         ("boundary face", ends, single[:, 0], 1),
     ):
-        slot, turn = _sides_of(x, cells, keys, kind, loops, of)
-        _check_turns(label, loops, of, turn, expected, cells)
-        counts += np.bincount(of.astype(np.int64) * len(kind.faces) + slot, minlength=len(counts))
-    counts[whole_cells * len(kind.faces) :][counts[whole_cells * len(kind.faces) :] == 0] = 1
+        slot, turn = _sides_of(x, cells, lists, of)
+        _check_turns(label, lists, of, turn, expected, cells)
+        counts += np.bincount(cells.sides[of] + slot, minlength=len(counts))
+    copies = counts[cells.sides[whole_cells] :]
+    copies[copies == 0] = 1
     if (counts != 1).any():
         at = int(np.argmax(counts != 1))
-        cell, side = divmod(at, len(kind.faces))
+        cell = int(np.searchsorted(cells.sides, at, side="right")) - 1
         problem = "belongs to no face" if counts[at] == 0 else f"belongs to {counts[at]} faces"
         raise Fault(f"the side {{nodes}} of cell {{cells[0]}} {problem}; it must belong to exactly one",
-                    cells=[cell], nodes=cells[cell][list(kind.faces[side])])  # fmt: skip
+                    cells=[cell], nodes=_side(cells, cell, at - int(cells.sides[cell])))  # fmt: skip
+
+
+def _side(cells: CellTable, cell: int, slot: int) -> np.ndarray:
+    """The nodes of one side of one cell."""
+    kind = next(block.kind for block in cells.blocks if cell in block.listed(len(cells)))
+    return cells.nodes[cell][list(kind.faces[slot])]
 
 
 def _check_turns(
-    label: str, loops: np.ndarray, of: np.ndarray, turn: np.ndarray, expected: int, cells: np.ndarray
+    label: str, loops: NodeLists, of: np.ndarray, turn: np.ndarray, expected: int, cells: CellTable
 ) -> None:
     wrong = np.flatnonzero(turn != expected)
     if len(wrong) == 0:
         return
     face, cell = int(wrong[0]), int(of[wrong[0]])
     if turn[face] == 0:
-        around = ", ".join(map(str, cells[cell].tolist()))
+        around = ", ".join(map(str, cells.nodes[cell].tolist()))
         raise Fault(f"{label} {face} {{nodes}} is no side of its cell {{cells[0]}}, which has the nodes {around}",
                     cells=[cell], nodes=loops[face])  # fmt: skip
     direction = "out of its cell" if label != "face" else "from its first cell to its second"
@@ -102,24 +111,44 @@ def _check_turns(
                 f" {direction}", cells=[cell], nodes=loops[face])  # fmt: skip
 
 
-def _sides_of(
-    x: np.ndarray, cells: np.ndarray, keys: np.ndarray, kind: CellKind, loops: np.ndarray, of: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _sides_of(x: np.ndarray, cells: CellTable, faces: NodeLists, of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which side (m,) of its cell ``of`` (m,) each face is, and whether its nodes go round it as the side does (1), the
-    other way (-1) or are not those of any side (0).
+    other way (-1) or are not those of any side (0)."""
+    slot, turn = np.zeros(len(faces), dtype=np.int64), np.zeros(len(faces), dtype=np.int64)
+    row_of = np.empty(len(cells), np.int64)  # in the block that is looked at
+    for block in cells.blocks:
+        row_of[:] = -1
+        row_of[block.numbers] = np.arange(len(block.nodes))
+        for part in faces.sizes:
+            slots = block.kind.slots(part.nodes.shape[1])
+            row = row_of[of[part.numbers]]
+            here = np.flatnonzero(row >= 0)
+            if slots and len(here):
+                numbers = np.arange(len(faces))[part.numbers][here]
+                sides = np.array([block.kind.faces[one] for one in slots])
+                found, turn[numbers] = _sides_among(x, block.nodes, sides, part.nodes[here], row[here])
+                slot[numbers] = np.array(slots)[found]
+    return slot, turn
 
-    Keys of sides (cells, sides) that do not depend on the order of nodes find the side, whose nodes are then compared
+
+def _sides_among(
+    x: np.ndarray, cells: np.ndarray, sides: np.ndarray, loops: np.ndarray, of: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same for faces (m, k) of cells (c, n) of one kind, of which ``sides`` (s, k) have that number of nodes.
+
+    Keys of sides (c, s) that do not depend on the order of nodes find the side, whose nodes are then compared
     one by one. What is not found by the numbers of nodes is looked for by their places.
     """
+    keys = np.stack([_key(cells[:, side]) for side in sides], axis=1)
     slot, turn = np.empty(len(loops), dtype=np.int64), np.empty(len(loops), dtype=np.int64)
     for start in range(0, len(loops), _CHUNK):
         part = slice(start, start + _CHUNK)
         slot[part] = np.argmax(keys[of[part]] == _key(loops[part])[:, None], axis=1)
-        sides = np.take_along_axis(cells[of[part]], np.array(kind.faces)[slot[part]], axis=1)
-        turn[part] = _same_or_backwards(sides, loops[part])
+        found = np.take_along_axis(cells[of[part]], sides[slot[part]], axis=1)
+        turn[part] = _same_or_backwards(found, loops[part])
     lost = np.flatnonzero(turn == 0)
     if len(lost):
-        slot[lost], turn[lost] = _sides_by_place(x, cells[of[lost]], kind, loops[lost])
+        slot[lost], turn[lost] = _sides_by_place(x, cells[of[lost]], sides, loops[lost])
     return slot, turn
 
 
@@ -146,7 +175,7 @@ def _same_or_backwards(sides: np.ndarray, loops: np.ndarray) -> np.ndarray:
 
 
 def _sides_by_place(
-    x: np.ndarray, cells: np.ndarray, kind: CellKind, loops: np.ndarray
+    x: np.ndarray, cells: np.ndarray, sides: np.ndarray, loops: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same for faces (m, k) and the nodes (m, n) of their cells, by coordinates."""
     wanted, k = x[loops], loops.shape[1]
@@ -154,8 +183,8 @@ def _sides_by_place(
     size = np.linalg.norm(np.ptp(wanted, axis=1), axis=1, keepdims=True)
     along = [np.roll(np.arange(k), shift) for shift in range(k if k > 2 else 1)]
     orders = [*((1, order) for order in along), *((-1, order[::-1]) for order in along)]
-    for side, (sense, order) in product(range(len(kind.faces)), orders):
-        apart = np.linalg.norm(x[cells[:, list(kind.faces[side])]] - wanted[:, order], axis=2)
+    for side, (sense, order) in product(range(len(sides)), orders):
+        apart = np.linalg.norm(x[cells[:, sides[side]]] - wanted[:, order], axis=2)
         here = (turn == 0) & (apart <= _SAME_PLACE * size).all(axis=1)
         slot[here], turn[here] = side, sense
     return slot, turn
@@ -163,62 +192,88 @@ def _sides_by_place(
 
 def check_crossings(
     x: np.ndarray,
-    cells: np.ndarray,
-    interior: tuple[np.ndarray, np.ndarray],
-    boundary: tuple[np.ndarray, np.ndarray],
+    cells: CellTable,
+    interior: tuple[NodeLists, np.ndarray],
+    boundary: tuple[NodeLists, np.ndarray],
 ) -> None:
-    """No face (nodes (m, k), cells (m, 1 or 2)) of four nodes in space crosses itself; being warped is no fault.
+    """No face (nodes, cells (m, 1 or 2)) of four nodes in space crosses itself; being warped is no fault.
 
     A warped face of a flat cell may look crossed, seen along its own normal: it is not, where all corners of its cells
     and their middles have positive volumes.
     """
-    for loops, of in (interior, boundary):
-        if loops.shape[1] != 4:
-            return
-        suspects = np.flatnonzero(geometry.inward_corners(x, loops).sum(axis=1) > 1)
-        beside = cells[of[suspects].reshape(-1)]
-        positive = (geometry.corner_volumes(x, beside, "hexahedron") > 0).all(axis=1)
-        positive &= geometry.middle_volumes(x, beside) > 0
-        crossed = suspects[~positive.reshape(-1, of.shape[1]).all(axis=1)]
-        if len(crossed):
-            face = int(crossed[0])
-            whose = "cell {cells}" if of.shape[1] == 1 else "cells {cells[0]} and {cells[1]}"
-            raise Fault(f"the face {{nodes}} of {whose} crosses itself", cells=of[face], nodes=loops[face])
+    for lists, of in (interior, boundary):
+        for part in (part for part in lists.sizes if part.nodes.shape[1] == 4):
+            suspects = np.flatnonzero(corners.inward_corners(x, part.nodes).sum(axis=1) > 1)
+            beside = of[part.numbers][suspects]
+            crossed = np.flatnonzero(~_surely_sound(x, cells, beside).all(axis=1))
+            if len(crossed):
+                whose = "cell {cells}" if of.shape[1] == 1 else "cells {cells[0]} and {cells[1]}"
+                raise Fault(f"the face {{nodes}} of {whose} crosses itself", cells=beside[crossed[0]],
+                            nodes=part.nodes[suspects[crossed[0]]])  # fmt: skip
+
+
+def _surely_sound(x: np.ndarray, cells: CellTable, numbers: np.ndarray) -> np.ndarray:
+    """Whether all corners of these cells, and their middles, have positive volumes; of the shape of the numbers."""
+    sound = np.zeros(numbers.shape, dtype=bool)
+    row_of = np.empty(len(cells), np.int64)
+    for block in cells.blocks if numbers.size else ():
+        row_of[:] = -1
+        row_of[block.numbers] = np.arange(len(block.nodes))
+        here = row_of[numbers] >= 0
+        nodes, kind = block.nodes[row_of[numbers[here]]], block.kind.name
+        positive = (corners.corner_volumes(x, nodes, kind) > 0).all(axis=1)
+        sound[here] = positive & (corners.middle_volumes(x, nodes, kind) > 0)
+    return sound
 
 
 # ---- angles ---------------------------------------------------------------------------------------------------------
 
 
-def check_corners(x: np.ndarray, cells: np.ndarray, kind: CellKind, boundary: tuple[np.ndarray, np.ndarray]) -> None:
+def check_corners(x: np.ndarray, cells: CellTable, boundary: tuple[NodeLists, np.ndarray]) -> None:
     """The cells round each node fill a full turn at most.
 
     They hang together in fans that end at boundary faces. In one fan of at most a full turn nothing overlaps; where
     several meet at a node, they are laid out side by side (in 2-D).
     """
-    angles = geometry.corner_angles(x, cells, kind.name)
-    full_turns = np.bincount(cells.reshape(-1), angles.reshape(-1), minlength=len(x)) / _FULL_TURN[kind.dimension]
-    if kind.dimension == 3 and not (full_turns <= 1.0 + _SLACK).all():  # those of needles are known to some digits only
-        doubts = geometry.solid_angle_errors(x, cells, kind.name)
-        full_turns -= np.bincount(cells.reshape(-1), doubts.reshape(-1), minlength=len(x)) / _FULL_TURN[3]
+    dimension = x.shape[1]
+    angles = [corners.corner_angles(x, block.nodes, block.kind.name) for block in cells.blocks]
+    full_turns = _at_nodes(cells, angles, len(x)) / _FULL_TURN[dimension]
+    if dimension == 3 and not (full_turns <= 1.0 + _SLACK).all():  # those of needles are known to some digits only
+        doubts = [corners.solid_angle_errors(x, block.nodes, block.kind.name) for block in cells.blocks]
+        full_turns -= _at_nodes(cells, doubts, len(x)) / _FULL_TURN[3]
     node = int(np.argmax(full_turns))  # NaN counts as the largest
     if not full_turns[node] <= 1.0 + _SLACK:
         ends, single = boundary  # cells without a neighbour first: who does not belong here has none
-        alone = np.unique(single[(ends == node).any(axis=1)])
-        around = np.append(alone, np.setdiff1d(np.flatnonzero((cells == node).any(axis=1)), alone))
+        alone = np.unique(single[_those_with(ends, node)])
+        around = np.append(alone, np.setdiff1d(_those_with(cells.nodes, node), alone))
         raise Fault(f"cells {{cells}} overlap: round their node {{node}} they fill {full_turns[node]:.6g} full turns",
                     cells=around, nodes=[node])  # fmt: skip
-    if kind.dimension == 2:
-        _check_fans(x, cells, angles, np.bincount(boundary[0].reshape(-1), minlength=len(x)) > 2)
+    if dimension == 2:
+        _check_fans(x, cells, angles, np.bincount(boundary[0].entries, minlength=len(x)) > 2)
 
 
-def _check_fans(x: np.ndarray, cells: np.ndarray, angles: np.ndarray, meeting: np.ndarray) -> None:
+def _at_nodes(cells: CellTable, values: list[np.ndarray], n_nodes: int) -> np.ndarray:
+    """Sums at nodes of values at the corners of cells, (m, k) for each block."""
+    total = np.zeros(n_nodes)
+    for block, here in zip(cells.blocks, values, strict=True):
+        total += np.bincount(block.nodes.reshape(-1), here.reshape(-1), minlength=n_nodes)
+    return total
+
+
+def _those_with(lists: NodeLists, node: int) -> np.ndarray:
+    """The elements that have a node."""
+    return np.unique(np.searchsorted(lists.starts, np.flatnonzero(lists.entries == node), side="right") - 1)
+
+
+def _check_fans(x: np.ndarray, cells: CellTable, angles: list[np.ndarray], meeting: np.ndarray) -> None:
     """Corners (m, k) with these angles do not overlap round the nodes of which ``meeting`` (n,) is true."""
-    cell, slot = np.nonzero(meeting[cells] & (angles > _SLACK))
-    node = cells[cell, slot]
-    next_edge = x[cells[cell, (slot + 1) % cells.shape[1]]] - x[node]
+    found = [_open_corners(block.listed(len(cells)), block.nodes, here, meeting)
+             for block, here in zip(cells.blocks, angles, strict=True)]  # fmt: skip
+    cell, node, beyond, angle = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    next_edge = x[beyond] - x[node]
     begin = np.arctan2(next_edge[:, 1], next_edge[:, 0])  # corners go counter-clockwise from here
     order = np.lexsort((begin, node))
-    cell, node, begin, end = cell[order], node[order], begin[order], (begin + angles[cell, slot])[order]
+    cell, node, begin, end = cell[order], node[order], begin[order], (begin + angle)[order]
     last = np.append(node[1:] != node[:-1], True)[: len(node)]
     first = np.flatnonzero(np.append(True, last[:-1])) if len(node) else np.zeros(0, dtype=np.int64)
     after = np.append(np.arange(1, len(node)), 0)[: len(node)]
@@ -228,3 +283,11 @@ def _check_fans(x: np.ndarray, cells: np.ndarray, angles: np.ndarray, meeting: n
         at = wrong[0]
         raise Fault("cells {cells[0]} and {cells[1]} overlap at their node {node}",
                     cells=[cell[at], cell[after[at]]], nodes=[node[at]])  # fmt: skip
+
+
+def _open_corners(
+    numbers: np.ndarray, nodes: np.ndarray, angles: np.ndarray, meeting: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of cells (m,) with nodes (m, k) the corners to look at: cell, node, the next node, angle."""
+    row, slot = np.nonzero(meeting[nodes] & (angles > _SLACK))
+    return numbers[row], nodes[row, slot], nodes[row, (slot + 1) % nodes.shape[1]], angles[row, slot]

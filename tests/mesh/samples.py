@@ -6,6 +6,7 @@ import numpy as np
 from scipy.spatial import Delaunay
 
 from meshloom.mesh.generate import box
+from meshloom.mesh.lists import NodeLists
 from meshloom.mesh.mesh import Mesh
 
 SQUARE = np.array([(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)])
@@ -23,7 +24,7 @@ def jittered(kind: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Coordinates and cells of a box whose inner nodes are moved: same boundary, warped cells."""
     mesh = box((5, 4) if kind in ("quad", "triangle") else CUBE_SHAPE, cells=kind)
     x = mesh.coordinates.numpy()
-    inner = np.setdiff1d(np.arange(len(x)), mesh.boundary_nodes.indices)
+    inner = np.setdiff1d(np.arange(len(x)), mesh.lists.boundary_faces.entries)
     x[inner] += np.random.default_rng(seed).uniform(-0.03, 0.03, (len(inner), x.shape[1]))
     return x, mesh.cell_nodes.indices
 
@@ -50,10 +51,15 @@ def faces_as_sets(mesh: Mesh) -> set[tuple[frozenset[int], frozenset[int]]]:
     """Each interior face as its nodes and its cells."""
     return {
         (frozenset(nodes), frozenset(cells))
-        for nodes, cells in zip(mesh.face_nodes.indices.tolist(), mesh.face_cells.indices.tolist(), strict=True)
+        for nodes, cells in zip(as_lists(mesh.lists.faces), mesh.face_cells.indices.tolist(), strict=True)
     }
+
+
+def as_lists(nodes: NodeLists) -> list[list[int]]:
+    """The nodes of each element as Python numbers."""
+    return [one.tolist() for one in nodes]
 
 
 def group_faces(mesh: Mesh, name: str) -> list[list[int]]:
     """The boundary faces of a group as sorted node numbers, sorted."""
-    return sorted(sorted(nodes) for nodes in mesh.boundary_nodes.indices[mesh.group(name)].tolist())
+    return sorted(sorted(nodes) for nodes in as_lists(mesh.lists.boundary_faces.taken(mesh.group(name))))

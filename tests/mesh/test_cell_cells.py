@@ -7,7 +7,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import MeshError
-from meshloom.mesh.faces import cell_kind
+from meshloom.mesh.cell_kinds import cell_kind
 
 
 @pytest.mark.parametrize("order", ["given", "random"])

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from meshloom.errors import MeshError
 from meshloom.mesh import faces as faces_module
-from meshloom.mesh.faces import KINDS
+from meshloom.mesh.cell_kinds import KINDS
 from meshloom.mesh.mesh import Mesh
-from tests.mesh.samples import closure, faces_as_sets, jittered, shuffled, triangulation
+from tests.mesh.samples import as_lists, closure, faces_as_sets, jittered, shuffled, triangulation
 
 seeds = st.integers(0, 10**6)
 quick = settings(max_examples=20, deadline=None)
@@ -36,7 +36,7 @@ def check_invariants(mesh: Mesh) -> None:
 
 def euler_characteristic(mesh: Mesh) -> int:
     """Nodes - edges + faces (- cells): 1 for a disc and for a ball."""
-    all_faces = [*mesh.face_nodes.indices.tolist(), *mesh.boundary_nodes.indices.tolist()]
+    all_faces = [*as_lists(mesh.lists.faces), *as_lists(mesh.lists.boundary_faces)]
     edges = {frozenset(pair) for face in all_faces for pair in zip(face, face[1:] + face[:1], strict=True)}
     if mesh.dim == 2:
         assert len(edges) == len(all_faces)

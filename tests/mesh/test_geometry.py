@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshloom.mesh.geometry import area_vectors, cell_centroids, cell_volumes, corner_volumes, face_centroids
+from meshloom.mesh.corners import corner_volumes
+from meshloom.mesh.geometry import area_vectors, cell_centroids, cell_volumes, face_centroids
 
 CORNERS = np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)], float)
 

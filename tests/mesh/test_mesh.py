@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshloom.errors import MeshError
-from meshloom.mesh.faces import cell_kind
+from meshloom.mesh.cell_kinds import cell_kind
 from meshloom.mesh.generate import box, naca0012
 from meshloom.mesh.mesh import Mesh
 from tests.mesh.samples import group_faces

@@ -126,7 +126,7 @@ class ImplicitTurbulence:
         flow = model.flow
         self.matrix = ml.Matrix(flow.mesh.cells, through=flow.at.inside.cells, dtype=flow.dtype, name="turbulence")
         self.change = flow.on_cells("nu_change")
-        self._solver = ml.linalg.GMRES(self.matrix, preconditioner="jacobi", restart=at_most)
+        self._solver = ml.linalg.GMRES(self.matrix, preconditioner="lu_sgs", restart=at_most)
 
     def assemble(self, terms: FlowTerms, dt: ml.Field | ml.Global) -> None:
         """The system for the change of nu in a step of ``dt``."""
