@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from meshloom.errors import MeshError
-from meshloom.mesh.core import Field
 from meshloom.mesh.cell_kinds import KINDS
+from meshloom.mesh.core import Field
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.mesh import Mesh
 

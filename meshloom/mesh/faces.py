@@ -15,12 +15,16 @@ from itertools import product
 
 import numpy as np
 
-from meshloom.errors import MeshError
+from meshloom.errors import CompilerError, MeshError
 from meshloom.mesh.cell_kinds import POLYGON, CellKind
 from meshloom.mesh.corners import corner_volumes, crossing_sides, inward_corners
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.geometry import cell_volumes
 from meshloom.mesh.lists import CellBlock, CellTable, NodeLists, SizeBlock
+from meshloom.native.sides import faces_of_sides
+
+#: Cells from which on faces are found by compiled code: below, NumPy takes less time than a compiler at first use.
+_MANY = 200_000
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,10 @@ def _crossing(x: np.ndarray, cells: np.ndarray, inverted: np.ndarray, kind: Cell
 
 def derive_faces(cells: CellTable, n_nodes: int) -> Faces:
     """Interior and boundary faces of checked and oriented cells."""
+    found = _compiled_faces(cells, n_nodes) if len(cells) >= _MANY else None
+    if found is not None:
+        _check_not_repeated(found.cells, cells)
+        return found
     pairs, alone = [], []
     for size in sorted({size for block in cells.blocks for size in block.kind.face_sizes}):
         halves = _half_faces(cells, size)
@@ -141,6 +149,22 @@ def derive_faces(cells: CellTable, n_nodes: int) -> Faces:
     of, ends = _in_turn([(halves.sides[single], halves.cells[single], halves.nodes[single])
                             for halves, single in alone])  # fmt: skip
     return Faces(nodes, between, ends, of)
+
+
+def _compiled_faces(cells: CellTable, n_nodes: int) -> Faces | None:
+    """The same by compiled code; None where there is no compiler, or the cells have a fault that is to be named."""
+    kind_of = np.zeros(len(cells), np.int8)
+    for number, block in enumerate(cells.blocks):
+        kind_of[block.numbers] = number
+    kinds = [block.kind.faces for block in cells.blocks]
+    try:
+        found = faces_of_sides(cells.nodes.entries, cells.nodes.starts, kind_of, kinds, n_nodes)
+    except CompilerError:
+        return None
+    if found is None:
+        return None
+    (starts, nodes, between), (end_starts, ends, of) = found
+    return Faces(NodeLists(starts, nodes), between, NodeLists(end_starts, ends), of)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,13 @@ signed: positive where the nodes go round in the positive sense (counter-clockwi
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise, product
 
 import numpy as np
 
 from meshloom.mesh.cell_kinds import KINDS
+from meshloom.native import threads
 
 #: The eight corners of the unit cube in the node order of a hexahedron (VTK).
 _HEX_CORNERS = np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)])
@@ -20,11 +22,7 @@ _GAUSS = (0.5 - 0.5 / np.sqrt(3.0), 0.5 + 0.5 / np.sqrt(3.0))  # two points on (
 
 def mean_points(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     """The mean of the nodes of each row, (m, d)."""
-    total = np.array(x[nodes[:, 0]], dtype=np.float64)
-    for slot in range(1, nodes.shape[1]):
-        total += x[nodes[:, slot]]
-    total /= nodes.shape[1]
-    return total
+    return in_chunks(lambda part: _mean_points(x, part), nodes)
 
 
 def area_vectors(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
@@ -34,30 +32,13 @@ def area_vectors(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     loop. The vector depends on the loop alone, so the outward ones of a closed cell sum to zero even where a
     quadrilateral is warped.
     """
-    if x.shape[1] == 2:
-        d = x[nodes[:, 0]] - x[nodes[:, 1]]
-        return np.stack((d[:, 1], -d[:, 0]), axis=1)
-    if nodes.shape[1] == 3:
-        first, second = x[nodes[:, 1]] - x[nodes[:, 0]], x[nodes[:, 2]] - x[nodes[:, 0]]
-    else:
-        first, second = x[nodes[:, 2]] - x[nodes[:, 0]], x[nodes[:, 3]] - x[nodes[:, 1]]
-    return 0.5 * np.cross(first, second)
+    return in_chunks(lambda part: _area_vectors(x, part), nodes)
 
 
 def face_centroids(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     """Centre of mass of each face, (m, d): of an edge its middle, of a loop of nodes the mean of its triangles round
     the mean of its nodes, each by the area that it shows along the normal of the loop."""
-    middle = mean_points(x, nodes)
-    if nodes.shape[1] <= 3:
-        return middle
-    normal = area_vectors(x, nodes)
-    total, weights = np.zeros_like(middle), np.zeros(len(nodes))
-    for slot in range(nodes.shape[1]):
-        a, b = x[nodes[:, slot]], x[nodes[:, (slot + 1) % nodes.shape[1]]]
-        weight = triple(normal, a - middle, b - middle)
-        total += weight[:, None] * (a + b - 2.0 * middle)
-        weights += weight
-    return middle + total / (3.0 * np.where(weights != 0, weights, 1.0))[:, None]
+    return in_chunks(lambda part: _face_centroids(x, part), nodes)
 
 
 def cell_volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
@@ -71,13 +52,55 @@ def cell_centroids(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
 
 
 _CHUNK = 16384  # cells whose intermediate arrays stay in the cache
+_PIECES_EACH = 4  # for a thread to be worth its start
 
 
 def in_chunks(measure: Callable[[np.ndarray], np.ndarray], nodes: np.ndarray) -> np.ndarray:
-    """``measure(nodes)`` piece by piece."""
+    """``measure(nodes)`` piece by piece, several at a time where there are many: NumPy lets other threads work."""
+
+    def piece(start: int) -> np.ndarray:
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever needs finite values checks them
+            return measure(nodes[start : start + _CHUNK])
+
     starts = range(0, max(len(nodes), 1), _CHUNK)
-    with np.errstate(over="ignore", invalid="ignore"):  # whoever needs finite values checks them
-        return np.concatenate([measure(nodes[start : start + _CHUNK]) for start in starts])
+    together = min(int(threads.in_use[0]), len(starts) // _PIECES_EACH)
+    if together < 2:
+        return np.concatenate([piece(start) for start in starts])
+    with ThreadPoolExecutor(together) as pool:
+        return np.concatenate([*pool.map(piece, starts)])
+
+
+def _mean_points(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    total = np.array(x[nodes[:, 0]], dtype=np.float64)
+    for slot in range(1, nodes.shape[1]):
+        total += x[nodes[:, slot]]
+    total /= nodes.shape[1]
+    return total
+
+
+def _area_vectors(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    if x.shape[1] == 2:
+        d = x[nodes[:, 0]] - x[nodes[:, 1]]
+        return np.stack((d[:, 1], -d[:, 0]), axis=1)
+    if nodes.shape[1] == 3:
+        first, second = x[nodes[:, 1]] - x[nodes[:, 0]], x[nodes[:, 2]] - x[nodes[:, 0]]
+    else:
+        first, second = x[nodes[:, 2]] - x[nodes[:, 0]], x[nodes[:, 3]] - x[nodes[:, 1]]
+    return 0.5 * np.cross(first, second)
+
+
+def _face_centroids(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    middle = _mean_points(x, nodes)
+    if nodes.shape[1] <= 3:
+        return middle
+    normal = _area_vectors(x, nodes)
+    total, weights = np.zeros_like(middle), np.zeros(len(nodes))
+    for slot in range(nodes.shape[1]):
+        a, b = x[nodes[:, slot]], x[nodes[:, (slot + 1) % nodes.shape[1]]]
+        weight = triple(normal, a - middle, b - middle)
+        total += weight[:, None] * (a + b - 2.0 * middle)
+        weights += weight
+    return middle + total / (3.0 * np.where(weights != 0, weights, 1.0))[:, None]
 
 
 def _volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
@@ -97,11 +120,11 @@ def _volumes(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
 
 def _centroids(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
     if kind in ("triangle", "tetrahedron"):
-        return mean_points(x, nodes)
+        return _mean_points(x, nodes)
     if kind == "quad":
         halves = nodes[:, (0, 1, 2)], nodes[:, (0, 2, 3)]
         weights = [_volumes(x, half, "triangle")[:, None] for half in halves]
-        sums = weights[0] * mean_points(x, halves[0]) + weights[1] * mean_points(x, halves[1])
+        sums = weights[0] * _mean_points(x, halves[0]) + weights[1] * _mean_points(x, halves[1])
         return sums / (weights[0] + weights[1])
     if kind == "hexahedron":
         return x[nodes[:, 0]] + _hex_moments(x, nodes) / _hex_volumes(x, nodes)[:, None]

@@ -106,8 +106,8 @@ class NodeLists:
         return next((part for part in self.sizes if part.nodes.shape[1] == size), none)
 
     def kept(self, map_: Any) -> NodeLists:
-        """The same lists, in the memory of a map that was made of them."""
-        return NodeLists.of_rows(map_.indices) if self.rows is not None else NodeLists(map_.starts, map_.entries)
+        """The same lists; where a map was made of them that has all in one array, in that."""
+        return NodeLists.of_rows(map_.indices) if self.rows is not None else self
 
     def kinds(self, names: Mapping[int, str]) -> Kinds:
         """The numbers of the elements of each size, by the names of sizes."""
@@ -276,8 +276,8 @@ class CellTable:
         """Cells of one kind, or of those that are named with the numbers of their cells."""
         if isinstance(kind, str):
             return cls({kind_name(kind): range(len(nodes))}, nodes)
-        whole = all(isinstance(numbers, range) for numbers in kind.values()) if isinstance(kind, Mapping) else False
-        kinds: Kinds = dict(kind) if whole else checked_kinds(kind, "cells", len(nodes))  # type: ignore[arg-type]
+        runs = isinstance(kind, Mapping) and all(isinstance(numbers, range) for numbers in kind.values())
+        kinds: Kinds = dict(kind) if runs else checked_kinds(kind, "cells", len(nodes))  # type: ignore[arg-type]
         for name in kinds:
             kind_name(name)
         return cls({name: numbers for name, numbers in kinds.items() if len(numbers)}, nodes)
@@ -308,8 +308,8 @@ class CellTable:
                 lists = lists.taken(np.asarray(numbers))
             for part in lists.sizes:
                 kind = polygon(part.nodes.shape[1]) if name == POLYGON else KINDS[name]
-                whole = len(lists.sizes) == 1
-                found.append(CellBlock(kind, where if whole else np.asarray(numbers)[part.numbers], part.nodes))
+                single = len(lists.sizes) == 1
+                found.append(CellBlock(kind, where if single else np.asarray(numbers)[part.numbers], part.nodes))
         return found
 
     @property
@@ -322,8 +322,9 @@ class CellTable:
         )
 
     def kept(self, map_: object) -> CellTable:
-        """The same cells, their nodes as a map to nodes has them in memory."""
-        return CellTable(self.kinds, self.nodes.kept(map_))
+        """The same cells; where a map was made of their nodes that has all in one array, with that."""
+        kept = self.nodes.kept(map_)
+        return self if kept is self.nodes else CellTable(self.kinds, kept)
 
     def with_nodes(self, nodes: Sequence[np.ndarray]) -> CellTable:
         """The same cells with other nodes, block by block."""

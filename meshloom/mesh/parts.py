@@ -43,9 +43,9 @@ class MeshSet(Set):
 class KindPart(Subset):
     """The cells or faces of a kind; ``nodes``, a map, has the arity of the kind. That of polygons varies if they do."""
 
-    def __init__(self, whole: MeshSet, numbers: np.ndarray, kind: str, lists: NodeLists, nodes: Set):
-        super().__init__(whole, numbers, kind)
-        self.nodes = map_of(self, nodes, lists.taken(numbers), f"nodes of {kind} {whole.name}")
+    def __init__(self, elements: MeshSet, numbers: np.ndarray, kind: str, lists: NodeLists, nodes: Set):
+        super().__init__(elements, numbers, kind)
+        self.nodes = map_of(self, nodes, lists.taken(numbers), f"nodes of {kind} {elements.name}")
 
 
 class BoundaryPart(Subset):

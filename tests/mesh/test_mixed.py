@@ -12,27 +12,33 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.errors import MeshError
+from meshloom.mesh import faces as faces_module
+from meshloom.mesh.cell_kinds import KINDS
 from meshloom.mesh.mesh import Mesh
 from tests.mesh.mixed_samples import Cells, layered, neighbours, plane, shuffled_table, space
-from tests.mesh.samples import closure, faces_as_sets
+from tests.mesh.samples import closure, faces_as_sets, jittered
 from tests.one_line import one_line_from
 
-MAKERS: list[Callable[[int], tuple[np.ndarray, Cells]]] = [plane, space, layered]
+Maker = Callable[[int], tuple[np.ndarray, Cells]]
+MAKERS: list[Maker] = [plane, space, layered]
 seeds = st.integers(0, 10**6)
 quick = settings(max_examples=15, deadline=None)
 SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [2.0, 0.0], [2.0, 1.0]])
 THREE: Cells = {"quad": [[0, 1, 2, 3]], "triangle": [[1, 4, 2], [4, 5, 2]]}
 BOX = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 1], [1, 0, 1], [1, 1, 1], [0, 1, 1]], float)
+BOTH_WAYS = SQUARE, {"quad": [[0, 1, 2, 3]], "triangle": [[0, 1, 5]]}
+TWICE = SQUARE, {"quad": [[0, 1, 2, 3], [0, 1, 2, 3]]}
+THRICE = np.vstack((BOX, [[0, 0, -1]])), {"prism": [[0, 2, 1, 4, 6, 5]], "tetrahedron": [[0, 1, 2, 7], [0, 1, 2, 8]]}
 
 
-def volume(make: Callable[[int], tuple[np.ndarray, Cells]]) -> float:
+def volume(make: Maker) -> float:
     return 0.3 + 0.7 / 3.0 if make is layered else 1.0
 
 
 @pytest.mark.parametrize("make", MAKERS)
 @quick
 @given(seed=seeds)
-def test_random_meshes_fill_their_space(make: Callable[[int], tuple[np.ndarray, Cells]], seed: int) -> None:
+def test_random_meshes_fill_their_space(make: Maker, seed: int) -> None:
     x, table = shuffled_table(*make(seed), seed)
     mesh = Mesh.from_table(x, table)
     mesh.check()
@@ -49,7 +55,7 @@ def test_random_meshes_fill_their_space(make: Callable[[int], tuple[np.ndarray, 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("make", MAKERS)
-def test_measures_at_every_scale_and_place(make: Callable[[int], tuple[np.ndarray, Cells]], scale: float) -> None:
+def test_measures_at_every_scale_and_place(make: Maker, scale: float) -> None:
     x, cells = make(3)
     near, far = (
         Mesh.from_cells(x, cells),
@@ -64,12 +70,27 @@ def test_measures_at_every_scale_and_place(make: Callable[[int], tuple[np.ndarra
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_centroids_are_those_of_the_whole(make: Callable[[int], tuple[np.ndarray, Cells]]) -> None:
+def test_centroids_are_those_of_the_whole(make: Maker) -> None:
     mesh = Mesh.from_cells(*make(5))
     mean = (mesh.cell_volumes[:, None] * mesh.cell_centroids).sum(axis=0) / mesh.cell_volumes.sum()
     height = (0.3 * 0.15 + 0.7 / 3 * (0.3 + 0.7 / 4)) / volume(layered)
     expected = [0.5, 0.5, height] if make is layered else [0.5] * mesh.dim
     np.testing.assert_allclose(mean, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [*KINDS])
+@pytest.mark.parametrize("make", MAKERS)
+def test_compiled_code_finds_the_same_faces(make: Maker, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, table = shuffled_table(*make(7), 7)
+    y, rows = jittered(kind, 1)
+    plain = Mesh.from_table(x, table), Mesh.from_cells(y, rows, kind)
+    monkeypatch.setattr(faces_module, "_MANY", 0)
+    compiled = Mesh.from_table(x, table), Mesh.from_cells(y, rows, kind)
+    assert [mesh.digest for mesh in compiled] == [mesh.digest for mesh in plain]
+    for bad, why in ((BOTH_WAYS, "cells 0 and 1 overlap or are twisted"), (TWICE, "cell 1 is the same as cell 0"),
+                     (THRICE, "cells 0, 1, 2 share the face")):  # fmt: skip
+        with one_line_from(MeshError, why):
+            Mesh.from_cells(*bad)
 
 
 def test_a_warped_prism_and_pyramid_beside_a_hexahedron_leave_no_gap() -> None:
@@ -118,7 +139,7 @@ def test_part_10_of_the_surface() -> None:
 
 @pytest.mark.parametrize("order", ["given", "hilbert", "random", "rcm", "greedy", "color"])
 @pytest.mark.parametrize("make", MAKERS)
-def test_orders_leave_the_mesh_as_it_is(make: Callable[[int], tuple[np.ndarray, Cells]], order: str) -> None:
+def test_orders_leave_the_mesh_as_it_is(make: Maker, order: str) -> None:
     mesh = Mesh.from_cells(*make(2), cell_groups={"some": [0, 2]}, order="given")
     there = mesh.reordered(order)
     there.check()
@@ -220,10 +241,8 @@ def test_given_parts_are_taken_as_they_are() -> None:
     (SQUARE, THREE | {"triangle": [[1, 4, 2], [0, 1, 4]]}, r"cell 2 has no area: nodes \(0, 1, 4\)"),
     (SQUARE, THREE | {"polygon": [[3, 2, 1, 0]]}, "cell 3 is the same as cell 0"),
     (SQUARE, {"polygon": [[0, 4, 5, 1, 2, 3]]}, "cell 0 is folded over: .* do not go round a polygon"),
-    (SQUARE, {"quad": [[0, 1, 2, 3], [0, 1, 2, 3]]}, "cell 1 is the same as cell 0"),
-    (SQUARE, {"quad": [[0, 1, 2, 3]], "triangle": [[0, 1, 5]]}, "cells 0 and 1 overlap or are twisted"),
-    (np.vstack((BOX, [[0, 0, -1]])), {"prism": [[0, 2, 1, 4, 6, 5]], "tetrahedron": [[0, 1, 2, 7], [0, 1, 2, 8]]},
-     "cells 0, 1, 2 share the face"),
+    (*TWICE, "cell 1 is the same as cell 0"), (*BOTH_WAYS, "cells 0 and 1 overlap or are twisted"),
+    (*THRICE, "cells 0, 1, 2 share the face"),
     (BOX, {"prism": [[0, 1, 2, 5, 4, 6]]}, "cell 0 is folded over: .* a prism"),
     (BOX, {"pyramid": [[0, 2, 1, 3, 4]]}, "cell 0 (is folded over|has no volume)"),
     (BOX, {"pyramid": [[0, 1, 2, 3, 0]]}, "cell 0 names a node twice"),
