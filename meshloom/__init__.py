@@ -10,6 +10,7 @@ from meshloom import compact, errors, linalg
 from meshloom.backend import backend, backends, threads, use
 from meshloom.io.meshes import read, write
 from meshloom.kernel.access import Inc, Max, Min, Read, ReadWrite, Sum, Write
+from meshloom.kernel.derivative import jacobian
 from meshloom.library.control import locate
 from meshloom.library.ghosts import fill_ghosts
 from meshloom.linalg.matrix import Matrix
@@ -32,6 +33,6 @@ __version__ = "0.1.0"
 __all__ = [
     "Arg", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min", "Operation",
     "Program", "Read", "ReadWrite", "Schedule", "Sequence", "Set", "Subset", "Sum", "Write", "backend", "backends",
-    "compact", "errors", "fill_ghosts", "generate", "kernel", "linalg", "locate", "orderings", "program", "read",
-    "strategies", "threads", "use", "variants", "write",
+    "compact", "errors", "fill_ghosts", "generate", "jacobian", "kernel", "linalg", "locate", "orderings", "program",
+    "read", "strategies", "threads", "use", "variants", "write",
 ]  # fmt: skip

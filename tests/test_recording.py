@@ -214,6 +214,7 @@ HARMLESS: dict[str, Action] = {
     "Program": lambda w: ml.Program(w.step),
     "program": lambda w: ml.program(w.step),
     "Schedule": lambda w: ml.Schedule("atomic"),
+    "jacobian": lambda w: ml.jacobian(np.sin, 1.0),
     "backend": lambda w: ml.backend(), "backends": lambda w: ml.backends(), "threads": lambda w: ml.threads(),
     "orderings": lambda w: ml.orderings(), "strategies": lambda w: ml.strategies(),
     "variants": lambda w: ml.variants("owner"),

@@ -31,6 +31,7 @@ from meshloom.kernel.bytecode import ReadOfName, reads_of
 MOST = 10_000  # values that are compared at every call
 MOST_BYTES = 2**20  # of arrays that are compared at every call without a word
 _UNFOLLOWED = frozenset({*sys.stdlib_module_names, "numpy", "scipy", "cupy"} - {"__main__"})
+_TRACER = f"{__name__.rpartition('.')[0]}."  # modules beside this one
 _ATOMS = (type(None), type(Ellipsis), bool, int, str, bytes)
 _TABLES = (dict, types.MappingProxyType)
 #: What a class may hold that a kernel can use; the rest is Python's own machinery.
@@ -386,5 +387,5 @@ def _listed(slots: Any) -> tuple[str, ...]:
 
 
 def _followed(module: str) -> bool:
-    """Is a module one whose values may change: not NumPy's, SciPy's or Python's own?"""
-    return module.partition(".")[0] not in _UNFOLLOWED
+    """Is a module one whose values may change: not NumPy's, SciPy's, Python's own or the tracer's?"""
+    return module.partition(".")[0] not in _UNFOLLOWED and not module.startswith(_TRACER)

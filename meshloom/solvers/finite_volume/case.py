@@ -15,6 +15,7 @@ from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.geometry import Side
 from meshloom.solvers.finite_volume.options import FiniteVolumeConfig, condition_of, directions, gas_and_stream
 from meshloom.solvers.finite_volume.steps import FlowSteps, SteadySteps, UnsteadySteps
+from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
 
 _WHY = "the flow has broken down; shorter steps (time.cfl), a limiter (scheme.limiter) or another scheme.flux may help"
 STEADY_EVERY = 100  # iterations from one question whether the flow is steady to the next
@@ -45,10 +46,13 @@ class FiniteVolumeCase(Case):
         self.mesh = self.make_mesh()
         self.gas, self.stream = gas_and_stream(config, self.mesh.dim)
         start = self.gas.conserved(self.start(self.mesh.cell_centroids)).T
+        dtype, turbulent = PRECISIONS[config.run.precision], config.turbulence.model != "none"
         self.flow = CompressibleFlow(
             self.mesh, self.gas, config.scheme.scheme(), self.conditions(), start, self.stream,
-            length=config.reference.length, dtype=PRECISIONS[config.run.precision],
+            length=config.reference.length, dtype=dtype,
+            eddy=self.mesh.cells.field("eddy_viscosity", dtype=dtype) if turbulent else None,
         )  # fmt: skip
+        self.turbulence = self._turbulence() if turbulent else None
         dim, point = self.mesh.dim, config.reference.point
         self._about = ml.Global(_point(point, dim), "about", dtype=self.flow.dtype)
         self.forces = (ml.Global(np.zeros(dim), "force"), ml.Global(np.zeros(dim), "friction_force"),
@@ -57,7 +61,8 @@ class FiniteVolumeCase(Case):
         totals = self.steps.totals
         if isinstance(self.steps, UnsteadySteps):
             self.monitors = (*_CLOCK, *_MONITORS)  # type: ignore[misc]
-        self.state: tuple[ml.Field | ml.Global, ...] = (self.flow.u, *self.steps.clock)
+        model = (self.turbulence.nu, self.turbulence.eddy) if self.turbulence else ()
+        self.state: tuple[ml.Field | ml.Global, ...] = (self.flow.u, *model, *self.steps.clock)
         self.recorded: tuple[ml.Global, ...] = tuple(dict.fromkeys((
             *self.steps.clock, totals.rates, *self.forces, totals.lowest_pressure, totals.lowest_temperature,
             totals.mass, totals.energy,
@@ -83,8 +88,12 @@ class FiniteVolumeCase(Case):
     def _steps(self) -> FlowSteps:
         time = self.config.time
         if time.mode == "steady":
-            return SteadySteps(self.flow, time.cfl, time.smoothing, self._watch)
-        return UnsteadySteps(self.flow, time.timing(), self._watch)
+            return SteadySteps(self.flow, time.cfl, time.smoothing, self._watch, self.turbulence)
+        return UnsteadySteps(self.flow, time.timing(), self._watch, self.turbulence)
+
+    def _turbulence(self) -> SpalartAllmaras:
+        options = self.config.turbulence
+        return SpalartAllmaras(self.flow, self.stream, ratio=options.free_stream, order=options.order)
 
     def _watch(self, terms: FlowTerms) -> None:
         self.flow.forces(terms, self._about, self.forces)
@@ -168,7 +177,14 @@ class FiniteVolumeCase(Case):
             "temperature": V[-1],
             "mach": speed / self.gas.sound_speed(V),
             "pressure_coefficient": (V[0] - self.stream[0]) / self.dynamic_pressure,
+            **self._model_fields(V),
         }
+
+    def _model_fields(self, V: np.ndarray) -> dict[str, np.ndarray]:
+        if self.turbulence is None:
+            return {}
+        eddy = self.turbulence.eddy.numpy().astype(np.float64)
+        return {"nu_tilde": self.turbulence.nu.numpy().astype(np.float64), "eddy_ratio": eddy / self.gas.viscosity(V[-1])}
 
     def picture(self) -> Picture | None:
         """The field ``drawn`` over a plane mesh."""

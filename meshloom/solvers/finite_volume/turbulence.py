@@ -64,6 +64,13 @@ class SpalartAllmaras:
         self.distance.assign(flow.mesh.wall_distance(*walls))
         self.rate, self.diagonal = flow.on_cells("nu_rate"), flow.on_cells("nu_diagonal")
         self._do = _kernels(flow.gas, order)
+        self.eddy.assign(self._eddy_now())
+
+    def _eddy_now(self) -> np.ndarray:
+        """The eddy viscosity (cells,) of the state as it is."""
+        gas, nu = self.flow.gas, self.nu.numpy().astype(np.float64)
+        V = gas.primitives(self.flow.u.numpy().astype(np.float64).T)
+        return np.asarray(eddy_viscosity(nu, _laminar(gas, V), gas.density(V)))
 
     def set_eddy(self, v: ml.Field) -> None:
         """The eddy viscosity of nu in a gas with these primitive variables."""
@@ -126,7 +133,7 @@ class ImplicitTurbulence:
         flow = model.flow
         self.matrix = ml.Matrix(flow.mesh.cells, through=flow.at.inside.cells, dtype=flow.dtype, name="turbulence")
         self.change = flow.on_cells("nu_change")
-        self._solver = ml.linalg.GMRES(self.matrix, preconditioner="lu_sgs", restart=at_most)
+        self._solver = ml.linalg.GMRES(self.matrix, preconditioner="lu_sgs", restart=min(at_most, 30))
 
     def assemble(self, terms: FlowTerms, dt: ml.Field | ml.Global) -> None:
         """The system for the change of nu in a step of ``dt``."""
