@@ -2,6 +2,7 @@
 
 from meshloom.solvers.finite_volume.bodies import Cylinder, TransonicAirfoil
 from meshloom.solvers.finite_volume.case import FiniteVolume, FiniteVolumeCase
+from meshloom.solvers.finite_volume.plate import FlatPlate
 from meshloom.solvers.finite_volume.shock_tube import Sod3d
 
-__all__ = ["Cylinder", "FiniteVolume", "FiniteVolumeCase", "Sod3d", "TransonicAirfoil"]
+__all__ = ["Cylinder", "FiniteVolume", "FiniteVolumeCase", "FlatPlate", "Sod3d", "TransonicAirfoil"]

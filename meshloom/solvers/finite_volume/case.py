@@ -184,7 +184,10 @@ class FiniteVolumeCase(Case):
         if self.turbulence is None:
             return {}
         eddy = self.turbulence.eddy.numpy().astype(np.float64)
-        return {"nu_tilde": self.turbulence.nu.numpy().astype(np.float64), "eddy_ratio": eddy / self.gas.viscosity(V[-1])}
+        return {
+            "nu_tilde": self.turbulence.nu.numpy().astype(np.float64),
+            "eddy_ratio": eddy / self.gas.viscosity(V[-1]),
+        }
 
     def picture(self) -> Picture | None:
         """The field ``drawn`` over a plane mesh."""

@@ -118,3 +118,18 @@ def _fv1(chi: Any) -> Any:
 def _fv1_slope(chi: Any) -> Any:
     """By chi."""
     return 3.0 * CV1**3 * chi * chi / (chi**3 + CV1**3) ** 2
+
+
+def law_of_the_wall(y: Any) -> Any:
+    """u+ over y+ of the model where the shear stress is that at the wall and nu = kappa d u_tau: the integral of
+    1 / (1 + kappa y+ fv1) in closed form (Allmaras, Johnson and Spalart 2012, section 6.2)."""
+    a, b = (8.148221580024245, -6.9287093849022945), (7.4600876082527945, 7.468145790401841)
+    c = (2.5496773539754747, 1.3301651588535228, 3.599459109332379, 3.6397531868684494)
+    first, second = y + a[0], y + a[1]
+    return (
+        5.0333908790505579
+        + c[0] * np.log(first * first + b[0] ** 2)
+        - c[1] * np.log(second * second + b[1] ** 2)
+        - c[2] * np.arctan2(b[0], first)
+        - c[3] * np.arctan2(b[1], second)
+    )

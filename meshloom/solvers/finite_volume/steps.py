@@ -21,8 +21,8 @@ from meshloom.solvers import clock
 from meshloom.solvers.clock import Timing
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.gas import IdealGas
-from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
 from meshloom.solvers.finite_volume.kernels import keep
+from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
 
 #: The share of the state at the start in each of the three stages.
 SSP_STAGES = (0.0, 3.0 / 4.0, 1.0 / 3.0)

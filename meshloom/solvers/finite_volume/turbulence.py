@@ -4,13 +4,14 @@
                      + 1/sigma sum over faces (a + cb2 (nu_face - nu)) grad nu . area     diffusion
                      + volume (P - D)
 
-``a`` is nu_laminar + nu at the face. The second part of its factor is cb2 |grad nu|^2 = cb2 (div(nu grad nu) - nu lap nu),
-so that all of diffusion goes through faces, with positive factors: a step cannot make new extremes by it. Carried is nu,
-not density nu, so that where nu is the same everywhere it stays so, also while the flow is still changing.
+``a`` is nu_laminar + nu at the face. The second part of its factor is cb2 |grad nu|^2, written as
+cb2 (div(nu grad nu) - nu lap nu), so that all of diffusion goes through faces, with positive factors: a step makes no
+new extremes by it. Carried is nu, not density nu, so that where nu is the same everywhere it stays so, also while the
+flow is still changing.
 
-A step takes the flow as it is (``FlowTerms``), and the flow's next one takes the new eddy viscosity. All of diffusion and
-convection, and what of the sources pulls back, is implicit: in ``advance`` the diagonal alone, as one sweep of Jacobi's
-iteration in a program; in ``ImplicitTurbulence`` a linear system.
+A step takes the flow as it is (``FlowTerms``), and the flow's next one takes the new eddy viscosity. All of diffusion
+and convection, and what of the sources pulls back, is implicit: in ``advance`` the diagonal alone, as one sweep of
+Jacobi's iteration in a program; in ``ImplicitTurbulence`` a linear system.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class SpalartAllmaras:
     """nu on the cells of a flow, whose ``eddy`` it sets. ``far`` is its value in the free stream and at first."""
 
     def __init__(self, flow: CompressibleFlow, stream: np.ndarray, *, ratio: float = FREE_STREAM, order: int = 1):
-        """``stream`` is V of the free stream, ``ratio`` nu / nu_laminar there; ``order`` (1 or 2) that of convection."""
+        """``stream``: V of the free stream; ``ratio``: nu / nu_laminar there; ``order``: that of convection, 1 or 2."""
         walls = [side.name for side in flow.at.sides if sticks(side.condition)]
         if not walls or not flow.gas.viscous or flow.eddy is None:
             raise ConfigError("a turbulence model needs viscosity (gas.viscosity), and a wall that gas sticks to")
@@ -72,16 +73,17 @@ class SpalartAllmaras:
         V = gas.primitives(self.flow.u.numpy().astype(np.float64).T)
         return np.asarray(eddy_viscosity(nu, _laminar(gas, V), gas.density(V)))
 
-    def set_eddy(self, v: ml.Field) -> None:
-        """The eddy viscosity of nu in a gas with these primitive variables."""
-        self._do.eddy(self.flow.mesh.cells, v, self.nu, self.eddy)
+    def set_new_eddy(self, change: ml.Field) -> None:
+        """nu and its eddy viscosity after a change."""
+        self._do.eddy(self.flow.mesh.cells, self.flow.u, change, self.nu, self.eddy)
 
     def advance(self, terms: FlowTerms, dt: ml.Field | ml.Global) -> None:
         """One step of nu in a given flow, and the eddy viscosity of the new one: loops that a program records."""
         self.assemble(terms)
         cells, volume = self.flow.mesh.cells, self.flow.at.volume
-        _relax(cells, self.rate, self.diagonal, volume, dt, self.nu)
-        self.set_eddy(terms.v)
+        change = self.flow.on_cells("nu_change")
+        _relax(cells, self.rate, self.diagonal, volume, dt, change)
+        self.set_new_eddy(change)
 
     def assemble(self, terms: FlowTerms, matrix: ml.Matrix | None = None) -> None:
         """Sets ``rate`` (volume d nu/dt), ``diagonal``, the part of minus its derivative by the cell's own nu that is
@@ -125,33 +127,35 @@ class SpalartAllmaras:
 
 
 class ImplicitTurbulence:
-    """Steps of nu by a linear system: ``assemble`` in a program, ``solve``, and ``update`` in a program."""
+    """Steps of nu by a linear system, each cell with a step of ``cfl`` times what waves need to cross it. ``parts`` are
+    those of one step, in the flow as it is; ``iterations`` those of its solver."""
 
-    def __init__(self, model: SpalartAllmaras, *, tolerance: float = 1e-2, at_most: int = 60):
-        """The residual of the system falls by ``tolerance``, in so many iterations ``at_most``."""
-        self.model, self.tolerance, self.at_most = model, tolerance, at_most
-        flow = model.flow
-        self.matrix = ml.Matrix(flow.mesh.cells, through=flow.at.inside.cells, dtype=flow.dtype, name="turbulence")
+    def __init__(self, model: SpalartAllmaras, cfl: ml.Global, *, tolerance: float = 0.05, at_most: int = 40):
+        """The residual of the system falls to ``tolerance`` of what it was, in at most so many iterations."""
+        self.model, self.cfl, self.tolerance, self.at_most = model, cfl, tolerance, at_most
+        flow, cells = model.flow, model.flow.mesh.cells
+        self.matrix = ml.Matrix(cells, through=flow.at.inside.cells, dtype=flow.dtype, name="turbulence")
+        self._own = self.matrix[ml.Map(cells, cells, np.arange(len(cells)), "itself")]
         self.change = flow.on_cells("nu_change")
-        self._solver = ml.linalg.GMRES(self.matrix, preconditioner="lu_sgs", restart=min(at_most, 30))
+        self.iterations = ml.Global(0, "model_iterations", dtype=np.int64)
+        self._solver = ml.linalg.GMRES(self.matrix, preconditioner="lu_sgs", restart=min(at_most, 20))
+        self.parts = (ml.Program(self.assemble), self.solve, ml.Program(self.update))
 
-    def assemble(self, terms: FlowTerms, dt: ml.Field | ml.Global) -> None:
-        """The system for the change of nu in a step of ``dt``."""
-        model, rows = self.model, self.matrix.row_of
+    def assemble(self) -> None:
+        """The system for the change of nu."""
+        model, flow = self.model, self.model.flow
+        terms = flow.terms(flow.u)
         model.assemble(terms, self.matrix)
-        volume = model.flow.at.volume
-        step = dt[rows] if isinstance(dt, ml.Field) else dt
-        kernel = _local_diagonal if isinstance(dt, ml.Field) else _common_diagonal
-        kernel(self.matrix.diagonal, model.diagonal[rows], volume[rows], step, self.matrix.values)
+        _add_inertia(flow.mesh.cells, model.diagonal, flow.waves(terms.v), self.cfl, self._own)
 
-    def solve(self) -> ml.linalg.Report:
+    def solve(self) -> None:
         self.change.fill(0.0)
-        return self._solver.solve(self.change, self.model.rate, tol=self.tolerance, at_most=self.at_most)
+        report = self._solver.solve(self.change, self.model.rate, tol=self.tolerance, at_most=self.at_most)
+        self.iterations.value = report.iterations
 
-    def update(self, v: ml.Field) -> None:
+    def update(self) -> None:
         """nu after the step, and its eddy viscosity."""
-        _add(self.model.flow.mesh.cells, self.change, self.model.nu)
-        self.model.set_eddy(v)
+        self.model.set_new_eddy(self.change)
 
 
 class _Kernels(NamedTuple):
@@ -179,8 +183,10 @@ def vorticity(slope: Any) -> Any:
 @cache
 def _kernels(gas: IdealGas, order: int) -> _Kernels:
     @ml.kernel
-    def set_eddy_viscosity(v: ml.Read, nu: ml.Read, eddy: ml.Write):
-        eddy[...] = eddy_viscosity(nu, _laminar(gas, v), gas.density(v))
+    def change_eddies(u: ml.Read, change: ml.Read, nu: ml.ReadWrite, eddy: ml.Write):
+        v, after = gas.primitives(u), nu + change
+        nu[...] = after
+        eddy[...] = eddy_viscosity(after, _laminar(gas, v), u[0])
 
     @ml.kernel
     def make_and_destroy(
@@ -201,7 +207,8 @@ def _kernels(gas: IdealGas, order: int) -> _Kernels:
         step = (way @ area) / (way @ way)
         steep = mean @ area + (nu[1] - nu[0] - mean @ way) * step
         share = (reach[0] @ area) / (way @ area)  # of the way that is in the first cell
-        middle = nu[0] + share * (nu[1] - nu[0])
+        aside = reach[0] - share * way  # the centre of the face, from where the way goes through
+        middle = nu[0] + share * (nu[1] - nu[0]) + mean @ aside
         laminar = _laminar(gas, v[0]) + share * (_laminar(gas, v[1]) - _laminar(gas, v[0]))
         spread = diffusivity(middle, laminar)
         sign = (1.0, -1.0)
@@ -236,7 +243,7 @@ def _kernels(gas: IdealGas, order: int) -> _Kernels:
         rate[0] -= (laminar - CB2 * nu[0]) * per_length * nu[0]  # negative for large nu, when D is larger by far
         diagonal[0] += laminar * per_length
 
-    return _Kernels(set_eddy_viscosity, make_and_destroy, carry, carry_implicit, end_at_wall)
+    return _Kernels(change_eddies, make_and_destroy, carry, carry_implicit, end_at_wall)
 
 
 @ml.kernel
@@ -265,20 +272,11 @@ def _pass_through(v: ml.Read, nu: ml.Read, far: ml.Read, area: ml.Read, rate: ml
 
 
 @ml.kernel
-def _relax(rate: ml.Read, diagonal: ml.Read, volume: ml.Read, dt: ml.Read, nu: ml.ReadWrite):
-    nu += dt * rate / (volume + dt * diagonal)
+def _relax(rate: ml.Read, diagonal: ml.Read, volume: ml.Read, dt: ml.Read, change: ml.Write):
+    change[...] = dt * rate / (volume + dt * diagonal)
 
 
 @ml.kernel
-def _local_diagonal(diagonal: ml.Read, volume: ml.Read, dt: ml.Read, entry: ml.Write):
-    entry[...] = volume[0] / dt[0] + diagonal[0]
-
-
-@ml.kernel
-def _common_diagonal(diagonal: ml.Read, volume: ml.Read, dt: ml.Read, entry: ml.Write):
-    entry[...] = volume[0] / dt + diagonal[0]
-
-
-@ml.kernel
-def _add(change: ml.Read, nu: ml.ReadWrite):
-    nu += change
+def _add_inertia(diagonal: ml.Read, waves: ml.Read, cfl: ml.Read, entries: ml.Inc):
+    """On the diagonal: volume over the step, and what ``assemble`` has for it."""
+    entries[0, 0] += 0.5 * waves / cfl + diagonal
