@@ -19,7 +19,8 @@ def make(case: str | type[Case], *settings: str) -> Any:
 
 def recorded_to_the_end(case: Case) -> np.ndarray:
     """What is recorded after every step until the case says that none is left: (steps, globals)."""
-    rows, last = [np.empty((0, len(case.recorded)))], case.recorded_now()
+    last = case.recorded_now()
+    rows = [np.empty((0, len(last)))]
     while left := case.steps_left(last):
         rows.append(case.program.run(left, record=case.recorded))
         last = rows[-1][-1]

@@ -54,7 +54,9 @@ def _pieces(x: np.ndarray, nodes: np.ndarray) -> list[tuple[np.ndarray, np.ndarr
         d = a - b
         area = np.stack([d[:, 1], -d[:, 0]], axis=1)
         root = math.sqrt(0.6)
-        return [(0.5 * (a + b) + 0.5 * s * (b - a), area, w) for s, w in ((-root, 5 / 18), (0.0, 8 / 18), (root, 5 / 18))]
+        return [
+            (0.5 * (a + b) + 0.5 * s * (b - a), area, w) for s, w in ((-root, 5 / 18), (0.0, 8 / 18), (root, 5 / 18))
+        ]
     middle, found = x[nodes].mean(axis=1), []
     for k in range(nodes.shape[1]):
         corners = np.stack([middle, x[nodes[:, k]], x[nodes[:, (k + 1) % nodes.shape[1]]]])
@@ -96,7 +98,9 @@ def smooth_flow(mesh: ml.Mesh, gas: IdealGas, scheme: FlowScheme, **options: Any
     start = gas.conserved(waves(mesh.cell_centroids)).T
     source = mesh.cells.field("source", mesh.dim + 2, data=balancing_source(mesh, gas))
     stream = waves(np.zeros((1, mesh.dim)))[:, 0]
-    return CompressibleFlow(mesh, gas, scheme, dict.fromkeys(mesh.groups, Waves()), start, stream, source=source, **options)
+    return CompressibleFlow(
+        mesh, gas, scheme, dict.fromkeys(mesh.groups, Waves()), start, stream, source=source, **options
+    )
 
 
 def error_at(mesh: ml.Mesh, gas: IdealGas, scheme: FlowScheme, end: float) -> np.ndarray:

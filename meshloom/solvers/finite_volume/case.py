@@ -119,8 +119,8 @@ class FiniteVolumeCase(Case):
         drag, lift = directions(self.config.stream, self.mesh.dim)
         unit = self.dynamic_pressure * reference.area
         force, friction = found["force"] / unit, found["friction_force"] / unit
-        rows = [*self._residuals(found["rates"]), (force + friction) @ lift, (force + friction) @ drag, friction @ drag,
-                self._nose_up(found["moments"]) / (unit * reference.length)]  # fmt: skip
+        rows = [*self._residuals(found["rates"]), _along(force + friction, lift), _along(force + friction, drag),
+                _along(friction, drag), self._nose_up(found["moments"]) / (unit * reference.length)]  # fmt: skip
         rows += [found[name][:, 0] for name in ("lowest_pressure", "lowest_temperature", "mass", "energy")]
         if isinstance(self.steps, UnsteadySteps):
             rows = [found["time"][:, 0], found["dt"][:, 0], *rows]
@@ -226,6 +226,11 @@ class FiniteVolumeCase(Case):
         shear = side.faces.field("surface_shear", self.mesh.dim, dtype=self.flow.dtype)
         ml.program(lambda: self.flow.surface(self.flow.terms(self.flow.u), side, pressure, shear)).run()
         return pressure.numpy().astype(np.float64), shear.numpy().astype(np.float64)
+
+
+def _along(vectors: np.ndarray, direction: np.ndarray) -> np.ndarray:
+    """Components (n,) of vectors (n, d), the same bits however many there are, which BLAS does not promise."""
+    return (vectors * direction).sum(axis=1)
 
 
 def _point(point: tuple[float, ...], dim: int) -> np.ndarray:

@@ -56,7 +56,7 @@ class CompressibleFlow:
         """``start`` (cells, d + 2) is u at first."""
         self.mesh, self.gas, self.scheme, self.eddy, self.dtype = mesh, gas, scheme, eddy, np.dtype(dtype)
         self.source = source
-        self.dim = mesh.dim
+        self.dim, self.stream = mesh.dim, stream
         self.at = Volumes.of(mesh, conditions, stream, scheme.gradient, dtype)
         self.u = mesh.cells.field("u", self.dim + 2, dtype=dtype, data=start)
         sound = float(gas.sound_speed(stream))

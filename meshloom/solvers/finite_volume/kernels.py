@@ -141,18 +141,20 @@ def reconstructed(v: Any, slope: Any, share: Any, reach: Any) -> Any:
 # --- fluxes -------------------------------------------------------------------------------------------------------
 
 
+def face_friction(gas: IdealGas, left: Any, right: Any, v: Any, slope: Any, reach: Any, area: Any, eddy: Any) -> Any:
+    """What friction and conduction bring in from the right: with the mean of both gradients, corrected along the line
+    between the centres."""
+    middle, way = 0.5 * (left + right), reach[0] - reach[1]
+    steep = along_the_line(0.5 * (slope[0] + slope[1]), v[1] - v[0], way)
+    viscosity, by_eddies = gas.viscosity(middle[-1]), 0.5 * (eddy[0] + eddy[1])
+    conductivity = gas.conductivity(viscosity) + gas.cp_enthalpy / TURBULENT_PRANDTL * by_eddies
+    return viscous_flux(viscosity + by_eddies, conductivity, middle[1:-1], steep, area)
+
+
 @cache
 def face_fluxes(gas: IdealGas, scheme: FlowScheme, turbulent: bool) -> ml.Kernel:
     """The kernel takes slope, share and eddy viscosity as the scheme needs them."""
     flux = scheme.numerical_flux()
-
-    def friction(left: Any, right: Any, v: Any, slope: Any, reach: Any, area: Any, eddy: Any) -> Any:
-        """With the mean of both gradients, corrected along the line between the centres."""
-        middle, way = 0.5 * (left + right), reach[0] - reach[1]
-        steep = along_the_line(0.5 * (slope[0] + slope[1]), v[1] - v[0], way)
-        viscosity, by_eddies = gas.viscosity(middle[-1]), 0.5 * (eddy[0] + eddy[1])
-        conductivity = gas.conductivity(viscosity) + gas.cp_enthalpy / TURBULENT_PRANDTL * by_eddies
-        return viscous_flux(viscosity + by_eddies, conductivity, middle[1:-1], steep, area)
 
     @ml.kernel
     def face_flux(v: ml.Read, area: ml.Read, reach: ml.Read, inflow: ml.Inc, *more: ml.Read):
@@ -165,7 +167,7 @@ def face_fluxes(gas: IdealGas, scheme: FlowScheme, turbulent: bool) -> ml.Kernel
         f = flux(gas, left, right, area)
         if gas.viscous:
             eddy = others.pop(0) if turbulent else (0.0, 0.0)
-            f = f - friction(left, right, v, slope, reach, area, eddy)
+            f = f - face_friction(gas, left, right, v, slope, reach, area, eddy)
         inflow[0] -= f
         inflow[1] += f
 

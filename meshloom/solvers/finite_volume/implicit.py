@@ -1,0 +1,211 @@
+"""Implicit steps: towards a steady flow, and within each step of an unsteady one.
+
+    (volume / step - d inflow / d u) change = inflow(u),    u = u + change
+
+by Newton's method with a matrix of first order (``jacobians.py``) and GMRES, preconditioned by Gauss-Seidel sweeps
+through the colors of the cells. Every cell has a step of its own, ``cfl`` times what waves need to cross it. The smaller
+the residual becomes the longer they are (switched evolution relaxation, Mulder and van Leer 1985); a step after which
+it is much larger is taken back, and tried again with shorter ones. Where density or pressure would change by much, a
+cell takes a part of its change.
+
+- ``ImplicitSteps``: one such step in each iteration.
+- ``DualSteps``: in time by the backward formula of second order (BDF2), each step by as many as it needs of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.errors import SolveError
+from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
+from meshloom.solvers.finite_volume.gas import IdealGas
+from meshloom.solvers.finite_volume.jacobians import add_inertia, add_jacobian
+from meshloom.solvers.finite_volume.kernels import primitives
+from meshloom.solvers.finite_volume.steps import FlowSteps, Watch, count, keep
+
+MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what they are
+WORSE = 5.0  # a residual so many times that of the step before: it is taken back
+CUT = 0.2  # by which steps become shorter then
+LEAST_CFL = 1e-3  # shorter ones would not help: the flow has no solution, or the mesh is at fault
+SLOWEST = 0.3  # a ``cfl`` becomes at most so many times itself where the residual grows
+
+
+@dataclass(frozen=True)
+class NewtonOptions:
+    """``cfl``: at first, at most ``cfl_max``; in each step it grows at most by ``growth``. ``directions``: of GMRES in
+    each of at most ``cycles`` cycles, which end at ``accuracy`` of the right-hand side."""
+
+    cfl: float = 5.0
+    cfl_max: float = 1e5
+    growth: float = 1.5
+    directions: int = 10
+    cycles: int = 2
+    accuracy: float = 0.05
+
+
+@dataclass(frozen=True)
+class BackwardTerms:
+    """What a step in time adds: volume (now u + last + before) per time; ``weights`` (3) of u and the two fields."""
+
+    last: ml.Field
+    before: ml.Field
+    weights: ml.Global
+
+
+@cache
+def updater(gas: IdealGas) -> ml.Kernel:
+    @ml.kernel
+    def update(
+        change: ml.Read, volume: ml.Read, u: ml.ReadWrite, pressure: ml.Write, temperature: ml.Write, share: ml.Min,
+        lowest_pressure: ml.Min, lowest_temperature: ml.Min, mass: ml.Sum, energy: ml.Sum,
+    ):  # fmt: skip
+        """As much of the change as leaves density and pressure close to what they are: pressure is a concave function
+        of u, so that it falls by no more than that share of its fall over the whole way."""
+        old, full = gas.primitives(u)[0], gas.primitives(u + change)[0]
+        falls = np.abs(full - old) / old, np.abs(change[0]) / u[0]
+        most = np.maximum(np.maximum(*falls), np.where(u[0] + change[0] > 0.0, 0.0, 1.0))
+        part = np.where(np.isfinite(most), np.minimum(1.0, MOST_CHANGE / np.maximum(most, MOST_CHANGE)), 0.0)
+        taken = np.where(part > 0.0, part * change, 0.0)
+        u += taken
+        share[...] = part
+        state = gas.primitives(u)
+        pressure[...] = lowest_pressure[...] = state[0]
+        temperature[...] = lowest_temperature[...] = state[-1]
+        mass += volume * u[0]
+        energy += volume * u[-1]
+
+    return update
+
+
+@ml.kernel
+def measure_rates(inflow: ml.Read, volume: ml.Read, rates: ml.Sum):
+    rates += (inflow / volume) ** 2
+
+
+@ml.kernel
+def take_off_change(
+    volume: ml.Read, u: ml.Read, last: ml.Read, before: ml.Read, weights: ml.Read, inflow: ml.ReadWrite
+):
+    """What is left of the inflow when the cell has changed in time."""
+    inflow -= volume * (weights[0] * u + weights[1] * last + weights[2] * before)
+
+
+class Newton:
+    """Steps of Newton's method for a flow. ``parts`` are those of one step, in order; ``time`` adds terms of a step in
+    time. ``clock``: what one step hands to the next besides ``u`` and ``kept``; ``iterations`` are those of GMRES."""
+
+    def __init__(self, flow: CompressibleFlow, options: NewtonOptions, steps: FlowSteps, time: BackwardTerms | None):
+        self.flow, self.options, self.totals, self.time, self._steps = flow, options, steps.totals, time, steps
+        cells, n = flow.mesh.cells, flow.dim + 2
+        self.matrix = ml.Matrix(cells, through=flow.at.inside.cells, block=n, dtype=flow.dtype, name="jacobian")
+        self._diagonal = self.matrix[ml.Map(cells, cells, np.arange(len(cells)), "itself")]
+        self.solver = ml.linalg.GMRES(self.matrix, preconditioner="lu_sgs", restart=options.directions)
+        self.inflow, self.change, self.kept = (flow.u.like(name) for name in ("inflow", "change", "kept"))
+        self.cfl = ml.Global(options.cfl, "cfl", dtype=flow.dtype)
+        self.norm = ml.Global(np.inf, "norm")  # of the residual at ``kept``
+        self.share = ml.Global(1.0, "smallest_share", dtype=flow.dtype)
+        self.iterations = ml.Global(0, "linear_iterations", dtype=np.int64)
+        self.clock = (self.cfl, self.norm)
+        self._rate = ml.Global(0.0, "rate", dtype=flow.dtype)  # of u in the terms of a step in time
+        self._measure, self._assemble = ml.Program(self.measure), ml.Program(self.assemble)
+        self._update, self._back = ml.Program(self.update), ml.Program(self._take_back)
+        self.parts = (self._measure, self.judge, self._assemble, self.solve, self._update)
+        sound = float(flow.gas.sound_speed(flow.stream))
+        self._unit = float(flow.gas.density(flow.stream)) * sound ** np.array([1.0, *[2.0] * flow.dim, 3.0])
+
+    def begin(self, cfl: float) -> None:
+        """Of a system of its own: no step before counts."""
+        self.cfl.value, self.norm.value = cfl, np.inf
+
+    # --- the parts of a step
+
+    def measure(self) -> None:
+        flow, volume = self.flow, self.flow.at.volume
+        terms = flow.terms(flow.u)
+        self._steps.watch(terms)
+        flow.inflow(terms, self.inflow)
+        if self.time is not None:
+            one = self.time
+            take_off_change(flow.mesh.cells, volume, flow.u, one.last, one.before, one.weights, self.inflow)
+        self.totals.rates.value = 0.0
+        measure_rates(flow.mesh.cells, self.inflow, volume, self.totals.rates)
+
+    def judge(self) -> None:
+        """Was the last step good? How long may this one be?"""
+        while not self._is_good(now := self.residual()):
+            self._go_back(now)
+        last, cfl = float(self.norm.value), float(self.cfl.value)
+        if np.isfinite(last):
+            factor = self.options.growth if now == 0.0 else min(max(1.1 * last / now, SLOWEST), self.options.growth)
+            factor = min(factor, 1.0) if float(self.share.value) < MOST_CHANGE else factor
+            self.cfl.value = min(max(cfl * factor, LEAST_CFL), self.options.cfl_max)
+        self.norm.value = now
+
+    def residual(self) -> float:
+        """The root of the mean square of the rates, in units of the free stream."""
+        return float(np.sqrt(np.mean(self.totals.rates.numpy() / self._unit**2) / len(self.flow.mesh.cells)))
+
+    def _is_good(self, now: float) -> bool:
+        return bool(np.isfinite(now)) and now <= WORSE * float(self.norm.value)
+
+    def _go_back(self, now: float) -> None:
+        cfl = CUT * float(self.cfl.value)
+        if cfl < LEAST_CFL or not np.isfinite(float(self.norm.value)):
+            raise SolveError(f"implicit step: the residual is {now:.3g} after {float(self.norm.value):.3g}, and steps"
+                             f" of cfl {cfl:.2g} would not help")  # fmt: skip
+        self.cfl.value = cfl
+        self._back()
+        for part in (self._assemble, self.solve, self._update, self._measure):
+            part()
+
+    def assemble(self) -> None:
+        flow = self.flow
+        self.matrix.fill(0.0)
+        add_jacobian(flow, self.matrix)
+        v, cells = flow.u.like("v"), flow.mesh.cells
+        primitives(flow.gas)(cells, flow.u, v, flow.on_cells("pressure"), flow.on_cells("temperature"))
+        add_inertia(cells, flow.waves(v), flow.at.volume, self.cfl, self._rate, self._diagonal)
+
+    def solve(self) -> None:
+        options = self.options
+        self.change.fill(0.0)
+        most = options.directions * options.cycles
+        report = self.solver.solve(self.change, self.inflow, tol=options.accuracy, at_most=most)
+        self.iterations.value = report.iterations
+
+    def update(self) -> None:
+        flow, totals = self.flow, self.totals
+        keep(flow.mesh.cells, flow.u, self.kept)
+        self.share.value = np.inf
+        totals.lowest_pressure.value = totals.lowest_temperature.value = np.inf
+        totals.mass.value = totals.energy.value = 0.0
+        updater(flow.gas)(flow.mesh.cells, self.change, flow.at.volume, flow.u, flow.on_cells("pressure"),
+                          flow.on_cells("temperature"), self.share, totals.lowest_pressure, totals.lowest_temperature,
+                          totals.mass, totals.energy)  # fmt: skip
+
+    def _take_back(self) -> None:
+        keep(self.flow.mesh.cells, self.kept, self.flow.u)
+        # the inflow is that of the step after: measured again
+        self.measure()
+
+
+class ImplicitSteps(FlowSteps):
+    """Towards a steady flow: a step of Newton's method in each iteration."""
+
+    def __init__(self, flow: CompressibleFlow, options: NewtonOptions, watch: Watch = lambda terms: None):
+        super().__init__(flow, watch)
+        self.newton = Newton(flow, options, self, None)
+        self.done = ml.Global(0, "done", dtype=np.int64)
+        self.clock = (self.done, self.totals.rates, *self.newton.clock)
+        self._count = ml.Program(lambda: count(self._clock_set, self.done))
+
+    def step(self) -> None:
+        raise NotImplementedError
+
+    def program(self) -> ml.Program | ml.Sequence:
+        return ml.Sequence(*self.newton.parts, self._count, name="implicit step")

@@ -1,0 +1,250 @@
+"""Finite volumes for compressible flow: what must hold on every kind of cell, and order of accuracy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.errors import ConfigError
+from meshloom.solvers.finite_volume.conditions import (
+    AdiabaticWall,
+    FarField,
+    GivenState,
+    Inlet,
+    IsothermalWall,
+    Outlet,
+    SlipWall,
+    SupersonicOutlet,
+    Symmetry,
+)
+from meshloom.solvers.finite_volume.flow import CompressibleFlow
+from meshloom.solvers.finite_volume.gas import IdealGas
+from meshloom.solvers.finite_volume.geometry import GRADIENTS, Volumes
+from meshloom.solvers.finite_volume.kernels import FlowScheme
+from tests.solvers.gas_flows import KINDS, distorted, error_at, run_until, smooth_flow, waves
+
+CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
+EULER, LAMINAR = IdealGas(), IdealGas(law="constant", reference_viscosity=0.01)
+LIMITED = FlowScheme(flux="hllc", limiter="venkatakrishnan")
+
+
+@pytest.fixture(autouse=True)
+def on_numpy() -> None:
+    ml.use("numpy")
+
+
+def uniform(mesh: ml.Mesh, gas: IdealGas, scheme: FlowScheme, condition: Any) -> tuple[CompressibleFlow, np.ndarray]:
+    stream = np.array([1.0, *[0.5, 0.3, -0.2][: mesh.dim], 1.0])
+    start = np.tile(gas.conserved(stream), (len(mesh.cells), 1))
+    return CompressibleFlow(mesh, gas, scheme, dict.fromkeys(mesh.groups, condition), start, stream), start
+
+
+def inflow_of(flow: CompressibleFlow) -> np.ndarray:
+    found = flow.mesh.cells.field("found", flow.dim + 2, dtype=flow.dtype)
+    ml.program(lambda: flow.inflow(flow.terms(flow.u), found)).run()
+    return found.numpy()
+
+
+# --- what must hold for any flow ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gas", [EULER, LAMINAR], ids=["euler", "laminar"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_uniform_stream_stays_uniform(kind: str, gas: IdealGas):
+    flow, start = uniform(distorted(kind, 3), gas, LIMITED, FarField())
+    run_until(flow, 0.2)
+    np.testing.assert_allclose(flow.u.numpy(), start, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_between_walls_nothing_is_lost(kind: str):
+    mesh = distorted(kind, 4)
+    start = EULER.conserved(waves(mesh.cell_centroids)).T
+    flow = CompressibleFlow(
+        mesh, EULER, LIMITED, dict.fromkeys(mesh.groups, SlipWall()), start, waves(np.zeros((1, mesh.dim)))[:, 0]
+    )
+    before = start.T @ mesh.cell_volumes
+    steps = run_until(flow, 0.1)
+    after = flow.u.numpy().T @ mesh.cell_volumes
+    assert abs(flow.u.numpy() - start).max() > 0.05, "something moves"
+    np.testing.assert_allclose(after[[0, -1]], before[[0, -1]], rtol=1e-14)
+    np.testing.assert_allclose([steps.totals.mass.value, steps.totals.energy.value], after[[0, -1]], rtol=1e-13)
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_of_linear_functions_are_exact(kind: str, gradient: str):
+    """Also in cells at a boundary that says nothing, as long as their other faces do."""
+    mesh = distorted(kind, 4)
+    slope = np.random.default_rng(1).normal(size=(mesh.dim + 2, mesh.dim))
+
+    def linear(x: np.ndarray) -> np.ndarray:
+        return (3.0 + x @ slope.T).T
+
+    class Linear(GivenState):
+        def given(self, centres: np.ndarray, stream: np.ndarray) -> np.ndarray:
+            return linear(centres).T
+
+    for condition, free in ((Linear(), False), (FarField(), True)):
+        at = Volumes.of(mesh, dict.fromkeys(mesh.groups, condition), np.ones(mesh.dim + 2), gradient)
+        v, weights, cells = linear(mesh.cell_centroids).T, at.inside.weights.numpy(), mesh.face_cells.indices
+        found = np.zeros((len(mesh.cells), mesh.dim + 2, mesh.dim))
+        for side in (0, 1):
+            np.add.at(found, cells[:, side], np.einsum("nv,nd->nvd", v[cells[:, 1]] - v[cells[:, 0]], weights[:, side]))
+        for side in at.sides:
+            own = side.cells.indices[:, 0]
+            change = (side.given.numpy() if not free else v[own]) - v[own]
+            np.add.at(found, own, np.einsum("nv,nd->nvd", change, side.weights.numpy()))
+        inner = np.setdiff1d(np.arange(len(mesh.cells)), mesh.boundary_cells.indices)
+        which = inner if free else slice(None)
+        np.testing.assert_allclose(found[which], np.tile(slope, (len(found[which]), 1, 1)), rtol=0.0, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("kind", "gas"),
+    [
+        pytest.param("triangle", EULER, id="triangle-euler"),
+        pytest.param("quad", EULER, id="quad-euler"),
+        pytest.param("quad", LAMINAR, id="quad-laminar"),
+        pytest.param("triangle", LAMINAR, id="triangle-laminar", marks=pytest.mark.slow),
+    ],
+)
+def test_second_order_in_the_plane(kind: str, gas: IdealGas):
+    """A manufactured solution on distorted cells; first order is six times as far off on the finer mesh."""
+    coarse, fine = (error_at(distorted(kind, n), gas, FlowScheme(), 0.3) for n in (6, 12))
+    assert (np.log2(coarse / fine) > 1.7).all(), (coarse, fine)
+    if kind == "quad" and gas is EULER:
+        assert (error_at(distorted(kind, 12), gas, FlowScheme(order=1), 0.3) > 6.0 * fine).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gradient", GRADIENTS)
+@pytest.mark.parametrize("gas", [EULER, LAMINAR], ids=["euler", "laminar"])
+@pytest.mark.parametrize(("kind", "sizes"), [("triangle", (16, 32)), ("quad", (16, 32)), ("tetrahedron", (6, 12)),
+                                             ("hexahedron", (10, 20))])  # fmt: skip
+def test_second_order(kind: str, sizes: tuple[int, int], gas: IdealGas, gradient: str):
+    ml.use("cpu")
+    coarse, fine = (error_at(distorted(kind, n), gas, FlowScheme(gradient=gradient), 0.4) for n in sizes)
+    assert (np.log2(coarse / fine) > 1.65).all(), (coarse, fine)
+
+
+def test_a_limiter_keeps_new_extremes_away():
+    """A step of pressure and temperature: reconstructed values stay between those of neighbours."""
+    mesh = distorted("triangle", 8)
+    left, right = EULER.state(1.0, (0.3, 0.1), 1.0), EULER.state(0.2, (0.0, 0.1), 0.1)
+    V = np.where(mesh.cell_centroids[:, 0] < 0.5, left[:, None], right[:, None])
+    reached = {}
+    for limiter in ("none", "barth_jespersen", "venkatakrishnan"):
+        flow = CompressibleFlow(mesh, EULER, FlowScheme(limiter=limiter, limiter_constant=0.1),
+                                dict.fromkeys(mesh.groups, SupersonicOutlet()), EULER.conserved(V).T, left)  # fmt: skip
+        terms = {}
+        ml.program(lambda flow=flow, terms=terms: terms.update(found=flow.terms(flow.u)), fuse=False).run()
+        reached[limiter] = run_until(flow, 0.02).totals.lowest_temperature.value
+    assert reached["none"] < reached["barth_jespersen"] and reached["barth_jespersen"] > 0.3
+
+
+# --- conditions -------------------------------------------------------------------------------------------------
+
+
+def at_side(condition: type, V: Any, given: Any, normal: Any = (1.0, 0.0)) -> np.ndarray:
+    return np.asarray(condition.state(EULER, np.asarray(V), np.asarray(given), np.asarray(normal)))
+
+
+def test_far_field_takes_in_and_lets_out():
+    stream, inside = EULER.state(1.0, (0.4, 0.1), 1.0), EULER.state(1.1, (0.45, 0.0), 1.1)
+    np.testing.assert_allclose(at_side(FarField, stream, stream), stream, rtol=1e-14)
+    out = at_side(FarField, inside, stream)
+    assert out[2] == inside[2], "going out, the velocity along the face is that inside"
+    coming = at_side(FarField, inside, stream, (-1.0, 0.0))
+    assert coming[2] == stream[2]
+    entropy = out[0] / EULER.density(out) ** 1.4
+    assert entropy == pytest.approx(inside[0] / EULER.density(inside) ** 1.4, rel=1e-14)
+    fast, still_faster = EULER.state(1.0, (3.0, 0.0), 1.0), EULER.state(0.9, (3.3, 0.2), 1.2)
+    np.testing.assert_allclose(at_side(FarField, still_faster, fast), still_faster, rtol=1e-13)
+    np.testing.assert_allclose(at_side(FarField, still_faster, fast, (-1.0, 0.0)), fast, rtol=1e-13)
+
+
+def test_an_inlet_keeps_total_pressure_and_temperature():
+    inside = EULER.state(1.0, (0.2, 0.0), 0.9)
+    V = at_side(Inlet, inside, [1.0, 0.8, 0.6, 1.1], (-1.0, 0.0))
+    mach2 = (V[1] ** 2 + V[2] ** 2) / float(EULER.sound_speed(V)) ** 2
+    assert V[2] / V[1] == pytest.approx(0.75, rel=1e-14)
+    assert V[-1] * (1.0 + 0.2 * mach2) == pytest.approx(1.1, rel=1e-14)
+    assert V[0] * (1.0 + 0.2 * mach2) ** 3.5 == pytest.approx(1.0, rel=1e-14)
+
+    def invariant(V: np.ndarray) -> float:
+        return float(-V[1] + 5.0 * EULER.sound_speed(V))
+
+    assert invariant(V) == pytest.approx(invariant(inside), rel=1e-13)
+
+
+def test_an_outlet_holds_the_pressure_unless_the_flow_is_supersonic():
+    inside = EULER.state(1.0, (0.5, 0.2), 1.0)
+    V = at_side(Outlet, inside, [0.8, 0.0, 0.0, 1.0])
+    assert V[0] == 0.8 and V[2] == 0.2 and V[1] > 0.5
+    fast = EULER.state(1.0, (3.0, 0.2), 1.0)
+    np.testing.assert_array_equal(at_side(Outlet, fast, [0.8, 0.0, 0.0, 1.0]), fast)
+
+
+def test_a_wall_in_couette_flow():
+    """Between a wall at rest and one that moves, both of one temperature, in a straight line; shear and heat are exact
+    where the flow is linear: the inflow into all cells but for what friction heats is zero."""
+    gas = IdealGas(law="constant", reference_viscosity=0.1)
+    mesh = ml.generate.box((3, 6))
+    y = mesh.cell_centroids[:, 1]
+    V = np.stack([1.0 + 0.0 * y, 0.2 * y, 0.0 * y, 1.0 + 0.0 * y])
+    conditions = {"xmin": SupersonicOutlet(), "xmax": SupersonicOutlet(), "ymin": AdiabaticWall(),
+                  "ymax": IsothermalWall(velocity=(0.2, 0.0), temperature=1.0)}  # fmt: skip
+    flow = CompressibleFlow(mesh, gas, FlowScheme(), conditions, gas.conserved(V).T, V[:, 0])
+    totals = ml.Global(np.zeros(2), "force"), ml.Global(np.zeros(2), "friction"), ml.Global(0.0, "moment")
+    about = ml.Global(np.zeros(2), "about")
+    ml.program(lambda: flow.forces(flow.terms(flow.u), about, totals)).run()
+    np.testing.assert_allclose(totals[1].value, [0.1 * 0.2 - 0.1 * 0.2, 0.0], atol=1e-15)
+    np.testing.assert_allclose(totals[2].value, 1.0 * 0.1 * 0.2, rtol=1e-12)  # the upper wall is dragged, at y = 1
+    inner = (mesh.cell_centroids[:, 0] > 0.34) & (mesh.cell_centroids[:, 0] < 0.66)
+    np.testing.assert_allclose(inflow_of(flow)[inner, 1], 0.0, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "says"),
+    [
+        ({"xmin": SlipWall(), "xmax": SlipWall(), "ymin": SlipWall()}, "boundary group 'ymax' of the mesh (2 faces) has no condition"),
+        (dict.fromkeys(("xmin", "xmax", "ymin", "ymax", "top"), SlipWall()), "boundary.top is no boundary group of the mesh"),
+        (dict.fromkeys(("xmin", "xmax", "ymin", "ymax"), AdiabaticWall(velocity=(1.0,))),
+         "boundary.xmin has a velocity of 1 numbers; the mesh has 2 axes"),
+    ],
+)  # fmt: skip
+def test_every_group_has_one_condition(conditions: dict[str, Any], says: str):
+    mesh = ml.generate.box((2, 2))
+    with pytest.raises(ConfigError) as caught:
+        Volumes.of(mesh, conditions, np.ones(4))
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+# --- engine ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["cpu", pytest.param("emulated", marks=pytest.mark.slow), CUDA])
+@pytest.mark.parametrize("kind", ["triangle", pytest.param("tetrahedron", marks=pytest.mark.slow)])
+def test_every_back_end_gives_the_same_flow(backend: str, kind: str):
+    mesh = distorted(kind, 3)
+    found = []
+    for one in ("numpy", backend):
+        ml.use(one)
+        found.append(inflow_of(smooth_flow(mesh, LAMINAR, LIMITED)))
+    np.testing.assert_allclose(found[1], found[0], rtol=0.0, atol=1e-13)
+
+
+def test_single_precision():
+    mesh = distorted("triangle", 4)
+    double, single = (inflow_of(uniform_waves(mesh, dtype)) for dtype in (np.float64, np.float32))
+    assert single.dtype == np.float32 and 1e-9 < abs(single - double).max() < 1e-5
+
+
+def uniform_waves(mesh: ml.Mesh, dtype: Any) -> CompressibleFlow:
+    start = LAMINAR.conserved(waves(mesh.cell_centroids)).T
+    stream = waves(np.zeros((1, 2)))[:, 0]
+    return CompressibleFlow(mesh, LAMINAR, LIMITED, dict.fromkeys(mesh.groups, FarField()), start, stream, dtype=dtype)
