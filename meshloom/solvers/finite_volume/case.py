@@ -13,12 +13,12 @@ from meshloom.errors import ConfigError
 from meshloom.solvers.finite_volume.conditions import Condition, vector
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.geometry import Side
+from meshloom.solvers.finite_volume.implicit import DualSteps, ImplicitSteps
 from meshloom.solvers.finite_volume.options import FiniteVolumeConfig, condition_of, directions, gas_and_stream
 from meshloom.solvers.finite_volume.steps import FlowSteps, SteadySteps, UnsteadySteps
 from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
 
 _WHY = "the flow has broken down; shorter steps (time.cfl), a limiter (scheme.limiter) or another scheme.flux may help"
-STEADY_EVERY = 100  # iterations from one question whether the flow is steady to the next
 _CLOCK = ("time", "dt")  # the monitors of unsteady flow, in front of the others
 _MONITORS = (
     "residual_density", "residual_momentum", "residual_energy", "lift", "drag", "friction_drag", "moment",
@@ -61,13 +61,15 @@ class FiniteVolumeCase(Case):
         totals = self.steps.totals
         if isinstance(self.steps, UnsteadySteps):
             self.monitors = (*_CLOCK, *_MONITORS)  # type: ignore[misc]
+        self.monitors = (*self.monitors, *(one.name for one in self.steps.told))  # type: ignore[misc]
         model = (self.turbulence.nu, self.turbulence.eddy) if self.turbulence else ()
-        self.state: tuple[ml.Field | ml.Global, ...] = (self.flow.u, *model, *self.steps.clock)
+        fields = (self.flow.u, *model, *self.steps.fields)
+        self.state: tuple[ml.Field | ml.Global, ...] = (*fields, *self.steps.clock)
         self.recorded: tuple[ml.Global, ...] = tuple(dict.fromkeys((
             *self.steps.clock, totals.rates, *self.forces, totals.lowest_pressure, totals.lowest_temperature,
-            totals.mass, totals.energy,
+            totals.mass, totals.energy, *self.steps.told,
         )))  # fmt: skip
-        self.program = ml.program(self.steps.step)
+        self.program = self.steps.program()
 
     # --- what subclasses say
 
@@ -87,6 +89,11 @@ class FiniteVolumeCase(Case):
 
     def _steps(self) -> FlowSteps:
         time = self.config.time
+        if time.method == "implicit":
+            options = time.newton()
+            if time.mode == "steady":
+                return ImplicitSteps(self.flow, options, self._watch, self.turbulence)
+            return DualSteps(self.flow, options, time.dual(), self._watch)
         if time.mode == "steady":
             return SteadySteps(self.flow, time.cfl, time.smoothing, self._watch, self.turbulence)
         return UnsteadySteps(self.flow, time.timing(), self._watch, self.turbulence)
@@ -121,7 +128,8 @@ class FiniteVolumeCase(Case):
         force, friction = found["force"] / unit, found["friction_force"] / unit
         rows = [*self._residuals(found["rates"]), _along(force + friction, lift), _along(force + friction, drag),
                 _along(friction, drag), self._nose_up(found["moments"]) / (unit * reference.length)]  # fmt: skip
-        rows += [found[name][:, 0] for name in ("lowest_pressure", "lowest_temperature", "mass", "energy")]
+        told = (one.name for one in self.steps.told)
+        rows += [found[name][:, 0] for name in ("lowest_pressure", "lowest_temperature", "mass", "energy", *told)]
         if isinstance(self.steps, UnsteadySteps):
             rows = [found["time"][:, 0], found["dt"][:, 0], *rows]
         return np.stack(rows, axis=1)
@@ -142,14 +150,16 @@ class FiniteVolumeCase(Case):
 
     def steps_left(self, recorded: np.ndarray) -> int | None:
         found = self._columns(recorded[None, :])
+        if isinstance(self.steps, DualSteps):
+            return self.steps.steps_left(float(found["time"][0, 0]))
         if isinstance(self.steps, UnsteadySteps):
             return self.steps.timing.steps_left(float(found["time"][0, 0]), float(found["pace"][0, 0]))
         if self.config.time.tolerance == 0.0:
             return None
-        done = int(found["done"][0, 0])
-        if done and done % STEADY_EVERY == 0 and self._residuals(found["rates"])[0][0] < self.config.time.tolerance:
+        done, every = int(found["done"][0, 0]), self.steps.looked_at
+        if done and done % every == 0 and self._residuals(found["rates"])[0][0] < self.config.time.tolerance:
             return 0
-        return STEADY_EVERY - done % STEADY_EVERY
+        return every - done % every
 
     def time_span(self, recorded: np.ndarray) -> tuple[float, float] | None:
         if not isinstance(self.steps, UnsteadySteps):
@@ -162,8 +172,10 @@ class FiniteVolumeCase(Case):
         return super().longer()
 
     def why_not_after(self, before: Any) -> str:
-        if before.time.mode != self.config.time.mode:
-            return f"a run with time.mode = {before.time.mode!r} cannot go on as {self.config.time.mode!r}: run anew"
+        for name in ("mode", "method"):
+            old, new = getattr(before.time, name), getattr(self.config.time, name)
+            if old != new:
+                return f"a run with time.{name} = {old!r} cannot go on as {new!r}: run anew"
         return ""
 
     def cell_fields(self) -> dict[str, np.ndarray]:

@@ -3,10 +3,10 @@
     (volume / step - d inflow / d u) change = inflow(u),    u = u + change
 
 by Newton's method with a matrix of first order (``jacobians.py``) and GMRES, preconditioned by Gauss-Seidel sweeps
-through the colors of the cells. Every cell has a step of its own, ``cfl`` times what waves need to cross it. The smaller
-the residual becomes the longer they are (switched evolution relaxation, Mulder and van Leer 1985); a step after which
-it is much larger is taken back, and tried again with shorter ones. Where density or pressure would change by much, a
-cell takes a part of its change.
+through the colors of the cells. Every cell has a step of its own, ``cfl`` times what waves need to cross it. They
+become longer as the residual becomes smaller (switched evolution relaxation, Mulder and van Leer 1985); a step after
+which it is much larger is taken back, and tried again with shorter ones. Where density or pressure would change by
+much, a cell takes a part of its change.
 
 - ``ImplicitSteps``: one such step in each iteration.
 - ``DualSteps``: in time by the backward formula of second order (BDF2), each step by as many as it needs of these.
@@ -14,19 +14,23 @@ cell takes a part of its change.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any, ClassVar
 
 import numpy as np
 
 import meshloom as ml
 from meshloom.errors import SolveError
-from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
+from meshloom.solvers.clock import Timing
+from meshloom.solvers.finite_volume.flow import CompressibleFlow
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.jacobians import add_inertia, add_jacobian
 from meshloom.solvers.finite_volume.kernels import primitives
-from meshloom.solvers.finite_volume.steps import FlowSteps, Watch, count, keep
+from meshloom.solvers.finite_volume.steps import FlowSteps, UnsteadySteps, Watch, count, keep
+from meshloom.solvers.finite_volume.turbulence import ImplicitTurbulence, SpalartAllmaras
 
 MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what they are
 WORSE = 5.0  # a residual so many times that of the step before: it is taken back
@@ -114,13 +118,19 @@ class Newton:
         self._rate = ml.Global(0.0, "rate", dtype=flow.dtype)  # of u in the terms of a step in time
         self._measure, self._assemble = ml.Program(self.measure), ml.Program(self.assemble)
         self._update, self._back = ml.Program(self.update), ml.Program(self._take_back)
-        self.parts = (self._measure, self.judge, self._assemble, self.solve, self._update)
+        self.parts: tuple[Callable[[], Any], ...] = (
+            self._measure,
+            self.judge,
+            self._assemble,
+            self.solve,
+            self._update,
+        )
         sound = float(flow.gas.sound_speed(flow.stream))
         self._unit = float(flow.gas.density(flow.stream)) * sound ** np.array([1.0, *[2.0] * flow.dim, 3.0])
 
-    def begin(self, cfl: float) -> None:
-        """Of a system of its own: no step before counts."""
-        self.cfl.value, self.norm.value = cfl, np.inf
+    def begin(self, cfl: float, rate: float) -> None:
+        """With a system of its own: no step before counts. ``rate``: of u in the terms of a step in time."""
+        self.cfl.value, self.norm.value, self._rate.value = cfl, np.inf, rate
 
     # --- the parts of a step
 
@@ -197,15 +207,104 @@ class Newton:
 class ImplicitSteps(FlowSteps):
     """Towards a steady flow: a step of Newton's method in each iteration."""
 
-    def __init__(self, flow: CompressibleFlow, options: NewtonOptions, watch: Watch = lambda terms: None):
-        super().__init__(flow, watch)
+    looked_at: ClassVar[int] = 10
+
+    def __init__(self, flow: CompressibleFlow, options: NewtonOptions, watch: Watch = lambda terms: None,
+                 turbulence: SpalartAllmaras | None = None):  # fmt: skip
+        super().__init__(flow, watch, turbulence)
         self.newton = Newton(flow, options, self, None)
         self.done = ml.Global(0, "done", dtype=np.int64)
         self.clock = (self.done, self.totals.rates, *self.newton.clock)
-        self._count = ml.Program(lambda: count(self._clock_set, self.done))
+        self.fields, self.told = (self.newton.kept,), (self.newton.cfl, self.newton.iterations)
+        self._model = None if turbulence is None else ImplicitTurbulence(turbulence, self.newton.cfl)
 
     def step(self) -> None:
+        count(self._clock_set, self.done)
+
+    def program(self) -> ml.Sequence:
+        model = self._model.parts if self._model is not None else ()
+        return ml.Sequence(*self.newton.parts, *model, ml.Program(self.step), name="implicit step")
+
+
+@dataclass(frozen=True)
+class DualOptions:
+    """Steps of ``dt`` to ``end``, each with at most ``most`` steps of Newton's method, until its residual is
+    ``tolerance`` times that at its start."""
+
+    dt: float
+    end: float
+    most: int = 20
+    tolerance: float = 1e-3
+
+
+def backward_weights(dt: float, before: float) -> tuple[float, float, float]:
+    """Of u, u last and u before in du/dt after a step of ``dt`` that follows one of ``before``; 0: the first."""
+    if before == 0.0:
+        return 1.0 / dt, -1.0 / dt, 0.0
+    w = dt / before
+    return (1.0 + 2.0 * w) / (1.0 + w) / dt, -(1.0 + w) / dt, w * w / (1.0 + w) / dt
+
+
+class DualSteps(UnsteadySteps):
+    """In time by BDF2, (3 u - 4 u last + u before) / (2 dt) where two steps are of one length, the first step by BDF1,
+    (u - u last) / dt."""
+
+    def __init__(self, flow: CompressibleFlow, options: NewtonOptions, dual: DualOptions,
+                 watch: Watch = lambda terms: None):  # fmt: skip
+        super().__init__(flow, Timing(dual.end, True, 2.0, options.cfl), watch)
+        self.options, self.dual = options, dual
+        self._last, self._before = flow.u.like("last"), flow.u.like("before_last")
+        self._weights = ml.Global(np.zeros(3, flow.dtype), "weights")
+        self.newton = Newton(flow, options, self, BackwardTerms(self._last, self._before, self._weights))
+        self.inner = ml.Global(0, "newton_steps", dtype=np.int64)
+        self.clock, self.fields = (self.time, self.dt), (self._last,)
+        self.told = (self.inner, self.newton.iterations)
+        self._shift = ml.Program(self._shift_fields)
+
+    def step(self) -> None:
+        """By the parts of Newton's method, as often as it takes: outside of programs."""
         raise NotImplementedError
 
-    def program(self) -> ml.Program | ml.Sequence:
-        return ml.Sequence(*self.newton.parts, self._count, name="implicit step")
+    def steps_left(self, time: float) -> int:
+        return max(0, math.ceil((self.dual.end - time) / self.dual.dt - 1e-9))
+
+    def program(self) -> ml.Sequence:
+        return ml.Sequence(self, name="dual time step")
+
+    @property
+    def loops(self) -> tuple[ml.Operation, ...]:
+        """Those of all its programs."""
+        programs = (self._shift, *(one for one in self.newton.parts if isinstance(one, ml.Program)))
+        return tuple(loop for one in programs for loop in one.loops)
+
+    def __repr__(self) -> str:
+        return f"BDF2 with steps of {self.dual.dt:g}"
+
+    def __call__(self) -> None:
+        """One step in time."""
+        time, before = float(self.time.value), float(self.dt.value)
+        dt = min(self.dual.dt, self.dual.end - time)
+        self._shift()
+        weights = backward_weights(dt, before)
+        self._weights.value = np.array(weights)
+        self.newton.begin(self.options.cfl, weights[0])
+        first, total = np.inf, 0
+        for done in range(self.dual.most):
+            measure, judge, *rest = self.newton.parts
+            measure()
+            judge()
+            now = float(self.newton.norm.value)
+            first = now if done == 0 else first
+            if now <= self.dual.tolerance * first:
+                break
+            for part in rest:
+                part()
+            total += int(self.newton.iterations.value)
+            self.inner.value = done + 1
+        self.newton.iterations.value = total
+        self.dt.value, self.time.value = dt, self.dual.end if dt < self.dual.dt else time + dt
+
+    def _shift_fields(self) -> None:
+        cells = self.flow.mesh.cells
+        keep(cells, self._last, self._before)
+        keep(cells, self.flow.u, self._last)

@@ -14,8 +14,8 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.solvers.finite_volume.conditions import Condition
-from meshloom.solvers.finite_volume.fluxes import NumericalFlux
 from meshloom.solvers.finite_volume.flow import CompressibleFlow
+from meshloom.solvers.finite_volume.fluxes import NumericalFlux
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.kernels import FlowScheme, face_friction
 
@@ -78,7 +78,7 @@ def add_jacobian(flow: CompressibleFlow, matrix: ml.Matrix) -> None:
     )
     for side in flow.at.sides:
         at = side.cells
-        side_jacobian(flow.gas, flow.scheme, turbulent, type(side.condition))(
+        side_jacobian(flow.gas, flow.scheme, turbulent, type(side.condition))(  # type: ignore[arg-type]
             side.faces, u[at], side.given, side.area, side.reach, matrix[at], *(e[at] for e in eddy)
         )
 

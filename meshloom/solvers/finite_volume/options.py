@@ -17,10 +17,12 @@ from meshloom.solvers.finite_volume.conditions import CONDITIONS, Condition
 from meshloom.solvers.finite_volume.fluxes import FLUXES
 from meshloom.solvers.finite_volume.gas import VISCOSITIES, IdealGas
 from meshloom.solvers.finite_volume.geometry import GRADIENTS
+from meshloom.solvers.finite_volume.implicit import DualOptions, NewtonOptions
 from meshloom.solvers.finite_volume.kernels import LIMITERS, FlowScheme
 from meshloom.solvers.finite_volume.spalart_allmaras import FREE_STREAM
 
 MODES = ("steady", "unsteady")
+METHODS = ("explicit", "implicit")
 TURBULENCE_MODELS = ("none", "spalart_allmaras")
 RUN_DOC, OUTPUT_DOC = "How long at most, and on what.", "What to write, and how often."
 GAS_DOC, STREAM_DOC = "The gas.", "The free stream: what is everywhere at the start, and far away."
@@ -84,9 +86,11 @@ class FlowSchemeOptions:
 
 @dataclass(frozen=True)
 class FlowTimeOptions:
-    """Steady: five stages, each cell by its own clock. Unsteady: three stages of one step."""
+    """Explicit: steady by five stages, each cell by its own clock; unsteady by three stages of one step. Implicit:
+    Newton's method, for a steady flow, or in each step in time."""
 
     mode: str = option("steady", "towards a steady flow, or in time", allowed=MODES)
+    method: str = option("explicit", "stages, or a linear system in each step", allowed=METHODS)
     cfl: float = option(
         0.8, "length of the step as a share of what a sound wave needs to cross a cell", above=0.0, high=100.0
     )
@@ -101,8 +105,27 @@ class FlowTimeOptions:
         1.1, "unsteady: a step may be at most so many times as long as the last", above=1.0, high=100.0
     )
 
+    cfl_max: float = option(
+        50.0, "implicit: the longest step of Newton's method in the same measure; cfl is that of the first", above=0.0
+    )
+    directions: int = option(20, "implicit: directions of GMRES in a cycle", low=1, high=100)
+    cycles: int = option(1, "implicit: cycles of GMRES in a step at most", low=1, high=1000)
+    accuracy: float = option(0.05, "implicit: to what share of it a linear system is solved", above=0.0, high=0.9)
+    dt: float = option(0.1, "unsteady and implicit: length of a step", above=0.0, high=1e12)
+    inner_steps: int = option(20, "unsteady and implicit: steps of Newton's method at most", low=1, high=10_000)
+    inner_tolerance: float = option(
+        1e-3, "unsteady and implicit: to what share Newton's method brings the residual down", above=0.0, high=0.9
+    )
+
     def timing(self) -> Timing:
         return Timing(self.end, True, self.growth, self.cfl)
+
+    def newton(self) -> NewtonOptions:
+        return NewtonOptions(self.cfl, max(self.cfl, self.cfl_max), NewtonOptions.growth, self.directions, self.cycles,
+                             self.accuracy)  # fmt: skip
+
+    def dual(self) -> DualOptions:
+        return DualOptions(self.dt, self.end, self.inner_steps, self.inner_tolerance)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class PlateMeshOptions:
 
 @dataclass(frozen=True)
 class PlateConfig(FiniteVolumeConfig):
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=100_000)
+    run: RunOptions = section(RunOptions, RUN_DOC, iterations=400)
     mesh: PlateMeshOptions = section(PlateMeshOptions, "The mesh.")  # type: ignore[assignment]
     boundary: dict[str, Any] = boundary_table(
         {
@@ -71,7 +71,7 @@ class PlateConfig(FiniteVolumeConfig):
     )
     stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.2, reynolds=5e6, temperature=300.0)
     scheme: FlowSchemeOptions = section(FlowSchemeOptions, SCHEME_DOC, limiter="none")
-    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC, cfl=2.0)
+    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC, method="implicit", cfl=5.0)
     turbulence: TurbulenceOptions = section(TurbulenceOptions, TURBULENCE_DOC, model="spalart_allmaras")
     output: FlowOutput = section(FlowOutput, OUTPUT_DOC, window=(-0.1, 2.0, 0.0, 0.05))
 

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -137,10 +138,14 @@ Watch = Callable[[FlowTerms], None]
 
 class FlowSteps(ABC):
     """What both have: ``step()`` calls the loops of one step; ``watch`` is called with what follows from the state at
-    its start, where forces can be taken. ``clock`` are the globals that belong to the state. ``turbulence`` goes a step
-    along first, so that the flow takes the new eddy viscosity."""
+    its start, where forces can be taken. ``clock`` are the globals that belong to the state, ``fields`` the fields
+    besides u; ``told`` are shown by monitors. Whether the flow is steady one asks after ``looked_at`` steps.
+    ``turbulence`` goes a step along first, so that the flow takes the new eddy viscosity."""
 
     clock: tuple[ml.Global, ...]
+    fields: tuple[ml.Field, ...] = ()
+    told: tuple[ml.Global, ...] = ()
+    looked_at: ClassVar[int] = 100
 
     def __init__(self, flow: CompressibleFlow, watch: Watch, turbulence: SpalartAllmaras | None = None):
         self.flow, self.watch, self.turbulence, self.totals = flow, watch, turbulence, Totals.of(flow)
@@ -155,6 +160,10 @@ class FlowSteps(ABC):
         self.watch(terms)
         if self.turbulence is not None:
             self.turbulence.advance(terms, dt)
+
+    def program(self) -> ml.Program | ml.Sequence:
+        """What runs one step."""
+        return ml.program(self.step)
 
     def _finish(self, before: ml.Field, dt: ml.Field | ml.Global) -> None:
         flow = self.flow
