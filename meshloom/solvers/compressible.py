@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 
-class Gas(Protocol):
+class FlowingGas(Protocol):
     """What a flux asks of a gas."""
 
     @property
@@ -38,18 +38,18 @@ def mirrored(V: Any, normal: Any) -> Any:
     return np.stack([V[0], *velocity, V[-1]])
 
 
-def total_enthalpy(gas: Gas, V: Any) -> Any:
+def total_enthalpy(gas: FlowingGas, V: Any) -> Any:
     """Per mass, kinetic energy included."""
     return gas.cp_enthalpy * V[-1] + 0.5 * (V[1:-1] @ V[1:-1])
 
 
-def convected(gas: Gas, V: Any, area: Any) -> Any:
+def convected(gas: FlowingGas, V: Any, area: Any) -> Any:
     """Mass, momentum and energy (d + 2,) per time that the state V carries through the area vector ``area`` (d,)."""
     mass = gas.density(V) * (area @ V[1:-1])
     return np.stack([mass, *(mass * V[1:-1] + gas.pressure(V) * area), mass * total_enthalpy(gas, V)])
 
 
-def roe_flux(gas: Gas, left: Any, right: Any, area: Any, entropy_fix: float) -> Any:
+def roe_flux(gas: FlowingGas, left: Any, right: Any, area: Any, entropy_fix: float) -> Any:
     """Mass, momentum and energy (d + 2,) per time through a face with area vector ``area`` (d,), from left to right.
 
     The mean of both sides' fluxes, minus half the jump of U taken apart into waves, each times its speed. The entropy
@@ -76,14 +76,14 @@ def roe_flux(gas: Gas, left: Any, right: Any, area: Any, entropy_fix: float) -> 
     return 0.5 * (convected(gas, left, area) + convected(gas, right, area)) - 0.5 * dissipation
 
 
-def _carried(gas: Gas, V: Any) -> Any:
+def _carried(gas: FlowingGas, V: Any) -> Any:
     """U as Roe's flux sees it: the energy from the enthalpy, not from the equation of state."""
     density = gas.density(V)
     energy = density * total_enthalpy(gas, V) - gas.pressure(V)
     return np.stack([density, *(density * V[1:-1]), energy])
 
 
-def roe_average(gas: Gas, left: Any, right: Any) -> tuple[Any, Any, Any]:
+def roe_average(gas: FlowingGas, left: Any, right: Any) -> tuple[Any, Any, Any]:
     """Velocity (d,), enthalpy without kinetic energy, and speed of sound between two states."""
     root_left, root_right = np.sqrt(gas.density(left)), np.sqrt(gas.density(right))
     alpha = root_left / (root_left + root_right)

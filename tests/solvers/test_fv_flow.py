@@ -11,14 +11,13 @@ import meshloom as ml
 from meshloom.errors import ConfigError
 from meshloom.solvers.finite_volume.conditions import (
     AdiabaticWall,
-    FarField,
+    CharacteristicFarField,
     GivenState,
-    Inlet,
     IsothermalWall,
-    Outlet,
+    PressureOutlet,
+    ReservoirInlet,
     SlipWall,
     SupersonicOutlet,
-    Symmetry,
 )
 from meshloom.solvers.finite_volume.flow import CompressibleFlow
 from meshloom.solvers.finite_volume.gas import IdealGas
@@ -54,7 +53,7 @@ def inflow_of(flow: CompressibleFlow) -> np.ndarray:
 @pytest.mark.parametrize("gas", [EULER, LAMINAR], ids=["euler", "laminar"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_uniform_stream_stays_uniform(kind: str, gas: IdealGas):
-    flow, start = uniform(distorted(kind, 3), gas, LIMITED, FarField())
+    flow, start = uniform(distorted(kind, 3), gas, LIMITED, CharacteristicFarField())
     run_until(flow, 0.2)
     np.testing.assert_allclose(flow.u.numpy(), start, rtol=1e-12)
 
@@ -88,7 +87,7 @@ def test_gradients_of_linear_functions_are_exact(kind: str, gradient: str):
         def given(self, centres: np.ndarray, stream: np.ndarray) -> np.ndarray:
             return linear(centres).T
 
-    for condition, free in ((Linear(), False), (FarField(), True)):
+    for condition, free in ((Linear(), False), (CharacteristicFarField(), True)):
         at = Volumes.of(mesh, dict.fromkeys(mesh.groups, condition), np.ones(mesh.dim + 2), gradient)
         v, weights, cells = linear(mesh.cell_centroids).T, at.inside.weights.numpy(), mesh.face_cells.indices
         found = np.zeros((len(mesh.cells), mesh.dim + 2, mesh.dim))
@@ -155,21 +154,21 @@ def at_side(condition: type, V: Any, given: Any, normal: Any = (1.0, 0.0)) -> np
 
 def test_far_field_takes_in_and_lets_out():
     stream, inside = EULER.state(1.0, (0.4, 0.1), 1.0), EULER.state(1.1, (0.45, 0.0), 1.1)
-    np.testing.assert_allclose(at_side(FarField, stream, stream), stream, rtol=1e-14)
-    out = at_side(FarField, inside, stream)
+    np.testing.assert_allclose(at_side(CharacteristicFarField, stream, stream), stream, rtol=1e-14)
+    out = at_side(CharacteristicFarField, inside, stream)
     assert out[2] == inside[2], "going out, the velocity along the face is that inside"
-    coming = at_side(FarField, inside, stream, (-1.0, 0.0))
+    coming = at_side(CharacteristicFarField, inside, stream, (-1.0, 0.0))
     assert coming[2] == stream[2]
     entropy = out[0] / EULER.density(out) ** 1.4
     assert entropy == pytest.approx(inside[0] / EULER.density(inside) ** 1.4, rel=1e-14)
     fast, still_faster = EULER.state(1.0, (3.0, 0.0), 1.0), EULER.state(0.9, (3.3, 0.2), 1.2)
-    np.testing.assert_allclose(at_side(FarField, still_faster, fast), still_faster, rtol=1e-13)
-    np.testing.assert_allclose(at_side(FarField, still_faster, fast, (-1.0, 0.0)), fast, rtol=1e-13)
+    np.testing.assert_allclose(at_side(CharacteristicFarField, still_faster, fast), still_faster, rtol=1e-13)
+    np.testing.assert_allclose(at_side(CharacteristicFarField, still_faster, fast, (-1.0, 0.0)), fast, rtol=1e-13)
 
 
 def test_an_inlet_keeps_total_pressure_and_temperature():
     inside = EULER.state(1.0, (0.2, 0.0), 0.9)
-    V = at_side(Inlet, inside, [1.0, 0.8, 0.6, 1.1], (-1.0, 0.0))
+    V = at_side(ReservoirInlet, inside, [1.0, 0.8, 0.6, 1.1], (-1.0, 0.0))
     mach2 = (V[1] ** 2 + V[2] ** 2) / float(EULER.sound_speed(V)) ** 2
     assert V[2] / V[1] == pytest.approx(0.75, rel=1e-14)
     assert V[-1] * (1.0 + 0.2 * mach2) == pytest.approx(1.1, rel=1e-14)
@@ -183,10 +182,10 @@ def test_an_inlet_keeps_total_pressure_and_temperature():
 
 def test_an_outlet_holds_the_pressure_unless_the_flow_is_supersonic():
     inside = EULER.state(1.0, (0.5, 0.2), 1.0)
-    V = at_side(Outlet, inside, [0.8, 0.0, 0.0, 1.0])
+    V = at_side(PressureOutlet, inside, [0.8, 0.0, 0.0, 1.0])
     assert V[0] == 0.8 and V[2] == 0.2 and V[1] > 0.5
     fast = EULER.state(1.0, (3.0, 0.2), 1.0)
-    np.testing.assert_array_equal(at_side(Outlet, fast, [0.8, 0.0, 0.0, 1.0]), fast)
+    np.testing.assert_array_equal(at_side(PressureOutlet, fast, [0.8, 0.0, 0.0, 1.0]), fast)
 
 
 def test_a_wall_in_couette_flow():
@@ -211,8 +210,9 @@ def test_a_wall_in_couette_flow():
 @pytest.mark.parametrize(
     ("conditions", "says"),
     [
-        ({"xmin": SlipWall(), "xmax": SlipWall(), "ymin": SlipWall()}, "boundary group 'ymax' of the mesh (2 faces) has no condition"),
-        (dict.fromkeys(("xmin", "xmax", "ymin", "ymax", "top"), SlipWall()), "boundary.top is no boundary group of the mesh"),
+        ({"xmin": SlipWall(), "xmax": SlipWall(), "ymin": SlipWall()},
+         "boundary group 'ymax' of the mesh (2 faces) has no condition"),
+        (dict.fromkeys(("xmin", "xmax", "ymin", "ymax", "top"), SlipWall()), "boundary.top is no boundary group"),
         (dict.fromkeys(("xmin", "xmax", "ymin", "ymax"), AdiabaticWall(velocity=(1.0,))),
          "boundary.xmin has a velocity of 1 numbers; the mesh has 2 axes"),
     ],
@@ -247,4 +247,6 @@ def test_single_precision():
 def uniform_waves(mesh: ml.Mesh, dtype: Any) -> CompressibleFlow:
     start = LAMINAR.conserved(waves(mesh.cell_centroids)).T
     stream = waves(np.zeros((1, 2)))[:, 0]
-    return CompressibleFlow(mesh, LAMINAR, LIMITED, dict.fromkeys(mesh.groups, FarField()), start, stream, dtype=dtype)
+    return CompressibleFlow(
+        mesh, LAMINAR, LIMITED, dict.fromkeys(mesh.groups, CharacteristicFarField()), start, stream, dtype=dtype
+    )

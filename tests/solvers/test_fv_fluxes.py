@@ -66,8 +66,8 @@ def test_a_turned_face_gives_the_turned_flux(name: str):
 @pytest.mark.parametrize("speed", [0.0, 0.3, -2.5])
 @pytest.mark.parametrize("name", ["roe", "hllc", "slau2"])
 def test_a_contact_goes_with_the_flow(name: str, speed: float):
-    """Density jumps, pressure and velocity do not: nothing but the upstream gas goes through the face. Roe's entropy fix
-    rounds off the speed of a contact at rest, so it is switched off here."""
+    """Density jumps, pressure and velocity do not: nothing but the upstream gas goes through the face. Roe's entropy
+    fix rounds off the speed of a contact at rest, so it is switched off here."""
     area = np.array([0.6, 0.8])
     flow = 0.4 * np.array([-0.8, 0.6]) + speed * area  # along the face, and through it
     left, right = (GAS.state(density, flow, 0.7) for density in (1.0, 0.1))
@@ -82,7 +82,8 @@ def test_rusanov_smears_a_contact_at_rest():
 
 @pytest.mark.parametrize("name", ["hllc", "rusanov"])
 def test_one_step_keeps_density_and_pressure_positive(name: str):
-    """Of a cell of any state between two others, by a step in which no wave crosses more than half of it (Batten 1997)."""
+    """Of a cell of any state between two others, by a step in which no wave crosses more than half of it (Batten
+    1997)."""
     area = np.array([1.0, 0.0, 0.0])
     first, second, _ = states(800, 3, seed=1)
     for left, middle, right in zip(first, second, np.roll(first, 1, axis=0), strict=True):
@@ -125,8 +126,8 @@ def test_the_flux_of_a_shock_tube_is_near_the_exact_one(name: str, off: float):
 
 @pytest.mark.parametrize("mach", [1e-1, 1e-2, 1e-3])
 def test_the_pressure_of_slow_flow_is_not_drowned(mach: float):
-    """Where velocities of the size of the flow jump, Roe's pressure is off by density * jump * sound, 1 / mach times what
-    drives the flow; that of slau2 only by density * jump * speed."""
+    """Where velocities of the size of the flow jump, Roe's pressure is off by density * jump * sound, 1 / mach times
+    what drives the flow; that of slau2 only by density * jump * speed."""
     sound = float(GAS.sound_speed(GAS.state(1.0, (0.0, 0.0), 1.0)))
     left, right = (GAS.state(1.0, (u * mach * sound, 0.3 * mach * sound), 1.0) for u in (1.0, 0.9))
     area, dynamic = FACE, mach**2 * sound**2

@@ -23,11 +23,11 @@ from meshloom.solvers.finite_volume.options import (
     TIME_DOC,
     FiniteVolumeConfig,
     FlowOutput,
-    FlowSchemeOptions,
-    FlowTimeOptions,
     FreeStreamOptions,
     IdealGasOptions,
     ReferenceOptions,
+    VolumesSchemeOptions,
+    VolumesTimeOptions,
     boundary_table,
 )
 
@@ -65,8 +65,8 @@ class CylinderConfig(FiniteVolumeConfig):
     boundary: dict[str, Any] = boundary_table({"wall": {"kind": "no_slip"}, "far": {"kind": "farfield"}})
     gas: IdealGasOptions = section(IdealGasOptions, GAS_DOC, viscosity="constant", gas_constant=_SOUND2)
     stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.1, reynolds=40.0, pressure=_SOUND2)
-    scheme: FlowSchemeOptions = section(FlowSchemeOptions, SCHEME_DOC, flux="slau2", limiter="none")
-    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC, cfl=2.0, smoothing=0.5, end=200.0)
+    scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, SCHEME_DOC, flux="slau2", limiter="none")
+    time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, cfl=2.0, smoothing=0.5, end=200.0)
     output: FlowOutput = section(FlowOutput, OUTPUT_DOC, window=(-2.0, 6.0, -2.5, 2.5))
 
 
@@ -122,7 +122,7 @@ class TransonicConfig(FiniteVolumeConfig):
     mesh: AirfoilGridOptions = section(AirfoilGridOptions, "The mesh.")  # type: ignore[assignment]
     boundary: dict[str, Any] = boundary_table({"wall": {"kind": "slip"}, "far": {"kind": "farfield"}})
     stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.8, incidence=1.25)
-    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC, cfl=3.0, smoothing=0.5)
+    time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, cfl=3.0, smoothing=0.5)
     reference: ReferenceOptions = section(ReferenceOptions, REFERENCE_DOC, point=(0.25, 0.0))
     output: FlowOutput = section(FlowOutput, OUTPUT_DOC, window=(-0.5, 1.5, -0.75, 1.25))
 

@@ -10,9 +10,9 @@ import numpy as np
 import meshloom as ml
 from meshloom.case import PRECISIONS, Case, Chart, Limit, Picture
 from meshloom.errors import ConfigError
-from meshloom.solvers.finite_volume.conditions import Condition, vector
+from meshloom.solvers.finite_volume.conditions import BoundaryCondition, vector
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
-from meshloom.solvers.finite_volume.geometry import Side
+from meshloom.solvers.finite_volume.geometry import GroupFaces
 from meshloom.solvers.finite_volume.implicit import DualSteps, ImplicitSteps
 from meshloom.solvers.finite_volume.options import FiniteVolumeConfig, condition_of, directions, gas_and_stream
 from meshloom.solvers.finite_volume.steps import FlowSteps, SteadySteps, UnsteadySteps
@@ -77,7 +77,7 @@ class FiniteVolumeCase(Case):
         """By ``config.mesh``."""
         return ml.read(self.config.mesh.file, order=self.config.mesh.order)
 
-    def conditions(self) -> dict[str, Condition]:
+    def conditions(self) -> dict[str, BoundaryCondition]:
         """By the names of the mesh's boundary groups."""
         return {name: condition_of(entry) for name, entry in self.config.boundary.items()}
 
@@ -232,7 +232,7 @@ class FiniteVolumeCase(Case):
                 )
         return tuple(charts)
 
-    def surface(self, side: Side) -> tuple[np.ndarray, np.ndarray]:
+    def surface(self, side: GroupFaces) -> tuple[np.ndarray, np.ndarray]:
         """Pressure (n,) and friction (n, d) per area at the faces of a wall."""
         pressure = side.faces.field("surface_pressure", dtype=self.flow.dtype)
         shear = side.faces.field("surface_shear", self.mesh.dim, dtype=self.flow.dtype)
@@ -271,7 +271,7 @@ class FiniteVolume(FiniteVolumeCase):
             return ml.read(options.file, order=options.order)
         return ml.generate.bump(options.along, options.up).arranged(options.order)
 
-    def conditions(self) -> dict[str, Condition]:
+    def conditions(self) -> dict[str, BoundaryCondition]:
         if self.config.mesh.file:
             return super().conditions()
         return {name: condition_of(entry) for name, entry in self.channel.items()} | super().conditions()

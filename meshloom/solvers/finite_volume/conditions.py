@@ -29,7 +29,7 @@ AT_FACE, MIRRORED = "at the face", "mirrored"
 
 
 @dataclass(frozen=True)
-class Condition:
+class BoundaryCondition:
     """What all share: gas flows through, in the state that the condition finds at the face."""
 
     kind: ClassVar[str] = ""
@@ -68,7 +68,7 @@ class Condition:
 
 
 #: By kind.
-CONDITIONS: dict[str, type[Condition]] = {}
+CONDITIONS: dict[str, type[BoundaryCondition]] = {}
 TURBULENT_PRANDTL = 0.9  # of air, in what turbulence conducts; Spalart and Allmaras 1994
 
 
@@ -94,7 +94,7 @@ def _replaced(V: Any, velocity: Any, temperature: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class SlipWall(Condition):
+class SlipWall(BoundaryCondition):
     """The gas slides along: nothing but its pressure acts on the wall."""
 
     kind: ClassVar[str] = "slip"
@@ -125,7 +125,7 @@ class SlipWall(Condition):
 
 
 @dataclass(frozen=True)
-class Symmetry(SlipWall):
+class SymmetryPlane(SlipWall):
     """A plane behind which everything is the same, mirrored."""
 
     kind: ClassVar[str] = "symmetry"
@@ -199,7 +199,7 @@ class IsothermalWall(AdiabaticWall):
 
 
 @dataclass(frozen=True)
-class FarField(Condition):
+class CharacteristicFarField(BoundaryCondition):
     """The free stream, far away: along the normal the two sound waves carry their invariants, one from inside and one
     from outside; entropy and velocity along the face come with the gas."""
 
@@ -221,7 +221,7 @@ class FarField(Condition):
 
 
 @dataclass(frozen=True)
-class GivenState(Condition):
+class GivenState(BoundaryCondition):
     """A state outside, whatever comes; the flux decides what of it counts."""
 
     kind: ClassVar[str] = "state"
@@ -269,14 +269,14 @@ class SupersonicInlet(GivenState):
 
 
 @dataclass(frozen=True)
-class SupersonicOutlet(Condition):
+class SupersonicOutlet(BoundaryCondition):
     """All comes from inside."""
 
     kind: ClassVar[str] = "supersonic_outlet"
 
 
 @dataclass(frozen=True)
-class Inlet(Condition):
+class ReservoirInlet(BoundaryCondition):
     """Gas at rest in a reservoir comes in, slower than sound, without loss; a sound wave from inside says how fast."""
 
     kind: ClassVar[str] = "inlet"
@@ -306,7 +306,7 @@ class Inlet(Condition):
 
 
 @dataclass(frozen=True)
-class Outlet(Condition):
+class PressureOutlet(BoundaryCondition):
     """Gas goes out against a pressure, unless it is faster than sound."""
 
     kind: ClassVar[str] = "outlet"

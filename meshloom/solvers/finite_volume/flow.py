@@ -16,10 +16,11 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.solvers.finite_volume import kernels
-from meshloom.solvers.finite_volume.conditions import Condition
+from meshloom.solvers.finite_volume.conditions import BoundaryCondition
 from meshloom.solvers.finite_volume.gas import IdealGas
-from meshloom.solvers.finite_volume.geometry import Side, Volumes
-from meshloom.solvers.finite_volume.kernels import FlowScheme, SideKernels
+from meshloom.solvers.finite_volume.geometry import GroupFaces, Volumes
+from meshloom.solvers.finite_volume.kernels import FlowScheme
+from meshloom.solvers.finite_volume.side_kernels import SideKernels, side_kernels
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class CompressibleFlow:
         mesh: ml.Mesh,
         gas: IdealGas,
         scheme: FlowScheme,
-        conditions: Mapping[str, Condition],
+        conditions: Mapping[str, BoundaryCondition],
         start: np.ndarray,
         stream: np.ndarray,
         *,
@@ -69,8 +70,8 @@ class CompressibleFlow:
     def on_cells(self, name: str, *components: int) -> ml.Field:
         return self.mesh.cells.field(name, components or 1, dtype=self.dtype)
 
-    def _at_side(self, side: Side) -> SideKernels:
-        return kernels.side_kernels(self.gas, self.scheme, self.eddy is not None, type(side.condition))  # type: ignore[arg-type]
+    def _at_side(self, side: GroupFaces) -> SideKernels:
+        return side_kernels(self.gas, self.scheme, self.eddy is not None, type(side.condition))  # type: ignore[arg-type]
 
     # --- the right-hand side
 
@@ -141,7 +142,7 @@ class CompressibleFlow:
 
     # --- forces
 
-    def surface(self, terms: FlowTerms, side: Side, pressure: ml.Field, shear: ml.Field) -> None:
+    def surface(self, terms: FlowTerms, side: GroupFaces, pressure: ml.Field, shear: ml.Field) -> None:
         """Sets fields of the side: pressure, and the friction (d) of the gas on the wall, per area."""
         own = side.cells
         self._at_side(side).surface(

@@ -19,7 +19,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.errors import ConfigError, nearest
-from meshloom.solvers.finite_volume.conditions import AT_FACE, Condition
+from meshloom.solvers.finite_volume.conditions import AT_FACE, BoundaryCondition
 from meshloom.toml import toml_key
 
 GRADIENTS = ("least_squares", "green_gauss")
@@ -43,11 +43,11 @@ class Inside:
 
 
 @dataclass(frozen=True)
-class Side:
+class GroupFaces:
     """The faces of a group of the boundary, with its condition and the rows ``given`` (d + 2)."""
 
     name: str
-    condition: Condition
+    condition: BoundaryCondition
     faces: ml.Set
     cells: ml.Map
     area: ml.Field
@@ -66,13 +66,13 @@ class Volumes:
     volume: ml.Field
     degree: ml.Field
     inside: Inside
-    sides: tuple[Side, ...]
+    sides: tuple[GroupFaces, ...]
 
     @classmethod
     def of(
         cls,
         mesh: ml.Mesh,
-        conditions: Mapping[str, Condition],
+        conditions: Mapping[str, BoundaryCondition],
         stream: np.ndarray,
         gradient: str = "least_squares",
         dtype: np.dtype | type = np.float64,
@@ -100,7 +100,7 @@ class Volumes:
         )
 
 
-def check_covered(mesh: ml.Mesh, conditions: Mapping[str, Condition]) -> None:
+def check_covered(mesh: ml.Mesh, conditions: Mapping[str, BoundaryCondition]) -> None:
     """ConfigError unless every boundary group of the mesh that has faces has a condition, and there are no others."""
     for name in conditions:
         if name not in mesh.groups:
@@ -120,12 +120,12 @@ def check_covered(mesh: ml.Mesh, conditions: Mapping[str, Condition]) -> None:
 def _side(
     mesh: ml.Mesh,
     name: str,
-    condition: Condition,
+    condition: BoundaryCondition,
     shape: _Shape,
     weights: np.ndarray,
     stream: np.ndarray,
     dtype: np.dtype | type,
-) -> Side:
+) -> GroupFaces:
     part = mesh.boundary(name)
     numbers = part.members.indices[:, 0]
     try:
@@ -136,7 +136,7 @@ def _side(
     def field(what: str, values: np.ndarray) -> ml.Field:
         return part.field(what, values.shape[1], dtype=dtype, data=values)
 
-    return Side(
+    return GroupFaces(
         name,
         condition,
         part,
@@ -169,7 +169,7 @@ class _Shape:
     is_free: np.ndarray
 
     @classmethod
-    def of(cls, mesh: ml.Mesh, conditions: Mapping[str, Condition]) -> _Shape:
+    def of(cls, mesh: ml.Mesh, conditions: Mapping[str, BoundaryCondition]) -> _Shape:
         centre, cells = mesh.cell_centroids, mesh.face_cells.indices
         own = mesh.boundary_cells.indices[:, 0]
         at_face, is_free = np.zeros(len(own), bool), np.zeros(len(own), bool)

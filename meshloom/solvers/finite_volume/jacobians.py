@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.finite_volume.conditions import Condition
+from meshloom.solvers.finite_volume.conditions import BoundaryCondition
 from meshloom.solvers.finite_volume.flow import CompressibleFlow
 from meshloom.solvers.finite_volume.fluxes import NumericalFlux
 from meshloom.solvers.finite_volume.gas import IdealGas
@@ -47,7 +47,7 @@ def _through_face(gas: IdealGas, flux: NumericalFlux, u: Any, area: Any, reach: 
 
 
 @cache
-def side_jacobian(gas: IdealGas, scheme: FlowScheme, turbulent: bool, condition: type[Condition]) -> ml.Kernel:
+def side_jacobian(gas: IdealGas, scheme: FlowScheme, turbulent: bool, condition: type[BoundaryCondition]) -> ml.Kernel:
     """The same at the faces of a boundary with one kind of condition."""
     flux = scheme.numerical_flux()
 

@@ -13,7 +13,7 @@ from meshloom.case import OutputOptions, RunOptions, order_option, schedule_tabl
 from meshloom.config import checked_section, option, section, table
 from meshloom.errors import nearest, shown
 from meshloom.solvers.clock import Timing
-from meshloom.solvers.finite_volume.conditions import CONDITIONS, Condition
+from meshloom.solvers.finite_volume.conditions import CONDITIONS, BoundaryCondition
 from meshloom.solvers.finite_volume.fluxes import FLUXES
 from meshloom.solvers.finite_volume.gas import VISCOSITIES, IdealGas
 from meshloom.solvers.finite_volume.geometry import GRADIENTS
@@ -54,7 +54,7 @@ class FreeStreamOptions:
 
     mach: float = option(0.5, "Mach number", low=0.0, high=100.0)
     incidence: float = option(0.0, "angle to the x axis, towards the axis of lift, in degrees", low=-90.0, high=90.0)
-    sideslip: float = option(0.0, "in space: angle to the plane of x and lift, in degrees", low=-90.0, high=90.0)
+    sideslip: float = option(0.0, "angle to the plane of x and lift in degrees, in space", low=-90.0, high=90.0)
     lift_axis: str = option("y", "the axis of lift at no incidence", allowed=("y", "z"))
     pressure: float = option(1.0, "static pressure", above=0.0)
     temperature: float = option(1.0, "static temperature", above=0.0)
@@ -64,7 +64,7 @@ class FreeStreamOptions:
 
 
 @dataclass(frozen=True)
-class FlowSchemeOptions:
+class VolumesSchemeOptions:
     """Second order by linear functions in cells, or first order."""
 
     order: int = option(
@@ -85,7 +85,7 @@ class FlowSchemeOptions:
 
 
 @dataclass(frozen=True)
-class FlowTimeOptions:
+class VolumesTimeOptions:
     """Explicit: steady by five stages, each cell by its own clock; unsteady by three stages of one step. Implicit:
     Newton's method, for a steady flow, or in each step in time."""
 
@@ -173,7 +173,7 @@ def _is_window(window: tuple[float, ...]) -> bool:
     return len(window) == 4 and window[0] < window[1] and window[2] < window[3]
 
 
-def condition_of(entry: Any) -> Condition:
+def condition_of(entry: Any) -> BoundaryCondition:
     """The condition that an entry of the table ``boundary`` describes; ValueError with the reason."""
     if not isinstance(entry, dict):
         raise ValueError(f'must be a table such as {{kind = "slip"}}, got {shown(entry)}')
@@ -207,8 +207,8 @@ class FiniteVolumeConfig:
     boundary: dict[str, Any] = boundary_table()
     gas: IdealGasOptions = section(IdealGasOptions, GAS_DOC)
     stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC)
-    scheme: FlowSchemeOptions = section(FlowSchemeOptions, SCHEME_DOC)
-    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC)
+    scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, SCHEME_DOC)
+    time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC)
     turbulence: TurbulenceOptions = section(TurbulenceOptions, TURBULENCE_DOC)
     reference: ReferenceOptions = section(ReferenceOptions, REFERENCE_DOC)
     output: FlowOutput = section(FlowOutput, OUTPUT_DOC)

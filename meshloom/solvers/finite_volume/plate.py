@@ -13,7 +13,7 @@ import meshloom as ml
 from meshloom.case import Chart, RunOptions, order_option
 from meshloom.config import option, section
 from meshloom.solvers.finite_volume.case import FiniteVolumeCase
-from meshloom.solvers.finite_volume.geometry import Side
+from meshloom.solvers.finite_volume.geometry import GroupFaces
 from meshloom.solvers.finite_volume.options import (
     GAS_DOC,
     OUTPUT_DOC,
@@ -24,11 +24,11 @@ from meshloom.solvers.finite_volume.options import (
     TURBULENCE_DOC,
     FiniteVolumeConfig,
     FlowOutput,
-    FlowSchemeOptions,
-    FlowTimeOptions,
     FreeStreamOptions,
     IdealGasOptions,
     TurbulenceOptions,
+    VolumesSchemeOptions,
+    VolumesTimeOptions,
     boundary_table,
 )
 from meshloom.solvers.finite_volume.spalart_allmaras import law_of_the_wall
@@ -70,8 +70,8 @@ class PlateConfig(FiniteVolumeConfig):
         IdealGasOptions, GAS_DOC, viscosity="sutherland", gas_constant=1.0 / 300.0, sutherland_temperature=110.3
     )
     stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.2, reynolds=5e6, temperature=300.0)
-    scheme: FlowSchemeOptions = section(FlowSchemeOptions, SCHEME_DOC, limiter="none")
-    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC, method="implicit", cfl=5.0)
+    scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, SCHEME_DOC, limiter="none")
+    time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, method="implicit", cfl=5.0)
     turbulence: TurbulenceOptions = section(TurbulenceOptions, TURBULENCE_DOC, model="spalart_allmaras")
     output: FlowOutput = section(FlowOutput, OUTPUT_DOC, window=(-0.1, 2.0, 0.0, 0.05))
 
@@ -125,5 +125,5 @@ class FlatPlate(FiniteVolumeCase):
         )  # fmt: skip
 
     @property
-    def _plate(self) -> Side:
+    def _plate(self) -> GroupFaces:
         return next(side for side in self.flow.at.sides if side.name == "wall")

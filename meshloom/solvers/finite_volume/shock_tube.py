@@ -21,9 +21,9 @@ from meshloom.solvers.finite_volume.options import (
     STREAM_DOC,
     TIME_DOC,
     FiniteVolumeConfig,
-    FlowSchemeOptions,
-    FlowTimeOptions,
     FreeStreamOptions,
+    VolumesSchemeOptions,
+    VolumesTimeOptions,
     boundary_table,
 )
 
@@ -51,8 +51,8 @@ class Sod3dConfig(FiniteVolumeConfig):
          for side in ("xmin", "xmax", "ymin", "ymax", "zmin", "zmax")}
     )  # fmt: skip
     stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.0)
-    scheme: FlowSchemeOptions = section(FlowSchemeOptions, SCHEME_DOC, flux="hllc", limiter="barth_jespersen")
-    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC, mode="unsteady", end=0.2)
+    scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, SCHEME_DOC, flux="hllc", limiter="barth_jespersen")
+    time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, mode="unsteady", end=0.2)
 
 
 class Sod3d(FiniteVolumeCase):

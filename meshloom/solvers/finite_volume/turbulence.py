@@ -23,10 +23,10 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.errors import ConfigError
-from meshloom.solvers.finite_volume.conditions import AdiabaticWall, Condition, SlipWall
+from meshloom.solvers.finite_volume.conditions import AdiabaticWall, BoundaryCondition, SlipWall
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.gas import IdealGas
-from meshloom.solvers.finite_volume.geometry import Side
+from meshloom.solvers.finite_volume.geometry import GroupFaces
 from meshloom.solvers.finite_volume.spalart_allmaras import (
     CB2,
     FREE_STREAM,
@@ -37,13 +37,13 @@ from meshloom.solvers.finite_volume.spalart_allmaras import (
 )
 
 
-def is_open(condition: Condition | type[Condition]) -> bool:
+def is_open(condition: BoundaryCondition | type[BoundaryCondition]) -> bool:
     """Does gas go through?"""
     kind = condition if isinstance(condition, type) else type(condition)
     return not issubclass(kind, SlipWall)
 
 
-def sticks(condition: Condition | type[Condition]) -> bool:
+def sticks(condition: BoundaryCondition | type[BoundaryCondition]) -> bool:
     """Does gas stick to it? There turbulence ends."""
     kind = condition if isinstance(condition, type) else type(condition)
     return issubclass(kind, AdiabaticWall)
@@ -117,7 +117,7 @@ class SpalartAllmaras:
                 _open_gradient(side.faces, terms.v[own], self.nu[own], self.far, side.area, side.weights, slope[own])
         return slope
 
-    def _at_side(self, side: Side, terms: FlowTerms) -> None:
+    def _at_side(self, side: GroupFaces, terms: FlowTerms) -> None:
         own = side.cells
         known = (side.faces, terms.v[own], self.nu[own])
         if sticks(side.condition):
