@@ -71,7 +71,7 @@ class PlateConfig(FiniteVolumeConfig):
     )
     stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.2, reynolds=5e6, temperature=300.0)
     scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, SCHEME_DOC, limiter="none")
-    time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, method="implicit", cfl=5.0)
+    time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, method="implicit", cfl=5.0, cfl_max=1e5)
     turbulence: TurbulenceOptions = section(TurbulenceOptions, TURBULENCE_DOC, model="spalart_allmaras")
     output: FlowOutput = section(FlowOutput, OUTPUT_DOC, window=(-0.1, 2.0, 0.0, 0.05))
 
