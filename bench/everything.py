@@ -105,6 +105,7 @@ JOBS: tuple[Job, ...] = (
     Job("truth-cpu", "truth", ("--backend", "cpu"), 400, "truth", "cpu"),
     Job("bookleaf", "bookleaf", (), 300, "bookleaf_reference, bookleaf_exact", "cpu"),
     Job("volna_exact", "volna_exact", (), 400, "volna_dam, volna_bowl", "cpu"),
+    Job("meshes", "meshes", (), 400, "m6_sizes, mesh_quality", "cpu", tiny=("--levels",)),
     Job("flow_truth-cpu", "flow_truth", ("--device", "cpu", "--vortex", "193", "--boxes", "24", "48"), 900,
         "flow_truth_cpu", "cpu"),
 )  # fmt: skip

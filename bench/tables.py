@@ -24,6 +24,7 @@ from bench import (
     krylov,
     layout_report,
     locality_report,
+    meshes,
     poisson,
     report,
     truth,
@@ -223,6 +224,8 @@ TABLES: dict[str, Table] = {
     "volna_dam": Table("volna_exact", volna_exact.dam_table, lambda r: True, "volna_exact --json FILE"),
     "attacks": Table("attacks", attack_report.text_lines, attack_report.is_usual, "tests.attacks.run", several=True,
                      parts=attack_report.names),
+    "m6_sizes": Table("meshes", meshes.wing_table, lambda r: len(r["wings"]) == 5, "meshes --json FILE"),
+    "mesh_quality": Table("meshes", meshes.quality_table, lambda r: len(r["wings"]) == 5, "meshes --json FILE"),
     "volna_bowl": Table("volna_exact", volna_exact.bowl_table, lambda r: True, "volna_exact --json FILE"),
 }  # fmt: skip
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
 from meshloom.errors import MeshError
-from meshloom.mesh.cell_kinds import KINDS
+from meshloom.mesh.cell_kinds import DIMENSIONS, FACE_KINDS, NAMES, POLYGON
 from meshloom.mesh.core import Field
 from meshloom.mesh.faults import Fault
+from meshloom.mesh.lists import CellTable, NodeLists
 from meshloom.mesh.mesh import Mesh
 
 #: Dimension and number of nodes of every element that may stand in a file.
@@ -21,7 +23,7 @@ ELEMENTS = {
     "quad": (2, 4),
     "tetrahedron": (3, 4),
     "hexahedron": (3, 8),
-    "wedge": (3, 6),
+    "prism": (3, 6),
     "pyramid": (3, 5),
 }
 
@@ -42,7 +44,7 @@ class MeshBlock:
 
     @property
     def dimension(self) -> int:
-        return ELEMENTS[self.kind][0]
+        return DIMENSIONS[self.kind] if self.kind == POLYGON else ELEMENTS[self.kind][0]
 
 
 @dataclass(frozen=True)
@@ -66,21 +68,15 @@ def assemble(listing: Listing) -> Mesh:
     blocks = [block for block in listing.blocks if len(block.nodes)]
     dimension = max((block.dimension for block in blocks), default=0)
     if dimension < 2:
-        raise MeshError(f"no cells found; expected one of {', '.join(KINDS)}")
+        raise MeshError(f"no cells found; expected some of {', '.join(NAMES)}")
     cells = [block for block in blocks if block.dimension == dimension]
-    kinds = sorted({block.kind for block in cells})
-    if len(kinds) > 1:
-        counts = ", ".join(f"{sum(len(b.nodes) for b in cells if b.kind == kind)} {kind}" for kind in kinds)
-        raise MeshError(f"mixed cells ({counts}); a mesh has cells of one kind")
-    if kinds[0] not in KINDS:
-        raise MeshError(f"{kinds[0]} cells are not supported; allowed: {', '.join(KINDS)}")
     faces = [block for block in blocks if block.dimension == dimension - 1]
     boundary, numbers = _named_boundary(faces, listing.names, dimension - 1)
     points = _plane(_finite(listing)) if dimension == 2 else _finite(listing)
-    nodes = np.concatenate([block.nodes for block in cells])
+    table = CellTable.in_turn([(block.kind, NodeLists.of_rows(block.nodes)) for block in cells])
     members = _cell_groups(cells, listing.names, dimension) | listing.sets
     try:
-        mesh = Mesh.from_cells(points, nodes, kinds[0], boundary, groups=numbers, cell_groups=members, order="given")
+        mesh = Mesh.from_table(points, table, boundary, groups=numbers, cell_groups=members, order="given")
         mesh.check(faces=False)
     except Fault as fault:
         raise fault.renumbered(_numbers_of(cells), listing.numbers) from None
@@ -93,13 +89,35 @@ def _numbers_of(cells: list[MeshBlock]) -> np.ndarray | None:
     return np.concatenate(numbers) if len(numbers) == len(cells) else None
 
 
-def dissolve(mesh: Mesh) -> Listing:
-    """The reverse: a block of cells (tag 0) and one of boundary faces tagged by group; groups of cells as sets."""
-    face_kind = {2: "line", 3: "triangle", 4: "quad"}[mesh.boundary_nodes.arity]
-    cells = MeshBlock(mesh.kind, mesh.cell_nodes.indices, np.zeros(mesh.cells.total, dtype=np.int32))
-    faces = MeshBlock(face_kind, mesh.boundary_nodes.indices, mesh.boundary_group.numpy())
+def dissolve(mesh: Mesh, label: str) -> Listing:
+    """The reverse: blocks of cells (tag 0) in the order of their numbers and of boundary faces tagged by group; groups
+    of cells as sets. ``label``: the format, which holds no polygons."""
+    table, ends = mesh.lists.cells, mesh.lists.boundary_faces
+    if POLYGON in table.kinds:
+        raise MeshError(
+            f"{label} files hold no polygons, of which the mesh has {len(table.kinds[POLYGON])}; .vtu files do"
+        )
+    none = np.zeros(mesh.cells.total, dtype=np.int32)
+    cells = [MeshBlock(kind, nodes, none[first : first + len(nodes)], numbers=np.arange(first, first + len(nodes)))
+             for kind, first, nodes in _runs(table)]  # fmt: skip
+    groups, faces = mesh.boundary_group.numpy(), []
+    for part in ends.sizes:
+        numbers = np.arange(len(ends))[part.numbers]
+        faces.append(MeshBlock(FACE_KINDS[part.nodes.shape[1]], part.nodes, groups[numbers], numbers=numbers))
     names = {(mesh.dim - 1, number): name for name, number in mesh.groups.items()}
-    return Listing(mesh.coordinates.numpy(), [cells, faces], names, dict(mesh.cell_groups))
+    return Listing(mesh.coordinates.numpy(), [*cells, *faces], names, dict(mesh.cell_groups))
+
+
+def _runs(table: CellTable) -> Iterator[tuple[str, int, np.ndarray]]:
+    """Runs of cells of one kind: which, the number of the first, and their nodes (n, k)."""
+    kind_of = np.zeros(len(table), np.int8)
+    for number, name in enumerate(table.kinds):
+        kind_of[np.asarray(table.kinds[name])] = number
+    cuts = np.flatnonzero(np.diff(kind_of)) + 1
+    for first, last in pairwise([0, *cuts.tolist(), len(table)]):
+        rows = table.nodes.between(first, last).rows
+        if rows is not None:
+            yield list(table.kinds)[kind_of[first]], first, rows
 
 
 def field_arrays(fields: Mapping[str, Field | np.ndarray] | None, count: int, where: str) -> dict[str, np.ndarray]:
@@ -152,7 +170,7 @@ def _cell_groups(cells: list[MeshBlock], names: Mapping[tuple[int, int], str], d
 
 def _named_boundary(
     blocks: list[MeshBlock], names: Mapping[tuple[int, int], str], dimension: int
-) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+) -> tuple[dict[str, NodeLists], dict[str, int]]:
     """Node lists and number of each named group, with or without faces; untagged elements name nothing."""
     parts: dict[str, list[np.ndarray]] = {}
     numbers: dict[str, int] = {}
@@ -161,13 +179,10 @@ def _named_boundary(
             name = names.get((block.dimension, tag), f"group{tag}")
             numbers.setdefault(name, tag)
             parts.setdefault(name, []).append(block.nodes[block.tags == tag])
-    widths = {nodes.shape[1] for group in parts.values() for nodes in group}
-    if len(widths) > 1:
-        raise MeshError("mixed boundary elements (triangles and quadrilaterals); a mesh has cells of one kind")
-    found = {name: np.concatenate(group) for name, group in parts.items()}
+    found = {name: NodeLists.joined([NodeLists.of_rows(nodes) for nodes in group]) for name, group in parts.items()}
     for (of, tag), name in names.items():
         if of == dimension and name not in found:
-            found[name] = np.zeros((0, next(iter(widths), 0)), np.int64)
+            found[name] = NodeLists.of_rows(np.zeros((0, dimension + 1), np.int64))
             if tag > 0 and tag not in numbers.values():
                 numbers[name] = tag
     return found, numbers

@@ -18,7 +18,9 @@ from meshloom.io.blocks import ALL_CELLS, ELEMENTS, NO_GROUP, Listing, MeshBlock
 from meshloom.io.text import as_integers, parse_numbers, rows_of_changing_length
 from meshloom.mesh.mesh import Mesh
 
-CODES = {1: "line", 2: "triangle", 3: "quad", 4: "tetrahedron", 5: "hexahedron", 6: "wedge", 7: "pyramid", 15: "vertex"}
+CODES = {1: "line", 2: "triangle", 3: "quad", 4: "tetrahedron", 5: "hexahedron", 6: "prism", 7: "pyramid", 15: "vertex"}
+
+_PRISM = (0, 2, 1, 3, 5, 4)  # the nodes of a prism of VTK as Gmsh has them: it goes round the first triangle inwards
 
 
 class _GmshNumbers:
@@ -308,8 +310,7 @@ def write_gmsh(
     mesh: Mesh, cell_fields: Mapping[str, np.ndarray], node_fields: Mapping[str, np.ndarray]
 ) -> Iterator[bytes]:
     """The mesh as pieces of a binary 2.2 file; boundary faces have the field values of their cells."""
-    listing = dissolve(mesh)
-    cells, faces = listing.blocks
+    listing = dissolve(mesh, "Gmsh")
     cell_names, cell_tags = _cell_tags(mesh)
     codes = {kind: code for code, kind in CODES.items()}
     if max(mesh.nodes.total, mesh.cells.total + mesh.boundary_faces.total) >= 2**31:
@@ -321,14 +322,14 @@ def write_gmsh(
     yield f"$Nodes\n{len(points)}\n".encode()
     yield _numbered(points)
     yield f"\n$EndNodes\n$Elements\n{sum(len(block.nodes) for block in listing.blocks)}\n".encode()
-    first = 1
-    for block in (replace(cells, tags=cell_tags), faces):
-        count, tags = len(block.nodes), block.tags
-        if count:
-            numbers = np.arange(first, first + count)
-            yield np.array((codes[block.kind], count, 2), dtype=np.int32).tobytes()
-            yield np.column_stack((numbers, tags, tags, block.nodes + 1)).astype(np.int32).tobytes()
-        first += count
+    for block in listing.blocks:
+        numbers, is_cell = np.asarray(block.numbers), block.dimension == mesh.dim
+        tags = cell_tags[numbers] if is_cell else block.tags
+        nodes = block.nodes[:, _PRISM] if block.kind == "prism" else block.nodes
+        if len(nodes):
+            yield np.array((codes[block.kind], len(nodes), 2), dtype=np.int32).tobytes()
+            own = numbers + 1 + (0 if is_cell else mesh.cells.total)
+            yield np.column_stack((own, tags, tags, nodes + 1)).astype(np.int32).tobytes()
     yield b"\n$EndElements\n"
     for name, values in node_fields.items():
         yield from _write_field("NodeData", name, values)

@@ -80,8 +80,9 @@ def write(
 ) -> None:
     """Write a mesh, with fields where the format holds them; an existing file is replaced if ``overwrite``.
 
-    Formats other than ``.dat`` hold cells, not faces: a wake cut that joins cells by given faces is not kept. Groups of
-    cells are kept by ``.msh``, where a cell has one group, and ``.vtu``; the others cannot hold them. A Grid
+    Formats other than ``.dat`` hold cells, not faces: a wake cut that joins cells by given faces is not kept, and
+    the slit refused when the file is read. The sides of a periodic mesh are written as the groups that they were.
+    Groups of cells are kept by ``.msh``, where a cell has one group, and ``.vtu``; the others cannot hold them. A Grid
     goes to ``.vti`` or ``.vtr`` files; it has points alone, so its fields are ``node_fields``.
     """
     path = Path(path)
@@ -98,7 +99,7 @@ def write(
     on_cells = field_arrays(cell_fields, mesh.cells.total, "cells")
     on_nodes = field_arrays(node_fields, mesh.nodes.total, "nodes")
     try:
-        content = b"".join(chosen.write(mesh, on_cells, on_nodes))
+        content = b"".join(chosen.write(mesh.opened(), on_cells, on_nodes))
     except MeshError as error:
         raise MeshError(f"{path}: {error}") from error
     write_atomically(path, content)

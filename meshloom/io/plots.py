@@ -13,6 +13,7 @@ import numpy as np
 
 from meshloom.errors import UserError, install, one_line
 from meshloom.io.files import write_atomically
+from meshloom.mesh.lists import NodeLists
 
 _SHARE_OF_SQUARE = 0.464  # of the figure's width, for a square map and its colour bar
 _THINNEST = 8.0  # a window longer than this many times its width is stretched: a line would show nothing
@@ -28,7 +29,7 @@ _TAIL = 1.0  # percent of the cells at either end whose values are beyond the co
 def save_picture(
     path: Path,
     points: np.ndarray,
-    cells: np.ndarray,
+    cells: np.ndarray | NodeLists,
     values: np.ndarray,
     *,
     label: str,
@@ -37,7 +38,8 @@ def save_picture(
     title: str,
     axes: tuple[str, str] = ("x", "y"),
 ) -> None:
-    """A PNG: ``values`` (n,) on ``cells`` (n, corners) of ``points`` (m, 2) within ``window``, and the monitors.
+    """A PNG: ``values`` (n,) on ``cells`` (n, corners) of ``points`` (m, 2) within ``window``, and the monitors. Cells
+    of several kinds come as the lists of their corners.
 
     ``history`` maps a monitor's name to its value after each iteration; without any the map stands alone. UserError
     where matplotlib is missing.
@@ -166,7 +168,7 @@ def _draw_map(
     figure: Any,
     axes: Any,
     points: np.ndarray,
-    cells: np.ndarray,
+    cells: np.ndarray | NodeLists,
     values: np.ndarray,
     label: str,
     window: tuple[float, float, float, float],
@@ -176,20 +178,24 @@ def _draw_map(
     from matplotlib.collections import PolyCollection
 
     xmin, xmax, ymin, ymax = window
-    corners = points[cells]
-    low, high = corners.min(axis=1), corners.max(axis=1)
-    seen = (high[:, 0] >= xmin) & (low[:, 0] <= xmax) & (high[:, 1] >= ymin) & (low[:, 1] <= ymax)
-    seen &= np.isfinite(values)
+    drawn, colours = [], []
+    for part in (cells if isinstance(cells, NodeLists) else NodeLists.of_rows(cells)).sizes:
+        corners, here = points[part.nodes], values[part.numbers]
+        low, high = corners.min(axis=1), corners.max(axis=1)
+        seen = (high[:, 0] >= xmin) & (low[:, 0] <= xmax) & (high[:, 1] >= ymin) & (low[:, 1] <= ymax)
+        seen &= np.isfinite(here)
+        drawn.append(corners[seen])
+        colours.append(here[seen])
+    shown = np.concatenate(colours)
+    polygons = drawn[0] if len(drawn) == 1 else [corners for part in drawn for corners in part]
     # Anti-aliasing would blend the background into both sides of every edge: hairlines all over the mesh.
-    patches = PolyCollection(
-        corners[seen], array=values[seen], cmap="turbo", edgecolors="none", linewidths=0.0, antialiased=False
-    )
-    if seen.any():  # a few extreme cells, as at the nose, must not use up the colours
-        patches.set_clim(*np.percentile(values[seen], (_TAIL, 100.0 - _TAIL)))
+    patches = PolyCollection(polygons, array=shown, cmap="turbo", edgecolors="none", linewidths=0.0, antialiased=False)
+    if len(shown):  # a few extreme cells, as at the nose, must not use up the colours
+        patches.set_clim(*np.percentile(shown, (_TAIL, 100.0 - _TAIL)))
     axes.add_collection(patches)
     axes.set(xlim=(xmin, xmax), ylim=(ymin, ymax), xlabel=_plain(names[0]), ylabel=_plain(names[1]))
     axes.set_aspect("auto" if _thin(window) else "equal")
-    if seen.any():
+    if len(shown):
         figure.colorbar(patches, ax=axes, label=_plain(label), extend="both", fraction=0.05, pad=0.02)
     else:
         axes.text(0.5, 0.5, f"{_plain(label)}: no value anywhere", ha="center", va="center", transform=axes.transAxes)

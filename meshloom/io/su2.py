@@ -12,7 +12,7 @@ from meshloom.io.text import as_integers, format_rows, parse_numbers, rows_of_ch
 from meshloom.mesh.mesh import Mesh
 
 #: The element codes of SU2 are those of VTK.
-CODES = {3: "line", 5: "triangle", 9: "quad", 10: "tetrahedron", 12: "hexahedron", 13: "wedge", 14: "pyramid"}
+CODES = {3: "line", 5: "triangle", 9: "quad", 10: "tetrahedron", 12: "hexahedron", 13: "prism", 14: "pyramid"}
 
 
 def read_su2(data: bytes) -> Listing:
@@ -140,19 +140,22 @@ def write_su2(mesh: Mesh) -> Iterator[bytes]:
     for name in mesh.groups:
         if set(name) & set("%=\n\r") or name != name.strip() or not name:
             raise MeshError(f"boundary group {name!r}: an SU2 marker has a name without '%', '=' and blank ends")
-    listing = dissolve(mesh)
+    listing = dissolve(mesh, "SU2")
     codes = {kind: code for code, kind in CODES.items()}
-    cells, faces = listing.blocks
-    yield f"NDIME= {mesh.dim}\nNELEM= {len(cells.nodes)}\n".encode()
-    yield from _numbered_rows(f"{codes[cells.kind]} " + "%d " * cells.nodes.shape[1] + "%d\n", cells.nodes)
+    cells = [block for block in listing.blocks if block.dimension == mesh.dim]
+    faces = [block for block in listing.blocks if block.dimension < mesh.dim]
+    yield f"NDIME= {mesh.dim}\nNELEM= {mesh.cells.total}\n".encode()
+    for block in cells:
+        pattern = f"{codes[block.kind]} " + "%d " * block.nodes.shape[1] + "%d\n"
+        yield from format_rows(pattern, np.column_stack((block.nodes, np.asarray(block.numbers))))
     yield f"NPOIN= {len(listing.points)}\n".encode()
-    yield from _numbered_rows("%.17g " * mesh.dim + "%d\n", listing.points)
+    yield from format_rows(
+        "%.17g " * mesh.dim + "%d\n", np.column_stack((listing.points, np.arange(len(listing.points))))
+    )
     yield f"NMARK= {len(mesh.groups)}\n".encode()
     for name, number in mesh.groups.items():
-        nodes = faces.nodes[faces.tags == number]
-        yield f"MARKER_TAG= {name}\nMARKER_ELEMS= {len(nodes)}\n".encode()
-        yield from format_rows(f"{codes[faces.kind]}" + " %d" * nodes.shape[1] + "\n", nodes)
-
-
-def _numbered_rows(pattern: str, rows: np.ndarray) -> Iterator[bytes]:
-    return format_rows(pattern, np.column_stack((rows, np.arange(len(rows)))))
+        count = sum(int((block.tags == number).sum()) for block in faces)
+        yield f"MARKER_TAG= {name}\nMARKER_ELEMS= {count}\n".encode()
+        for block in faces:
+            nodes = block.nodes[block.tags == number]
+            yield from format_rows(f"{codes[block.kind]}" + " %d" * nodes.shape[1] + "\n", nodes)

@@ -18,11 +18,13 @@ import numpy as np
 from meshloom.errors import MeshError, UserError, one_line
 from meshloom.io.blocks import field_arrays, with_boundary
 from meshloom.io.files import write_atomically, writing
+from meshloom.mesh.cell_kinds import FACE_KINDS
 from meshloom.mesh.core import Field
+from meshloom.mesh.kinds import Kinds
 from meshloom.mesh.mesh import Mesh
 
-CELL_TYPES = {"line": 3, "triangle": 5, "quad": 9, "tetrahedron": 10, "hexahedron": 12}
-_FACE_KINDS = {2: "line", 3: "triangle", 4: "quad"}
+CELL_TYPES = {"line": 3, "triangle": 5, "polygon": 7, "quad": 9, "tetrahedron": 10, "hexahedron": 12, "prism": 13,
+              "pyramid": 14}  # fmt: skip
 _BYTE_ORDER = {"little": "LittleEndian", "big": "BigEndian"}[sys.byteorder]
 
 #: Cell array that holds the group of each boundary face (0 on cells), and the prefix of the names of groups.
@@ -64,21 +66,22 @@ def vtu_pieces(
     """The file in pieces."""
     points = np.zeros((mesh.nodes.total, 3))
     points[:, : mesh.dim] = mesh.coordinates.numpy() if at is None else at
-    blocks = [(mesh.kind, mesh.cell_nodes.indices)]
+    elements = [(mesh.lists.cells.nodes, mesh.lists.cells.kinds)]
     groups: dict[str, np.ndarray] = {}
     if boundary:
         if GROUP_ARRAY in cell_fields:
             raise MeshError(f"field {GROUP_ARRAY}: the name is taken by the groups of boundary faces; choose another")
-        blocks.append((_FACE_KINDS[mesh.boundary_nodes.arity], mesh.boundary_nodes.indices))
+        ends = mesh.lists.boundary_faces
+        elements.append((ends, ends.kinds(FACE_KINDS)))
         cell_fields = {name: with_boundary(values, mesh) for name, values in cell_fields.items()}
         cell_fields |= _cell_group_arrays(mesh)
         none = np.zeros(mesh.cells.total, dtype=np.int32)
         cell_fields[GROUP_ARRAY] = np.concatenate((none, mesh.boundary_group.numpy()))
         groups = {GROUP_PREFIX + name: np.array([number], np.int32) for name, number in mesh.groups.items()}
     topology = {
-        "connectivity": np.concatenate([nodes.reshape(-1) for _, nodes in blocks]),
-        "offsets": np.cumsum(np.concatenate([np.full(len(nodes), nodes.shape[1], np.int64) for _, nodes in blocks])),
-        "types": np.concatenate([np.full(len(nodes), CELL_TYPES[kind], np.uint8) for kind, nodes in blocks]),
+        "connectivity": np.concatenate([nodes.entries for nodes, _ in elements]),
+        "offsets": np.cumsum(np.concatenate([nodes.lengths for nodes, _ in elements])),
+        "types": np.concatenate([_types(len(nodes), kinds) for nodes, kinds in elements]),
     }
     yield head("UnstructuredGrid")
     yield b"<UnstructuredGrid>\n"
@@ -90,6 +93,14 @@ def vtu_pieces(
     yield from section("PointData", node_fields)
     yield from section("CellData", cell_fields)
     yield b"</Piece>\n</UnstructuredGrid>\n</VTKFile>\n"
+
+
+def _types(count: int, kinds: Kinds) -> np.ndarray:
+    """VTK's number for the kind of each element."""
+    found = np.zeros(count, np.uint8)
+    for kind, numbers in kinds.items():
+        found[np.asarray(numbers)] = CELL_TYPES[kind]
+    return found
 
 
 def _cell_group_arrays(mesh: Mesh) -> dict[str, np.ndarray]:

@@ -19,6 +19,7 @@ from meshloom.errors import MeshError, UserError, install
 from meshloom.io.blocks import ELEMENTS, Listing, MeshBlock
 from meshloom.io.text import as_integers
 from meshloom.io.vtk import CELL_GROUP_PREFIX, GROUP_ARRAY, GROUP_PREFIX
+from meshloom.mesh.cell_kinds import POLYGON
 
 #: The arrays in which programs keep the tags of elements, ours first.
 _TAG_ARRAYS = (GROUP_ARRAY, "gmsh:physical", "su2:tag", "medit:ref", "CellEntityIds")
@@ -116,11 +117,11 @@ def _listing(found: Any) -> Listing:
     blocks: list[MeshBlock] = []
     first = 0
     for number, block in enumerate(found.cells):
-        kind = {"tetra": "tetrahedron"}.get(block.type, block.type)
-        if kind not in ELEMENTS:
-            raise MeshError(f"elements of type {kind} are not supported; allowed: {', '.join(ELEMENTS)}")
+        kind = {"tetra": "tetrahedron", "wedge": "prism"}.get(block.type, block.type)
+        if kind not in ELEMENTS and kind != POLYGON:
+            raise MeshError(f"elements of type {kind} are not supported; allowed: {', '.join((*ELEMENTS, POLYGON))}")
         nodes = np.asarray(block.data)
-        if nodes.ndim != 2 or nodes.shape[1] != ELEMENTS[kind][1]:
+        if nodes.ndim != 2 or (kind != POLYGON and nodes.shape[1] != ELEMENTS[kind][1]):
             raise MeshError(f"{kind} elements with node numbers of shape {nodes.shape}: malformed")
         tags = np.zeros(len(nodes)) if tag_array is None else np.ravel(found.cell_data[tag_array][number])
         if len(tags) != len(nodes):

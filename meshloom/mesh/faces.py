@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -224,8 +223,11 @@ def _in_turn(parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> tuple[np
     return np.concatenate([part[1] for part in parts])[order], lists
 
 
-def cells_across(cells: CellTable, faces: NodeLists, face_cells: np.ndarray) -> np.ndarray:
-    """For every side of every cell, in turn, the cell across it (sides,); the cell itself where it is boundary."""
+def cells_across(cells: CellTable, ends: tuple[NodeLists, NodeLists], face_cells: np.ndarray) -> np.ndarray:
+    """For every side of every cell, in turn, the cell across it (sides,); the cell itself where it is boundary.
+
+    ``ends``: the nodes of the faces as their first and as their second cells have them.
+    """
     across = np.repeat(np.arange(len(cells), dtype=face_cells.dtype), np.diff(cells.sides))
     found = np.zeros(face_cells.shape, dtype=bool)
     row_of = np.full(len(cells), -1, np.int64)  # in the block that is looked at
@@ -233,13 +235,12 @@ def cells_across(cells: CellTable, faces: NodeLists, face_cells: np.ndarray) -> 
         numbers = block.listed(len(cells))
         row_of[:] = -1
         row_of[numbers] = np.arange(len(numbers))
-        for part in faces.sizes:
+        for end, part in [*((0, part) for part in ends[0].sizes), *((1, part) for part in ends[1].sizes)]:
             wanted, pairs = np.sort(part.nodes, axis=1), face_cells[part.numbers]
-            of_part = np.arange(len(faces))[part.numbers]
-            for end, slot in product((0, 1), block.kind.slots(part.nodes.shape[1])):
-                here = np.flatnonzero(row_of[pairs[:, end]] >= 0)
-                local = list(block.kind.faces[slot])
-                corners = block.nodes[row_of[pairs[here, end]]][:, local]
+            of_part = np.arange(len(face_cells))[part.numbers]
+            here = np.flatnonzero(row_of[pairs[:, end]] >= 0)
+            for slot in block.kind.slots(part.nodes.shape[1]):
+                corners = block.nodes[row_of[pairs[here, end]]][:, list(block.kind.faces[slot])]
                 match = here[(np.sort(corners, axis=1) == wanted[here]).all(axis=1)]
                 across[cells.sides[pairs[match, end]] + slot] = pairs[match, 1 - end]
                 found[of_part[match], end] = True
@@ -247,7 +248,7 @@ def cells_across(cells: CellTable, faces: NodeLists, face_cells: np.ndarray) -> 
         face, end = (int(k) for k in np.argwhere(~found)[0])
         cell = int(face_cells[face, end])
         raise MeshError(
-            f"face {face} {_listed(faces[face])} is no face of its cell {cell}"
+            f"face {face} {_listed(ends[end][face])} is no face of its cell {cell}"
             f" {_listed(cells.nodes[cell])}: across a cut in the mesh cells have no neighbours by nodes"
         )
     return across

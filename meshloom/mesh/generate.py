@@ -1,5 +1,5 @@
 """Meshes made on the spot: the NACA 0012 C-mesh of the airfoil case, boxes, channels with a ramp, and those of
-``generators``: O-grids, the flat plate, the channel with a bump."""
+``generators``: O-grids, the flat plate, the channel with a bump, the ONERA M6 wing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,24 @@ import numpy as np
 from meshloom.errors import MeshError, nearest, shown, whole_number
 from meshloom.mesh.cell_kinds import KINDS, cell_kind
 from meshloom.mesh.faces import derive_faces, oriented_cells
+from meshloom.mesh.generators.onera_m6 import onera_m6
 from meshloom.mesh.generators.planar import bump, cylinder, flat_plate, naca0012_ogrid
+from meshloom.mesh.generators.quality import quality
 from meshloom.mesh.lists import CellTable
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.values import enough_memory, same_kind
 
-__all__ = ["box", "bump", "cylinder", "flat_plate", "naca0012", "naca0012_ogrid", "ramp"]
+__all__ = [
+    "box",
+    "bump",
+    "cylinder",
+    "flat_plate",
+    "naca0012",
+    "naca0012_ogrid",
+    "onera_m6",
+    "quality",
+    "ramp",
+]
 
 _SURFACE_POINTS = 100
 _MAP_ORIGIN = 0.0077  # the square-root map unfolds the plane around this point just behind the nose

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,8 +34,10 @@ from meshloom.mesh.given import (
     numbered,
 )
 from meshloom.mesh.groups import group_boundary
-from meshloom.mesh.lists import CellTable, MeshLists, NodeLists
+from meshloom.mesh.hanging import check_slits
+from meshloom.mesh.lists import MIXED, CellTable, MeshLists, NodeLists
 from meshloom.mesh.parts import BoundaryPart, MeshSet, map_of
+from meshloom.mesh.periodic import Joints, joined, opened
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
@@ -74,6 +76,7 @@ class Mesh(ItsOwnCopy):
         groups: Mapping[str, int] | None = None,
         cell_groups: Mapping[str, ArrayLike] | None = None,
         halo: Mapping[str, int] | None = None,
+        joints: Joints | None = None,
         permutation: Permutation | None = None,
         arrangement: Arrangement | None = None,
     ):
@@ -103,6 +106,8 @@ class Mesh(ItsOwnCopy):
         self.cell_groups = checked_cell_groups(cell_groups, len(table))
         #: The nodes of cells and faces as rows of changing length.
         self.lists = MeshLists(table.kept(self.cell_nodes), faces.kept(self.face_nodes), ends.kept(self.boundary_nodes))
+        #: The faces that join periodic sides; none in most meshes.
+        self.joints = joints or Joints.none(dimension)
         self._name_corners(x)
         self._permutation = permutation
         self._parts: dict[str, BoundaryPart] = {}
@@ -124,7 +129,7 @@ class Mesh(ItsOwnCopy):
         coordinates: ArrayLike,
         cell_nodes: ArrayLike | Mapping[str, ArrayLike],
         kind: str | None = None,
-        boundary: Mapping[str, ArrayLike] | None = None,
+        boundary: Mapping[str, Any] | None = None,
         *,
         groups: Mapping[str, int] | None = None,
         cell_groups: Mapping[str, ArrayLike] | None = None,
@@ -149,7 +154,7 @@ class Mesh(ItsOwnCopy):
         cls,
         coordinates: ArrayLike,
         table: CellTable,
-        boundary: Mapping[str, ArrayLike] | None = None,
+        boundary: Mapping[str, Any] | None = None,
         *,
         groups: Mapping[str, int] | None = None,
         cell_groups: Mapping[str, ArrayLike] | None = None,
@@ -229,14 +234,15 @@ class Mesh(ItsOwnCopy):
     def owner_first(self) -> bool:
         """Whether every face has owner < neighbor; such a mesh stays so when it is reordered."""
         cells = self.face_cells.indices
-        return bool((cells[:, 0] < cells[:, 1]).all())
+        return bool((cells[:, 0] <= cells[:, 1]).all())  # the same where a joint leads a cell to itself
 
     @cached_property
     def cell_cells(self) -> Map:
         """For every cell the cells across its faces, in the order of the faces of its kind; itself at the boundary. The
         arity varies where cells differ in their number of faces."""
         table = self.lists.cells
-        across = NodeLists(table.sides, cells_across(table, self.lists.faces, self.face_cells.indices))
+        faces = self.lists.faces, self.joints.second(self.lists.faces)
+        across = NodeLists(table.sides, cells_across(table, faces, self.face_cells.indices))
         return cast(Map, map_of(self.cells, self.cells, across, "cell_cells"))
 
     @property
@@ -252,10 +258,12 @@ class Mesh(ItsOwnCopy):
         state = hashlib.sha256(f"{self.kind} {sorted(self.groups.items())}".encode())
         for map_ in (self.cell_nodes, self.face_nodes, self.face_cells, self.boundary_nodes, self.boundary_cells):
             state.update(map_.indices_digest.encode())
-        for name, numbers in self.lists.cells.kinds.items() if len(self.lists.cells.kinds) > 1 else ():
+        for name, numbers in sorted(self.lists.cells.kinds.items()) if self.kind == MIXED else ():
             state.update(name.encode() + np.asarray(numbers, "<i8").tobytes())
         for field in (self.coordinates, self.boundary_group):
             state.update(np.ascontiguousarray(field.numpy()).data)
+        if len(self.joints):
+            state.update(self.joints.digest.encode())
         for name, cells in sorted(self.cell_groups.items()):  # nothing where there are none: old checkpoints stay good
             state.update(f"{len(name)} {name} {len(cells)}".encode() + cells.astype("<i8").tobytes())
         return state.hexdigest()
@@ -283,6 +291,7 @@ class Mesh(ItsOwnCopy):
             groups=self.groups,
             cell_groups=self.cell_groups,
             halo=self._halo,
+            joints=self.joints,
             permutation=self._permutation,
             arrangement=how,
         )
@@ -313,8 +322,10 @@ class Mesh(ItsOwnCopy):
 
         Cells have different nodes, positive volumes and do not cross themselves; every side of a cell belongs to
         exactly one face, which lies between the cells it names (nodes may differ where their places agree, as at a wake
-        cut) and has its normal from the first to the second; cells round a node do not overlap. ``ml.read`` does this.
-        ``faces=False`` leaves out what holds in any case where faces were derived (``from_cells``).
+        cut) and has its normal from the first to the second; cells round a node do not overlap. No node lies on the
+        side of a cell that does not have it, unless the side is in a named group of the boundary: cells that should
+        meet have the same nodes. ``ml.read`` does this. ``faces=False`` leaves out what holds in any case where faces
+        were derived (``from_cells``).
         """
         x, cells = self.coordinates.numpy(), self.lists.cells
         interior = self.lists.faces, self.face_cells.indices
@@ -322,12 +333,49 @@ class Mesh(ItsOwnCopy):
         try:
             if faces:
                 soundness.check_shapes(x, checked_cells(cells, len(x)))
-                soundness.check_sides(x, cells, interior, boundary, len(self.cells))
+                soundness.check_sides(x, cells, interior, boundary, len(self.cells), self.joints)
             if self.dim == 3:
                 soundness.check_crossings(x, cells, interior, boundary)
             soundness.check_corners(x, cells, boundary)
+            unnamed = self.boundary_group.numpy() == self.groups.get(UNNAMED, 0)
+            if unnamed.any():
+                of = boundary[1][:, 0]
+                check_slits(x, boundary[0], of, self._cell_heights[of], unnamed)
         except Fault as fault:
             raise fault.placed(x) from None
+
+    @property
+    def _cell_heights(self) -> np.ndarray:
+        """Volume over surface of each cell, (cells,): about the least distance between two of its sides."""
+        areas = np.linalg.norm(self.face_normals, axis=1), np.linalg.norm(self.boundary_normals, axis=1)
+        surface = np.bincount(self.boundary_cells.indices[:, 0], areas[1], minlength=self.cells.total)
+        for of in self.face_cells.indices.T:
+            surface += np.bincount(of, areas[0], minlength=self.cells.total)
+        return self.cell_volumes / np.where(surface > 0, surface, 1.0)
+
+    def periodic(self, pairs: Mapping[str, str], *, tolerance: float = 1e-4) -> Mesh:
+        """The mesh with the faces of groups paired, {"xmin": "xmax"}: each pair is an interior face, behind the others.
+
+        Partners lie at the same places but for a shift, that of the middles of the groups; ``tolerance`` says how far
+        off their centres may be, as a part of the size of a face. The face is at the side of its first cell;
+        ``cell_distances``, ``cell_to_face`` and ``face_shifts`` lead to the other. A MeshError names the face that has
+        no partner. Cells and nodes keep their numbers; the two groups are gone, until ``opened`` brings them back.
+        """
+        refuse_in_program("joining the sides of a mesh", MAKE_BEFORE)
+        return self._with(**joined(self, pairs, tolerance))
+
+    def opened(self) -> Mesh:
+        """The mesh with its periodic sides as groups of the boundary again; itself where it has none."""
+        refuse_in_program("opening the sides of a mesh", MAKE_BEFORE)
+        return self._with(**opened(self), joints=None) if len(self.joints) else self
+
+    def _with(self, **faces: Any) -> Mesh:
+        """The same nodes and cells with other faces, arranged in the same way."""
+        table, order = self.lists.cells, self.arrangement.order
+        made = Mesh(
+            self.coordinates.numpy(), kind=table.kind, cell_nodes=table.nodes, cell_groups=self.cell_groups, **faces
+        )
+        return made if self.arrangement.numbers is None else made.arranged(order)
 
     def group(self, name: str) -> np.ndarray:
         """The numbers of the boundary faces of a group."""
@@ -395,11 +443,38 @@ class Mesh(ItsOwnCopy):
         x = self.coordinates.numpy()
         return self.lists.boundary_faces.measured(lambda nodes: geometry.face_centroids(x, nodes), self.dim)
 
+    @property
+    def face_shifts(self) -> np.ndarray:
+        """What to add to the place of the second cell of each interior face for it to lie beside the first, (faces, d):
+        0 but at faces between periodic sides."""
+        found = np.zeros((self.faces.total, self.dim))
+        found[self.joints.faces] = self.joints.shifts
+        return found
+
+    @property
+    def cell_distances(self) -> np.ndarray:
+        """From the centre of the first cell of each interior face to that of the second, (faces, d), across the joint
+        where the sides are periodic."""
+        centres, cells = self.cell_centroids, self.face_cells.indices
+        return centres[cells[:, 1]] + self.face_shifts - centres[cells[:, 0]]
+
+    @property
+    def cell_to_face(self) -> np.ndarray:
+        """From the centre of either cell of each interior face to that of the face, (faces, 2, d), to the side of the
+        cell where the sides are periodic."""
+        centres, cells, middle = self.cell_centroids, self.face_cells.indices, self.face_centres
+        return np.stack((middle - centres[cells[:, 0]], middle - self.face_shifts - centres[cells[:, 1]]), axis=1)
+
     def __repr__(self) -> str:
+        groups = f"groups: {', '.join(self.groups) or 'none'}{self._cell_group_names}{self._joined_names}"
         return (
-            f"Mesh({self._counted} cells, {len(self.faces)} faces, {len(self.boundary_faces)} boundary"
-            f" faces, {len(self.nodes)} nodes; groups: {', '.join(self.groups) or 'none'}{self._cell_group_names})"
+            f"Mesh({self._counted} cells, {len(self.faces)} faces, {len(self.boundary_faces)} boundary faces,"
+            f" {len(self.nodes)} nodes; {groups})"
         )
+
+    @property
+    def _joined_names(self) -> str:
+        return f"; periodic: {', '.join(self.joints.groups)}" if len(self.joints) else ""
 
     @property
     def _counted(self) -> str:

@@ -123,16 +123,17 @@ def renumbered(mesh: Mesh, permutation: Permutation) -> dict[str, Any]:
     face_cells = new_cell[mesh.face_cells.indices[permutation.faces]]
     face_cells[flipped] = face_cells[flipped, ::-1]
     cells = lists.cells.taken(permutation.cells, new_node)
+    joints, faces = mesh.joints.renumbered(permutation, new_node, lists.faces)
     return {
         "coordinates": permutation.apply("nodes", mesh.coordinates),
         "kind": cells.kind,
         "cell_nodes": cells.nodes,
-        "face_nodes": lists.faces.taken(permutation.faces).mapped(new_node).turned(flipped),
+        "face_nodes": faces.taken(permutation.faces).mapped(new_node).turned(flipped),
         "face_cells": face_cells,
         "boundary_nodes": lists.boundary_faces.taken(permutation.boundary_faces).mapped(new_node),
         "boundary_cells": new_cell[mesh.boundary_cells.indices[permutation.boundary_faces]],
         "boundary_group": permutation.apply("boundary_faces", mesh.boundary_group),
-    }
+    } | ({"joints": joints} if len(joints) else {})
 
 
 def _inverse(order: np.ndarray) -> np.ndarray:

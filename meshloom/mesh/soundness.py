@@ -22,6 +22,7 @@ from meshloom.mesh.faces import check_folds
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.geometry import cell_volumes
 from meshloom.mesh.lists import CellTable, NodeLists
+from meshloom.mesh.periodic import Joints
 
 _SAME_PLACE = 1e-6  # of the size of a face: nodes on the two sides of a cut lie no further apart
 _CHUNK = 16384  # faces whose intermediate arrays stay in the cache
@@ -59,13 +60,15 @@ def check_sides(
     interior: tuple[NodeLists, np.ndarray],
     boundary: tuple[NodeLists, np.ndarray],
     whole_cells: int,
+    joints: Joints,
 ) -> None:
     """Faces (nodes and cells (m, 2)), boundary faces (nodes and cell (b, 1)) and cells fit together.
 
-    The first ``whole_cells`` cells must have all their faces; those behind them are copies, which need not.
+    The first ``whole_cells`` cells must have all their faces; those behind them are copies, which need not. ``joints``:
+    the faces between periodic sides.
     """
     (nodes, pairs), (ends, single) = interior, boundary
-    both = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
+    both = np.setdiff1d(np.flatnonzero(pairs[:, 0] == pairs[:, 1]), joints.faces)
     if len(both):
         cell = pairs[both[0], 0]
         raise Fault(f"face {both[0]} {{nodes}} has the cell {{cells[0]}} on both sides", cells=[cell],
@@ -73,7 +76,7 @@ def check_sides(
     counts = np.zeros(cells.sides[-1], dtype=np.int64)
     for label, lists, of, expected in (
         ("face", nodes, pairs[:, 0], 1),
-        ("face", nodes, pairs[:, 1], -1),
+        ("face", joints.second(nodes), pairs[:, 1], -1),
         ("boundary face", ends, single[:, 0], 1),
     ):
         slot, turn = _sides_of(x, cells, lists, of)

@@ -61,7 +61,7 @@ def draw(
     return save_picture(
         path,
         case.node_positions() if picture.points is None else picture.points,
-        case.mesh.cell_nodes.indices if picture.polygons is None else picture.polygons,
+        case.mesh.lists.cells.nodes if picture.polygons is None else picture.polygons,
         picture.values,
         label=picture.label,
         window=picture.window,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from fractions import Fraction
 from itertools import combinations, pairwise
 
@@ -15,6 +16,8 @@ SIDES = {
     "triangle": ("01", "12", "20"),
     "quad": ("01", "12", "23", "30"),
     "tetrahedron": ("021", "013", "123", "032"),
+    "pyramid": ("0321", "014", "124", "234", "304"),
+    "prism": ("012", "354", "0341", "1452", "2530"),
     "hexahedron": ("0321", "4567", "0154", "1265", "2376", "3047"),
 }
 
@@ -22,25 +25,32 @@ SIDES = {
 def faults(mesh: Mesh) -> list[str]:
     """What is wrong, in words; nothing for a sound mesh."""
     x = mesh.coordinates.numpy()
-    cells, sides = mesh.cell_nodes.indices.tolist(), [[*map(int, side)] for side in SIDES[mesh.kind]]
+    cells = [nodes.tolist() for nodes in mesh.lists.cells.nodes]
+    kinds = {cell: kind for kind, numbers in mesh.cells.kinds.items() for cell in numbers}
+    sides = [[[*map(int, side)] for side in _sides(kinds[cell], len(nodes))] for cell, nodes in enumerate(cells)]
     if not np.isfinite(x).all():
         return ["coordinates that are not finite"]
     found = []
     for number, nodes in enumerate(cells):
         if len({*nodes}) < len(nodes):
             found.append(f"cell {number}: a node twice")
-        if not _volume(x, nodes, sides) > 0:
-            found.append(f"cell {number}: volume {_volume(x, nodes, sides)}")
-        if mesh.kind == "quad" and _crosses_itself(x[nodes]):
+        if not _volume(x, nodes, sides[number]) > 0:
+            found.append(f"cell {number}: volume {_volume(x, nodes, sides[number])}")
+        if kinds[number] == "quad" and _crosses_itself(x[nodes]):
             found.append(f"cell {number}: a bow-tie")
     return found + _faces(mesh, x, cells, sides) + _overlaps(mesh, x, cells)
 
 
-def _faces(mesh: Mesh, x: np.ndarray, cells: list[list[int]], sides: list[list[int]]) -> list[str]:
+def _sides(kind: str, corners: int) -> Iterable[Iterable[str | int]]:
+    return SIDES[kind] if kind in SIDES else [(k, (k + 1) % corners) for k in range(corners)]
+
+
+def _faces(mesh: Mesh, x: np.ndarray, cells: list[list[int]], sides: list[list[list[int]]]) -> list[str]:
     """Every side has one face; outward vectors of faces sum to zero in each cell; faces are where their cells are."""
-    interior, boundary = (mesh.face_nodes, mesh.face_cells), (mesh.boundary_nodes, mesh.boundary_cells)
-    owners = [(nodes, of, signs) for maps, signs in ((interior, (1, -1)), (boundary, (1,)))
-              for nodes, of in zip(*(map_.indices.tolist() for map_ in maps), strict=True)]  # fmt: skip
+    interior = (mesh.lists.faces, mesh.face_cells, (1, -1))
+    boundary = (mesh.lists.boundary_faces, mesh.boundary_cells, (1,))
+    owners = [(nodes.tolist(), of, signs) for lists, map_, signs in (interior, boundary)
+              for nodes, of in zip(lists, map_.indices.tolist(), strict=True)]  # fmt: skip
     total, scale, count = np.zeros((len(cells), x.shape[1])), np.zeros(len(cells)), Counter[int]()
     found = []
     for nodes, of, signs in owners:
@@ -49,11 +59,11 @@ def _faces(mesh: Mesh, x: np.ndarray, cells: list[list[int]], sides: list[list[i
             total[cell] += sign * vector
             scale[cell] += float(np.abs(vector).sum())
             count[cell] += 1
-            middles = [x[[cells[cell][local] for local in side]].mean(axis=0) for side in sides]
+            middles = [x[[cells[cell][local] for local in side]].mean(axis=0) for side in sides[cell]]
             size = float(np.ptp(x[nodes], axis=0).max())
             if min(float(np.abs(middle - x[nodes].mean(axis=0)).max()) for middle in middles) > 1e-5 * size:
                 found.append(f"face {nodes} is not at cell {cell}")
-    found += [f"cell {cell} has {count[cell]} faces" for cell in range(len(cells)) if count[cell] != len(sides)]
+    found += [f"cell {cell} has {count[cell]} faces" for cell in range(len(cells)) if count[cell] != len(sides[cell])]
     open_cells = np.flatnonzero(~(np.abs(total).sum(axis=1) <= 1e-5 * scale))
     return found + [f"cell {cell} is not closed" for cell in open_cells.tolist()]
 

@@ -32,6 +32,10 @@ def test_what_is_made_comes_back(tmp_path_factory: pytest.TempPathFactory, mesh:
         return
     path = tmp_path_factory.mktemp("made") / f"mesh{extension}"
     ml.write(path, mesh)
+    if extension != ".dat" and "wall" in mesh.groups:  # a wake cut is a slit to formats that hold no faces
+        with pytest.raises(MeshError, match=r"lie at one place: cells .* do not meet"):
+            ml.read(path)
+        return
     found = ml.read(path)
     assert not faults(found)
     np.testing.assert_array_equal(found.coordinates.numpy(), mesh.coordinates.numpy())

@@ -15,6 +15,7 @@ from meshloom.errors import MeshError
 from meshloom.mesh import faces as faces_module
 from meshloom.mesh.cell_kinds import KINDS
 from meshloom.mesh.mesh import Mesh
+from tests.attacks.mesh_judge import faults
 from tests.mesh.mixed_samples import Cells, layered, neighbours, plane, shuffled_table, space
 from tests.mesh.samples import closure, faces_as_sets, jittered
 from tests.one_line import one_line_from
@@ -42,6 +43,7 @@ def test_random_meshes_fill_their_space(make: Maker, seed: int) -> None:
     x, table = shuffled_table(*make(seed), seed)
     mesh = Mesh.from_table(x, table)
     mesh.check()
+    assert not faults(mesh)
     assert faces_as_sets(mesh) == neighbours(table)
     pairs = mesh.face_cells.indices
     assert (pairs[:, 0] < pairs[:, 1]).all()

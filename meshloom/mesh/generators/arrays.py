@@ -41,7 +41,7 @@ class CellArrays:
 
 
 def real_number(what: str, value: object, above: float, most: float = float("inf")) -> float:
-    """``value`` as a finite number above ``above`` and at most ``most``. ``what`` begins the message: "bump: height"."""
+    """``value`` as a finite number above ``above``, at most ``most``. ``what`` begins the message: "bump: height"."""
     number = one_number(value, np.dtype(np.float64), what)
     if not (isfinite(number) and above < number <= most):
         bounds = f"above {above:g}" + (f" and at most {most:g}" if most < float("inf") else "")

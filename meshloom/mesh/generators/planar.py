@@ -16,7 +16,7 @@ from meshloom.mesh.mesh import Mesh
 #: its chord, is where the trailing edge closes, and the chord is scaled to 1 again. The last makes the sum exactly 0.
 _NACA = 0.594689181 * np.array([0.298222773, -0.127125232, -0.357907906, 0.291984971, -0.105174606])
 #: Cells of the plate's resource grids (34 x 24, doubled up to 544 x 384): so many of 34 lie ahead of the plate.
-_AHEAD = 6 / 34
+_UPSTREAM = 6 / 34
 
 
 def naca0012_ogrid(
@@ -60,10 +60,12 @@ def cylinder(
     cells: str = "quad",
     quad_rows: int | None = None,
 ) -> Mesh:
-    """An O-grid of ``around`` by ``outward`` cells round a circle about (0, 0), to a circle of ``far`` diameters radius.
+    """An O-grid of ``around`` by ``outward`` cells round a circle about (0, 0); the far field is ``far`` diameters away
+    from its centre.
 
     Cells grow outwards by one ratio from ``first_height`` (half the width of a wall cell); numbers run round the
-    circle first, from (diameter / 2, 0) on. ``cells`` and ``quad_rows`` as in ``naca0012_ogrid``. Groups: "wall", "far".
+    circle first, from (diameter / 2, 0) on. ``cells`` and ``quad_rows`` as in ``naca0012_ogrid``.
+    Groups: "wall", "far".
     """
     what = "cylinder"
     around, outward = _checked_counts(what, ("around", around, 3), ("outward", outward, 1))
@@ -84,7 +86,7 @@ def flat_plate(
     cells: str = "quad",
     quad_rows: int | None = None,
 ) -> Mesh:
-    """The turbulent flat plate of NASA's turbulence modelling resource: x from -1/3 to 2, y from 0 to 1, wall from x = 0.
+    """The turbulent flat plate of NASA's turbulence modelling resource: x from -1/3 to 2, y up to 1, wall from x = 0.
 
     ``along`` by ``up`` cells, 6 of 34 of those along ahead of the plate, as on the resource's grids. They grow from the
     leading edge both ways, and upwards from ``first_height`` by one ratio (2e-6 is a third of a wall unit at
@@ -93,15 +95,16 @@ def flat_plate(
     """
     what = "flat_plate"
     along, up = _checked_counts(what, ("along", along, 2), ("up", up, 1))
-    ahead = min(max(round(along * _AHEAD), 1), along - 1)
+    upstream = min(max(round(along * _UPSTREAM), 1), along - 1)
     height = real_number(f"{what}: first_height", first_height, 0.0)
     # The first cell on the plate is an eighth of the mean one: 136 cells along then grow by 3 % each on the plate.
-    first = 2.0 / (along - ahead) / 8
-    before = -geometric(1 / 3, min(first, 1 / 3 / ahead), ahead, what)[::-1]
-    x = np.concatenate((before[:-1], geometric(2.0, first, along - ahead, what)))
+    first = 2.0 / (along - upstream) / 8
+    before = -geometric(1 / 3, min(first, 1 / 3 / upstream), upstream, what)[::-1]
+    x = np.concatenate((before[:-1], geometric(2.0, first, along - upstream, what)))
     y = geometric(1.0, height, up, what)
-    return _channel(*np.meshgrid(x, y), cells, quad_rows, what, ("symmetry", slice(0, ahead + 1)),
-                    ("wall", slice(ahead, None)))  # fmt: skip
+    across, above = np.meshgrid(x, y)
+    return _channel(across, above, cells, quad_rows, what, ("symmetry", slice(0, upstream + 1)),
+                    ("wall", slice(upstream, None)))  # fmt: skip
 
 
 def bump(
@@ -184,7 +187,7 @@ def half_thickness(x: np.ndarray) -> np.ndarray:
 
 @cache
 def _section_map() -> AirfoilMap:
-    slope = _NACA @ (0.5, 1.0, 2.0, 3.0, 4.0)
+    slope = float(np.sum(_NACA * (0.5, 1.0, 2.0, 3.0, 4.0)))
     return airfoil_map(half_thickness, _NACA[0] ** 2 / 2, slope)
 
 

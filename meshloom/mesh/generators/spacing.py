@@ -23,7 +23,8 @@ def geometric(length: float, first: float, cells: int, what: str) -> np.ndarray:
 def _shares(logarithm: float, cells: int) -> np.ndarray:
     """How far the cells 1..n reach together, as a share of all of them."""
     k = np.arange(1, cells + 1)
-    return k / cells if logarithm == 0 else np.expm1(logarithm * k) / expm1(logarithm * cells)
+    reach = np.expm1(logarithm * k) if logarithm != 0 else k
+    return reach / reach[-1]
 
 
 def growth(length: float, first: float, cells: int) -> float:

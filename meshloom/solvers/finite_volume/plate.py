@@ -113,9 +113,9 @@ class FlatPlate(FiniteVolumeCase):
         return centres[above, 1] * u_tau / laminar, V[1] / u_tau
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
-        x, cf = self.friction()
-        nearest = np.arange(len(x)) == np.argmin(np.abs(x - STATION))
-        published = np.where(nearest, PUBLISHED_FRICTION, np.nan)
+        faces, friction = self.friction()
+        x = np.union1d(faces, [STATION])
+        cf, published = np.interp(x, faces, friction), np.where(x == STATION, PUBLISHED_FRICTION, np.nan)
         y, u = self.profile()
         inner = y < 1e4
         return (

@@ -1,0 +1,226 @@
+"""Periodic boundaries: the faces of two groups are paired, and every pair becomes one interior face.
+
+The two sides of such a face, a ``Joint``, lie apart by a shift. The face has the nodes, and so the place, of its first
+cell's side; its second cell lies beside it once the shift is added to the cell's place. Nodes stay what they are: those
+of the two sides are different ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshloom.errors import MeshError, known_name, shown
+from meshloom.mesh.faults import Fault
+from meshloom.mesh.given import by_name
+from meshloom.mesh.lists import NodeLists, SizeBlock
+
+if TYPE_CHECKING:
+    from meshloom.mesh.mesh import Mesh
+    from meshloom.mesh.reorder import Permutation
+
+_MOST_APART = 0.1  # of the size of a face: what is further away is another place
+_SAME_SHAPE = 1e-3  # of the size of a face: nodes of partners lie no further apart, seen from their middles
+
+
+@dataclass(frozen=True, eq=False)
+class Joints:
+    """The faces that join two sides of a mesh: their numbers (p,); what to add to the place of the second cell of each
+    (p, d); its nodes as its second cell has them, in the order of the first one's; the numbers of the groups that its
+    two sides were in (p, 2), which ``groups`` names."""
+
+    faces: np.ndarray
+    shifts: np.ndarray
+    nodes: NodeLists
+    sides: np.ndarray
+    groups: Mapping[str, int]
+
+    @classmethod
+    def none(cls, dimension: int) -> Joints:
+        """Those of most meshes."""
+        nodes = NodeLists.of_rows(np.zeros((0, dimension), np.int64))
+        return cls(np.zeros(0, np.int64), np.zeros((0, dimension)), nodes, np.zeros((0, 2), np.int64), {})
+
+    def __len__(self) -> int:
+        return len(self.faces)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that makes them."""
+        state = hashlib.sha256(f"{sorted(self.groups.items())} {self.nodes.digest()}".encode())
+        for one in (self.faces, self.shifts, self.sides):
+            state.update(np.ascontiguousarray(one, one.dtype.newbyteorder("<")).data)
+        return state.hexdigest()
+
+    def second(self, faces: NodeLists) -> NodeLists:
+        """The nodes of all faces as their second cells have them."""
+        return replaced(faces, self.faces, self.nodes)
+
+    def renumbered(self, step: Permutation, new_node: np.ndarray, faces: NodeLists) -> tuple[Joints, NodeLists]:
+        """After a renumbering; and the nodes of all faces before it, by the side that is the first one after it.
+
+        A face that changes its direction has its place at its other side.
+        """
+        if len(self) == 0:
+            return self, faces
+        number = step.inverse("faces")[self.faces]
+        flipped = step.flipped[number]
+        mine, theirs = faces.taken(self.faces), self.nodes
+        nodes = choice(flipped, mine, theirs).mapped(new_node).turned(flipped)
+        joints = Joints(number, np.where(flipped[:, None], -self.shifts, self.shifts), nodes,
+                        np.where(flipped[:, None], self.sides[:, ::-1], self.sides), self.groups)  # fmt: skip
+        return joints, replaced(faces, self.faces, choice(flipped, theirs, mine))
+
+
+def replaced(lists: NodeLists, numbers: np.ndarray, new: NodeLists) -> NodeLists:
+    """Lists some of which have other nodes, as many as before."""
+    if len(numbers) == 0:
+        return lists
+    entries = lists.entries.copy()
+    places = np.arange(new.starts[-1]) + np.repeat(lists.starts[numbers] - new.starts[:-1], new.lengths)
+    entries[places] = new.entries
+    return NodeLists(lists.starts, entries, None if lists.rows is None else entries.reshape(lists.rows.shape))
+
+
+def choice(first: np.ndarray, one: NodeLists, other: NodeLists) -> NodeLists:
+    """Of each element the nodes of ``one`` where ``first`` (n,) is true, else those of the other."""
+    numbers = np.flatnonzero(first)
+    return replaced(other, numbers, one.taken(numbers))
+
+
+def joined(mesh: Mesh, pairs: Mapping[str, str], tolerance: float) -> dict[str, Any]:
+    """What the mesh with paired groups is made of, by the names of the arguments of ``Mesh``."""
+    names = by_name("periodic", pairs)
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0.0 < tolerance <= _MOST_APART:
+        raise MeshError(f"periodic: tolerance must be a number above 0 and up to {_MOST_APART}, got {shown(tolerance)}")
+    for name, other in names.items():
+        for one in (name, other):
+            known_name("boundary group", one, mesh.groups, error=MeshError)
+    used = [one for pair in names.items() for one in pair]
+    twice = [one for one in used if used.count(one) > 1]
+    if not used:
+        raise MeshError('periodic: which groups belong together? Say {"xmin": "xmax"}')
+    if twice:
+        raise MeshError(f"periodic: group {twice[0]} is named twice; each may have one partner")
+    if any(getattr(mesh, one).halo for one in ("nodes", "cells", "faces", "boundary_faces")):
+        raise MeshError("periodic: this is a part of a mesh, with copies of elements of others; join the mesh as one")
+    found = [_paired(mesh, name, other, float(tolerance)) for name, other in names.items()]
+    return _with_faces(mesh, np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found]), used)
+
+
+def _paired(mesh: Mesh, name: str, other: str, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
+    """Boundary faces (p,) of one group and of the other that lie at the same places but for a shift."""
+    from scipy.spatial import cKDTree
+
+    here, there = mesh.group(name), mesh.group(other)
+    if len(here) != len(there) or len(here) == 0:
+        raise MeshError(f"periodic: group {name} has {len(here)} faces and group {other} {len(there)}; each needs a"
+                        " partner")  # fmt: skip
+    centres, normals = mesh.boundary_centres, mesh.boundary_normals
+    areas = np.linalg.norm(normals, axis=1)
+    sizes = areas ** (1.0 / (mesh.dim - 1))
+    shift = np.average(centres[there], axis=0, weights=areas[there]) - np.average(
+        centres[here], axis=0, weights=areas[here])  # fmt: skip
+    distance, nearest = cKDTree(centres[there]).query(centres[here] + shift)
+    apart = np.asarray(distance)
+    wrong = apart > tolerance * sizes[here]
+    if wrong.any():
+        face = here[np.argmax(wrong)]
+        raise _no_partner(mesh, face, name, other, shift, f"the nearest is {apart[wrong][0]:.3g} away")
+    taken, times = np.unique(nearest, return_counts=True)
+    if (times > 1).any():
+        face = there[np.setdiff1d(np.arange(len(there)), taken)[0]]
+        raise _no_partner(mesh, face, other, name, -shift, "another face is nearer to it")
+    partner = there[nearest]
+    against = np.linalg.norm(normals[here] + normals[partner], axis=1) > np.sqrt(tolerance) * areas[here]
+    if against.any():
+        face = here[np.argmax(against)]
+        raise _no_partner(mesh, face, name, other, shift, "the one there does not face it")
+    return here, partner
+
+
+def _no_partner(mesh: Mesh, face: int, name: str, other: str, shift: np.ndarray, why: str) -> Fault:
+    by = ", ".join(f"{part:.6g}" for part in shift)
+    fault = Fault(f"periodic: face {{nodes}} of group {name} has no partner in group {other}, shifted by ({by}): {why}",
+                  nodes=mesh.lists.boundary_faces[int(face)])  # fmt: skip
+    return fault.placed(mesh.coordinates.numpy())
+
+
+def _with_faces(mesh: Mesh, here: np.ndarray, there: np.ndarray, used: list[str]) -> dict[str, Any]:
+    """The mesh with pairs of boundary faces as interior ones, behind those that it has."""
+    of = mesh.boundary_cells.indices[:, 0]
+    later = of[here] > of[there]  # the smaller cell comes first, as everywhere
+    first, second = np.where(later, there, here), np.where(later, here, there)
+    ends, group = mesh.lists.boundary_faces, mesh.boundary_group.numpy()
+    nodes = ends.taken(first)
+    centres = mesh.boundary_centres
+    joints = Joints(
+        len(mesh.faces) + np.arange(len(first)),
+        centres[first] - centres[second],
+        _matched(mesh.coordinates.numpy(), nodes, ends.taken(second)),
+        np.stack((group[first], group[second]), axis=1),
+        {name: mesh.groups[name] for name in used},
+    )
+    old = mesh.joints
+    kept = np.setdiff1d(np.arange(len(ends)), np.concatenate((here, there)))
+    return {
+        "face_nodes": NodeLists.joined([mesh.lists.faces, nodes]),
+        "face_cells": np.concatenate((mesh.face_cells.indices, np.stack((of[first], of[second]), axis=1))),
+        "boundary_nodes": ends.taken(kept),
+        "boundary_cells": of[kept],
+        "boundary_group": group[kept],
+        "groups": {name: number for name, number in mesh.groups.items() if name not in used},
+        "joints": Joints(
+            np.concatenate((old.faces, joints.faces)),
+            np.concatenate((old.shifts, joints.shifts)),
+            NodeLists.joined([old.nodes, joints.nodes]) if len(old) else joints.nodes,
+            np.concatenate((old.sides, joints.sides)),
+            {**old.groups, **joints.groups},
+        ),
+    }
+
+
+def _matched(x: np.ndarray, mine: NodeLists, theirs: NodeLists) -> NodeLists:
+    """The nodes of the second sides, each in the place of the node of the first side that lies there."""
+    odd = np.flatnonzero(mine.lengths != theirs.lengths)
+    if len(odd):
+        raise Fault("periodic: face {nodes} has another number of nodes than its partner",
+                    nodes=mine[int(odd[0])]).placed(x)  # fmt: skip
+    parts = []
+    for one, other in zip(mine.sizes, theirs.sizes, strict=True):
+        k = one.nodes.shape[1]
+        goal = x[one.nodes] - x[one.nodes].mean(axis=1, keepdims=True)
+        size = np.linalg.norm(np.ptp(x[one.nodes], axis=1), axis=1)
+        best, error = np.zeros_like(other.nodes), np.full(len(goal), np.inf)
+        for step in range(k if k > 2 else 1):
+            order = np.roll(np.arange(k)[::-1], step)
+            place = x[other.nodes[:, order]]
+            off = np.abs(place - place.mean(axis=1, keepdims=True) - goal).max(axis=(1, 2))
+            best[off < error], error = other.nodes[:, order][off < error], np.minimum(off, error)
+        if (error > _SAME_SHAPE * size).any():
+            at = int(np.argmax(error > _SAME_SHAPE * size))
+            raise Fault("periodic: face {nodes} has its nodes at other places than its partner",
+                        nodes=one.nodes[at]).placed(x)  # fmt: skip
+        parts.append(SizeBlock(one.numbers, best))
+    return NodeLists.of_sizes(len(mine), parts)
+
+
+def opened(mesh: Mesh) -> dict[str, Any]:
+    """What the mesh is made of with the two sides of its joints as boundary faces again, in their groups."""
+    joints, lists = mesh.joints, mesh.lists
+    inner = np.setdiff1d(np.arange(len(mesh.faces)), joints.faces)
+    pairs = mesh.face_cells.indices
+    backwards = joints.nodes.turned(np.ones(len(joints), dtype=bool))
+    groups = [mesh.boundary_group.numpy(), joints.sides[:, 0], joints.sides[:, 1]]
+    return {
+        "face_nodes": lists.faces.taken(inner),
+        "face_cells": pairs[inner],
+        "boundary_nodes": NodeLists.joined([lists.boundary_faces, lists.faces.taken(joints.faces), backwards]),
+        "boundary_cells": np.concatenate((mesh.boundary_cells.indices[:, 0], *pairs[joints.faces].T)),
+        "boundary_group": np.concatenate(groups).astype(np.int32),
+        "groups": dict(sorted({**mesh.groups, **joints.groups}.items(), key=lambda one: one[1])),
+    }
