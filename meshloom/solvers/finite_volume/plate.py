@@ -82,7 +82,9 @@ class FlatPlate(FiniteVolumeCase):
     name: ClassVar[str] = "flat_plate"
     title: ClassVar[str] = "turbulent boundary layer of a flat plate at Mach 0.2 (finite volumes, Spalart-Allmaras)"
     Config: ClassVar[type] = PlateConfig
-    small: ClassVar[Mapping[str, Any]] = {"mesh.along": 10, "mesh.up": 8, "mesh.first_height": 1e-4}
+    small: ClassVar[Mapping[str, Any]] = {
+        "mesh.along": 10, "mesh.up": 8, "mesh.first_height": 1e-4, "time.method": "explicit", "time.cfl": 1.0
+    }  # fmt: skip
 
     def make_mesh(self) -> ml.Mesh:
         mesh = self.config.mesh
