@@ -97,8 +97,13 @@ class OneraM6(FiniteVolumeCase):
 
     def section(self, eta: float) -> tuple[np.ndarray, np.ndarray]:
         """x/c (n,) and pressure coefficient (n,) of the faces that the plane y = ``eta`` semi-spans cuts."""
-        corners = self.mesh.coordinates.numpy()[self.mesh.boundary("wing").nodes.indices]
+        corners = self.mesh.coordinates.numpy()[self._triangles]
         return cut(corners, eta * SEMI_SPAN, self.wing_pressure())
+
+    @property
+    def _triangles(self) -> np.ndarray:
+        """The nodes (n, 3) of all faces of the wing: the boundary has quadrilaterals, too, but not there."""
+        return np.asarray(self.mesh.boundary("wing").nodes.entries).reshape(-1, 3)
 
     def wing_pressure(self) -> np.ndarray:
         """The pressure coefficient of all faces of the wing."""
@@ -109,7 +114,7 @@ class OneraM6(FiniteVolumeCase):
         """The pressure on the upper side, seen from above."""
         wing = self.mesh.boundary("wing")
         upper = wing.normal.numpy()[:, 2] < 0.0  # out of the air, and so into the wing
-        places, polygons = self.mesh.coordinates.numpy()[:, :2], wing.nodes.indices[upper]
+        places, polygons = self.mesh.coordinates.numpy()[:, :2], self._triangles[upper]
         used, numbers = np.unique(polygons, return_inverse=True)
         points = places[used]
         (xmin, ymin), (xmax, ymax) = points.min(axis=0), points.max(axis=0)
