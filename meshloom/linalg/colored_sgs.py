@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -29,6 +30,7 @@ from meshloom.operation.loop import kernel
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
 MOST_SWEEPS = 100
+MOST_BLOCK = 1024
 LARGEST_ERROR = 0.1  # of the diagonal of D^-1 D: beyond it no digit of the inverse is known, whatever the units are
 
 
@@ -48,11 +50,13 @@ class ColoredSGS:
     """A preconditioner for a square Matrix through a map, with blocks of at most 6 x 6: ``sgs(r, z)`` makes z, by loops
     that a program records. Solvers look at the matrix again in every ``solve``; by hand ``refresh`` does.
 
-    ``sweeps``: as many symmetric sweeps, each beyond the first with a product. ``dtype``: in which the factors are kept
-    (that of the matrix, unless said): float32 halves what is read of them. ``colors``: how many it took.
+    ``sweeps``: as many symmetric sweeps, each beyond the first with a product. ``block``: so many neighbours follow
+    each other, and blocks of them are colored: with as many times the loops each row knows more of those before it,
+    which takes fewer iterations. ``dtype``: in which the factors are kept (that of the matrix, unless said): float32
+    halves what is read of them. ``colors`` and ``stages``: how many it took.
     """
 
-    def __init__(self, of: Matrix, *, sweeps: int = 1, dtype: DTypeLike | None = None):
+    def __init__(self, of: Matrix, *, sweeps: int = 1, block: int = 1, dtype: DTypeLike | None = None):
         refuse_in_program("making a preconditioner", MAKE_BEFORE)
         instance("lu_sgs: what it is made of", of, Matrix, error=MeshError)
         self.matrix = matrix = check_served("lu_sgs", of)
@@ -60,19 +64,20 @@ class ColoredSGS:
         self.dtype = matrix.dtype if dtype is None else floating("lu_sgs", dtype)
         size = matrix.block if matrix._invertible_blocks() else 1
         self.inverse = matrix.rows.field("inverse of the diagonal", size, dtype=self.dtype)
-        color, self.colors = _colors(matrix)
+        rows_in_turn = whole_number("lu_sgs: block", block, 1, MOST_BLOCK, error=MeshError)
+        stage, self.stages, self.colors = _stages_of(matrix, rows_in_turn)
         present = np.zeros(matrix.rows.total, bool)
         present[matrix.row_of.indices[matrix.diagonal.members.indices[:, 0], 0]] = True
-        self._parts = [_part(matrix.rows, (color == c) & present) for c in range(self.colors)]
-        self._down, self._up = (list(self._stages(color, above=above)) for above in (False, True))
+        self._parts = [_part(matrix.rows, (stage == c) & present) for c in range(self.stages)]
+        self._down, self._up = (list(self._stage_rows(stage, above=above)) for above in (False, True))
         self._worst, self._version = Global(0, "singular", dtype=np.int64), -1
         self._make = steps_of(self._factor)
         self.refresh()
 
-    def _stages(self, color: np.ndarray, *, above: bool) -> Iterator[list[_Rows]]:
-        """For each color the rows that have entries at columns of colors behind it (``above``), or before it."""
+    def _stage_rows(self, stage: np.ndarray, *, above: bool) -> Iterator[list[_Rows]]:
+        """For each stage the rows that have entries at columns of stages behind it (``above``), or before it."""
         row, column = self.matrix.row_of.indices[:, 0], self.matrix.column_of.indices[:, 0]
-        chosen = np.flatnonzero(color[column] > color[row] if above else color[column] < color[row])
+        chosen = np.flatnonzero(stage[column] > stage[row] if above else stage[column] < stage[row])
         chosen = chosen[np.argsort(row[chosen], kind="stable")]
         lengths = np.bincount(row[chosen], minlength=self.matrix.rows.total)
         starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -80,8 +85,11 @@ class ColoredSGS:
             raise MeshError(f"lu_sgs: row {int(np.argmax(lengths))} of matrix {self.matrix.name} has"
                             f" {lengths.max()} entries on one side of the diagonal, {MOST_LISTED} at most are"
                             " served; use 'block_jacobi'")  # fmt: skip
-        for number in range(self.colors):
-            rows = np.flatnonzero((color == number) & (lengths > 0))
+        by_stage = np.argsort(stage, kind="stable")
+        ends = np.searchsorted(stage[by_stage], np.arange(self.stages + 1))
+        for begin, end in pairwise(ends):
+            rows = by_stage[begin:end]
+            rows = rows[lengths[rows] > 0]
             width = few_widths(lengths[rows])
             yield [self._rows(rows[width == one], int(one), starts, chosen, column) for one in np.unique(width)]
 
@@ -156,7 +164,8 @@ class ColoredSGS:
                 up(one.rows, one.values, z[one.columns], z)
 
     def __repr__(self) -> str:
-        return f"ColoredSGS({self.matrix.name}: {self.colors} colors, sweeps {self.sweeps}, {self.dtype})"
+        many = f"{self.colors} colors, {self.stages} stages"
+        return f"ColoredSGS({self.matrix.name}: {many}, sweeps {self.sweeps}, {self.dtype})"
 
 
 def check_served(who: str, matrix: Matrix) -> MapMatrix:
@@ -169,21 +178,22 @@ def check_served(who: str, matrix: Matrix) -> MapMatrix:
     return matrix
 
 
-def _colors(matrix: MapMatrix) -> tuple[np.ndarray, int]:
-    """(rows,): the color of each row by number, and how many there are; rows that share an entry differ."""
+def _stages_of(matrix: MapMatrix, block: int) -> tuple[np.ndarray, int, int]:
+    """(rows,): the stage of each row by number, how many there are, and how many colors; rows that share an entry
+    differ."""
     row, column, n = matrix.row_of.indices[:, 0], matrix.column_of.indices[:, 0], matrix.rows.total
     one = library().csr_matrix((np.ones(len(row)), (row, column)), shape=(n, n))
     linked = one + one.T + library().identity(n, format="csr")
     linked.sort_indices()
-    order = colored(Sparse.checked(linked.indptr, linked.indices, linked.data), colors=None, block=1, window=None)
-    found = np.empty(n, np.int64)
-    found[order.rows] = np.repeat(np.arange(len(order.starts) - 1), np.diff(order.starts))
-    return found, order.colors
+    order = colored(Sparse.checked(linked.indptr, linked.indices, linked.data), colors=None, block=block, window=None)
+    found, stages = np.empty(n, np.int64), len(order.starts) - 1
+    found[order.rows] = np.repeat(np.arange(stages), np.diff(order.starts))
+    return found, stages, order.colors
 
 
 def _part(rows: Set, which: np.ndarray) -> Set:
     numbers = np.flatnonzero(which) if which.dtype == bool else which
-    return rows if len(numbers) == rows.total else Subset(rows, numbers, "rows of a color")
+    return rows if len(numbers) == rows.total else Subset(rows, numbers, "rows of a stage")
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------

@@ -131,6 +131,22 @@ def test_fewer_iterations_than_block_jacobi(solver: str) -> None:
     assert counts["lu_sgs"] < 0.7 * counts["block_jacobi"]
 
 
+@pytest.mark.parametrize("block", [4, 7])
+def test_blocks_of_neighbours_take_fewer_iterations(block: int) -> None:
+    """Rows in the order of their stages, blocks of one color side by side."""
+    ml.use("numpy")
+    mesh = ml.generate.box((12, 12), cells="triangle")
+    matrix = convection(mesh, 2)
+    plain, blocks = ml.linalg.ColoredSGS(matrix), ml.linalg.ColoredSGS(matrix, block=block)
+    assert blocks.stages > plain.stages == plain.colors and f"{blocks.stages} stages" in repr(blocks)
+    r, z = mesh.cells.field("r", 2, data=np.random.default_rng(1).random((288, 2))), mesh.cells.field("z", 2)
+    blocks(r, z)
+    np.testing.assert_allclose(z.numpy(), by_hand(matrix, colors_of(blocks), r.numpy()), rtol=1e-11, atol=1e-13)
+    counts = [ml.linalg.bicgstab(matrix, mesh.cells.field("x", 2), r, tol=1e-8, preconditioner=one).iterations
+              for one in (plain, blocks)]  # fmt: skip
+    assert counts[1] < counts[0]
+
+
 def test_a_solver_sees_that_the_matrix_has_changed() -> None:
     ml.use("numpy")
     mesh = ml.generate.box((6, 5), cells="triangle")
@@ -202,7 +218,11 @@ def test_wrong_use_is_one_line() -> None:
     with one_line_from(MeshloomError, "at most 6 x 6"):
         ml.linalg.ColoredSGS(matrix)
     fits = ml.Matrix.from_scipy(sparse.eye(4) * 2.0, block=2)
-    for wrong, words in (({"sweeps": 0}, "sweeps"), ({"dtype": np.int32}, "float32 or float64")):
+    for wrong, words in (
+        ({"sweeps": 0}, "sweeps"),
+        ({"block": 0}, "block"),
+        ({"dtype": np.int32}, "float32 or float64"),
+    ):
         with one_line_from(MeshloomError, words):
             ml.linalg.ColoredSGS(fits, **wrong)
     with one_line_from(MeshloomError, "Matrix"):

@@ -16,12 +16,23 @@ from meshloom.solvers.finite_volume.flow import CompressibleFlow
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.kernels import FlowScheme
 from meshloom.solvers.finite_volume.steps import UnsteadySteps
+from tests.mesh.mixed_samples import space
 
-KINDS = ("triangle", "quad", "tetrahedron", "hexahedron")
+KINDS = ("triangle", "quad", "mixed plane", "tetrahedron", "hexahedron", "mixed space")
 
 
 def distorted(kind: str, n: int, jitter: float = 0.15, seed: int = 0) -> ml.Mesh:
-    """A unit box of n cells along each axis whose inner nodes are moved at random, by that share of a cell at most."""
+    """A unit box of n cells along each axis whose inner nodes are moved at random, by that share of a cell at most.
+
+    The mixed ones have quadrilaterals and triangles, and hexahedra, pyramids, prisms and tetrahedra.
+    """
+    if kind == "mixed space":
+        return ml.Mesh.from_cells(*space(seed, n))
+    if kind == "mixed plane":
+        quads, triangles = (distorted(one, n, jitter, seed) for one in ("quad", "triangle"))
+        left = [mesh.cell_centroids[:, 0] < (n // 2) / n for mesh in (quads, triangles)]
+        cells = {"quad": quads.cell_nodes.indices[left[0]], "triangle": triangles.cell_nodes.indices[~left[1]]}
+        return ml.Mesh.from_cells(quads.coordinates.numpy(), cells)
     dim = 2 if kind in ("triangle", "quad") else 3
     mesh = ml.generate.box((n,) * dim, cells=kind)
     x = mesh.coordinates.numpy()
@@ -84,9 +95,12 @@ def _exact_flux(gas: IdealGas, x: np.ndarray, area: np.ndarray) -> np.ndarray:
 def balancing_source(mesh: ml.Mesh, gas: IdealGas) -> np.ndarray:
     """What must come into every cell (n, d + 2) for the smooth state to stay: the flux of it out of the cell."""
     x, source = mesh.coordinates.numpy(), np.zeros((len(mesh.cells), mesh.dim + 2))
-    for nodes, cells in ((mesh.face_nodes.indices, mesh.face_cells.indices),
-                         (mesh.boundary_nodes.indices, mesh.boundary_cells.indices)):  # fmt: skip
-        flux = sum(weight * _exact_flux(gas, place, area) for place, area, weight in _pieces(x, nodes))
+    for faces, cells in ((mesh.lists.faces, mesh.face_cells.indices),
+                         (mesh.lists.boundary_faces, mesh.boundary_cells.indices)):  # fmt: skip
+        flux = np.zeros((len(cells), mesh.dim + 2))
+        for block in faces.sizes:
+            for place, area, weight in _pieces(x, block.nodes):
+                flux[block.numbers] += weight * _exact_flux(gas, place, area)
         np.add.at(source, cells[:, 0], flux)
         if cells.shape[1] == 2:
             np.add.at(source, cells[:, 1], -flux)

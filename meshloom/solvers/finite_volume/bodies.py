@@ -31,7 +31,7 @@ from meshloom.solvers.finite_volume.options import (
     boundary_table,
 )
 
-_KINDS = ("quad", "triangle")
+_KINDS = ("quad", "triangle", "mixed")
 _SOUND2 = 100.0 / 1.4  # pressure over density for which sound travels 10: at Mach 0.1 the stream has speed 1
 
 
@@ -88,12 +88,13 @@ class Cylinder(FiniteVolumeCase):
     def wake(self) -> tuple[np.ndarray, np.ndarray]:
         """Velocity along x on the axis behind the cylinder, in units of the stream, and where: (n,) each, along x.
 
-        The mean of the cells on both sides of the axis, which both have a corner, or two, on it.
+        The mean of the cells on both sides of the axis, which have a side on it.
         """
-        x, y = self.mesh.coordinates.numpy()[self.mesh.cell_nodes.indices].transpose(2, 0, 1)
-        on_axis = ((np.abs(y) < 1e-9 * np.abs(x)).sum(axis=1) >= 2) & (x.min(axis=1) > 0.0)
-        upper = on_axis & (y.max(axis=1) > 1e-9)
-        lower = on_axis & ~upper
+        x = self.mesh.coordinates.numpy()
+        on_axis = (np.abs(x[:, 1]) < 1e-9 * np.abs(x[:, 0])) & (x[:, 0] > 0.0)
+        corners = self.mesh.lists.cells.nodes.measured(lambda nodes: on_axis[nodes].sum(axis=1).astype(float))
+        above = self.mesh.cell_centroids[:, 1] > 0.0
+        upper, lower = (corners >= 2.0) & above, (corners >= 2.0) & ~above
         speed = float(np.linalg.norm(self.stream[1:-1]))
         u = self.cell_fields()["velocity"][:, 0] / speed
         place = self.mesh.cell_centroids[:, 0]

@@ -10,7 +10,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.case import PRECISIONS, Case, Chart, Limit, Picture
 from meshloom.errors import ConfigError
-from meshloom.solvers.finite_volume.conditions import BoundaryCondition, vector
+from meshloom.solvers.finite_volume.conditions import BoundaryCondition, join_periodic, vector
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.geometry import GroupFaces
 from meshloom.solvers.finite_volume.implicit import DualSteps, ImplicitSteps
@@ -43,12 +43,12 @@ class FiniteVolumeCase(Case):
 
     def __init__(self, config: Any):
         self.config = config
-        self.mesh = self.make_mesh()
+        self.mesh, conditions = join_periodic(self.make_mesh(), self.conditions())
         self.gas, self.stream = gas_and_stream(config, self.mesh.dim)
         start = self.gas.conserved(self.start(self.mesh.cell_centroids)).T
         dtype, turbulent = PRECISIONS[config.run.precision], config.turbulence.model != "none"
         self.flow = CompressibleFlow(
-            self.mesh, self.gas, config.scheme.scheme(), self.conditions(), start, self.stream,
+            self.mesh, self.gas, config.scheme.scheme(), conditions, start, self.stream,
             length=config.reference.length, dtype=dtype,
             eddy=self.mesh.cells.field("eddy_viscosity", dtype=dtype) if turbulent else None,
         )  # fmt: skip

@@ -14,15 +14,19 @@ of the cell to that of the face.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+import meshloom as ml
 from meshloom.config import option
+from meshloom.errors import ConfigError, nearest
 from meshloom.solvers.compressible import convected, mirrored, viscous_flux
 from meshloom.solvers.finite_volume.fluxes import NumericalFlux
 from meshloom.solvers.finite_volume.gas import IdealGas
+from meshloom.toml import toml_key
 
 #: Where a ghost state is: at the face, or at the place of the cell mirrored at the face.
 AT_FACE, MIRRORED = "at the face", "mirrored"
@@ -324,6 +328,39 @@ class PressureOutlet(BoundaryCondition):
         speed_up = 2.0 / (gas.gamma - 1.0) * (c - c_face)
         slower = np.stack([given[0], *(V[1:-1] + speed_up * normal), temperature])
         return np.where(un >= c, V, slower)
+
+
+@dataclass(frozen=True)
+class Periodic(BoundaryCondition):
+    """No boundary at all: what leaves here comes in at the partner. The mesh is joined before the flow sees it."""
+
+    kind: ClassVar[str] = "periodic"
+    partner: str = option("", "the boundary group on the other side")
+
+
+def join_periodic(
+    mesh: ml.Mesh, conditions: Mapping[str, BoundaryCondition]
+) -> tuple[ml.Mesh, dict[str, BoundaryCondition]]:
+    """The mesh with its periodic groups joined, and the conditions of the others.
+
+    One of two partners says so, or both do; ConfigError where a partner is none, or has another condition too.
+    """
+    pairs: dict[str, str] = {}
+    for name, condition in conditions.items():
+        if not isinstance(condition, Periodic):
+            continue
+        key, partner = toml_key(("boundary", name)), condition.partner
+        for group in (name, partner):
+            if group not in mesh.groups:
+                raise ConfigError(f"{key} joins {group!r}, which is no boundary group{nearest(group, mesh.groups)}")
+        other = conditions.get(partner)
+        if partner == name or (other is not None and getattr(other, "partner", None) != name):
+            raise ConfigError(f"{key} joins {partner!r}, which has another condition: a group can have one only")
+        if pairs.get(partner) != name:
+            pairs[name] = partner
+    joined = {*pairs, *pairs.values()}
+    rest = {name: condition for name, condition in conditions.items() if name not in joined}
+    return (mesh.periodic(pairs) if pairs else mesh), rest
 
 
 def vector(parts: tuple[float, ...], dim: int, what: str) -> np.ndarray:

@@ -180,7 +180,7 @@ class _Shape:
             mesh.cell_volumes,
             cells,
             mesh.face_normals,
-            mesh.face_centres[:, None, :] - centre[cells],
+            mesh.cell_to_face,
             own,
             mesh.boundary_normals,
             mesh.boundary_centres - centre[own],

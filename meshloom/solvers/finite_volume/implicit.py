@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,14 +42,17 @@ SLOWEST = 0.3  # a ``cfl`` becomes at most so many times itself where the residu
 @dataclass(frozen=True)
 class NewtonOptions:
     """``cfl``: at first, at most ``cfl_max``; in each step it grows at most by ``growth``. ``directions``: of GMRES in
-    each of at most ``cycles`` cycles, which end at ``accuracy`` of the right-hand side."""
+    each of at most ``cycles`` cycles, which end at ``accuracy`` of the right-hand side. ``block``: cells that the
+    preconditioner's sweeps take one after the other."""
 
     cfl: float = 5.0
     cfl_max: float = 1e5
     growth: float = 1.5
-    directions: int = 10
-    cycles: int = 2
+    directions: int = 20
+    cycles: int = 1
     accuracy: float = 0.05
+    block: int = 4
+    flux: str = "roe"  # of the matrix: what is less dissipative makes one that sweeps do not come to terms with
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,6 @@ class Newton:
         cells, n = flow.mesh.cells, flow.dim + 2
         self.matrix = ml.Matrix(cells, through=flow.at.inside.cells, block=n, dtype=flow.dtype, name="jacobian")
         self._diagonal = self.matrix[ml.Map(cells, cells, np.arange(len(cells)), "itself")]
-        self.solver = ml.linalg.GMRES(self.matrix, preconditioner="lu_sgs", restart=options.directions)
         self.inflow, self.change, self.kept = (flow.u.like(name) for name in ("inflow", "change", "kept"))
         self.cfl = ml.Global(options.cfl, "cfl", dtype=flow.dtype)
         self.norm = ml.Global(np.inf, "norm")  # of the residual at ``kept``
@@ -132,6 +134,12 @@ class Newton:
         """With a system of its own: no step before counts. ``rate``: of u in the terms of a step in time."""
         self.cfl.value, self.norm.value, self._rate.value = cfl, np.inf, rate
 
+    @cached_property
+    def solver(self) -> ml.linalg.GMRES:
+        """Made when there are entries to be inverted."""
+        sweeps = ml.linalg.ColoredSGS(self.matrix, block=self.options.block)
+        return ml.linalg.GMRES(self.matrix, preconditioner=sweeps, restart=self.options.directions)
+
     # --- the parts of a step
 
     def measure(self) -> None:
@@ -151,10 +159,15 @@ class Newton:
             self._go_back(now)
         last, cfl = float(self.norm.value), float(self.cfl.value)
         if np.isfinite(last):
-            factor = self.options.growth if now == 0.0 else min(max(1.1 * last / now, SLOWEST), self.options.growth)
-            factor = min(factor, 1.0) if float(self.share.value) < MOST_CHANGE else factor
-            self.cfl.value = min(max(cfl * factor, LEAST_CFL), self.options.cfl_max)
+            self.cfl.value = min(max(cfl * self._growth(last, now), LEAST_CFL), self.options.cfl_max)
         self.norm.value = now
+
+    def _growth(self, last: float, now: float) -> float:
+        """By what a step may be longer than the last: as the residual becomes smaller, and a little more."""
+        if now >= last:
+            return max(last / now, SLOWEST)
+        most = 1.0 if float(self.share.value) < MOST_CHANGE else self.options.growth
+        return most if now == 0.0 else min(1.1 * last / now, most)
 
     def residual(self) -> float:
         """The root of the mean square of the rates, in units of the free stream."""
@@ -176,7 +189,7 @@ class Newton:
     def assemble(self) -> None:
         flow = self.flow
         self.matrix.fill(0.0)
-        add_jacobian(flow, self.matrix)
+        add_jacobian(flow, self.matrix, self.options.flux)
         v, cells = flow.u.like("v"), flow.mesh.cells
         primitives(flow.gas)(cells, flow.u, v, flow.on_cells("pressure"), flow.on_cells("temperature"))
         add_inertia(cells, flow.waves(v), flow.at.volume, self.cfl, self._rate, self._diagonal)

@@ -7,6 +7,7 @@ stand (``ml.jacobian``). Gradients and limiters stay out: the matrix links neigh
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -68,17 +69,18 @@ def side_jacobian(gas: IdealGas, scheme: FlowScheme, turbulent: bool, condition:
     return side_entries
 
 
-def add_jacobian(flow: CompressibleFlow, matrix: ml.Matrix) -> None:
-    """Minus d inflow / d u of a flow, added to a matrix through its faces."""
+def add_jacobian(flow: CompressibleFlow, matrix: ml.Matrix, flux: str) -> None:
+    """Minus d inflow / d u of a flow, added to a matrix through its faces; ``flux``: the numerical flux, by name."""
     inside, u, turbulent = flow.at.inside, flow.u, flow.eddy is not None
+    scheme = replace(flow.scheme, flux=flux)
     eddy = [flow.eddy] if flow.eddy is not None and flow.gas.viscous else []
     at = inside.cells
-    face_jacobian(flow.gas, flow.scheme, turbulent)(
+    face_jacobian(flow.gas, scheme, turbulent)(
         inside.faces, u[at], inside.area, inside.reach, matrix[at], *(e[at] for e in eddy)
     )
     for side in flow.at.sides:
         at = side.cells
-        side_jacobian(flow.gas, flow.scheme, turbulent, type(side.condition))(  # type: ignore[arg-type]
+        side_jacobian(flow.gas, scheme, turbulent, type(side.condition))(  # type: ignore[arg-type]
             side.faces, u[at], side.given, side.area, side.reach, matrix[at], *(e[at] for e in eddy)
         )
 

@@ -108,6 +108,7 @@ class VolumesTimeOptions:
     cfl_max: float = option(
         50.0, "implicit: the longest step of Newton's method in the same measure; cfl is that of the first", above=0.0
     )
+    matrix_flux: str = option("roe", "implicit: the numerical flux that the matrix is made of", allowed=tuple(FLUXES))
     directions: int = option(20, "implicit: directions of GMRES in a cycle", low=1, high=100)
     cycles: int = option(1, "implicit: cycles of GMRES in a step at most", low=1, high=1000)
     accuracy: float = option(0.05, "implicit: to what share of it a linear system is solved", above=0.0, high=0.9)
@@ -122,7 +123,7 @@ class VolumesTimeOptions:
 
     def newton(self) -> NewtonOptions:
         return NewtonOptions(self.cfl, max(self.cfl, self.cfl_max), NewtonOptions.growth, self.directions, self.cycles,
-                             self.accuracy)  # fmt: skip
+                             self.accuracy, flux=self.matrix_flux)  # fmt: skip
 
     def dual(self) -> DualOptions:
         return DualOptions(self.dt, self.end, self.inner_steps, self.inner_tolerance)

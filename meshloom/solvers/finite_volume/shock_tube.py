@@ -37,7 +37,9 @@ class TubeMeshOptions:
     cells: tuple[int, int, int] = option((100, 4, 4), "cuboids along x, y and z", low=1, high=100_000)
     extent: tuple[float, float] = option((0.05, 0.05), "size along y and z", above=0.0)
     kind: str = option(
-        "tetrahedron", "what each cuboid is made of: six tetrahedra, or itself", allowed=("tetrahedron", "hexahedron")
+        "tetrahedron",
+        "what each cuboid is made of: six tetrahedra, or itself; mixed: itself at the left, two prisms at the right",
+        allowed=("tetrahedron", "hexahedron", "mixed"),
     )
     order: str = order_option()
 
@@ -55,6 +57,26 @@ class Sod3dConfig(FiniteVolumeConfig):
     time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, mode="unsteady", end=0.2)
 
 
+def prisms_at_the_right(box: ml.Mesh) -> ml.Mesh:
+    """A box of hexahedra from x = 0 to 1 with those beyond 0.5 cut into two prisms each, along z."""
+    cuboids, cut = box.cell_nodes.indices, box.cell_centroids[:, 0] > 0.5
+    halves = ([0, 2, 1], [0, 3, 2])  # corners of the floor; the roof has four more
+    prisms = [cuboids[cut][:, [*half, *(corner + 4 for corner in half)]] for half in halves]
+    boundary = {}
+    for name in box.groups:
+        faces, cells = box.boundary_nodes.indices[box.group(name)], box.boundary_cells.indices[box.group(name), 0]
+        if name in ("zmin", "zmax"):
+            level = 0 if name == "zmin" else 4
+            ends = [cuboids[cells[cut[cells]]][:, [corner + level for corner in half]] for half in halves]
+            boundary[name] = [faces[~cut[cells]], *ends]
+        else:
+            boundary[name] = [faces]
+    cells_by_kind = {"hexahedron": cuboids[~cut], "prism": np.concatenate(prisms)}
+    return ml.Mesh.from_cells(
+        box.coordinates.numpy(), {k: c for k, c in cells_by_kind.items() if len(c)}, boundary=boundary
+    )
+
+
 class Sod3d(FiniteVolumeCase):
     """A membrane bursts between gas of pressure and density 1 at the left and 0.1 and 0.125 at the right."""
 
@@ -66,8 +88,9 @@ class Sod3d(FiniteVolumeCase):
     drawn: ClassVar[tuple[str, str]] = ("density", "density")
 
     def make_mesh(self) -> ml.Mesh:
-        mesh = self.config.mesh
-        return ml.generate.box(mesh.cells, cells=mesh.kind, extent=(1.0, *mesh.extent)).arranged(mesh.order)
+        mesh, mixed = self.config.mesh, self.config.mesh.kind == "mixed"
+        made = ml.generate.box(mesh.cells, cells="hexahedron" if mixed else mesh.kind, extent=(1.0, *mesh.extent))
+        return (prisms_at_the_right(made) if mixed else made).arranged(mesh.order)
 
     @property
     def exact(self) -> Riemann:
@@ -95,7 +118,7 @@ class Sod3d(FiniteVolumeCase):
             label,
             (0.0, 1.0, 0.0, self.config.mesh.extent[0]),
             points=mesh.coordinates.numpy()[:, :2],
-            polygons=mesh.boundary_nodes.indices[side],
+            polygons=mesh.lists.boundary_faces.taken(side).padded(),
             curves=("mass", "energy"),
         )
 
