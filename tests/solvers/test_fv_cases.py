@@ -65,6 +65,25 @@ def test_cylinder_at_40():
 
 
 @pytest.mark.slow
+def test_a_tenth_of_the_speed_has_the_same_drag():
+    """SLAU2 at Mach 0.01 and 0.1, within 2 %; the slow flow starts from the fast one, scaled as slow flow is."""
+    ml.use("cpu")
+    mesh, drag = ("mesh.around=48", "mesh.outward=40"), []
+    fast, slow = make("cylinder", *mesh), make("cylinder", *mesh, "stream.mach=0.01")
+    for case, iterations in ((fast, 5000), (slow, 8000)):
+        if case is slow:
+            V = fast.gas.primitives(fast.flow.u.numpy().T)
+            scale = np.array([0.01, 0.1, 0.1, 0.01])[:, None]
+            still = np.array([1.0, 0.0, 0.0, 1.0])[:, None]
+            start = slow.stream[:, None] * still + scale * (V - fast.stream[:, None] * still)
+            slow.flow.u.assign(slow.gas.conserved(start).T)
+        rows = case.monitor_rows(case.program.run(iterations, record=case.recorded))
+        assert rows[-1, 0] < 1e-6, "steady"
+        drag.append(rows[-1, case.monitors.index("drag")])
+    assert drag[1] == pytest.approx(drag[0], rel=0.02)
+
+
+@pytest.mark.slow
 def test_airfoil_at_mach_08():
     """Into lift 0.348 to 0.363, drag 0.0221 to 0.0230 over three meshes."""
     ml.use("cpu")

@@ -127,13 +127,16 @@ def test_second_order_in_the_plane(kind: str, gas: IdealGas):
 @pytest.mark.parametrize(("kind", "sizes"), [("triangle", (16, 32)), ("quad", (16, 32)), ("mixed plane", (16, 32)),
 ("mixed space", (8, 16)), ("tetrahedron", (6, 12)), ("hexahedron", (10, 20))])  # fmt: skip
 def test_second_order(kind: str, sizes: tuple[int, int], gas: IdealGas, gradient: str):
+    """Of all components together, and roughly of each: the meshes are drawn at random, so that one is not part of the
+    other."""
     ml.use("cpu")
     coarse, fine = (error_at(distorted(kind, n), gas, FlowScheme(gradient=gradient), 0.4) for n in sizes)
-    assert (np.log2(coarse / fine) > 1.65).all(), (coarse, fine)
+    assert np.log2(coarse.sum() / fine.sum()) > 1.75, (coarse, fine)
+    assert (np.log2(coarse / fine) > 1.5).all(), (coarse, fine)
 
 
 def test_a_limiter_keeps_new_extremes_away():
-    """A step of pressure and temperature: reconstructed values stay between those of neighbours."""
+    """A step of pressure and temperature: pressures beyond those of the start are 1 % of those without a limiter."""
     mesh = distorted("triangle", 8)
     left, right = EULER.state(1.0, (0.3, 0.1), 1.0), EULER.state(0.2, (0.0, 0.1), 0.1)
     V = np.where(mesh.cell_centroids[:, 0] < 0.5, left[:, None], right[:, None])
@@ -141,10 +144,11 @@ def test_a_limiter_keeps_new_extremes_away():
     for limiter in ("none", "barth_jespersen", "venkatakrishnan"):
         flow = CompressibleFlow(mesh, EULER, FlowScheme(limiter=limiter, limiter_constant=0.1),
                                 dict.fromkeys(mesh.groups, SupersonicOutlet()), EULER.conserved(V).T, left)  # fmt: skip
-        terms = {}
-        ml.program(lambda flow=flow, terms=terms: terms.update(found=flow.terms(flow.u)), fuse=False).run()
-        reached[limiter] = run_until(flow, 0.02).totals.lowest_temperature.value
-    assert reached["none"] < reached["barth_jespersen"] and reached["barth_jespersen"] > 0.3
+        run_until(flow, 0.02)
+        found = EULER.primitives(flow.u.numpy().T)
+        reached[limiter] = float(max(found[0].max() - 1.0, 0.1 - found[0].min()))
+    assert reached["none"] > 0.01
+    assert max(reached["barth_jespersen"], reached["venkatakrishnan"]) < 0.01 * reached["none"]
 
 
 # --- conditions -------------------------------------------------------------------------------------------------

@@ -88,18 +88,18 @@ class Cylinder(FiniteVolumeCase):
     def wake(self) -> tuple[np.ndarray, np.ndarray]:
         """Velocity along x on the axis behind the cylinder, in units of the stream, and where: (n,) each, along x.
 
-        The mean of the cells on both sides of the axis, which have a side on it.
+        The mean of the cells on both sides of the axis, which have a side on it. Across it the velocity is a parabola:
+        half of what the gradient says is the way from the centre of a cell to its top.
         """
-        x = self.mesh.coordinates.numpy()
+        x, centre = self.mesh.coordinates.numpy(), self.mesh.cell_centroids
         on_axis = (np.abs(x[:, 1]) < 1e-9 * np.abs(x[:, 0])) & (x[:, 0] > 0.0)
-        corners = self.mesh.lists.cells.nodes.measured(lambda nodes: on_axis[nodes].sum(axis=1).astype(float))
-        above = self.mesh.cell_centroids[:, 1] > 0.0
-        upper, lower = (corners >= 2.0) & above, (corners >= 2.0) & ~above
+        beside = self.mesh.lists.cells.nodes.measured(lambda nodes: on_axis[nodes].sum(axis=1).astype(float)) >= 2.0
         speed = float(np.linalg.norm(self.stream[1:-1]))
-        u = self.cell_fields()["velocity"][:, 0] / speed
-        place = self.mesh.cell_centroids[:, 0]
-        first, second = (np.flatnonzero(side)[np.argsort(place[side])] for side in (upper, lower))
-        return 0.5 * (place[first] + place[second]), 0.5 * (u[first] + u[second])
+        rise = self.gradients()[:, 1, 1]
+        u = (self.cell_fields()["velocity"][:, 0] - 0.5 * rise * centre[:, 1]) / speed
+        upper, lower = (np.flatnonzero(beside & side) for side in (centre[:, 1] > 0.0, centre[:, 1] < 0.0))
+        first, second = (side[np.argsort(centre[side, 0])] for side in (upper, lower))
+        return 0.5 * (centre[first, 0] + centre[second, 0]), 0.5 * (u[first] + u[second])
 
     def wake_length(self) -> float:
         """From the back of the cylinder to where the flow on the axis goes downstream again, in diameters; 0:

@@ -14,6 +14,7 @@ from meshloom.solvers.finite_volume.conditions import BoundaryCondition, join_pe
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.geometry import GroupFaces
 from meshloom.solvers.finite_volume.implicit import DualSteps, ImplicitSteps
+from meshloom.solvers.finite_volume.kernels import keep
 from meshloom.solvers.finite_volume.options import FiniteVolumeConfig, condition_of, directions, gas_and_stream
 from meshloom.solvers.finite_volume.steps import FlowSteps, SteadySteps, UnsteadySteps
 from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
@@ -231,6 +232,19 @@ class FiniteVolumeCase(Case):
                     Chart(f"cf_{side.name}", x[order], {"cf": cf[order]}, "x", "friction coefficient", ("cf",))
                 )
         return tuple(charts)
+
+    def gradients(self) -> np.ndarray:
+        """Of pressure, velocity and temperature in all cells, (cells, d + 2, d); 0 where the scheme has none."""
+        flow, dim = self.flow, self.mesh.dim
+        kept = self.mesh.cells.field("gradients", (dim + 2, dim), dtype=flow.dtype)
+
+        def find() -> None:
+            slope = flow.terms(flow.u).slope
+            if slope is not None:
+                keep(self.mesh.cells, slope, kept)
+
+        ml.program(find).run()
+        return kept.numpy().astype(np.float64)
 
     def surface(self, side: GroupFaces) -> tuple[np.ndarray, np.ndarray]:
         """Pressure (n,) and friction (n, d) per area at the faces of a wall."""
