@@ -14,7 +14,7 @@ from meshloom.solvers.finite_volume.conditions import CONDITIONS
 from meshloom.solvers.finite_volume.flow import CompressibleFlow
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.kernels import FlowScheme
-from meshloom.solvers.finite_volume.turbulence import ImplicitTurbulence, SpalartAllmaras
+from meshloom.solvers.finite_volume.turbulence import ImplicitTurbulence, ModelInTime, SpalartAllmaras
 from tests.one_line import one_line_from
 
 BACKENDS = ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -162,6 +162,22 @@ def test_the_matrix_is_that_of_a_step() -> None:
     assert (beside <= 0.0).all() and (np.diag(matrix) > -beside.sum(axis=1)).all()
     assert np.allclose(model.nu.numpy() - before, np.linalg.solve(matrix, model.rate.numpy()), atol=1e-9 * NU)
     assert int(step.iterations.value) > 0
+
+
+def test_steps_in_time_meet_their_formula() -> None:
+    """After enough steps of the system nothing is left of rates less the change in time, (nu - last) / dt at first."""
+    mesh = column(6, 0.05)
+    model = model_on(mesh, np.tile([1.0, 0.0], (len(mesh.cells), 1)), "farfield")
+    before = NU * np.linspace(1.0, 9.0, len(mesh.cells))
+    model.nu.assign(before)
+    dt, cells = 0.02, len(mesh.cells)
+    in_time = ModelInTime.of(model, ml.Global(np.array([1.0, -1.0, 0.0]) / dt, "weights"))
+    in_time.shift(model.nu)
+    step = ml.Sequence(*ImplicitTurbulence(model, ml.Global(1e4, "cfl"), in_time, tolerance=1e-3).parts)
+    step.run(12)
+    assert np.abs(model.rate.numpy()).max() < 1e-9 * NU * mesh.cell_volumes.sum()
+    change = (model.nu.numpy() - before) / dt
+    assert np.allclose(rates(model), change, atol=1e-7 * np.abs(change).max()) and len(change) == cells
 
 
 def test_a_model_without_walls_or_viscosity_is_refused() -> None:

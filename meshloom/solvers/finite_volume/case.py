@@ -94,7 +94,7 @@ class FiniteVolumeCase(Case):
             options = time.newton()
             if time.mode == "steady":
                 return ImplicitSteps(self.flow, options, self._watch, self.turbulence)
-            return DualSteps(self.flow, options, time.dual(), self._watch)
+            return DualSteps(self.flow, options, time.dual(), self._watch, self.turbulence)
         if time.mode == "steady":
             return SteadySteps(self.flow, time.cfl, time.smoothing, self._watch, self.turbulence)
         return UnsteadySteps(self.flow, time.timing(), self._watch, self.turbulence)

@@ -30,7 +30,7 @@ from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.jacobians import add_inertia, add_jacobian
 from meshloom.solvers.finite_volume.kernels import primitives
 from meshloom.solvers.finite_volume.steps import FlowSteps, UnsteadySteps, Watch, count, keep
-from meshloom.solvers.finite_volume.turbulence import ImplicitTurbulence, SpalartAllmaras
+from meshloom.solvers.finite_volume.turbulence import ImplicitTurbulence, ModelInTime, SpalartAllmaras
 
 MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what they are
 WORSE = 5.0  # a residual so many times that of the step before: it is taken back
@@ -263,8 +263,8 @@ class DualSteps(UnsteadySteps):
     (u - u last) / dt."""
 
     def __init__(self, flow: CompressibleFlow, options: NewtonOptions, dual: DualOptions,
-                 watch: Watch = lambda terms: None):  # fmt: skip
-        super().__init__(flow, Timing(dual.end, True, 2.0, options.cfl), watch)
+                 watch: Watch = lambda terms: None, turbulence: SpalartAllmaras | None = None):  # fmt: skip
+        super().__init__(flow, Timing(dual.end, True, 2.0, options.cfl), watch, turbulence)
         self.options, self.dual = options, dual
         self._last, self._before = flow.u.like("last"), flow.u.like("before_last")
         self._weights = ml.Global(np.zeros(3, flow.dtype), "weights")
@@ -272,6 +272,11 @@ class DualSteps(UnsteadySteps):
         self.inner = ml.Global(0, "newton_steps", dtype=np.int64)
         self.clock, self.fields = (self.time, self.dt), (self._last,)
         self.told = (self.inner, self.newton.iterations)
+        self._model: ImplicitTurbulence | None = None
+        if turbulence is not None:
+            in_time = ModelInTime.of(turbulence, self._weights)
+            self._model = ImplicitTurbulence(turbulence, self.newton.cfl, in_time)
+            self.fields = (self._last, in_time.last)
         self._shift = ml.Program(self._shift_fields)
 
     def step(self) -> None:
@@ -287,7 +292,8 @@ class DualSteps(UnsteadySteps):
     @property
     def loops(self) -> tuple[ml.Operation, ...]:
         """Those of all its programs."""
-        programs = (self._shift, *(one for one in self.newton.parts if isinstance(one, ml.Program)))
+        parts = (*self.newton.parts, *(self._model.parts if self._model is not None else ()))
+        programs = (self._shift, *(one for one in parts if isinstance(one, ml.Program)))
         return tuple(loop for one in programs for loop in one.loops)
 
     def __repr__(self) -> str:
@@ -304,6 +310,7 @@ class DualSteps(UnsteadySteps):
         first, total = np.inf, 0
         for done in range(self.dual.most):
             measure, judge, *rest = self.newton.parts
+            rest += self._model.parts if self._model is not None else ()
             measure()
             judge()
             now = float(self.newton.norm.value)
@@ -321,3 +328,5 @@ class DualSteps(UnsteadySteps):
         cells = self.flow.mesh.cells
         keep(cells, self._last, self._before)
         keep(cells, self.flow.u, self._last)
+        if self._model is not None and self._model.time is not None:
+            self._model.time.shift(self._model.model.nu)

@@ -16,6 +16,7 @@ Jacobi's iteration in a program; in ``ImplicitTurbulence`` a linear system.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from meshloom.solvers.finite_volume.conditions import AdiabaticWall, BoundaryCon
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.geometry import GroupFaces
+from meshloom.solvers.finite_volume.kernels import keep
 from meshloom.solvers.finite_volume.spalart_allmaras import (
     CB2,
     FREE_STREAM,
@@ -126,13 +128,39 @@ class SpalartAllmaras:
             _pass_through(*known, self.far, side.area, self.rate[own], self.diagonal[own])
 
 
+@dataclass(frozen=True)
+class ModelInTime:
+    """Where nu was before a step in time, and before the one before; d nu/dt has the ``weights`` (3) of nu and both."""
+
+    last: ml.Field
+    before: ml.Field
+    weights: ml.Global
+
+    @classmethod
+    def of(cls, model: SpalartAllmaras, weights: ml.Global) -> ModelInTime:
+        return cls(model.nu.like("nu_last"), model.nu.like("nu_before_last"), weights)
+
+    def shift(self, nu: ml.Field) -> None:
+        """A step in time begins."""
+        keep(nu.set, self.last, self.before)
+        keep(nu.set, nu, self.last)
+
+
 class ImplicitTurbulence:
     """Steps of nu by a linear system, each cell with a step of ``cfl`` times what waves need to cross it. ``parts`` are
     those of one step, in the flow as it is; ``iterations`` those of its solver."""
 
-    def __init__(self, model: SpalartAllmaras, cfl: ml.Global, *, tolerance: float = 0.05, at_most: int = 40):
+    def __init__(
+        self,
+        model: SpalartAllmaras,
+        cfl: ml.Global,
+        time: ModelInTime | None = None,
+        *,
+        tolerance: float = 0.05,
+        at_most: int = 40,
+    ):
         """The residual of the system falls to ``tolerance`` of what it was, in at most so many iterations."""
-        self.model, self.cfl, self.tolerance, self.at_most = model, cfl, tolerance, at_most
+        self.model, self.cfl, self.time, self.tolerance, self.at_most = model, cfl, time, tolerance, at_most
         flow, cells = model.flow, model.flow.mesh.cells
         self.matrix = ml.Matrix(cells, through=flow.at.inside.cells, dtype=flow.dtype, name="turbulence")
         self._own = self.matrix[ml.Map(cells, cells, np.arange(len(cells)), "itself")]
@@ -146,6 +174,10 @@ class ImplicitTurbulence:
         model, flow = self.model, self.model.flow
         terms = flow.terms(flow.u)
         model.assemble(terms, self.matrix)
+        if self.time is not None:
+            one = self.time
+            _take_off_change(flow.mesh.cells, flow.at.volume, model.nu, one.last, one.before, one.weights, model.rate,
+                             model.diagonal)  # fmt: skip
         _add_inertia(flow.mesh.cells, model.diagonal, flow.waves(terms.v), self.cfl, self._own)
 
     def solve(self) -> None:
@@ -274,6 +306,16 @@ def _pass_through(v: ml.Read, nu: ml.Read, far: ml.Read, area: ml.Read, rate: ml
 @ml.kernel
 def _relax(rate: ml.Read, diagonal: ml.Read, volume: ml.Read, dt: ml.Read, change: ml.Write):
     change[...] = dt * rate / (volume + dt * diagonal)
+
+
+@ml.kernel
+def _take_off_change(
+    volume: ml.Read, nu: ml.Read, last: ml.Read, before: ml.Read, weights: ml.Read, rate: ml.ReadWrite,
+    diagonal: ml.ReadWrite,
+):  # fmt: skip
+    """What is left of the rate when nu has changed in time."""
+    rate -= volume * (weights[0] * nu + weights[1] * last + weights[2] * before)
+    diagonal += volume * weights[0]
 
 
 @ml.kernel

@@ -103,7 +103,8 @@ class OneraM6(FiniteVolumeCase):
     @property
     def _triangles(self) -> np.ndarray:
         """The nodes (n, 3) of all faces of the wing: the boundary has quadrilaterals, too, but not there."""
-        return np.asarray(self.mesh.boundary("wing").nodes.entries).reshape(-1, 3)
+        rows = self.mesh.lists.boundary_faces.taken(self.mesh.group("wing")).rows
+        return np.asarray(rows)
 
     def wing_pressure(self) -> np.ndarray:
         """The pressure coefficient of all faces of the wing."""
