@@ -123,6 +123,7 @@ class TransonicConfig(FiniteVolumeConfig):
     mesh: AirfoilGridOptions = section(AirfoilGridOptions, "The mesh.")  # type: ignore[assignment]
     boundary: dict[str, Any] = boundary_table({"wall": {"kind": "slip"}, "far": {"kind": "farfield"}})
     stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.8, incidence=1.25)
+    scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, SCHEME_DOC, limiter_constant=20.0)
     time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, cfl=3.0, smoothing=0.5)
     reference: ReferenceOptions = section(ReferenceOptions, REFERENCE_DOC, point=(0.25, 0.0))
     output: FlowOutput = section(FlowOutput, OUTPUT_DOC, window=(-0.5, 1.5, -0.75, 1.25))

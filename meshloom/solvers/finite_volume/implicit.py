@@ -28,8 +28,8 @@ from meshloom.solvers.clock import Timing
 from meshloom.solvers.finite_volume.flow import CompressibleFlow
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.jacobians import add_inertia, add_jacobian
-from meshloom.solvers.finite_volume.kernels import primitives
-from meshloom.solvers.finite_volume.steps import FlowSteps, UnsteadySteps, Watch, count, keep
+from meshloom.solvers.finite_volume.kernels import keep, primitives
+from meshloom.solvers.finite_volume.steps import FlowSteps, UnsteadySteps, Watch, count
 from meshloom.solvers.finite_volume.turbulence import ImplicitTurbulence, ModelInTime, SpalartAllmaras
 
 MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what they are
@@ -302,7 +302,8 @@ class DualSteps(UnsteadySteps):
     def __call__(self) -> None:
         """One step in time."""
         time, before = float(self.time.value), float(self.dt.value)
-        dt = min(self.dual.dt, self.dual.end - time)
+        last = self.steps_left(time) == 1
+        dt = self.dual.end - time if last else self.dual.dt
         self._shift()
         weights = backward_weights(dt, before)
         self._weights.value = np.array(weights)
@@ -322,7 +323,7 @@ class DualSteps(UnsteadySteps):
             total += int(self.newton.iterations.value)
             self.inner.value = done + 1
         self.newton.iterations.value = total
-        self.dt.value, self.time.value = dt, self.dual.end if dt < self.dual.dt else time + dt
+        self.dt.value, self.time.value = dt, self.dual.end if last else time + dt
 
     def _shift_fields(self) -> None:
         cells = self.flow.mesh.cells
