@@ -180,12 +180,16 @@ def test_steps_in_time_meet_their_formula() -> None:
     assert np.allclose(rates(model), change, atol=1e-7 * np.abs(change).max()) and len(change) == cells
 
 
-def test_a_model_without_walls_or_viscosity_is_refused() -> None:
+def test_without_viscosity_it_is_refused_and_without_walls_nothing_is_destroyed() -> None:
     mesh, still = column(3, 0.2), np.zeros((6, 2))
     conditions = dict.fromkeys(mesh.groups, CONDITIONS["slip"]())
-    start = np.tile([1.0, 0.0, 0.0, 2.5], (6, 1))
+    start, stream = np.tile([1.0, 0.0, 0.0, 2.5], (6, 1)), np.array([1.0, 0.0, 0.0, 1.0])
     eddy = mesh.cells.field("eddy")
-    flow = CompressibleFlow(mesh, IdealGas(), FlowScheme(), conditions, start, np.array([1.0, 0, 0, 1.0]), eddy=eddy)
-    with one_line_from(ml.errors.ConfigError, "needs viscosity"):
-        SpalartAllmaras(flow, AT_REST)
+    inviscid = CompressibleFlow(mesh, IdealGas(), FlowScheme(), conditions, start, stream, eddy=eddy)
+    with one_line_from(ml.errors.ConfigError, "needs a viscosity"):
+        SpalartAllmaras(inviscid, stream)
+    gas = IdealGas(law="constant", reference_viscosity=NU)
+    free = SpalartAllmaras(CompressibleFlow(mesh, gas, FlowScheme(), conditions, start, stream, eddy=eddy), stream)
+    free.nu.fill(100.0 * NU)
+    assert np.abs(rates(free)).max() < 1e-9 * NU
     assert model_on(mesh, still).distance.numpy().min() == pytest.approx(0.5 * mesh.coordinates.numpy()[3, 1])

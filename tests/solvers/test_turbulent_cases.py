@@ -80,9 +80,9 @@ def test_a_run_goes_on_with_the_same_bits(method: str) -> None:
     assert np.ptp(straight.cell_fields()["nu_tilde"]) > 0.0
 
 
-def test_no_model_without_a_wall() -> None:
-    with one_line_from(ml.errors.ConfigError, "a wall that gas sticks to"):
-        make("flat_plate", "mesh.along=6", "mesh.up=5", "mesh.first_height=1e-3", 'boundary.wall={kind="slip"}')
+def test_no_model_without_viscosity() -> None:
+    with one_line_from(ml.errors.ConfigError, "needs a viscosity"):
+        make("flat_plate", "mesh.along=6", "mesh.up=5", "mesh.first_height=1e-3", "gas.viscosity=none")
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ class PlateMeshOptions:
 
 
 @dataclass(frozen=True)
-class PlateConfig(FiniteVolumeConfig):
+class TurbulentPlateConfig(FiniteVolumeConfig):
     run: RunOptions = section(RunOptions, RUN_DOC, iterations=400)
     mesh: PlateMeshOptions = section(PlateMeshOptions, "The mesh.")  # type: ignore[assignment]
     boundary: dict[str, Any] = boundary_table(
@@ -76,12 +76,12 @@ class PlateConfig(FiniteVolumeConfig):
     output: FlowOutput = section(FlowOutput, OUTPUT_DOC, window=(-0.1, 2.0, 0.0, 0.05))
 
 
-class FlatPlate(FiniteVolumeCase):
+class TurbulentPlate(FiniteVolumeCase):
     """Air along a plate, turbulent from its leading edge on, at a Reynolds number of five million for a length of 1."""
 
     name: ClassVar[str] = "flat_plate"
     title: ClassVar[str] = "turbulent boundary layer of a flat plate at Mach 0.2 (finite volumes, Spalart-Allmaras)"
-    Config: ClassVar[type] = PlateConfig
+    Config: ClassVar[type] = TurbulentPlateConfig
     small: ClassVar[Mapping[str, Any]] = {
         "mesh.along": 10, "mesh.up": 8, "mesh.first_height": 1e-4, "time.method": "explicit", "time.cfl": 1.0
     }  # fmt: skip

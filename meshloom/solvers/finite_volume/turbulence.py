@@ -38,6 +38,8 @@ from meshloom.solvers.finite_volume.spalart_allmaras import (
     source_and_slope,
 )
 
+NO_WALL = 1e6  # lengths of the domain to a wall where there is none
+
 
 def is_open(condition: BoundaryCondition | type[BoundaryCondition]) -> bool:
     """Does gas go through?"""
@@ -56,18 +58,25 @@ class SpalartAllmaras:
 
     def __init__(self, flow: CompressibleFlow, stream: np.ndarray, *, ratio: float = FREE_STREAM, order: int = 1):
         """``stream``: V of the free stream; ``ratio``: nu / nu_laminar there; ``order``: that of convection, 1 or 2."""
-        walls = [side.name for side in flow.at.sides if sticks(side.condition)]
-        if not walls or not flow.gas.viscous or flow.eddy is None:
-            raise ConfigError("a turbulence model needs viscosity (gas.viscosity), and a wall that gas sticks to")
+        if not flow.gas.viscous or flow.eddy is None:
+            raise ConfigError("a turbulence model needs a viscosity: gas.viscosity must not be 'none'")
         self.flow, self.eddy, self.order = flow, flow.eddy, order
         self.far = ratio * float(_laminar(flow.gas, stream))
         self.nu = flow.on_cells("nu_tilde")
         self.nu.fill(self.far)
         self.distance = flow.on_cells("wall_distance")
-        self.distance.assign(flow.mesh.wall_distance(*walls))
+        self.distance.assign(self._distances())
         self.rate, self.diagonal = flow.on_cells("nu_rate"), flow.on_cells("nu_diagonal")
         self._do = _kernels(flow.gas, order)
         self.eddy.assign(self._eddy_now())
+
+    def _distances(self) -> np.ndarray:
+        """To the walls that gas sticks to, (cells,); without any, far beyond the domain, where nothing is destroyed."""
+        mesh = self.flow.mesh
+        walls = [side.name for side in self.flow.at.sides if sticks(side.condition)]
+        if walls:
+            return mesh.wall_distance(*walls)
+        return np.full(len(mesh.cells), NO_WALL * float(np.ptp(mesh.coordinates.numpy(), axis=0).max()))
 
     def _eddy_now(self) -> np.ndarray:
         """The eddy viscosity (cells,) of the state as it is."""
@@ -212,6 +221,28 @@ def vorticity(slope: Any) -> Any:
     return np.sqrt(x * x + y * y + z * z)
 
 
+def _through_face(
+    gas: IdealGas, order: int, v: Any, nu: Any, slope: Any, area: Any, reach: Any
+) -> tuple[list[Any], list[Any]]:
+    """Of both cells: what comes in, and its factors at the other cell less the own one, from 0."""
+    flow = 0.5 * (v[0, 1:-1] + v[1, 1:-1]) @ area
+    upstream = np.where(flow > 0.0, nu[0], nu[1])
+    if order == 2:
+        upstream = upstream + np.where(flow > 0.0, slope[0] @ reach[0], slope[1] @ reach[1])
+    way, mean = reach[0] - reach[1], 0.5 * (slope[0] + slope[1])
+    step = (way @ area) / (way @ way)
+    steep = mean @ area + (nu[1] - nu[0] - mean @ way) * step
+    share = (reach[0] @ area) / (way @ area)  # of the way that is in the first cell
+    aside = reach[0] - share * way  # the centre of the face, from where the way goes through
+    middle = nu[0] + share * (nu[1] - nu[0]) + mean @ aside
+    laminar = _laminar(gas, v[0]) + share * (_laminar(gas, v[1]) - _laminar(gas, v[0]))
+    spread = diffusivity(middle, laminar)
+    sign = (1.0, -1.0)
+    factors = [np.maximum(spread + CB2 * (middle - nu[k]), 0.0) / SIGMA for k in (0, 1)]
+    rates = [sign[k] * (factors[k] * steep - flow * (upstream - nu[k])) for k in (0, 1)]
+    return rates, [factors[k] * step + np.maximum(-sign[k] * flow, 0.0) for k in (0, 1)]
+
+
 @cache
 def _kernels(gas: IdealGas, order: int) -> _Kernels:
     @ml.kernel
@@ -229,30 +260,11 @@ def _kernels(gas: IdealGas, order: int) -> _Kernels:
         rate += volume * value
         diagonal += volume * np.maximum(-by_nu, 0.0)
 
-    def through_face(v: Any, nu: Any, slope: Any, area: Any, reach: Any) -> tuple[Any, Any]:
-        """Of both cells: what comes in, and its factors at the other cell less the own one, from 0."""
-        flow = 0.5 * (v[0, 1:-1] + v[1, 1:-1]) @ area
-        upstream = np.where(flow > 0.0, nu[0], nu[1])
-        if order == 2:
-            upstream = upstream + np.where(flow > 0.0, slope[0] @ reach[0], slope[1] @ reach[1])
-        way, mean = reach[0] - reach[1], 0.5 * (slope[0] + slope[1])
-        step = (way @ area) / (way @ way)
-        steep = mean @ area + (nu[1] - nu[0] - mean @ way) * step
-        share = (reach[0] @ area) / (way @ area)  # of the way that is in the first cell
-        aside = reach[0] - share * way  # the centre of the face, from where the way goes through
-        middle = nu[0] + share * (nu[1] - nu[0]) + mean @ aside
-        laminar = _laminar(gas, v[0]) + share * (_laminar(gas, v[1]) - _laminar(gas, v[0]))
-        spread = diffusivity(middle, laminar)
-        sign = (1.0, -1.0)
-        factors = [np.maximum(spread + CB2 * (middle - nu[k]), 0.0) / SIGMA for k in (0, 1)]
-        rates = [sign[k] * (factors[k] * steep - flow * (upstream - nu[k])) for k in (0, 1)]
-        return rates, [factors[k] * step + np.maximum(-sign[k] * flow, 0.0) for k in (0, 1)]
-
     @ml.kernel
     def carry(
         v: ml.Read, nu: ml.Read, slope: ml.Read, area: ml.Read, reach: ml.Read, rate: ml.Inc, diagonal: ml.Inc
     ):  # fmt: skip
-        rates, factors = through_face(v, nu, slope, area, reach)
+        rates, factors = _through_face(gas, order, v, nu, slope, area, reach)
         for k in (0, 1):
             rate[k] += rates[k]
             diagonal[k] += factors[k]
@@ -262,7 +274,7 @@ def _kernels(gas: IdealGas, order: int) -> _Kernels:
         v: ml.Read, nu: ml.Read, slope: ml.Read, area: ml.Read, reach: ml.Read, rate: ml.Inc, diagonal: ml.Inc,
         matrix: ml.Inc,
     ):  # fmt: skip
-        rates, factors = through_face(v, nu, slope, area, reach)
+        rates, factors = _through_face(gas, order, v, nu, slope, area, reach)
         for k in (0, 1):
             rate[k] += rates[k]
             diagonal[k] += factors[k]

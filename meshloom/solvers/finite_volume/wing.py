@@ -60,7 +60,7 @@ class WingConfig(FiniteVolumeConfig):
         FreeStreamOptions, STREAM_DOC, mach=0.8395, incidence=3.06, lift_axis="z", temperature=TEMPERATURE,
         reynolds=11.72e6,
     )  # fmt: skip
-    # Venkatakrishnan's limiter lets through all that changes over cells as large as those far away, tetrahedra with four
+    # Venkatakrishnan's limiter lets through all changes over cells as large as those far away, tetrahedra with four
     # neighbours: with gradients that are not limited there the flow broke down on a mesh of 20,000 cells.
     scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, SCHEME_DOC, limiter="barth_jespersen")
     time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, method="implicit", cfl=5.0, cfl_max=100.0)
