@@ -24,7 +24,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.errors import ConfigError
-from meshloom.solvers.finite_volume.conditions import AdiabaticWall, BoundaryCondition, SlipWall
+from meshloom.solvers.finite_volume.conditions import AdiabaticWall, BoundaryCondition, SlipWall, upright
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.geometry import GroupFaces
@@ -230,11 +230,11 @@ def _through_face(
     if order == 2:
         upstream = upstream + np.where(flow > 0.0, slope[0] @ reach[0], slope[1] @ reach[1])
     way, mean = reach[0] - reach[1], 0.5 * (slope[0] + slope[1])
-    step = (way @ area) / (way @ way)
-    steep = mean @ area + (nu[1] - nu[0] - mean @ way) * step
+    step, known = (area @ area) / (way @ area), upright(way, area) * mean
+    steep = known @ area + (nu[1] - nu[0] - known @ way) * step
     share = (reach[0] @ area) / (way @ area)  # of the way that is in the first cell
     aside = reach[0] - share * way  # the centre of the face, from where the way goes through
-    middle = nu[0] + share * (nu[1] - nu[0]) + mean @ aside
+    middle = nu[0] + share * (nu[1] - nu[0]) + known @ aside
     laminar = _laminar(gas, v[0]) + share * (_laminar(gas, v[1]) - _laminar(gas, v[0]))
     spread = diffusivity(middle, laminar)
     sign = (1.0, -1.0)
