@@ -184,6 +184,7 @@ REFUSED: dict[str, Action] = {
     "linalg.PICCG": lambda w: ml.linalg.PICCG(w.poisson),
     "Mesh.face_centres": lambda w: w.mesh.face_centres, "Mesh.boundary_centres": lambda w: w.mesh.boundary_centres,
     "Mesh.boundary_normals": lambda w: w.mesh.boundary_normals, "Mesh.boundary": lambda w: w.mesh.boundary("xmin"),
+    "Mesh.wall_distance": lambda w: w.mesh.wall_distance("xmin"),
     "Kernel.python": lambda w: scale.python(w.cells, w.u, w.factor, w.total),
     "Operation.run_plainly": lambda w: w.loop.run_plainly(),
     "Operation.settle": lambda w: add.loop(w.cells, w.pair.like("more"), w.pair, schedule={"layout": "soa"}).settle(),

@@ -16,6 +16,7 @@ from meshloom.mesh.arrange import AUTO, Arrangement, arrangement
 from meshloom.mesh.cell_kinds import FACE_KINDS, dimension_of
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.core import Map, Set
+from meshloom.mesh.distance import face_distances
 from meshloom.mesh.faces import cells_across, checked_cells, derive_faces, oriented_cells
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.given import (
@@ -389,6 +390,16 @@ class Mesh(ItsOwnCopy):
             refuse_in_program(f"making boundary {name}", MAKE_BEFORE)
             self._parts[name] = BoundaryPart(self, name)
         return self._parts[name]
+
+    def wall_distance(self, *groups: str) -> np.ndarray:
+        """From the centroid of each cell to the nearest boundary face of these groups, (cells,): exact, to the whole
+        of each face."""
+        numbers = [self.group(name) for name in groups]
+        if not any(map(len, numbers)):
+            what = f"boundary group {' or '.join(map(repr, groups))} has no faces" if groups else "no group is named"
+            raise MeshError(f"wall_distance: {what}; the mesh has {', '.join(self.groups) or 'none'}")
+        walls = self.lists.boundary_faces.taken(np.concatenate(numbers))
+        return face_distances(self.cell_centroids, self.coordinates.numpy(), [size.nodes for size in walls.sizes])
 
     def cell_group(self, name: str) -> np.ndarray:
         """The numbers of the cells of a group, ascending."""

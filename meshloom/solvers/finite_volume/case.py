@@ -17,6 +17,7 @@ from meshloom.solvers.finite_volume.implicit import DualSteps, ImplicitSteps
 from meshloom.solvers.finite_volume.kernels import keep
 from meshloom.solvers.finite_volume.options import FiniteVolumeConfig, condition_of, directions, gas_and_stream
 from meshloom.solvers.finite_volume.steps import FlowSteps, SteadySteps, UnsteadySteps
+from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
 
 _WHY = "the flow has broken down; shorter steps (time.cfl), a limiter (scheme.limiter) or another scheme.flux may help"
 _CLOCK = ("time", "dt")  # the monitors of unsteady flow, in front of the others
@@ -46,10 +47,13 @@ class FiniteVolumeCase(Case):
         self.mesh, conditions = join_periodic(self.make_mesh(), self.conditions())
         self.gas, self.stream = gas_and_stream(config, self.mesh.dim)
         start = self.gas.conserved(self.start(self.mesh.cell_centroids)).T
+        dtype, turbulent = PRECISIONS[config.run.precision], config.turbulence.model != "none"
         self.flow = CompressibleFlow(
             self.mesh, self.gas, config.scheme.scheme(), conditions, start, self.stream,
-            length=config.reference.length, dtype=PRECISIONS[config.run.precision],
+            length=config.reference.length, dtype=dtype,
+            eddy=self.mesh.cells.field("eddy_viscosity", dtype=dtype) if turbulent else None,
         )  # fmt: skip
+        self.turbulence = self._turbulence() if turbulent else None
         dim, point = self.mesh.dim, config.reference.point
         self._about = ml.Global(_point(point, dim), "about", dtype=self.flow.dtype)
         self.forces = (ml.Global(np.zeros(dim), "force"), ml.Global(np.zeros(dim), "friction_force"),
@@ -59,7 +63,9 @@ class FiniteVolumeCase(Case):
         if isinstance(self.steps, UnsteadySteps):
             self.monitors = (*_CLOCK, *_MONITORS)  # type: ignore[misc]
         self.monitors = (*self.monitors, *(one.name for one in self.steps.told))  # type: ignore[misc]
-        self.state: tuple[ml.Field | ml.Global, ...] = (self.flow.u, *self.steps.fields, *self.steps.clock)
+        model = (self.turbulence.nu, self.turbulence.eddy) if self.turbulence else ()
+        fields = (self.flow.u, *model, *self.steps.fields)
+        self.state: tuple[ml.Field | ml.Global, ...] = (*fields, *self.steps.clock)
         self.recorded: tuple[ml.Global, ...] = tuple(dict.fromkeys((
             *self.steps.clock, totals.rates, *self.forces, totals.lowest_pressure, totals.lowest_temperature,
             totals.mass, totals.energy, *self.steps.told,
@@ -87,11 +93,15 @@ class FiniteVolumeCase(Case):
         if time.method == "implicit":
             options = time.newton()
             if time.mode == "steady":
-                return ImplicitSteps(self.flow, options, self._watch)
-            return DualSteps(self.flow, options, time.dual(), self._watch)
+                return ImplicitSteps(self.flow, options, self._watch, self.turbulence)
+            return DualSteps(self.flow, options, time.dual(), self._watch, self.turbulence)
         if time.mode == "steady":
-            return SteadySteps(self.flow, time.cfl, time.smoothing, self._watch)
-        return UnsteadySteps(self.flow, time.timing(), self._watch)
+            return SteadySteps(self.flow, time.cfl, time.smoothing, self._watch, self.turbulence)
+        return UnsteadySteps(self.flow, time.timing(), self._watch, self.turbulence)
+
+    def _turbulence(self) -> SpalartAllmaras:
+        options = self.config.turbulence
+        return SpalartAllmaras(self.flow, self.stream, ratio=options.free_stream, order=options.order)
 
     def _watch(self, terms: FlowTerms) -> None:
         self.flow.forces(terms, self._about, self.forces)
@@ -180,6 +190,16 @@ class FiniteVolumeCase(Case):
             "temperature": V[-1],
             "mach": speed / self.gas.sound_speed(V),
             "pressure_coefficient": (V[0] - self.stream[0]) / self.dynamic_pressure,
+            **self._model_fields(V),
+        }
+
+    def _model_fields(self, V: np.ndarray) -> dict[str, np.ndarray]:
+        if self.turbulence is None:
+            return {}
+        eddy = self.turbulence.eddy.numpy().astype(np.float64)
+        return {
+            "nu_tilde": self.turbulence.nu.numpy().astype(np.float64),
+            "eddy_ratio": eddy / self.gas.viscosity(V[-1]),
         }
 
     def picture(self) -> Picture | None:

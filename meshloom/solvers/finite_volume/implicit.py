@@ -30,6 +30,7 @@ from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.jacobians import add_inertia, add_jacobian
 from meshloom.solvers.finite_volume.kernels import keep, primitives
 from meshloom.solvers.finite_volume.steps import FlowSteps, UnsteadySteps, Watch, count
+from meshloom.solvers.finite_volume.turbulence import ImplicitTurbulence, ModelInTime, SpalartAllmaras
 
 MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what they are
 WORSE = 5.0  # a residual so many times that of the step before: it is taken back
@@ -239,18 +240,21 @@ class ImplicitSteps(FlowSteps):
 
     looked_at: ClassVar[int] = 10
 
-    def __init__(self, flow: CompressibleFlow, options: NewtonOptions, watch: Watch = lambda terms: None):
-        super().__init__(flow, watch)
+    def __init__(self, flow: CompressibleFlow, options: NewtonOptions, watch: Watch = lambda terms: None,
+                 turbulence: SpalartAllmaras | None = None):  # fmt: skip
+        super().__init__(flow, watch, turbulence)
         self.newton = Newton(flow, options, self, None)
         self.done = ml.Global(0, "done", dtype=np.int64)
         self.clock = (self.done, self.totals.rates, *self.newton.clock)
         self.fields, self.told = (self.newton.kept,), (self.newton.cfl, self.newton.iterations)
+        self._model = None if turbulence is None else ImplicitTurbulence(turbulence, self.newton.cfl)
 
     def step(self) -> None:
         count(self._clock_set, self.done)
 
     def program(self) -> ml.Sequence:
-        return ml.Sequence(*self.newton.parts, ml.Program(self.step), name="implicit step")
+        model = self._model.parts if self._model is not None else ()
+        return ml.Sequence(*self.newton.parts, *model, ml.Program(self.step), name="implicit step")
 
 
 @dataclass(frozen=True)
@@ -277,8 +281,8 @@ class DualSteps(UnsteadySteps):
     (u - u last) / dt."""
 
     def __init__(self, flow: CompressibleFlow, options: NewtonOptions, dual: DualOptions,
-                 watch: Watch = lambda terms: None):  # fmt: skip
-        super().__init__(flow, Timing(dual.end, True, 2.0, options.cfl), watch)
+                 watch: Watch = lambda terms: None, turbulence: SpalartAllmaras | None = None):  # fmt: skip
+        super().__init__(flow, Timing(dual.end, True, 2.0, options.cfl), watch, turbulence)
         self.options, self.dual = options, dual
         self._last, self._before = flow.u.like("last"), flow.u.like("before_last")
         self._weights = ml.Global(np.zeros(3, flow.dtype), "weights")
@@ -286,6 +290,11 @@ class DualSteps(UnsteadySteps):
         self.inner = ml.Global(0, "newton_steps", dtype=np.int64)
         self.clock, self.fields = (self.time, self.dt), (self._last,)
         self.told = (self.inner, self.newton.iterations)
+        self._model: ImplicitTurbulence | None = None
+        if turbulence is not None:
+            in_time = ModelInTime.of(turbulence, self._weights)
+            self._model = ImplicitTurbulence(turbulence, self.newton.cfl, in_time)
+            self.fields = (self._last, in_time.last)
         self._shift = ml.Program(self._shift_fields)
 
     def step(self) -> None:
@@ -301,7 +310,8 @@ class DualSteps(UnsteadySteps):
     @property
     def loops(self) -> tuple[ml.Operation, ...]:
         """Those of all its programs."""
-        programs = (self._shift, *(one for one in self.newton.parts if isinstance(one, ml.Program)))
+        parts = (*self.newton.parts, *(self._model.parts if self._model is not None else ()))
+        programs = (self._shift, *(one for one in parts if isinstance(one, ml.Program)))
         return tuple(loop for one in programs for loop in one.loops)
 
     def __repr__(self) -> str:
@@ -319,6 +329,7 @@ class DualSteps(UnsteadySteps):
         first, total = np.inf, 0
         for done in range(self.dual.most):
             measure, judge, *rest = self.newton.parts
+            rest += self._model.parts if self._model is not None else ()
             measure()
             judge()
             now = float(self.newton.norm.value)
@@ -336,3 +347,5 @@ class DualSteps(UnsteadySteps):
         cells = self.flow.mesh.cells
         keep(cells, self._last, self._before)
         keep(cells, self.flow.u, self._last)
+        if self._model is not None and self._model.time is not None:
+            self._model.time.shift(self._model.model.nu)

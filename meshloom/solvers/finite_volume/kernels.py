@@ -135,7 +135,7 @@ def face_friction(gas: IdealGas, left: Any, right: Any, v: Any, slope: Any, reac
     """What friction and conduction bring in from the right: with the mean of both gradients, corrected along the line
     between the centres."""
     middle, way = 0.5 * (left + right), reach[0] - reach[1]
-    steep = along_the_line(0.5 * (slope[0] + slope[1]), v[1] - v[0], way)
+    steep = along_the_line(0.5 * (slope[0] + slope[1]), v[1] - v[0], way, area)
     viscosity, by_eddies = gas.viscosity(middle[-1]), 0.5 * (eddy[0] + eddy[1])
     conductivity = gas.conductivity(viscosity) + gas.cp_enthalpy / TURBULENT_PRANDTL * by_eddies
     return viscous_flux(viscosity + by_eddies, conductivity, middle[1:-1], steep, area)

@@ -19,12 +19,14 @@ from meshloom.solvers.finite_volume.gas import VISCOSITIES, IdealGas
 from meshloom.solvers.finite_volume.geometry import GRADIENTS
 from meshloom.solvers.finite_volume.implicit import DualOptions, NewtonOptions
 from meshloom.solvers.finite_volume.kernels import LIMITERS, FlowScheme
+from meshloom.solvers.finite_volume.spalart_allmaras import FREE_STREAM
 
 MODES = ("steady", "unsteady")
 METHODS = ("explicit", "implicit")
+TURBULENCE_MODELS = ("none", "spalart_allmaras")
 RUN_DOC, OUTPUT_DOC = "How long at most, and on what.", "What to write, and how often."
 GAS_DOC, STREAM_DOC = "The gas.", "The free stream: what is everywhere at the start, and far away."
-SCHEME_DOC, TIME_DOC = "The scheme.", "Steps in time."
+SCHEME_DOC, TIME_DOC, TURBULENCE_DOC = "The scheme.", "Steps in time.", "What models the turbulence, if anything does."
 REFERENCE_DOC = "What coefficients of forces refer to."
 MOST_STEPS = 10_000_000
 
@@ -128,6 +130,17 @@ class VolumesTimeOptions:
 
 
 @dataclass(frozen=True)
+class TurbulenceOptions:
+    """Means of a turbulent flow (RANS), with a model for what the fluctuations do."""
+
+    model: str = option("none", "spalart_allmaras: one equation, turbulent everywhere", allowed=TURBULENCE_MODELS)
+    free_stream: float = option(
+        FREE_STREAM, "the model's viscosity far away, as a share of that of the gas: 3 to 5", low=0.0, high=1e5
+    )
+    order: int = option(1, "order of the convection of the model's viscosity", low=1, high=2)
+
+
+@dataclass(frozen=True)
 class ReferenceOptions:
     """Lengths and areas by which forces are made coefficients."""
 
@@ -197,6 +210,7 @@ class FiniteVolumeConfig:
     stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC)
     scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, SCHEME_DOC)
     time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC)
+    turbulence: TurbulenceOptions = section(TurbulenceOptions, TURBULENCE_DOC)
     reference: ReferenceOptions = section(ReferenceOptions, REFERENCE_DOC)
     output: FlowOutput = section(FlowOutput, OUTPUT_DOC)
     schedule: dict[str, Any] = schedule_table("face_flux")

@@ -23,6 +23,7 @@ from meshloom.solvers.clock import Timing
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.kernels import keep
+from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
 
 #: The share of the state at the start in each of the three stages.
 SSP_STAGES = (0.0, 3.0 / 4.0, 1.0 / 3.0)
@@ -138,20 +139,27 @@ Watch = Callable[[FlowTerms], None]
 class FlowSteps(ABC):
     """What both have: ``step()`` calls the loops of one step; ``watch`` is called with what follows from the state at
     its start, where forces can be taken. ``clock`` are the globals that belong to the state, ``fields`` the fields
-    besides u; ``told`` are shown by monitors. Whether the flow is steady one asks after ``looked_at`` steps."""
+    besides u; ``told`` are shown by monitors. Whether the flow is steady one asks after ``looked_at`` steps.
+    ``turbulence`` goes a step along first, so that the flow takes the new eddy viscosity."""
 
     clock: tuple[ml.Global, ...]
     fields: tuple[ml.Field, ...] = ()
     told: tuple[ml.Global, ...] = ()
     looked_at: ClassVar[int] = 100
 
-    def __init__(self, flow: CompressibleFlow, watch: Watch):
-        self.flow, self.watch, self.totals = flow, watch, Totals.of(flow)
+    def __init__(self, flow: CompressibleFlow, watch: Watch, turbulence: SpalartAllmaras | None = None):
+        self.flow, self.watch, self.turbulence, self.totals = flow, watch, turbulence, Totals.of(flow)
         self._clock_set = ml.Set(1, "clock")
 
     @abstractmethod
     def step(self) -> None:
         """One step."""
+
+    def _begin(self, terms: FlowTerms, dt: ml.Field | ml.Global) -> None:
+        """What is done with the state at the start of a step, whose length is known."""
+        self.watch(terms)
+        if self.turbulence is not None:
+            self.turbulence.advance(terms, dt)
 
     def program(self) -> ml.Program | ml.Sequence:
         """What runs one step."""
@@ -166,8 +174,14 @@ class FlowSteps(ABC):
 class UnsteadySteps(FlowSteps):
     """Steps of one length in all cells until ``timing.end``."""
 
-    def __init__(self, flow: CompressibleFlow, timing: Timing, watch: Watch = lambda terms: None):
-        super().__init__(flow, watch)
+    def __init__(
+        self,
+        flow: CompressibleFlow,
+        timing: Timing,
+        watch: Watch = lambda terms: None,
+        turbulence: SpalartAllmaras | None = None,
+    ):
+        super().__init__(flow, watch, turbulence)
         self.timing = timing
         self.time = ml.Global(0.0, "time")
         self.pace, self.dt, self.limit = (
@@ -183,7 +197,7 @@ class UnsteadySteps(FlowSteps):
             terms = flow.terms(flow.u)
             if number == 0:
                 self._choose_step(flow.waves(terms.v))
-                self.watch(terms)
+                self._begin(terms, self.dt)
             flow.inflow(terms, inflow)
             ssp_stage(share)(cells, before, inflow, volume, self.dt, flow.u)
         self._finish(before, self.dt)
@@ -198,8 +212,15 @@ class UnsteadySteps(FlowSteps):
 class SteadySteps(FlowSteps):
     """Towards a steady flow: steps of ``cfl`` in every cell, rates averaged with ``smoothing`` (0: not at all)."""
 
-    def __init__(self, flow: CompressibleFlow, cfl: float, smoothing: float = 0.0, watch: Watch = lambda terms: None):
-        super().__init__(flow, watch)
+    def __init__(
+        self,
+        flow: CompressibleFlow,
+        cfl: float,
+        smoothing: float = 0.0,
+        watch: Watch = lambda terms: None,
+        turbulence: SpalartAllmaras | None = None,
+    ):
+        super().__init__(flow, watch, turbulence)
         self.cfl, self.smoothing = cfl, smoothing
         self.done = ml.Global(0, "done", dtype=np.int64)  # steps
         self.clock = (self.done, self.totals.rates)
@@ -212,7 +233,7 @@ class SteadySteps(FlowSteps):
             terms = flow.terms(flow.u)
             if number == 0:
                 local_steps(self.cfl)(cells, volume, flow.waves(terms.v), dt)
-                self.watch(terms)
+                self._begin(terms, dt)
             flow.inflow(terms, inflow)
             rate = self._averaged(inflow) if self.smoothing > 0.0 else inflow
             steady_stage(length)(cells, before, rate, volume, dt, flow.u)
