@@ -88,7 +88,8 @@ JOBS: tuple[Job, ...] = (
     Job("strict", "strict", ("--backend", "cuda"), 120, "strict",
         tiny=("--backend", "cpu", "--quick", "--only", "airfoil")),
     Job("grid", "grid", (*_GPU, "--quick"), 50, "grid"),
-    Job("coloring", "coloring", _GPU, 140, "coloring"),
+    Job("coloring", "coloring", _GPU, 300, "coloring, coloring_groups, coloring_times, coloring_by_group,"
+        " coloring_strategies, coloring_program", tiny=("--device", "cpu", "--cells", "200", "--parts", "algorithms")),
     Job("branches", "branches", _GPU, 90, "branches"),
     Job("airfoil_reference", "airfoil_reference", ("--backend", "cuda"), 60, "reference",
         together="accuracy"),
@@ -224,7 +225,7 @@ def _backend(result: dict[str, Any]) -> str:
     """What a result was measured on."""
     runs = result.get("runs") or [{}]
     said = (result.get("device"), result.get("backend"), runs[0].get("backend"), runs[0].get("device"))
-    only_gpu = result["benchmark"] in ("race", "coloring") and result["machine"].get("gpu")
+    only_gpu = result["benchmark"] == "race" and result["machine"].get("gpu")
     return "cuda" if only_gpu else next((one for one in said if one), "cpu")
 
 

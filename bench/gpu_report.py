@@ -1,5 +1,5 @@
-"""Results of ``bench.race``, ``airfoil``, ``airfoil_reference``, ``grid``, ``direct``, ``branches`` and ``coloring`` on
-paper: Markdown for ``bench.tables``. Each function takes a result and gives lines; what was not measured is left out.
+"""Results of ``bench.race``, ``airfoil``, ``airfoil_reference``, ``grid``, ``direct`` and ``branches`` on paper:
+Markdown for ``bench.tables``. Each function takes a result and gives lines; what was not measured is left out.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any
 
-from bench import coloring
 from bench.airfoil_reference import TOLERANCE as REFERENCE_TOLERANCE
 from bench.report import Goal, goal_table, rows_table
 from meshloom.backend.cuda.graph import LARGE
@@ -216,7 +215,7 @@ def direct_rows(result: Row) -> list[str]:
     return rows_table(head, rows)
 
 
-# --- bench.branches, bench.coloring ---------------------------------------------------------------------------------
+# --- bench.branches -------------------------------------------------------------------------------------------------
 
 
 def branch_rows(result: Row) -> list[str]:
@@ -237,19 +236,6 @@ def _with_gaps(text_lines: list[str]) -> list[str]:
     gaps = any("| - |" in line for line in text_lines)
     said = ["", "A dash: not reached before the time of this run was up, or does not apply."]
     return [*text_lines, *(said if gaps else [])]
-
-
-def coloring_rows(result: Row) -> list[str]:
-    """The best block of every form, and its time over that of plain coloring."""
-    kinds = [(loop, p) for loop in ("flux_sum", "local_maximum") for p in coloring.PRECISIONS]
-    best = {kind: coloring.best_forms(result["rows"], *kind) for kind in kinds}
-    forms = sorted({form for found in best.values() for form in found},
-                   key=lambda form: best[kinds[0]].get(form, float("inf")))  # fmt: skip
-    rows = [[f"`{form}`" if "," not in form else f"`{form.split(',')[0]}`,{form.partition(',')[2]}",
-             *(f"{found[form]:.3f} ({found[form] / found['color']:.2f})" if form in found else "-"
-               for found in best.values())] for form in forms]  # fmt: skip
-    head = ("form", *(f"`{loop}`, {_WORDS[p]}, ms (of plain `color`)" for loop, p in kinds))
-    return _with_gaps(rows_table(head, rows))
 
 
 # --- bench.strict, bench.halves -------------------------------------------------------------------------------------

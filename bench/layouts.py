@@ -165,20 +165,30 @@ def counts_of(form: str) -> Iterator[dict[str, Any]]:
 # --- whole steps ------------------------------------------------------------------------------------------------------
 
 
-def needed_bytes(program: ml.Program) -> int:
-    """Those that a program must move if each field that it reads, and each that it leaves behind, is moved once. What
-    loops over sides move is left out."""
-    read: dict[ml.Field, int] = {}
-    written: dict[ml.Field, int] = {}
-    for loop in program.operations:
-        fields = [one for one in loop.storages if isinstance(one, ml.Field) and loop.counts.elements >= one.set.size]
-        for one in fields:
-            if one not in written and loop.needs(one):
-                read[one] = one.set.size * one.dim * one.dtype.itemsize
-        for one in fields:
-            if one in loop.writes:
-                written[one] = 0 if one.transient else one.set.size * one.dim * one.dtype.itemsize
-    return sum(read.values()) + sum(written.values())
+class Uses:
+    """What the loops of a program do with whole fields; those over sides are left out. ``wanted``: read as they were
+    before it; ``written``; ``used``: read after they were written."""
+
+    def __init__(self, program: ml.Program):
+        self.wanted, self.written, self.used = set[ml.Field](), set[ml.Field](), set[ml.Field]()
+        for loop in program.operations:
+            every = [one for one in loop.storages if isinstance(one, ml.Field) and loop.counts.elements >= one.set.size]
+            for one in filter(loop.needs, every):
+                (self.used if one in self.written else self.wanted).add(one)
+            self.written |= {one for one in every if one in loop.writes}
+
+
+def needed_bytes(programs: Sequence[ml.Program]) -> list[int]:
+    """Those that programs, one after the other, must move if each field that one reads, and each that it leaves behind,
+    is moved once. Of fields that only the program that writes them reads nothing needs to be left behind."""
+    uses = [Uses(program) for program in programs]
+    wanted = {one for each in uses for one in each.wanted}
+    passing = {one for each in uses for one in each.used if one not in wanted}
+
+    def size(fields: set[ml.Field]) -> int:
+        return sum(one.set.size * one.dim * one.dtype.itemsize for one in fields)
+
+    return [size(each.wanted) + size({one for one in each.written - passing if not one.transient}) for each in uses]
 
 
 def loop_bytes(program: ml.Program) -> int:
@@ -190,10 +200,10 @@ def loop_bytes(program: ml.Program) -> int:
 def without_poisson(name: str, programs: Sequence[ml.Program], run: Started) -> dict[str, Any]:
     """A step without Poisson, as the programs before and behind it: time, bytes, share of copy."""
     parts: list[dict[str, Any]] = []
-    for program in programs:
+    for program, needed in zip(programs, needed_bytes(programs), strict=True):
         program.run(1)
         seconds = run.device.seconds(lambda program=program: program.run(REPLAYS)) / REPLAYS  # type: ignore[misc]
-        parts.append({"program": program.name, "ms": seconds * 1e3, "bytes": needed_bytes(program),
+        parts.append({"program": program.name, "ms": seconds * 1e3, "bytes": needed,
                       "bytes_of_loops": loop_bytes(program), "launches": program.launches,
                       "operations": [one.name for one in program.operations],
                       "explained": program.explain().split("\n\n")[0].splitlines()})  # fmt: skip

@@ -16,6 +16,7 @@ from typing import Any
 from bench import (
     attack_report,
     bookleaf,
+    coloring_report,
     compact_report,
     compare,
     flow_report,
@@ -36,7 +37,7 @@ from bench.stamp import commit_of
 ROOT = Path(__file__).parents[1]
 MARKS = re.compile(r"<!-- table: (?P<kind>\w+) (?P<files>[^>]+?) -->\n(?P<text>.*?)<!-- /table -->", re.DOTALL)
 NONE = "none"
-GPU_ONLY = ("race", "airfoil", "coloring", "branches")  # their results need not say where they ran
+GPU_ONLY = ("race", "airfoil", "branches")  # their results need not say where they ran
 Result = dict[str, Any]
 
 
@@ -164,7 +165,12 @@ def _cpu_whole(result: Result) -> bool:
 
 
 def _coloring(result: Result) -> bool:
-    return bool(result["machine"].get("gpu")) and result["mesh"]["n"] >= 64
+    """Of the five meshes of the paper; those of the first edition were boxes of hexahedra."""
+    return on_gpu(result) and isinstance(result["mesh"], str) and coloring_report.levels(result)[-1:] == [5]
+
+
+def _coloring_program(result: Result) -> bool:
+    return on_gpu(result) and isinstance(result["mesh"], str) and bool(coloring_report.part(result, "program"))
 
 
 def _truth(result: Result) -> bool:
@@ -200,7 +206,12 @@ TABLES: dict[str, Table] = {
     "strict": Table("strict", gpu_report.strict_rows, on_gpu, "strict --backend cuda"),
     "halves": Table("halves", gpu_report.halves_rows, on_gpu, "halves"),
     "branches": Table("branches", gpu_report.branch_rows, lambda r: bool(r["machine"].get("gpu")), "branches"),
-    "coloring": Table("coloring", gpu_report.coloring_rows, _coloring, "coloring"),
+    "coloring": Table("coloring", coloring_report.conclusion_lines, _coloring, "coloring"),
+    "coloring_groups": Table("coloring", coloring_report.group_lines, _coloring, "coloring"),
+    "coloring_times": Table("coloring", coloring_report.time_lines, _coloring, "coloring"),
+    "coloring_by_group": Table("coloring", coloring_report.by_group_lines, _coloring, "coloring"),
+    "coloring_strategies": Table("coloring", coloring_report.strategy_lines, _coloring, "coloring"),
+    "coloring_program": Table("coloring", coloring_report.program_lines, _coloring_program, "coloring"),
     "locality": Table("locality", locality_report.loop_rows, _locality, "locality", several=True,
                        parts=locality_report.raced),
     "locality_orders": Table("locality", locality_report.order_rows, _locality, "locality", several=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -152,6 +153,36 @@ def test_a_gpu_shares_the_loads_of_a_tile_and_loads_vectors() -> None:
     assert tile_of(star3.loop(grid, single[0][grid.star(1)], single[1]).spec)[-1] == 4
     odd = ml.Grid((16, 16, 127), periodic=True)
     assert tile_of(star3.loop(odd, odd.field("u")[odd.star(1)], odd.field("out")).spec) == (4, 1, 1)
+
+
+def test_a_gpu_has_smaller_blocks_where_a_point_loads_much() -> None:
+    """Four components at six neighbours are 24 numbers; with one more blocks are smaller, unless others are wanted."""
+    ml.use("emulated")
+    grid = ml.Grid((8, 8, 128), periodic=True)
+    u, a, out = grid.field("u", 4), grid.field("a"), grid.field("out")
+    beside = [o for o in grid.star(1).offsets if any(o)]
+
+    def product_of_all(u: Any) -> Any:
+        return math.prod(u[o][c] for o in beside for c in range(4))
+
+    @ml.kernel
+    def twenty_four(u: ml.Read, out: ml.Write):
+        out[...] = product_of_all(u)
+
+    @ml.kernel
+    def twenty_five(u: ml.Read, a: ml.Read, out: ml.Write):
+        out[...] = a * product_of_all(u)
+
+    loops = [twenty_four.loop(grid, u[grid.star(1)], out), twenty_five.loop(grid, u[grid.star(1)], a, out)]
+    assert [(tile_of(one.spec), one.schedule.block) for one in loops] == [((1, 1, 1), 256), ((1, 1, 1), 128)]
+    assert loops[1].by(ml.Schedule("box", block=256)).schedule.block == 256
+
+    @ml.program
+    def both() -> None:
+        twenty_five(grid, u[grid.star(1)], a, out)
+        advance(grid, out, a)
+
+    assert [one.schedule.block for one in both.fused_steps] == [128]
 
 
 @pytest.mark.parametrize("backend", ["cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])

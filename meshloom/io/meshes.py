@@ -1,7 +1,7 @@
 """``read`` and ``write``: mesh files by their extension, with boundary groups kept.
 
-``.msh`` (Gmsh 2.2 and 4.1), ``.su2`` and ``.dat`` are read here; ``.vtu`` through meshio, the extra "io". Whatever is
-wrong with a file becomes one MeshError that names it.
+``.msh`` (Gmsh 2.2 and 4.1), ``.su2``, ``.cgns`` and ``.dat`` are read here; ``.vtu`` through meshio, the extra "io".
+A folder holds a mesh of OpenFOAM. Whatever is wrong with a file becomes one MeshError that names it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import numpy as np
 from meshloom.errors import MeshError, UserError, nearest
 from meshloom.io import grids
 from meshloom.io.blocks import assemble, field_arrays
+from meshloom.io.cgns import read_cgns
 from meshloom.io.files import write_atomically
 from meshloom.io.gmsh import read_gmsh, write_gmsh
 from meshloom.io.grid_dat import read_grid, write_grid
+from meshloom.io.openfoam import find_polymesh, read_openfoam
 from meshloom.io.su2 import read_su2, write_su2
 from meshloom.io.vtk import vtu_pieces
 from meshloom.io.vtu import read_vtu
@@ -43,7 +45,8 @@ class Format:
 
 @not_in_program("reading a mesh", MAKE_BEFORE)
 def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
-    """The mesh of a file; faces are derived from the cells (those of a ``.dat`` file are given in it).
+    """The mesh of a file, or of a folder that holds one of OpenFOAM; faces are derived from the cells (those of a
+    ``.dat`` file are given in it).
 
     Physical groups, markers and the like on boundary faces become boundary groups of the same name, those on cells cell
     groups (``mesh.cell_groups``); names that no element carries become groups without elements. A 2-D mesh with a
@@ -53,7 +56,7 @@ def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
     their faces).
     """
     path = Path(path)
-    chosen = _format_of(path)
+    chosen = _OPENFOAM if path.is_dir() else _format_of(path)
     try:
         with np.errstate(all="ignore"):  # what is not finite is found and named
             return chosen.read(path).arranged(order)
@@ -119,11 +122,24 @@ def _format_of(path: Path) -> Format:
     return FORMATS[extension]
 
 
+def _not_written(mesh: Mesh, on_cells: Fields, on_nodes: Fields) -> Iterable[bytes]:
+    raise MeshError("CGNS files are read here, not written; .vtu, .msh and .su2 files are")
+
+
+def _polymesh(path: Path) -> Mesh:
+    folder = find_polymesh(path)
+    if folder is None:
+        raise MeshError("a folder without a mesh of OpenFOAM in it, polyMesh; give the file of the mesh")
+    return read_openfoam(folder)
+
+
+_OPENFOAM = Format("OpenFOAM", _polymesh, _not_written, False)
 FORMATS = {
     ".msh": Format("Gmsh", lambda path: assemble(read_gmsh(path.read_bytes())), write_gmsh),
     ".su2": Format(
         "SU2", lambda path: assemble(read_su2(path.read_bytes())), lambda mesh, _, __: write_su2(mesh), False
     ),
     ".vtu": Format("VTU", lambda path: assemble(read_vtu(path)), partial(vtu_pieces, boundary=True)),
+    ".cgns": Format("CGNS", lambda path: assemble(read_cgns(path)), _not_written, False),
     ".dat": Format("grid", lambda path: read_grid(path.read_bytes()), lambda mesh, _, __: write_grid(mesh), False),
 }

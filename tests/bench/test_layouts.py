@@ -80,6 +80,24 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert len(layout_report.count_lines(result)) == 7 and len(layout_report.whole_lines(result)) == 2 + 2 + 1 + 2 + 1
 
 
+@pytest.mark.parametrize(("scheme", "needed", "moved"), [
+    # u and U read, u*, U* and b written; u, u*, p and U* read, u and U written
+    ("euler", (13, 16), (9 + 7, 16)),
+    # in between u*, p, U*, u and U read, u*, U* and b written: what stages have of u and U stays within a program
+    ("rk3", (13, 20, 20, 16), (9 + 13, 13 + 12 + 19, 13 + 12 + 19, 16)),
+])  # fmt: skip
+def test_whole_loops_of_a_cavity_are_few(scheme: str, needed: tuple[int, ...], moved: tuple[int, ...]) -> None:
+    """Numbers for a cell, at least and by the loops over all cells: what these look at beyond sides is left out."""
+    ml.use("numpy")
+    n = 32
+    programs = [one for one in layouts.cavity(n, scheme).program.parts if isinstance(one, ml.Program)]
+    assert layouts.needed_bytes(programs) == [8 * n**3 * each for each in needed]
+    whole = [[one.compulsory for one in program.loops if one.elements >= n**3] for program in programs]
+    assert [len(one) for one in whole] == {"euler": [2, 1], "rk3": [2, 3, 3, 1]}[scheme]
+    for bytes_of_loops, each in zip(whole, moved, strict=True):
+        assert 1.0 <= sum(bytes_of_loops) / (8 * n**3 * each) < 1.0 + 3.0 / n
+
+
 def test_a_wrong_result_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A layout whose sweep is a little off is named before anything is timed."""
     right = layout_steps.Laid.step

@@ -95,6 +95,28 @@ def test_kinds_in_any_order_keep_the_numbers_of_the_file(tmp_path: Path) -> None
         ml.read(path)
 
 
+def test_gmsh_4_1_with_several_kinds_in_space(tmp_path: Path) -> None:
+    """A prism, as Gmsh goes round it, under a tetrahedron, beside a pyramid."""
+    points = "0 0 0\n1 0 0\n0 1 0\n0 0 1\n1 0 1\n0 1 1\n0 0 2\n1 1 0.5"
+    nodes = f"1 8 1 8\n3 1 0 8\n{' '.join(map(str, range(1, 9)))}\n{points}"
+    elements = "5 5 1 5\n2 5 3 1\n4 1 4 6 3\n2 5 2 1\n5 1 3 2\n3 1 6 1\n1 1 2 3 4 5 6\n3 1 4 1\n2 4 5 6 7\n3 1 7 1\n3 2 3 6 5 8"
+    entities = "0 0 1 1\n5 0 0 0 1 1 1 1 9 0\n1 0 0 0 1 1 2 1 2 0"
+    path = tmp_path / "mesh.msh"
+    path.write_text(f"$MeshFormat\n4.1 0 8\n$EndMeshFormat\n$PhysicalNames\n2\n2 9 \"wall\"\n3 2 \"air\"\n"
+                    f"$EndPhysicalNames\n$Entities\n{entities}\n$EndEntities\n$Nodes\n{nodes}\n$EndNodes\n"
+                    f"$Elements\n{elements}\n$EndElements\n")  # fmt: skip
+    mesh = ml.read(path)
+    assert {kind: list(of) for kind, of in mesh.cells.kinds.items()} == {
+        "prism": [0],
+        "tetrahedron": [1],
+        "pyramid": [2],
+    }
+    np.testing.assert_allclose(mesh.cell_volumes, [0.5, 1 / 6, 1 / 3 * 0.5 * 2.0], rtol=1e-14)
+    assert mesh.groups == {"wall": 9, "boundary": 1} and [len(of) for of in map(mesh.group, mesh.groups)] == [2, 9]
+    assert sorted(mesh.boundary("wall").nodes.entries.tolist()) == [0, 0, 1, 2, 2, 3, 5]
+    assert mesh.cell_group("air").tolist() == [0, 1, 2]
+
+
 def test_a_picture_of_several_kinds(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     mesh = Mesh.from_cells(*plane(3))

@@ -164,6 +164,47 @@ def test_no_divergence_after_any_step(scheme: TimeScheme, solver: str) -> None:
     assert (made.step.run(10, record=(made.divergence,)) < 1e-10).all()
 
 
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=list(SCHEMES))
+def test_what_is_told_of_a_step_is_that_of_its_fields(scheme: TimeScheme) -> None:
+    """Energy, divergence and change come with the projection: from both faces of a cell, of which others store one."""
+    ml.use("numpy")
+    cells = CellGrid([stretched_edges(7, 0.0, 1.0, 1.0), even_edges(6, 0.0, 2.0)], [False, True])
+    sides: dict[tuple[int, str], Condition] = {(0, LOW): Inflow(lambda x, y: (1.0, 0.0 * y)), (0, HIGH): Outflow()}
+    start = np.random.default_rng(0).standard_normal((7, 6, 2))
+    made = flow(cells, start, sides=sides, dt=0.001, scheme=scheme, solver="multigrid", tolerance=1e-4)
+    made.step.run(2)
+    before = made.velocity.numpy()
+    made.step.run(1)
+    u, faces = made.velocity.numpy(), cells.grid.shaped(made.faces, ghosts=True)[2:-1, 2:-1]
+    widths = np.meshgrid(*(one.widths for one in cells.axes), indexing="ij")
+    assert float(made.energy.value) == pytest.approx((0.5 * (u**2).sum(-1) * widths[0] * widths[1]).sum(), rel=1e-13)
+    assert float(made.change.value) == pytest.approx(np.abs(u - before).max() / 0.001, rel=1e-9)
+    through = np.diff(faces[:, :-1, 0], axis=0) / widths[0] + np.diff(faces[:-1, :, 1], axis=1) / widths[1]
+    largest = (np.abs(through) * np.minimum(*widths)).max()
+    assert largest > 1e-9 and float(made.divergence.value) == pytest.approx(largest, rel=1e-6)
+
+
+def test_last_faces_through_which_the_same_flows_at_all_times_are_set_once() -> None:
+    """No loop of a step writes them: where nothing is open, all loops over faces go over the cells alone."""
+    ml.use("numpy")
+    cells = CellGrid([even_edges(4, 0.0, 1.0), even_edges(5, 0.0, 1.0)], [False, False], blocks=[((2, 3), (4, 5))])
+    sides: dict[tuple[int, str], Condition] = walls(2) | {
+        (0, HIGH): Inflow(lambda x, y: (-y, 0.0)),
+        (1, LOW): Outflow(),
+    }
+    made = IncompressibleFlow(cells, sides, 0.02, EvenSteps(0.01, 1.0))
+    last = -np.where(cells.solid, 0.0, cells.axes[1].centres)[-1]  # nothing flows in where the side is that of a solid
+    for step in range(3):
+        for faces in (made.faces, made.faces_star):
+            np.testing.assert_array_equal(cells.grid.shaped(faces, ghosts=True)[-2, 2:-2, 0], last, err_msg=str(step))
+        made.step.run(1)
+    assert made.boundaries.open_last_faces == []
+    closed, out = ({(1, LOW): Wall(), (1, HIGH): end} for end in (Wall((1.0,)), Outflow()))
+    for sides, count in ((closed, 1), (out | {(1, LOW): Inflow(lambda x, y: (0.0, 1.0))}, 2)):
+        round_x = CellGrid(cells.edges, [True, False])
+        assert len(IncompressibleFlow(round_x, sides, 0.02, made.clock).boundaries.open_last_faces) == count
+
+
 # --- odd-even modes ---------------------------------------------------------------------------------------------------
 
 

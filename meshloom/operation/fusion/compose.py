@@ -306,7 +306,7 @@ def _plan_of_points(composer: _Composer, spec: FusedSpec) -> Plan:
     """Of a loop over a box of a grid: that of the strategy ``box``."""
     box, chosen, target = composer.group.box, strategy("box"), composer.group.loops[0].backend.target
     assert box is not None
-    return chosen.build(topology(spec, box.size, {}, None, box), chosen.block(target, box.size), target=target)
+    return chosen.build(topology(spec, box.size, {}, None, box), chosen.block(target, box.size, spec), target=target)
 
 
 Gathers = dict[int, tuple[Operation, int]]  # the map's number in the fused loop: a loop through it, its number there

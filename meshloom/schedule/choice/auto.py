@@ -52,7 +52,7 @@ def choose(
             own = wish.strategy in (*AUTOMATIC, "box")
             check_variant("box" if own else wish.strategy, wish.variant)
             kept = wish if own else wish.having(variant="plain")
-            return _with_block(kept, "box", target, elements), "points of a grid: no two elements meet"
+            return _with_block(kept, "box", target, elements, spec), "points of a grid: no two elements meet"
         plain = wish.having(variant="plain")
         return _with_block(plain, "direct", target, elements), "no two elements meet, so there is nothing to protect"
     check_variant(wish.strategy, wish.variant)
@@ -71,5 +71,5 @@ def choose(
     return _with_block(wish, best, target, elements), f"least estimated time{which} (relative: {others})"
 
 
-def _with_block(wish: Schedule, name: str, target: Target, elements: int) -> Schedule:
-    return wish.having(strategy=name, block=wish.block or strategy(name).block(target, elements))
+def _with_block(wish: Schedule, name: str, target: Target, elements: int, spec: LoopSpec | None = None) -> Schedule:
+    return wish.having(strategy=name, block=wish.block or strategy(name).block(target, elements, spec))

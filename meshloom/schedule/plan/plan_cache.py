@@ -18,7 +18,7 @@ from meshloom.native import cache
 from meshloom.schedule.plan.declare import Array, Holding, Listed, Pair, Pairs, Part, PlanNumber, Table, declared
 from meshloom.schedule.plan.plan import Plan, Topology
 
-SCHEMA = 7  # of what is stored and of its meaning: a new one makes old entries unreachable
+SCHEMA = 8  # of what is stored and of its meaning: a new one makes old entries unreachable
 SMALLEST_CACHED = 1 << 15  # elements; smaller plans are built faster than they are read
 OUTLINE = "outline"
 

@@ -54,8 +54,9 @@ class Strategy(Emitter):
     plans: ClassVar[type[Plan]] = Plan  # the type of its plans, declared beside it
     plans_together: ClassVar[type[Plan] | None] = None  # where threads run together, if another one
 
-    def block(self, target: Target, elements: int) -> int:
-        """The block size where none is asked for; on a CPU about 64 blocks at least, so that threads share evenly."""
+    def block(self, target: Target, elements: int, spec: LoopSpec | None = None) -> int:
+        """The block size where none is asked for, of a loop if it is known; on a CPU about 64 blocks at least, so that
+        threads share evenly."""
         return self.gpu_block if target.together else max(512, min(self.cpu_block, elements // 64))
 
     def declines(self, spec: LoopSpec) -> str | None:

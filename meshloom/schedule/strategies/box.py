@@ -47,6 +47,7 @@ from meshloom.schedule.strategies.common.points import (
     PointCode,
     coordinate,
     far_steps,
+    takes_single_points,
     tile_of,
     tiled,
 )
@@ -131,11 +132,16 @@ class BoxStrategy(Strategy):
     competes = False
     cpu_block = 8192
     gpu_block = 256
+    gpu_block_of_long = 128
     variants = tuple(VARIANTS)
     plans, plans_together = SegmentPlan, BrickPlan
 
     def declines(self, spec: LoopSpec) -> str | None:
         return None if spec.box is not None else "the loop does not run over a box of a grid"
+
+    def block(self, target: Target, elements: int, spec: LoopSpec | None = None) -> int:
+        long = target.together and spec is not None and takes_single_points(spec)
+        return self.gpu_block_of_long if long else super().block(target, elements, spec)
 
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         spec, box = topology.spec, topology.box

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from meshloom.kernel.count import loads
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import ITEM, TARGET, ElementCode, Pass, Phase
-from meshloom.schedule.nest.nodes import INT, Body, Expr, For, If, Name, Number, Statement, let
+from meshloom.schedule.nest.nodes import INT, Body, Expr, For, If, Let, Name, Number, Statement, let
 from meshloom.schedule.plan.declare import Part, Table, holds, racy_maps
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.spec import LoopSpec
@@ -28,7 +28,14 @@ from meshloom.schedule.strategies.common.gather import (
     split_entry,
     store_accumulators,
 )
-from meshloom.schedule.strategies.common.neighbours import RoleTables, TabledIncidence, slot_rows, tabled
+from meshloom.schedule.strategies.common.neighbours import (
+    MARKED,
+    THERE,
+    RoleTables,
+    TabledIncidence,
+    slot_rows,
+    tabled,
+)
 from meshloom.schedule.strategies.common.role_gather import LISTED, RoleGather
 from meshloom.schedule.strategies.direct import element_pass, visiting
 from meshloom.schedule.strategies.staged import GatherPlan, incidences
@@ -73,18 +80,28 @@ class Owner(Strategy):
 
 def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, together: bool) -> list[Pass]:
     groups, arity, found = columns_of(spec, m), spec.maps[m].arity, plan.gathers[m]
-    code, degree = ElementCode(spec, ()), found.degree if together else 0
+    code = ElementCode(spec, ())
     offsets = part_of(plan, "gathers", m, "offsets")
     roots = [n for g in groups for n in g.nodes]
     if (tables := role_tables(found)) is not None:
         return [replace(_role_pass(spec, m, plan, found), extra_items=_marked(spec, m, plan, tables))]
     regular = None
-    if degree:
-        rows = (*slot_rows(code, m, loads(roots), plan), *code.whole_rows(roots))
-        body = (*rows, *_slices(spec, code, groups, arity))
-        loop = For("u", Number(0), Number(degree), body, INT, unroll=0)
-        regular = If(part_of(plan, "gathers", m, "tables", "entry")[TARGET] >= 0, (loop,))
+    if together and isinstance(found, TabledIncidence) and found.degree:
+        rows = (*slot_rows(code, m, loads(roots), plan, padded=found.padded), *code.whole_rows(roots))
+        slices = _slices(spec, code, groups, arity)
+        body = (*rows, *(_if_there(slices) if found.padded else slices))
+        loop = For("u", Number(0), Number(found.degree), body, INT, unroll=0)
+        if found.padded and found.in_tables.all():  # then nobody takes the general way, which costs registers
+            before, after = load_accumulators(spec, groups), store_accumulators(spec, groups)
+            return [_over_all(m, (let("t", ITEM), *before, loop, *after))]
+        regular = If(part_of(plan, "gathers", m, "tables", "entry")[TARGET] > MARKED, (loop,))
     return [_over_all(m, over_targets(spec, groups, incident(spec, m, plan), offsets, regular))]
+
+
+def _if_there(slices: Body) -> Body:
+    """What an element gives, added only where there is one; loaded in any case, so that no load waits for another."""
+    values = tuple(one for one in slices if isinstance(one, Let))
+    return (*values, If(THERE, tuple(one for one in slices if not isinstance(one, Let))))
 
 
 def _over_all(m: int, body: Body) -> Pass:

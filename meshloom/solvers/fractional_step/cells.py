@@ -163,6 +163,12 @@ class CellGrid:
         """All cells, and the ghosts that hold the last face of each axis."""
         return self.grid.box((0,) * self.rank, [n + 1 for n in self.shape])
 
+    def last_faces(self, axis: int) -> Any:
+        """The ghosts that hold the last faces of an axis."""
+        low, high = [0] * self.rank, list(self.shape)
+        low[axis], high[axis] = self.shape[axis], self.shape[axis] + 1
+        return self.grid.box(low, high)
+
     def cross(self, field: ml.Field, reach: int = 1) -> ml.Arg:
         """A field at a cell and its neighbours along the axes, up to so many steps away."""
         return field[self.grid.star(reach)]
@@ -224,12 +230,13 @@ class Spacing:
         """From the centre of the cell before to that of this one; with step 1 from this one to the next."""
         return self.given if self.even else 0.5 * (self.width(step - 1) + self.width(step))
 
-    def at_face(self, before: Any, here: Any) -> Any:
-        """The value at the face between two cells, linear between their centres."""
+    def at_face(self, before: Any, behind: Any, step: int = 0) -> Any:
+        """The value at the first face of the cell, or with step 1 at its last one, linear between the centres of the
+        cells before and behind it."""
         if self.even:
-            return 0.5 * (before + here)
-        share = self.width(-1) / (self.width(-1) + self.width())
-        return before + share * (here - before)
+            return 0.5 * (before + behind)
+        share = self.width(step - 1) / (self.width(step - 1) + self.width(step))
+        return before + share * (behind - before)
 
     def if_open(self, step: int, value: Any, closed: Any) -> Any:
         """A value, or another one where the face towards the cell before (-1) or behind (1) is that of a solid, or

@@ -17,7 +17,7 @@ of the order of fade times the width of cells squared. The pressure is that of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,11 +32,13 @@ from meshloom.solvers.fractional_step.schemes import RK3, TimeScheme, TimeStage
 from meshloom.solvers.fractional_step.sides import Boundaries, Condition
 from meshloom.solvers.fractional_step.terms import kernels
 
+_NOTHING_BEFORE = (0.0, 1.0, 0.0)  # what start, now and fading are where nothing goes before
 LARGEST = float(np.finfo(np.float32).max)  # stands for a change that nobody has measured yet
 
 
 class IncompressibleFlow:
-    """``step`` is what is repeated. ``velocity`` u at centres, ``faces`` U, ``pressure`` p."""
+    """``step`` is what is repeated. ``velocity`` u at centres, ``faces`` U, ``pressure`` p; ``u_star`` u*,
+    ``faces_star`` U*."""
 
     staggered: ClassVar[bool] = False  # do velocities live at faces alone?
 
@@ -70,7 +72,10 @@ class IncompressibleFlow:
         self.faces = grid.field("faces", cells.rank, dtype=dtype)
         several = len(scheme.stages) > 1
         self._stage_velocity = self.velocity.like("stage_velocity") if several else self.velocity
-        self._stage_faces = self.faces if scheme.coupled else self.faces.like("stage_faces")
+        self._stage_faces = self.faces.like("stage_faces") if several else self.faces
+        self.faces_star = self.u_star if self.staggered else self.faces.like("faces_star")
+        for one in dict.fromkeys((self.faces, self._stage_faces, self.faces_star)):
+            self.boundaries.set_last_faces(one)
         self.time, self.dt = ml.Global(0.0, "time"), ml.Global(clock.step, "dt", dtype=dtype)
         self.energy, self.divergence = ml.Global(0.0, "energy"), ml.Global(0.0, "divergence", dtype=dtype)
         self.change = ml.Global(LARGEST, "change", dtype=dtype)
@@ -108,7 +113,8 @@ class IncompressibleFlow:
 
         def to_faces() -> None:
             self.boundaries.fill_velocity(self.velocity)
-            do.interpolate(cells.with_last_faces, cells.before(self.velocity), self.faces, *cells.widths)
+            known = (cells.before(self.velocity), one, *_NOTHING_BEFORE)
+            do.to_faces[0](cells.with_last_faces, *known, self.faces, *cells.widths)
             self.boundaries.balance(self.faces)
             do.outflow_of_cells(cells.grid, cells.both_faces(self.faces), one, 1.0, self.solver.b, *cells.widths)
 
@@ -118,6 +124,7 @@ class IncompressibleFlow:
             do.project_faces_in_place(cells.with_last_faces, cells.before(p), one, 1.0, self.faces, *cells.widths)
             self._project_start(one)
             self._measure()
+            self._look_on()
 
         ml.Sequence(ml.program(to_faces), self.solver.solve, ml.program(without_divergence), name="start").run()
         self.pressure.assign(0.0)
@@ -154,7 +161,7 @@ class IncompressibleFlow:
             if number < len(stages):
                 self._predict(number)
             else:
-                self._measure()
+                self._look_on()
 
         return flow_step
 
@@ -172,10 +179,14 @@ class IncompressibleFlow:
             blend = (self.velocity, stage.start, stage.now)
             do.predict_blended(cells.grid, *known, *blend, self.u_star, *widths, force=self.force)
         self.boundaries.fill_velocity(self.u_star)
-        self._to_faces(stage, u, first=first)
-        self.boundaries.balance(self._stage_faces)
-        source = (cells.both_faces(self._stage_faces), dt, stage.now)
-        do.outflow_of_cells(cells.grid, *source, self.solver.b, *cells.widths)
+        if self.implicit is not None:
+            self._to_faces_by_two_steps(self.implicit)
+        else:
+            start, latest = (self.velocity, self.faces), (u, faces)
+            self._to_faces(stage, () if self.scheme.coupled else (latest,) if first else (start, latest))
+        self.boundaries.balance(self.faces_star)
+        for side in self.boundaries.ways_out:  # whose faces are others now
+            self._outflow_of(side.cells_inside, stage.now)
 
     def explicit_part(self, theirs: CrankNicolson) -> None:
         cells, p = self.cells, self.pressure
@@ -195,40 +206,47 @@ class IncompressibleFlow:
         cells = self.cells
         self._do.add_slope(cells.grid, cells.cross(self.pressure), self.dt, u, *cells.widths)
 
-    def _to_faces(self, stage: TimeStage, u: ml.Field, *, first: bool) -> None:
-        cells, do, everywhere = self.cells, self._do, self.cells.with_last_faces
-        star, now = cells.before(self.u_star), cells.before(u)
-        if self.scheme.coupled:
-            do.interpolate(everywhere, star, self._stage_faces, *cells.widths)
-        elif self.implicit is not None:
-            fading = (self.dt, self.fading, self.implicit.share, *self._beyond)
-            do.interpolate_two_steps(everywhere, star, now, self.faces, *fading, self._stage_faces, *cells.widths)
-        elif first:
-            do.interpolate_change(
-                everywhere, star, now, self.faces, self.dt, self.fading, self._stage_faces, *cells.widths
-            )
-        else:
-            do.interpolate_blended(
-                everywhere, star, now, cells.before(self.velocity), self.faces, self.dt, self.fading,
-                stage.start, stage.now, self._stage_faces, *cells.widths,
-            )  # fmt: skip
+    def _to_faces(self, stage: TimeStage, before: Sequence[tuple[ml.Field, ml.Field]]) -> None:
+        """U* and what it says of the pressure, from u*; ``before``: u and U beyond which there is something left."""
+        cells, do, count = self.cells, self._do, len(before)
+        shares = (self.dt, stage.start, stage.now, self.fading)
+        inner = [one for u, faces in before for one in (cells.cross(u), cells.both_faces(faces))]
+        found = (self.faces_star, self.solver.b)
+        do.to_faces_and_source[count](cells.grid, cells.cross(self.u_star), *shares, *found, *inner, *cells.widths)
+        known = [cells.before(one) for pair in before for one in pair]
+        for layer in self.boundaries.open_last_faces:
+            do.to_faces[count](layer, cells.before(self.u_star), *shares, self.faces_star, *known, *cells.widths)
+
+    def _to_faces_by_two_steps(self, implicit: CrankNicolson) -> None:
+        cells = self.cells
+        known = (cells.before(self.u_star), cells.before(self.velocity), self.faces)
+        fading = (self.dt, self.fading, implicit.share, *self._beyond)
+        self._do.interpolate_two_steps(cells.with_last_faces, *known, *fading, self.faces_star, *cells.widths)
+        self._outflow_of(cells.grid, 1.0)
+
+    def _outflow_of(self, where: Any, now: float) -> None:
+        cells = self.cells
+        source = (cells.both_faces(self.faces_star), self.dt, now)
+        self._do.outflow_of_cells(where, *source, self.solver.b, *cells.widths)
 
     def _project(self, number: int) -> None:
-        """Step 5, after the pressure is known."""
+        """Step 5, after the pressure is known; with the last one goes what is told of a step."""
         cells, do, p, stage = self.cells, self._do, self.pressure, self.scheme.stages[number]
         last = number == len(self.scheme.stages) - 1
+        u, faces = (self.velocity, self.faces) if last else (self._stage_velocity, self._stage_faces)
         self.boundaries.fill_pressure(p)
-        at_centres, at_faces = (cells.cross(p), self.dt, stage.now), (cells.before(p), self.dt, stage.now)
+        known = (self.u_star, cells.both_faces(self.faces_star), cells.cross(p), self.dt, stage.now)
         if last:
-            self.change.value = 0.0
-            do.project_last(cells.grid, self.u_star, *at_centres, self.velocity, self.change, *cells.widths)
+            told = (self.change, self.energy, self.divergence)
+            for one in told:
+                one.value = 0.0
+            do.project_last(cells.grid, *known, u, faces, *told, *cells.widths)
         else:
-            do.project(cells.grid, self.u_star, *at_centres, self._stage_velocity, *cells.widths)
-        if last and self.faces is not self._stage_faces:
-            do.project_faces(cells.with_last_faces, self._stage_faces, *at_faces, self.faces, *cells.widths)
-        else:
-            do.project_faces_in_place(cells.with_last_faces, *at_faces, self._stage_faces, *cells.widths)
-        self.boundaries.fill_velocity(self.velocity if last else self._stage_velocity, self.reach)
+            do.project(cells.grid, *known, u, faces, *cells.widths)
+        for layer in self.boundaries.open_last_faces:
+            at_faces = (cells.before(self.faces_star), cells.before(p), self.dt, stage.now)
+            do.project_faces(layer, *at_faces, faces, *cells.widths)
+        self.boundaries.fill_velocity(u, self.reach)
 
     def _measure(self) -> None:
         cells = self.cells
@@ -236,5 +254,7 @@ class IncompressibleFlow:
         self._do.measure(
             cells.grid, self.velocity, cells.both_faces(self.faces), self.energy, self.divergence, *cells.widths
         )
+
+    def _look_on(self) -> None:
         if self._look is not None:
             self._look()

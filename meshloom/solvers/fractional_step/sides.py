@@ -114,6 +114,11 @@ class Side:
         values = self.condition.values(self.cells, self.axis, self.end)[..., self.axis]
         return float((values * self.areas).sum()) * (-1.0 if self.end == LOW else 1.0)
 
+    @property
+    def given_through(self) -> bool:
+        """Is it given what flows through the side?"""
+        return self.rule[self.axis] == GIVEN
+
     @cached_property
     def areas(self) -> np.ndarray:
         """Of the faces of the side, in its shape; 0 where the cells are solid."""
@@ -125,6 +130,11 @@ class Side:
         """The ghosts so far beyond the side: 1 are those next to it."""
         first = -number if self.end == LOW else self.cells.shape[self.axis] - 1 + number
         return self._across(first)
+
+    @property
+    def cells_inside(self) -> Any:
+        """The layer of cells at this side."""
+        return self._across(0 if self.end == LOW else self.cells.shape[self.axis] - 1)
 
     @property
     def faces(self) -> Any:
@@ -165,14 +175,14 @@ class Boundaries:
             if not isinstance(one, Wall | Symmetry | Inflow | Outflow):
                 raise MeshError(f"sides: at {place} must be a Wall, Symmetry, Inflow or Outflow, got {shown(one)}")
         self.sides = [Side(cells, axis, end, conditions[axis, end]) for axis, end in ends]
-        self._ways_out = [one for one in self.sides if one.condition.lets_out]
-        area = sum(float(one.areas.sum()) for one in self._ways_out)
+        self.ways_out = [one for one in self.sides if one.condition.lets_out]
+        area = sum(float(one.areas.sum()) for one in self.ways_out)
         self._excess = ml.Global(0.0, "excess", dtype=cells.dtype)
         self._per_area = 1.0 / area if area else 0.0
         excess, size = np.sum(
             [[flow, abs(flow)] for flow in (one.given_outflow() for one in self.sides)] or [[0, 0]], 0
         )
-        if not self._ways_out and abs(excess) > 1e-9 * size:
+        if not self.ways_out and abs(excess) > 1e-9 * size:
             raise MeshError(f"sides: {-excess:g} more flows in than out, and no side is an Outflow")
 
     def fill_velocity(self, u: ml.Field, layers: int = 1) -> None:
@@ -189,6 +199,19 @@ class Boundaries:
         if any(self.cells.grid.periodic):
             ml.fill_ghosts(p, closed=None)
 
+    @property
+    def open_last_faces(self) -> list[Any]:
+        """The ghosts with the last faces of axes through which not the same flows at all times: those of axes that go
+        round, and of sides where the velocity is not given."""
+        given = {side.axis for side in self.sides if side.given_through and side.end == HIGH}
+        return [self.cells.last_faces(axis) for axis in range(self.cells.rank) if axis not in given]
+
+    def set_last_faces(self, faces: ml.Field) -> None:
+        """The face velocities at the last faces of all other axes: nothing in a step touches them."""
+        for side in self.sides:
+            if side.given_through and side.end == HIGH:
+                _set_through(side.axis)(side.faces, side.velocity, faces, *self.cells.fluid_within(1))
+
     def net_outflow(self, faces: ml.Field, found: ml.Global, share: float) -> None:
         """What flows out less what flows in, times ``share``; inside a program this is recorded."""
         found.value = 0.0
@@ -198,10 +221,10 @@ class Boundaries:
 
     def balance(self, faces: ml.Field) -> None:
         """What flows out is made as much as flows in, evenly over all ways out."""
-        if not self._ways_out:
+        if not self.ways_out:
             return
         self.net_outflow(faces, self._excess, self._per_area)
-        for side in self._ways_out:
+        for side in self.ways_out:
             outwards = -1.0 if side.end == LOW else 1.0
             _let_out(side.axis)(side.faces, self._excess, outwards, faces, *self.cells.fluid_within(1))
 
@@ -246,3 +269,13 @@ def _let_out(axis: int) -> ml.Kernel:
         faces[axis] = faces[axis] - less
 
     return let_out
+
+
+@cache
+def _set_through(axis: int) -> ml.Kernel:
+    @ml.kernel
+    def set_through(side: ml.Read, faces: ml.ReadWrite, *fluid: ml.Read):
+        given = side[axis]
+        faces[axis] = Spacing(None, axis, len(faces), True, *fluid).if_open(-1, given, 0.0) if fluid else given
+
+    return set_through

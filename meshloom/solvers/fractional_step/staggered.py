@@ -81,6 +81,7 @@ class StaggeredFlow(IncompressibleFlow):
         self._at_faces.project_last(cells.grid, new, *slopes, self.faces, self.change, *cells.widths)
         self.face_sides.keep_outflow(new, self.faces)
         self.face_sides.fill(self.faces, self.reach)
+        self._measure()
 
     def _project_start(self, one: ml.Global) -> None:
         self.face_sides.fill(self.faces, self.reach)
@@ -94,5 +95,3 @@ class StaggeredFlow(IncompressibleFlow):
         self._at_faces.measure(
             cells.grid, cells.both_faces(self.faces), self.velocity, self.energy, self.divergence, *cells.widths
         )
-        if self._look is not None:
-            self._look()

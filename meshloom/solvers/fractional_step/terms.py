@@ -20,6 +20,9 @@ from meshloom.solvers.fractional_step.carried import CENTRAL, FaceRow, carried
 from meshloom.solvers.fractional_step.cells import Spacing, spacings
 from meshloom.solvers.fractional_step.offsets import along
 
+FIRST, LAST = 0, 1  # the faces of a cell along an axis: its own, and that of the cell so many steps behind it
+_OUTWARDS = {FIRST: -1, LAST: 1}  # the step to the cell beyond a face
+
 
 def convection(u: Any, faces: Any, axes: Sequence[Spacing], component: int, how: str = CENTRAL) -> Any:
     """div(U u_c): what flows out through the faces, as ``carried`` has it."""
@@ -55,32 +58,42 @@ def laplacian(u: Any, axes: Sequence[Spacing], component: int) -> Any:
 
 def divergence(faces: Any, axes: Sequence[Spacing]) -> Any:
     """div U, from the faces of the cell."""
+    return divergence_of([stored(faces, one, FIRST) for one in axes], [stored(faces, one, LAST) for one in axes], axes)
+
+
+def divergence_of(first: Sequence[Any], last: Sequence[Any], axes: Sequence[Spacing]) -> Any:
+    """div U, from the velocities through the first and last faces of the cell along each axis."""
     found: Any = 0.0
     for axis, one in enumerate(axes):
-        here, _, behind = _places(one, axis)
-        found = found + (faces[behind][axis] - faces[here][axis]) / one.width()
+        found = found + (last[axis] - first[axis]) / one.width()
     return found
 
 
-def slope_at_face(p: Any, one: Spacing) -> Any:
-    """dp/dx at the first face of the cell along an axis, from the two cells beside it; none at a solid."""
-    here, before, _ = _places(one, one.axis)
-    return one.if_open(-1, (p[here] - p[before]) / one.distance(), 0.0)
+def stored(faces: Any, one: Spacing, face: int) -> Any:
+    """The velocity through the first or last face of the cell along an axis, from a field of them."""
+    return faces[along(one.rank, one.axis, face)][one.axis]
+
+
+def slope_at_face(p: Any, one: Spacing, face: int = FIRST) -> Any:
+    """dp/dx at the first or last face of the cell along an axis, from the two cells beside it; none at a solid."""
+    before, behind = _beside(one, face)
+    return one.if_open(_OUTWARDS[face], (p[behind] - p[before]) / one.distance(face), 0.0)
 
 
 def slope_at_centre(p: Any, one: Spacing) -> Any:
     """dp/dx in the cell: the mean of its two faces."""
-    here, _, behind = _places(one, one.axis)
-    return 0.5 * (slope_at_face(p, one) + one.if_open(1, (p[behind] - p[here]) / one.distance(1), 0.0))
+    return 0.5 * (slope_at_face(p, one) + slope_at_face(p, one, LAST))
 
 
-def interpolated(u: Any, axes: Sequence[Spacing]) -> list[Any]:
-    """For each axis the velocity along it at the first face of the cell; none through that of a solid."""
-    found = []
-    for axis, one in enumerate(axes):
-        here, before, _ = _places(one, axis)
-        found.append(one.if_open(-1, one.at_face(u[before][axis], u[here][axis]), 0.0))
-    return found
+def interpolated(u: Any, one: Spacing, face: int = FIRST) -> Any:
+    """The velocity along an axis at the first or last face of the cell; none through that of a solid."""
+    before, behind = _beside(one, face)
+    return one.if_open(_OUTWARDS[face], one.at_face(u[before][one.axis], u[behind][one.axis], face), 0.0)
+
+
+def _beside(one: Spacing, face: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The cells before and behind a face of the cell."""
+    return along(one.rank, one.axis, face - 1), along(one.rank, one.axis, face)
 
 
 def volume(axes: Sequence[Spacing]) -> Any:
@@ -89,6 +102,24 @@ def volume(axes: Sequence[Spacing]) -> Any:
     for one in axes:
         found = found * one.width()
     return found
+
+
+def least_width(axes: Sequence[Spacing]) -> Any:
+    """Of the cell."""
+    found = axes[0].width()
+    for one in axes[1:]:
+        found = np.minimum(found, one.width())
+    return found
+
+
+def energy_of(u: Sequence[Any], axes: Sequence[Spacing]) -> Any:
+    """The kinetic energy of the cell."""
+    return 0.5 * sum(one * one for one in u) * volume(axes)
+
+
+def source(divergence: Any, dt: Any, now: Any, axes: Sequence[Spacing]) -> Any:
+    """The right-hand side for the pressure: -div U / (now dt), times the volume of the cell."""
+    return -divergence * volume(axes) / (now * dt)
 
 
 def _places(one: Spacing, axis: int) -> tuple[tuple[int, ...], ...]:
@@ -149,55 +180,68 @@ def _prediction(even: tuple[bool, ...], how: str) -> dict[str, ml.Kernel]:
     return {"predict": predict, "predict_blended": predict_blended, "explicit_part": explicit_part}
 
 
-def _faces(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
+def _faces(even: tuple[bool, ...]) -> dict[str, Any]:
+    """U*. ``to_faces`` and ``to_faces_and_source`` by how many pairs of u and U they take from before: of each it keeps
+    a share of what U has beyond the interpolated u. From the latest this share fades; where there are two, the first
+    are those at the start of the step."""
     rank = len(even)
-
-    @ml.kernel
-    def interpolate(u_star: ml.Read, faces: ml.Write, *widths: ml.Read):
-        faces[...] = np.stack(interpolated(u_star, spacings(widths, even)))
-
-    @ml.kernel
-    def interpolate_change(
-        u_star: ml.Read, u: ml.Read, faces: ml.Read, dt: ml.Read, fading: ml.Read, new: ml.Write, *widths: ml.Read
-    ):
-        """Interpolated, and what is left of what the faces had beyond that: it fades."""
-        left, axes = 1.0 - dt * fading, spacings(widths, even)
-        star, old = interpolated(u_star, axes), interpolated(u, axes)
-        new[...] = np.stack([star[a] + left * (faces[a] - old[a]) for a in range(rank)])
-
-    @ml.kernel
-    def interpolate_blended(
-        u_star: ml.Read, u: ml.Read, u_start: ml.Read, faces_start: ml.Read, dt: ml.Read, fading: ml.Read,
-        start: ml.Read, now: ml.Read, faces: ml.ReadWrite, *widths: ml.Read,
-    ):  # fmt: skip
-        left, axes = now * (1.0 - dt * fading), spacings(widths, even)
-        star, old, first = (interpolated(one, axes) for one in (u_star, u, u_start))
-        faces[...] = np.stack([
-            star[a] + start * (faces_start[a] - first[a]) + left * (faces[a] - old[a]) for a in range(rank)
-        ])  # fmt: skip
 
     @ml.kernel
     def interpolate_two_steps(
         u_star: ml.Read, u: ml.Read, faces: ml.Read, dt: ml.Read, fading: ml.Read, share: ml.Read,
         beyond: ml.ReadWrite, new: ml.Write, *widths: ml.Read,
     ):  # fmt: skip
-        """The same with the rate of fading from two steps; ``beyond``: what there was beyond interpolated ones."""
+        """Interpolated, and the rest fades by a rate from two steps; ``beyond``: what there was beyond interpolated
+        ones."""
         axes = spacings(widths, even)
-        star, old = interpolated(u_star, axes), interpolated(u, axes)
-        now = [faces[a] - old[a] for a in range(rank)]
+        now = [faces[a] - interpolated(u, one) for a, one in enumerate(axes)]
         rates = [fading * ((1.0 + share) * now[a] - share * beyond[a]) for a in range(rank)]
-        new[...] = np.stack([star[a] + now[a] - dt * rates[a] for a in range(rank)])
+        new[...] = np.stack([interpolated(u_star, one) + now[a] - dt * rates[a] for a, one in enumerate(axes)])
         beyond[...] = np.stack(now)
 
     @ml.kernel
     def outflow_of_cells(faces: ml.Read, dt: ml.Read, now: ml.Read, b: ml.Write, *widths: ml.Read):
-        """b = -div U / (now dt), times the volume: the right-hand side for the pressure."""
         axes = spacings(widths, even)
-        b[...] = -divergence(faces, axes) * volume(axes) / (now * dt)
+        b[...] = source(divergence(faces, axes), dt, now, axes)
 
-    return {"interpolate": interpolate, "interpolate_change": interpolate_change,
-            "interpolate_blended": interpolate_blended, "interpolate_two_steps": interpolate_two_steps,
-            "outflow_of_cells": outflow_of_cells}  # fmt: skip
+    each = [_to_faces(even, count) for count in range(3)]
+    return {"interpolate_two_steps": interpolate_two_steps, "outflow_of_cells": outflow_of_cells,
+            "to_faces": [one for one, _ in each], "to_faces_and_source": [one for _, one in each]}  # fmt: skip
+
+
+def _to_faces(even: tuple[bool, ...], count: int) -> tuple[ml.Kernel, ml.Kernel]:
+    """For faces alone, and with the source of the pressure: there a cell makes U* at its last faces, too, as the cells
+    behind it do, and nothing is loaded again. ``known``: u and U as often as said, then widths."""
+
+    def through(face: int, u_star: Any, shares: Sequence[Any], known: Sequence[Any]) -> list[Any]:
+        """U* at the first or last faces of the cell."""
+        found = []
+        for one in spacings(known[2 * count :], even):
+            new = interpolated(u_star, one, face)
+            for share, u, faces in zip(
+                shares[2 - count :], known[: 2 * count : 2], known[1 : 2 * count : 2], strict=True
+            ):
+                new = new + share * (stored(faces, one, face) - interpolated(u, one, face))
+            found.append(new)
+        return found
+
+    @ml.kernel
+    def to_faces(
+        u_star: ml.Read, dt: ml.Read, start: ml.Read, now: ml.Read, fading: ml.Read, new: ml.Write, *known: ml.Read
+    ):
+        new[...] = np.stack(through(FIRST, u_star, (start, now * (1.0 - dt * fading)), known))
+
+    @ml.kernel
+    def to_faces_and_source(
+        u_star: ml.Read, dt: ml.Read, start: ml.Read, now: ml.Read, fading: ml.Read, new: ml.Write, b: ml.Write,
+        *known: ml.Read,
+    ):  # fmt: skip
+        shares, axes = (start, now * (1.0 - dt * fading)), spacings(known[2 * count :], even)
+        first, last = (through(face, u_star, shares, known) for face in (FIRST, LAST))
+        new[...] = np.stack(first)
+        b[...] = source(divergence_of(first, last, axes), dt, now, axes)
+
+    return to_faces, to_faces_and_source
 
 
 def _projection(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
@@ -206,45 +250,56 @@ def _projection(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
     def gradient(p: Any, widths: Any) -> list[Any]:
         return [slope_at_centre(p, one) for one in spacings(widths, even)]
 
-    @ml.kernel
-    def project(u_star: ml.Read, p: ml.Read, dt: ml.Read, now: ml.Read, u: ml.Write, *widths: ml.Read):
-        slope = gradient(p, widths)
-        u[...] = np.stack([u_star[c] - now * dt * slope[c] for c in range(rank)])
+    def at_centres(u_star: Any, p: Any, time: Any, widths: Any) -> list[Any]:
+        return [u_star[c] - time * slope for c, slope in enumerate(gradient(p, widths))]
+
+    def through(face: int, faces_star: Any, p: Any, time: Any, widths: Any) -> list[Any]:
+        axes = spacings(widths, even)
+        return [stored(faces_star, one, face) - time * slope_at_face(p, one, face) for one in axes]
 
     @ml.kernel
-    def project_in_place(p: ml.Read, dt: ml.Read, u: ml.ReadWrite, *widths: ml.Read):
-        slope = gradient(p, widths)
-        u[...] = np.stack([u[c] - dt * slope[c] for c in range(rank)])
-
-    @ml.kernel
-    def add_slope(p: ml.Read, dt: ml.Read, u: ml.ReadWrite, *widths: ml.Read):
-        slope = gradient(p, widths)
-        u[...] = np.stack([u[c] + dt * slope[c] for c in range(rank)])
+    def project(
+        u_star: ml.Read, faces_star: ml.Read, p: ml.Read, dt: ml.Read, now: ml.Read, u: ml.Write, faces: ml.Write,
+        *widths: ml.Read,
+    ):  # fmt: skip
+        u[...] = np.stack(at_centres(u_star, p, now * dt, widths))
+        faces[...] = np.stack(through(FIRST, faces_star, p, now * dt, widths))
 
     @ml.kernel
     def project_last(
-        u_star: ml.Read, p: ml.Read, dt: ml.Read, now: ml.Read, u: ml.ReadWrite, change: ml.Max, *widths: ml.Read
-    ):
-        """The same, and how fast the velocity changed in the whole step."""
-        slope = gradient(p, widths)
-        new = [u_star[c] - now * dt * slope[c] for c in range(rank)]
+        u_star: ml.Read, faces_star: ml.Read, p: ml.Read, dt: ml.Read, now: ml.Read, u: ml.ReadWrite, faces: ml.Write,
+        change: ml.Max, energy: ml.Sum, largest: ml.Max, *widths: ml.Read,
+    ):  # fmt: skip
+        """The same, how fast the velocity changed in the whole step, and what ``measure`` finds."""
+        axes, new = spacings(widths, even), at_centres(u_star, p, now * dt, widths)
+        first, last = (through(face, faces_star, p, now * dt, widths) for face in (FIRST, LAST))
         for c in range(rank):
             change[...] = np.abs(new[c] - u[c]) / dt
+        energy += energy_of(new, axes)
+        largest[...] = np.abs(divergence_of(first, last, axes)) * least_width(axes)
         u[...] = np.stack(new)
+        faces[...] = np.stack(first)
+
+    @ml.kernel
+    def project_in_place(p: ml.Read, dt: ml.Read, u: ml.ReadWrite, *widths: ml.Read):
+        u[...] = np.stack(at_centres(u, p, dt, widths))
+
+    @ml.kernel
+    def add_slope(p: ml.Read, dt: ml.Read, u: ml.ReadWrite, *widths: ml.Read):
+        u[...] = np.stack([u[c] + dt * slope for c, slope in enumerate(gradient(p, widths))])
 
     @ml.kernel
     def project_faces(faces_star: ml.Read, p: ml.Read, dt: ml.Read, now: ml.Read, faces: ml.Write, *widths: ml.Read):
-        axes = spacings(widths, even)
-        faces[...] = np.stack([faces_star[a] - now * dt * slope_at_face(p, axes[a]) for a in range(rank)])
+        faces[...] = np.stack(through(FIRST, faces_star, p, now * dt, widths))
 
     @ml.kernel
     def project_faces_in_place(p: ml.Read, dt: ml.Read, now: ml.Read, faces: ml.ReadWrite, *widths: ml.Read):
         axes = spacings(widths, even)
         faces[...] = np.stack([faces[a] - now * dt * slope_at_face(p, axes[a]) for a in range(rank)])
 
-    return {"project": project, "project_in_place": project_in_place, "project_last": project_last,
-            "add_slope": add_slope,
-            "project_faces": project_faces, "project_faces_in_place": project_faces_in_place}  # fmt: skip
+    return {"project": project, "project_last": project_last, "project_in_place": project_in_place,
+            "add_slope": add_slope, "project_faces": project_faces,
+            "project_faces_in_place": project_faces_in_place}  # fmt: skip
 
 
 def _looks(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
@@ -254,10 +309,7 @@ def _looks(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
     def measure(u: ml.Read, faces: ml.Read, energy: ml.Sum, largest: ml.Max, *widths: ml.Read):
         """Kinetic energy, and the largest divergence times the least width of its cell."""
         axes = spacings(widths, even)
-        energy += 0.5 * sum(u[c] * u[c] for c in range(rank)) * volume(axes)
-        least = axes[0].width()
-        for one in axes[1:]:
-            least = np.minimum(least, one.width())
-        largest[...] = np.abs(divergence(faces, axes)) * least
+        energy += energy_of([u[c] for c in range(rank)], axes)
+        largest[...] = np.abs(divergence(faces, axes)) * least_width(axes)
 
     return {"measure": measure}

@@ -56,6 +56,10 @@ from meshloom.schedule.spec import LoopSpec, SpecParam, is_negation
 ColumnValue = Callable[[int, int], Expr]
 Keep = Callable[["Columns", Expr, Sequence[Expr]], list[Statement]]  # (columns, place, values) -> statements
 
+MOST_IN_ROW = 8  # entries that a thread keeps under way at once: what they load stays in registers
+MOST_BEYOND = 0.005  # share of the targets that may have more entries than a row of mixed lengths holds
+MOST_ROOM = 1.3  # length of such rows by what they hold: 5 by 4 where a few prisms are among tetrahedra
+
 #: An entry of a target's incidence, where it stands among them, and its slot.
 ENTRY, AT, SLOT = Name("entry"), Name("x"), Name("s")
 
@@ -219,9 +223,25 @@ def unroll(incident: Body, offsets: Expr, degree: int) -> If | None:
 
 def usual_degree(offsets: np.ndarray) -> int:
     """The number of entries that at least three quarters of the targets have, from 2 to 8; 0 if there is none."""
-    counts = np.bincount(np.minimum(np.diff(offsets), 9), minlength=10)
+    counts = _targets_by_entries(offsets)
     best = int(counts.argmax())
-    return best if 2 <= best <= 8 and 4 * counts[best] >= 3 * (len(offsets) - 1) else 0
+    return best if 2 <= best <= MOST_IN_ROW and 4 * counts[best] >= 3 * (len(offsets) - 1) else 0
+
+
+def roomy_degree(offsets: np.ndarray) -> int:
+    """The usual number of entries, or a larger one where cells of several kinds meet: what all but a few targets stay
+    within, if rows of that length are not much longer than the entries that they hold. 0 if there is none."""
+    counts, usual = _targets_by_entries(offsets), usual_degree(offsets)
+    within = np.cumsum(counts) >= (1.0 - MOST_BEYOND) * (len(offsets) - 1)
+    most = int(within.argmax())
+    held = int(offsets[-1] - offsets[0])
+    fits = max(usual + 1, 2) <= most <= MOST_IN_ROW and most * (len(offsets) - 1) <= MOST_ROOM * held
+    return most if fits else usual
+
+
+def _targets_by_entries(offsets: np.ndarray) -> np.ndarray:
+    """How many targets have 0, 1, ... entries; the last: more than fit in a row."""
+    return np.bincount(np.minimum(np.diff(offsets), MOST_IN_ROW + 1), minlength=MOST_IN_ROW + 2)
 
 
 def _in_whole_rows(spec: LoopSpec, group: Columns) -> bool:

@@ -3,8 +3,9 @@
 For targets with the usual number of incident elements (``degree``) everything the maps say about them stands in arrays,
 so that one load replaces a chain of three. Two kinds:
 
-- *by slot*: arrays of (degree, targets) shape; targets with another number of elements are marked by -1 and take the
-  general way.
+- *by slot*: arrays of (degree, targets) shape; targets with another number of elements are marked (-2) and take the
+  general way. Where cells of several kinds meet, the tables are as wide as the largest of them needs (``padded``):
+  targets with fewer elements have gaps (-1), whose loads lead to element 0 and are not added.
 - *in roles*, where the kernel is symmetric (``symmetry.py``): first the own target's side, then the other's. The own
   target is known, so only the other one is kept, and every incident element looks the same. Arrays of (targets,
   degree) shape, so that a thread reads its share at once. Missing elements leave gaps (-1 for the other target); only
@@ -15,12 +16,12 @@ so that one load replaces a chain of three. Two kinds:
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from meshloom.schedule.nest.code import TARGET, ElementCode, row_of
-from meshloom.schedule.nest.nodes import Name, Statement, let
+from meshloom.schedule.nest.nodes import BOOL, Expr, Name, Number, Select, Statement, let
 from meshloom.schedule.plan.declare import (
     ANY,
     NUMBERS,
@@ -39,10 +40,11 @@ from meshloom.schedule.plan.declare import (
 from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.plan.verify import distinct
-from meshloom.schedule.strategies.common.gather import Incidence, entry_parts
+from meshloom.schedule.strategies.common.gather import Incidence, entry_parts, roomy_degree, usual_degree
 from meshloom.schedule.strategies.common.rings import find_rings
 
 GAP, MARKED = -1, -2
+THERE = Name("there")  # is there an element at this place of a padded table?
 MOST_LOST = 0.05  # share of the targets that a ring may send the general way; else there is no ring
 
 
@@ -60,23 +62,30 @@ def _in_row(place: Place) -> int:
 class SlotTables:
     """By slot: what stands at each of a target's elements, in arrays of (degree, targets) shape."""
 
-    entry: Numbers = holds(Array(NUMBERS, _degree, targets), "entries, -1 at targets with another number of elements")
+    entry: Numbers = holds(
+        Array(NUMBERS, _degree, targets), "entries: -1 gaps, -2 at targets that are not in the tables"
+    )
     near: dict[int, Numbers] = holds(
         Table(Array(NUMBERS, _in_row, targets), all_maps), "for each map a row for each (element, slot)"
     )
 
-    def check(self, plan: Plan, topology: Topology, m: int, found: Incidence) -> None:
+    def check(self, plan: Plan, topology: Topology, m: int, found: TabledIncidence) -> None:
         """Tables say what offsets, entries and maps say."""
-        usual, arity = np.diff(found.offsets) == found.degree, topology.maps[m][0].shape[1]
-        demand((self.entry[:, ~usual] == -1).all(), plan, "an irregular target is not marked in the neighbour table")
-        starts = found.offsets[:-1][usual]
+        counts, arity = np.diff(found.offsets), topology.maps[m][0].shape[1]
+        listed = found.in_tables
+        marked = (self.entry[:, ~listed] == MARKED).all()
+        demand(marked, plan, "a target with another number of elements is not marked in the neighbour table")
         for u, row in enumerate(self.entry):
-            expected = found.entries[starts + u]
-            demand((row[usual] == expected).all(), plan, "a neighbour table holds another entry than the incidence")
+            there = listed & (u < counts)
+            expected = found.entries[found.offsets[:-1][there] + u]
+            demand((row[there] == expected).all(), plan, "a neighbour table holds another entry than the incidence")
+            demand((row[listed & ~there] == GAP).all(), plan, "a gap of the neighbour table is none")
             for k, rows in topology.rows().items():
-                part = self.near[k].reshape(len(self.entry), -1, len(usual))[u]
-                same = (rows[expected // arity] == part[:, usual].T).all()
+                part = self.near[k].reshape(len(self.entry), -1, len(counts))[u]
+                same = (rows[expected // arity] == part[:, there].T).all()
                 demand(same, plan, f"a neighbour table has wrong rows of map {k}")
+                inside = part.min(initial=0) >= 0 and part.max(initial=0) <= rows.max(initial=0)
+                demand(inside, plan, f"a gap has no row of map {k} to load")
 
 
 def _each(place: Place) -> int:
@@ -178,6 +187,21 @@ class TabledIncidence(Incidence):
 
     tables: SlotTables | RoleTables | None = holds(Part(SlotTables, RoleTables), "tables of neighbours", _regular)
 
+    @size
+    def degree(self) -> int:
+        return roomy_degree(self.offsets)
+
+    @property
+    def padded(self) -> bool:
+        """Are there tables by slot with gaps, for targets of several kinds?"""
+        return self.degree != usual_degree(self.offsets)
+
+    @property
+    def in_tables(self) -> np.ndarray:
+        """Which targets tables by slot have room for."""
+        counts = np.diff(self.offsets)
+        return counts <= self.degree if self.padded else counts == self.degree
+
     def check(self, plan: Plan, topology: Topology, m: int) -> None:
         super().check(plan, topology, m)
         if self.tables is not None:
@@ -188,18 +212,17 @@ class TabledIncidence(Incidence):
 
 def tabled(topology: Topology, m: int, found: Incidence) -> TabledIncidence:
     """The incidence of racy map ``m`` with its tables."""
-    tables: SlotTables | RoleTables | None = None
-    if found.degree > 0:
-        make = _in_roles if m in topology.swapped else _by_slot
-        tables = make(topology, m, found.offsets, found.entries, found.degree)
-    return TabledIncidence(found.offsets, found.entries, tables)
+    bare = TabledIncidence(found.offsets, found.entries, None)
+    if bare.degree == 0:
+        return bare
+    tables = _in_roles(topology, m, bare) if m in topology.swapped else _by_slot(topology, m, bare)
+    return replace(bare, tables=tables)
 
 
 # ----- by slot --------------------------------------------------------------------------------------------------
-def _by_slot(topology: Topology, m: int, offsets: np.ndarray, entries: np.ndarray, degree: int) -> SlotTables:
-    regular = np.diff(offsets) == degree
-    table = np.full((len(offsets) - 1, degree), -1, np.int64)
-    table[regular] = entries[offsets[:-1][regular][:, None] + np.arange(degree)]
+def _by_slot(topology: Topology, m: int, found: TabledIncidence) -> SlotTables:
+    table, _ = _padded(found.offsets, found.entries, found.degree)
+    table[~found.in_tables] = MARKED
     known, kind = np.maximum(table, 0), topology.index_type
     arity = topology.maps[m][0].shape[1]
     near = {}
@@ -209,10 +232,19 @@ def _by_slot(topology: Topology, m: int, offsets: np.ndarray, entries: np.ndarra
     return SlotTables(np.ascontiguousarray(table.T, kind), near)
 
 
-def slot_rows(code: ElementCode, m: int, addresses: set[tuple[int, int, int]], plan: Plan) -> list[Statement]:
-    """Statements that give element ``e``, slot ``s`` and the rows of the ``u``-th incident element of target ``t``."""
+def slot_rows(
+    code: ElementCode, m: int, addresses: set[tuple[int, int, int]], plan: Plan, *, padded: bool
+) -> list[Statement]:
+    """Statements that give element ``e``, slot ``s`` and the rows of the ``u``-th incident element of target ``t``; in
+    a padded table ``there`` as well, and element 0 where there is none."""
     spec, tables, u, targets = code.spec, ("gathers", m, "tables"), Name("u"), Name(f"targets{m}")
-    made = entry_parts(part_of(plan, *tables, "entry")[u * targets + TARGET], spec.maps[m].arity)
+    entry: Expr = part_of(plan, *tables, "entry")[u * targets + TARGET]
+    made: list[Statement] = []
+    if padded:
+        stored = Name("stored")
+        made += [let(stored.name, entry), let(THERE.name, stored > GAP, BOOL)]
+        entry = Select(THERE, stored, Number(0))
+    made += entry_parts(entry, spec.maps[m].arity)
     for k, slot in code.used_rows(addresses):
         place = (u * spec.maps[k].arity + slot) * targets + TARGET
         made.append(let(row_of(k, slot).name, part_of(plan, *tables, "near", k)[place]))
@@ -220,8 +252,8 @@ def slot_rows(code: ElementCode, m: int, addresses: set[tuple[int, int, int]], p
 
 
 # ----- in roles -------------------------------------------------------------------------------------------------
-def _in_roles(topology: Topology, m: int, offsets: np.ndarray, entries: np.ndarray, degree: int) -> RoleTables:
-    table, fits = _padded(offsets, entries, degree)
+def _in_roles(topology: Topology, m: int, bare: TabledIncidence) -> RoleTables:
+    table, fits = _padded(bare.offsets, bare.entries, bare.degree)
     others = {k: rows for k, rows in topology.rows().items() if k != m}
     seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in others.items()}
     rings: dict[int, np.ndarray] = {}

@@ -46,6 +46,10 @@ from meshloom.schedule.spec import Address, LoopSpec, SpecParam
 
 NEAR = 16  # steps up to this far are numbers in the text; others are sizes, so that grids of any shape share it
 MOST_LOADED = 72  # registers of 4 bytes that the values loaded for a tile may fill: more would leave too few threads
+#: The same of one point: loops that load more were faster in blocks of 128 threads than of 256, by 2 to 9 per cent, and
+#: others were not, by the medians over six layouts of five steps of two flows of 256^3 points
+#: (bench/results/2026-11-16_layouts_h200.json).
+LONG = 48
 MOST_NODES = 400  # of the expressions of a tile: beyond, compiling takes long
 UNROLLED = (4, 2, 1)  # points of a tile along a slow axis, the best first
 VECTOR = 16  # bytes
@@ -300,6 +304,13 @@ def tile_of(spec: LoopSpec) -> Index:
         if short and _loaded(spec, chosen) <= MOST_LOADED:
             return chosen
     return tile(1, 1)
+
+
+def takes_single_points(spec: LoopSpec) -> bool:
+    """Does a point load so much that a thread takes it alone?"""
+    assert spec.box is not None
+    alone = (1,) * spec.box.rank
+    return _loaded(spec, alone) > LONG and tile_of(spec) == alone
 
 
 def _near(spec: LoopSpec, tile: Index) -> bool:
