@@ -1,0 +1,248 @@
+"""Compressible flow against published figures: an airfoil, a cylinder, a plate, a shock tube, a wing.
+
+    python -m bench.compressible --device cpu|cuda [--only airfoil cylinder street plate tube wing rans] [--json FILE]
+
+Airfoil: lift and drag of NACA 0012 at Mach 0.8 and 1.25 degrees on three meshes, the finest of which is judged.
+Cylinder: drag and length of the wake at Re 40, and how much of the drag is another one at a tenth of the Mach number;
+street: the frequency of eddies at Re 100. Plate: friction at x = 0.97 by Spalart and Allmaras' model. Tube: Sod's,
+against the exact solution. Wing: ONERA M6, inviscid, seconds until lift and drag stay within 0.5 % of what they are in
+the end; rans: the loops of a turbulent step against the larger of what its bytes and its operations take, and all cores.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from bench.cases import make
+from bench.grid import Cpu
+from bench.race_loop import Device
+from bench.report import Goal, goal_table, rows_table
+from bench.started import options_of, started
+from meshloom.case import Case
+
+LIFT, DRAG = (0.348, 0.363), (0.0221, 0.0230)  # of the airfoil: AGARD AR-211 and later codes, grid-converged
+CYLINDER_DRAG, WAKE, STROUHAL = (1.49, 1.54), (2.2, 2.35), (0.164, 0.167)
+OF_RANGE = 0.03  # beyond either end of a range of the cylinder
+SLOW, OF_SLOW = 10.0, 0.02  # a Mach number so many times smaller may change drag by so much
+FRICTION, OF_FRICTION = 0.00271, 0.03  # NASA's turbulence modelling resource, flat plate, at x = 0.97
+STEADY = 0.005  # of lift and drag: what engineers call converged
+WING_SECONDS = 180.0
+PIECE = 50  # steps between two looks
+SETTLED = 0.4  # of a street of eddies: the part of its time that is looked at, at its end
+
+
+def history_of(case: Case, iterations: int) -> tuple[np.ndarray, np.ndarray]:
+    """Monitors (n, monitors) after every iteration until the case ends or so many are done, and seconds (n,) till
+    then."""
+    rows, seconds, begin = [], [], time.perf_counter()
+    done, now = 0, case.recorded_now()
+    while done < iterations and case.steps_left(now) != 0:
+        most = min(PIECE, iterations - done, case.steps_left(now) or PIECE)
+        rows.append(case.monitor_rows(case.program.run(most, record=case.recorded)))
+        done, now = done + len(rows[-1]), case.recorded_now()
+        seconds += [time.perf_counter() - begin] * len(rows[-1])
+        if not np.isfinite(rows[-1]).all():
+            break
+    return np.concatenate(rows), np.array(seconds)
+
+
+def ran(name: str, iterations: int, *settings: str) -> tuple[Case, dict[str, np.ndarray], dict[str, Any]]:
+    """A case, its history by the names of its monitors, with "seconds", and the start of its row."""
+    case = make(name, *settings)
+    found, seconds = history_of(case, iterations)
+    history = dict(zip(case.monitors, found.T, strict=True)) | {"seconds": seconds}
+    last = {key: float(values[-1]) for key, values in history.items()}
+    residual = history["residual_density"]
+    return case, history, {"settings": list(settings), "cells": case.elements, "steps": len(found), "end": last,
+                           "seconds": float(seconds[-1]), "fall": float(residual[-1] / residual.max())}  # fmt: skip
+
+
+def beyond(value: float, low_and_high: tuple[float, float]) -> float:
+    """By which share a value is outside of a range; 0 inside."""
+    low, high = low_and_high
+    return max(low / value - 1.0, value / high - 1.0, 0.0) if value > 0.0 else float("inf")
+
+
+def airfoil(around: int, iterations: int) -> dict[str, Any]:
+    mesh = (f"mesh.around={around}", f"mesh.outward={3 * around // 8}")
+    _, _, row = ran("naca0012_transonic", iterations, *mesh)
+    return row | {"lift": row["end"]["lift"], "drag": row["end"]["drag"]}
+
+
+def cylinder(around: int, iterations: int, mach: float) -> dict[str, Any]:
+    size = (f"mesh.around={around}", f"mesh.outward={3 * around // 4}")
+    case, _, row = ran("cylinder", iterations, *size, f"stream.mach={mach}")
+    return row | {"drag": row["end"]["drag"], "wake": case.wake_length()}  # type: ignore[attr-defined]
+
+
+def street(around: int, end: float) -> dict[str, Any]:
+    """Eddies that leave a cylinder in turn, begun by a stream that comes from aside for a while."""
+    size = (f"mesh.around={around}", f"mesh.outward={3 * around // 4}", "stream.reynolds=100.0")
+    time_ = ("time.mode=unsteady", f"time.end={end}", "time.cfl=0.9", "time.smoothing=0.0")
+    case = make("cylinder", *size, *time_)
+    push_aside(case)
+    found, seconds = history_of(case, 10_000_000)
+    history = dict(zip(case.monitors, found.T, strict=True))
+    return {"settings": [*size, *time_], "cells": case.elements, "steps": len(found), "seconds": float(seconds[-1]),
+            "strouhal": frequency(history["time"], history["lift"]), "swing": float(np.ptp(history["lift"]) / 2),
+            "mean_drag": late_mean(history["time"], history["drag"])}  # fmt: skip
+
+
+def push_aside(case: Any) -> None:
+    """A tenth of the stream's speed across it, behind the cylinder: symmetric flow would stay so for long."""
+    x, y = case.mesh.cell_centroids.T
+    u = case.flow.u.numpy().copy()
+    across = 0.1 * np.linalg.norm(case.stream[1:-1]) * np.exp(-((x - 1.5) ** 2) - y**2)
+    old = 0.5 * u[:, 2] ** 2 / u[:, 0]
+    u[:, 2] += u[:, 0] * across
+    u[:, -1] += 0.5 * u[:, 2] ** 2 / u[:, 0] - old
+    case.flow.u.assign(u)
+
+
+def frequency(t: np.ndarray, values: np.ndarray) -> float:
+    """Periods per time of the last part of a curve, from where it goes up through its mean; 0 for fewer than two."""
+    late = t > (1.0 - SETTLED) * t[-1]
+    t, wave = t[late], values[late] - values[late].mean()
+    up = np.flatnonzero((wave[:-1] < 0.0) & (wave[1:] >= 0.0))
+    places = t[up] - wave[up] * (t[up + 1] - t[up]) / (wave[up + 1] - wave[up])
+    return float((len(places) - 1) / (places[-1] - places[0])) if len(places) > 1 else 0.0
+
+
+def late_mean(t: np.ndarray, values: np.ndarray) -> float:
+    late = t > (1.0 - SETTLED) * t[-1]
+    return float(np.trapezoid(values[late], t[late]) / np.ptp(t[late]))
+
+
+def plate(along: int, iterations: int) -> dict[str, Any]:
+    size = (f"mesh.along={along}", f"mesh.up={3 * along // 4 - along // 24}")
+    case, _, row = ran("flat_plate", iterations, *size)
+    x, cf = case.friction()  # type: ignore[attr-defined]
+    y, u = case.profile()  # type: ignore[attr-defined]
+    return row | {"friction": float(np.interp(0.97, x, cf)), "y_plus": y.tolist(), "u_plus": u.tolist()}
+
+
+def tube(settings: tuple[str, ...]) -> dict[str, Any]:
+    case, _, row = ran("sod3d", 1_000_000, *settings)
+    return row | {"off_exact": float(case.error())}  # type: ignore[attr-defined]
+
+
+def wing(level: int, iterations: int, extra: tuple[str, ...] = ()) -> dict[str, Any]:
+    _, history, row = ran("onera_m6", iterations, f"mesh.level={level}", *extra)
+    at = max(settled(history[name]) for name in ("lift", "drag"))
+    return row | {"lift": row["end"]["lift"], "drag": row["end"]["drag"], "steps_to_engineering": at + 1,
+                  "seconds_to_engineering": float(history["seconds"][at])}  # fmt: skip
+
+
+def settled(values: np.ndarray) -> int:
+    """The first place from which on a curve stays within ``STEADY`` of its end."""
+    outside = np.flatnonzero(~(np.abs(values - values[-1]) <= STEADY * abs(values[-1])))
+    return int(outside[-1]) + 1 if len(outside) else 0
+
+
+# --- what is run ------------------------------------------------------------------------------------------------------
+
+Makes = list[tuple[str, Callable[[], dict[str, Any]]]]
+
+
+def work(quick: bool) -> dict[str, Makes]:
+    """By its first word: what each row is called, and how it is made."""
+    if quick:
+        small = ("mesh.cells=3000",)
+        return {
+            "airfoil": [("airfoil, 16 x 6", lambda: airfoil(16, 3))],
+            "cylinder": [("cylinder, Re 40, Mach 0.1", lambda: cylinder(16, 3, 0.1))],
+            "street": [("street, Re 100", lambda: street(16, 0.05))],
+            "plate": [("plate, 12 x 9", lambda: plate(12, 2))],
+            "wing": [("wing, Euler, level 1", lambda: wing(1, 2, small))],
+        }
+    sizes = (128, 256, 512)
+    return {
+        "airfoil": [(f"airfoil, {n} x {3 * n // 8}", lambda n=n: airfoil(n, 400)) for n in sizes],  # type: ignore[misc]
+        "cylinder": [(f"cylinder, Re 40, Mach {mach}", lambda mach=mach: cylinder(192, 400, mach))  # type: ignore[misc]
+                     for mach in (0.1, 0.1 / SLOW)],  # fmt: skip
+        "street": [("street, Re 100", lambda: street(128, 150.0))],
+        "plate": [(f"plate, {n} x {3 * n // 4 - n // 24}", lambda n=n: plate(n, 600)) for n in (68, 136)],  # type: ignore[misc]
+        "wing": [("wing, Euler, level 3", lambda: wing(3, 150))],
+    }
+
+
+def goals(rows: list[dict[str, Any]]) -> list[Goal]:
+    found = []
+    named = {row["name"]: row for row in rows}
+    airfoils = [row for row in rows if row["name"].startswith("airfoil")]
+    if airfoils:
+        finest = max(airfoils, key=lambda row: row["cells"])
+        for key, allowed in (("lift", LIFT), ("drag", DRAG)):
+            text = f"{finest['name']}: {key} {finest[key]:.4f}, outside of {allowed[0]} to {allowed[1]} by the share"
+            found.append(Goal(text, beyond(finest[key], allowed), "at most", 0.0))
+    fast, slow = (named.get(f"cylinder, Re 40, Mach {mach}") for mach in (0.1, 0.1 / SLOW))
+    if fast:
+        for key, allowed in (("drag", CYLINDER_DRAG), ("wake", WAKE)):
+            text = f"cylinder, Re 40: {key} {fast[key]:.3f}, outside of {allowed[0]} to {allowed[1]} by the share"
+            found.append(Goal(text, beyond(fast[key], allowed), "at most", OF_RANGE))
+    if fast and slow:
+        found.append(Goal("cylinder, Re 40: drag at Mach 0.01 against 0.1", abs(slow["drag"] / fast["drag"] - 1.0),
+                          "at most", OF_SLOW))  # fmt: skip
+    if row := named.get("street, Re 100"):
+        low, high = STROUHAL
+        text = f"street, Re 100: Strouhal number {row['strouhal']:.4f}, outside of {low} to {high} by the share"
+        found.append(Goal(text, beyond(row["strouhal"], STROUHAL), "at most", OF_RANGE))
+    plates = [row for row in rows if row["name"].startswith("plate")]
+    if plates:
+        finest = max(plates, key=lambda row: row["cells"])
+        text = f"{finest['name']}: friction at x = 0.97 {finest['friction']:.5f}, against {FRICTION}"
+        found.append(Goal(text, abs(finest["friction"] / FRICTION - 1.0), "at most", OF_FRICTION))
+    for row in rows:
+        if "seconds_to_engineering" in row:
+            found.append(Goal(f"{row['name']}: seconds until lift and drag stay within 0.5 %",
+                              row["seconds_to_engineering"], "at most", WING_SECONDS))  # fmt: skip
+    return found
+
+
+_SHOWN = ("lift", "drag", "wake", "strouhal", "friction")
+
+
+def text_lines(found: list[dict[str, Any]]) -> list[str]:
+    """All runs on paper; a later row of the same name stands for an earlier one."""
+    rows = {row["name"]: row for result in found for row in result["rows"]}
+    table = [[row["name"], f"{row['cells']:,}", f"{row['steps']:,}", f"{row['seconds']:.1f}",
+              ", ".join(f"{key} {row[key]:.4g}" for key in _SHOWN if key in row),
+              f"{row['fall']:.1e}" if "fall" in row else ""] for row in rows.values()]  # fmt: skip
+    head = ("flow", "cells", "steps", "s", "found", "residual fell to")
+    return [*rows_table(head, table), "", *goal_table(goals(list(rows.values())))]
+
+
+def line(row: dict[str, Any]) -> str:
+    figures = ", ".join(f"{key} {value:.4g}" for key, value in row.items() if isinstance(value, float))
+    return f"{row['name']}: {row['cells']} cells, {row['steps']} steps, {figures}"
+
+
+def rows_of(names: list[str], *, quick: bool) -> Iterator[dict[str, Any]]:
+    for word in names:
+        for name, make_row in work(quick)[word]:
+            yield {"name": name} | make_row()
+
+
+def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
+    parser = options_of("compressible", __doc__)
+    parser.add_argument("--only", nargs="+", choices=tuple(work(True)), default=list(work(True)), help="some of it")
+    parser.add_argument("--quick", action="store_true", help="few cells and steps: to see that it works")
+    options = parser.parse_args(arguments)
+    run = started("compressible", options, device, Cpu)
+    if run is None:
+        return 2
+    run.result["quick"] = options.quick
+    for row in rows_of(options.only, quick=options.quick):
+        run.result["rows"].append(row)
+        print(line(row), flush=True)
+        run.save()
+    return run.finished(goals(run.result["rows"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
