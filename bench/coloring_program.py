@@ -27,8 +27,9 @@ def races(loop: ml.Loop) -> str:
 
 def loop_shares(program: ml.Program | ml.Sequence, device: Device) -> list[dict[str, Any]]:
     """Each loop of a program by itself, in order of time: its name, how its elements meet, milliseconds, and its share
-    of all of them. Loops of one name count as one. What they change is put back."""
+    of all of them, and the bytes that it must move. Loops of one name count as one. What they change is put back."""
     took: dict[tuple[str, str], float] = {}
+    moved: dict[tuple[str, str], float] = {}
     for loop in program.loops:
         executable: Any = loop.prepare()
         kept = [(one, one.storage.copy()) for one in loop.writes]
@@ -37,9 +38,11 @@ def loop_shares(program: ml.Program | ml.Sequence, device: Device) -> list[dict[
             one.storage[...] = values
         place = loop.name, races(loop)
         took[place] = took.get(place, 0.0) + seconds
+        moved[place] = moved.get(place, 0.0) + float(loop.compulsory)
     in_all = sum(took.values())
     found = [
-        {"loop": name, "races": kind, "ms": 1e3 * one, "share": one / in_all} for (name, kind), one in took.items()
+        {"loop": name, "races": kind, "ms": 1e3 * one, "share": one / in_all, "bytes": moved[name, kind]}
+        for (name, kind), one in took.items()
     ]
     return sorted(found, key=lambda row: -row["ms"])
 

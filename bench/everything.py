@@ -98,6 +98,8 @@ JOBS: tuple[Job, ...] = (
         tiny=("--device", "cpu", "--vortex", "24", "--boxes", "--end", "0.1")),
     Job("channel", "incompressible", (*_GPU, "--only", "channel"), 120, "incompressible", together="accuracy",
         tiny=("--device", "cpu", "--quick", "--only", "cavity")),
+    Job("compressible", "compressible", _GPU, 400, "compressible", together="accuracy",
+        tiny=("--device", "cpu", "--quick", "--only", "cylinder")),
     Job("incompressible-cpu", "incompressible", ("--device", "cpu", "--only", "cavity", "step"), 900, "incompressible",
         "cpu", tiny=("--device", "cpu", "--quick", "--only", "cavity")),
     Job("cpu_airfoil", "cpu_airfoil", (), 400, "cpu_airfoil, cpu_steps", "cpu", tiny=("--quick", "--step-only")),

@@ -1,0 +1,49 @@
+"""The benchmark of compressible flow against published figures, on a few cells: its figures, and what is judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench import compressible, record
+
+
+@pytest.mark.slow
+def test_a_whole_run(tmp_path: Path) -> None:
+    file = tmp_path / "compressible.json"
+    assert compressible.main(["--device", "cpu", "--quick", "--only", "street", "cylinder", "--json", str(file)]) == 0
+    street, cylinder = record.load(file)["rows"]
+    assert street["steps"] > 3 and street["swing"] > 0.0 and street["strouhal"] == 0.0, "too short for one period"
+    assert cylinder["drag"] > 5.0 and cylinder["cells"] == 16 * 12
+    lines = compressible.text_lines([record.load(file)])
+    assert sum("**missed**" in one for one in lines) == 3
+
+
+def test_a_frequency_is_that_of_the_last_part() -> None:
+    t = np.linspace(0.0, 50.0, 4001)
+    wave = 0.3 + np.where(t < 25.0, np.sin(9.0 * t), np.sin(2.0 * np.pi * 0.165 * t))
+    assert compressible.frequency(t, wave) == pytest.approx(0.165, rel=1e-4)
+    assert compressible.late_mean(t, 2.0 * t) == pytest.approx(80.0, rel=1e-3)
+    assert compressible.frequency(t, t) == 0.0
+
+
+def test_settled_is_from_where_on_a_curve_stays() -> None:
+    assert compressible.settled(np.array([0.5, 1.0, 2.0, 0.999, 1.002, 1.0])) == 3
+    assert compressible.settled(np.array([1.0, 1.0])) == 0
+
+
+def test_what_is_judged() -> None:
+    def row(name: str, cells: int, **figures: Any) -> dict[str, Any]:
+        return {"name": name, "cells": cells, "steps": 1, "seconds": 1.0} | figures
+
+    rows = [
+        row("airfoil, 128 x 48", 1, lift=0.2, drag=0.1), row("airfoil, 256 x 96", 2, lift=0.35, drag=0.0231),
+        row("cylinder, Re 40, Mach 0.1", 1, drag=1.55, wake=2.0),
+        row("cylinder, Re 40, Mach 0.01", 1, drag=1.6, wake=2.2),
+        row("street, Re 100", 1, strouhal=0.166), row("plate, 68 x 49", 1, friction=0.0027),
+    ]  # fmt: skip
+    assert [goal.met for goal in compressible.goals(rows)] == [True, False, True, False, False, True, True]
+    assert compressible.beyond(-1.0, (1.0, 2.0)) == float("inf")
