@@ -144,6 +144,30 @@ def test_a_step_that_makes_it_worse_is_taken_back() -> None:
         newton.judge()
 
 
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_a_flow_that_is_steady_stays_so(precision: str) -> None:
+    """Rounding is no reason to take steps back."""
+    free = [f'boundary.{name}={{kind="farfield"}}' for name in ("wall", "top")]
+    case = make("fv", "mesh.along=3", "mesh.up=2", "time.method=implicit", "time.directions=2", "time.cfl=10",
+                f"run.precision={precision}", *free)  # fmt: skip
+    before = case.flow.u.numpy().copy()
+    rows = case.monitor_rows(case.program.run(8, record=case.recorded))
+    np.testing.assert_allclose(case.flow.u.numpy(), before, atol=1e-13 if precision == "double" else 1e-5)
+    assert rows[:, case.monitors.index("cfl")].min() > 1.0
+
+
+def test_a_linear_system_without_a_solution_makes_steps_shorter() -> None:
+    case = steady_channel()
+    case.program.run(2)
+    newton, cfl = case.steps.newton, float(case.steps.newton.cfl.value)
+    newton.inflow.assign(np.full(newton.inflow.shape, np.nan))
+    newton.solve()
+    assert not newton.change.numpy().any() and 0.0 < float(newton.cfl.value) < 0.5 * cfl
+    newton.cfl.value = 2e-3
+    with one_line_from(SolveError, "implicit step: GMRES: .* and steps of cfl 0.0004 would not help"):
+        newton.solve()
+
+
 def test_no_step_changes_density_or_pressure_by_much() -> None:
     """A strong jump at the boundary and steps without end."""
     flow = flow_on(ml.generate.box((6, 2)), IdealGas(), FlowScheme(order=1), "state", pressure=40.0, temperature=2.0)

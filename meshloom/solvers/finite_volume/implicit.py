@@ -34,6 +34,7 @@ from meshloom.solvers.finite_volume.turbulence import ImplicitTurbulence, ModelI
 
 MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what they are
 WORSE = 5.0  # a residual so many times that of the step before: it is taken back
+NOISE = 10.0  # roundings of what goes through the faces of a cell: a residual below that says nothing
 CUT = 0.2  # by which steps become shorter then
 LEAST_CFL = 1e-3  # shorter ones would not help: the flow has no solution, or the mesh is at fault
 SLOWEST = 0.3  # a ``cfl`` becomes at most so many times itself where the residual grows
@@ -128,6 +129,7 @@ class Newton:
             self._update,
         )
         sound = float(flow.gas.sound_speed(flow.stream))
+        self._noise = NOISE * float(np.finfo(flow.dtype).eps) * _faces_by_volume(flow)
         self._unit = float(flow.gas.density(flow.stream)) * sound ** np.array([1.0, *[2.0] * flow.dim, 3.0])
 
     def begin(self, cfl: float, rate: float) -> None:
@@ -174,17 +176,21 @@ class Newton:
         return float(np.sqrt(np.mean(self.totals.rates.numpy() / self._unit**2) / len(self.flow.mesh.cells)))
 
     def _is_good(self, now: float) -> bool:
-        return bool(np.isfinite(now)) and now <= WORSE * float(self.norm.value)
+        return bool(np.isfinite(now)) and now <= WORSE * max(float(self.norm.value), self._noise)
 
     def _go_back(self, now: float) -> None:
-        cfl = CUT * float(self.cfl.value)
-        if cfl < LEAST_CFL or not np.isfinite(float(self.norm.value)):
-            raise SolveError(f"implicit step: the residual is {now:.3g} after {float(self.norm.value):.3g}, and steps"
-                             f" of cfl {cfl:.2g} would not help")  # fmt: skip
-        self.cfl.value = cfl
+        last = float(self.norm.value)
+        self._shorten(f"the residual is {now:.3g} after {last:.3g}", hopeless=not np.isfinite(last))
         self._back()
         for part in (self._assemble, self.solve, self._update, self._measure):
             part()
+
+    def _shorten(self, why: str, hopeless: bool = False) -> None:
+        """Shorter steps from now on; SolveError where they would not help."""
+        cfl = CUT * float(self.cfl.value)
+        if cfl < LEAST_CFL or hopeless:
+            raise SolveError(f"implicit step: {why}, and steps of cfl {cfl:.2g} would not help")
+        self.cfl.value = cfl
 
     def assemble(self) -> None:
         flow = self.flow
@@ -200,6 +206,9 @@ class Newton:
         most = options.directions * options.cycles
         report = self.solver.solve(self.change, self.inflow, tol=options.accuracy, at_most=most)
         self.iterations.value = report.iterations
+        if report.reason in ("broke down", "values that are not finite"):
+            self.change.fill(0.0)
+            self._shorten(f"GMRES: {report.reason}")
 
     def update(self) -> None:
         flow, totals = self.flow, self.totals
@@ -215,6 +224,15 @@ class Newton:
         keep(self.flow.mesh.cells, self.kept, self.flow.u)
         # the inflow is that of the step after: measured again
         self.measure()
+
+
+def _faces_by_volume(flow: CompressibleFlow) -> float:
+    """The area of a cell's faces over its volume, times the unit of length: root of the mean square."""
+    mesh = flow.mesh
+    inner, outer = (np.linalg.norm(one, axis=1) for one in (mesh.face_normals, mesh.boundary_normals))
+    area = np.bincount(mesh.face_cells.indices.ravel(), np.repeat(inner, 2), len(mesh.cells))
+    area += np.bincount(mesh.boundary_cells.indices[:, 0], outer, len(mesh.cells))
+    return float(np.sqrt(np.mean((area / mesh.cell_volumes) ** 2)))
 
 
 class ImplicitSteps(FlowSteps):
