@@ -128,7 +128,7 @@ def runs_two_steps(name: str, key: str, word: str) -> None:
     more = ["mesh.points=32"] if word in ("cgs", "bicgstab") and name == "taylor_green" else []
     more = ["mesh.points=[32,32]"] if word in ("cgs", "bicgstab") and name == "vortex_outflow" else more
     if key == "turbulence.model" and word != "none":
-        more = ["gas.viscosity=constant", "stream.reynolds=1000"]
+        more = ["gas.viscosity=constant", "gas.reference_viscosity=0.001"]
     more = ["turbulence.model=none"] if (key, word) == ("gas.viscosity", "none") else more
     if key == "run.backend":
         ml.use(word) if word != "auto" else ml.use("numpy")

@@ -58,8 +58,9 @@ class SpalartAllmaras:
 
     def __init__(self, flow: CompressibleFlow, stream: np.ndarray, *, ratio: float = FREE_STREAM, order: int = 1):
         """``stream``: V of the free stream; ``ratio``: nu / nu_laminar there; ``order``: that of convection, 1 or 2."""
-        if not flow.gas.viscous or flow.eddy is None:
-            raise ConfigError("a turbulence model needs a viscosity: gas.viscosity must not be 'none'")
+        if not flow.gas.viscous or flow.eddy is None or not _laminar(flow.gas, stream) > 0.0:
+            how = "gas.viscosity, and stream.reynolds or gas.reference_viscosity, say which"
+            raise ConfigError(f"a turbulence model needs a viscosity above 0: {how}")
         self.flow, self.eddy, self.order = flow, flow.eddy, order
         self.far = ratio * float(_laminar(flow.gas, stream))
         self.nu = flow.on_cells("nu_tilde")

@@ -85,7 +85,7 @@ class OneraM6(FiniteVolumeCase):
     name: ClassVar[str] = "onera_m6"
     title: ClassVar[str] = "ONERA M6 wing at Mach 0.8395 and 3.06 degrees, inviscid or turbulent (finite volumes)"
     Config: ClassVar[type] = WingConfig
-    small: ClassVar[Mapping[str, Any]] = {"mesh.cells": 3000, "time.method": "explicit", "time.cfl": 1.0}
+    small: ClassVar[Mapping[str, Any]] = {"mesh.cells": 9000, "time.method": "explicit", "time.cfl": 0.1}
 
     def __init__(self, config: Any):
         super().__init__(_completed(config))
