@@ -50,13 +50,13 @@ class ColoredSGS:
     """A preconditioner for a square Matrix through a map, with blocks of at most 6 x 6: ``sgs(r, z)`` makes z, by loops
     that a program records. Solvers look at the matrix again in every ``solve``; by hand ``refresh`` does.
 
-    ``sweeps``: as many symmetric sweeps, each beyond the first with a product. ``block``: so many neighbours follow
+    ``sweeps``: as many symmetric sweeps, each beyond the first with a product. ``in_turn``: so many neighbours follow
     each other, and blocks of them are colored: with as many times the loops each row knows more of those before it,
     which takes fewer iterations. ``dtype``: in which the factors are kept (that of the matrix, unless said): float32
     halves what is read of them. ``colors`` and ``stages``: how many it took.
     """
 
-    def __init__(self, of: Matrix, *, sweeps: int = 1, block: int = 1, dtype: DTypeLike | None = None):
+    def __init__(self, of: Matrix, *, sweeps: int = 1, in_turn: int = 1, dtype: DTypeLike | None = None):
         refuse_in_program("making a preconditioner", MAKE_BEFORE)
         instance("lu_sgs: what it is made of", of, Matrix, error=MeshError)
         self.matrix = matrix = check_served("lu_sgs", of)
@@ -64,7 +64,7 @@ class ColoredSGS:
         self.dtype = matrix.dtype if dtype is None else floating("lu_sgs", dtype)
         size = matrix.block if matrix._invertible_blocks() else 1
         self.inverse = matrix.rows.field("inverse of the diagonal", size, dtype=self.dtype)
-        rows_in_turn = whole_number("lu_sgs: block", block, 1, MOST_BLOCK, error=MeshError)
+        rows_in_turn = whole_number("lu_sgs: in_turn", in_turn, 1, MOST_BLOCK, error=MeshError)
         stage, self.stages, self.colors = _stages_of(matrix, rows_in_turn)
         present = np.zeros(matrix.rows.total, bool)
         present[matrix.row_of.indices[matrix.diagonal.members.indices[:, 0], 0]] = True

@@ -137,7 +137,7 @@ def test_blocks_of_neighbours_take_fewer_iterations(block: int) -> None:
     ml.use("numpy")
     mesh = ml.generate.box((12, 12), cells="triangle")
     matrix = convection(mesh, 2)
-    plain, blocks = ml.linalg.ColoredSGS(matrix), ml.linalg.ColoredSGS(matrix, block=block)
+    plain, blocks = ml.linalg.ColoredSGS(matrix), ml.linalg.ColoredSGS(matrix, in_turn=block)
     assert blocks.stages > plain.stages == plain.colors and f"{blocks.stages} stages" in repr(blocks)
     r, z = mesh.cells.field("r", 2, data=np.random.default_rng(1).random((288, 2))), mesh.cells.field("z", 2)
     blocks(r, z)

@@ -43,7 +43,7 @@ SLOWEST = 0.3  # a ``cfl`` becomes at most so many times itself where the residu
 @dataclass(frozen=True)
 class NewtonOptions:
     """``cfl``: at first, at most ``cfl_max``; in each step it grows at most by ``growth``. ``directions``: of GMRES in
-    each of at most ``cycles`` cycles, which end at ``accuracy`` of the right-hand side. ``block``: cells that the
+    each of at most ``cycles`` cycles, which end at ``accuracy`` of the right-hand side. ``in_turn``: cells that the
     preconditioner's sweeps take one after the other."""
 
     cfl: float = 5.0
@@ -52,7 +52,7 @@ class NewtonOptions:
     directions: int = 20
     cycles: int = 1
     accuracy: float = 0.05
-    block: int = 4
+    in_turn: int = 4
     flux: str = "roe"  # of the matrix: what is less dissipative makes one that sweeps do not come to terms with
 
 
@@ -139,7 +139,7 @@ class Newton:
     @cached_property
     def solver(self) -> ml.linalg.GMRES:
         """Made when there are entries to be inverted."""
-        sweeps = ml.linalg.ColoredSGS(self.matrix, block=self.options.block)
+        sweeps = ml.linalg.ColoredSGS(self.matrix, in_turn=self.options.in_turn)
         return ml.linalg.GMRES(self.matrix, preconditioner=sweeps, restart=self.options.directions)
 
     # --- the parts of a step
