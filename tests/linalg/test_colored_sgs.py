@@ -220,7 +220,7 @@ def test_wrong_use_is_one_line() -> None:
     fits = ml.Matrix.from_scipy(sparse.eye(4) * 2.0, block=2)
     for wrong, words in (
         ({"sweeps": 0}, "sweeps"),
-        ({"block": 0}, "block"),
+        ({"in_turn": 0}, "in_turn"),
         ({"dtype": np.int32}, "float32 or float64"),
     ):
         with one_line_from(MeshloomError, words):
