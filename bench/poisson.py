@@ -297,7 +297,7 @@ def measured(name: str, problem: Problem, device: Device, copied: float) -> dict
 
 
 def rows_of(device: Device, shape: tuple[int, ...], names: list[str], copied: float) -> Iterator[dict[str, Any]]:
-    for stretched, periodic in ((False, False), (True, False), (False, True)):
+    for stretched, periodic in ((False, False), (False, True), (True, False)):
         problem = Problem(shape, stretched=stretched, periodic=periodic)
         for name in names:
             if not (stretched or periodic) or name in OTHERWISE:

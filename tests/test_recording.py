@@ -232,6 +232,7 @@ HARMLESS: dict[str, Action] = {
     "Set.points_of": lambda w: w.grid.points_of(np.zeros(w.grid.total)),
     "Set.with_shown": lambda w: w.cells.with_shown(np.zeros((6, 1)), lambda: np.zeros((6, 1))),
     "Set.usual_layout": lambda w: w.cells.usual_layout, "Set.layout_is_free": lambda w: w.cells.layout_is_free,
+    "Map.ascends": lambda w: w.ends.ascends, "Map.rows": lambda w: w.ends.rows(0, 1),
     "Map.indices": lambda w: w.ends.indices, "Map.arity": lambda w: w.ends.arity, "Map.digest": lambda w: w.ends.digest,
     "Map.indices_digest": lambda w: w.ends.indices_digest, "Map.index_type": lambda w: w.ends.index_type,
     "Matrix.__getitem__": lambda w: w.matrix[w.ends], "Matrix.shape": lambda w: w.matrix.shape,

@@ -221,6 +221,24 @@ class Map(AnyMap):
     def index_type(self) -> np.dtype:
         return self.positions.dtype
 
+    def rows(self, first: int, last: int) -> np.ndarray:
+        """The targets of some elements by number, (last - first, arity)."""
+        return self.indices[first:last]
+
+    @cached_property
+    def ascends(self) -> bool:
+        """Does each element lead to one target, which comes after that of the element before? Then no two lead to the
+        same one; copies of another rank's do not count."""
+        if self.arity != 1:
+            return False
+        before = -1
+        for first in range(0, self.source.owned, CHUNK):
+            part = self.rows(first, min(first + CHUNK, self.source.owned))[:, 0]
+            if part[0] <= before or not (part[1:] > part[:-1]).all():
+                return False
+            before = part[-1]
+        return True
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of shape, sizes and positions: the identity of the map in the plan cache."""

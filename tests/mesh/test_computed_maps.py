@@ -158,6 +158,18 @@ def test_intervals_that_would_overflow_say_nothing() -> None:
     assert least_and_most(formula, 0, 100) is None and computed_rows(formula, 0, 100).max() <= 6
 
 
+def test_targets_that_ascend_are_told() -> None:
+    """Over several chunks of elements, stored or computed; the last place counts as the others."""
+    n = 150_000
+    few, many = ml.Set(n, "few"), ml.Set(3 * n, "many")
+    order = np.arange(n)
+    for formula, expected in ((lambda e: 3 * e + 1, True), (lambda e: 3 * n - 1 - e, False), (lambda e: e // 2, False),
+                              (lambda e: np.minimum(e, n - 2), False), (lambda e: (e, e + 1), False)):  # fmt: skip
+        stored = ml.Map(few, many, np.stack(np.broadcast_arrays(*np.atleast_2d(formula(order))), axis=-1), "stored")
+        assert ml.Map.computed(few, many, formula, "computed").ascends == stored.ascends == expected
+    assert ml.Map(ml.Set(0, "none"), many, np.zeros((0, 1), np.int32), "nobody").ascends
+
+
 def test_nobody_writes_down_a_formula_that_is_only_read_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a map of 134 million elements would be half a gigabyte, and many seconds of one core."""
     n = 70_000
