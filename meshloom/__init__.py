@@ -7,10 +7,12 @@ from meshloom.process import start as _start  # noqa: F401  first: a signal may 
 
 # isort: split
 from meshloom import compact, errors, linalg
-from meshloom.backend import backend, backends, threads, use
+from meshloom.backend import backend, backends, threads, use, using
 from meshloom.io.meshes import read, write
+from meshloom.io.state import load, save
 from meshloom.kernel.access import Inc, Max, Min, Read, ReadWrite, Sum, Write
 from meshloom.kernel.derivative import jacobian
+from meshloom.library import reductions as _reductions  # noqa: F401  what fields' sum() and its like run
 from meshloom.library.control import locate
 from meshloom.library.ghosts import fill_ghosts
 from meshloom.linalg.matrix import Matrix
@@ -23,6 +25,7 @@ from meshloom.operation.operation import Operation
 from meshloom.operation.program import Program, program
 from meshloom.operation.sequence import Sequence
 from meshloom.order import names as orderings
+from meshloom.run.march import Done, march
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.strategies import names as strategies
 from meshloom.schedule.strategies import variants
@@ -31,8 +34,8 @@ Loop = Operation  # what a kernel over a set is called in programs
 
 __version__ = "0.1.0"
 __all__ = [
-    "Arg", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min", "Operation",
-    "Program", "Read", "ReadWrite", "Schedule", "Sequence", "Set", "Subset", "Sum", "Write", "backend", "backends",
-    "compact", "errors", "fill_ghosts", "generate", "jacobian", "kernel", "linalg", "locate", "orderings", "program",
-    "read", "strategies", "threads", "use", "variants", "write",
+    "Arg", "Done", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min",
+    "Operation", "Program", "Read", "ReadWrite", "Schedule", "Sequence", "Set", "Subset", "Sum", "Write", "backend",
+    "backends", "compact", "errors", "fill_ghosts", "generate", "jacobian", "kernel", "linalg", "load", "locate",
+    "march", "orderings", "program", "read", "save", "strategies", "threads", "use", "using", "variants", "write",
 ]  # fmt: skip

@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 ROOT = Path(__file__).parents[1]
 #: What the commands, the docs and the soaks import, some of it late.
 IMPORTED = (
-    "meshloom.cli.main", "meshloom.run.launch", "meshloom.io.plots", "matplotlib.figure", "matplotlib.collections",
+    "meshloom.cli.main", "meshloom.launch", "meshloom.io.plots", "matplotlib.figure", "matplotlib.collections",
     "matplotlib.backends.backend_agg", "scipy.sparse.linalg", "scipy.interpolate", "scipy.optimize", "h5py",
 )  # fmt: skip
 

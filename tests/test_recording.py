@@ -71,6 +71,9 @@ RECORDED: dict[str, Action] = {
     "Kernel.loop with a number": lambda w: scale.loop(w.cells, w.u, 0.25, total=w.total)(),
     "Operation.__call__ of a loop": lambda w: w.loop(),
     "Kernel.loop": lambda w: spread.loop(w.edges, w.u[w.ends], w.v[w.ends])(),
+    **{f"Field.{name}": (lambda w, name=name: scale(w.cells, w.u, getattr(w.v, name)(), w.total))
+       for name in ("sum", "min", "max", "mean", "norm")},
+    "Field.dot": lambda w: scale(w.cells, w.u, w.v.dot(w.u), w.total),
     "Field.fill": lambda w: (w.u.fill(3.0), scale(w.cells, w.u, w.factor, w.total)),
     "Field.assign of a number": lambda w: (w.u.assign(3), scale(w.cells, w.u, w.factor, w.total)),
     "Global.value set": lambda w: (set_attribute(w.total, "value", 2.0), scale(w.cells, w.u, w.factor, w.total)),
@@ -201,9 +204,11 @@ REFUSED: dict[str, Action] = {
     **{f"Condition.{name}": (lambda w, name=name: getattr(w.total < 1.0, name)(True))
        for name in ("__rand__", "__ror__", "__rxor__")},
     "Matrix.__matmul__": lambda w: w.matrix @ w.u,
-    "use": lambda w: ml.use("numpy"),
+    "use": lambda w: ml.use("numpy"), "using": lambda w: ml.using("numpy").__enter__(),
     "read": lambda w: ml.read("no_such_file.msh"),
     "write": lambda w: ml.write("never_written.vtu", w.mesh, {"u": np.zeros(6)}),
+    "save": lambda w: ml.save("never_written.h5", w.u), "load": lambda w: ml.load("no_such_file.h5", w.u),
+    "march": lambda w: ml.march(w.inner, steps=2),
 }  # fmt: skip
 
 #: What neither changes nor reads values; the same inside and outside. Plain attributes belong here by themselves.
@@ -219,12 +224,13 @@ HARMLESS: dict[str, Action] = {
     "Program": lambda w: ml.Program(w.step),
     "program": lambda w: ml.program(w.step),
     "Schedule": lambda w: ml.Schedule("atomic"),
+    "Done": lambda w: ml.Done(1, 0.0, {}, "steps", None),
     "jacobian": lambda w: ml.jacobian(np.sin, 1.0),
     "backend": lambda w: ml.backend(), "backends": lambda w: ml.backends(), "threads": lambda w: ml.threads(),
     "orderings": lambda w: ml.orderings(), "strategies": lambda w: ml.strategies(),
     "variants": lambda w: ml.variants("owner"),
     "Set.size": lambda w: w.cells.size, "Set.total": lambda w: w.cells.total, "Set.__len__": lambda w: len(w.cells),
-    "Set.choices": lambda w: w.grid.choices,
+    "Set.choices": lambda w: w.grid.choices, "Set.outermost": lambda w: w.edges.subset([1]).outermost,
     "Set.padding": lambda w: w.cells.padding, "Set.numbers": lambda w: w.cells.numbers,
     "Set.position": lambda w: w.cells.position, "Set.by_position": lambda w: w.cells.by_position(np.arange(6)),
     "Set.by_number": lambda w: w.cells.by_number(np.arange(6)), "Set.array_shape": lambda w: w.grid.array_shape,
@@ -302,7 +308,9 @@ REFUSED |= {
     for method in ("__abs__", "__neg__", "__pos__", "__bool__", "__iter__", "__array__")
 }  # fmt: skip
 REFUSED |= {
-    "Field.memory": lambda w: w.u.memory(),
+    "Field.memory": lambda w: w.u.memory(), "Field.view": lambda w: w.u.view(), "Field.copy": lambda w: w.u.copy("v"),
+    "Field that wraps": lambda w: w.cells.field("new", wrap=np.zeros(6)),
+    "Field.sum by NumPy": lambda w: np.sum(w.u), "Field.max along an axis": lambda w: w.u.max(axis=0),
     "Operation.reschedule": lambda w: w.loop.reschedule("color"),
 }
 NOUNS: dict[str, Action] = {
@@ -321,6 +329,7 @@ HARMLESS |= {
     "Field.__len__": lambda w: len(w.u),
     "Field.check_visible": lambda w: w.u.check_visible(),
     "Global.check_visible": lambda w: w.total.check_visible(),
+    "Field.check_movable": lambda w: w.u.check_movable(), "Global.check_movable": lambda w: w.total.check_movable(),
     "Mesh.cell_group": lambda w: list(w.mesh.cell_groups),
     "Subset": lambda w: ml.Subset(w.cells, np.array([1, 2]), "some"), "Set.subset": lambda w: w.cells.subset([1, 2]),
     "Set.of": lambda w: w.mesh.cells.of("quad"),

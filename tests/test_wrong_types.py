@@ -4,6 +4,7 @@ something with it, or says in one line what is wrong, and has changed nothing th
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,8 @@ def sets_and_fields(w: World) -> dict[str, Attack]:
                                          "entries": [0, 5, 2], "name": "m"}),
         "Field.__getitem__": (w.u.__getitem__, {"through": w.ends}), "Field.fill": (w.u.fill, {"value": 1.0}),
         "Field.assign": (w.u.assign, {"data": np.ones(6)}), "Field.restore": (w.u.restore, {"saved": np.ones(6)}),
+        "Field.dot": (w.u.dot, {"other": w.v}), "Field.copy": (w.u.copy, {"name": "other"}),
+        "Field that wraps": (w.cells.field, {"name": "new", "dim": 2, "wrap": np.zeros((6, 2))}),
         "Field.relayout": (w.pair.relayout, {"layout": "soa", "free": True}),
         "Field.move": (w.v.move, {"storage": np.zeros(6)}),
         "Global": (ml.Global, {"value": 1.0, "name": "g", "dtype": np.float32}),
@@ -169,6 +172,9 @@ def programs(w: World) -> dict[str, Attack]:
                             {"on": w.cells, "u": w.u, "factor": w.factor, "total": w.total}),
         "Kernel.python": (lambda on, u, factor, total: scale.python(on, u, factor, total),
                           {"on": w.cells, "u": w.u, "factor": w.factor, "total": w.total}),
+        "march": (ml.march, {"program": w.inner, "steps": 2, "until": None, "every": 1, "show": (w.total,), "out": None,
+                             "fields": (), "checkpoint": None, "stop": None, "restart": False, "overwrite": False,
+                             "checkpoint_every": 1, "checkpoint_seconds": 1.0, "watch": True, "progress": False}),
         "Condition": (lambda other: w.total < other, {"other": 1.0}),
     }  # fmt: skip
 
@@ -183,7 +189,10 @@ def state(w: World) -> list[tuple[str, int, bytes]]:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_every_argument_of_every_callable(room: Callable[[World], dict[str, Attack]]) -> None:
+def test_every_argument_of_every_callable(
+    room: Callable[[World], dict[str, Attack]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # some texts are paths to write to
     ml.use("numpy")
     names, wrong = list(room(World())), []
     for name in names:

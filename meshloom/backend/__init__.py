@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from meshloom.backend.base import Backend, Bound
 from meshloom.backend.cpu import CpuBackend
@@ -30,6 +32,7 @@ __all__ = [
     "register",
     "threads",
     "use",
+    "using",
 ]
 
 _BACKENDS: dict[str, Backend] = {
@@ -105,6 +108,21 @@ def use(
     if strict is not None:
         Backend.strict = strict
     _current = chosen
+
+
+@contextmanager
+def using(name: str, **options: Any) -> Iterator[None]:
+    """``with ml.using("numpy"):`` the back end of a block, with the options of ``use``; then the one of before again,
+    with its own."""
+    global _current
+    before, own = current(), (threads(), cpu().contract, Backend.strict)
+    use(name, **options)
+    try:
+        yield
+    finally:
+        _current = before
+        native_threads.choose(own[0])
+        cpu().contract, Backend.strict = own[1], own[2]
 
 
 def _emulated(name: str, lanes: int | None, target: str | None) -> Backend:

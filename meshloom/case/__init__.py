@@ -1,11 +1,11 @@
 """What a case is, whatever its physics: what it answers, the settings that all share, what it gives to be drawn."""
 
 from meshloom.case.base import Case, registry
-from meshloom.case.limit import Limit
 from meshloom.case.on_grid import GridCase
 from meshloom.case.schedules import UnknownLoop, loops_text, schedule_table
 from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, OutputOptions, RunOptions, order_option
-from meshloom.case.views import Chart, Image, Picture, Streamlines
+from meshloom.run.limit import Limit
+from meshloom.run.views import Chart, Image, Picture, Streamlines
 
 __all__ = [
     "MOST_ITERATIONS",

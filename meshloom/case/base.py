@@ -1,27 +1,31 @@
 """What a case is: physics on a mesh that a person can run by name.
 
 A case is one subclass of ``Case`` in one module of ``solvers``; naming it there is all it takes for the command line to
-find, list, show and run it. The runner asks it for the answers below and does the rest: the time loop, progress,
-monitors, fields, checkpoints, pictures.
+find, list, show and run it. The runner asks it for the answers below, and for those of every task, and does the rest:
+the time loop, progress, monitors, fields, checkpoints, pictures.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 
 import meshloom as ml
-from meshloom.case.limit import Limit
-from meshloom.case.schedules import apply_schedules, loop_names
-from meshloom.case.settings import MOST_ITERATIONS
-from meshloom.case.views import Chart, Image, Picture
+from meshloom.case.schedules import apply_schedules, loop_names, loops_text
+from meshloom.case.settings import MOST_ITERATIONS, OutputOptions
+from meshloom.config import flatten, to_toml
+from meshloom.run.limit import Limit
+from meshloom.run.output import write_on_mesh
+from meshloom.run.task import Point, RunTask, is_due
+from meshloom.run.views import Corners
 
 
-class Case(ABC):
+class Case(RunTask):
     """One problem, set up and ready to step. Subclasses build everything in ``__init__(config)``."""
 
     name: ClassVar[str]
@@ -35,17 +39,11 @@ class Case(ABC):
 
     config: Any  # an instance of Config
     mesh: ml.Mesh
-    state: tuple[ml.Field | ml.Global, ...]  # what one iteration hands to the next: checkpoints hold this
-    recorded: tuple[ml.Global, ...]  # read after every iteration
     _program_as_set: ml.Program | ml.Sequence
     _is_scheduled: bool
 
     @abstractmethod
     def __init__(self, config: Any): ...
-
-    @abstractmethod
-    def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
-        """Monitors (n, monitors) from the values (n, recorded) of ``recorded`` after n iterations."""
 
     @abstractmethod
     def cell_fields(self) -> dict[str, np.ndarray]:
@@ -55,7 +53,6 @@ class Case(ABC):
 
     @property
     def elements(self) -> int:
-        """CellGrid, or points of a grid: rates count them."""
         return len(self.mesh.cells)
 
     element_name: ClassVar[str] = "cells"
@@ -76,15 +73,21 @@ class Case(ABC):
         return str(self.mesh.arrangement)
 
     def digest(self) -> str:
-        """The identity of the mesh in checkpoints."""
         return self.mesh.digest
 
     def whereabouts(self, on: ml.Set, element: int) -> str:
-        """Which element of a set that is, and where, in words."""
         if on is not self.mesh.cells:
             return f"{on.name} element {element}"
         centre = self.node_positions()[self.mesh.lists.cells.nodes[element]].mean(axis=0)
         return f"cell {element} at ({', '.join(f'{part:.4g}' for part in centre)})"
+
+    fields_method: ClassVar[str] = "cell_fields"
+
+    def write_fields(self, stem: Path) -> Path:
+        return write_on_mesh(stem, self.mesh, self.cell_fields(), self.node_fields(), self.node_positions())
+
+    def drawn_over(self) -> tuple[np.ndarray, Corners]:
+        return self.node_positions(), self.mesh.lists.cells.nodes
 
     def node_fields(self) -> dict[str, np.ndarray]:
         """The same for values on nodes."""
@@ -94,24 +97,7 @@ class Case(ABC):
         """Where the nodes are now, (nodes, dim); other than the mesh's coordinates where it moves."""
         return self.mesh.coordinates.numpy()
 
-    def steps_left(self, recorded: np.ndarray) -> int | None:
-        """For a case that ends at a time: iterations that are still to go AT LEAST, 0 when it is finished.
-
-        ``recorded`` holds the values of the globals ``recorded`` now. The runner replays no more than that before it
-        asks again, so no step too many is taken. None: the case ends after ``run.iterations``, which is the upper limit
-        in any case. What the answer is made of must be part of ``state``, for restarts.
-        """
-        return None
-
-    def time_span(self, recorded: np.ndarray) -> tuple[float, float] | None:
-        """(time now, time at the end) of a case that ends at a time: progress and VTU series go by it."""
-        return None
-
-    def early_end(self) -> str:
-        """What ends a case with a ``time_span`` before its time, such as "steady"; '' where nothing does."""
-        return ""
-
-    def restored(self) -> None:  # noqa: B027  nothing, unless a case says so
+    def restored(self) -> None:
         """Make again what follows from ``state`` and is kept with it, such as ghosts: a checkpoint has been put in, and
         its run may have had other settings, which need less of that."""
 
@@ -130,21 +116,28 @@ class Case(ABC):
             return f"--iterations {min(2 * self.config.run.iterations, MOST_ITERATIONS)}"
         return f"--set {self.end_setting}={2.0 * span[1]!r}"
 
-    def recorded_now(self) -> np.ndarray:
-        """The values of the globals ``recorded`` as they are."""
-        return np.concatenate([g.numpy().reshape(-1).astype(np.float64) for g in self.recorded])
+    # --- what the settings say of it as a task
 
-    def picture(self) -> Picture | Image | Chart | None:
-        """What to draw at the end."""
-        return None
+    @property
+    def iterations(self) -> int:
+        return self.config.run.iterations
 
-    def maps(self) -> Mapping[str, Picture | Image]:
-        """More to draw at the end: name -> what goes into ``map_<name>.png``."""
-        return {}
+    @property
+    def output(self) -> OutputOptions:
+        return self.config.output
 
-    def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
-        """Curves to write and draw at the end, from the monitors (n,) after every iteration."""
-        return ()
+    @property
+    def precision(self) -> str:
+        return self.config.run.precision
+
+    def settings(self, *, comments: bool = True) -> str:
+        remarks = {"schedule": loops_text(self.loop_names)}
+        return to_toml(self.config, {"case": self.name}, comments=comments, remarks=remarks)
+
+    def had_fields(self, at: Point, before: Any) -> bool:
+        span, end = self.time_span(at.recorded), flatten(before).get(self.end_setting)
+        was_last = at.iteration >= before.run.iterations or (span is not None and end is not None and span[0] >= end)
+        return before.output.vtu and (was_last or is_due(at.iteration, before.output.every))
 
     # --- the program, and how its loops are executed
 

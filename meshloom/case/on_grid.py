@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 import meshloom as ml
 from meshloom.case.base import Case
-from meshloom.case.views import Chart, Image, Picture
+from meshloom.run.output import write_on_grid
+from meshloom.run.task import RunTask
+from meshloom.run.views import Chart, Image, Picture
 
 AXES = ml.Grid.axis_names
 
@@ -55,12 +58,13 @@ class GridCase(Case):
     def digest(self) -> str:
         return self.grid.digest
 
+    fields_method: ClassVar[str] = "grid_fields"
+
+    def write_fields(self, stem: Path) -> Path:
+        return write_on_grid(stem, self.grid, self.grid_fields())
+
     def whereabouts(self, on: ml.Set, element: int) -> str:
-        if not isinstance(on, ml.Grid):
-            return f"{on.name} element {element}"
-        index = on.index_at(element)
-        place = ", ".join(f"{x:.4g}" for x in on.place_of(index))
-        return f"point ({', '.join(map(str, index))}) at ({place})"
+        return RunTask.whereabouts(self, on, element)
 
     def picture(self) -> Picture | Image | Chart | None:
         """The field ``pictured``: its curve, its map, or that of the plane in the middle of the last axis."""

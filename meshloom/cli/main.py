@@ -25,7 +25,7 @@ from meshloom.process.signals import exit_code
 
 if TYPE_CHECKING:
     from meshloom.config import Setting
-    from meshloom.run.launch import Job, Request
+    from meshloom.launch import Job, Request
 
 INCOMPLETE = 3  # exit code of a run that has finished, without something that the case fails to show
 
@@ -201,7 +201,7 @@ def run(
 ) -> None:
     """Run a case: progress, monitors, fields for ParaView, checkpoints and a picture."""
     _becomes_a_run()
-    from meshloom.run.launch import Request, check
+    from meshloom.launch import Request, check
 
     flags = {"backend": backend, "precision": precision, "iterations": iterations, "threads": threads}
     request = Request(target, (*_settings(changes or []), *_flags(flags)), _path("--out", out),
@@ -243,7 +243,7 @@ def _flags(flags: dict[str, str | None]) -> list[Setting]:
 def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
     """Run a checked job and say how it ended."""
     from meshloom.cli import summary
-    from meshloom.run.launch import folder_for, launch
+    from meshloom.launch import folder_for, launch
     from meshloom.run.report import make_report
 
     folder = folder_for(request, job)
@@ -281,10 +281,12 @@ def finish(
 ) -> None:
     """Make fields, charts, pictures and summary again from a run's last checkpoint, without iterating."""
     _becomes_a_run()
-    from meshloom.run.launch import Request, check, checkpoint_of
+    from meshloom.launch import Request, check, checkpoint_of
 
     request = Request(None, restart=checkpoint_of(run), finish=True)
     _carry_out(request, check(request), json=json, quiet=quiet)
+
+
 def _tell_that_stdout_is_lost(loss: OSError) -> None:
     print(f"meshloom: stdout is gone ({loss.strerror}); the run goes on without it", file=sys.stderr)
 
@@ -308,7 +310,7 @@ def show(
 ) -> None:
     """Print a case's whole configuration as TOML, every setting explained: a file that run accepts."""
     from meshloom.config import to_toml
-    from meshloom.run.launch import Request, check, schedule_remark
+    from meshloom.launch import Request, check, schedule_remark
 
     job = check(Request(target, tuple(_settings(changes or []))))
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -12,8 +12,8 @@ from pathlib import Path
 import meshloom as ml
 from meshloom.case import Case
 from meshloom.errors import one_line
+from meshloom.launch import threads_in_use
 from meshloom.run.folder import RunFolder
-from meshloom.run.launch import threads_in_use
 from meshloom.run.report import duration
 from meshloom.run.runner import Outcome
 

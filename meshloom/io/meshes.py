@@ -56,7 +56,7 @@ def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
     their faces).
     """
     path = Path(path)
-    chosen = _OPENFOAM if path.is_dir() else _format_of(path)
+    chosen = _OPENFOAM if os.path.isdir(path) else _format_of(path)  # Path.is_dir minds a name that is too long
     try:
         with np.errstate(all="ignore"):  # what is not finite is found and named
             return chosen.read(path).arranged(order)

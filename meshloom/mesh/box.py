@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -46,6 +46,10 @@ class Box(ItsOwnCopy):
     low: Index
     high: Index
     kept: dict[Hashable, Any] = field(default_factory=dict)  # what others keep with it, as with a Set
+    _made_again: ClassVar[tuple[str, ...]] = ("kept",)
+
+    def _restored(self) -> None:
+        object.__setattr__(self, "kept", {})
 
     @property
     def shape(self) -> Index:

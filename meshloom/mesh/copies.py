@@ -1,42 +1,102 @@
 """What ``copy`` and ``pickle`` make of the nouns of a loop.
 
 A copy of a field is another field with the same values on the same set. Sets, maps, meshes and grids never change, so a
-copy of one is itself, as with tuples: a field on a copied set would fit no loop with the others. Nothing can be
-pickled: in another process fields would be on sets of their own, each on another one, and share nothing.
+copy of one is itself, as with tuples: a field on a copied set would fit no loop with the others.
+
+A pickle holds all that a thing refers to: a field its set, a map both of its sets, a mesh everything it has. So what is
+pickled together, as the arguments of one call in another process are, fits together there; what is pickled one by one
+is on sets of its own each. Nothing of a kernel or of a program is ever pickled.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
+from weakref import ref
 
-from meshloom.errors import MeshError, ProgramError
+import numpy as np
+
+from meshloom.errors import ProgramError
+from meshloom.recording import refuse_in_program
 
 T = TypeVar("T")
 
 
-class InOneProcess:
-    """What cannot be pickled."""
+class Sent:
+    """What is pickled with what it refers to."""
 
     __slots__ = ()
 
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         what = f"{type(self).__name__.lower()} {getattr(self, 'name', '')}".rstrip()
-        raise MeshError(
-            f"{what} cannot be pickled for a file or another process: send arrays, such as numpy() and indices, and"
-            " make it of them there"
-        )
+        refuse_in_program(f"pickling {what}", "pickle it before, or after program.run()")
+        return _empty, (type(self),), self._sent()
+
+    def _sent(self) -> dict[str, Any]:
+        """Its attributes, to be pickled."""
+        raise NotImplementedError
 
 
-class ItsOwnCopy(InOneProcess):
-    """What never changes, and is known by being itself."""
+def _empty(kind: type[T]) -> T:
+    """One without attributes yet: those that refer to it are made with it."""
+    return kind.__new__(kind)
+
+
+class _Weak(NamedTuple):
+    """Somebody whom a thing knows, and does not keep."""
+
+    known: Any
+
+
+class _ReadOnly(NamedTuple):
+    values: np.ndarray
+
+
+def _packed(value: Any) -> Any:
+    """As pickle keeps it: weak references are its enemies, and it forgets that arrays are read-only."""
+    if isinstance(value, ref):
+        return _Weak(value())
+    if isinstance(value, np.ndarray) and not value.flags.writeable:
+        return _ReadOnly(value)
+    return {key: _packed(one) for key, one in value.items()} if type(value) is dict else value
+
+
+def _unpacked(value: Any) -> Any:
+    if isinstance(value, _Weak):
+        return None if value.known is None else ref(value.known)
+    if isinstance(value, _ReadOnly):
+        value.values.flags.writeable = False
+        return value.values
+    return {key: _unpacked(one) for key, one in value.items()} if type(value) is dict else value
+
+
+class ItsOwnCopy(Sent):
+    """What never changes, and is known by being itself. ``_made_again``: attributes that others keep in it, which are
+    empty again in another process."""
 
     __slots__ = ()
+    _made_again: ClassVar[tuple[str, ...]] = ()
 
     def __copy__(self: T) -> T:
         return self
 
     def __deepcopy__(self: T, memo: dict[int, Any]) -> T:
         return self
+
+    def _sent(self) -> dict[str, Any]:
+        kind = type(self)
+        made = {name for one in kind.__mro__ for name, found in vars(one).items() if isinstance(found, cached_property)}
+        slots = [name for one in kind.__mro__ for name in getattr(one, "__slots__", ()) if hasattr(self, name)]
+        known = {name: getattr(self, name) for name in slots} | getattr(self, "__dict__", {})
+        return {name: _packed(value) for name, value in known.items() if name not in {*made, *self._made_again}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, _unpacked(value))
+        self._restored()
+
+    def _restored(self) -> None:
+        """All attributes are there but those that are made again."""
 
 
 class NoCopy:

@@ -52,6 +52,7 @@ class Set(ItsOwnCopy, Rows):
 
     usual_layout: ClassVar[str] = "aos"  # of fields that are given none
     layout_is_free: ClassVar[bool] = True  # may a program change that?
+    _made_again: ClassVar[tuple[str, ...]] = ("kept",)
 
     def __init__(
         self,
@@ -72,6 +73,9 @@ class Set(ItsOwnCopy, Rows):
         self.kinds: Kinds = {} if kinds is None else checked_kinds(kinds, self.name, self.owned)
         #: What others make once for this set and keep with it, such as constant fields: it goes with the set.
         self.kept: dict[Hashable, Any] = {}
+
+    def _restored(self) -> None:
+        self.kept = {}
 
     @property
     def size(self) -> int:
@@ -115,6 +119,11 @@ class Set(ItsOwnCopy, Rows):
             self.kept["kind", kind] = self._part_of(kind)
         return self.kept["kind", kind]
 
+    @property
+    def outermost(self) -> Set:
+        """Itself; of a part of a set the set, of a part of a part the one that is no part."""
+        return self
+
     def _part_of(self, kind: str) -> Subset:
         return Subset(self, np.asarray(self.kinds[kind], np.int64), kind)
 
@@ -130,6 +139,7 @@ class Set(ItsOwnCopy, Rows):
         data: ArrayLike | None = None,
         layout: str | Layout | None = None,
         transient: bool | None = None,
+        wrap: Any = None,
     ) -> Field:
         """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given, by number; of a grid
         (*shape, dim) or (*shape,), without its ghosts, which are zero until something is written to them.
@@ -140,8 +150,11 @@ class Set(ItsOwnCopy, Rows):
         program may keep its values in registers and never store them. Left out, that holds for fields that are made
         inside a program. ``layout``: "aos", "soa" or "aosoa" with a width; left out, it is "aos", and a program on a
         GPU may change it to what suits its loops best; on a Grid it is "soa".
+
+        ``wrap``: an array of yours in the shape of the field, by number, in which it lives from now on, without a copy:
+        what loops write is in the array. It is refused where it cannot be used as it lies.
         """
-        return Field(self, name, dim, dtype=dtype, data=data, layout=layout, transient=transient)
+        return Field(self, name, dim, dtype=dtype, data=data, layout=layout, transient=transient, wrap=wrap)
 
 
 def check_ends(name: str, source: object, target: object) -> None:
@@ -401,6 +414,10 @@ class Subset(Set):
         self.members = Map(self, whole, numbers, f"members of {self.name}")
         self._members_of = {whole: self.members}
         self._restricted: dict[Map | VaryingMap, Map | VaryingMap] = {}
+
+    @property
+    def outermost(self) -> Set:
+        return self.whole.outermost
 
     def members_of(self, other: Set) -> Map | None:
         """From each element to itself in a set that this is a part of, or a part of a part; None for any other set."""

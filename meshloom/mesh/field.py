@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,9 @@ from meshloom.mesh.box import Offsets
 from meshloom.mesh.components import Components, component_shape
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.layout import Layout, parse_layout
+from meshloom.mesh.reduced import Reduced
 from meshloom.mesh.rows import Rows
-from meshloom.mesh.sharing import SharedMemory
+from meshloom.mesh.sharing import SharedMemory, wrapped
 from meshloom.mesh.stored import Stored, on_host, overwrite
 from meshloom.mesh.values import enough_memory, field_dtype, named, one_number, same_kind
 from meshloom.recording import MAKE_BEFORE, READ_LATER, not_in_program, recorder, refuse_in_program
@@ -31,7 +33,7 @@ class AnyMap(ItsOwnCopy):
     name: str
 
 
-class Field(Stored, SharedMemory):
+class Field(Stored, SharedMemory, Reduced):
     """``dim`` values per element of a set, in a layout that nobody but the engine sees.
 
     ``components`` is their shape at one element: () for a number, (d,) for a vector, (5, 3) for a matrix. In memory
@@ -50,6 +52,7 @@ class Field(Stored, SharedMemory):
         data: ArrayLike | None = None,
         layout: str | Layout | None = None,
         transient: bool | None = None,
+        wrap: Any = None,
     ):
         self.name = named("a field", name)
         if not isinstance(on, Rows):
@@ -59,6 +62,9 @@ class Field(Stored, SharedMemory):
         self.transient = yes_or_no(f"field {name}: transient", own, error=MeshError)
         self.components = component_shape(dim, f"field {name}")
         self.dim = prod(self.components)
+        if wrap is not None:
+            self._wrap(wrap, dtype, data, layout)
+            return
         self.dtype = field_dtype(dtype, data, f"field {name}")
         self.layout = parse_layout(on.usual_layout if layout is None else layout)
         self.layout_is_free = layout is None and on.layout_is_free
@@ -69,6 +75,17 @@ class Field(Stored, SharedMemory):
             self.assign(data)
         elif recorder.get() is not None:  # a new field is zero, at every replay
             self.fill(0)
+
+    def _wrap(self, array: Any, *others: Any) -> None:
+        """Live in an array that somebody else has."""
+        refuse_in_program(f"wrapping an array by field {self.name}", MAKE_BEFORE)
+        if self.transient or any(one is not None for one in others):
+            self._refuse("wraps an array, so it is not transient, and has its values, its type and its order")
+        self.layout, self.layout_is_free = parse_layout("aos"), False
+        flat = wrapped(self, array)
+        self.dtype = flat.dtype
+        super().__init__(flat)
+        self.stays = True
 
     @property
     def direct(self) -> Arg:
@@ -102,6 +119,12 @@ class Field(Stored, SharedMemory):
         """Another field on the same set, zero, with the same components, type of numbers and layout."""
         made = Field(self.set, name, self.components, dtype=self.dtype, layout=self.layout)
         made.layout_is_free = self.layout_is_free
+        return made
+
+    def copy(self, name: str | None = None) -> Field:
+        """Another field on the same set with the same values, under another name where one is given."""
+        made = copy(self)
+        made.name = self.name if name is None else named("a field", name)
         return made
 
     @not_in_program("copying field {}", MAKE_BEFORE)
@@ -164,7 +187,10 @@ class Field(Stored, SharedMemory):
     @not_in_program("a new layout of field {}", "give it the layout before")
     def relayout(self, layout: str | Layout, *, free: bool = False) -> None:
         """Change the layout in place; loops that use the field notice. ``free``: a program may change it again."""
-        new, self.layout_is_free = parse_layout(layout), yes_or_no(f"field {self.name}: free", free, error=MeshError)
+        new, is_free = parse_layout(layout), yes_or_no(f"field {self.name}: free", free, error=MeshError)
+        if new != self.layout:
+            self.check_movable()
+        self.layout_is_free = is_free
         if new != self.layout:
             values = self.unpacked()
             self.layout = new

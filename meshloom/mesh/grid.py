@@ -90,8 +90,18 @@ class Grid(Set):
         #: Along each axis the places (n,) of its points, without ghosts.
         self.coordinates: tuple[np.ndarray, ...] = tuple(x for _, _, x in placed)
         self.uniform: tuple[bool, ...] = tuple(x is None for x in given)
+        self._remember()
+
+    def _remember(self) -> None:
+        """Boxes and offsets that were asked for, to be given again."""
         self._boxes: Recent[tuple[Index, Index], Box] = Recent(MOST_PARTS)
         self._offsets: Recent[tuple[Index, ...], Offsets] = Recent(MOST_PARTS)
+
+    _made_again = (*Set._made_again, "_boxes", "_offsets")
+
+    def _restored(self) -> None:
+        super()._restored()
+        self._remember()
 
     def _axis(self, axis: int, span: tuple[float, float] | None, given: Any) -> tuple[float, float, np.ndarray]:
         """(low end, length, places (n,)) of an axis."""

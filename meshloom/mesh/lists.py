@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError
 from meshloom.mesh.cell_kinds import KINDS, NAMES, POLYGON, CellKind, kind_name, polygon
+from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.kinds import Kinds, checked_kinds
 from meshloom.mesh.values import whole_numbers
 
@@ -33,11 +34,20 @@ class SizeBlock:
     nodes: np.ndarray
 
 
-class NodeLists:
+class NodeLists(ItsOwnCopy):
     """Element k has the nodes ``entries[starts[k]:starts[k + 1]]``."""
 
     def __init__(self, starts: np.ndarray, entries: np.ndarray, rows: np.ndarray | None = None):
         self.starts, self.entries, self._rows = starts, entries, rows
+
+    def _sent(self) -> dict[str, Any]:
+        known = super()._sent()
+        return known if self._rows is None else {"_rows": known["_rows"]}  # the others only look at that one
+
+    def _restored(self) -> None:
+        if self._rows is not None:
+            same = NodeLists.of_rows(self._rows)
+            self.starts, self.entries = same.starts, same.entries
 
     @classmethod
     def of_rows(cls, rows: np.ndarray) -> NodeLists:
@@ -231,7 +241,7 @@ class CellBlock:
         return np.arange(count)[self.numbers]
 
 
-class CellTable:
+class CellTable(ItsOwnCopy):
     """All cells of a mesh: which are of which kind, by number, and the nodes of each."""
 
     def __init__(self, kinds: Kinds, nodes: NodeLists):
@@ -264,7 +274,7 @@ class CellTable:
         if not isinstance(cell_nodes, Mapping):
             if kind is None:
                 raise MeshError(f"which kind of cell is it? Say one of {', '.join(NAMES)}, or give {{kind: nodes}}")
-            cell_nodes = {kind: cell_nodes}
+            cell_nodes = {kind_name(kind): cell_nodes}
         elif kind is not None:
             raise MeshError(f"the cells are given by kind already, {', '.join(map(str, cell_nodes))}; leave out"
                             f" kind={kind!r}")  # fmt: skip

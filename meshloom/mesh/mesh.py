@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from meshloom.errors import MeshError, known_name
 from meshloom.mesh import geometry, soundness
 from meshloom.mesh.arrange import AUTO, Arrangement, arrangement
+from meshloom.mesh.belonging import belong_to
 from meshloom.mesh.cell_kinds import FACE_KINDS, dimension_of
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.core import Map, Set
@@ -111,6 +112,13 @@ class Mesh(ItsOwnCopy):
         self._name_corners(x)
         self._permutation = permutation
         self._parts: dict[str, BoundaryPart] = {}
+        belong_to(self, self.nodes, self.cells, self.faces, self.boundary_faces)
+
+    _made_again: ClassVar[tuple[str, ...]] = ("_parts",)
+
+    def _restored(self) -> None:
+        self._parts = {}
+        belong_to(self, self.nodes, self.cells, self.faces, self.boundary_faces)
 
     def _name_corners(self, x: np.ndarray) -> None:
         """Sets learn their places, and the nodes of their elements."""
@@ -278,6 +286,7 @@ class Mesh(ItsOwnCopy):
         if how.numbers is None and self.arrangement.numbers is None:
             same = Mesh.__new__(Mesh)  # all the same sets and maps
             same.__dict__ |= self.__dict__ | {"arrangement": how}
+            belong_to(same, same.nodes, same.cells, same.faces, same.boundary_faces)
             return same
         return Mesh(
             self.coordinates.numpy(),

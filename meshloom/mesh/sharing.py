@@ -6,14 +6,15 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, shown
 from meshloom.mesh.layout import Layout
-from meshloom.mesh.values import same_kind
+from meshloom.mesh.values import FIELD_DTYPES, same_kind
 
 if TYPE_CHECKING:
     from meshloom.mesh.core import Set
@@ -126,6 +127,26 @@ for _name in ("lt", "le", "gt", "ge"):
     setattr(SeenByNumPy, f"__{_name}__", _refuse_comparison)
 
 
+def wrapped(field: SharedMemory, array: Any) -> Any:
+    """An array of somebody else's as the flat buffer of a field; MeshError where it cannot be that as it lies."""
+    on, expected = field.set, (*field.set.array_shape, *field.components)
+    if not (isinstance(array, np.ndarray) or hasattr(array, "__cuda_array_interface__")):
+        field._refuse(f"wraps NumPy's and CuPy's arrays, got {shown(array)}; others give one, as in tensor.numpy()")
+    reasons = {
+        f"it has the shape {array.shape}, expected {expected}": tuple(array.shape) != expected,
+        f"it is of {array.dtype}, allowed: {', '.join(map(str, FIELD_DTYPES))}": array.dtype not in FIELD_DTYPES,
+        "its values do not lie one after the other: np.ascontiguousarray copies them": not array.flags.c_contiguous,
+        "it is read-only": isinstance(array, np.ndarray) and not array.flags.writeable,
+        "its memory is not aligned": isinstance(array, np.ndarray) and not array.flags.aligned,
+        f"{on.name} is arranged otherwise in memory": on.numbering is not None,
+        f"{on.name} has ghosts or padding, which an array of its points lacks": on.total != prod(on.array_shape),
+    }
+    for why, holds in reasons.items():
+        if holds:
+            field._refuse(f"cannot wrap that array: {why}; data= takes a copy")
+    return array.reshape(-1)
+
+
 class SharedMemory(SeenByNumPy):
     """A field as others see it: rows that are taken for elements are those of its elements, by number."""
 
@@ -199,6 +220,17 @@ class SharedMemory(SeenByNumPy):
         if self.dim > 1 and self.layout.kind == "soa":
             return self.storage.reshape(*self.components, -1).transpose(axes, *range(axes))[: self.set.total]
         return self.storage.reshape(-1, *self.components)[: self.set.total]
+
+    def view(self) -> np.ndarray:
+        """The values by number as NumPy's array, in the field's ``shape``, without a copy: what is written to one is in
+        the other, as long as the field neither moves to a GPU nor changes its layout.
+
+        MeshError where there is no such array: in the memory of a GPU, on a mesh that is arranged otherwise in memory,
+        in groups of elements. Nobody sees what is written: say ``changed()`` where its ``version`` matters to somebody.
+        """
+        if not isinstance(self.storage, np.ndarray):
+            self._refuse("lies in the memory of a GPU, so NumPy has no view of it; use numpy(), a copy, or memory()")
+        return self._shared()
 
     def _shared(self) -> Any:
         """The same for those who take row k for element k: of a grid its points in its shape."""

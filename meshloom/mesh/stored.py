@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from meshloom.errors import MeshError
-from meshloom.mesh.copies import InOneProcess
+from meshloom.mesh.copies import Sent
 from meshloom.native.threads import check_device
 from meshloom.recording import not_in_program, recorder, refuse_in_program
 
@@ -20,18 +20,19 @@ T = TypeVar("T")
 _versions = count(1)
 
 
-class Stored(InOneProcess):
+class Stored(Sent):
     """Values in a flat buffer that may move: to another layout, to a device and back.
 
     Loops refer to it, and it refers to loops weakly: a field, which is large, goes at once when nobody wants it.
     """
 
-    __slots__ = ("__weakref__", "_storage", "_version", "_watchers", "dtype", "name", "undefined_after")
+    __slots__ = ("__weakref__", "_storage", "_version", "_watchers", "dtype", "name", "stays", "undefined_after")
     name: str
     dtype: np.dtype
 
     def __init__(self, storage: Any):
         self._storage, self._version = storage, next(_versions)
+        self.stays = False  # may it not move, because somebody else looks at the same memory?
         self.undefined_after = ""  # the program that ran last, if it leaves no values: those of transient fields
         self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -41,6 +42,16 @@ class Stored(InOneProcess):
 
     def __deepcopy__(self: T, memo: dict[int, Any]) -> T:
         return copy(self)
+
+    def _sent(self) -> dict[str, Any]:
+        own = {"__weakref__", "_storage", "_version", "_watchers"}
+        names = [name for one in type(self).__mro__ for name in getattr(one, "__slots__", ()) if name not in own]
+        return {name: getattr(self, name) for name in names} | {"_storage": on_host(self._storage), "stays": False}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._version, self._watchers = next(_versions), weakref.WeakSet()
 
     @property
     def version(self) -> int:
@@ -70,11 +81,20 @@ class Stored(InOneProcess):
     def move(self, storage: Any) -> None:
         """Continue with another buffer of the same values; loops that use it notice."""
         if storage is not self._storage:
+            self.check_movable()
             _check_buffer(self.name, storage, self.dtype, self._places)
             self._storage = storage
             self.changed()  # whoever gives another buffer says that it holds the same, and may be wrong
             for watcher in list(self._watchers):
                 watcher.invalidate()
+
+    def check_movable(self) -> None:
+        """MeshError where it lives in memory that others look at: there would be two."""
+        if self.stays:
+            raise MeshError(
+                f"{self.name} wraps an array that others look at, so it can neither move to another memory nor change"
+                " its layout: run its loops where the array is, or take a copy()"
+            )
 
     @property
     def _places(self) -> int:

@@ -13,80 +13,81 @@ from typing import Any
 
 import numpy as np
 
-import meshloom as ml
-from meshloom.case import Case, Limit
 from meshloom.errors import SolveError
 from meshloom.mesh.core import Field, Global
+from meshloom.operation.program import Program
+from meshloom.run.limit import Limit
+from meshloom.run.task import RunTask
 
-Snapshot = list[np.ndarray]  # rows of case.state, as they lie: the fastest to copy
+Snapshot = list[np.ndarray]  # rows of task.state, as they lie: the fastest to copy
 
 
-def take_snapshot(case: Case) -> Snapshot:
+def take_snapshot(task: RunTask) -> Snapshot:
     """A copy of the state."""
-    return [stored.rows() for stored in case.state]
+    return [stored.rows() for stored in task.state]
 
 
-def restore(case: Case, snapshot: Snapshot) -> None:
+def restore(task: RunTask, snapshot: Snapshot) -> None:
     """Put a copied state back."""
-    for stored, values in zip(case.state, snapshot, strict=True):
+    for stored, values in zip(task.state, snapshot, strict=True):
         stored.assign_rows(values)
 
 
-def _clean(case: Case) -> None:
+def _clean(task: RunTask) -> None:
     """Take what a broken iteration left out of fields that are no state: an iteration writes them before it reads them,
     but perhaps piece by piece, and what is found in them must be its own."""
-    written = dict.fromkeys(one for loop in case.program.loops for one in loop.writes)
+    written = dict.fromkeys(one for loop in task.program.loops for one in loop.writes)
     for field in written:
-        if isinstance(field, Field) and not field.undefined_after and field not in case.state:
+        if isinstance(field, Field) and not field.undefined_after and field not in task.state:
             rows = field.rows()
             if not np.isfinite(rows).all():
                 field.assign_rows(np.where(np.isfinite(rows), rows, 0.0))
 
 
-def healthy(case: Case, recorded: np.ndarray) -> np.ndarray:
+def healthy(task: RunTask, recorded: np.ndarray) -> np.ndarray:
     """For values (n, recorded) after n iterations: which of them are finite and within the case's limits, (n,)."""
-    good = np.isfinite(case.monitor_rows(recorded)).all(axis=1)
+    good = np.isfinite(task.monitor_rows(recorded)).all(axis=1)
     start = 0
-    for one in case.recorded:
-        if one.name in case.limits:
-            good &= ~case.limits[one.name].broken(recorded[:, start : start + one.dim]).any(axis=1)
+    for one in task.recorded:
+        if one.name in task.limits:
+            good &= ~task.limits[one.name].broken(recorded[:, start : start + one.dim]).any(axis=1)
         start += one.dim
     return good
 
 
-def breakdown(case: Case, snapshot: Snapshot, before: int, last: int) -> str:
+def breakdown(task: RunTask, snapshot: Snapshot, before: int, last: int) -> str:
     """One line for the person: where the solution broke down between iterations ``before`` (good) and ``last``."""
-    restore(case, snapshot)
+    restore(task, snapshot)
     for iteration in range(before + 1, last + 1):
-        good = take_snapshot(case)
+        good = take_snapshot(task)
         try:
-            recorded = case.program.run(1, record=case.recorded)
+            recorded = task.program.run(1, record=task.recorded)
         except SolveError:
-            restore(case, good)
-            _clean(case)
-            return f"{_first_loop(case, strictly=False)} in iteration {iteration}"
-        if healthy(case, recorded).all() and all(np.isfinite(stored.saved()).all() for stored in case.state):
+            restore(task, good)
+            _clean(task)
+            return f"{_first_loop(task, strictly=False)} in iteration {iteration}"
+        if healthy(task, recorded).all() and all(np.isfinite(stored.saved()).all() for stored in task.state):
             continue
         for strictly in (True, False):
-            restore(case, good)
-            _clean(case)
-            where = _first_loop(case, strictly=strictly)
+            restore(task, good)
+            _clean(task)
+            where = _first_loop(task, strictly=strictly)
             if where:
                 hint = "" if strictly else "; with formulas as written (strict=True) it stays finite"
                 return f"{where} in iteration {iteration}{hint}"
-        for one in case.recorded:
+        for one in task.recorded:
             values = np.atleast_1d(one.numpy())
             if not np.isfinite(values).all():
                 return f"{one.name} is {_what(None, values[~np.isfinite(values)][0])} after iteration {iteration}"
     return f"a monitor is not finite between iterations {before} and {last}, but repeating them stays finite"
 
 
-def _first_loop(case: Case, *, strictly: bool) -> str:
+def _first_loop(task: RunTask, *, strictly: bool) -> str:
     """The operations of the program one by one until a field shows it: what, and after which; '' if none does.
     Solvers between programs run as they are."""
-    for part in case.program.parts:
-        if isinstance(part, ml.Program):
-            where = _first_of(case, part, strictly=strictly)
+    for part in task.program.parts:
+        if isinstance(part, Program):
+            where = _first_of(task, part, strictly=strictly)
         else:
             where = _not_solved(part)
         if where:
@@ -102,22 +103,22 @@ def _not_solved(solve: Callable[[], Any]) -> str:
     return ""
 
 
-def _first_of(case: Case, program: ml.Program, *, strictly: bool) -> str:
+def _first_of(task: RunTask, program: Program, *, strictly: bool) -> str:
     for operation in program.loops:
         (operation.as_written() if strictly else operation)()
         for written in operation.writes:
-            where = _first_bad(case, written)
+            where = _first_bad(task, written)
             if where:
                 return f"{where} after loop {operation.name}"
     return ""
 
 
-def _first_bad(case: Case, written: Field | Global) -> str:
+def _first_bad(task: RunTask, written: Field | Global) -> str:
     """``adt is NaN in cell 17 at (0.5, 0.1)``, or '' when all values are finite and within their limits."""
     if isinstance(written, Field) and written.undefined_after:
         return ""  # a transient field of which only a part was written so far
     values = np.atleast_1d(written.numpy()) if isinstance(written, Global) else written.numbered()
-    limit = case.limits.get(written.name)
+    limit = task.limits.get(written.name)
     bad = ~np.isfinite(values) if limit is None else limit.broken(values)
     if isinstance(written, Global):  # a minimum starts from infinity
         bad &= ~np.isinf(values)
@@ -131,7 +132,7 @@ def _first_bad(case: Case, written: Field | Global) -> str:
     element = int(rows[0])
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     what = _what(limit, values[element][bad[element]].flat[0])
-    return f"{written.name} is {what} in {case.whereabouts(written.set, element)}{more}"
+    return f"{written.name} is {what} in {task.whereabouts(written.set, element)}{more}"
 
 
 def _what(limit: Limit | None, value: float) -> str:

@@ -24,6 +24,19 @@ DEFAULT_PARENT = Path("runs")
 
 
 @dataclass(frozen=True)
+class Options:
+    """What whoever began the run can say about its folder, as messages name it."""
+
+    out: str
+    overwrite: str
+    restart: str
+
+
+COMMAND = Options("--out", "--overwrite", "--restart {checkpoint}")
+SCRIPT = Options("out", "overwrite=True", "restart=True")
+
+
+@dataclass(frozen=True)
 class RunFolder:
     """Where one run writes; the names of its files."""
 
@@ -124,7 +137,9 @@ def is_run(path: Path) -> bool:
     return names.own_files(path) != [] or takeover.is_open(path)
 
 
-def claim(case: str, out: Path | None, *, overwrite: bool = False, goes_on: bool = False) -> RunFolder:
+def claim(
+    case: str, out: Path | None, *, overwrite: bool = False, goes_on: bool = False, options: Options = COMMAND
+) -> RunFolder:
     """The folder ``out``, or the next free ``runs/<case>-001``, created and writable.
 
     A folder that holds a run is refused, unless ``overwrite`` (this run takes its place as soon as it could go on) or
@@ -133,18 +148,18 @@ def claim(case: str, out: Path | None, *, overwrite: bool = False, goes_on: bool
     the run begins gives it back.
     """
     with held_back():
-        folder = _found(case, out, overwrite=overwrite, goes_on=goes_on)
+        folder = _found(case, out, options, overwrite=overwrite, goes_on=goes_on)
         undo_if_stopped(folder, folder.abandon)
     return folder
 
 
-def _found(case: str, out: Path | None, *, overwrite: bool, goes_on: bool) -> RunFolder:
+def _found(case: str, out: Path | None, options: Options, *, overwrite: bool, goes_on: bool) -> RunFolder:
     if out is None:
         return _next_free(case)
     if not is_text(str(out)):
         raise UserError(f"cannot write to the output folder {out}: its name is not UTF-8 text, or has a NUL in it")
-    with _clear_refusal(out):
-        return _claimed(out, _make(out), overwrite=overwrite, goes_on=goes_on)
+    with _clear_refusal(out, options):
+        return _claimed(out, _make(out), options, overwrite=overwrite, goes_on=goes_on)
 
 
 THE_ONE_OF_BEFORE = (
@@ -171,6 +186,19 @@ def settled(path: Path) -> None:
                 RunFolder(path, lock=lock).release()
 
 
+def can_go_on(path: Path) -> bool:
+    """Whether a run with a checkpoint lies there, once what a kill has left is in order: a script that was cut off
+    before its first checkpoint begins anew."""
+    if takeover.is_open(path):
+        with _clear_refusal(path, SCRIPT):
+            lock = _lock(path)
+            try:
+                _settle(path, lock, SCRIPT)
+            finally:
+                RunFolder(path, lock=lock).release()
+    return os.path.isfile(path / CHECKPOINT)
+
+
 def _next_free(case: str) -> RunFolder:
     """The first ``runs/<case>-NNN`` that nobody has; making it is the test, so there is no race."""
     with _clear_refusal(DEFAULT_PARENT):
@@ -183,17 +211,19 @@ def _next_free(case: str) -> RunFolder:
             except FileExistsError:
                 number += 1
                 continue
-            return _claimed(path, created=True)
+            return _claimed(path, True, COMMAND)
 
 
-def _claimed(path: Path, created: bool, *, overwrite: bool = False, goes_on: bool = False) -> RunFolder:
+def _claimed(
+    path: Path, created: bool, options: Options, *, overwrite: bool = False, goes_on: bool = False
+) -> RunFolder:
     """The folder locked, in order, and ready for this run."""
     lock = _lock(path)
     try:
-        _settle(path, lock)
+        _settle(path, lock, options)
         if goes_on or is_run(path):
             if not (overwrite or goes_on):
-                raise UserError(_refusal(path))
+                raise UserError(_refusal(path, options))
             _probe(path)
             return RunFolder(path, created, replaces=not goes_on, goes_on=goes_on, lock=lock)
         takeover.mark(path)
@@ -203,14 +233,15 @@ def _claimed(path: Path, created: bool, *, overwrite: bool = False, goes_on: boo
         refused.abandon()
         refused.release()
         if isinstance(error, FileExistsError):  # where folders cannot be locked
-            raise UserError(f"{path} has been taken by another run; choose another --out") from None
+            raise UserError(f"{path} has been taken by another run; choose another {options.out}") from None
         raise
 
 
-def _refusal(path: Path) -> str:
-    checkpoint = path / CHECKPOINT
-    going_on = f", another --out, or --restart {checkpoint} to go on" if checkpoint.exists() else " or another --out"
-    return f"{path} already holds a run; give --overwrite{going_on}"
+def _refusal(path: Path, options: Options) -> str:
+    checkpoint, another = path / CHECKPOINT, f"another {options.out}"
+    restart = options.restart.format(checkpoint=checkpoint)
+    going_on = f", {another}, or {restart} to go on" if checkpoint.exists() else f" or {another}"
+    return f"{path} already holds a run; give {options.overwrite}{going_on}"
 
 
 def _make(path: Path) -> bool:
@@ -243,7 +274,7 @@ def _lock(path: Path) -> int | None:
     return handle
 
 
-def _settle(path: Path, lock: int | None) -> bool:
+def _settle(path: Path, lock: int | None, options: Options = COMMAND) -> bool:
     """Whoever holds the folder puts in order what a kill has left; without a lock nobody knows what still lives.
 
     Whether the run of before is back, in place of one that was cut off.
@@ -253,7 +284,7 @@ def _settle(path: Path, lock: int | None) -> bool:
     if takeover.is_open(path):
         raise UserError(
             f"{path} holds a run without a checkpoint, which may still go on: folders cannot be locked here;"
-            " choose another --out"
+            f" choose another {options.out}"
         )
     return False
 
@@ -266,10 +297,10 @@ def _probe(path: Path) -> None:
 
 
 @contextmanager
-def _clear_refusal(path: Path) -> Iterator[None]:
+def _clear_refusal(path: Path, options: Options = COMMAND) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise UserError(
-            f"cannot write to the output folder {path}: {error.strerror}; choose another with --out"
+            f"cannot write to the output folder {path}: {error.strerror}; choose another with {options.out}"
         ) from error

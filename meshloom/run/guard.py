@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from meshloom.case import Case
 from meshloom.errors import RunError, UserError
 from meshloom.run.report import RunReport
+from meshloom.run.task import RunTask
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -17,8 +17,8 @@ _PACKAGE = Path(__file__).parents[1]
 class Guard:
     """Notes what goes wrong in the answers of a case that nothing else depends on; each of them once."""
 
-    def __init__(self, case: Case, report: RunReport):
-        self._case, self._report = case, report
+    def __init__(self, task: RunTask, report: RunReport):
+        self._task, self._report = task, report
         self._found: dict[str, str] = {}  # by the name of the method
 
     @property
@@ -40,7 +40,7 @@ class Guard:
         """The method is wrong."""
         if method not in self._found:
             at = place or self._defined(method)
-            said = f"{method}() of case '{self._case.name}' failed: {' '.join(problem.split())} ({at})"
+            said = f"{method}() of case '{self._task.name}' failed: {' '.join(problem.split())} ({at})"
             self._found[method] = said
             self._report.message(f"{said}; the run is not affected")
 
@@ -54,5 +54,5 @@ class Guard:
         return f"{found[-1].filename}:{found[-1].lineno}" if found else ""
 
     def _defined(self, method: str) -> str:
-        code = getattr(getattr(type(self._case), method), "__code__", None)
-        return f"{code.co_filename}:{code.co_firstlineno}" if code else type(self._case).__qualname__
+        code = getattr(getattr(type(self._task), method), "__code__", None)
+        return f"{code.co_filename}:{code.co_firstlineno}" if code else type(self._task).__qualname__

@@ -1,4 +1,4 @@
-"""Files of a case that people look at: fields for ParaView, and pictures. What it runs on, mesh or grid, decides."""
+"""Files of a run that people look at: fields for ParaView, and pictures."""
 
 from __future__ import annotations
 
@@ -7,27 +7,34 @@ from pathlib import Path
 
 import numpy as np
 
-from meshloom.case import Case, Chart, GridCase, Image, Picture
 from meshloom.io.grids import suffix_of, write_grid
 from meshloom.io.vtk import write_vtu
 from meshloom.mesh.core import Field
+from meshloom.mesh.grid import Grid
+from meshloom.mesh.mesh import Mesh
+from meshloom.run.task import RunTask
+from meshloom.run.views import Chart, Image, Picture
 
 
-def write_fields(case: Case, stem: Path) -> Path:
-    """Write the fields for ParaView; returns the file, which is ``stem`` with an ending."""
-    if isinstance(case, GridCase):
-        path = stem.with_suffix(suffix_of(case.grid))
-        fields = {
-            name: case.grid.shaped(one) if isinstance(one, Field) else one for name, one in case.grid_fields().items()
-        }
-        write_grid(path, case.grid, in_space(fields, 2) if case.grid.rank == 2 else fields)
-    else:
-        path = stem.with_suffix(".vtu")
-        points = case.node_positions()
-        cells, nodes = (
-            in_space(one, 1) if points.shape[1] == 2 else one for one in (case.cell_fields(), case.node_fields())
-        )
-        write_vtu(path, case.mesh, cells, nodes, points=points)
+def write_on_grid(stem: Path, grid: Grid, fields: Mapping[str, Field | np.ndarray]) -> Path:
+    """Values at the points of a grid; returns the file, which is ``stem`` with an ending."""
+    path = stem.with_suffix(suffix_of(grid))
+    arrays = {name: grid.shaped(one) if isinstance(one, Field) else one for name, one in fields.items()}
+    write_grid(path, grid, in_space(arrays, 2) if grid.rank == 2 else arrays)
+    return path
+
+
+def write_on_mesh(
+    stem: Path,
+    mesh: Mesh,
+    cell_fields: Mapping[str, Field | np.ndarray],
+    node_fields: Mapping[str, Field | np.ndarray],
+    points: np.ndarray | None = None,
+) -> Path:
+    """The same for values on cells and nodes; ``points`` (nodes, dim): where these are now, if not where they were."""
+    path = stem.with_suffix(".vtu")
+    cells, nodes = (in_space(one, 1) if mesh.dim == 2 else one for one in (cell_fields, node_fields))
+    write_vtu(path, mesh, cells, nodes, points=points)
     return path
 
 
@@ -40,7 +47,7 @@ def in_space(fields: Mapping[str, Field | np.ndarray], axes: int) -> dict[str, n
 
 
 def draw(
-    case: Case, path: Path, picture: Picture | Image | Chart, title: str, history: Mapping[str, np.ndarray]
+    task: RunTask, path: Path, picture: Picture | Image | Chart, title: str, history: Mapping[str, np.ndarray]
 ) -> None:
     """A PNG, with monitors beside it where a ``history`` of them is given."""
     from meshloom.io.plots import save_curves, save_image, save_picture
@@ -50,7 +57,7 @@ def draw(
         return save_curves(
             path, picture.x, picture.curves, labels=labels, title=title, dots=picture.dots, decades=picture.decades
         )
-    names = (case.monitors if picture.curves is None else picture.curves) if history else ()
+    names = (task.monitors if picture.curves is None else picture.curves) if history else ()
     curves = {name: history[name] for name in names}
     if isinstance(picture, Image):
         flow = None if picture.flow is None else (picture.flow.along_x, picture.flow.along_y)
@@ -58,10 +65,14 @@ def draw(
             path, picture.x, picture.y, picture.values, label=picture.label, history=curves, title=title,
             axes=picture.axes, flow=flow,
         )  # fmt: skip
+    points, polygons = picture.points, picture.polygons
+    if points is None or polygons is None:
+        usual = task.drawn_over()
+        points, polygons = (usual[0] if points is None else points), (usual[1] if polygons is None else polygons)
     return save_picture(
         path,
-        case.node_positions() if picture.points is None else picture.points,
-        case.mesh.lists.cells.nodes if picture.polygons is None else picture.polygons,
+        points,
+        polygons,
         picture.values,
         label=picture.label,
         window=picture.window,

@@ -35,19 +35,28 @@ class Advance:
     over: bool = False  # nothing is left, although there may be iterations to spare
     element_name: str = "cells"
     at_most: bool = False  # it may be over before that time
+    began: float = 0.0  # the time at iteration 0
+    has_end: bool = True  # False: nobody knows when it will be over
 
     @property
     def share(self) -> float:
         """How much is done, from 0 to 1: by time where the case ends at one, unless the iterations end it earlier."""
+        if not self.has_end:
+            return float(self.over)
         by_iterations = self.iteration / self.iterations
-        return max(by_iterations, self.span[0] / self.span[1]) if self.span else by_iterations
+        if self.span is None:
+            return by_iterations
+        now, end = self.span
+        return max(by_iterations, (now - self.began) / (end - self.began))
 
     @property
     def is_last(self) -> bool:
         return self.over or self.iteration >= self.iterations
 
     def counter(self) -> str:
-        """``25/100``, or ``25, time 0.0024/0.01``."""
+        """``25/100``, or ``25, time 0.0024/0.01``; ``25`` where the end is unknown."""
+        if not self.has_end:
+            return str(self.iteration)
         if self.span is None:
             return f"{self.iteration}/{self.iterations}"
         return f"{self.iteration}, time {self.span[0]:.3e}/{self.span[1]:g}"
@@ -89,7 +98,7 @@ class Advance:
 
     def left_text(self) -> str:
         """``12 s left``, ``up to 12 s left`` if it may be over earlier; '' when that is unknown or nothing is left."""
-        if self.is_last or self.rate <= 0.0 or self.share <= 0.0:
+        if self.is_last or self.rate <= 0.0 or self.share <= 0.0 or not self.has_end:
             return ""
         left = self.iterations - self.iteration if self.span is None else self.iteration * (1.0 / self.share - 1.0)
         return f"{_AT_MOST if self.at_most else ''}{duration(left / self.rate)} left"

@@ -22,7 +22,7 @@ from meshloom.cli.main import main
 from meshloom.config import build, choices, flatten, parse_set, read_settings
 from meshloom.errors import MeshloomError, one_line
 from meshloom.io import checkpoint as checkpoints
-from meshloom.run.launch import Request, check, load_case_file
+from meshloom.launch import Request, check, load_case_file
 from meshloom.solvers import cases
 from meshloom.toml import toml_key, toml_value
 from tests.attacks.campaign import Broken, Campaign

@@ -16,6 +16,7 @@ from meshloom.errors import MeshError, RunError, UserError
 from meshloom.io.meshes import FORMATS, read, write
 from meshloom.mesh.generate import box, naca0012
 from meshloom.mesh.mesh import Mesh
+from tests.io.test_cgns import write as write_cgns
 
 meshio = pytest.importorskip("meshio")
 
@@ -256,8 +257,10 @@ def files(tmp_path: Path) -> dict[str, bytes]:
     """The content of one good file of each format (text and binary for Gmsh)."""
     mesh = box((3, 2), cells="triangle")
     contents = {}
+    write_cgns(tmp_path / "good.cgns", mesh, mixed=False)
     for extension in FORMATS:
-        write(tmp_path / f"good{extension}", naca0012(2, 2) if extension == ".dat" else mesh)
+        if extension != ".cgns":
+            write(tmp_path / f"good{extension}", naca0012(2, 2) if extension == ".dat" else mesh)
         contents[extension] = (tmp_path / f"good{extension}").read_bytes()
     contents["text.msh"] = (DATA / "square_saved_all_41.msh").read_bytes()
     return contents
@@ -365,7 +368,7 @@ def test_missing_unknown_and_unreadable_files(tmp_path: Path) -> None:
     assert "unknown mesh format '.mash'; did you mean '.msh'" in refusal(tmp_path / "x.mash")
     assert "unknown mesh format '(no extension)'" in refusal(tmp_path / "mesh")
     (tmp_path / "folder.su2").mkdir()
-    assert "Is a directory" in refusal(tmp_path / "folder.su2")
+    assert "a folder without a mesh of OpenFOAM in it" in refusal(tmp_path / "folder.su2")
 
 
 def test_vtu_without_meshio_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from meshloom.cli import summary
 from meshloom.config import option, parse_set, section
 from meshloom.errors import RunError, UserError
 from meshloom.io import checkpoint
+from meshloom.launch import Request, check, folder_for, launch
 from meshloom.run.folder import RunFolder
-from meshloom.run.launch import Request, check, folder_for, launch
 from meshloom.run.report import Advance, RunReport
 
 

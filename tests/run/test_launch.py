@@ -12,7 +12,7 @@ from meshloom.backend import automatic_backend
 from meshloom.case import RunOptions
 from meshloom.config import parse_set
 from meshloom.errors import UserError
-from meshloom.run.launch import Request, _choose_backend, _differences, check, long_compilations, set_up
+from meshloom.launch import Request, _choose_backend, _differences, check, long_compilations, set_up
 from meshloom.solvers.airfoil import Airfoil
 from tests.one_line import one_line_from
 

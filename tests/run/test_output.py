@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meshloom.config import Setting, build
-from meshloom.run.output import in_space, write_fields
+from meshloom.run.output import in_space
 from meshloom.solvers import cases
 
 
@@ -28,7 +28,7 @@ def test_vectors_of_the_plane_have_three_components() -> None:
 def test_paraview_finds_the_velocity_of_plane_cases(tmp_path: Path, name: str, settings: dict[str, object]) -> None:
     kind = cases()[name]
     case = kind(build(kind.Config, [Setting(tuple(key.split(".")), value, "test") for key, value in settings.items()]))
-    path = write_fields(case, tmp_path / "fields")
+    path = case.write_fields(tmp_path / "fields")
     assert 'Name="velocity" NumberOfComponents="3"' in path.read_bytes().decode("latin-1")
     if path.suffix == ".vtu":
         meshio = pytest.importorskip("meshio")

@@ -15,8 +15,8 @@ from meshloom.config import build, parse_set
 from meshloom.errors import RunError, UserError
 from meshloom.io import checkpoint
 from meshloom.io.vtk import Series
+from meshloom.launch import Request, check, launch
 from meshloom.run.folder import claim
-from meshloom.run.launch import Request, check, launch
 from meshloom.run.pace import Pace
 from meshloom.run.report import Advance, PlainReport, RunReport
 from meshloom.run.runner import Outcome, Runner

@@ -17,9 +17,9 @@ import meshloom as ml
 from meshloom.config import build, parse_set
 from meshloom.errors import RunError
 from meshloom.io import checkpoint
+from meshloom.launch import Request, check, folder_for, launch
 from meshloom.run.diagnose import breakdown, take_snapshot
 from meshloom.run.folder import RunFolder, claim
-from meshloom.run.launch import Request, check, folder_for, launch
 from meshloom.run.pace import Pace
 from meshloom.run.report import Advance, RunReport
 from meshloom.run.runner import Outcome, Runner
@@ -142,7 +142,7 @@ def test_a_folder_is_given_back_when_a_signal_ends_the_process(tmp_path: Path, w
         "import os, signal, sys\n"
         "sys.argv = ['meshloom', 'run', 'airfoil', '--out', 'a', '--backend', 'numpy', '--set', 'mesh.i=6',"
         " '--set', 'mesh.j=4']\n"
-        "import meshloom.run.launch as launch\n"
+        "import meshloom.launch as launch\n"
         f"launch.{where} = lambda *_: (print(*os.listdir('a')), os.kill(os.getpid(), signal.SIGTERM), print('here'))\n"
         "from meshloom.cli.main import main\n"
         "main()\n"

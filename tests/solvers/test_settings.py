@@ -15,7 +15,7 @@ import meshloom as ml
 from meshloom.case import Case, loops_text
 from meshloom.config import Setting, build, choices, parse_set, to_toml
 from meshloom.errors import ConfigError
-from meshloom.run.launch import Request, check, schedule_remark
+from meshloom.launch import Request, check, schedule_remark
 from meshloom.solvers import cases
 from tests.cli.harness import files_below
 
@@ -205,7 +205,7 @@ def test_every_solver_gives_the_same_flow_as_a_gpu(name: str, points: str, preci
 
 
 def test_a_wrong_loop_overwrites_nothing(tmp_path: Path) -> None:
-    from meshloom.run.launch import folder_for, launch
+    from meshloom.launch import folder_for, launch
     from meshloom.run.report import RunReport
 
     text = 'case = "vortex_outflow"\n[mesh]\npoints = [16, 16]\n[schedule]\ninflow = "auto"\n'

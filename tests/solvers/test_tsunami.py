@@ -12,8 +12,8 @@ import meshloom as ml
 from meshloom.config import parse_set
 from meshloom.errors import ConfigError, MeshError, RunError
 from meshloom.io import checkpoint
+from meshloom.launch import Request, check, launch
 from meshloom.run.folder import claim
-from meshloom.run.launch import Request, check, launch
 from meshloom.run.report import RunReport
 from meshloom.run.runner import Outcome, Runner
 from meshloom.solvers.volna.gauges import cell_at

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from meshloom.mesh.lists import NodeLists
+
+Corners = np.ndarray | NodeLists  # of the cells of a picture: points of each, (cells, corners) where all have as many
+
 
 @dataclass(frozen=True)
 class Picture:
     """A field to draw over the mesh: ``values`` (cells,).
 
-    ``points`` (m, 2) and ``polygons`` (cells, corners) where it is not the mesh itself that is drawn, but a cut.
+    ``points`` (m, 2) and the corners ``polygons`` of its cells where not the mesh itself is drawn, but a cut.
     """
 
     values: np.ndarray
@@ -20,7 +24,7 @@ class Picture:
     window: tuple[float, float, float, float]  # xmin, xmax, ymin, ymax
     axes: tuple[str, str] = ("x", "y")
     points: np.ndarray | None = None
-    polygons: np.ndarray | None = None
+    polygons: Corners | None = None
     curves: tuple[str, ...] | None = None  # the monitors to draw beside it; None: all
 
 

@@ -18,10 +18,12 @@ from meshloom.config import Setting, build, flatten, parse_settings, read_settin
 from meshloom.errors import ConfigError, MeshloomError, UserError, nearest, one_line, shown
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
+from meshloom.run.files import Start
 from meshloom.run.folder import RunFolder, claim, settled
 from meshloom.run.names import CHECKPOINT, CONFIG
 from meshloom.run.report import RunReport
-from meshloom.run.runner import Outcome, Runner, Start
+from meshloom.run.resume import put_in
+from meshloom.run.runner import Outcome, Runner
 from meshloom.solvers import cases, find_case
 from meshloom.toml import toml_key, toml_shown
 
@@ -92,7 +94,10 @@ def _load(path: Path) -> tuple[tuple[int, ...], Checkpoint]:
     killed, is in order."""
     if path.name == CHECKPOINT:
         settled(path.parent)
-    return _identity(path), checkpoints.load(path)
+    identity, saved = _identity(path), checkpoints.load(path)
+    if not saved.config:
+        raise UserError(f"{path}: checkpoint of a script; go on with ml.march(..., restart=True) in that script")
+    return identity, saved
 
 
 def _identity(path: Path) -> tuple[int, ...]:
@@ -252,26 +257,10 @@ def _continue_from(case: Case, start: Start) -> None:
         changed = f", and with the same {file}, which may have changed since" if file else ""
         raise UserError(f"{start.path}: checkpoint of another {case.domain} (digest {saved.mesh[:12]}, this one"
                         f" {case.digest()[:12]}); restart with the same [{case.domain}] settings{changed}")  # fmt: skip
-    for field in case.state:
-        values, shape = saved.state.get(field.name), field.saved().shape
-        if values is None or values.dtype != field.dtype or values.shape != shape:
-            raise UserError(f"{start.path}: the checkpoint does not fit: field {field.name} {shape} {field.dtype}"
-                            f" is {'missing' if values is None else f'{values.shape} {values.dtype}'}")  # fmt: skip
-        field.restore(values)
-    if saved.monitor_names != case.monitors:
-        raise UserError(f"{start.path}: the checkpoint has other monitors:"
-                        f" {_other_names(saved.monitor_names, case.monitors)}; run anew to change them")  # fmt: skip
+    put_in(case, start)
     if problem := case.why_not_after(start.config):
         raise UserError(f"{start.path}: {problem}")
     case.restored()
-
-
-def _other_names(saved: Sequence[str], now: Sequence[str]) -> str:
-    """How two lists of monitors differ."""
-    parts = {"not in it": [name for name in now if name not in saved],
-             "not in this run": [name for name in saved if name not in now]}  # fmt: skip
-    texts = [f"{what}: {', '.join(toml_key((name,)) for name in names)}" for what, names in parts.items() if names]
-    return "; ".join(texts) or "the same in another order"
 
 
 def _is_at_end(job: Job, case: Case) -> bool:

@@ -1,0 +1,138 @@
+"""``ml.save`` and ``ml.load``: values of fields and globals in an HDF5 file, by name.
+
+Layout of the file: attribute ``format``; the group ``values`` with one dataset per field or global, by number whatever
+the order and the layout in memory, ghosts of grids included; each has the attributes ``on``, the name of its set ('' of
+a global), and ``digest``, the identity of that set as far as it has one. ``sealed`` keeps it whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshloom.errors import MeshError, UserError, nearest, shown
+from meshloom.io.sealed import Sort, restored_name, sealed_file, stored_name, write_sealed
+from meshloom.mesh.core import Field, Global, Set, Subset
+from meshloom.mesh.grid import Grid
+from meshloom.mesh.values import same_kind
+from meshloom.recording import refuse_in_program
+
+FORMAT = 1
+_SORT = Sort("saved state", "save it again", "take one that ml.save wrote")
+Values = Field | Global
+
+
+def save(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], **named: Values) -> None:
+    """Write fields and globals to an HDF5 file, replacing it in one step.
+
+    Each is known by its name; ``{"before": u}`` or ``before=u`` gives another one. Values stand there by number,
+    whatever the layout and the order of a mesh in memory, and with a digest of what they live on.
+    """
+    refuse_in_program("saving fields", "save them after program.run()")
+    place, wanted = _path("save", path), by_name("save", values, named)
+    arrays = {name: one.saved() for name, one in wanted.items()}
+
+    def fill(file: Any) -> None:
+        file.attrs["format"] = FORMAT
+        file.attrs["values"] = "meshloom"
+        for name, one in wanted.items():
+            made = file.create_dataset(f"values/{stored_name(name)}", data=arrays[name])
+            on = one.set if isinstance(one, Field) else None
+            made.attrs.update(on=stored_name(on.name) if on else "", digest=identity(on) if on else "")
+
+    write_sealed(place, fill)
+
+
+def load(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], **named: Values) -> None:
+    """Put what ``save`` wrote back into fields and globals of these names. All of them, or an error and none.
+
+    Numbers are cast as ``assign`` does it. A file of another mesh or grid is refused; it may hold more than is asked
+    for.
+    """
+    refuse_in_program("loading fields", "load them before")
+    place, wanted = _path("load", path), by_name("load", values, named)
+    with sealed_file(place, _SORT) as file:
+        if int(file.attrs["format"]) != FORMAT or file.attrs["values"] != "meshloom":
+            raise UserError(f"{place}: of format {file.attrs['format']}, this Meshloom reads format {FORMAT}")
+        there = {restored_name(name): one for name, one in file["values"].items()}
+        found = {name: (np.asarray(one[()]), str(one.attrs["digest"])) for name, one in there.items() if name in wanted}
+    for name, one in wanted.items():
+        if name not in found:
+            raise UserError(f"{place}: there is no '{name}' in it{nearest(name, there)}")
+        _check(place, name, one, *found[name])
+    for name, one in wanted.items():
+        one.restore(found[name][0])
+
+
+def _check(path: Path, name: str, one: Values, values: np.ndarray, digest: str) -> None:
+    """UserError where values do not belong into a field or global."""
+    shape = one.saved().shape
+    on = f" on {one.set.name}" if isinstance(one, Field) else ""
+    if values.shape != shape:
+        raise UserError(f"{path}: '{name}' has the shape {values.shape} there, and {shape} here{on}")
+    here = identity(one.set) if isinstance(one, Field) else ""
+    if digest and here and digest != here:
+        raise UserError(f"{path}: '{name}' was saved on another {'grid' if _is_grid(one) else 'mesh'} with as many"
+                        f" elements (digest {digest[:12]}, this one {here[:12]})")  # fmt: skip
+    try:
+        same_kind(values, one.dtype, f"'{name}'")
+    except MeshError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def _is_grid(one: Values) -> bool:
+    return isinstance(one, Field) and isinstance(one.set, Grid)
+
+
+def identity(on: Set) -> str:
+    """SHA-256 of what says which elements those of a set are: the places of a mesh's, a grid's axes, the numbers of a
+    part; '' of a set that is a number and nothing else."""
+    if isinstance(on, Grid):
+        return on.digest
+    if isinstance(on, Subset):
+        members = on.members_of(on.outermost)
+        assert members is not None
+        numbers = np.ascontiguousarray(members.indices, np.int64)
+        return hashlib.sha256(identity(on.outermost).encode() + numbers.tobytes()).hexdigest()
+    if on.points is None:
+        return ""
+    return hashlib.sha256(f"{on.points.shape}".encode() + np.ascontiguousarray(on.points).tobytes()).hexdigest()
+
+
+def by_name(
+    who: str, values: tuple[Any, ...], named: Mapping[str, Any] | None = None, *, what: type | Any = Values
+) -> dict[str, Any]:
+    """Fields and globals by the names under which somebody wants them; UserError where two have the same."""
+    found: dict[str, Any] = {}
+    for name, one in (*_listed(who, values), *(named or {}).items()):
+        if not isinstance(one, what):
+            kinds = " or ".join(kind.__name__ for kind in getattr(what, "__args__", (what,)))
+            raise UserError(f"{who}: expected a {kinds}, got {shown(one)}")
+        if found.get(name, one) is not one:
+            raise UserError(f"{who}: two are called '{name}'; give them names, as in {{'a': ..., 'b': ...}}")
+        found[name] = one
+    if not found and not values and named is not None:
+        raise UserError(f"{who}: give the fields and globals, as in {who}(path, u, t)")
+    return found
+
+
+def _listed(who: str, values: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
+    for one in values:
+        if isinstance(one, Mapping):
+            for name, each in one.items():
+                if not isinstance(name, str):
+                    raise UserError(f"{who}: names are strings, got {shown(name)}")
+                yield name, each
+        else:
+            yield getattr(one, "name", ""), one
+
+
+def _path(who: str, path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise UserError(f"{who}: the first argument is the path of the file, got {shown(path)}")
+    return Path(path)

@@ -1,0 +1,308 @@
+"""The task that ``ml.march`` makes of a program: what a script wants to see of it, and when it is to end."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshloom.errors import RunError, UserError, shown
+from meshloom.io.state import identity
+from meshloom.mesh.belonging import mesh_of
+from meshloom.mesh.condition import Condition
+from meshloom.mesh.core import Field, Global, Set
+from meshloom.mesh.grid import Grid
+from meshloom.mesh.mesh import Mesh
+from meshloom.operation.operation import Operation
+from meshloom.operation.program import Program
+from meshloom.operation.sequence import Sequence
+from meshloom.run.output import write_on_grid, write_on_mesh
+from meshloom.run.task import RunTask, is_due
+
+Values = Field | Global
+MOST_STEPS = 10**9
+_ROUNDING = 1e-8  # of a step: a last one that is longer by so little is no reason for another one
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a script writes: see ``task.WantedOutput``."""
+
+    vtu: bool
+    every: int
+    checkpoint_every: int
+    checkpoint_seconds: float
+    plot: bool = False
+
+
+@dataclass(frozen=True)
+class Until:
+    """A run ends when ``time`` has come to ``end``; ``step``, where it is known, is cut so that it does so exactly."""
+
+    time: Global
+    end: float
+    step: Global | None = None
+
+    def sure(self, now: float) -> int:
+        """Whole steps that can be taken without coming to the end, rounding included; 0 where nobody knows."""
+        if self.step is None:
+            return 0
+        length = self._length()
+        steps = (self.end - now) / length
+        rounding = 4.0 * steps * np.finfo(float).eps * max(abs(self.end), abs(now)) / length
+        return max(0, math.floor(steps - 1.0 - rounding))
+
+    def _length(self) -> float:
+        assert self.step is not None
+        length = float(self.step)
+        if not (0.0 < length < math.inf):
+            raise UserError(f"march: the step {self.step.name} is {length:g}; it must be a number above 0")
+        return length
+
+    def once(self, run: Callable[[], np.ndarray], column: int) -> np.ndarray:
+        """One step, cut where it would go beyond the end: the row (1, recorded) after it."""
+        left = self.end - float(self.time)
+        if self.step is None or left > (length := self._length()) * (1.0 + _ROUNDING):
+            return run()
+        self.step.value = left
+        try:
+            row = run()
+        finally:
+            self.step.value = length
+        # The sum of two numbers need not be the number that was meant.
+        if row[0, column] != self.end and abs(row[0, column] - self.end) <= 8.0 * np.spacing(abs(self.end) + left):
+            self.time.value = row[0, column] = self.end
+        return row
+
+
+class Script(RunTask):
+    """A program (or sequence) that is repeated for a script. ``show``, ``fields`` and ``kept`` (what checkpoints hold)
+    are by name."""
+
+    name: str = ""
+    monitors: tuple[str, ...] = ()
+    shown: tuple[str, ...] | None = ()
+    element_name: str = "elements"
+
+    def __init__(
+        self, program: Program | Sequence, steps: int, until: Until | None, stop: Condition | Callable[[], Any] | None,
+        show: Mapping[str, Global], fields: Mapping[str, Field], kept: Mapping[str, Values], wanted: Wanted, *,
+        watch: bool,
+    ):  # fmt: skip
+        self.name, self._program, self._steps, self.until, self.stop = program.name, program, steps, until, stop
+        self.fields, self._kept, self._wanted = fields, kept, wanted
+        columns = dict(show)
+        for one in (*((until.time,) if until else ()), *(stop.globals if isinstance(stop, Condition) else ())):
+            if not any(one is known for known in columns.values()):
+                columns[_free(one.name, columns)] = one
+        self.recorded = tuple(columns.values())
+        self.monitors = tuple(name for key, one in columns.items() for name in column_names(key, one))
+        self.shown = tuple(name for key, one in show.items() for name in column_names(key, one))
+        self.changed = changed_by(program)
+        self.state = tuple(kept.values()) or self.changed
+        self._watched = tuple(one for one in self.state if _is_finite(one)) if watch else None
+        sets = [one.set for one in self.state if isinstance(one, Field)]
+        largest = max(sets, key=len, default=None)
+        self._elements = 0 if largest is None else len(largest)
+        self.element_name = "points" if isinstance(largest, Grid) else largest.name if largest else "elements"
+        self._began = float(until.time) if until else 0.0
+        self._iteration, self.stopped = 0, False
+        self._home = home_of(fields) if fields and wanted.vtu else None
+
+    # --- as a task
+
+    @property
+    def program(self) -> Program | Sequence:
+        return self._program
+
+    @property
+    def iterations(self) -> int:
+        return self._steps
+
+    @property
+    def output(self) -> Wanted:
+        return self._wanted
+
+    @property
+    def elements(self) -> int:
+        return self._elements
+
+    @property
+    def checkpointed(self) -> Mapping[str, Values]:
+        return self._kept
+
+    @property
+    def watched(self) -> tuple[Values, ...] | None:
+        return self._watched
+
+    @property
+    def shows_checkpoints(self) -> bool:
+        kept = [*self._kept.values()]
+        return all(any(one is known for known in kept) or one not in self.changed for one in self.fields.values())
+
+    def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
+        return recorded
+
+    def digest(self) -> str:
+        parts = [f"{name} {identity(one.set)}" for name, one in sorted(self._kept.items()) if isinstance(one, Field)]
+        return hashlib.sha256("\n".join(parts).encode(errors="surrogatepass")).hexdigest()
+
+    def write_fields(self, stem: Path) -> Path:
+        if isinstance(self._home, Grid):
+            return write_on_grid(stem, self._home, self.fields)
+        assert self._home is not None
+        on = {which: {name: one for name, one in self.fields.items() if one.set is getattr(self._home, which)}
+              for which in ("cells", "nodes")}  # fmt: skip
+        return write_on_mesh(stem, self._home, on["cells"], on["nodes"])
+
+    # --- computing
+
+    def steps_left(self, recorded: np.ndarray) -> int | None:
+        if self.stopped:
+            return 0
+        if self.until is None:
+            return None
+        now = recorded[self._time_column]
+        if now >= self.until.end:
+            return 0
+        return self.until.sure(now) or None
+
+    def time_span(self, recorded: np.ndarray) -> tuple[float, float] | None:
+        return None if self.until is None else (float(recorded[self._time_column]), self.until.end)
+
+    def beginning(self) -> float:
+        return self._began
+
+    @property
+    def has_end(self) -> bool:
+        return self.until is not None or self._steps < MOST_STEPS
+
+    def early_end(self) -> str:
+        return "" if self.stop is None else "stopped"
+
+    @property
+    def _time_column(self) -> int:
+        assert self.until is not None
+        before = self.recorded[: next(k for k, one in enumerate(self.recorded) if one is self.until.time)]
+        return sum(one.dim for one in before)
+
+    def advance(self, count: int) -> np.ndarray:
+        asked_at_last = self.stop is None or (not isinstance(self.stop, Condition) and self._wanted.every > 0)
+        now = float(self.until.time) if self.until else 0.0
+        if asked_at_last and (self.until is None or count <= self.until.sure(now)):
+            rows = self._program.run(count, record=self.recorded)
+            self.stopped = self._says_stop(self._iteration + count)
+        else:
+            rows = np.concatenate(list(self._one_by_one(count)))
+        self._check_time(now, rows)
+        self._iteration += len(rows)
+        return rows
+
+    def _one_by_one(self, count: int) -> Iterator[np.ndarray]:
+        """Rows (1, recorded) of at most so many steps: fewer where one of them is the last."""
+
+        def run() -> np.ndarray:
+            return self._program.run(1, record=self.recorded)
+
+        for number in range(1, count + 1):
+            row = run() if self.until is None else self.until.once(run, self._time_column)
+            yield row
+            self.stopped = self._says_stop(self._iteration + number)
+            if self.stopped or (self.until is not None and not row[0, self._time_column] < self.until.end):
+                return
+
+    def _says_stop(self, iteration: int) -> bool:
+        if isinstance(self.stop, Condition):
+            return bool(self.stop)
+        if self.stop is None or not is_due(iteration, self._wanted.every or 1):
+            return False
+        return yes(self.stop())
+
+    def _check_time(self, before: float, rows: np.ndarray) -> None:
+        """RunError where the time stands still: the run would never end."""
+        if self.until is None:
+            return
+        times = np.concatenate(([before], rows[:, self._time_column]))
+        still = np.flatnonzero(np.diff(times) <= 0.0)
+        if still.size:
+            raise RunError(f"march: {self.until.time.name} did not grow in step {self._iteration + still[0] + 1}, where"
+                           f" it is {times[still[0] + 1]:g}: {self.name} must add its step to it")  # fmt: skip
+
+    def resumed(self, iteration: int, last: np.ndarray) -> None:
+        """A checkpoint of this iteration has been put in, ``last`` (recorded,) are the monitors after it."""
+        start = 0
+        for one in self.recorded:
+            values = last[start : start + one.dim]
+            one.assign(np.rint(values).astype(one.dtype) if one.dtype.kind == "i" else values)
+            start += one.dim
+        self._iteration, self.stopped = iteration, self._says_stop(iteration)
+
+
+# ----- what a program says of itself ------------------------------------------------------------------------------
+def changed_by(program: Program | Sequence) -> tuple[Values, ...]:
+    """What its loops change and leave to be read, each once."""
+    written = dict.fromkeys(one for loop in program.loops for one in loop.writes)
+    return tuple(one for one in written if not (isinstance(one, Field) and one.transient))
+
+
+def handed_over(loops: Iterable[Operation]) -> list[Values]:
+    """What one step certainly hands to the next: it is looked at before anything is written to it, and written."""
+    written: set[Values] = set()
+    needed: dict[Values, None] = {}
+    listed = list(loops)
+    for loop in listed:
+        needed |= dict.fromkeys(one for one in loop.storages if one not in written and loop.needs(one))
+        written |= set(loop.writes)
+    return [one for one in needed if one in written and not (isinstance(one, Field) and one.transient)]
+
+
+def home_of(fields: Mapping[str, Field]) -> Mesh | Grid:
+    """The one mesh or grid that all of some fields live on; UserError where there is none that files show."""
+    homes: list[Mesh | Grid] = []
+    for name, one in fields.items():
+        found = one.set if isinstance(one.set, Grid) else _mesh_with(name, one.set)
+        if homes and found is not homes[0]:
+            raise UserError(f"march: the fields {next(iter(fields))} and {name} live on two meshes or grids; one run"
+                            " writes those of one")  # fmt: skip
+        homes.append(found)
+    return homes[0]
+
+
+def _mesh_with(name: str, on: Set) -> Mesh:
+    mesh = mesh_of(on)
+    if mesh is None or not (on is mesh.cells or on is mesh.nodes):
+        what = "which is no mesh's, or of one that is gone" if mesh is None else "where files have no place for it"
+        raise UserError(f"march: field {name} lives on {on.name}, {what}; files show fields on cells and nodes of a"
+                        " mesh and on grids")  # fmt: skip
+    return mesh
+
+
+def _is_finite(one: Values) -> bool:
+    if isinstance(one, Field) and one.undefined_after:
+        return False
+    return one.dtype.kind == "f" and bool(np.isfinite(one.saved()).all())
+
+
+def column_names(name: str, one: Global) -> list[str]:
+    """``rms``, or ``force[0]``, ``force[1]`` of a vector."""
+    return [name] if one.shape == () else [f"{name}[{k}]" for k in range(one.dim)]
+
+
+def _free(name: str, taken: Mapping[str, Any]) -> str:
+    number = 2
+    found = name
+    while found in taken:
+        found, number = f"{name} {number}", number + 1
+    return found
+
+
+def yes(answer: Any) -> bool:
+    """What a function that is asked whether to stop says; UserError where that is neither yes nor no."""
+    if isinstance(answer, bool | np.bool_ | Condition):
+        return bool(answer)
+    raise UserError(f"march: the function stop must return True or False, or a condition, got {shown(answer)}")

@@ -1,0 +1,204 @@
+"""What a run repeats, and all that the time loop has to know of it.
+
+A ready case is a task; ``ml.march`` makes one of a program and of what a script wants to see of it. The time loop, the
+files and the search for the loop in which a solution breaks down know tasks, and nothing else.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+
+from meshloom.mesh.core import Field, Global, Set
+from meshloom.mesh.grid import Grid
+from meshloom.run.limit import Limit
+from meshloom.run.views import Chart, Corners, Image, Picture
+
+
+class WantedOutput(Protocol):
+    """What a run writes, and how often: iterations between files, 0 where that does not decide."""
+
+    @property
+    def vtu(self) -> bool: ...  # fields, as VTK files
+    @property
+    def every(self) -> int: ...  # between those; one is written at the end in any case
+    @property
+    def plot(self) -> bool: ...  # pictures, at the end
+    @property
+    def checkpoint_every(self) -> int: ...
+    @property
+    def checkpoint_seconds(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a run stands."""
+
+    iteration: int
+    recorded: np.ndarray  # values of the globals ``recorded`` now, (recorded,)
+    time: float  # what the files of a series are listed by
+    is_last: bool
+
+
+class RunTask(ABC):
+    """What is repeated; what must be kept of it, and shown; when it ends."""
+
+    if TYPE_CHECKING:  # only read here: a case has them as a class, a script sets them for each
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def monitors(self) -> tuple[str, ...]: ...  # columns of the CSV
+        @property
+        def shown(self) -> tuple[str, ...] | None: ...  # the monitors to show while it runs; None: all
+        @property
+        def limits(self) -> Mapping[str, Limit]: ...  # of fields and globals by name; recorded ones are watched
+        @property
+        def element_name(self) -> str: ...
+    else:
+        shown, limits, element_name = None, MappingProxyType({}), "elements"
+
+    state: tuple[Field | Global, ...]  # what one iteration hands to the next
+    recorded: tuple[Global, ...]  # read after every iteration
+    fields_method: ClassVar[str] = "write_fields"  # what a person has written where writing fields fails
+
+    # --- what it is
+
+    @property
+    @abstractmethod
+    def program(self) -> Any:
+        """One iteration: a Program, or a Sequence of several with solvers between them."""
+
+    @property
+    @abstractmethod
+    def iterations(self) -> int:
+        """The most that there may be, those before a restart included."""
+
+    @property
+    @abstractmethod
+    def output(self) -> WantedOutput:
+        """What to write, and how often."""
+
+    @property
+    @abstractmethod
+    def elements(self) -> int:
+        """Cells, or points of a grid: rates count them."""
+
+    @abstractmethod
+    def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
+        """Monitors (n, monitors) from the values (n, recorded) of ``recorded`` after n iterations."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """The identity, in checkpoints, of what it lives on."""
+
+    @abstractmethod
+    def write_fields(self, stem: Path) -> Path:
+        """Write the fields for ParaView; returns the file, which is ``stem`` with an ending."""
+
+    def settings(self, *, comments: bool = True) -> str:
+        """What it was made of, as TOML; '' where nothing is known but the script that made it."""
+        return ""
+
+    @property
+    def precision(self) -> str:
+        """The type of its numbers in checkpoints; '' where each field has its own."""
+        return ""
+
+    # --- computing
+
+    def advance(self, count: int) -> np.ndarray:
+        """So many iterations, or fewer where it ends before: values (n, recorded) of ``recorded`` after each."""
+        return self.program.run(count, record=self.recorded)
+
+    def recorded_now(self) -> np.ndarray:
+        """The values of the globals ``recorded`` as they are."""
+        return np.concatenate([np.empty(0), *(g.numpy().reshape(-1).astype(np.float64) for g in self.recorded)])
+
+    def steps_left(self, recorded: np.ndarray) -> int | None:
+        """For a task that ends at a time: iterations that are still to go AT LEAST, 0 when it is finished.
+
+        ``recorded`` holds the values of the globals ``recorded`` now. The runner replays no more than that before it
+        asks again, so no step too many is taken. None: it ends after ``iterations``, which is the upper limit in any
+        case. What the answer is made of must be part of ``state``, for restarts.
+        """
+        return None
+
+    def time_span(self, recorded: np.ndarray) -> tuple[float, float] | None:
+        """(time now, time at the end) of a task that ends at a time: progress and VTK series go by it."""
+        return None
+
+    def beginning(self) -> float:
+        """The time at which a task with a ``time_span`` began."""
+        return 0.0
+
+    @property
+    def has_end(self) -> bool:
+        """Does anybody know how long it takes, if nothing ends it before?"""
+        return True
+
+    def early_end(self) -> str:
+        """What ends a task with a ``time_span`` before its time, such as "steady"; '' where nothing does."""
+        return ""
+
+    # --- health
+
+    @property
+    def checkpointed(self) -> Mapping[str, Field | Global]:
+        """What checkpoints hold, by name: the ``state``."""
+        return {one.name: one for one in self.state}
+
+    @property
+    def watched(self) -> tuple[Field | Global, ...] | None:
+        """What must stay finite beside the monitors; None where these need not be so either."""
+        return ()
+
+    def whereabouts(self, on: Set, element: int) -> str:
+        """Which element of a set that is, and where, in words."""
+        if isinstance(on, Grid):
+            index = on.index_at(element)
+            return f"point ({', '.join(map(str, index))}) at ({_place(on.place_of(index))})"
+        where = f" at ({_place(on.points[element])})" if on.points is not None else ""
+        return f"{on.name} element {element}{where}"
+
+    # --- what a person looks at
+
+    @property
+    def shows_checkpoints(self) -> bool:
+        """Whether fields can be written of what a checkpoint holds, before the first iteration."""
+        return True
+
+    def had_fields(self, at: Point, before: Any) -> bool:
+        """Whether a run with the settings ``before``, which is gone on with here, was to write fields at that point."""
+        return at.is_last or is_due(at.iteration, self.output.every)
+
+    def picture(self) -> Picture | Image | Chart | None:
+        """What to draw at the end."""
+        return None
+
+    def maps(self) -> Mapping[str, Picture | Image]:
+        """More to draw at the end: name -> what goes into ``map_<name>.png``."""
+        return {}
+
+    def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
+        """Curves to write and draw at the end, from the monitors (n,) after every iteration."""
+        return ()
+
+    def drawn_over(self) -> tuple[np.ndarray, Corners]:
+        """What a Picture that brings none is drawn over: points (n, d), and the corners of every cell."""
+        raise NotImplementedError
+
+
+def is_due(iteration: int, every: int) -> bool:
+    """Whether something comes after this iteration that comes after every so many; never where that is 0."""
+    return every > 0 and iteration % every == 0
+
+
+def _place(coordinates: Any) -> str:
+    return ", ".join(f"{part:.4g}" for part in coordinates)
