@@ -199,7 +199,7 @@ def sound_in_a_box(dt: float) -> tuple[np.ndarray, DualSteps]:
     walls = {name: CONDITIONS["slip"]() for name in mesh.groups}
     flow = CompressibleFlow(mesh, gas, FlowScheme(), walls, gas.conserved(V).T, np.array([1.0, 0.0, 0.0, 1.0]))
     steps = DualSteps(
-        flow, NewtonOptions(1e6, 1e6, accuracy=1e-2, directions=5, block=1), DualOptions(dt, 0.24, 30, 1e-7)
+        flow, NewtonOptions(1e6, 1e6, accuracy=1e-2, directions=5, in_turn=1), DualOptions(dt, 0.24, 30, 1e-7)
     )
     steps.program().run(steps.steps_left(0.0))
     return flow.u.numpy(), steps
