@@ -94,7 +94,7 @@ class SpalartAllmaras:
         self.assemble(terms)
         cells, volume = self.flow.mesh.cells, self.flow.at.volume
         change = self.flow.on_cells("nu_change")
-        _relax(cells, self.rate, self.diagonal, volume, dt, change)
+        relax_model(cells, self.rate, self.diagonal, volume, dt, change)
         self.set_new_eddy(change)
 
     def assemble(self, terms: FlowTerms, matrix: ml.Matrix | None = None) -> None:
@@ -120,13 +120,15 @@ class SpalartAllmaras:
     def _gradient(self, terms: FlowTerms) -> ml.Field:
         inside, slope = self.flow.at.inside, self.flow.on_cells("nu_slope", self.flow.dim)
         slope.fill(0.0)
-        _gradient(inside.faces, self.nu[inside.cells], inside.weights, slope[inside.cells])
+        model_gradient(inside.faces, self.nu[inside.cells], inside.weights, slope[inside.cells])
         for side in self.flow.at.sides:
             own = side.cells
             if side.tells_gradients and sticks(side.condition):
-                _wall_gradient(side.faces, self.nu[own], side.weights, slope[own])
+                model_wall_gradient(side.faces, self.nu[own], side.weights, slope[own])
             elif side.tells_gradients and is_open(side.condition):
-                _open_gradient(side.faces, terms.v[own], self.nu[own], self.far, side.area, side.weights, slope[own])
+                model_open_gradient(
+                    side.faces, terms.v[own], self.nu[own], self.far, side.area, side.weights, slope[own]
+                )
         return slope
 
     def _at_side(self, side: GroupFaces, terms: FlowTerms) -> None:
@@ -135,7 +137,7 @@ class SpalartAllmaras:
         if sticks(side.condition):
             self._do.wall(*known, side.area, side.reach, self.rate[own], self.diagonal[own])
         elif is_open(side.condition):
-            _pass_through(*known, self.far, side.area, self.rate[own], self.diagonal[own])
+            model_through_side(*known, self.far, side.area, self.rate[own], self.diagonal[own])
 
 
 @dataclass(frozen=True)
@@ -186,9 +188,9 @@ class ImplicitTurbulence:
         model.assemble(terms, self.matrix)
         if self.time is not None:
             one = self.time
-            _take_off_change(flow.mesh.cells, flow.at.volume, model.nu, one.last, one.before, one.weights, model.rate,
-                             model.diagonal)  # fmt: skip
-        _add_inertia(flow.mesh.cells, model.diagonal, flow.waves(terms.v), self.cfl, self._own)
+            take_off_model_change(flow.mesh.cells, flow.at.volume, model.nu, one.last, one.before, one.weights,
+                                  model.rate, model.diagonal)  # fmt: skip
+        add_model_inertia(flow.mesh.cells, model.diagonal, flow.waves(terms.v), self.cfl, self._own)
 
     def solve(self) -> None:
         self.change.fill(0.0)
@@ -292,24 +294,24 @@ def _kernels(gas: IdealGas, order: int) -> _Kernels:
 
 
 @ml.kernel
-def _gradient(nu: ml.Read, weights: ml.Read, slope: ml.Inc):
+def model_gradient(nu: ml.Read, weights: ml.Read, slope: ml.Inc):
     slope[0] += (nu[1] - nu[0]) * weights[0]
     slope[1] += (nu[1] - nu[0]) * weights[1]
 
 
 @ml.kernel
-def _wall_gradient(nu: ml.Read, weights: ml.Read, slope: ml.Inc):
+def model_wall_gradient(nu: ml.Read, weights: ml.Read, slope: ml.Inc):
     """As if -nu stood behind the wall."""
     slope[0] -= 2.0 * nu[0] * weights
 
 
 @ml.kernel
-def _open_gradient(v: ml.Read, nu: ml.Read, far: ml.Read, area: ml.Read, weights: ml.Read, slope: ml.Inc):
+def model_open_gradient(v: ml.Read, nu: ml.Read, far: ml.Read, area: ml.Read, weights: ml.Read, slope: ml.Inc):
     slope[0] += np.where(v[0, 1:-1] @ area < 0.0, far - nu[0], 0.0) * weights
 
 
 @ml.kernel
-def _pass_through(v: ml.Read, nu: ml.Read, far: ml.Read, area: ml.Read, rate: ml.Inc, diagonal: ml.Inc):
+def model_through_side(v: ml.Read, nu: ml.Read, far: ml.Read, area: ml.Read, rate: ml.Inc, diagonal: ml.Inc):
     """Gas that comes in brings the value of the free stream."""
     inwards = np.maximum(-(v[0, 1:-1] @ area), 0.0)
     rate[0] += inwards * (far - nu[0])
@@ -317,12 +319,12 @@ def _pass_through(v: ml.Read, nu: ml.Read, far: ml.Read, area: ml.Read, rate: ml
 
 
 @ml.kernel
-def _relax(rate: ml.Read, diagonal: ml.Read, volume: ml.Read, dt: ml.Read, change: ml.Write):
+def relax_model(rate: ml.Read, diagonal: ml.Read, volume: ml.Read, dt: ml.Read, change: ml.Write):
     change[...] = dt * rate / (volume + dt * diagonal)
 
 
 @ml.kernel
-def _take_off_change(
+def take_off_model_change(
     volume: ml.Read, nu: ml.Read, last: ml.Read, before: ml.Read, weights: ml.Read, rate: ml.ReadWrite,
     diagonal: ml.ReadWrite,
 ):  # fmt: skip
@@ -332,6 +334,6 @@ def _take_off_change(
 
 
 @ml.kernel
-def _add_inertia(diagonal: ml.Read, waves: ml.Read, cfl: ml.Read, entries: ml.Inc):
+def add_model_inertia(diagonal: ml.Read, waves: ml.Read, cfl: ml.Read, entries: ml.Inc):
     """On the diagonal: volume over the step, and what ``assemble`` has for it."""
     entries[0, 0] += 0.5 * waves / cfl + diagonal
