@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -281,8 +282,8 @@ def _finished_spec(composer: _Composer, plan: FusedPlan | ChunkPlan) -> FusedSpe
                 return load(j, 0, node.value[2], node.dtype)
             return node
 
-        roots = passes.rewrite([o.value for o in composer.outputs], own)
-        composer.outputs = [Output(o.param, o.slot, o.comp, v) for o, v in zip(composer.outputs, roots, strict=True)]
+        _rewrite_outputs(composer, own)
+    _take_own_points_from_stencils(composer)
     racy = [o for o in composer.outputs if params[o.param].racy]
     rest = [o for o in composer.outputs if not params[o.param].racy]
     strict = any(o.spec.strict for o in composer.group.loops)  # one of them, then all
@@ -295,6 +296,33 @@ def _finished_spec(composer: _Composer, plan: FusedPlan | ChunkPlan) -> FusedSpe
     buffers, starts_from = tuple(map(same.index, same)), tuple(composer.starts_from.items())
     return FusedSpec(name, params, described, outputs, own_maps=own_maps, buffers=buffers, starts_from=starts_from,
                      joined=tuple(composer.joined.items()), strict=strict, box=_points(composer.group))  # fmt: skip
+
+
+def _rewrite_outputs(composer: _Composer, leaf: Callable[[Node], Node]) -> None:
+    roots = passes.rewrite([o.value for o in composer.outputs], leaf)
+    composer.outputs = [Output(o.param, o.slot, o.comp, v) for o, v in zip(composer.outputs, roots, strict=True)]
+
+
+def _take_own_points_from_stencils(composer: _Composer) -> None:
+    """What is read at the own point of a buffer around which a loop looks is the middle of that stencil: loaded once,
+    with its neighbours. A buffer that is written here is not looked around in (``Memory.place_for``)."""
+    params, storages = composer.params, composer.storages
+    middle: dict[int, tuple[int, int]] = {}  # direct parameter -> the stencil's parameter, and the slot of its middle
+    for k, one in enumerate(params):
+        if one.offsets and not one.is_global:
+            slots = [slot for slot, offset in enumerate(one.offsets) if not any(offset)]
+            direct = (j for j, other in enumerate(params) if storages[j] is storages[k] and other.map is None
+                      and not other.offsets and not other.mode.writes)  # fmt: skip
+            middle |= {j: (k, slots[0]) for j in direct if slots}
+
+    def own(node: Node) -> Node:
+        if node.op == "load" and node.value[0] in middle:
+            param, slot = middle[node.value[0]]
+            return load(param, slot, node.value[2], node.dtype)
+        return node
+
+    if middle:
+        _rewrite_outputs(composer, own)
 
 
 def _points(group: Group) -> SpecBox | None:

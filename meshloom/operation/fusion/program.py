@@ -14,7 +14,7 @@ from meshloom.operation.domain import EVERYWHERE
 from meshloom.operation.fusion.absorb import absorbed
 from meshloom.operation.fusion.compose import NoConstant, fused
 from meshloom.operation.fusion.cost import seconds_by_count
-from meshloom.operation.fusion.groups import Group, fills_moved_on, grouped, why_apart
+from meshloom.operation.fusion.groups import fills_moved_on, grouped, why_apart
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.fusion.recompute import with_recomputing
 from meshloom.operation.operation import Operation
@@ -175,28 +175,12 @@ def _steps(operations: Sequence[Operation], memory: Memory, start: int, gathers:
         if group.part is not None and several:  # other points of what it writes stay where they are: at home
             for operation in group.parts:
                 yield from _homecoming(operation, memory)
-        if (
-            group.on is not None
-            and not _better_alone(group, memory)
-            and (several or (not group.part and _gains(group.parts[0], memory)))
-        ):
+        if group.on is not None and (several or (not group.part and _gains(group.parts[0], memory))):
             yield from fused(group, memory)
             continue
         for operation in group.parts:
             yield from _homecoming(operation, memory)
             yield operation
-
-
-def _better_alone(group: Group, memory: Memory) -> bool:
-    """Is a group one loop that looks around on a grid, and Globals that start anew before it?
-
-    Put together it would load what it has at its own point apart from what it has around it, which took 1.31 ms for
-    0.54 (the last projection of ``cavity3d``, 256^3 points on an H200); the Globals are set in no time.
-    """
-    if not group.together or len(group.loops) != 1 or len(group.parts) == 1:
-        return False
-    (loop,) = group.loops
-    return any(one.reach.offsets is not None for one in loop.operands) and not _gains(loop, memory)
 
 
 def _gains(operation: Operation, memory: Memory) -> bool:
