@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.spatial import Delaunay
 
 import meshloom as ml
 from meshloom.solvers.clock import Timing
@@ -39,6 +40,18 @@ def distorted(kind: str, n: int, jitter: float = 0.15, seed: int = 0) -> ml.Mesh
     shift = np.random.default_rng(seed).uniform(-jitter / n, jitter / n, x.shape)
     faces = {name: mesh.boundary_nodes.indices[mesh.group(name)] for name in mesh.groups}
     return ml.Mesh.from_cells(x + inner[:, None] * shift, mesh.cell_nodes.indices, kind, faces)
+
+
+def irregular(dim: int, n: int, seed: int = 0) -> ml.Mesh:
+    """Triangles or tetrahedra by Delaunay between points of a box that are moved at random, n along each axis."""
+    x = np.stack(np.meshgrid(*[np.linspace(0.0, 1.0, n)] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
+    inner = (x > 0.0) & (x < 1.0)
+    x = x + inner * np.random.default_rng(seed).uniform(-0.3, 0.3, x.shape) / (n - 1)
+    cells = Delaunay(x).simplices
+    size = np.linalg.det(x[cells[:, 1:]] - x[cells[:, :1]])
+    cells[size < 0.0, :2] = cells[size < 0.0, 1::-1]
+    flat = np.abs(size) < 1e-2 / (n - 1) ** dim  # at the sides of the box
+    return ml.Mesh.from_cells(x, cells[~flat], "triangle" if dim == 2 else "tetrahedron")
 
 
 def waves(x: np.ndarray) -> np.ndarray:

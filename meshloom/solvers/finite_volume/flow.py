@@ -62,7 +62,8 @@ class CompressibleFlow:
         self.u = mesh.cells.field("u", self.dim + 2, dtype=dtype, data=start)
         sound = float(gas.sound_speed(stream))
         self._scale = (float(stream[0]), *[sound] * self.dim, float(stream[-1]))
-        reach = scheme.limiter_constant * mesh.cell_volumes ** (1.0 / self.dim) / length
+        # cells far away are large: there a change as large as the free stream itself is not small
+        reach = np.minimum(scheme.limiter_constant * mesh.cell_volumes ** (1.0 / self.dim) / length, 1.0)
         self._small = mesh.cells.field("small", dtype=dtype, data=reach**3)
         self._face_flux = kernels.face_fluxes(gas, scheme, eddy is not None)
         self._face_waves, self._side_waves = kernels.wave_kernels(gas, eddy is not None)
@@ -81,10 +82,11 @@ class CompressibleFlow:
         kernels.primitives(self.gas)(cells, u, v, self.on_cells("pressure"), self.on_cells("temperature"))
         if not self.scheme.needs_gradients(self.gas):
             return FlowTerms(v, None, None)
-        slope = self._gradient(v)
+        slope = self.gradient(v)
         return FlowTerms(v, slope, self._share(v, slope) if self.scheme.limited else None)
 
-    def _gradient(self, v: ml.Field) -> ml.Field:
+    def gradient(self, v: ml.Field) -> ml.Field:
+        """Of v, (d + 2, d) in every cell."""
         inside, slope = self.at.inside, self.on_cells("slope", self.dim + 2, self.dim)
         slope.fill(0.0)
         kernels.gradient(inside.faces, v[inside.cells], inside.weights, slope[inside.cells])
@@ -92,6 +94,17 @@ class CompressibleFlow:
             if side.tells_gradients:
                 add = self._at_side(side).gradient
                 add(side.faces, v[side.cells], side.given, side.area, side.weights, slope[side.cells])
+        return self.solved(slope)
+
+    def solved(self, total: ml.Field) -> ml.Field:
+        """Gradients of what was summed up over the faces of every cell, weight times change."""
+        patches, inside = self.at.patches, self.at.inside
+        if patches is None:
+            return total
+        around, slope = total.like("around"), total.like("slope")
+        around.fill(0.0)
+        kernels.gather(inside.faces, total[inside.cells], around[inside.cells])
+        kernels.solve_patch(self.mesh.cells, total, around, patches.takes, patches.inverse, slope)
         return slope
 
     def _share(self, v: ml.Field, slope: ml.Field) -> ml.Field:

@@ -8,6 +8,10 @@ differ in the weights alone, which are made here once:
 - Green-Gauss: the area vector over the volume, times the share of the change that has happened at the face; then
   corrected by one matrix for each cell so that the gradient of a linear function is exact on any mesh, as least squares
   has it.
+
+Triangles and tetrahedra have so few neighbours that a scheme of second order which asks these alone is not stable: a
+wave that grows is found on almost any mesh of tetrahedra (Haider, Croisille and Courbet 2009). They take the sums of
+their neighbours, too (``Patches``), and so look as far as the neighbours of these.
 """
 
 from __future__ import annotations
@@ -59,14 +63,27 @@ class GroupFaces:
 
 
 @dataclass(frozen=True)
+class Patches:
+    """How sums over the faces of cells become gradients where some cells take those of their neighbours, too.
+
+    ``takes``: 1 at these cells, 0 at the others; ``inverse`` (d, d): of the matrix that makes the sum of the gradient.
+    """
+
+    takes: ml.Field
+    inverse: ml.Field
+
+
+@dataclass(frozen=True)
 class Volumes:
-    """Cells with their volumes, faces inside and at the sides; ``degree`` counts the interior faces of each cell."""
+    """Cells with their volumes, faces inside and at the sides; ``degree`` counts the interior faces of each cell.
+    ``patches``: None where the weights of faces alone make gradients."""
 
     cells: ml.Set
     volume: ml.Field
     degree: ml.Field
     inside: Inside
     sides: tuple[GroupFaces, ...]
+    patches: Patches | None
 
     @classmethod
     def of(
@@ -80,7 +97,7 @@ class Volumes:
         """``conditions`` by the names of boundary groups; ``stream`` (d + 2,) is V of the free stream."""
         check_covered(mesh, conditions)
         shape = _Shape.of(mesh, conditions)
-        weights, at_boundary = _weights(shape, gradient)
+        weights, at_boundary, inverse = _weights(shape, gradient)
         inside = Inside(
             mesh.faces,
             mesh.face_cells,
@@ -97,7 +114,14 @@ class Volumes:
             mesh.cells.field("degree", dtype=dtype, data=degree),
             inside,
             sides,
+            None if inverse is None else _patches(mesh, shape, inverse, dtype),
         )
+
+
+def _patches(mesh: ml.Mesh, shape: _Shape, inverse: np.ndarray, dtype: np.dtype | type) -> Patches:
+    takes = shape.has_few_neighbours.astype(np.float64)
+    return Patches(mesh.cells.field("takes", dtype=dtype, data=takes),
+                   mesh.cells.field("inverse", (mesh.dim, mesh.dim), dtype=dtype, data=inverse))  # fmt: skip
 
 
 def check_covered(mesh: ml.Mesh, conditions: Mapping[str, BoundaryCondition]) -> None:
@@ -195,6 +219,12 @@ class _Shape:
         return self.reach[:, 0] - self.reach[:, 1]
 
     @property
+    def has_few_neighbours(self) -> np.ndarray:
+        """Which cells are triangles or tetrahedra, (cells,)."""
+        faces = np.bincount(np.concatenate([self.cells.ravel(), self.boundary_cells]), minlength=len(self.volume))
+        return faces <= self.area.shape[1] + 1
+
+    @property
     def to_ghost(self) -> np.ndarray:
         """From the cell of each boundary face to where its ghost is; free faces have theirs mirrored, (b, d)."""
         normal = self.boundary_area / np.linalg.norm(self.boundary_area, axis=1)[:, None]
@@ -202,8 +232,9 @@ class _Shape:
         return np.where(self.at_face[:, None], self.boundary_reach, mirrored)
 
 
-def _weights(shape: _Shape, gradient: str) -> tuple[np.ndarray, np.ndarray]:
-    """Of the gradients of both cells of each face, (faces, 2, d), and of the cell of each boundary face, (b, d)."""
+def _weights(shape: _Shape, gradient: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Of the gradients of both cells of each face, (faces, 2, d), and of the cell of each boundary face, (b, d); where
+    some cells take the sums of their neighbours, too, the inverse (cells, d, d) that makes gradients of these sums."""
     across, to_ghost = shape.across, shape.to_ghost
     if gradient == "least_squares":
         plain = across / np.einsum("nd,nd->n", across, across)[:, None]
@@ -215,23 +246,38 @@ def _weights(shape: _Shape, gradient: str) -> tuple[np.ndarray, np.ndarray]:
         both = share[:, :, None] * shape.area[:, None, :] / shape.volume[shape.cells][:, :, None]
         at_face = np.where(shape.at_face, 1.0, 0.5)
         outer = at_face[:, None] * shape.boundary_area / shape.volume[shape.boundary_cells][:, None]
-    matrix = _moments(shape, both, outer * ~shape.is_free[:, None], across, to_ghost)
-    singular = np.linalg.svd(matrix, compute_uv=False)
-    cells = len(shape.volume)
+    outer = outer * (~shape.is_free | _lacking(shape, both, outer)[shape.boundary_cells])[:, None]
+    inverse = np.linalg.pinv(_of_patches(shape, _moments(shape, both, outer)))
+    if shape.has_few_neighbours.any():
+        return both, outer, inverse
+    return (np.einsum("nkab,nkb->nka", inverse[shape.cells], both),
+            np.einsum("nab,nb->na", inverse[shape.boundary_cells], outer), None)  # fmt: skip
+
+
+def _lacking(shape: _Shape, both: np.ndarray, outer: np.ndarray) -> np.ndarray:
+    """Which cells know too little without their free faces, (cells,)."""
+    cells, d = len(shape.volume), shape.area.shape[1]
+    singular = np.linalg.svd(_of_patches(shape, _moments(shape, both, outer * ~shape.is_free[:, None])),
+                             compute_uv=False)  # fmt: skip
     sure = np.bincount(shape.cells.ravel(), minlength=cells)
     sure += np.bincount(shape.boundary_cells, ~shape.is_free, minlength=cells).astype(int)
-    lacking = (singular[:, -1] < _FLAT * singular[:, 0]) | (sure <= across.shape[1])
-    outer = outer * (~shape.is_free | lacking[shape.boundary_cells])[:, None]
-    inverse = np.linalg.pinv(_moments(shape, both, outer, across, to_ghost))
-    return (np.einsum("nkab,nkb->nka", inverse[shape.cells], both),
-            np.einsum("nab,nb->na", inverse[shape.boundary_cells], outer))  # fmt: skip
+    return (singular[:, -1] < _FLAT * singular[:, 0]) | ((sure <= d) & ~shape.has_few_neighbours)
 
 
-def _moments(
-    shape: _Shape, both: np.ndarray, outer: np.ndarray, across: np.ndarray, to_ghost: np.ndarray
-) -> np.ndarray:
+def _of_patches(shape: _Shape, matrix: np.ndarray) -> np.ndarray:
+    """``matrix`` (cells, d, d), of cells that take the sums of their neighbours with those of these."""
+    few, (first, second) = shape.has_few_neighbours, shape.cells.T
+    total = matrix.copy()
+    for own, other in ((first, second), (second, first)):
+        takes = few[own]
+        np.add.at(total, own[takes], matrix[other[takes]])
+    return total
+
+
+def _moments(shape: _Shape, both: np.ndarray, outer: np.ndarray) -> np.ndarray:
     """The sum of weight times way over the faces of each cell, (cells, d, d): the identity where linear functions get
     their gradients."""
+    across, to_ghost = shape.across, shape.to_ghost
     cells, d = len(shape.volume), across.shape[1]
     total = np.zeros((cells, d, d))
     for a in range(d):

@@ -75,6 +75,19 @@ def gradient(v: ml.Read, weights: ml.Read, slope: ml.Inc):
     slope[1] += np.outer(jump, weights[1])
 
 
+@ml.kernel
+def gather(value: ml.Read, around: ml.Inc):
+    """The sum over the neighbours of each cell."""
+    around[0] += value[1]
+    around[1] += value[0]
+
+
+@ml.kernel
+def solve_patch(total: ml.Read, around: ml.Read, takes: ml.Read, inverse: ml.Read, slope: ml.Write):
+    """The gradient that makes the sums of a cell, and those of its neighbours where it takes them."""
+    slope[...] = (total + takes * around) @ inverse.T
+
+
 # --- how much of them each cell may use ---------------------------------------------------------------------------
 
 
@@ -111,7 +124,7 @@ def limiter(name: str, scale: tuple[float, ...]) -> ml.Kernel:
     @ml.kernel
     def limit(v: ml.Read, low: ml.Read, high: ml.Read, slope: ml.Read, reach: ml.Read, small: ml.Read, share: ml.Min):
         """The share of its gradient that keeps each cell of a face within its bounds at the face; ``small`` is
-        (K h)^3 for cells of the length h."""
+        (K h)^3 for cells of the length h, at most 1."""
         size = np.array(scale, dtype=v.dtype)
         for side in (0, 1):
             change = slope[side] @ reach[side]

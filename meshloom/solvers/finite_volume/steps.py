@@ -22,7 +22,7 @@ from meshloom.solvers import clock
 from meshloom.solvers.clock import Timing
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.gas import IdealGas
-from meshloom.solvers.finite_volume.kernels import keep
+from meshloom.solvers.finite_volume.kernels import gather, keep
 from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
 
 #: The share of the state at the start in each of the three stages.
@@ -114,13 +114,6 @@ def local_steps(cfl: float) -> ml.Kernel:
 @ml.kernel
 def count(done: ml.ReadWrite):
     done += 1
-
-
-@ml.kernel
-def gather(rate: ml.Read, around: ml.Inc):
-    """The sum over the neighbours of each cell."""
-    around[0] += rate[1]
-    around[1] += rate[0]
 
 
 @cache

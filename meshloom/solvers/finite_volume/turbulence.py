@@ -129,7 +129,7 @@ class SpalartAllmaras:
                 model_open_gradient(
                     side.faces, terms.v[own], self.nu[own], self.far, side.area, side.weights, slope[own]
                 )
-        return slope
+        return self.flow.solved(slope)
 
     def _at_side(self, side: GroupFaces, terms: FlowTerms) -> None:
         own = side.cells
