@@ -70,13 +70,14 @@ def beyond(value: float, low_and_high: tuple[float, float]) -> float:
 
 def airfoil(around: int, iterations: int) -> dict[str, Any]:
     mesh = (f"mesh.around={around}", f"mesh.outward={3 * around // 8}")
-    _, _, row = ran("naca0012_transonic", iterations, *mesh)
+    _, _, row = ran("naca0012_transonic", iterations, *mesh, "time.method=implicit", "time.cfl=5")
     return row | {"lift": row["end"]["lift"], "drag": row["end"]["drag"]}
 
 
 def cylinder(around: int, iterations: int, mach: float) -> dict[str, Any]:
     size = (f"mesh.around={around}", f"mesh.outward={3 * around // 4}")
-    case, _, row = ran("cylinder", iterations, *size, f"stream.mach={mach}")
+    steps = ("time.method=implicit", "time.cfl=5", "time.cfl_max=200")
+    case, _, row = ran("cylinder", iterations, *size, f"stream.mach={mach}", *steps)
     return row | {"drag": row["end"]["drag"], "wake": case.wake_length()}  # type: ignore[attr-defined]
 
 

@@ -6,9 +6,10 @@ captured by an OpenMP region, and keep it for parameters.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
-from meshloom.backend.unit import Parameter, Unit, block_names, global_values, indent, parameters, prelude
+from meshloom.backend.unit import MOST_UNITS, Parameter, Unit, block_names, global_values, indent, parameters, prelude
 from meshloom.native.names import safe_name
 from meshloom.schedule.nest import nodes
 from meshloom.schedule.nest.code import Pass, Phase, accumulated, merged, neutral, partial_name
@@ -53,6 +54,7 @@ class CppPrinter(Printer):
 PRINTER = CppPrinter()
 
 
+@lru_cache(MOST_UNITS)
 def render(unit: Unit) -> str:
     """C++ source with ``extern "C" void ml_loop(void* const* p, const int64_t* s)``."""
     received = [_received(unit, one) for one in unit.passes]

@@ -13,6 +13,7 @@ import numpy as np
 from meshloom.backend.base import Bound
 from meshloom.errors import ScheduleError
 from meshloom.kernel.expr import C_TYPES
+from meshloom.kernel.recent import Recent
 from meshloom.schedule.nest.code import Pass, partial_name
 from meshloom.schedule.nest.nodes import Name, Statement, let
 from meshloom.schedule.nest.walk import names as names_in
@@ -22,6 +23,7 @@ from meshloom.schedule.strategies import emitter
 from meshloom.target import CPU, Target
 
 _PASTED = re.compile(r"^//@ (\w+\.hpp)\n", re.MULTILINE)
+MOST_UNITS = 64  # that are kept, besides those of loops that are still there: a solver by colors has about ten
 _C_OF = {np.dtype(f"uint{bits}"): f"uint{bits}_t" for bits in (8, 16, 32)} | C_TYPES
 
 
@@ -67,9 +69,10 @@ class GlobalValue:
         return let(self.name, Name(self.array)[self.place], self.ctype)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Unit:
-    """Everything one generated source needs: pointers, sizes (whole numbers), passes; and where it runs."""
+    """Everything one generated source needs: pointers, sizes (whole numbers), passes; and where it runs. One that is
+    made again is the same object for loops that differ in their fields, maps and sizes alone (``make_unit``)."""
 
     spec: LoopSpec
     pointers: tuple[Argument, ...]
@@ -87,8 +90,21 @@ def prelude(path: Path, **parts: str) -> str:
     return _PASTED.sub(lambda found: prelude(Path(__file__).with_name(found[1])), text)
 
 
+_UNITS: Recent[tuple[Any, ...], Unit] = Recent(MOST_UNITS)
+
+
 def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), target: Target = CPU) -> Unit:
-    """The generated source as data: a function of the loop's spec and of which arrays the plan has, of which types."""
+    """The generated source as data: a function of the loop's spec and of which arrays the plan has, of which types.
+
+    A solver that goes through colors has hundreds of loops which are one loop over other rows: where a plan has no
+    arrays, the unit of the last such loop serves."""
+    if arrays(plan):
+        return _made(spec, plan, extra, target)
+    key = (spec, type(plan), plan.strategy, plan.block, extra, target)
+    return _UNITS.find_or_make(key, lambda: _made(spec, plan, extra, target))
+
+
+def _made(spec: LoopSpec, plan: Plan, extra: tuple[Argument, ...], target: Target) -> Unit:
     pointers = [Argument(spec.access(k).pointer, p.ctype, not p.mode.writes) for k, p in enumerate(spec.params)]
     pointers += [Argument(f"m{k}", C_TYPES[m.dtype], True) for k, m in enumerate(spec.maps) if not m.formula]
     pointers += [Argument(name, _C_OF[array.dtype], True) for name, array in sorted(arrays(plan).items())]

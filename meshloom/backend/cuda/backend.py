@@ -20,8 +20,9 @@ from meshloom.backend.cuda.driver import DeviceLaunch
 from meshloom.backend.cuda.emulator import Emulator
 from meshloom.backend.cuda.engine import NO_CONTRACTION, Device, Engine, LaunchFunction
 from meshloom.backend.cuda.graph import GraphRecording, dealt_out
-from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
+from meshloom.backend.unit import MOST_UNITS, Unit, make_unit, sizes_of, temporaries
 from meshloom.errors import CompilerError, ScheduleError, install
+from meshloom.kernel.recent import Recent
 from meshloom.mesh.core import Map
 from meshloom.native.threads import DEVICE_LEFT_BEHIND, check_device, device_begins, device_left_behind
 from meshloom.schedule.nest.code import Pass, partial_name
@@ -46,6 +47,7 @@ class CudaBackend(Backend):
     def __init__(self) -> None:
         self.engine = Device()
         self._maps: weakref.WeakKeyDictionary[Map, Any] = weakref.WeakKeyDictionary()
+        self._loaded: Recent[tuple[Any, ...], Any] = Recent(MOST_UNITS)
 
     def unavailable(self) -> str | None:
         if device_left_behind() and vars(self).get("_reason") is None:  # it had one, or nobody knows
@@ -113,6 +115,11 @@ class CudaBackend(Backend):
         return Executable(steps, used, list(arrays.values()), self.engine.events(), footprint, max(needed, default=0.0))
 
     def _compiled(self, unit: Unit, block: int, threads: int, registers: int | None, wide_index: bool) -> Any:
+        """Those of the last loop with such a unit, which is often the same kernel over another color."""
+        key = unit, block, threads, registers, wide_index
+        return self._loaded.find_or_make(key, lambda: self._compiled_anew(*key))
+
+    def _compiled_anew(self, unit: Unit, block: int, threads: int, registers: int | None, wide_index: bool) -> Any:
         """Kernels, launch functions and resources. Without a wish for ``registers`` each kernel gets as many as it
         likes, unless a few less, with hardly any spilling, let one more block run at a time; or more, where few do."""
 
