@@ -160,11 +160,12 @@ def work(quick: bool) -> dict[str, Makes]:
     return {
         "airfoil": [(f"airfoil, {n} x {3 * n // 8}", partial(airfoil, n, 400)) for n in (128, 256, 512)],
         "cylinder": [
-            (f"cylinder, Re 40, Mach {mach}", partial(cylinder, 192, 400, mach)) for mach in (0.1, 0.1 / SLOW)
+            (f"cylinder, Re 40, Mach {mach}", partial(cylinder, 192, steps, mach))
+            for mach, steps in ((0.1, 400), (0.1 / SLOW, 1600))
         ],
         "street": [("street, Re 100", partial(street, 128, 150.0))],
         "plate": [(f"plate, {n} x {up[n]}", partial(plate, n, 600)) for n in up],
-        "wing": [("wing, Euler, level 3", partial(wing, 3, 150))],
+        "wing": [("wing, Euler, level 3", partial(wing, 3, 120))],
     }
 
 
