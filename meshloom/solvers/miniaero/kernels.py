@@ -50,8 +50,6 @@ class MiniAeroKernels(NamedTuple):
     finish: Callable[..., None]
 
 
-
-
 @cache  # tracing takes about a second: cases with the same gas and scheme share their kernels
 def kernels(gas: MiniAeroGas, scheme: MiniAeroScheme, inflow_state: tuple[float, ...]) -> tuple[ml.Kernel, ...]:
     """The kernels by the names of ``Kernels``; ``inflow_state`` (5,) is the v that comes in."""
