@@ -17,7 +17,7 @@ from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
 from meshloom.native import machine
 from meshloom.operation.fusion import FusedProgram, fuse
-from meshloom.operation.operation import Operation
+from meshloom.operation.operation import Operation, prepared
 from meshloom.operation.parameters import Given, Known, Parameters, name_of
 from meshloom.operation.recorded import Recorded, check_written_first, without_idle_fills
 from meshloom.operation.replay import ReadyProgram, Replay, Way, backends_of, left_behind, transients_among, written_by
@@ -175,7 +175,7 @@ class Program(NoCopy):
         given = self.parameters.given(arguments, named) if named else Given(arguments, {})
         key = (current().key, self.fuse, self.branches, *given.key)
         ready = self._kept.get(key)
-        if ready is not None and ready.usable():
+        if ready is not None and ready.usable() and Operation.watched is None:
             check_decides(self.name, until, ready.written)
             return ready.perform(times, way, watched)
         bound = self.bind(*arguments, **named)
@@ -252,13 +252,18 @@ class Program(NoCopy):
         return written, transients_among(written)
 
     def _replayed(self, times: int, way: Way) -> Replayed:
-        recording = self._fused_recording() if times and self._may_fuse() else None
+        if Operation.watched is not None and times:
+            ready = self._made_ready()
+            return way(Recording([partial(Operation.watched, o, ready[o]) for o in self.loops]), times)
+        recording = self._fused_recording() if self._may_fuse() else None
         if recording is None:
             return self._run_loops(times, way)
         if recording.replay.may_start():
+            if not times:  # it is ready: nothing of it is to be done
+                return way(recording.replay.body, 0)
             return recording.noted(way(recording.replay, times))
-        first = self._run_loops(1, way)  # one replay loop by loop makes the constants true
-        if first.stopped or first.met or times == 1:
+        first = self._run_loops(min(times, 1), way)  # one replay loop by loop makes the constants true
+        if first.stopped or first.met or times <= 1:
             return first
         rest = recording.noted(way(recording.replay, times - 1))
         return rest._replace(history=np.concatenate([first.history, rest.history]))
@@ -273,18 +278,23 @@ class Program(NoCopy):
 
     def _recording(self) -> Recording:
         """What the back end made of the operations; made again when a loop has been invalidated."""
-        used = self._backends()
+        used, ready = self._backends(), self._made_ready()
         one = used.pop() if len(used) == 1 else None
-        if one is not None:  # what is set need not be used by a loop, which would bring it there
-            for target in self._filled:
-                target.move(one.place(target.storage))
-        prepared = {o: o.prepare() for o in self._fills_last}
-        executables = [prepared[o] for o in self.loops]
+        executables = [ready[o] for o in self.loops]
         signature = (self.branches, *map(id, executables))
         if self._ready is None or self._ready[0] != signature:
             made = one.recording(executables, branches=self.branches) if one else Recording(executables)
             self._ready = signature, made
         return self._ready[1]
+
+    def _made_ready(self) -> dict[Operation, Callable[[], None]]:
+        """Its operations as they are executed, one by one."""
+        used = self._backends()
+        if len(used) == 1:  # what is set need not be used by a loop, which would bring it there
+            (one,) = used
+            for target in self._filled:
+                target.move(one.place(target.storage))
+        return prepared(self._fills_last)
 
     def _backends(self) -> set[Backend]:
         return backends_of(self.loops)
@@ -387,8 +397,7 @@ class FusedRecording:
 
     def __init__(self, program: FusedProgram, backend: Backend, *, branches: bool = True):
         self.program, self.backend = program, backend
-        for step in (*program.prologue, *program.body):
-            step.prepare()  # which may bring spare buffers to where it runs
+        prepared((*program.prologue, *program.body))  # which may bring spare buffers to where it runs
         self.prologue = [step.prepare() for step in program.prologue]
         self.body = [step.prepare() for step in program.body]
         self._replay = backend.recording(self.body, branches=branches)
