@@ -7,7 +7,7 @@ value breaks down, what the loop has written is as before it, so that ``loop.ins
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,12 +54,18 @@ def watched(loop: Operation, execute: Callable[[], None]) -> None:
     if not broken:
         return
     after = {one: numbered(one) for one in broken}
-    for storage, copy in before.values():
-        storage[...] = copy
+    results = [(storage, storage.copy()) for storage, _ in before.values()]
+    _put(before.values())
     found = _element_at_fault(loop)
-    if not any(_new(loop, one, values[one], after[one]).any() for one in broken) and found is None:
-        return  # it was so before, and the loop has nothing to do with it
+    if found is None and not any(_new(loop, one, values[one], after[one]).any() for one in broken):
+        _put(results)  # it was so before, and the loop has nothing to do with it
+        return
     raise RunError(one_line(_message(loop, broken[0], values, after, found)))
+
+
+def _put(values: Iterable[tuple[Any, Any]]) -> None:
+    for storage, copy in values:
+        storage[...] = copy
 
 
 def _not_finite(loop: Operation, one: Storage, now: np.ndarray) -> np.ndarray:

@@ -244,4 +244,5 @@ def _element(loop: Operation, given: Any) -> int:
 
 def _numbers(values: np.ndarray) -> str:
     """In one line, with six digits; of many the first and last."""
-    return " ".join(np.array2string(values, precision=6, threshold=32, separator=", ").split())
+    shortly = {"all": lambda value: f"{value:.6g}" if values.dtype.kind == "f" else str(value)}
+    return " ".join(np.array2string(values, threshold=32, separator=", ", formatter=shortly).split())  # type: ignore[arg-type]
