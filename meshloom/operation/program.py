@@ -127,7 +127,7 @@ class Program(NoCopy):
     def run(self, times: int = 1, *arguments: Any, record: Sequence[Global] = (), **named: Any) -> np.ndarray:
         """Replay ``times`` times. Returns the values of the recorded globals after every replay, (times, values).
 
-        ``arguments``: what the function takes. Ctrl-C is seen within about a second and raises KeyboardInterrupt after
+        ``arguments``: what the function takes. Ctrl-C is seen within 0.2 seconds and raises KeyboardInterrupt after
         a whole replay, with the attributes ``replays``, how many there were, and ``history`` (replays, values), what
         was recorded of them; where there are only a few replays on a GPU, which are over at once, Python raises its
         own, without these.
