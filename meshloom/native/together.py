@@ -53,30 +53,37 @@ class Batch:
             self._workers.shutdown(cancel_futures=True)
 
 
-_now: list[Batch] = []  # the innermost last
+class _OfThread(threading.local):
+    """Batches of this thread, the innermost last: others have programs of their own."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+
+_now = _OfThread()
 
 
 @contextmanager
 def together() -> Iterator[None]:
     """A block in which loops are made ready: what ``begin`` is told is compiled at the same time."""
     batch = Batch()
-    _now.append(batch)
+    _now.batches.append(batch)
     try:
         yield
     finally:
-        _now.remove(batch)
+        _now.batches.remove(batch)
         batch.close()
 
 
 def begin(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> None:
     """Begin to compile what ``load`` will be asked for; outside of a block nothing happens."""
-    if _now:
-        _now[-1].begin(source, name, extra_flags)
+    if _now.batches:
+        _now.batches[-1].begin(source, name, extra_flags)
 
 
 def load(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     """``compiler.load``, after what was begun of it."""
-    for batch in _now:
+    for batch in _now.batches:
         batch.wait(source, name, extra_flags)
     return compiler.load(source, name, extra_flags=extra_flags)
 

@@ -131,3 +131,26 @@ def test_loops_of_a_program_are_begun_before_the_first_is_waited_for(
 )
 def test_gcc_is_known_by_its_first_line(words: str, gnu: bool) -> None:
     assert compiler.Compiler("c++", words, ()).is_gnu is gnu
+
+
+def test_threads_compile_programs_of_their_own(cache: Path) -> None:
+    """What one thread has begun is not ended by another one that is ready."""
+    found: list[int] = []
+    inside, ready = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with together.together():
+            together.begin(source(21), "answer21")
+            inside.set()
+            ready.wait(60)
+            found.append(together.load(source(21), "answer21").answer())
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert inside.wait(60)
+    with together.together():
+        together.begin(source(22), "answer22")
+        found.append(together.load(source(22), "answer22").answer())
+    ready.set()
+    thread.join(60)
+    assert found == [22, 21]
