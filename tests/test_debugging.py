@@ -130,6 +130,22 @@ def test_a_nan_that_came_in_says_so_and_globals_are_watched(back_end: str) -> No
         squares(flow.mesh.cells, flow.w, flow.total)
 
 
+def test_what_a_selection_leaves_out_is_no_cause() -> None:
+    ml.use("numpy")
+    cells = ml.Set(3, "cells")
+    a, b = cells.field("a", data=[1.0, 0.0, 2.0]), cells.field("b")
+
+    @ml.kernel
+    def select(a: ml.Read, b: ml.Write):
+        safe = np.where(a > 0.0, np.log(a), 0.0)
+        b[...] = safe + 1.0 / a
+
+    with ml.debug(), pytest.raises(RunError) as caught:
+        select(cells, a, b)
+    message = str(caught.value)
+    assert "loop select: b becomes infinite at cells element 1; " in message and "b[...] = safe + 1.0 / a; " in message
+
+
 def test_a_solve_along_lines_is_named_by_field_and_point() -> None:
     ml.use("cpu")
     grid = ml.Grid((8, 6))

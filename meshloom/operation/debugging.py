@@ -16,7 +16,7 @@ from meshloom.errors import RunError, one_line, yes_or_no
 from meshloom.kernel.model import Output
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.whereabouts import whereabouts
-from meshloom.operation.inspection import LoopValues, check_has_elements, first_cause, line_of, numbered
+from meshloom.operation.inspection import LoopValues, cause_of, check_has_elements, line_of, numbered
 from meshloom.operation.operation import Operation
 from meshloom.recording import refuse_in_program
 
@@ -105,7 +105,7 @@ def _message(
     known, operand = values.computed(element), loop.operands[output.param]
     inspected = values.at(element)
     made, target = known[output.value], operand.storage.name
-    cause = first_cause(values.outputs, known)
+    cause = cause_of(output.value, known)
     where = f"; {cause.where[0]}:{cause.where[1]}: {line_of(cause.where)}" if cause is not None and cause.where else ""
     read = ", ".join(map(str, inspected.inputs.values()))
     came = "" if cause is not None else ", which came in"

@@ -200,11 +200,18 @@ def numbered(storage: Field | Global) -> np.ndarray:
     return np.asarray(storage.set.by_number(storage.unpacked())).reshape(-1, storage.dim)
 
 
-def first_cause(outputs: Sequence[Output], known: Mapping[Node, Any]) -> Node | None:
-    """The first operation that makes something that is not finite of finite values; None where it came in."""
-    finite = {node: bool(np.isfinite(value)) for node, value in known.items()}
-    made = (n for n in topological([o.value for o in outputs]) if n.args and not finite[n])
-    return next((n for n in made if all(finite[a] for a in n.args)), None)
+def cause_of(node: Node, known: Mapping[Node, Any]) -> Node | None:
+    """The operation that made something that is not finite of finite values, from which this value has it; None where
+    it came in. What a selection has not taken is no cause."""
+    while True:
+        chosen = node.args
+        if node.op == "where":
+            condition, yes, no = node.args
+            chosen = (yes if known[condition] else no,)
+        broken = [one for one in chosen if not np.isfinite(known[one])]
+        if not broken:
+            return node if node.args else None
+        node = broken[0]
 
 
 def line_of(where: tuple[str, int]) -> str:
