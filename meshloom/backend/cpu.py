@@ -90,6 +90,7 @@ class CpuBackend(Backend):
             text = self._text(bound, plan)
             bound.compiled[self.key, "text"] = plan, text  # for prepare, which comes soon
             together.begin(text.source, bound.spec.name, extra_flags=text.flags)
+            runtime.begin()  # which replays it
 
     def _text(self, bound: Bound, plan: Plan) -> CppText:
         made_for, text = bound.compiled.pop((self.key, "text"), (None, None))

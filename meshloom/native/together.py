@@ -54,10 +54,9 @@ class Batch:
 
 
 class _OfThread(threading.local):
-    """Batches of this thread, the innermost last: others have programs of their own."""
+    """What this thread has begun: others have programs of their own."""
 
-    def __init__(self) -> None:
-        self.batches: list[Batch] = []
+    batch: Batch | None = None
 
 
 _now = _OfThread()
@@ -65,26 +64,29 @@ _now = _OfThread()
 
 @contextmanager
 def together() -> Iterator[None]:
-    """A block in which loops are made ready: what ``begin`` is told is compiled at the same time."""
-    batch = Batch()
-    _now.batches.append(batch)
+    """A block in which loops are made ready: what ``begin`` is told is compiled at the same time. One inside another is
+    part of it."""
+    if _now.batch is not None:
+        yield
+        return
+    batch = _now.batch = Batch()
     try:
         yield
     finally:
-        _now.batches.remove(batch)
+        _now.batch = None
         batch.close()
 
 
 def begin(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> None:
     """Begin to compile what ``load`` will be asked for; outside of a block nothing happens."""
-    if _now.batches:
-        _now.batches[-1].begin(source, name, extra_flags)
+    if _now.batch is not None:
+        _now.batch.begin(source, name, extra_flags)
 
 
 def load(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     """``compiler.load``, after what was begun of it."""
-    for batch in _now.batches:
-        batch.wait(source, name, extra_flags)
+    if _now.batch is not None:
+        _now.batch.wait(source, name, extra_flags)
     return compiler.load(source, name, extra_flags=extra_flags)
 
 

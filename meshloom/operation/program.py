@@ -16,6 +16,7 @@ from meshloom.mesh.condition import Condition
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
 from meshloom.native import machine
+from meshloom.native.together import together
 from meshloom.operation.fusion import FusedProgram, fuse
 from meshloom.operation.operation import Operation, prepared
 from meshloom.operation.parameters import Given, Known, Parameters, name_of
@@ -278,13 +279,15 @@ class Program(NoCopy):
 
     def _recording(self) -> Recording:
         """What the back end made of the operations; made again when a loop has been invalidated."""
-        used, ready = self._backends(), self._made_ready()
+        used = self._backends()
         one = used.pop() if len(used) == 1 else None
-        executables = [ready[o] for o in self.loops]
-        signature = (self.branches, *map(id, executables))
-        if self._ready is None or self._ready[0] != signature:
-            made = one.recording(executables, branches=self.branches) if one else Recording(executables)
-            self._ready = signature, made
+        with together():
+            ready = self._made_ready()
+            executables = [ready[o] for o in self.loops]
+            signature = (self.branches, *map(id, executables))
+            if self._ready is None or self._ready[0] != signature:
+                made = one.recording(executables, branches=self.branches) if one else Recording(executables)
+                self._ready = signature, made
         return self._ready[1]
 
     def _made_ready(self) -> dict[Operation, Callable[[], None]]:
@@ -397,10 +400,11 @@ class FusedRecording:
 
     def __init__(self, program: FusedProgram, backend: Backend, *, branches: bool = True):
         self.program, self.backend = program, backend
-        prepared((*program.prologue, *program.body))  # which may bring spare buffers to where it runs
-        self.prologue = [step.prepare() for step in program.prologue]
-        self.body = [step.prepare() for step in program.body]
-        self._replay = backend.recording(self.body, branches=branches)
+        with together():
+            prepared((*program.prologue, *program.body))  # which may bring spare buffers to where it runs
+            self.prologue = [step.prepare() for step in program.prologue]
+            self.body = [step.prepare() for step in program.body]
+            self._replay = backend.recording(self.body, branches=branches)
         self.summary = self._replay.summary
         constants = [(one.storage, value) for one, value in program.constants.items()]
         self.replay = Replay(self._replay, self.prologue, constants)

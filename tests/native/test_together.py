@@ -112,11 +112,12 @@ def test_loops_of_a_program_are_begun_before_the_first_is_waited_for(
         doubled(cells, a, b)
 
     step.run(0)
-    assert order == ["begin one_more", "begin doubled", "load one_more", "load doubled"]
+    of_loops = [word for word in order if "runtime" not in word]
+    assert of_loops == ["begin one_more", "begin doubled", "load one_more", "load doubled"]
     assert not a.numpy().any(), "made ready, not run"
     step.run(3)
     np.testing.assert_array_equal(b.numpy(), 6.0)
-    assert len(order) == 4
+    assert [word for word in order if "runtime" not in word] == of_loops, "and not again"
 
 
 @pytest.mark.parametrize(
