@@ -26,7 +26,7 @@ from meshloom.schedule.plan.plan import arrays as plan_arrays
 FLAGS = ("-fno-math-errno", "-fno-trapping-math")
 NO_CONTRACTION = "-ffp-contract=off"
 #: Statements from which on compiling takes longer than anybody waits for. Time that compilers spend on values which do
-#: not fit into registers grows faster than a loop: 2,500 operations took 9.1 s, and take 2.6 s.
+#: not fit into registers grows faster than a loop: 2,500 operations took 9.1 s of a core, and take 2.6 to 4.4.
 MANY_STATEMENTS = 1500
 #: What GCC is spared then, none of it arithmetic: a third copy of the loop for the last elements of a block, looks at
 #: what earlier turns and loads have left in registers, and long searches for the best register to give up.
