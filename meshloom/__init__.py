@@ -20,6 +20,7 @@ from meshloom.mesh import generate
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, Subset
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
+from meshloom.operation.debugging import debug
 from meshloom.operation.loop import Kernel, kernel
 from meshloom.operation.operation import Operation
 from meshloom.operation.program import Program, program
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Arg", "Done", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min",
     "Operation", "Program", "Read", "ReadWrite", "Schedule", "Sequence", "Set", "Subset", "Sum", "Write", "backend",
-    "backends", "compact", "errors", "fill_ghosts", "generate", "jacobian", "kernel", "linalg", "load", "locate",
-    "march", "orderings", "program", "read", "save", "strategies", "threads", "use", "using", "variants", "write",
+    "backends", "compact", "debug", "errors", "fill_ghosts", "generate", "jacobian", "kernel", "linalg", "load",
+    "locate", "march", "orderings", "program", "read", "save", "strategies", "threads", "use", "using", "variants",
+    "write",
 ]  # fmt: skip

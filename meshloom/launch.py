@@ -18,6 +18,7 @@ from meshloom.config import Setting, build, flatten, parse_settings, read_settin
 from meshloom.errors import ConfigError, MeshloomError, UserError, nearest, one_line, shown
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
+from meshloom.process.activity import busy
 from meshloom.run.files import Start
 from meshloom.run.folder import RunFolder, claim, settled
 from meshloom.run.names import CHECKPOINT, CONFIG
@@ -281,10 +282,12 @@ def launch(job: Job, folder: RunFolder, report: RunReport, began: float) -> tupl
     """Set the case up and run it; a folder claimed for a run that never began is given back."""
     try:
         try:
-            case = set_up(job)
+            with busy(f"{job.case.name}: setting up"):
+                case = set_up(job)
             _check_end(job, case, folder)
             _announce(job, case, folder, report)
-            case.program.run(0, record=case.recorded)  # compiled here, where it can still be stopped without a trace
+            with busy(f"{job.case.name}: making its loops ready"):
+                case.program.run(0, record=case.recorded)  # compiled here, where it can be stopped without a trace
             runner = Runner(case, folder, report, job.start, began)
         except BaseException:
             folder.abandon()

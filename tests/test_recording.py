@@ -189,7 +189,7 @@ REFUSED: dict[str, Action] = {
     "Mesh.boundary_normals": lambda w: w.mesh.boundary_normals, "Mesh.boundary": lambda w: w.mesh.boundary("xmin"),
     "Mesh.wall_distance": lambda w: w.mesh.wall_distance("xmin"),
     "Kernel.python": lambda w: scale.python(w.cells, w.u, w.factor, w.total),
-    "Operation.run_plainly": lambda w: w.loop.run_plainly(),
+    "Operation.run_plainly": lambda w: w.loop.run_plainly(), "Operation.inspect": lambda w: w.loop.inspect(0),
     "Operation.settle": lambda w: add.loop(w.cells, w.pair.like("more"), w.pair, schedule={"layout": "soa"}).settle(),
     "Program.run, recording": lambda w: w.inner.run(2, record=(w.total,)),
     "Sequence.run": lambda w: ml.Sequence(w.inner).run(2), "Sequence.__call__": lambda w: ml.Sequence(w.inner)(),
@@ -208,7 +208,7 @@ REFUSED: dict[str, Action] = {
     "read": lambda w: ml.read("no_such_file.msh"),
     "write": lambda w: ml.write("never_written.vtu", w.mesh, {"u": np.zeros(6)}),
     "save": lambda w: ml.save("never_written.h5", w.u), "load": lambda w: ml.load("no_such_file.h5", w.u),
-    "march": lambda w: ml.march(w.inner, steps=2),
+    "march": lambda w: ml.march(w.inner, steps=2), "debug": lambda w: ml.debug(nan=True),
 }  # fmt: skip
 
 #: What neither changes nor reads values; the same inside and outside. Plain attributes belong here by themselves.
@@ -335,6 +335,7 @@ HARMLESS |= {
     "Set.of": lambda w: w.mesh.cells.of("quad"),
     "Subset.members_of": lambda w: w.cells.subset([1, 2]).members_of(w.cells),
     "Subset.restricted": lambda w: w.edges.subset([1, 2]).restricted(w.ends),
+    "Operation.source": lambda w: None if ml.backend() == "numpy" else w.loop.source,  # which has no text
 }
 #: Every question about an operation, whatever it runs over.
 OPERATIONS: dict[str, Action] = {
@@ -346,6 +347,7 @@ ASKED: dict[str, Callable[[Any, World], Any]] = {
         "form", "graph", "known", "maps", "over", "params", "parts", "plan", "reads", "reason", "schedule", "seconds",
         "set", "spec", "storages", "strict", "transients", "uncut", "ways", "wish", "work", "writes", "written")},
     "explain": lambda o, w: o.explain(), "prepare": lambda o, w: o.prepare(), "refresh": lambda o, w: o.refresh(),
+    "begin_to_prepare": lambda o, w: o.begin_to_prepare(),
     "invalidate": lambda o, w: o.invalidate(), "settled": lambda o, w: o.settled(),
     "needs": lambda o, w: o.needs(w.u), "defines": lambda o, w: o.defines(w.v), "by": lambda o, w: o.by(None),
     "known_of": lambda o, w: o.known_of("spec"), "plan_of": lambda o, w: o.plan_of(o.schedule),

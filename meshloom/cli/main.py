@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from meshloom.errors import MeshloomError, RunError, UserError, is_text, one_line, shown
-from meshloom.process import start, streams
+from meshloom.process import activity, start, streams
 from meshloom.process.signals import exit_code
 
 if TYPE_CHECKING:
@@ -138,12 +138,14 @@ def _asked() -> int:
 
 
 def _failed(message: str, code: int) -> int:
+    activity.line.close()
     print(f"meshloom: {one_line(' '.join(message.split()))}", file=sys.stderr)
     return code
 
 
 def _warn(otherwise: Any, message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
     """What Meshloom has to say by the way is one line as well; other warnings are shown as Python does."""
+    activity.line.erase()
     if category is UserWarning:
         print(f"meshloom: {one_line(str(message))}", file=sys.stderr)
     else:
@@ -246,6 +248,8 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
     from meshloom.launch import folder_for, launch
     from meshloom.run.report import make_report
 
+    activity.line.close()
+    activity.line.quiet = quiet
     folder = folder_for(request, job)
     report = make_report(sys.stderr if json else sys.stdout, quiet=quiet)
     if not json:

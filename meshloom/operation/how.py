@@ -115,12 +115,18 @@ class How(ABC):
 
     def executable(self, of: Operation) -> Callable[[], None]:
         """Made by the back end, where the values are brought to."""
+        return of.backend.prepare(self.bound(of))
+
+    def bound(self, of: Operation) -> Bound:
+        """With its values, which are brought to where it runs."""
         for storage in of.storages:
             storage.move(of.backend.place(storage.storage))
         self.check(of)
-        return of.backend.prepare(
-            Bound(of.spec, of.elements, of.storages, of.maps, of.schedule, lambda: of.plan, of.box, of.form.compiled)
-        )
+        return Bound(of.spec, of.elements, of.storages, of.maps, of.schedule, lambda: of.plan, of.box, of.form.compiled)
+
+    def begin(self, of: Operation) -> None:
+        """Have the back end begin to compile it."""
+        of.backend.begin(self.bound(of))
 
 
 @dataclass(frozen=True)

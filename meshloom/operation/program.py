@@ -16,8 +16,9 @@ from meshloom.mesh.condition import Condition
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
 from meshloom.native import machine
+from meshloom.native.together import together
 from meshloom.operation.fusion import FusedProgram, fuse
-from meshloom.operation.operation import Operation
+from meshloom.operation.operation import Operation, prepared
 from meshloom.operation.parameters import Given, Known, Parameters, name_of
 from meshloom.operation.recorded import Recorded, check_written_first, without_idle_fills
 from meshloom.operation.replay import ReadyProgram, Replay, Way, backends_of, left_behind, transients_among, written_by
@@ -127,7 +128,7 @@ class Program(NoCopy):
     def run(self, times: int = 1, *arguments: Any, record: Sequence[Global] = (), **named: Any) -> np.ndarray:
         """Replay ``times`` times. Returns the values of the recorded globals after every replay, (times, values).
 
-        ``arguments``: what the function takes. Ctrl-C is seen within about a second and raises KeyboardInterrupt after
+        ``arguments``: what the function takes. Ctrl-C is seen within 0.2 seconds and raises KeyboardInterrupt after
         a whole replay, with the attributes ``replays``, how many there were, and ``history`` (replays, values), what
         was recorded of them; where there are only a few replays on a GPU, which are over at once, Python raises its
         own, without these.
@@ -175,7 +176,7 @@ class Program(NoCopy):
         given = self.parameters.given(arguments, named) if named else Given(arguments, {})
         key = (current().key, self.fuse, self.branches, *given.key)
         ready = self._kept.get(key)
-        if ready is not None and ready.usable():
+        if ready is not None and ready.usable() and Operation.watched is None:
             check_decides(self.name, until, ready.written)
             return ready.perform(times, way, watched)
         bound = self.bind(*arguments, **named)
@@ -252,13 +253,18 @@ class Program(NoCopy):
         return written, transients_among(written)
 
     def _replayed(self, times: int, way: Way) -> Replayed:
-        recording = self._fused_recording() if times and self._may_fuse() else None
+        if Operation.watched is not None and times:
+            ready = self._made_ready()
+            return way(Recording([partial(Operation.watched, o, ready[o]) for o in self.loops]), times)
+        recording = self._fused_recording() if self._may_fuse() else None
         if recording is None:
             return self._run_loops(times, way)
         if recording.replay.may_start():
+            if not times:  # it is ready: nothing of it is to be done
+                return way(recording.replay.body, 0)
             return recording.noted(way(recording.replay, times))
-        first = self._run_loops(1, way)  # one replay loop by loop makes the constants true
-        if first.stopped or first.met or times == 1:
+        first = self._run_loops(min(times, 1), way)  # one replay loop by loop makes the constants true
+        if first.stopped or first.met or times <= 1:
             return first
         rest = recording.noted(way(recording.replay, times - 1))
         return rest._replace(history=np.concatenate([first.history, rest.history]))
@@ -275,16 +281,23 @@ class Program(NoCopy):
         """What the back end made of the operations; made again when a loop has been invalidated."""
         used = self._backends()
         one = used.pop() if len(used) == 1 else None
-        if one is not None:  # what is set need not be used by a loop, which would bring it there
+        with together():
+            ready = self._made_ready()
+            executables = [ready[o] for o in self.loops]
+            signature = (self.branches, *map(id, executables))
+            if self._ready is None or self._ready[0] != signature:
+                made = one.recording(executables, branches=self.branches) if one else Recording(executables)
+                self._ready = signature, made
+        return self._ready[1]
+
+    def _made_ready(self) -> dict[Operation, Callable[[], None]]:
+        """Its operations as they are executed, one by one."""
+        used = self._backends()
+        if len(used) == 1:  # what is set need not be used by a loop, which would bring it there
+            (one,) = used
             for target in self._filled:
                 target.move(one.place(target.storage))
-        prepared = {o: o.prepare() for o in self._fills_last}
-        executables = [prepared[o] for o in self.loops]
-        signature = (self.branches, *map(id, executables))
-        if self._ready is None or self._ready[0] != signature:
-            made = one.recording(executables, branches=self.branches) if one else Recording(executables)
-            self._ready = signature, made
-        return self._ready[1]
+        return prepared(self._fills_last)
 
     def _backends(self) -> set[Backend]:
         return backends_of(self.loops)
@@ -387,11 +400,11 @@ class FusedRecording:
 
     def __init__(self, program: FusedProgram, backend: Backend, *, branches: bool = True):
         self.program, self.backend = program, backend
-        for step in (*program.prologue, *program.body):
-            step.prepare()  # which may bring spare buffers to where it runs
-        self.prologue = [step.prepare() for step in program.prologue]
-        self.body = [step.prepare() for step in program.body]
-        self._replay = backend.recording(self.body, branches=branches)
+        with together():
+            prepared((*program.prologue, *program.body))  # which may bring spare buffers to where it runs
+            self.prologue = [step.prepare() for step in program.prologue]
+            self.body = [step.prepare() for step in program.body]
+            self._replay = backend.recording(self.body, branches=branches)
         self.summary = self._replay.summary
         constants = [(one.storage, value) for one, value in program.constants.items()]
         self.replay = Replay(self._replay, self.prologue, constants)

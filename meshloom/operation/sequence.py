@@ -140,6 +140,9 @@ class _ReadyPart:
 
     def __call__(self) -> None:
         ready = None if self._ready is None else self._ready[1]
+        if Operation.watched is not None:
+            self.program.run(1)
+            return
         if ready is not None and ready.replay is not None and ready.replay.may_start():
             ready.perform(1, _once, ())
             return

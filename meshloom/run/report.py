@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _SECONDS_BETWEEN_LINES = 5.0
+_SECONDS_BETWEEN_BARS = 0.15  # drawing takes milliseconds, which belong to the loops
 _LEAST_BAR = 10  # characters
 _GAPS = 4  # characters between the five columns of the bar
 _LONGEST_LEFT = len("59 min 59 s left")
@@ -162,6 +164,7 @@ class BarReport(RunReport):
         self.console = Console(file=stream, highlight=False)
         self._progress: Progress | None = None
         self._task: Any = None
+        self._drawn = -math.inf  # when
 
     def message(self, text: str) -> None:
         self.console.print(text, markup=False, soft_wrap=True)
@@ -170,6 +173,9 @@ class BarReport(RunReport):
         if self._progress is None:
             self._progress = self._started()
             self._task = self._progress.add_task("", total=1.0, counter="", monitors="", rate="", left="")
+        if not now.is_last and time.monotonic() - self._drawn < _SECONDS_BETWEEN_BARS:
+            return
+        self._drawn = time.monotonic()
         counter = now.counter()
         room = max(len(counter), 2 * len(str(now.iterations)) + 1)
         monitors, rate, left = now.fitting(self.console.width - room - _GAPS)

@@ -1,6 +1,6 @@
 """The time loop of any task: chunks of iterations, and between them whatever is due.
 
-A chunk is a number of iterations that takes about a fifth of a second, so that Python costs nothing and a person
+A chunk is a number of iterations that takes about a tenth of a second, so that Python costs little and a person
 still sees the bar move and can stop the run. Chunks end where a file is due, and where a task that ends at a time
 might end. How a run is cut into chunks changes nothing in its numbers.
 """

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from meshloom.mesh.core import Field, Global, Set
-from meshloom.mesh.grid import Grid
+from meshloom.mesh.whereabouts import whereabouts
 from meshloom.run.limit import Limit
 from meshloom.run.views import Chart, Corners, Image, Picture
 
@@ -161,11 +161,7 @@ class RunTask(ABC):
 
     def whereabouts(self, on: Set, element: int) -> str:
         """Which element of a set that is, and where, in words."""
-        if isinstance(on, Grid):
-            index = on.index_at(element)
-            return f"point ({', '.join(map(str, index))}) at ({_place(on.place_of(index))})"
-        where = f" at ({_place(on.points[element])})" if on.points is not None else ""
-        return f"{on.name} element {element}{where}"
+        return whereabouts(on, element)
 
     # --- what a person looks at
 
@@ -198,7 +194,3 @@ class RunTask(ABC):
 def is_due(iteration: int, every: int) -> bool:
     """Whether something comes after this iteration that comes after every so many; never where that is 0."""
     return every > 0 and iteration % every == 0
-
-
-def _place(coordinates: Any) -> str:
-    return ", ".join(f"{part:.4g}" for part in coordinates)
