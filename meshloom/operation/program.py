@@ -274,7 +274,7 @@ class Program(NoCopy):
                 operation.calls += len(done.history)
         return done
 
-    def note(self, done: Replayed) -> None:
+    def _note(self, done: Replayed) -> None:
         """Somebody has replayed what was made ready for it: its times are kept."""
         made = self._fused[2] if self._fused is not None else []
         if made:

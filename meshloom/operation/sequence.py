@@ -149,7 +149,7 @@ class _ReadyPart:
     def __call__(self) -> None:
         ready = None if self._ready is None else self._ready[1]
         if ready is not None and ready.replay is not None and ready.replay.may_start():
-            self.program.note(ready.perform(1, _once, ()))
+            self.program._note(ready.perform(1, _once, ()))
             return
         self.program.run(1)
         self._ready = self._key(), self.program._ready_to_keep(())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -58,11 +59,8 @@ def test_what_there_is_no_page_of(meshloom: Command, tmp_path: Path):
         "old": '{"format": 0}',
         "half": '{"format": 1, "name": "x"}',
     }.items():
-        folder = tmp_path / name
-        folder.mkdir()
-        for file in (tmp_path / "a").iterdir():
-            (folder / file.name).write_bytes(file.read_bytes())
-        (folder / "report.json").write_text(text)
+        shutil.copytree(tmp_path / "a", tmp_path / name)
+        (tmp_path / name / "report.json").write_text(text)
     (tmp_path / "csv").mkdir()
     (tmp_path / "csv" / "monitors.csv").write_text("iteration,rms\n1,x\n")
     before = files_below(tmp_path)
