@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -50,6 +49,8 @@ class MonitorLog:
 
 def read_monitors(path: Path) -> tuple[tuple[str, ...], np.ndarray]:
     """Names and values (n, names) of what a ``MonitorLog`` wrote; a last row that is not complete is left out."""
+    import csv
+
     try:
         with open(path, encoding="utf-8", newline="") as file:
             head, *rows = list(csv.reader(file))
@@ -59,7 +60,7 @@ def read_monitors(path: Path) -> tuple[tuple[str, ...], np.ndarray]:
     if rows and len(rows[-1]) != len(head):
         rows.pop()
     try:
-        values = np.array([[float(value) for value in row[1:]] for row in rows]).reshape(-1, len(names))
+        values = np.array([[float(value) for value in row[1:]] for row in rows]).reshape(len(rows), len(names))
         if head[:1] != ["iteration"] or [row[0] for row in rows] != [str(k) for k in range(1, len(rows) + 1)]:
             raise ValueError
     except ValueError:

@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from meshloom.backend.base import Backend
-from meshloom.backend.machine import machine_rows
 from meshloom.errors import MeshloomError, UserError, one_line
 from meshloom.operation.operation import Operation
 from meshloom.operation.replay import backends_of
@@ -28,7 +29,6 @@ _FORMAT = 1
 _MOST_BYTES = 20_000_000  # of a file that may be an account
 _MOST_PARTS = 20  # of a run that was gone on with, the newest
 _MOST_TEXT = 300_000  # letters of what loops explain
-_LAUNCHERS = ("meshloom", "__main__.py", "ipykernel_launcher.py")
 
 Rows = tuple[tuple[str, str], ...]
 
@@ -47,6 +47,14 @@ class Outcome:
     failures: tuple[str, ...] = ()  # what the case could not show, a line each
     stopped_by: int = 0  # the signal that asked for it
     times: TimeTable | None = None  # where the time of the iterations went
+
+
+@dataclass(frozen=True)
+class Monitors:
+    """Columns of numbers after every iteration, ``values`` (n, names)."""
+
+    names: tuple[str, ...]
+    values: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -131,8 +139,10 @@ def _rows(found: Iterable[Any]) -> Rows:
 # ----- made of a run --------------------------------------------------------------------------------------------------
 def gathered(task: RunTask, outcome: Outcome, folder: Path, first: int, reason: str, *, profile: bool) -> RunFacts:
     """The account of a run that has just ended. ``first``: the iteration it began from; ``reason``: why it failed."""
+    from meshloom.backend.machine import machine_rows  # nobody needs it before a run has ended
+
     state = FAILED if reason else FINISHED if outcome.finished else STOPPED if outcome.stopped_by else UNFINISHED
-    ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    ended = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
     part = RunPart(command(), ended, first, outcome.iteration, outcome.seconds, state)
     loops = [one for one in dict.fromkeys(task.program.loops) if not one.domain.all_memory]
     return RunFacts(
@@ -178,11 +188,11 @@ def joined(before: RunFacts | None, now: RunFacts) -> RunFacts:
 
 def command() -> str:
     """What was typed to begin this process, as far as that can be told; '' in a notebook."""
-    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else ""
-    if program == "ipykernel_launcher.py" or not program:
+    program = Path(sys.argv[0] if sys.argv else "")
+    if program.name in ("", "-c", "ipykernel_launcher.py"):
         return ""
-    words = ["meshloom"] if program in _LAUNCHERS else ["python", sys.argv[0]]
-    return one_line(shlex.join([*words, *sys.argv[1:]]))
+    is_ours = program.name == "meshloom" or program.parts[-2:] == ("meshloom", "__main__.py")
+    return one_line(shlex.join([*(["meshloom"] if is_ours else ["python", str(program)]), *sys.argv[1:]]))
 
 
 # ----- in words -------------------------------------------------------------------------------------------------------

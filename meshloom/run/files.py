@@ -19,11 +19,10 @@ from meshloom.io.checkpoint import Checkpoint
 from meshloom.io.files import write_atomically
 from meshloom.io.monitors import MonitorLog, write_table
 from meshloom.io.vtk import Series
-from meshloom.run.facts import RunFacts, joined, read_facts
+from meshloom.run.facts import Monitors, RunFacts, joined, read_facts
 from meshloom.run.folder import RunFolder
 from meshloom.run.guard import Guard
 from meshloom.run.output import draw
-from meshloom.run.page.curves import Monitors
 from meshloom.run.report import RunReport
 from meshloom.run.task import Point, RunTask, is_due
 

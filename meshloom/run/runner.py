@@ -16,13 +16,12 @@ import numpy as np
 
 from meshloom.errors import RunError, SolveError, one_line
 from meshloom.run.diagnose import Snapshot, breakdown, healthy, take_snapshot
-from meshloom.run.facts import Outcome, gathered
+from meshloom.run.facts import Monitors, Outcome, gathered
 from meshloom.run.files import Files, NoFiles, Start
 from meshloom.run.folder import RunFolder
 from meshloom.run.guard import Guard
 from meshloom.run.names import REPORT
 from meshloom.run.pace import Pace
-from meshloom.run.page.curves import Monitors
 from meshloom.run.report import Advance, RunReport
 from meshloom.run.stop import StopRequest
 from meshloom.run.task import Point, RunTask

@@ -20,9 +20,9 @@ import meshloom as ml
 from meshloom.config import build, parse_set
 from meshloom.errors import RunError
 from meshloom.launch import make_page
-from meshloom.run.facts import RunFacts, RunPart, read_facts
+from meshloom.run.facts import Monitors, RunFacts, RunPart, command, read_facts
 from meshloom.run.folder import claim
-from meshloom.run.page.curves import Monitors, curves_of, thinned, ticks
+from meshloom.run.page.curves import curves_of, thinned, ticks
 from meshloom.run.page.render import MOST_BYTES, FoundFile, page
 from meshloom.run.report import RunReport
 from meshloom.run.runner import Runner
@@ -196,6 +196,27 @@ def test_made_again_from_the_folder(tmp_path: Path):
     assert (
         "mesh.i (changed) 6" in found.text and "not at its end" in found.text and "meshloom run --restart" in found.text
     )
+
+
+def test_made_again_where_nothing_is_shown(tmp_path: Path):
+    ml.march(Hot().step, steps=4, out=tmp_path / "a")
+    before = (tmp_path / "a" / "report.html").read_bytes()
+    make_page(tmp_path / "a")
+    assert (tmp_path / "a" / "report.html").read_bytes() == before
+    (tmp_path / "a" / "report.json").unlink()
+    make_page(tmp_path / "a")
+    assert "after 4 iterations" in read(tmp_path / "a" / "report.html").text
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["/usr/bin/meshloom", "run", "a b"], "meshloom run 'a b'"),
+    (["/x/meshloom/__main__.py", "run"], "meshloom run"),
+    (["heat.py", "3"], "python heat.py 3"), (["/x/mine/__main__.py"], "python /x/mine/__main__.py"),
+    (["-c"], ""), ([""], ""), ([], ""), (["/x/ipykernel_launcher.py", "-f", "secret"], ""),
+])  # fmt: skip
+def test_the_command_as_it_was_typed(monkeypatch: pytest.MonkeyPatch, words: list[str], said: str):
+    monkeypatch.setattr("sys.argv", words)
+    assert command() == said
 
 
 def test_a_run_that_went_on_and_was_killed_says_so(tmp_path: Path):

@@ -11,10 +11,9 @@ import numpy as np
 
 from meshloom.errors import UserError, one_line
 from meshloom.io.monitors import read_monitors
-from meshloom.run.facts import UNFINISHED, RunFacts, read_facts
+from meshloom.run.facts import UNFINISHED, Monitors, RunFacts, read_facts
 from meshloom.run.folder import RunFolder, claim, is_run, settled
 from meshloom.run.names import CHECKPOINT, REPORT
-from meshloom.run.page.curves import Monitors
 from meshloom.run.page.write import write_page
 from meshloom.run.task import SettingRow
 from meshloom.run.typed import restart_command

@@ -10,21 +10,14 @@ from html import escape
 
 import numpy as np
 
+from meshloom.run.facts import Monitors
+
 MOST_POINTS = 2000  # of a curve
 _ALL_POINTS = 40_000  # of all curves together
 _STATIC_POINTS = 600  # of the drawing, which has no more pixels
 MOST_CURVES = 24
 _DECADES = 10.0  # largest by smallest value from which a curve of positive ones is drawn logarithmically
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 220, 70, 12, 10, 26  # of a drawing and its margins
-
-
-@dataclass(frozen=True)
-class Monitors:
-    """Columns of numbers after every iteration: ``values`` (n, names), the first row after iteration ``first``."""
-
-    names: tuple[str, ...]
-    values: np.ndarray
-    first: int = 1
 
 
 @dataclass(frozen=True)
@@ -55,7 +48,7 @@ def curves_of(monitors: Monitors) -> list[Curve]:
     for k, name in enumerate(names):
         values = monitors.values[:, k]
         kept = thinned(values, most)
-        found.append(Curve(name, kept + monitors.first, values[kept], len(values)))
+        found.append(Curve(name, kept + 1, values[kept], len(values)))
     return found
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from meshloom.errors import one_line
-from meshloom.run.facts import FAILED, FINISHED, STOPPED, UNFINISHED, RunFacts, RunPart
+from meshloom.run.facts import FAILED, FINISHED, STOPPED, UNFINISHED, Monitors, RunFacts, RunPart
 from meshloom.run.names import CHECKPOINT, CONFIG, FACTS, MONITORS, REPORT, SERIES
-from meshloom.run.page.curves import MOST_CURVES, Curve, Monitors, curves_of, data, drawing
+from meshloom.run.page.curves import MOST_CURVES, Curve, curves_of, data, drawing
 from meshloom.run.report import duration
 from meshloom.run.task import SettingRow
 from meshloom.run.times import HEADINGS, LoopTime, TimeTable, cells, limit_text
@@ -286,6 +286,6 @@ def _parts(parts: Sequence[RunPart]) -> str:
 
 
 def found_files(paths: Iterable[Path]) -> list[FoundFile]:
-    """Those that are there, but for the page itself."""
-    there = [path for path in paths if path.is_file() and path.name != REPORT]
+    """Those that are there, but for the page itself; what a link leads to is not the run's."""
+    there = [path for path in paths if path.is_file() and not path.is_symlink() and path.name != REPORT]
     return [FoundFile(path, path.stat().st_size) for path in there]

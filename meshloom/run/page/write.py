@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from meshloom.io.files import write_atomically
-from meshloom.run.facts import RunFacts
+from meshloom.run.facts import Monitors, RunFacts
 from meshloom.run.folder import RunFolder
-from meshloom.run.page.curves import Monitors
 from meshloom.run.page.render import found_files, page
 
 
