@@ -26,6 +26,7 @@ from meshloom.operation.operation import Operation
 from meshloom.operation.program import Program, program
 from meshloom.operation.sequence import Sequence
 from meshloom.order import names as orderings
+from meshloom.process.version import VERSION as _VERSION
 from meshloom.run.march import Done, march
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.strategies import names as strategies
@@ -33,7 +34,7 @@ from meshloom.schedule.strategies import variants
 
 Loop = Operation  # what a kernel over a set is called in programs
 
-__version__ = "0.1.0"
+__version__ = _VERSION
 __all__ = [
     "Arg", "Done", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min",
     "Operation", "Program", "Read", "ReadWrite", "Schedule", "Sequence", "Set", "Subset", "Sum", "Write", "backend",

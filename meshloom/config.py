@@ -244,6 +244,12 @@ def flatten(config: Any) -> dict[str, Any]:
     return {toml_key(key): value for key, value in _flat(config).items()}
 
 
+def described(config: Any) -> list[tuple[str, Any, Any, str]]:
+    """(dotted key, value, the default, what it means) of everything in a configuration; tables stay whole."""
+    schema, usual = _schema(type(config)), _flat(type(config)())
+    return [(toml_key(key), value, usual[key], schema[key].rule["doc"]) for key, value in _flat(config).items()]
+
+
 def _flat(config: Any, prefix: Key = ()) -> dict[Key, Any]:
     values: dict[Key, Any] = {}
     for f in fields(config):

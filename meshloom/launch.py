@@ -14,6 +14,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_count
 from meshloom.case import Case, RunOptions, UnknownLoop, loops_text
+from meshloom.case.settings import setting_rows
 from meshloom.config import Setting, build, flatten, parse_settings, read_settings
 from meshloom.errors import ConfigError, MeshloomError, UserError, nearest, one_line, shown
 from meshloom.io import checkpoint as checkpoints
@@ -44,6 +45,7 @@ class Request:
     restart: Path | None = None
     overwrite: bool = False
     finish: bool = False  # what a run leaves at its end, from the checkpoint ``restart``, without iterating
+    profile: bool = False  # measure what the time by loop is compared with, and let the loops explain themselves
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Job:
     changed: tuple[str, ...] = ()  # "run.iterations 20 -> 40": what a restart does differently
     settings: tuple[Setting, ...] = ()  # what was asked for, the last word on each key last
     finish: bool = False
+    profile: bool = False
 
 
 def check(request: Request) -> Job:
@@ -65,13 +68,13 @@ def check(request: Request) -> Job:
     case, settings = _target(request.target, path, saved)
     settings = [*settings, *request.changes]
     if path is None or saved is None:
-        return Job(case, build(case.Config, settings), None, settings=tuple(settings))
+        return Job(case, build(case.Config, settings), None, settings=tuple(settings), profile=request.profile)
     if saved.case != case.name:
         raise UserError(f"{path}: checkpoint of case '{saved.case}', not of '{case.name}'")
     before: Any = build(case.Config, _without_case(parse_settings(saved.config, str(path))), old=True)
     config, start = build(case.Config, settings, before), Start(path, saved, before, identity)
     _check_restart(start, config)
-    return Job(case, config, start, _differences(before, config), tuple(settings), request.finish)
+    return Job(case, config, start, _differences(before, config), tuple(settings), request.finish, request.profile)
 
 
 def checkpoint_of(run: Path) -> Path:
@@ -288,13 +291,24 @@ def launch(job: Job, folder: RunFolder, report: RunReport, began: float) -> tupl
             _announce(job, case, folder, report)
             with busy(f"{job.case.name}: making its loops ready"):
                 case.program.run(0, record=case.recorded)  # compiled here, where it can be stopped without a trace
-            runner = Runner(case, folder, report, job.start, began)
+            runner = Runner(case, folder, report, job.start, began, profile=job.profile)
         except BaseException:
             folder.abandon()
             raise
         return case, runner.finish() if job.finish else runner.run()
     finally:
         folder.release()
+
+
+def make_page(run: Path) -> Path:
+    """Write the page of the run in a folder again, from its files; returns it."""
+    from meshloom.run.page.again import FromSettings, remake_page
+
+    def read(path: Path) -> FromSettings:
+        case, settings = load_case_file(path)
+        return FromSettings(case.name, case.title, setting_rows(build(case.Config, settings, old=True)))
+
+    return remake_page(run, read)
 
 
 def _announce(job: Job, case: Case, folder: RunFolder, report: RunReport) -> None:

@@ -17,11 +17,13 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.case.schedules import apply_schedules, loop_names, loops_text
-from meshloom.case.settings import MOST_ITERATIONS, OutputOptions
+from meshloom.case.settings import MOST_ITERATIONS, OutputOptions, setting_rows
 from meshloom.config import flatten, to_toml
 from meshloom.run.limit import Limit
+from meshloom.run.names import CHECKPOINT
 from meshloom.run.output import write_on_mesh
-from meshloom.run.task import Point, RunTask, is_due
+from meshloom.run.task import Point, RunTask, SettingRow, is_due
+from meshloom.run.typed import restart_command
 from meshloom.run.views import Corners
 
 
@@ -133,6 +135,12 @@ class Case(RunTask):
     def settings(self, *, comments: bool = True) -> str:
         remarks = {"schedule": loops_text(self.loop_names)}
         return to_toml(self.config, {"case": self.name}, comments=comments, remarks=remarks)
+
+    def setting_rows(self) -> tuple[SettingRow, ...]:
+        return setting_rows(self.config)
+
+    def going_on(self, folder: Path, finished: bool) -> str:
+        return f"{restart_command(folder / CHECKPOINT)}{f' {self.longer()}' if finished else ''}"
 
     def had_fields(self, at: Point, before: Any) -> bool:
         span, end = self.time_span(at.recorded), flatten(before).get(self.end_setting)

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.config import option
+from meshloom.config import described, option
+from meshloom.run.task import SettingRow
+from meshloom.toml import toml_shown
 
 MOST_ITERATIONS = 10**9
+_LONGEST_VALUE = 400  # letters of a setting on a page
 PRECISIONS: dict[str, np.dtype[Any]] = {"double": np.dtype(np.float64), "single": np.dtype(np.float32)}
 
 
@@ -46,4 +49,12 @@ def order_option() -> Any:
         "how the mesh lies in memory, which only matters for speed; auto renumbers it if it comes in a bad order;"
         " all output keeps your numbering",
         allowed=lambda: ("auto", *ml.orderings()),
+    )
+
+
+def setting_rows(config: Any) -> tuple[SettingRow, ...]:
+    """Every setting of a configuration as a person sees it, with its default and its meaning."""
+    return tuple(
+        SettingRow(key, toml_shown(value, _LONGEST_VALUE), toml_shown(usual, _LONGEST_VALUE), doc)
+        for key, value, usual, doc in described(config)
     )

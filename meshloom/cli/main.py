@@ -1,4 +1,4 @@
-"""The command ``meshloom``: run, finish, cases, show, info, cache.
+"""The command ``meshloom``: run, finish, report, cases, show, info, cache.
 
 Start-up is quick because every command imports what it needs and no more. An error made on purpose ends in one line
 on stderr and its exit code: 2 when what was asked for is wrong, 1 when the run failed. A run that has finished but
@@ -200,14 +200,15 @@ def run(
     overwrite: Annotated[bool, _flag("--overwrite", help="Replace the run that --out holds.")] = False,
     json: Annotated[bool, _flag("--json", help="End stdout with one line of JSON.")] = False,
     quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors, warnings and JSON.")] = False,
+    profile: Annotated[bool, _flag("--profile", help="Tell at the end which loop took how long, and why.")] = False,
 ) -> None:
-    """Run a case: progress, monitors, fields for ParaView, checkpoints and a picture."""
+    """Run a case: progress, monitors, fields for ParaView, checkpoints, a picture and a page to look at."""
     _becomes_a_run()
     from meshloom.launch import Request, check
 
     flags = {"backend": backend, "precision": precision, "iterations": iterations, "threads": threads}
     request = Request(target, (*_settings(changes or []), *_flags(flags)), _path("--out", out),
-                      _path("--restart", restart), overwrite)  # fmt: skip
+                      _path("--restart", restart), overwrite, profile=profile)  # fmt: skip
     _carry_out(request, check(request), json=json, quiet=quiet)
 
 
@@ -261,11 +262,13 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
     start.command.if_stopped = _ALL_DONE
     if outcome.finished or job.finish:
         report.message(summary.table(case, folder, outcome))
+    if job.profile:
+        report.message(summary.profile(outcome))
     if not outcome.finished:
         how = "not at its end:" if job.finish else "stopped at"
         print(f"meshloom: {how} iteration {outcome.iteration}; go on with: {summary.going_on(folder)}", file=sys.stderr)
     if json:
-        print(summary.as_json(case, folder, outcome))
+        print(summary.as_json(case, folder, outcome, profile=job.profile))
     for failure in outcome.failures:
         print(f"meshloom: {failure}; everything else is there", file=sys.stderr)
     if not outcome.finished and not job.finish:
@@ -289,6 +292,17 @@ def finish(
 
     request = Request(None, restart=checkpoint_of(run), finish=True)
     _carry_out(request, check(request), json=json, quiet=quiet)
+
+
+@app.command(cls=_Command, epilog="Example:  meshloom report runs/airfoil-001")
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+) -> None:
+    """Make the page report.html of a run again, from the files in its folder."""
+    from meshloom.launch import make_page
+
+    start.command.prints_only = False
+    print(make_page(run))
 
 
 def _tell_that_stdout_is_lost(loss: OSError) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import RunError, one_line
+from meshloom.errors import RunError, UserError, one_line
 from meshloom.io.files import write_atomically, writing
 
 
@@ -45,6 +45,27 @@ class MonitorLog:
         # After a write that failed, closing tries once more and fails again: the first error is the one to tell.
         with suppress(RunError) if error is not None else nullcontext():
             self.close()
+
+
+def read_monitors(path: Path) -> tuple[tuple[str, ...], np.ndarray]:
+    """Names and values (n, names) of what a ``MonitorLog`` wrote; a last row that is not complete is left out."""
+    import csv
+
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            head, *rows = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError, ValueError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as monitors: {one_line(str(error))}") from None
+    names = tuple(head[1:])
+    if rows and len(rows[-1]) != len(head):
+        rows.pop()
+    try:
+        values = np.array([[float(value) for value in row[1:]] for row in rows]).reshape(len(rows), len(names))
+        if head[:1] != ["iteration"] or [row[0] for row in rows] != [str(k) for k in range(1, len(rows) + 1)]:
+            raise ValueError
+    except ValueError:
+        raise UserError(f"{path}: not the monitors of a run: expected iterations from 1 on, and numbers") from None
+    return names, values
 
 
 def write_table(path: Path, names: tuple[str, ...], values: np.ndarray) -> None:

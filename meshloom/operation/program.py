@@ -270,12 +270,30 @@ class Program(NoCopy):
         return rest._replace(history=np.concatenate([first.history, rest.history]))
 
     def _run_loops(self, times: int, way: Way) -> Replayed:
-        done = way(self._recording(), times)
+        return self._noted(way(self._recording(), times))
+
+    def _noted(self, done: Replayed) -> Replayed:
+        """The same; its times are kept, loop by loop."""
         for operation, took in zip(self.loops, done.seconds.tolist(), strict=True):
             if math.isfinite(took):
                 operation.total_seconds += took
                 operation.calls += len(done.history)
         return done
+
+    def _note(self, done: Replayed) -> None:
+        """Somebody has replayed what was made ready for it: its times are kept."""
+        made = self._fused[2] if self._fused is not None else []
+        if made:
+            made[0].noted(done)
+        elif len(done.seconds) == len(self.loops):
+            self._noted(done)
+
+    def timed(self) -> list[tuple[Operation, float, int]]:
+        """What was timed so far, with its seconds and how often it ran, in all: loops that ran by themselves, and the
+        steps of the program as it is fused. Nothing where a device replays all of it as one graph."""
+        alone = [(one, one.total_seconds, one.calls) for one in dict.fromkeys(self.loops) if one.calls]
+        made = self._fused[2] if self._fused is not None else []
+        return alone + (made[0].timed() if made else [])
 
     def _recording(self) -> Recording:
         """What the back end made of the operations; made again when a loop has been invalidated."""
@@ -343,8 +361,14 @@ class Program(NoCopy):
     @outside_program()
     def fused_steps(self) -> tuple[Operation, ...]:
         """The fused loops of one replay; none where loops are not fused."""
+        return tuple(o for o in self.steps if o.how.as_one)
+
+    @property
+    @outside_program()
+    def steps(self) -> tuple[Operation, ...]:
+        """The operations of one replay: as they are fused, or as they were recorded."""
         found = self._fused_recording()
-        return tuple(o for o in found.program.body if o.how.as_one) if found else ()
+        return found.program.body if found else self.loops
 
     @property
     @outside_program()
@@ -415,6 +439,11 @@ class FusedRecording:
         if len(done.seconds) == len(self.body):
             self._seconds, self._replays = self._seconds + done.seconds, self._replays + len(done.history)
         return done
+
+    def timed(self) -> list[tuple[Operation, float, int]]:
+        """The steps of the body with their seconds and replays so far; those of which that is known."""
+        found = zip(self.program.body, self._seconds.tolist(), strict=True)
+        return [(step, took, self._replays) for step, took in found if self._replays and math.isfinite(took)]
 
     @property
     def measured(self) -> list[float]:

@@ -19,6 +19,7 @@ from meshloom.io.checkpoint import Checkpoint
 from meshloom.io.files import write_atomically
 from meshloom.io.monitors import MonitorLog, write_table
 from meshloom.io.vtk import Series
+from meshloom.run.facts import Monitors, RunFacts, joined, read_facts
 from meshloom.run.folder import RunFolder
 from meshloom.run.guard import Guard
 from meshloom.run.output import draw
@@ -67,6 +68,13 @@ class NoFiles:
 
     def show(self, at: Point, history: Mapping[str, np.ndarray]) -> None:
         """Charts and pictures of the run as far as it is, from all monitors (n,) by name."""
+
+    def is_own(self) -> bool:
+        """Does the folder hold this run, and not the one that it was to replace?"""
+        return False
+
+    def tell(self, facts: RunFacts, monitors: Monitors) -> None:
+        """The page of the run, and what it is made of."""
 
     def give_back(self) -> None:
         """The run failed."""
@@ -196,6 +204,20 @@ class Files(NoFiles):
                     draw(self.task, self.folder.chart(chart.name, "png"), chart, title, {})
         except UserError as missing:
             self.report.message(f"no picture: {missing}")
+
+    def is_own(self) -> bool:
+        # One that has failed before its first checkpoint has given the folder back.
+        return not self.folder.replaces or (self.last_good or (None,))[0] == self.folder.checkpoint
+
+    def tell(self, facts: RunFacts, monitors: Monitors) -> None:
+        from meshloom.run.page.write import write_page
+
+        self.folder.check_place()
+        before = None
+        if self.before is not None:
+            with suppress(UserError):  # one that cannot be read is made anew
+                before = read_facts(self.folder.facts)
+        write_page(self.folder, joined(before, facts), monitors)
 
     def give_back(self) -> None:
         self.folder.give_back()

@@ -18,7 +18,7 @@ from meshloom.errors import RunError, UserError, is_text
 from meshloom.io.files import writing
 from meshloom.process.signals import forget, held_back, undo_if_stopped
 from meshloom.run import names, takeover
-from meshloom.run.names import CHECKPOINT, CONFIG, MONITORS, PICTURE, SERIES, file_name
+from meshloom.run.names import CHECKPOINT, CONFIG, FACTS, MONITORS, PICTURE, REPORT, SERIES, file_name
 
 DEFAULT_PARENT = Path("runs")
 
@@ -66,6 +66,14 @@ class RunFolder:
     @property
     def picture(self) -> Path:
         return self.path / PICTURE
+
+    @property
+    def report(self) -> Path:
+        return self.path / REPORT
+
+    @property
+    def facts(self) -> Path:
+        return self.path / FACTS
 
     def map(self, name: str) -> Path:
         return self.path / f"map_{file_name(name)}.png"

@@ -28,9 +28,18 @@ from meshloom.run.folder import SCRIPT, RunFolder, can_go_on, claim
 from meshloom.run.report import BarReport, PlainReport, RunReport
 from meshloom.run.resume import check_fits, put_in
 from meshloom.run.runner import Outcome, Runner
-from meshloom.run.script import MOST_STEPS, Script, Until, Values, Wanted, changed_by, column_names, handed_over, yes
-
-USUAL_SECONDS = 60.0  # between checkpoints, as in cases
+from meshloom.run.script import (
+    MOST_STEPS,
+    USUAL_SECONDS,
+    Script,
+    Until,
+    Values,
+    Wanted,
+    changed_by,
+    column_names,
+    handed_over,
+    yes,
+)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 from meshloom.process.beside import HALF_WRITTEN
 
 CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE = "run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"
-_OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE)
+REPORT, FACTS = "report.html", "report.json"  # the page of a run, and what it is made of besides other files
+_OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, FACTS, REPORT, PICTURE)
 _PATTERNS = ("chart_*.csv", "chart_*.png", "map_*.png", "fields_[0-9]*.vt[iru]")
 _FIELDS = re.compile(r"fields_(\d+)\.vt[iru]")
 _PROBE = re.compile(r"\.probe\.\d+")

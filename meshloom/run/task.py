@@ -37,6 +37,16 @@ class WantedOutput(Protocol):
 
 
 @dataclass(frozen=True)
+class SettingRow:
+    """A setting of a run as a person sees it; ``default``: what it is where nobody sets it."""
+
+    key: str
+    value: str
+    default: str
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
 class Point:
     """Where a run stands."""
 
@@ -66,6 +76,7 @@ class RunTask(ABC):
 
     state: tuple[Field | Global, ...]  # what one iteration hands to the next
     recorded: tuple[Global, ...]  # read after every iteration
+    title: ClassVar[str] = ""  # one line on what it is about
     fields_method: ClassVar[str] = "write_fields"  # what a person has written where writing fields fails
 
     # --- what it is
@@ -104,6 +115,18 @@ class RunTask(ABC):
 
     def settings(self, *, comments: bool = True) -> str:
         """What it was made of, as TOML; '' where nothing is known but the script that made it."""
+        return ""
+
+    def setting_rows(self) -> tuple[SettingRow, ...]:
+        """What it was made of, one by one."""
+        return ()
+
+    def going_on(self, folder: Path, finished: bool) -> str:
+        """What a person does to let the run in a folder go on; '' where it cannot."""
+        return ""
+
+    def numbering(self) -> str:
+        """How elements lie in memory, in words; '' where that is not said."""
         return ""
 
     @property
