@@ -1,4 +1,4 @@
-"""The command ``meshloom``: run, finish, cases, show, info, cache.
+"""The command ``meshloom``: run, finish, cases, show, new, info, cache.
 
 Start-up is quick because every command imports what it needs and no more. An error made on purpose ends in one line
 on stderr and its exit code: 2 when what was asked for is wrong, 1 when the run failed. A run that has finished but
@@ -78,6 +78,7 @@ Signals: Ctrl-C, SIGTERM and SIGHUP stop with a checkpoint, a second Ctrl-C at o
 """
 
 
+_CHANGED = "Go on although the Python file of the case has changed since."
 _NOT_BEGUN = "stopped before the first iteration"
 _ALL_DONE = "stopped when all files had been written"
 
@@ -176,7 +177,9 @@ def _options(
 def run(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="CASE_OR_FILE", help="A case (see meshloom cases) or a TOML file (see meshloom show)."),
+        typer.Argument(
+            metavar="CASE_OR_FILE", help="A case (see meshloom cases), a Python or TOML file (see new, show)."
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None,
@@ -196,6 +199,7 @@ def run(
         typer.Option(metavar="RUN", help="Go on from a checkpoint or run folder, with its settings unless changed."),
     ] = None,
     overwrite: Annotated[bool, _flag("--overwrite", help="Replace the run that --out holds.")] = False,
+    changed: Annotated[bool, _flag("--changed", help=_CHANGED)] = False,
     json: Annotated[bool, _flag("--json", help="End stdout with one line of JSON.")] = False,
     quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors, warnings and JSON.")] = False,
 ) -> None:
@@ -205,7 +209,7 @@ def run(
 
     flags = {"backend": backend, "precision": precision, "iterations": iterations, "threads": threads}
     request = Request(target, (*_settings(changes or []), *_flags(flags)), _path("--out", out),
-                      _path("--restart", restart), overwrite)  # fmt: skip
+                      _path("--restart", restart), overwrite, changed=changed)  # fmt: skip
     _carry_out(request, check(request), json=json, quiet=quiet)
 
 
@@ -276,6 +280,7 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
 @app.command(cls=_Command, epilog="Example:  meshloom finish runs/airfoil-001")
 def finish(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, or its checkpoint.")],
+    changed: Annotated[bool, _flag("--changed", help=_CHANGED)] = False,
     json: Annotated[bool, _flag("--json", help="End stdout with one line of JSON.")] = False,
     quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors, warnings and JSON.")] = False,
 ) -> None:
@@ -283,7 +288,7 @@ def finish(
     _becomes_a_run()
     from meshloom.launch import Request, check, checkpoint_of
 
-    request = Request(None, restart=checkpoint_of(run), finish=True)
+    request = Request(None, restart=checkpoint_of(run), finish=True, changed=changed)
     _carry_out(request, check(request), json=json, quiet=quiet)
 
 
@@ -294,16 +299,19 @@ def _tell_that_stdout_is_lost(loss: OSError) -> None:
 @app.command(cls=_Command)
 def cases() -> None:
     """List the cases that can be run."""
-    from meshloom.solvers import cases as all_cases
+    from meshloom.catalogue import listed
 
-    width = max(map(len, all_cases()))
-    for name, case in all_cases().items():
-        print(f"{name:{width}}  {case.title}")
+    found = list(listed())
+    width = max(len(name) for name, _ in found)
+    for name, title in found:
+        print(f"{name:{width}}  {one_line(title)}")
 
 
 @app.command(cls=_Command, epilog="Example:  meshloom show airfoil > mine.toml")
 def show(
-    target: Annotated[str, typer.Argument(metavar="CASE_OR_FILE", help="A case, or a TOML file to complete.")],
+    target: Annotated[
+        str, typer.Argument(metavar="CASE_OR_FILE", help="A case, its Python file, or a TOML file to complete.")
+    ],
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting. May be repeated.")
     ] = None,
@@ -315,7 +323,19 @@ def show(
     job = check(Request(target, tuple(_settings(changes or []))))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # what TOML is written in, everywhere
-    print(to_toml(job.config, {"case": job.case.name}, remarks={"schedule": schedule_remark(job)}), end="")
+    print(to_toml(job.config, {"case": job.case.head()["case"]}, remarks={"schedule": schedule_remark(job)}), end="")
+
+
+@app.command(cls=_Command, epilog="Example:  meshloom new heat && meshloom run heat.py")
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it; NAME.py is written here.")],
+    kind: Annotated[str, typer.Option(metavar="mesh|grid", help="What it lives on.")] = "mesh",
+) -> None:
+    """Write a case of your own to start from, which runs as it is."""
+    from meshloom.catalogue.start import write_start
+
+    path = write_start(name, kind, Path())
+    print(f"{path} is written; try: meshloom run {path}, then change it")
 
 
 @app.command(cls=_Command)
