@@ -6,6 +6,9 @@ import meshloom as ml
 from meshloom.process import start as _start  # noqa: F401  first: a signal may come while the rest is imported
 
 # isort: split
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+
 from meshloom import compact, errors, linalg
 from meshloom.backend import backend, backends, threads, use, using
 from meshloom.io.meshes import read, write
@@ -30,6 +33,9 @@ from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.strategies import names as strategies
 from meshloom.schedule.strategies import variants
 
+if TYPE_CHECKING:
+    from meshloom.studies import run_case, study
+
 Loop = Operation  # what a kernel over a set is called in programs
 
 __version__ = "0.1.0"
@@ -37,5 +43,15 @@ __all__ = [
     "Arg", "Done", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min",
     "Operation", "Program", "Read", "ReadWrite", "Schedule", "Sequence", "Set", "Subset", "Sum", "Write", "backend",
     "backends", "compact", "errors", "fill_ghosts", "generate", "jacobian", "kernel", "linalg", "load", "locate",
-    "march", "orderings", "program", "read", "save", "strategies", "threads", "use", "using", "variants", "write",
+    "march", "orderings", "program", "read", "run_case", "save", "strategies", "study", "threads", "use", "using",
+    "variants", "write",
 ]  # fmt: skip
+
+_ABOVE = {"run_case": "meshloom.studies", "study": "meshloom.studies"}  # what stands on all this, and so comes later
+
+
+def __getattr__(name: str) -> object:
+    """What lives in rooms above this surface is imported when it is first asked for."""
+    if name not in _ABOVE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_import_module(_ABOVE[name]), name)

@@ -20,7 +20,7 @@ from meshloom.errors import ConfigError, MeshloomError, RunError, UserError, nea
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.run.files import Start
-from meshloom.run.folder import RunFolder, claim, settled
+from meshloom.run.folder import COMMAND, Options, RunFolder, claim, settled
 from meshloom.run.names import CHECKPOINT, CONFIG
 from meshloom.run.place import one_line_for
 from meshloom.run.rehearsal import rehearse
@@ -72,7 +72,7 @@ def check(request: Request) -> Job:
     if saved.case != case.name:
         raise UserError(f"{path}: checkpoint of case '{saved.case}', not of '{case.name}'")
     if not request.changed and (problem := _changed_text(case, old)):
-        raise UserError(f"{path}: {problem}; give --changed to go on with it as it is now")
+        raise UserError(f"{path}: {problem}; give --changed (in Python changed=True) to go on with it as it is now")
     before: Any = build(case.Config, _without_case(old), old=True)
     config, start = build(case.Config, settings, before), Start(path, saved, before, identity)
     _check_restart(start, config)
@@ -134,7 +134,7 @@ def _target(
         return _named(old, str(path)), []
     if not isinstance(target, str):
         return target, []
-    if target in case_names() or names_a_file(target):
+    if names_a_file(target) or target in case_names():
         return find(target), []
     file = Path(target)
     if file.suffix != ".toml" and not os.path.isfile(file):  # of a Path, it fails for names that are too long
@@ -197,7 +197,7 @@ def _changes(key: str, old: Any, new: Any) -> Iterator[str]:
         yield f"{key} {' -> '.join(texts)}"
 
 
-def folder_for(request: Request, job: Job) -> RunFolder:
+def folder_for(request: Request, job: Job, options: Options = COMMAND) -> RunFolder:
     """Claim the output folder: a restart goes on in the folder of its checkpoint unless ``out`` says otherwise."""
     out = request.out
     # Only the run's own last checkpoint: going on from an older copy would drop what came after it.
@@ -206,12 +206,12 @@ def folder_for(request: Request, job: Job) -> RunFolder:
         if out is None and (request.finish or (home / CONFIG).is_file()):
             out = home
         if out is not None and out.resolve() == home.resolve():
-            folder = claim(job.case.name, out, goes_on=True)
+            folder = claim(job.case.name, out, goes_on=True, options=options)
             if _identity(job.start.path) != job.start.identity:
                 folder.release()
                 raise UserError(f"{job.start.path} has changed since it was read: another run was here; try again")
             return folder
-    return claim(job.case.name, out, overwrite=request.overwrite)
+    return claim(job.case.name, out, overwrite=request.overwrite, options=options)
 
 
 def set_up(job: Job) -> Case:

@@ -1,6 +1,6 @@
 """What a case is, whatever its physics: what it answers, the settings that all share, what it gives to be drawn."""
 
-from meshloom.case.base import Case, CaseSource, keeping_registry, registry
+from meshloom.case.base import Case, CaseSource, is_ready, keeping_registry, registry
 from meshloom.case.on_grid import GridCase
 from meshloom.case.schedules import UnknownLoop, loops_text, schedule_table
 from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, CaseConfig, OutputOptions, RunOptions, order_option
@@ -23,6 +23,7 @@ __all__ = [
     "RunOptions",
     "Streamlines",
     "UnknownLoop",
+    "is_ready",
     "keeping_registry",
     "loops_text",
     "option",

@@ -112,6 +112,10 @@ class Case(RunTask):
     def write_fields(self, stem: Path) -> Path:
         return write_on_mesh(stem, self.mesh, self.cell_fields(), self.node_fields(), self.node_positions())
 
+    def fields_by_name(self) -> dict[str, Any]:
+        """All that is written for ParaView, on cells and nodes."""
+        return {**self.cell_fields(), **self.node_fields()}
+
     def try_fields(self) -> None:
         check_sizes(self.cell_fields(), (len(self.mesh.cells),), "one for each cell")
         check_sizes(self.node_fields(), (len(self.mesh.nodes),), "one for each node")
@@ -172,7 +176,7 @@ class Case(RunTask):
     @classmethod
     def own_file(cls) -> str | None:
         """The Python file of a case that does not come with Meshloom; None of others."""
-        return None if _is_ready(cls) else getattr(sys.modules.get(cls.__module__), "__file__", None)
+        return None if is_ready(cls) else getattr(sys.modules.get(cls.__module__), "__file__", None)
 
     @classmethod
     def head(cls) -> dict[str, str]:
@@ -208,7 +212,7 @@ class Case(RunTask):
         return loop_names(self._program_as_set)
 
     def __init_subclass__(cls) -> None:
-        if "name" in vars(cls) and not (_is_ready(registry.get(cls.name)) and not _is_ready(cls)):
+        if "name" in vars(cls) and not (is_ready(registry.get(cls.name)) and not is_ready(cls)):
             registry[cls.name] = cls
 
 
@@ -216,7 +220,8 @@ class Case(RunTask):
 registry: dict[str, type[Case]] = {}
 
 
-def _is_ready(case: type | None) -> bool:
+def is_ready(case: type | None) -> bool:
+    """Whether a case comes with Meshloom."""
     return case is not None and case.__module__.startswith("meshloom.")
 
 

@@ -63,6 +63,9 @@ class GridCase(Case):
     def write_fields(self, stem: Path) -> Path:
         return write_on_grid(stem, self.grid, self.grid_fields())
 
+    def fields_by_name(self) -> dict[str, Any]:
+        return dict(self.grid_fields())
+
     def try_fields(self) -> None:
         check_sizes(self.grid_fields(), self.grid.shape, "one for each point")
 

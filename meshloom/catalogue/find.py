@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from meshloom.case import Case
+from meshloom.case import Case, is_ready
 from meshloom.catalogue import installed, own_file
 from meshloom.errors import UserError, nearest, shown
 from meshloom.solvers import cases as ready_cases
@@ -35,6 +35,11 @@ def find(target: str, where: str = "", base: Path = Path()) -> type[Case]:
     if target not in offers:
         raise UserError(f"{where}unknown case {shown(target)}{nearest(target, [*ready, *offers])}")
     return installed.load(offers[target], where)
+
+
+def is_found_again(case: type[Case]) -> bool:
+    """Whether another process finds a case by what its settings say, and not only the one that has defined it."""
+    return case.source is not None or is_ready(case) or case.name in installed.offers()
 
 
 def listed() -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The command ``meshloom``: run, finish, cases, show, new, info, cache.
+"""The command ``meshloom``: run, finish, cases, show, new, study, info, cache.
 
 Start-up is quick because every command imports what it needs and no more. An error made on purpose ends in one line
 on stderr and its exit code: 2 when what was asked for is wrong, 1 when the run failed. A run that has finished but
@@ -324,6 +324,43 @@ def show(
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # what TOML is written in, everywhere
     print(to_toml(job.config, {"case": job.case.head()["case"]}, remarks={"schedule": schedule_remark(job)}), end="")
+
+
+_STUDY_EXAMPLES = """Examples:
+
+  meshloom study airfoil --over flow.mach=[0.3,0.4,0.5] --over flow.incidence=[0,2,4] --set mesh.i=40 --set mesh.j=60
+
+  meshloom study machs.toml   (a file as for run, with a table [study] of what varies)
+
+The same command goes on with a study that was stopped or killed.
+"""
+
+
+@app.command(cls=_Command, epilog=_STUDY_EXAMPLES)
+def study(
+    target: Annotated[str, typer.Argument(metavar="CASE_OR_FILE", help="A case, its Python file, or a TOML file.")],
+    over: Annotated[
+        list[str] | None, typer.Option("--over", metavar="KEY=[...]", help="The values of a setting. May be repeated.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of all. May be repeated.")
+    ] = None,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Folder to write to; otherwise studies/CASE.")] = None,
+    workers: Annotated[str | None, typer.Option(metavar="N", help="Runs at a time; otherwise one a core.")] = None,
+    show: Annotated[str | None, typer.Option(metavar="MONITOR", help="What to draw; otherwise the first.")] = None,
+    quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors and warnings.")] = False,
+) -> None:
+    """Run a case for every combination of settings: one table, one picture."""
+    _becomes_a_run()
+    from meshloom.cli.study import carried_out
+
+    try:
+        found = carried_out(target, over or [], _settings(changes or []), _path("--out", out), workers, show, not quiet)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(str(stop) or _NOT_BEGUN) from None
+    if found.failed:
+        failed = f"{len(found.failed)} of {len(found.rows)} runs failed"
+        raise RunError(f"{failed}, first {found.failed[0].run}: {found.failed[0].why}; all of it is in {found.folder}")
 
 
 @app.command(cls=_Command, epilog="Example:  meshloom new heat && meshloom run heat.py")
