@@ -354,6 +354,7 @@ def study(
     _becomes_a_run()
     from meshloom.cli.study import carried_out
 
+    start.command.if_stopped = "stopped; the same command goes on with this study"
     try:
         found = carried_out(target, over or [], _settings(changes or []), _path("--out", out), workers, show, not quiet)
     except KeyboardInterrupt as stop:

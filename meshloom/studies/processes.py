@@ -9,14 +9,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import meshloom as ml
 from meshloom.errors import one_line
+from meshloom.process.signals import held_back, undone_if_stopped
 from meshloom.studies.axes import Values
 from meshloom.studies.record import StudyRow
 
@@ -84,34 +86,38 @@ class _Child:
                     file.close()
 
 
-def rows_of(wishes: Sequence[Wish], workers: int) -> Iterator[StudyRow]:
+def rows_of(wishes: Sequence[Wish], workers: int) -> Generator[StudyRow]:
     """Run them, so many at a time, and give what came out of each as it comes. Whoever stops asking stops those that
     run, which write checkpoints."""
     waiting, running = list(reversed(wishes)), list[_Child]()
-    try:
-        while waiting or running:
-            while waiting and len(running) < workers:
-                running.append(_Child(waiting.pop()))
-            for child in [one for one in running if one.has_ended]:
-                running.remove(child)
-                row = child.row()
-                child.close()
-                yield row
-            time.sleep(_BETWEEN_LOOKS if running else 0.0)
-    finally:
-        _stop(running)
+    with undone_if_stopped(partial(_stop, running)):
+        try:
+            while waiting or running:
+                while waiting and len(running) < workers:
+                    with held_back():  # none is started that nobody knows how to stop
+                        running.append(_Child(waiting.pop()))
+                for child in [one for one in running if one.has_ended]:
+                    running.remove(child)
+                    row = child.row()
+                    child.close()
+                    yield row
+                time.sleep(_BETWEEN_LOOKS if running else 0.0)
+        finally:
+            _stop(running)
 
 
-def _stop(running: Sequence[_Child]) -> None:
+def _stop(running: list[_Child]) -> None:
     for child in running:
         with suppress(OSError):
             child.process.send_signal(signal.SIGTERM)
     deadline = time.monotonic() + _GRACE
-    for child in running:
+    while running:
+        child = running.pop()
         with suppress(subprocess.TimeoutExpired):
             child.process.wait(max(0.0, deadline - time.monotonic()))
-        child.process.kill()
-        child.process.wait()
+        with suppress(OSError, subprocess.TimeoutExpired):
+            child.process.kill()
+            child.process.wait(1.0)
         child.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,12 +121,13 @@ def _run_all(
     wishes = [Wish(row, target, {_THREADS: share, **common, **row.settings}, folder / row.run) for row in left]
     done = 0
     try:
-        for row in rows_of(wishes, workers):
-            record.put(row)
-            record.write(folder)
-            done += 1
-            if says:
-                print(f"study: {done} of {len(left)}: {_words(row)}", flush=True)
+        with closing(rows_of(wishes, workers)) as found:
+            for row in found:
+                record.put(row)
+                record.write(folder)
+                done += 1
+                if says:
+                    print(f"study: {done} of {len(left)}: {_words(row)}", flush=True)
     except KeyboardInterrupt:
         raise interrupted(f"study: stopped after {done} of {len(left)} runs; the same call goes on with it") from None
 

@@ -87,22 +87,38 @@ def wait_for(what: Any, seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_a_study_that_was_stopped_goes_on(tmp_path: Path, number: signal.Signals) -> None:
+SCRIPT_WORDS = ("script.py",)
+COMMAND_WORDS = ("-m", "meshloom", "study", "pot.py", "--over", "kettle.pause=[0.0,0.1]", "--set", "run.backend=numpy",
+                 "--set", "run.iterations=25", "--set", "output.checkpoint_every=1", "--set", "output.plot=false",
+                 "--out", "s", "--workers", "2")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "number", "code"),
+    [
+        (SCRIPT_WORDS, signal.SIGKILL, -9),
+        pytest.param(SCRIPT_WORDS, signal.SIGINT, -2, marks=pytest.mark.slow),
+        pytest.param(COMMAND_WORDS, signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param(COMMAND_WORDS, signal.SIGTERM, 143, marks=pytest.mark.slow),
+    ],
+)
+def test_a_study_that_was_stopped_goes_on(
+    tmp_path: Path, words: tuple[str, ...], number: signal.Signals, code: int
+) -> None:
     """Also where nobody guards the script by __main__: no process of it imports the script again."""
     folder = tmp_path / "s"
     (tmp_path / "script.py").write_text(SCRIPT)
-    child = subprocess.Popen([sys.executable, "script.py"], stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen([sys.executable, *words], stderr=subprocess.PIPE, text=True)
     wait_for(lambda: done_runs(folder) and len(monitors(folder, 2)) > 3)
     os.kill(child.pid, number)
     _, said = child.communicate(timeout=60)
-    assert child.returncode == -number and (number == signal.SIGKILL or "goes on with it" in said)
+    assert child.returncode == code and (number == signal.SIGKILL or "goes on with" in said)
     first = files_below(folder / "run-0001")
     assert done_runs(folder) == ["run-0001"]
     wait_for(lambda: not locked_by_a_run(folder / "run-0002"))
     reached = len(monitors(folder, 2)) - 1
     assert 3 <= reached < 25 and (folder / "run-0002" / "checkpoint.h5").exists()
-    after = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, timeout=120)
+    after = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120)
     assert after.returncode == 0, after.stderr
     assert "study: 1 of 2 runs are done already" in after.stdout
     assert files_below(folder / "run-0001") == first and sorted(done_runs(folder)) == ["run-0001", "run-0002"]
