@@ -6,8 +6,10 @@ import meshloom as ml
 from meshloom.process import start as _start  # noqa: F401  first: a signal may come while the rest is imported
 
 # isort: split
+from collections.abc import Callable as _Callable
 from importlib import import_module as _import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from meshloom import compact, errors, linalg
 from meshloom.backend import backend, backends, threads, use, using
@@ -33,9 +35,6 @@ from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.strategies import names as strategies
 from meshloom.schedule.strategies import variants
 
-if TYPE_CHECKING:
-    from meshloom.studies import run_case, study
-
 Loop = Operation  # what a kernel over a set is called in programs
 
 __version__ = "0.1.0"
@@ -47,11 +46,14 @@ __all__ = [
     "variants", "write",
 ]  # fmt: skip
 
-_ABOVE = {"run_case": "meshloom.studies", "study": "meshloom.studies"}  # what stands on all this, and so comes later
+# What lives in rooms that stand on this surface is imported when it is first asked for.
+run_case: _Callable[..., _Any]
+study: _Callable[..., _Any]
+_ABOVE = {"run_case": "meshloom.studies", "study": "meshloom.studies"}
 
+if not _TYPE_CHECKING:  # where it would make a name of every misspelt one
 
-def __getattr__(name: str) -> object:
-    """What lives in rooms above this surface is imported when it is first asked for."""
-    if name not in _ABOVE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(_import_module(_ABOVE[name]), name)
+    def __getattr__(name: str) -> object:
+        if name not in _ABOVE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(_import_module(_ABOVE[name]), name)

@@ -9,7 +9,7 @@ from meshloom.errors import UserError, shown
 from meshloom.studies import Study
 from meshloom.studies.axes import axes_of
 from meshloom.studies.from_file import is_study, plan_of
-from meshloom.studies.several import Plan, carry_out
+from meshloom.studies.several import StudyPlan, carry_out
 from meshloom.toml import toml_key
 
 
@@ -23,7 +23,7 @@ def carried_out(
     return carry_out(_plan(target, over, settings), out, None if workers is None else int(workers), show, says)
 
 
-def _plan(target: str, over: list[str], settings: list[Setting]) -> Plan:
+def _plan(target: str, over: list[str], settings: list[Setting]) -> StudyPlan:
     file = Path(target)
     if is_study(file):
         if over:
@@ -34,4 +34,4 @@ def _plan(target: str, over: list[str], settings: list[Setting]) -> Plan:
     given = [parse_set(text) for text in over]
     if twice := [one for k, one in enumerate(given) if one.key in [other.key for other in given[:k]]]:
         raise UserError(f"--over {twice[0].name} is given twice")
-    return Plan(target, axes_of({toml_key(one.key): one.value for one in given}, "--over"), settings)
+    return StudyPlan(target, axes_of({toml_key(one.key): one.value for one in given}, "--over"), settings)

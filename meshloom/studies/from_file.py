@@ -9,7 +9,7 @@ from meshloom.config import Setting, read_settings
 from meshloom.errors import ConfigError
 from meshloom.launch import CASE, CASE_TEXT
 from meshloom.studies.axes import axes_of
-from meshloom.studies.several import Plan
+from meshloom.studies.several import StudyPlan
 from meshloom.toml import toml_key
 
 _TABLE = "study"
@@ -20,7 +20,7 @@ def is_study(path: Path) -> bool:
     return path.suffix == ".toml" and any(one.key[0] == _TABLE for one in read_settings(path))
 
 
-def plan_of(path: Path, more: list[Setting]) -> Plan:
+def plan_of(path: Path, more: list[Setting]) -> StudyPlan:
     """What a file asks for, with further settings for all runs."""
     settings = read_settings(path)
     named = [one for one in settings if one.key == CASE]
@@ -29,4 +29,4 @@ def plan_of(path: Path, more: list[Setting]) -> Plan:
     case = str(named[0].base / named[0].value) if names_a_file(named[0].value) else named[0].value
     over = {toml_key(one.key[1:]): one.value for one in settings if one.key[0] == _TABLE and len(one.key) > 1}
     rest = [one for one in settings if one.key not in (CASE, CASE_TEXT) and one.key[0] != _TABLE]
-    return Plan(case, axes_of(over, f"{path}: [{_TABLE}]"), [*rest, *more])
+    return StudyPlan(case, axes_of(over, f"{path}: [{_TABLE}]"), [*rest, *more])

@@ -76,12 +76,12 @@ def study(
     """
     says = progress is None or yes_or_no("study: progress", progress)
     return carry_out(
-        Plan(_target(case), axes_of(over), settings_of("study", settings)), _path(out), workers, show, says
+        StudyPlan(_target(case), axes_of(over), settings_of("study", settings)), _path(out), workers, show, says
     )
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """What is to be run: a case, the settings that vary, and those that all runs share."""
 
     target: str
@@ -89,7 +89,7 @@ class Plan:
     common: list[Setting]
 
 
-def carry_out(plan: Plan, out: Path | None, workers: int | None, show: str | None, says: bool) -> Study:
+def carry_out(plan: StudyPlan, out: Path | None, workers: int | None, show: str | None, says: bool) -> Study:
     """Run all of it that has not been run yet."""
     refuse_in_program("a study", "run it outside")
     axes, runs = plan.axes, plan.axes.combinations()
@@ -169,7 +169,7 @@ def _path(out: Any) -> Path | None:
     return None if out is None else Path(out)
 
 
-def _checked(plan: Plan) -> Job:
+def _checked(plan: StudyPlan) -> Job:
     """Every combination is looked at before anything starts; the job of the first."""
     if both := [key for one in plan.common if (key := toml_key(one.key)) in plan.axes.values]:
         raise UserError(f"study: {both[0]} varies, and is among the settings that all runs share; give it once")
@@ -180,7 +180,7 @@ def _checked(plan: Plan) -> Job:
     return jobs[0]
 
 
-def _given(plan: Plan, job: Job) -> Values:
+def _given(plan: StudyPlan, job: Job) -> Values:
     """The settings that all runs share, as far as they were given, for another process: paths begin at the root."""
     known = flatten(job.config)
     return {key: plain(known.get(key, one.value)) for one in plan.common for key in [toml_key(one.key)]}
