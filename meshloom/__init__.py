@@ -6,6 +6,11 @@ import meshloom as ml
 from meshloom.process import start as _start  # noqa: F401  first: a signal may come while the rest is imported
 
 # isort: split
+from collections.abc import Callable as _Callable
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from meshloom import compact, errors, linalg
 from meshloom.backend import backend, backends, threads, use, using
 from meshloom.io.meshes import read, write
@@ -39,6 +44,18 @@ __all__ = [
     "Arg", "Done", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min",
     "Operation", "Program", "Read", "ReadWrite", "Schedule", "Sequence", "Set", "Subset", "Sum", "Write", "backend",
     "backends", "compact", "debug", "errors", "fill_ghosts", "generate", "jacobian", "kernel", "linalg", "load",
-    "locate", "march", "orderings", "program", "read", "save", "strategies", "threads", "use", "using", "variants",
-    "write",
+    "locate", "march", "orderings", "program", "read", "run_case", "save", "strategies", "study", "threads", "use",
+    "using", "variants", "write",
 ]  # fmt: skip
+
+# What lives in rooms that stand on this surface is imported when it is first asked for.
+run_case: _Callable[..., _Any]
+study: _Callable[..., _Any]
+_ABOVE = {"run_case": "meshloom.studies", "study": "meshloom.studies"}
+
+if not _TYPE_CHECKING:  # where it would make a name of every misspelt one
+
+    def __getattr__(name: str) -> object:
+        if name not in _ABOVE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(_import_module(_ABOVE[name]), name)

@@ -1,14 +1,18 @@
 """What a case is: physics on a mesh that a person can run by name.
 
-A case is one subclass of ``Case`` in one module of ``solvers``; naming it there is all it takes for the command line to
-find, list, show and run it. The runner asks it for the answers below, and for those of every task, and does the rest:
-the time loop, progress, monitors, fields, checkpoints, pictures.
+A case is one subclass of ``Case``: in a module of ``solvers``, in an installed package, or in a file of your own. That
+is all it takes for the command line to find, show and run it. The runner asks it for the answers below, and for those
+of every task, and does the rest: the time loop, progress, monitors, fields, checkpoints, pictures.
 """
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -17,18 +21,33 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.case.schedules import apply_schedules, loop_names, loops_text
-from meshloom.case.settings import MOST_ITERATIONS, OutputOptions, setting_rows
+from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, OutputOptions, setting_rows
 from meshloom.config import flatten, to_toml
 from meshloom.run.limit import Limit
 from meshloom.run.names import CHECKPOINT
-from meshloom.run.output import write_on_mesh
+from meshloom.run.output import check_sizes, write_on_mesh
 from meshloom.run.task import Point, RunTask, SettingRow, is_due
 from meshloom.run.typed import restart_command
 from meshloom.run.views import Corners
 
 
+@dataclass(frozen=True)
+class CaseSource:
+    """The Python file that a case of a person's own is in."""
+
+    path: Path  # absolute
+    class_name: str
+    sha256: str  # of the text that was run
+
+    @property
+    def target(self) -> str:
+        """As it is named on the command line."""
+        return f"{self.path}:{self.class_name}"
+
+
 class Case(RunTask):
-    """One problem, set up and ready to step. Subclasses build everything in ``__init__(config)``."""
+    """One problem, set up and ready to step. Subclasses build everything in ``__init__(config)``: ``config``, ``mesh``,
+    ``state``, ``recorded`` and ``program``, and say in ``cell_fields`` what is to be seen of it."""
 
     name: ClassVar[str]
     title: ClassVar[str]  # one line for ``meshloom cases``
@@ -38,6 +57,8 @@ class Case(RunTask):
     end_setting: ClassVar[str] = "time.end"  # what says when a case that ends at a time does so
     limits: Mapping[str, Limit] = MappingProxyType({})  # of fields and globals by name; recorded ones are watched
     small: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # settings that leave hardly any elements: to look at it
+
+    source: ClassVar[CaseSource | None] = None  # where it comes from a file of a person's own
 
     config: Any  # an instance of Config
     mesh: ml.Mesh
@@ -50,6 +71,11 @@ class Case(RunTask):
     @abstractmethod
     def cell_fields(self) -> dict[str, np.ndarray]:
         """What goes into VTU files: name -> (cells,) or (cells, dim)."""
+
+    def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
+        """Monitors (n, monitors) from the values (n, recorded) of ``recorded`` after n iterations: these themselves,
+        unless a case makes something else of them."""
+        return recorded
 
     # What there is of a mesh; a case on a grid answers otherwise (``GridCase``).
 
@@ -87,6 +113,14 @@ class Case(RunTask):
 
     def write_fields(self, stem: Path) -> Path:
         return write_on_mesh(stem, self.mesh, self.cell_fields(), self.node_fields(), self.node_positions())
+
+    def fields_by_name(self) -> dict[str, Any]:
+        """All that is written for ParaView, on cells and nodes."""
+        return {**self.cell_fields(), **self.node_fields()}
+
+    def try_fields(self) -> None:
+        check_sizes(self.cell_fields(), (len(self.mesh.cells),), "one for each cell")
+        check_sizes(self.node_fields(), (len(self.mesh.nodes),), "one for each node")
 
     def drawn_over(self) -> tuple[np.ndarray, Corners]:
         return self.node_positions(), self.mesh.lists.cells.nodes
@@ -128,13 +162,30 @@ class Case(RunTask):
     def output(self) -> OutputOptions:
         return self.config.output
 
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of its numbers, as settings have it; for the fields of a case to be made with."""
+        return PRECISIONS[self.config.run.precision]
+
     @property
     def precision(self) -> str:
         return self.config.run.precision
 
     def settings(self, *, comments: bool = True) -> str:
         remarks = {"schedule": loops_text(self.loop_names)}
-        return to_toml(self.config, {"case": self.name}, comments=comments, remarks=remarks)
+        return to_toml(self.config, self.head(), comments=comments, remarks=remarks)
+
+    @classmethod
+    def own_file(cls) -> str | None:
+        """The Python file of a case that does not come with Meshloom; None of others."""
+        return None if is_ready(cls) else getattr(sys.modules.get(cls.__module__), "__file__", None)
+
+    @classmethod
+    def head(cls) -> dict[str, str]:
+        """What finds this case again, at the top of its settings."""
+        if cls.source is None:
+            return {"case": cls.name}
+        return {"case": cls.source.target, "case_sha256": cls.source.sha256}
 
     def setting_rows(self) -> tuple[SettingRow, ...]:
         return setting_rows(self.config)
@@ -169,9 +220,25 @@ class Case(RunTask):
         return loop_names(self._program_as_set)
 
     def __init_subclass__(cls) -> None:
-        if hasattr(cls, "name"):
+        if "name" in vars(cls) and not (is_ready(registry.get(cls.name)) and not is_ready(cls)):
             registry[cls.name] = cls
 
 
-#: Every case that has been imported, by name.
+#: Every case that has been imported, by name; no other takes the place of a ready one.
 registry: dict[str, type[Case]] = {}
+
+
+def is_ready(case: type | None) -> bool:
+    """Whether a case comes with Meshloom."""
+    return case is not None and case.__module__.startswith("meshloom.")
+
+
+@contextmanager
+def keeping_registry() -> Iterator[None]:
+    """Cases that are defined inside are known to whoever asked for them, and to nobody else by name."""
+    before = dict(registry)
+    try:
+        yield
+    finally:
+        registry.clear()
+        registry.update(before)

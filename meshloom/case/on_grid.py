@@ -15,7 +15,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.case.base import Case
-from meshloom.run.output import write_on_grid
+from meshloom.run.output import check_sizes, write_on_grid
 from meshloom.run.task import RunTask
 from meshloom.run.views import Chart, Image, Picture
 
@@ -62,6 +62,12 @@ class GridCase(Case):
 
     def write_fields(self, stem: Path) -> Path:
         return write_on_grid(stem, self.grid, self.grid_fields())
+
+    def fields_by_name(self) -> dict[str, Any]:
+        return dict(self.grid_fields())
+
+    def try_fields(self) -> None:
+        check_sizes(self.grid_fields(), self.grid.shape, "one for each point")
 
     def whereabouts(self, on: ml.Set, element: int) -> str:
         return RunTask.whereabouts(self, on, element)

@@ -1,4 +1,5 @@
 """The sections of settings that all cases share."""
+# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.config import described, option
+from meshloom.case.schedules import schedule_table
+from meshloom.config import described, option, section
 from meshloom.run.task import SettingRow
 from meshloom.toml import toml_shown
 
@@ -40,6 +42,15 @@ class OutputOptions:
     plot: bool = option(True, "draw a PNG at the end (needs matplotlib)")
     checkpoint_every: int = option(0, "iterations between checkpoints; 0 goes by the clock alone", low=0, high=10**9)
     checkpoint_seconds: float = option(60.0, "seconds between checkpoints; 0 goes by iterations alone", low=0.0)
+
+
+@dataclass(frozen=True)
+class CaseConfig:
+    """The settings that every case has: derive yours from it, with sections of your own."""
+
+    run: RunOptions = section(RunOptions, "How long, and on what.")
+    output: OutputOptions = section(OutputOptions, "What to write, and how often.")
+    schedule: dict[str, Any] = schedule_table("name_of_a_loop")
 
 
 def order_option() -> Any:

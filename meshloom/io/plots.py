@@ -23,6 +23,7 @@ _LONGEST_NAME, _MOST_NAMES = 40, 40  # letters of a name, and names in a legend:
 _COLOURS, _DASHES = 10, ("-", "--", ":", "-.")  # of matplotlib: after ten curves the colours come again
 _MOST_EVEN = 200  # places along an axis that streamlines are drawn from
 _A_GOOD_PART, _FLAT = 0.25, 0.1  # of the iterations, below such a part of the highest value: see _needs_decades
+_MOST_NUMBERS = 60  # tiles that say what they are worth
 _TAIL = 1.0  # percent of the cells at either end whose values are beyond the colour scale
 
 
@@ -109,6 +110,42 @@ def save_curves(
     axes = figure.subplots()
     _draw_curves(axes, x, curves, dots)
     axes.set(xlabel=_plain(labels[0]), ylabel=_plain(labels[1]), xscale="log" if decades else "linear")
+    figure.suptitle(_unread(one_line(title)), wrap=True)
+    _save(figure, path)
+
+
+def save_tiles(
+    path: Path, values: np.ndarray, names: tuple[Sequence[str], Sequence[str]], *, labels: tuple[str, str], label: str,
+    title: str,
+) -> None:  # fmt: skip
+    """A PNG: a tile for each of ``values`` (nx, ny), empty where it is NaN, with the ``names`` of rows and columns.
+
+    UserError where matplotlib is missing.
+    """
+    figure = _figure((9.0, _HEIGHT))
+    axes = figure.subplots()
+    axes.set_facecolor("silver")  # is seen where values are NaN
+    shown = axes.pcolormesh(values.T, cmap="viridis", edgecolors="white", linewidth=0.5)
+    for number, (setter, several) in enumerate(((axes.set_xticks, names[0]), (axes.set_yticks, names[1]))):
+        each = -(-len(several) // _MOST_NAMES)  # as many as there is room for
+        setter(np.arange(0, len(several), each) + 0.5, [_plain(one) for one in several[::each]])
+        if number == 0 and sum(map(len, several[::each])) > _LONGEST_NAME:
+            axes.tick_params(axis="x", rotation=60)
+    if values.size <= _MOST_NUMBERS:
+        middle = np.nanmean(values)
+        for (i, j), value in np.ndenumerate(values):
+            ink = "black" if value > middle else "white"
+            axes.text(
+                i + 0.5,
+                j + 0.5,
+                "" if np.isnan(value) else f"{value:.3g}",
+                ha="center",
+                va="center",
+                color=ink,
+                fontsize="small",
+            )
+    axes.set(xlabel=_plain(labels[0]), ylabel=_plain(labels[1]))
+    figure.colorbar(shown, ax=axes, label=_plain(label), fraction=0.05, pad=0.02)
     figure.suptitle(_unread(one_line(title)), wrap=True)
     _save(figure, path)
 

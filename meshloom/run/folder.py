@@ -282,6 +282,24 @@ def _lock(path: Path) -> int | None:
     return handle
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """A folder, made where there is none, that nobody else has locked meanwhile; one that was made and has stayed empty
+    goes again."""
+    if not is_text(str(path)):
+        raise UserError(f"cannot write to the folder {path}: its name is not UTF-8 text, or has a NUL in it")
+    with _clear_refusal(path, SCRIPT):
+        created = _make(path)
+        lock = _lock(path)
+    try:
+        yield
+    finally:
+        if created:
+            with suppress(OSError):
+                path.rmdir()
+        RunFolder(path, lock=lock).release()
+
+
 def _settle(path: Path, lock: int | None, options: Options = COMMAND) -> bool:
     """Whoever holds the folder puts in order what a kill has left; without a lock nobody knows what still lives.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from meshloom.operation.sequence import Sequence
 from meshloom.recording import refuse_in_program
 from meshloom.run.files import Start
 from meshloom.run.folder import SCRIPT, RunFolder, can_go_on, claim
-from meshloom.run.report import BarReport, PlainReport, RunReport
+from meshloom.run.report import RunReport, script_report
 from meshloom.run.resume import check_fits, put_in
 from meshloom.run.runner import Outcome, Runner
 from meshloom.run.script import (
@@ -101,7 +100,7 @@ def march(
         raise UserError("march: restart=True goes on with the run in a folder; give it, out=...")
     if goes_on and replaces:
         raise UserError("march: restart=True goes on with a run, and overwrite=True replaces it; give one of them")
-    return _marched(task, _folder_name(out), _report(progress), goes_on, replaces, began)
+    return _marched(task, _folder_name(out), script_report("march", progress), goes_on, replaces, began)
 
 
 def _marched(task: Script, place: Path | None, report: RunReport, goes_on: bool, replaces: bool, began: float) -> Done:
@@ -307,15 +306,3 @@ def _folder_name(out: Any) -> Path | None:
     if out is not None and not isinstance(out, str | os.PathLike):
         raise UserError(f"march: out is the path of a folder, got {shown(out)}")
     return None if out is None else Path(out)
-
-
-def _report(progress: Any) -> RunReport:
-    """A bar on a terminal; elsewhere nothing, unless it is asked for."""
-    if progress is not None:
-        progress = yes_or_no("march: progress", progress)
-    stream = sys.stderr
-    if stream is None or progress is False:
-        return RunReport()
-    if stream.isatty():
-        return BarReport(stream)
-    return PlainReport(stream) if progress else RunReport()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from meshloom.errors import shown
 from meshloom.io.grids import suffix_of, write_grid
 from meshloom.io.vtk import write_vtu
 from meshloom.mesh.core import Field
@@ -38,6 +39,15 @@ def write_on_mesh(
     return path
 
 
+def check_sizes(fields: Mapping[str, Field | np.ndarray], shape: tuple[int, ...], why: str) -> None:
+    """ValueError unless every field has a number, or several, for each place of ``shape``."""
+    for name, values in fields.items():
+        found = np.asarray(values)
+        if found.shape[: len(shape)] != shape or found.dtype.kind not in "biuf":
+            raise ValueError(f"{shown(name)} is an array of shape {found.shape} and type {found.dtype} where {shape} is"
+                             f" right, {why}, with a further axis for components")  # fmt: skip
+
+
 def in_space(fields: Mapping[str, Field | np.ndarray], axes: int) -> dict[str, np.ndarray]:
     """Vectors of the plane, (..., 2) behind so many axes, with a third component of 0, and all else as it is: ParaView
     draws arrows and streamlines of arrays with three components alone."""
@@ -62,7 +72,7 @@ def draw(
     if isinstance(picture, Image):
         flow = None if picture.flow is None else (picture.flow.along_x, picture.flow.along_y)
         return save_image(
-            path, picture.x, picture.y, picture.values, label=picture.label, history=curves, title=title,
+            path, picture.x, picture.y, np.asarray(picture.values), label=picture.label, history=curves, title=title,
             axes=picture.axes, flow=flow,
         )  # fmt: skip
     points, polygons = picture.points, picture.polygons
@@ -73,7 +83,7 @@ def draw(
         path,
         points,
         polygons,
-        picture.values,
+        np.asarray(picture.values),
         label=picture.label,
         window=picture.window,
         history=curves,

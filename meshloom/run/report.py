@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from meshloom.errors import one_line
+from meshloom.errors import one_line, yes_or_no
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -209,6 +210,18 @@ def make_report(stream: TextIO, *, quiet: bool = False) -> RunReport:
     if quiet:
         return RunReport()
     return BarReport(stream) if stream.isatty() else PlainReport(stream)
+
+
+def script_report(what: str, progress: Any) -> RunReport:
+    """For scripts: a bar on a terminal; elsewhere nothing, unless it is asked for. ``what`` is run, for messages."""
+    if progress is not None:
+        progress = yes_or_no(f"{what}: progress", progress)
+    stream = sys.stderr
+    if stream is None or progress is False:
+        return RunReport()
+    if stream.isatty():
+        return BarReport(stream)
+    return PlainReport(stream) if progress else RunReport()
 
 
 def duration(seconds: float) -> str:

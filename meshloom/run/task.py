@@ -113,6 +113,9 @@ class RunTask(ABC):
     def write_fields(self, stem: Path) -> Path:
         """Write the fields for ParaView; returns the file, which is ``stem`` with an ending."""
 
+    def try_fields(self) -> None:  # noqa: B027  nothing to ask for, unless a task says so
+        """Ask for what ``write_fields`` writes, and look at its sizes; ValueError where these are wrong."""
+
     def settings(self, *, comments: bool = True) -> str:
         """What it was made of, as TOML; '' where nothing is known but the script that made it."""
         return ""
