@@ -45,7 +45,7 @@ class CudaBackend(Backend):
 
     def __init__(self) -> None:
         self.engine = Device()
-        self._maps: weakref.WeakKeyDictionary[Map, Any] = weakref.WeakKeyDictionary()
+        self._maps: weakref.WeakKeyDictionary[Map, tuple[int, Any]] = weakref.WeakKeyDictionary()
 
     def unavailable(self) -> str | None:
         if device_left_behind() and vars(self).get("_reason") is None:  # it had one, or nobody knows
@@ -165,9 +165,11 @@ class CudaBackend(Backend):
         for k, one in enumerate(bound.maps):
             if one.formula:
                 continue
-            if one not in self._maps:
-                self._maps[one] = self.engine.upload(one.positions)
-            arrays[f"m{k}"] = self._maps[one]
+            version, there = self._maps.get(one, (-1, None))
+            if version != one.version:
+                there = self.engine.upload(one.positions)
+                self._maps[one] = one.version, there
+            arrays[f"m{k}"] = there
         return arrays
 
     def _scratch(self, bound: Bound, plan: Plan, parts: int) -> dict[str, Any]:
