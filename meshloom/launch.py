@@ -24,6 +24,7 @@ from meshloom.run.names import CHECKPOINT, CONFIG
 from meshloom.run.report import RunReport
 from meshloom.run.resume import put_in
 from meshloom.run.runner import Outcome, Runner
+from meshloom.run.samples import check_measured
 from meshloom.solvers import cases, find_case
 from meshloom.toml import toml_key, toml_shown
 
@@ -283,6 +284,7 @@ def launch(job: Job, folder: RunFolder, report: RunReport, began: float) -> tupl
         try:
             case = set_up(job)
             _check_end(job, case, folder)
+            check_measured(case)
             _announce(job, case, folder, report)
             case.program.run(0, record=case.recorded)  # compiled here, where it can still be stopped without a trace
             runner = Runner(case, folder, report, job.start, began)

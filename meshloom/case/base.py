@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import is_dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -17,10 +19,13 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.case.schedules import apply_schedules, loop_names, loops_text
-from meshloom.case.settings import MOST_ITERATIONS, OutputOptions
+from meshloom.case.settings import MOST_ITERATIONS, OutputOptions, measuring
 from meshloom.config import flatten, to_toml
+from meshloom.errors import ConfigError, nearest, shown
 from meshloom.run.limit import Limit
-from meshloom.run.output import write_on_mesh
+from meshloom.run.output import write_faces, write_on_mesh
+from meshloom.run.residual import ResidualStop
+from meshloom.run.samples import Sampled, Wishes, integral, line, probe
 from meshloom.run.task import Point, RunTask, is_due
 from meshloom.run.views import Corners
 
@@ -111,7 +116,9 @@ class Case(RunTask):
     def longer(self) -> str:
         """The option of ``meshloom run`` that lets this run go on for as long again when it has come to its end."""
         now = self.recorded_now()
-        span = self.time_span(now)
+        span, stop = self.time_span(now), self.stops_at
+        if stop is not None:
+            return f"--set run.stop.below={stop.below / 10.0:g}"
         if self.steps_left(now) != 0 or span is None:
             return f"--iterations {min(2 * self.config.run.iterations, MOST_ITERATIONS)}"
         return f"--set {self.end_setting}={2.0 * span[1]!r}"
@@ -160,7 +167,46 @@ class Case(RunTask):
         """What a ``[schedule]`` table may name, in the order of the program."""
         return loop_names(self._program_as_set)
 
+    # --- what is measured as it goes
+
+    @property
+    def stops_at(self) -> ResidualStop | None:
+        stop = getattr(self.config.run, "stop", None)
+        if stop is None or not stop.monitor:
+            return None
+        if stop.monitor not in self.monitors:
+            raise ConfigError(f"run.stop.monitor names {shown(stop.monitor)}{nearest(stop.monitor, self.monitors)}")
+        if not stop.below > 0.0:
+            raise ConfigError(f"run.stop.below: give the number above 0 below which {stop.monitor} ends the run")
+        return ResidualStop(stop.monitor, stop.below, stop.relative, stop.every)
+
+    @property
+    def wishes(self) -> Wishes:
+        return self._wishes
+
+    @cached_property
+    def _wishes(self) -> Wishes:
+        config, output = self.config, self.config.output
+        asked = {name: getattr(config, name, {}) for name in ("probes", "lines", "integrals")}
+        return Wishes(
+            probes={name: probe(one) for name, one in asked["probes"].items()},
+            lines={name: line(one) for name, one in asked["lines"].items()},
+            integrals={name: integral(one) for name, one in asked["integrals"].items()},
+            surface=getattr(output, "surface", ()),
+            every=getattr(output, "probe_every", 0),
+        )
+
+    def sampled(self) -> Sampled | None:
+        cells, nodes = ({name: np.asarray(one) for name, one in found.items()}
+                        for found in (self.cell_fields(), self.node_fields()))  # fmt: skip
+        return Sampled(self.mesh, cells, nodes, positions=self.node_positions())
+
+    def write_surface(self, stem: Path, groups: tuple[str, ...]) -> Path:
+        return write_faces(stem, self.mesh, groups, self.cell_fields(), self.node_fields(), self.node_positions())
+
     def __init_subclass__(cls) -> None:
+        if "Config" in cls.__dict__ and is_dataclass(cls.Config):
+            cls.Config = measuring(cls.Config)
         if hasattr(cls, "name"):
             registry[cls.name] = cls
 

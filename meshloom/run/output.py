@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from meshloom.io.grids import suffix_of, write_grid
-from meshloom.io.vtk import write_vtu
+from meshloom.io.vtk import write_surface, write_vtu
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
@@ -35,6 +35,17 @@ def write_on_mesh(
     path = stem.with_suffix(".vtu")
     cells, nodes = (in_space(one, 1) if mesh.dim == 2 else one for one in (cell_fields, node_fields))
     write_vtu(path, mesh, cells, nodes, points=points)
+    return path
+
+
+def write_faces(
+    stem: Path, mesh: Mesh, groups: tuple[str, ...], cell_fields: Mapping[str, Field | np.ndarray],
+    node_fields: Mapping[str, Field | np.ndarray], points: np.ndarray | None = None,
+) -> Path:  # fmt: skip
+    """The faces of boundary groups, with the values of their cells and nodes."""
+    path = stem.with_suffix(".vtu")
+    cells, nodes = (in_space(one, 1) if mesh.dim == 2 else one for one in (cell_fields, node_fields))
+    write_surface(path, mesh, groups, cells, nodes, points=points)
     return path
 
 
