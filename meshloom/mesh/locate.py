@@ -20,7 +20,6 @@ from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
 
 _ON_A_SIDE = 1e-9  # of the size of a cell: a place that is no further out lies in it
-_WARPED = 0.02  # the same where sides are bilinear and not plane
 
 
 class Outside(MeshError):
@@ -53,34 +52,33 @@ class MeshPlaces:
     def spot(self, place: Sequence[float]) -> Spot:
         """The cell that holds a place, and the weights of its nodes there."""
         point = np.asarray(place, float)
-        slack = _WARPED * self._sizes[:, None]
+        slack = _ON_A_SIDE * self._sizes[:, None]
         near = np.flatnonzero(((point >= self._low - slack) & (point <= self._high + slack)).all(axis=1))
         out = np.array([self._beyond(int(cell), point) for cell in near])
         best = int(np.argmin(out)) if len(out) else -1
-        if best < 0 or out[best] > self._allowed(int(near[best])):
+        if best < 0 or out[best] > _ON_A_SIDE:
             raise Outside(self._nearest(point))
         cell = int(near[best])
         nodes = self.mesh.lists.cells.nodes[cell]
         return Spot(nodes, _linear_weights(self.x[nodes], point), cell)
 
     def _beyond(self, cell: int, point: np.ndarray) -> float:
-        """How far a place is on the wrong side of the sides of a cell, as a share of its size; below 0 inside."""
-        kind, nodes = self._kind(cell), self.mesh.lists.cells.nodes[cell]
+        """How far a place is on the wrong side of the sides of a cell, as a share of its size; below 0 inside. A side
+        that is bent counts from its outermost corner."""
+        nodes = self.mesh.lists.cells.nodes[cell]
         out = []
-        for face in kind.faces:
-            rows = np.array([[nodes[local] for local in face]])
+        for face in self._kind(cell).faces:
+            rows = nodes[list(face)][None, :]
             normal, centre = geometry.area_vectors(self.x, rows)[0], geometry.face_centroids(self.x, rows)[0]
-            out.append(float((point - centre) @ normal) / float(np.linalg.norm(normal)))
+            normal = normal / np.linalg.norm(normal)
+            bend = float(np.max((self.x[rows[0]] - centre) @ normal))
+            out.append(float((point - centre) @ normal) - bend)
         return max(out) / float(self._sizes[cell])
 
     def _kind(self, cell: int) -> CellKind:
         table = self.mesh.lists.cells
         name = next(name for name, numbers in table.kinds.items() if _among(cell, numbers))
         return polygon(len(table.nodes[cell])) if name == POLYGON else KINDS[name]
-
-    def _allowed(self, cell: int) -> float:
-        bent = self.mesh.dim == 3 and max(map(len, self._kind(cell).faces)) > 3
-        return _WARPED if bent else _ON_A_SIDE
 
     def _nearest(self, point: np.ndarray) -> str:
         centres = (self._low + self._high) / 2.0

@@ -235,7 +235,7 @@ class Sampler:
         for name in self.wishes.surface:
             if name not in groups:
                 none = "; a grid has none" if isinstance(now.home, Grid) else nearest(name, groups)
-                raise UserError(f"output.surface names {shown(name)}, which is no boundary group{none}")
+                raise UserError(f"surface names {shown(name)}, which is no boundary group{none}")
 
     def _check_line(self, name: str, one: Line, now: Sampled) -> None:
         self._dimension(("lines", name), one.start, now)
