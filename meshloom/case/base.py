@@ -19,7 +19,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.case.schedules import apply_schedules, loop_names, loops_text
-from meshloom.case.settings import MOST_ITERATIONS, OutputOptions, measuring
+from meshloom.case.settings import MOST_ITERATIONS, OutputOptions, measuring, with_measuring
 from meshloom.config import flatten, to_toml
 from meshloom.errors import ConfigError, nearest, shown
 from meshloom.run.limit import Limit
@@ -139,7 +139,7 @@ class Case(RunTask):
 
     def settings(self, *, comments: bool = True) -> str:
         remarks = {"schedule": loops_text(self.loop_names)}
-        return to_toml(self.config, {"case": self.name}, comments=comments, remarks=remarks)
+        return to_toml(with_measuring(self.config), {"case": self.name}, comments=comments, remarks=remarks)
 
     def had_fields(self, at: Point, before: Any) -> bool:
         span, end = self.time_span(at.recorded), flatten(before).get(self.end_setting)
@@ -190,7 +190,7 @@ class Case(RunTask):
         asked = {name: getattr(config, name, {}) for name in ("probes", "lines", "integrals")}
         return Wishes(
             probes={name: probe(one) for name, one in asked["probes"].items()},
-            lines={name: line(one) for name, one in asked["lines"].items()},
+            tracks={name: line(one) for name, one in asked["lines"].items()},
             integrals={name: integral(one) for name, one in asked["integrals"].items()},
             surface=getattr(output, "surface", ()),
             every=getattr(output, "probe_every", 0),

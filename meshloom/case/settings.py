@@ -84,6 +84,12 @@ def measuring(config: type) -> type:
     return made
 
 
+def with_measuring(config: Any) -> Any:
+    """The same settings with these tables, where a script has made them without."""
+    kind = measuring(type(config))
+    return config if kind is type(config) else kind(**{one.name: getattr(config, one.name) for one in fields(config)})
+
+
 def order_option() -> Any:
     """How the mesh of a case lies in memory, an option of its [mesh]: see ``Mesh.arranged``."""
     return option(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 100_000  # of a line
 USUAL_POINTS, USUAL_EVERY = 200, 10
-WHOLE = "whole"
+EVERYWHERE = "whole"
 AXES = "xyz"
 
 
@@ -42,7 +42,7 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Line:
+class Track:
     """The same at so many places from one to another."""
 
     start: tuple[float, ...]
@@ -57,7 +57,7 @@ class Integral:
     of the domain."""
 
     of: str
-    over: str = WHOLE
+    over: str = EVERYWHERE
     normal: bool = False
 
 
@@ -66,7 +66,7 @@ class Wishes:
     """All of them by name. ``every``: iterations between rows; 0 leaves it to what there is to measure."""
 
     probes: Mapping[str, Probe] = field(default_factory=dict)
-    lines: Mapping[str, Line] = field(default_factory=dict)
+    tracks: Mapping[str, Track] = field(default_factory=dict)
     integrals: Mapping[str, Integral] = field(default_factory=dict)
     surface: tuple[str, ...] = ()  # boundary groups whose faces are written beside the fields
     every: int = 0
@@ -85,7 +85,7 @@ def probe(value: Any) -> Probe:
     return Probe(_place("", value))
 
 
-def line(value: Any) -> Line:
+def line(value: Any) -> Track:
     """{from = [x, y], to = [x, y], points = 100, fields = ["mach"]}."""
     if not isinstance(value, Mapping):
         raise ValueError(f"takes {{from = [x, y], to = [x, y], points = {USUAL_POINTS}}}, got {shown(value)}")
@@ -96,7 +96,7 @@ def line(value: Any) -> Line:
     start, end = _place("from", parts["from"]), _place("to", parts["to"])
     if len(start) != len(end) or start == end:
         raise ValueError(f"must lead from one place to another, got from {list(start)} to {list(end)}")
-    return Line(start, end, points, _words("fields", parts.get("fields", ())))
+    return Track(start, end, points, _words("fields", parts.get("fields", ())))
 
 
 def integral(value: Any) -> Integral:
@@ -112,7 +112,7 @@ def integral(value: Any) -> Integral:
             raise ValueError(f"has {key} {shown(parts[key])}; it must be a name")
     if not isinstance(normal, bool):
         raise ValueError(f"has normal {shown(normal)}; it must be true or false")
-    return Integral(parts["of"], parts.get("over", WHOLE), normal)
+    return Integral(parts["of"], parts.get("over", EVERYWHERE), normal)
 
 
 def _parts(value: Mapping[str, Any], known: set[str], needed: set[str]) -> Mapping[str, Any]:
@@ -183,7 +183,7 @@ class Sampler:
     def __init__(self, task: RunTask):
         self.task, self.wishes = task, task.wishes
         self.coefficients = tuple(task.coefficients())
-        wanted = self.wishes.probes or self.wishes.lines or self.wishes.integrals or self.wishes.surface
+        wanted = self.wishes.probes or self.wishes.tracks or self.wishes.integrals or self.wishes.surface
         found = task.sampled() if wanted else None
         if wanted and found is None:
             raise UserError(f"{task.name} has no fields on a mesh or grid, so there is nothing to measure")
@@ -198,7 +198,7 @@ class Sampler:
         for name, one in self.wishes.probes.items():
             self._check_fields(("probes", name), one.fields, now)
             self._located(("probes", name), one.at, now)
-        for name, along in self.wishes.lines.items():
+        for name, along in self.wishes.tracks.items():
             self._check_fields(("lines", name), along.fields, now)
             self._check_line(name, along, now)
         for name, over in self.wishes.integrals.items():
@@ -222,8 +222,10 @@ class Sampler:
         key, home = ("integrals", name), now.home
         self._check_fields(key, (one.of,), now)
         groups, regions = ((), ()) if isinstance(home, Grid) else (tuple(home.groups), tuple(home.cell_groups))
-        if one.over not in (WHOLE, *groups, *regions):
-            raise UserError(f"{toml_key(key)} is over {shown(one.over)}{nearest(one.over, (WHOLE, *regions, *groups))}")
+        if one.over not in (EVERYWHERE, *groups, *regions):
+            raise UserError(
+                f"{toml_key(key)} is over {shown(one.over)}{nearest(one.over, (EVERYWHERE, *regions, *groups))}"
+            )
         if one.normal and (one.over not in groups or now.components(one.of) != [""]):
             raise UserError(f"{toml_key(key)}: normal = true is for a field of one number over a boundary group")
 
@@ -237,7 +239,7 @@ class Sampler:
                 none = "; a grid has none" if isinstance(now.home, Grid) else nearest(name, groups)
                 raise UserError(f"surface names {shown(name)}, which is no boundary group{none}")
 
-    def _check_line(self, name: str, one: Line, now: Sampled) -> None:
+    def _check_line(self, name: str, one: Track, now: Sampled) -> None:
         self._dimension(("lines", name), one.start, now)
         if all(spot is None for spot in self._along(one, now)):
             raise UserError(f"lines.{toml_key((name,))} from {list(one.start)} to {list(one.end)} meets no cell")
@@ -275,7 +277,7 @@ class Sampler:
         except Outside as error:
             raise UserError(f"{toml_key(key)} at ({', '.join(f'{v:g}' for v in place)}) {error}") from None
 
-    def _along(self, one: Line, now: Sampled) -> list[Spot | None]:
+    def _along(self, one: Track, now: Sampled) -> list[Spot | None]:
         """The places of a line; None where there is no cell."""
         found: list[Spot | None] = []
         for share in np.linspace(0.0, 1.0, one.points):
@@ -311,10 +313,10 @@ class Sampler:
 
     def charts(self) -> tuple[Chart, ...]:
         """The lines now, over the distance from their starts."""
-        if not self.wishes.lines:
+        if not self.wishes.tracks:
             return ()
         now, found = self._now(), []
-        for name, one in self.wishes.lines.items():
+        for name, one in self.wishes.tracks.items():
             names = one.fields or now.names
             spots = self._along(one, now)
             length = float(np.linalg.norm(np.subtract(one.end, one.start)))
@@ -348,7 +350,7 @@ def integrated(one: Integral, now: Sampled) -> np.ndarray:
         return point_volumes(home) @ values.reshape(home.inside.size, -1)
     if one.over in home.groups:
         return _over_faces(one, now, home)
-    chosen: Any = slice(None) if one.over == WHOLE else home.cell_groups[one.over]
+    chosen: Any = slice(None) if one.over == EVERYWHERE else home.cell_groups[one.over]
     x = home.coordinates.numpy() if now.positions is None else now.positions
     volumes = home.lists.cells.measured(lambda cells: geometry.cell_volumes(x, cells.nodes, cells.kind.name))[chosen]
     if one.of in now.cells:
