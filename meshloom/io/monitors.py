@@ -51,13 +51,14 @@ class SampleLog:
     """A CSV file ``iteration,<name>,...`` that grows by a row now and then.
 
     ``after``: go on with the rows of iterations up to this one that are there; what an earlier run wrote past it is
-    dropped. None: begin anew. UserError where the file has other columns.
+    dropped. None: begin anew. ``keep_last``: that of this iteration itself stays, too; else it was the row of an end
+    that is none any more. UserError where the file has other columns.
     """
 
-    def __init__(self, path: Path, names: tuple[str, ...], after: int | None = None):
+    def __init__(self, path: Path, names: tuple[str, ...], after: int | None = None, *, keep_last: bool = True):
         self.path, self.last = path, 0
         head = _header(("iteration", *names))
-        kept = "" if after is None else self._kept(head, after)
+        kept = "" if after is None else self._kept(head, after if keep_last else after - 1)
         write_atomically(path, (head + kept).encode())
         with writing(path):
             self._file = open(path, "a", encoding="ascii")  # noqa: SIM115  closed by ``close``

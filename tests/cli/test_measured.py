@@ -90,8 +90,13 @@ def test_a_restart_goes_on_with_the_rows(meshloom: Command, tmp_path: Path) -> N
         assert [time for time, _ in entries] == [10, 20, 30, 40] and all(
             (tmp_path / name / f).exists() for _, f in entries
         )
+    assert meshloom("run", "--restart", "half", "--iterations", "45", "--quiet").code == 0
+    assert meshloom("run", "--restart", "half", "--quiet").code == 0
+    assert table(tmp_path / "half/probes.csv")["iteration"].tolist() == [10, 20, 30, 40, 45]
+    assert meshloom("run", "--restart", "half", "--iterations", "50", "--quiet").code == 0
+    assert table(tmp_path / "half/probes.csv")["iteration"].tolist() == [10, 20, 30, 40, 50]  # 45 is no end any more
     before = files_below(tmp_path / "half")
-    other = meshloom("run", "--restart", "half", "--iterations", "50", "--set", "probes.more=[0, 1]", "--quiet")
+    other = meshloom("run", "--restart", "half", "--iterations", "60", "--set", "probes.more=[0, 1]", "--quiet")
     other.refused(2, "half/probes.csv: the run that is continued has other columns (more.cp, more.density")
     assert files_below(tmp_path / "half") == before
 
