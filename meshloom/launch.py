@@ -29,6 +29,7 @@ from meshloom.run.rehearsal import rehearse
 from meshloom.run.report import RunReport
 from meshloom.run.resume import put_in
 from meshloom.run.runner import Outcome, Runner
+from meshloom.run.samples import check_measured
 from meshloom.toml import toml_key, toml_shown
 
 CASE, CASE_TEXT = ("case",), ("case_sha256",)  # the keys that name it in a file, and the text of its own file
@@ -325,6 +326,7 @@ def prepare(job: Job, folder: RunFolder, report: RunReport, began: float) -> tup
             with busy(f"{job.case.name}: setting up"):
                 case = set_up(job)
             _check_end(job, case, folder)
+            check_measured(case)
             _announce(job, case, folder, report)
             with busy(f"{job.case.name}: making its loops ready"):
                 case.program.run(0, record=case.recorded)  # compiled here, where it can be stopped without a trace

@@ -211,6 +211,7 @@ REFUSED: dict[str, Action] = {
     "march": lambda w: ml.march(w.inner, steps=2), "debug": lambda w: ml.debug(nan=True),
     "run_case": lambda w: ml.run_case("airfoil"),
     "study": lambda w: ml.study("airfoil", {"flow.mach": [0.3, 0.4]}),
+    "Map.assign": lambda w: w.ends.assign(w.ends.indices), "Mesh.region": lambda w: w.mesh.region("left"),
 }  # fmt: skip
 
 #: What neither changes nor reads values; the same inside and outside. Plain attributes belong here by themselves.
@@ -240,6 +241,10 @@ HARMLESS: dict[str, Action] = {
     "Set.points_of": lambda w: w.grid.points_of(np.zeros(w.grid.total)),
     "Set.with_shown": lambda w: w.cells.with_shown(np.zeros((6, 1)), lambda: np.zeros((6, 1))),
     "Set.usual_layout": lambda w: w.cells.usual_layout, "Set.layout_is_free": lambda w: w.cells.layout_is_free,
+    "Map.watch": lambda w: w.ends.watch(w.loop), "Map.kept_for": lambda w: w.ends.kept_for("a test"),
+    "Set.part": lambda w: w.cells.part(np.arange(2), "two"),
+    **{f"Mesh.{name}": (lambda w, name=name: getattr(w.mesh, name)) for name in (
+        "cell_edges", "edge_cells", "edge_nodes", "edges", "node_cells")},
     "Map.ascends": lambda w: w.ends.ascends, "Map.rows": lambda w: w.ends.rows(0, 1),
     "Map.indices": lambda w: w.ends.indices, "Map.arity": lambda w: w.ends.arity, "Map.digest": lambda w: w.ends.digest,
     "Map.indices_digest": lambda w: w.ends.indices_digest, "Map.index_type": lambda w: w.ends.index_type,

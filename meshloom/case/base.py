@@ -11,7 +11,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -21,11 +21,14 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.case.schedules import apply_schedules, loop_names, loops_text
-from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, OutputOptions, setting_rows
+from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, OutputOptions, measuring, setting_rows, with_measuring
 from meshloom.config import flatten, to_toml
+from meshloom.errors import ConfigError, nearest, shown
 from meshloom.run.limit import Limit
 from meshloom.run.names import CHECKPOINT
-from meshloom.run.output import check_sizes, write_on_mesh
+from meshloom.run.output import check_sizes, write_faces, write_on_mesh
+from meshloom.run.residual import ResidualStop
+from meshloom.run.samples import Sampled, Wishes, integral, line, probe
 from meshloom.run.task import Point, RunTask, SettingRow, is_due
 from meshloom.run.typed import restart_command
 from meshloom.run.views import Corners
@@ -147,7 +150,9 @@ class Case(RunTask):
     def longer(self) -> str:
         """The option of ``meshloom run`` that lets this run go on for as long again when it has come to its end."""
         now = self.recorded_now()
-        span = self.time_span(now)
+        span, stop = self.time_span(now), self.stops_at
+        if stop is not None:
+            return f"--set run.stop.below={stop.below / 10.0:g}"
         if self.steps_left(now) != 0 or span is None:
             return f"--iterations {min(2 * self.config.run.iterations, MOST_ITERATIONS)}"
         return f"--set {self.end_setting}={2.0 * span[1]!r}"
@@ -173,7 +178,7 @@ class Case(RunTask):
 
     def settings(self, *, comments: bool = True) -> str:
         remarks = {"schedule": loops_text(self.loop_names)}
-        return to_toml(self.config, self.head(), comments=comments, remarks=remarks)
+        return to_toml(with_measuring(self.config), self.head(), comments=comments, remarks=remarks)
 
     @classmethod
     def own_file(cls) -> str | None:
@@ -219,7 +224,46 @@ class Case(RunTask):
         """What a ``[schedule]`` table may name, in the order of the program."""
         return loop_names(self._program_as_set)
 
+    # --- what is measured as it goes
+
+    @property
+    def stops_at(self) -> ResidualStop | None:
+        stop = getattr(self.config.run, "stop", None)
+        if stop is None or not stop.monitor:
+            return None
+        if stop.monitor not in self.monitors:
+            raise ConfigError(f"run.stop.monitor names {shown(stop.monitor)}{nearest(stop.monitor, self.monitors)}")
+        if not stop.below > 0.0:
+            raise ConfigError(f"run.stop.below: give the number above 0 below which {stop.monitor} ends the run")
+        return ResidualStop(stop.monitor, stop.below, stop.relative, stop.every)
+
+    @property
+    def wishes(self) -> Wishes:
+        return self._wishes
+
+    @cached_property
+    def _wishes(self) -> Wishes:
+        config, output = self.config, self.config.output
+        asked = {name: getattr(config, name, {}) for name in ("probes", "lines", "integrals")}
+        return Wishes(
+            probes={name: probe(one) for name, one in asked["probes"].items()},
+            tracks={name: line(one) for name, one in asked["lines"].items()},
+            integrals={name: integral(one) for name, one in asked["integrals"].items()},
+            surface=getattr(output, "surface", ()),
+            every=getattr(output, "probe_every", 0),
+        )
+
+    def sampled(self) -> Sampled | None:
+        cells, nodes = ({name: np.asarray(one) for name, one in found.items()}
+                        for found in (self.cell_fields(), self.node_fields()))  # fmt: skip
+        return Sampled(self.mesh, cells, nodes, positions=self.node_positions())
+
+    def write_surface(self, stem: Path, groups: tuple[str, ...]) -> Path:
+        return write_faces(stem, self.mesh, groups, self.cell_fields(), self.node_fields(), self.node_positions())
+
     def __init_subclass__(cls) -> None:
+        if "Config" in cls.__dict__ and is_dataclass(cls.Config):
+            cls.Config = measuring(cls.Config)
         if "name" in vars(cls) and not (is_ready(registry.get(cls.name)) and not is_ready(cls)):
             registry[cls.name] = cls
 

@@ -16,6 +16,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.case.base import Case
 from meshloom.run.output import check_sizes, write_on_grid
+from meshloom.run.samples import Sampled
 from meshloom.run.task import RunTask
 from meshloom.run.views import Chart, Image, Picture
 
@@ -68,6 +69,11 @@ class GridCase(Case):
 
     def try_fields(self) -> None:
         check_sizes(self.grid_fields(), self.grid.shape, "one for each point")
+
+    def sampled(self) -> Sampled | None:
+        found = self.grid_fields().items()
+        arrays = {n: self.grid.shaped(one) if isinstance(one, ml.Field) else np.asarray(one) for n, one in found}
+        return Sampled(self.grid, points=arrays)
 
     def whereabouts(self, on: ml.Set, element: int) -> str:
         return RunTask.whereabouts(self, on, element)

@@ -85,6 +85,9 @@ class Operation(NoCopy):
         self._unsettled = bool(how.wish.layout)
         for storage in self.storages:
             storage.watch(self)
+        for one in operands:
+            if one.reach.map is not None:
+                one.reach.map.watch(self)
 
     def __init_subclass__(cls) -> NoReturn:
         raise TypeError("no class derives from Operation: what differs is a domain, a body, or how it runs")

@@ -352,7 +352,8 @@ class Program(NoCopy):
         for operation in self.loops:
             operation.refresh()
         states = [state for operation in self.loops for state in operation.states]
-        signature = (self.branches, *(id(one.storage) for one in storages), *states)
+        versions = [one.version for operation in self.loops for one in operation.maps]
+        signature = (self.branches, *(id(one.storage) for one in storages), *states, *versions)
         if self._fused is None or self._fused[0] != signature:
             self._fused = signature, fuse(self.loops), []
         return self._fused[1:]

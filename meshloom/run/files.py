@@ -22,9 +22,11 @@ from meshloom.io.vtk import Series
 from meshloom.run.facts import Monitors, RunFacts, joined, read_facts
 from meshloom.run.folder import RunFolder
 from meshloom.run.guard import Guard
+from meshloom.run.measured_files import MeasuredFiles
 from meshloom.run.output import draw
 from meshloom.run.report import RunReport
 from meshloom.run.task import Point, RunTask, is_due
+from meshloom.run.views import Chart
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,12 @@ class Files(NoFiles):
         self.series = Series.resume(folder.series) if folder.goes_on else Series(folder.series)
         self.checkpoint_time = time.monotonic()
         self._log: MonitorLog | None = None
+        after = start.checkpoint.iteration if start and folder.goes_on else None
+        self.measured = MeasuredFiles(task, folder, guard, after)
 
     def begin(self, history: np.ndarray) -> None:
         self.folder.begin()
+        self.measured.begin()
         self._write_settings()
         self._log = MonitorLog(self.folder.monitors, self.task.monitors, history)
 
@@ -110,6 +115,7 @@ class Files(NoFiles):
             self._log.append(rows)
 
     def close(self, *, failed: bool) -> None:
+        self.measured.close(failed=failed)
         if self._log is not None:
             # After a write that failed, closing tries once more and fails again: the first error is the one to tell.
             with suppress(*((RunError,) if failed else ())):
@@ -120,6 +126,7 @@ class Files(NoFiles):
         if self.before is None:
             return
         self.series.drop_after(at.time)
+        self.measured.catch_up(at)
         self.folder.remove_fields_after(at.iteration)
         if at.is_last and self.task.settings(comments=False) != self.before.checkpoint.config:
             self.write_checkpoint(at, history)  # no other will come that says with which settings this is the end
@@ -129,6 +136,8 @@ class Files(NoFiles):
         were_due = self.task.had_fields(at, self.before.config)
         if (were_due and not has_fields) or (at.is_last and self.options.vtu):
             self._write_fields(at)
+        if at.is_last:
+            self.measured.write_if_due(at)
 
     def checkpoint_is_due(self, at: Point) -> bool:
         by_clock = 0.0 < self.options.checkpoint_seconds <= time.monotonic() - self.checkpoint_time
@@ -160,6 +169,7 @@ class Files(NoFiles):
         return self.task.digest()
 
     def write_fields_if_due(self, at: Point) -> None:
+        self.measured.write_if_due(at)
         if self.options.vtu and (at.is_last or is_due(at.iteration, self.options.every)):
             self._write_fields(at)
 
@@ -167,6 +177,7 @@ class Files(NoFiles):
         self.folder.check_place()
         with self.guard.trying(self.task.fields_method):
             self.series.add(at.time, self.task.write_fields(self.folder.fields(at.iteration)))
+        self.measured.write_surface(at)
 
     def remake(self, at: Point, history: np.ndarray) -> None:
         if not self.folder.config.exists():
@@ -184,9 +195,13 @@ class Files(NoFiles):
     def _write_charts(self, history: Mapping[str, np.ndarray]) -> None:
         """Curves of the whole run, as text; the monitors have them too, but not under their own axis."""
         with self.guard.trying("charts"):
-            for chart in self.task.charts(history):
+            for chart in self._charts(history):
                 values = np.stack((chart.x, *chart.curves.values()), axis=1)
                 write_table(self.folder.chart(chart.name, "csv"), (chart.x_label, *chart.curves), values)
+
+    def _charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
+        """Those of the case, and the lines that somebody wished for."""
+        return (*self.task.charts(history), *self.measured.sampler.charts())
 
     def _draw(self, at: Point, history: Mapping[str, np.ndarray]) -> None:
         span = self.task.time_span(at.recorded)
@@ -200,7 +215,7 @@ class Files(NoFiles):
                 for name, extra in self.task.maps().items():
                     draw(self.task, self.folder.map(name), extra, title, {})
             with self.guard.trying("charts"):
-                for chart in self.task.charts(history):
+                for chart in self._charts(history):
                     draw(self.task, self.folder.chart(chart.name, "png"), chart, title, {})
         except UserError as missing:
             self.report.message(f"no picture: {missing}")

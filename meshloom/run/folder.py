@@ -18,7 +18,19 @@ from meshloom.errors import RunError, UserError, is_text
 from meshloom.io.files import writing
 from meshloom.process.signals import forget, held_back, undo_if_stopped
 from meshloom.run import names, takeover
-from meshloom.run.names import CHECKPOINT, CONFIG, FACTS, MONITORS, PICTURE, REPORT, SERIES, file_name
+from meshloom.run.names import (
+    CHECKPOINT,
+    CONFIG,
+    FACTS,
+    INTEGRALS,
+    MONITORS,
+    PICTURE,
+    PROBES,
+    REPORT,
+    SERIES,
+    SURFACES,
+    file_name,
+)
 
 DEFAULT_PARENT = Path("runs")
 
@@ -64,6 +76,18 @@ class RunFolder:
         return self.path / SERIES
 
     @property
+    def probes(self) -> Path:
+        return self.path / PROBES
+
+    @property
+    def integrals(self) -> Path:
+        return self.path / INTEGRALS
+
+    @property
+    def surfaces(self) -> Path:
+        return self.path / SURFACES
+
+    @property
     def picture(self) -> Path:
         return self.path / PICTURE
 
@@ -84,6 +108,10 @@ class RunFolder:
     def fields(self, iteration: int) -> Path:
         """Where the fields go; the ending depends on what they live on."""
         return self.path / names.fields_name(iteration)
+
+    def surface(self, iteration: int) -> Path:
+        """Where the faces of boundary groups go."""
+        return self.path / names.surface_name(iteration)
 
     def files(self) -> list[Path]:
         """The files of a run that are there now."""

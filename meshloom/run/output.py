@@ -9,7 +9,7 @@ import numpy as np
 
 from meshloom.errors import shown
 from meshloom.io.grids import suffix_of, write_grid
-from meshloom.io.vtk import write_vtu
+from meshloom.io.vtk import write_surface, write_vtu
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
@@ -46,6 +46,15 @@ def check_sizes(fields: Mapping[str, Field | np.ndarray], shape: tuple[int, ...]
         if found.shape[: len(shape)] != shape or found.dtype.kind not in "biuf":
             raise ValueError(f"{shown(name)} is an array of shape {found.shape} and type {found.dtype} where {shape} is"
                              f" right, {why}, with a further axis for components")  # fmt: skip
+def write_faces(
+    stem: Path, mesh: Mesh, groups: tuple[str, ...], cell_fields: Mapping[str, Field | np.ndarray],
+    node_fields: Mapping[str, Field | np.ndarray], points: np.ndarray | None = None,
+) -> Path:  # fmt: skip
+    """The faces of boundary groups, with the values of their cells and nodes."""
+    path = stem.with_suffix(".vtu")
+    cells, nodes = (in_space(one, 1) if mesh.dim == 2 else one for one in (cell_fields, node_fields))
+    write_surface(path, mesh, groups, cells, nodes, points=points)
+    return path
 
 
 def in_space(fields: Mapping[str, Field | np.ndarray], axes: int) -> dict[str, np.ndarray]:

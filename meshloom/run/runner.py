@@ -68,6 +68,7 @@ class Runner:
                     self._advance()
                     self._write_what_is_due(now=stop.checkpoint_wanted())
             self.stopped_by = stop.number
+            self._say_why()
             if self._left() > 0:
                 self._write_checkpoint()
             else:
@@ -75,6 +76,13 @@ class Runner:
             outcome = self._outcome()
             self._tell(outcome)
         return outcome
+
+    def _say_why(self) -> None:
+        """Where a monitor has ended the run, which is not the end that was announced."""
+        stop = self.task.stops_at
+        if stop is not None and self._has_converged():
+            values = self.by_name()[stop.monitor]
+            self.report.message(f"ended after iteration {self.iteration}: {stop.text(values[0], values[-1])}")
 
     def finish(self) -> Outcome:
         """What a run leaves at its end, made again from where the task stands, without an iteration.
@@ -174,22 +182,34 @@ class Runner:
     def _left(self) -> int:
         """Iterations to go: exactly, or at least so many where the task ends at a time; 0 at the end."""
         most = self.task.iterations - self.iteration
+        if self._has_converged():
+            return 0
         least = self.task.steps_left(self.recorded)
         return most if least is None else min(most, least)
 
+    def _has_converged(self) -> bool:
+        """Whether the monitor that ends the run is below its limit."""
+        stop, rows = self.task.stops_at, [part for part in self.history if len(part)]
+        if stop is None or not rows:
+            return False
+        column = self.task.monitors.index(stop.monitor)
+        return stop.is_met(self.iteration, float(rows[0][0, column]), float(rows[-1][-1, column]))
+
     def _until_due(self) -> int:
         """Iterations until the next file or the (earliest) end."""
-        options = self.task.output
-        every = [n for n in (options.every, options.checkpoint_every) if n > 0]
+        options, stop = self.task.output, self.task.stops_at
+        rows = self.task.wishes.rows_every if self.folder is not None else 0
+        every = [n for n in (options.every, options.checkpoint_every, rows, stop.every if stop else 0) if n > 0]
         return min([self._left(), *(n - self.iteration % n for n in every)])
 
     def _standing(self) -> Advance:
         task, span = self.task, self.task.time_span(self.recorded)
+        may_end = bool(task.early_end() or task.stops_at)
         monitors = self._monitors()
         names = task.monitors if task.shown is None else task.shown
         return Advance(
             self.iteration, task.iterations, {name: monitors[name] for name in names}, self.pace.rate, task.elements,
-            span, self._left() == 0, task.element_name, at_most=bool(task.early_end()), began=task.beginning(),
+            span, self._left() == 0, task.element_name, at_most=may_end, began=task.beginning(),
             has_end=task.has_end,
         )  # fmt: skip
 

@@ -18,6 +18,8 @@ import numpy as np
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.whereabouts import whereabouts
 from meshloom.run.limit import Limit
+from meshloom.run.residual import ResidualStop
+from meshloom.run.samples import Sampled, Wishes
 from meshloom.run.views import Chart, Corners, Image, Picture
 
 
@@ -173,6 +175,11 @@ class RunTask(ABC):
         """What ends a task with a ``time_span`` before its time, such as "steady"; '' where nothing does."""
         return ""
 
+    @property
+    def stops_at(self) -> ResidualStop | None:
+        """The monitor that ends it, and where; None where none does."""
+        return None
+
     # --- health
 
     @property
@@ -199,6 +206,23 @@ class RunTask(ABC):
     def had_fields(self, at: Point, before: Any) -> bool:
         """Whether a run with the settings ``before``, which is gone on with here, was to write fields at that point."""
         return at.is_last or is_due(at.iteration, self.output.every)
+
+    @property
+    def wishes(self) -> Wishes:
+        """What is measured as it goes: probes, lines, integrals."""
+        return Wishes()
+
+    def sampled(self) -> Sampled | None:
+        """The fields that can be measured, as they are now; None where there are none."""
+        return None
+
+    def coefficients(self) -> Mapping[str, float]:
+        """Numbers that tell what has come out so far, such as lift and drag, by name."""
+        return {}
+
+    def write_surface(self, stem: Path, groups: tuple[str, ...]) -> Path:
+        """Write the faces of boundary groups with the fields on them; returns the file, ``stem`` with an ending."""
+        raise NotImplementedError
 
     def picture(self) -> Picture | Image | Chart | None:
         """What to draw at the end."""

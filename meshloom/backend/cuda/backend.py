@@ -46,7 +46,7 @@ class CudaBackend(Backend):
 
     def __init__(self) -> None:
         self.engine = Device()
-        self._maps: weakref.WeakKeyDictionary[Map, Any] = weakref.WeakKeyDictionary()
+        self._maps: weakref.WeakKeyDictionary[Map, tuple[int, Any]] = weakref.WeakKeyDictionary()
         self._loaded: Recent[tuple[Any, ...], Any] = Recent(MOST_UNITS)
 
     def unavailable(self) -> str | None:
@@ -187,9 +187,11 @@ class CudaBackend(Backend):
         for k, one in enumerate(bound.maps):
             if one.formula:
                 continue
-            if one not in self._maps:
-                self._maps[one] = self.engine.upload(one.positions)
-            arrays[f"m{k}"] = self._maps[one]
+            version, there = self._maps.get(one, (-1, None))
+            if version != one.version:
+                there = self.engine.upload(one.positions)
+                self._maps[one] = one.version, there
+            arrays[f"m{k}"] = there
         return arrays
 
     def _scratch(self, bound: Bound, plan: Plan, parts: int) -> dict[str, Any]:
