@@ -8,6 +8,7 @@ from meshloom.process import start as _start  # noqa: F401  first: a signal may 
 # isort: split
 from meshloom import compact, errors, linalg
 from meshloom.backend import backend, backends, threads, use, using
+from meshloom.io.draw.plot import plot
 from meshloom.io.meshes import read, write
 from meshloom.io.state import load, save
 from meshloom.kernel.access import Inc, Max, Min, Read, ReadWrite, Sum, Write
@@ -37,5 +38,6 @@ __all__ = [
     "Arg", "Done", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min",
     "Operation", "Program", "Read", "ReadWrite", "Schedule", "Sequence", "Set", "Subset", "Sum", "Write", "backend",
     "backends", "compact", "errors", "fill_ghosts", "generate", "jacobian", "kernel", "linalg", "load", "locate",
-    "march", "orderings", "program", "read", "save", "strategies", "threads", "use", "using", "variants", "write",
+    "march", "orderings", "plot", "program", "read", "save", "strategies", "threads", "use", "using", "variants",
+    "write",
 ]  # fmt: skip

@@ -208,7 +208,7 @@ REFUSED: dict[str, Action] = {
     "read": lambda w: ml.read("no_such_file.msh"),
     "write": lambda w: ml.write("never_written.vtu", w.mesh, {"u": np.zeros(6)}),
     "save": lambda w: ml.save("never_written.h5", w.u), "load": lambda w: ml.load("no_such_file.h5", w.u),
-    "march": lambda w: ml.march(w.inner, steps=2),
+    "march": lambda w: ml.march(w.inner, steps=2), "plot": lambda w: ml.plot(w.u),
 }  # fmt: skip
 
 #: What neither changes nor reads values; the same inside and outside. Plain attributes belong here by themselves.
