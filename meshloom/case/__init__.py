@@ -5,7 +5,7 @@ from meshloom.case.on_grid import GridCase
 from meshloom.case.schedules import UnknownLoop, loops_text, schedule_table
 from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, OutputOptions, RunOptions, order_option
 from meshloom.run.limit import Limit
-from meshloom.run.views import Chart, Image, Picture, Streamlines
+from meshloom.run.views import Chart, Image, Picture, SpacePicture, Streamlines, cut_planes
 
 __all__ = [
     "MOST_ITERATIONS",
@@ -18,8 +18,10 @@ __all__ = [
     "OutputOptions",
     "Picture",
     "RunOptions",
+    "SpacePicture",
     "Streamlines",
     "UnknownLoop",
+    "cut_planes",
     "loops_text",
     "order_option",
     "registry",

@@ -23,6 +23,8 @@ from meshloom.io.draw.maps import (
     map_share,
     width_alone,
 )
+from meshloom.io.draw.scenes import surface_scene
+from meshloom.io.draw.surface import View
 from meshloom.mesh.lists import NodeLists
 
 _A_GOOD_PART, _FLAT = 0.25, 0.1  # of the iterations, below such a part of the highest value: see _needs_decades
@@ -78,6 +80,26 @@ def save_image(
         draw_streamlines(left, x, y, np.isnan(values), *flow)
     frame(left, window, axes)
     colour_bar(figure, left, scale, label)
+    _finish(figure, path, title)
+
+
+def save_surface(
+    path: Path,
+    points: np.ndarray,
+    polygons: np.ndarray | NodeLists,
+    values: np.ndarray,
+    *,
+    label: str,
+    view: View,
+    history: dict[str, np.ndarray],
+    title: str,
+) -> None:
+    """A PNG: ``values`` (n,) on ``polygons`` over ``points`` (m, 3), shaded and seen from ``view``, and the monitors as
+    in ``save_picture``."""
+    lists = polygons if isinstance(polygons, NodeLists) else NodeLists.of_rows(polygons)
+    scene = surface_scene(points, lists, values, view, {"tail": _TAIL})
+    figure, left = _beside_history(scene.window or (0.0, 1.0, 0.0, 1.0), history)
+    colour_bar(figure, left, scene.paint(left), label)
     _finish(figure, path, title)
 
 

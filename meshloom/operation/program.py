@@ -12,6 +12,7 @@ import numpy as np
 from meshloom.backend import current
 from meshloom.backend.base import Backend, Recording, Replayed
 from meshloom.errors import KernelError, ProgramError, UserError, interrupted, shown, whole_number, yes_or_no
+from meshloom.markup import Explanation
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
@@ -349,7 +350,7 @@ class Program(NoCopy):
 
     def explain(self, *arguments: Known, **named: Known) -> str:
         """Every loop's schedule, reason and figures; before that how they are fused and, on a GPU, replayed."""
-        return self.bind(*arguments, **named)._explained()
+        return Explanation(self.bind(*arguments, **named)._explained())
 
     @outside_program()
     def _explained(self) -> str:

@@ -13,7 +13,7 @@ from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
 from meshloom.run.task import RunTask
-from meshloom.run.views import Chart, Image, Picture
+from meshloom.run.views import Chart, Image, Picture, SpacePicture
 
 
 def write_on_grid(stem: Path, grid: Grid, fields: Mapping[str, Field | np.ndarray]) -> Path:
@@ -47,10 +47,14 @@ def in_space(fields: Mapping[str, Field | np.ndarray], axes: int) -> dict[str, n
 
 
 def draw(
-    task: RunTask, path: Path, picture: Picture | Image | Chart, title: str, history: Mapping[str, np.ndarray]
+    task: RunTask,
+    path: Path,
+    picture: Picture | Image | SpacePicture | Chart,
+    title: str,
+    history: Mapping[str, np.ndarray],
 ) -> None:
     """A PNG, with monitors beside it where a ``history`` of them is given."""
-    from meshloom.io.plots import save_curves, save_image, save_picture
+    from meshloom.io.plots import save_curves, save_image, save_picture, save_surface
 
     if isinstance(picture, Chart):
         labels = (picture.x_label, picture.y_label)
@@ -64,6 +68,11 @@ def draw(
         return save_image(
             path, picture.x, picture.y, picture.values, label=picture.label, history=curves, title=title,
             axes=picture.axes, flow=flow,
+        )  # fmt: skip
+    if isinstance(picture, SpacePicture):
+        return save_surface(
+            path, picture.points, picture.polygons, picture.values, label=picture.label, view=picture.view,
+            history=curves, title=title,
         )  # fmt: skip
     points, polygons = picture.points, picture.polygons
     if points is None or polygons is None:

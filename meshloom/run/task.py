@@ -18,7 +18,7 @@ import numpy as np
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.grid import Grid
 from meshloom.run.limit import Limit
-from meshloom.run.views import Chart, Corners, Image, Picture
+from meshloom.run.views import Chart, Corners, Image, Picture, SpacePicture
 
 
 class WantedOutput(Protocol):
@@ -178,11 +178,11 @@ class RunTask(ABC):
         """Whether a run with the settings ``before``, which is gone on with here, was to write fields at that point."""
         return at.is_last or is_due(at.iteration, self.output.every)
 
-    def picture(self) -> Picture | Image | Chart | None:
+    def picture(self) -> Picture | Image | SpacePicture | Chart | None:
         """What to draw at the end."""
         return None
 
-    def maps(self) -> Mapping[str, Picture | Image]:
+    def maps(self) -> Mapping[str, Picture | Image | SpacePicture]:
         """More to draw at the end: name -> what goes into ``map_<name>.png``."""
         return {}
 

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,18 @@ from meshloom.io.draw import maps
 from meshloom.io.draw.canvas import encoded, new_figure, save_figure, unread
 from meshloom.io.draw.colours import ColourScale
 from meshloom.io.draw.maps import HEIGHT, Window
-from meshloom.io.draw.scenes import AXES, Scene, Look, curve_scene, mesh_scene, scene_of
+from meshloom.io.draw.scenes import AXES, Look, Scene, curve_scene, mesh_scene, scene_of
 from meshloom.io.draw.surface import View
 from meshloom.mesh.belonging import mesh_of
 from meshloom.mesh.core import Field, Set
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.shown import thumbnails
 from meshloom.recording import refuse_in_program
 
 ENDINGS = ("png", "pdf", "svg")
 _MOST_CURVES = 10
+_THUMB = 1.5  # inches: the height of a thumbnail
 
 
 def plot(
@@ -80,6 +83,31 @@ def plot(
     if path is not None:
         save_figure(figure, path, ending)
     return figure
+
+
+def thumbnail(field: Field) -> bytes:
+    """A small PNG of a field without words, for notebooks; b"" where it would take a while."""
+    mesh = mesh_of(field.set.outermost)
+    is_surface = mesh is not None and mesh.dim == 3 and field.set.outermost is mesh.boundary_faces
+    if is_surface or find_spec("matplotlib") is None:
+        return b""
+    is_vector = field.components in ((), (_space(field.set),)) or field.dim == 1
+    first = None if is_vector else (0,) * len(field.components)
+    scene, _ = _scene(field, first, None, Look(None, None, None, None, False, {}))
+    shape = scene.window or (0.0, 1.6, 0.0, 1.0)
+    width = min(max(_THUMB * (shape[1] - shape[0]) / (shape[3] - shape[2]), 0.5 * _THUMB), 3.0 * _THUMB)
+    figure = new_figure((width, _THUMB), dots=80)
+    axes = figure.subplots()
+    scene.paint(axes)
+    if scene.window is not None:
+        maps.frame(axes, scene.window, ("", ""))
+    axes.set(xticks=[], yticks=[], xlabel="", ylabel="")
+    if axes.get_legend() is not None:
+        axes.get_legend().remove()
+    return encoded(figure)
+
+
+thumbnails.append(thumbnail)
 
 
 def _scene(what: Field | Mesh, component: Any, label: str | None, look: Look) -> tuple[Scene, str]:

@@ -109,7 +109,7 @@ def _paint(
     colours[:, :3] *= np.concatenate(lights)[:, None]
     # Edges in the same colour, hardly wider than a pixel: without them the background shines through between polygons.
     axes.add_collection(PolyCollection([corners[k] for k in order], facecolors=colours[order],
-                                       edgecolors="0.2" if edges else colours[order], linewidths=0.25))  # fmt: skip
+                                       edgecolors="0.2" if edges else colours[order], linewidths=0.4))  # fmt: skip
 
 
 def _light(corners: np.ndarray, screen: Screen) -> np.ndarray:
