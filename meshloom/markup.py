@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from base64 import b64encode
 from collections.abc import Iterable
+from typing import Any
 
 from meshloom.errors import one_line
 
@@ -39,6 +40,10 @@ class Explanation(str):
     """A text of ``explain()``: a plain string that notebooks show as it would be printed, its headlines in bold."""
 
     __slots__ = ()
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """As IPython shows it in a terminal: its lines, not one with \\n in it."""
+        printer.text(str(self))
 
     def _repr_html_(self) -> str:
         shown = (html.escape(line) for line in self.split("\n"))

@@ -28,6 +28,7 @@ from meshloom.recording import refuse_in_program
 
 ENDINGS = ("png", "pdf", "svg")
 _MOST_CURVES = 10
+_DOTS_IN_NOTEBOOKS = 85  # per inch: pages stay small
 _THUMB = 1.5  # inches: the height of a thumbnail
 
 
@@ -130,7 +131,8 @@ def _drawn(scene: Scene, label: str, heading: str, ax: Any) -> Any:
     """The scene on a figure of its own, or on somebody's axes."""
     if ax is None:
         figure = new_figure((9.0 if scene.window is None else maps.width_alone(scene.window), HEIGHT))
-        figure._repr_png_ = partial(encoded, figure)  # a notebook shows it, whatever back end matplotlib has there
+        # A notebook shows it, whatever back end matplotlib has there.
+        figure._repr_png_ = partial(encoded, figure, dpi=_DOTS_IN_NOTEBOOKS)
         axes = figure.subplots()
         figure.suptitle(unread(one_line(heading)), wrap=True)
     else:

@@ -55,6 +55,9 @@ class Counts:
         self.spec, self.elements, self.storages, self.maps, self.block = spec, elements, storages, maps, block
         self._roots = [o.value for o in spec.outputs]
 
+    def __repr__(self) -> str:
+        return f"Counts({self.spec.name}: {self.flops} flops per element, {self.compulsory:,} compulsory bytes)"
+
     def _repr_html_(self) -> str:
         """Figures for a notebook; cache lines, which take long to count, where they are known already."""
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.flops_by_kind.items() if count)
