@@ -9,7 +9,7 @@ import numpy as np
 import meshloom as ml
 
 # What your gmsh would have written: triangles, with the physical groups "wall" and "far".
-ml.write("ring.msh", ml.generate.cylinder(48, 14, far=3.0, first_height=0.05, cells="triangle"), overwrite=True)
+ml.write("ring.msh", ml.generate.cylinder(40, 11, far=2.0, first_height=0.06, cells="triangle"), overwrite=True)
 mesh = ml.read("ring.msh")
 mesh
 

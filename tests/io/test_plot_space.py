@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.io.draw import surface
+from meshloom.case import cut_planes
+from meshloom.io.draw import raster, surface
 from meshloom.io.draw.section import Section, section
 
 pytest.importorskip("matplotlib")
@@ -30,8 +31,9 @@ def area(found: Section) -> float:
 
 
 @pytest.fixture(autouse=True)
-def without_pyvista(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_and_without_pyvista(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surface, "can_render", lambda: False)
+    monkeypatch.setattr(surface, "_PIXELS", 150)
 
 
 @pytest.mark.parametrize("place", [0.0, 0.25, 0.3, 1.0])
@@ -93,33 +95,78 @@ def test_planes_of_a_grid_in_space() -> None:
         image(cut=("z", 3.5))
 
 
-def test_surfaces() -> None:
-    """Of boundary faces, and of cells and nodes beside them; the nearest polygon is drawn last."""
+def pixels(figure: Any) -> np.ndarray:
+    """Those of a surface, (height, width, 3), whole numbers to 255."""
+    (image,) = figure.axes[0].images
+    found = np.asarray(image.get_array())
+    return found if found.dtype == np.uint8 else (255.0 * found).round().astype(np.uint8)
+
+
+def is_white(image: np.ndarray) -> np.ndarray:
+    return (image == 255).all(axis=2)
+
+
+def test_surfaces_of_groups() -> None:
+    """Of boundary faces, and of cells and nodes beside them; a group is seen alone, from where one looks."""
     mesh = ml.generate.box((3, 3, 3), cells="prism")
-    faces = mesh.boundary_faces.field("area", data=np.linalg.norm(mesh.boundary_normals, axis=1))
-    assert len(ml.plot(faces).axes[0].collections[0].get_paths()) == len(mesh.boundary_faces)
     cells = mesh.cells.field("u", data=mesh.cell_centroids[:, 0])
-    top = ml.plot(cells, surface="zmax", view=(0.0, 0.0, 1.0)).axes[0].collections[0]
-    assert len(top.get_paths()) == len(mesh.group("zmax"))
-    corners = np.concatenate([path.vertices for path in top.get_paths()])
-    assert corners.min() == pytest.approx(0.0) and corners.max() == pytest.approx(1.0), (
-        "seen from above, x to the right"
-    )
+    top = pixels(ml.plot(cells, surface="zmax", view=(0.0, 0.0, 1.0)))
+    assert is_white(top).mean() < 0.2, "it fills the window but for the margin"
+    row = top[len(top) // 2][~is_white(top)[len(top) // 2]].astype(int)
+    assert len(np.unique(row, axis=0)) == 6 and (np.diff(row[:, 1]) >= 0).all(), "x to the right, from dark to bright"
     part = mesh.boundary("xmin").field("v", data=1.0)
-    assert len(ml.plot(part).axes[0].collections[0].get_paths()) == len(mesh.group("xmin"))
+    for field, options in ((part, {}), (cells, {"surface": ["xmin"]})):
+        assert is_white(pixels(ml.plot(field, view=(1.0, 0.0, 0.0), **options))).mean() < 0.2
+    faces = mesh.boundary_faces.field("area", data=np.linalg.norm(mesh.boundary_normals, axis=1))
+    assert 0.2 < is_white(pixels(ml.plot(faces))).mean() < 0.6, "a cube, seen from a corner"
+
+
+def test_the_nearer_side_hides_the_other() -> None:
+    mesh = ml.generate.box((3, 3, 3))
     nodes = mesh.nodes.field("w", data=mesh.coordinates.numpy()[:, 2])
-    both = ml.plot(nodes, surface=("zmin", "zmax"), view=(1.0, 1.0, 2.0))
-    drawn = both.axes[0].collections[0]
-    assert len(drawn.get_paths()) == len(mesh.group("zmin")) + len(mesh.group("zmax"))
-    brightness = drawn.get_facecolors()[:, :3].sum(axis=1)
-    last, first = brightness[-1], brightness[0]
-    assert last > 1.5 > first, "yellow on top is in front of dark blue below"
+    for view, hue in (((0.0, 0.0, 1.0), (253, 231, 36)), ((0.0, 0.0, -1.0), (68, 1, 84))):  # the ends of viridis
+        image = pixels(ml.plot(nodes, surface=("zmin", "zmax"), view=view))
+        (shown,) = np.unique(image[~is_white(image)], axis=0)
+        np.testing.assert_allclose(shown / shown.max(), np.array(hue) / max(hue), atol=0.02)
 
 
-def test_the_light_shows_the_shape() -> None:
+def test_the_light_shows_the_shape_and_meshes_have_edges() -> None:
     mesh = ml.generate.box((2, 2, 2))
-    drawn = ml.plot(mesh.boundary_faces.field("one", data=1.0)).axes[0].collections[0]
-    assert len(np.unique(drawn.get_facecolors().round(6), axis=0)) == 3, "one colour, and three directions of faces"
+    image = pixels(ml.plot(mesh.boundary_faces.field("one", data=1.0)))
+    assert len(np.unique(image[~is_white(image)], axis=0)) == 3, "one colour, and three directions of faces"
+    own = pixels(ml.plot(mesh))
+    assert len(np.unique(own[~is_white(own)], axis=0)) == 6, "three groups are seen, and their edges"
+
+
+def test_every_pixel_shows_the_nearest_triangle() -> None:
+    """Compared with looking at each pixel and each triangle by itself."""
+    corners = np.random.default_rng(1).uniform(-4.0, 26.0, (40, 3, 3))
+    found = raster.seen(corners, np.zeros((40, 3), bool), 22, 17).triangle
+    for row in range(17):
+        for column in range(22):
+            nearest, best = -1, -np.inf
+            for number, (a, b, c) in enumerate(corners):
+                system = np.array([[a[0], b[0], c[0]], [a[1], b[1], c[1]], [1.0, 1.0, 1.0]])
+                weights = np.linalg.solve(system, [column + 0.5, row + 0.5, 1.0])
+                depth = float(weights @ (a[2], b[2], c[2]))
+                if (weights >= 0.0).all() and depth > best:
+                    nearest, best = number, depth
+            assert found[row, column] == nearest
+
+
+def test_triangles_without_area_and_outside_are_nowhere() -> None:
+    flat = np.array([[[1.0, 1.0, 0.0], [5.0, 5.0, 0.0], [3.0, 3.0, 0.0]], [[90.0, 1.0, 0.0], [95, 1, 0], [90, 9, 0]]])
+    assert (raster.seen(flat, np.ones((2, 3), bool), 10, 10).triangle == -1).all()
+
+
+@pytest.mark.parametrize("shape", [(5, 6, 7), (200, 3, 4)])
+def test_planes_through_the_middle_of_a_grid(shape: tuple[int, int, int]) -> None:
+    grid = ml.Grid(shape)
+    x, y, z = grid.meshgrid()
+    found = cut_planes(grid.coordinates, x + 2.0 * y + 4.0 * z, "u")
+    middles = found.points[found.polygons].mean(axis=1)
+    np.testing.assert_allclose(found.values, middles @ [1.0, 2.0, 4.0], rtol=1e-12)
+    assert all(len(np.unique(found.points[:, axis])) <= 129 for axis in range(3)) and len(found.polygons) < 3000
 
 
 def test_pyvista_renders_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,10 +174,11 @@ def test_pyvista_renders_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     mesh = ml.generate.box((2, 2, 2))
     figure = ml.plot(mesh.boundary_faces.field("x", data=mesh.boundary_centres[:, 0]))
-    (image,) = figure.axes[0].images
-    pixels = np.asarray(image.get_array())
-    inside = pixels[pixels.shape[0] // 2, pixels.shape[1] // 4 : pixels.shape[1] * 3 // 4]
-    assert pixels.shape[2] == 4 and (inside[:, 3] == 255).all() and len(np.unique(inside, axis=0)) >= 3
+    image = pixels(figure)
+    monkeypatch.setattr(surface, "can_render", lambda: False)
+    own = pixels(ml.plot(mesh.boundary_faces.field("x", data=mesh.boundary_centres[:, 0])))
+    assert image.shape == own.shape and (is_white(image) == is_white(own)).mean() > 0.99, "the same shape, as large"
+    assert len(np.unique(image[~is_white(image)], axis=0)) >= 3
 
 
 def test_a_renderer_that_dies_leaves_it_to_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,4 +187,4 @@ def test_a_renderer_that_dies_leaves_it_to_matplotlib(monkeypatch: pytest.Monkey
     monkeypatch.setattr(surface.sys, "executable", "/bin/false")
     mesh = ml.generate.box((2, 2, 2))
     figure = ml.plot(mesh.boundary_faces.field("u", data=1.0))
-    assert not figure.axes[0].images and len(figure.axes[0].collections[0].get_paths()) == 24
+    assert not is_white(pixels(figure)).all()

@@ -28,7 +28,7 @@ from meshloom.recording import refuse_in_program
 
 ENDINGS = ("png", "pdf", "svg")
 _MOST_CURVES = 10
-_DOTS_IN_NOTEBOOKS = 85  # per inch: pages stay small
+_DOTS_IN_NOTEBOOKS = 80  # per inch: pages stay small
 _THUMB = 1.5  # inches: the height of a thumbnail
 
 
@@ -132,7 +132,7 @@ def _drawn(scene: Scene, label: str, heading: str, ax: Any) -> Any:
     if ax is None:
         figure = new_figure((9.0 if scene.window is None else maps.width_alone(scene.window), HEIGHT))
         # A notebook shows it, whatever back end matplotlib has there.
-        figure._repr_png_ = partial(encoded, figure, dpi=_DOTS_IN_NOTEBOOKS)
+        figure._repr_png_ = partial(encoded, figure, dpi=_DOTS_IN_NOTEBOOKS, pil_kwargs={"optimize": True})
         axes = figure.subplots()
         figure.suptitle(unread(one_line(heading)), wrap=True)
     else:

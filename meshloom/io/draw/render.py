@@ -9,7 +9,7 @@ import numpy as np
 
 
 def main(scene: str, picture: str) -> None:
-    """Read polygons with values, a view and a window, write pixels (height, width, 4)."""
+    """Read polygons with values, a view and a window, write pixels (height, width, 3)."""
     import pyvista as pv
 
     known = np.load(scene)
@@ -26,7 +26,7 @@ def main(scene: str, picture: str) -> None:
         ambient=0.2, diffuse=0.75, show_edges=bool(known["edges"]),
     )  # fmt: skip
     look(plotter, known["view"], (0.5 * (left + right), 0.5 * (low + high)), known["points"], 0.5 * height)
-    np.save(picture, plotter.screenshot(return_img=True, transparent_background=True))
+    np.save(picture, plotter.screenshot(return_img=True))
     plotter.close()
 
 

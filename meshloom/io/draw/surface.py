@@ -1,7 +1,7 @@
 """Surfaces in space: polygons with a value each, seen from somewhere, shaded by a light.
 
 PyVista renders them where it is installed, in a process of its own: VTK ends the process where it finds no way to draw
-without a screen. Elsewhere, or where that fails, matplotlib draws the polygons from the farthest to the nearest.
+without a screen. Elsewhere, or where that fails, ``raster`` finds which polygon is seen at which pixel.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from meshloom.io.draw.colours import ColourScale
 from meshloom.io.draw.maps import Window
+from meshloom.io.draw.raster import seen
 from meshloom.mesh.lists import NodeLists
 from meshloom.process.children import run_apart
 
@@ -25,7 +26,8 @@ View = tuple[float, float, float]  # from what is seen to who sees it
 USUAL_VIEW: View = (1.0, -1.6, 0.9)
 _AMBIENT = 0.5  # of the light, which reaches every side
 _SECONDS = 120.0  # that PyVista may take
-_PIXELS = 1400  # of the longer side of what it renders
+_PIXELS = 1400  # of the longer side: about two for each of a figure
+_EDGE_LIGHT = 0.45  # of the colours, along the edges of polygons
 _MARGIN = 0.04  # round a surface, of its size
 
 
@@ -73,43 +75,59 @@ def draw_surface(
     value are left out."""
     window = surface_window(points, view)
     image = rendered(points, polygons, values, scale, view, window, edges=edges)
-    if image is not None:
-        axes.imshow(image, extent=window, aspect="equal", interpolation="antialiased")
-    else:
-        _paint(axes, points, polygons, values, scale, Screen.seen_from(view), edges)
+    if image is None:
+        image = painted(points, polygons, values, scale, view, window, edges=edges)
+    axes.imshow(image, extent=window, aspect="equal", interpolation="antialiased")
     axes.set(xlim=window[:2], ylim=window[2:])
     axes.set_aspect("equal")
     axes.set_axis_off()
     _draw_directions(axes, Screen.seen_from(view))
 
 
-def _paint(
-    axes: Any,
+def painted(
     points: np.ndarray,
     polygons: NodeLists,
     values: np.ndarray,
     scale: ColourScale,
-    screen: Screen,
-    edges: bool,
-) -> None:
-    """Far polygons first, each in the colour of its value under the light."""
-    from matplotlib.collections import PolyCollection
+    view: View,
+    window: Window,
+    *,
+    edges: bool = False,
+) -> np.ndarray:
+    """The window as pixels (height, width, 3), white where nothing is: each polygon that is seen in the colour of its
+    value under the light."""
+    screen = Screen.seen_from(view)
+    left, right, low, high = window
+    dots = _PIXELS / max(right - left, high - low)
+    corners, sides, numbers, light = _triangles(points, polygons, screen)
+    corners = (corners - (left, low, 0.0)) * dots
+    known = np.isfinite(values[numbers])
+    shape = max(round(dots * (right - left)), 1), max(round(dots * (high - low)), 1)
+    found = seen(corners[known], sides[known] & edges, *shape)
+    colours = scale.mappable().to_rgba(values)[:, :3] * light[:, None]
+    image = np.ones((*found.triangle.shape, 3))
+    there = found.triangle >= 0
+    image[there] = colours[numbers[known][found.triangle[there]]]
+    image[found.is_edge & there] *= _EDGE_LIGHT
+    return image[::-1]
 
-    corners, depths, lights, shown = list[np.ndarray](), list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+
+def _triangles(
+    points: np.ndarray, polygons: NodeLists, screen: Screen
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of all polygons: triangles (t, 3, 3) on the screen with their depth, which of their sides are sides of polygons
+    (t, 3), the polygon of each (t,), and the light on each polygon (n,)."""
+    places = np.column_stack((screen.places(points), points @ screen.toward))
+    light, every = np.zeros(len(polygons)), np.arange(len(polygons))
+    corners, sides, numbers = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for part in polygons.sizes:
-        here, of = points[part.nodes], values[part.numbers]
-        known = np.isfinite(of)
-        here = here[known]
-        corners.extend(screen.places(here))
-        depths.append((here @ screen.toward).mean(axis=1))
-        lights.append(_light(here, screen))
-        shown.append(of[known])
-    order = np.argsort(np.concatenate(depths), kind="stable")
-    colours = scale.mappable().to_rgba(np.concatenate(shown))
-    colours[:, :3] *= np.concatenate(lights)[:, None]
-    # Edges in the same colour, hardly wider than a pixel: without them the background shines through between polygons.
-    axes.add_collection(PolyCollection([corners[k] for k in order], facecolors=colours[order],
-                                       edgecolors="0.2" if edges else colours[order], linewidths=0.4))  # fmt: skip
+        light[part.numbers] = _light(points[part.nodes], screen)
+        last = part.nodes.shape[1] - 1
+        for k in range(1, last):
+            corners.append(places[part.nodes[:, (0, k, k + 1)]])
+            sides.append(np.tile([True, k + 1 == last, k == 1], (len(part.nodes), 1)))
+            numbers.append(every[part.numbers])
+    return np.concatenate(corners), np.concatenate(sides), np.concatenate(numbers), light
 
 
 def _light(corners: np.ndarray, screen: Screen) -> np.ndarray:
@@ -153,7 +171,7 @@ def rendered(
     *,
     edges: bool = False,
 ) -> np.ndarray | None:
-    """PyVista's picture (height, width, 4) of the window; None where there is none to be had here."""
+    """PyVista's picture (height, width, 3) of the window; None where there is none to be had here."""
     if not can_render():
         return None
     with tempfile.TemporaryDirectory(prefix="meshloom-") as folder:
