@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +15,13 @@ _MOST = 400  # letters of one text: what is longer is cut
 def escaped(text: object) -> str:
     """Any text as text: one line, nothing of it is markup."""
     flat = one_line(str(text))
-    return html.escape(flat if len(flat) <= _MOST else f"{flat[: _MOST - 1]}…")
+    return _escaped(flat if len(flat) <= _MOST else f"{flat[: _MOST - 1]}…")
+
+
+def _escaped(text: str) -> str:
+    from html import escape  # here: its table of names takes time to import, and few processes need it
+
+    return escape(text)
 
 
 def table(title: str, rows: Iterable[tuple[object, object]], beside: str = "") -> str:
@@ -46,7 +51,7 @@ class Explanation(str):
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        shown = (html.escape(line) for line in self.split("\n"))
+        shown = (_escaped(line) for line in self.split("\n"))
         bold = (line if not line or line.startswith(" ") else f"<strong>{line}</strong>" for line in shown)
         text = "\n".join(bold)
         return f'<pre style="white-space:pre-wrap;line-height:1.3">{text}</pre>'
