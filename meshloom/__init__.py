@@ -13,6 +13,7 @@ from typing import Any as _Any
 
 from meshloom import compact, errors, linalg
 from meshloom.backend import backend, backends, threads, use, using
+from meshloom.io.draw.plot import plot
 from meshloom.io.meshes import read, write
 from meshloom.io.state import load, save
 from meshloom.kernel.access import Inc, Max, Min, Read, ReadWrite, Sum, Write
@@ -44,8 +45,8 @@ __all__ = [
     "Arg", "Done", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min",
     "Operation", "Program", "Read", "ReadWrite", "Schedule", "Sequence", "Set", "Subset", "Sum", "Write", "backend",
     "backends", "compact", "debug", "errors", "fill_ghosts", "generate", "jacobian", "kernel", "linalg", "load",
-    "locate", "march", "orderings", "program", "read", "run_case", "save", "strategies", "study", "threads", "use",
-    "using", "variants", "write",
+    "locate", "march", "orderings", "plot", "program", "read", "run_case", "save", "strategies", "study", "threads",
+    "use", "using", "variants", "write",
 ]  # fmt: skip
 
 # What lives in rooms that stand on this surface is imported when it is first asked for.

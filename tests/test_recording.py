@@ -209,7 +209,7 @@ REFUSED: dict[str, Action] = {
     "write": lambda w: ml.write("never_written.vtu", w.mesh, {"u": np.zeros(6)}),
     "save": lambda w: ml.save("never_written.h5", w.u), "load": lambda w: ml.load("no_such_file.h5", w.u),
     "march": lambda w: ml.march(w.inner, steps=2), "debug": lambda w: ml.debug(nan=True),
-    "run_case": lambda w: ml.run_case("airfoil"),
+    "run_case": lambda w: ml.run_case("airfoil"), "plot": lambda w: ml.plot(w.u),
     "study": lambda w: ml.study("airfoil", {"flow.mach": [0.3, 0.4]}),
     "Map.assign": lambda w: w.ends.assign(w.ends.indices), "Mesh.region": lambda w: w.mesh.region("left"),
 }  # fmt: skip

@@ -6,7 +6,7 @@ from meshloom.case.schedules import UnknownLoop, loops_text, schedule_table
 from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, CaseConfig, OutputOptions, RunOptions, order_option
 from meshloom.config import option, section, table
 from meshloom.run.limit import Limit
-from meshloom.run.views import Chart, Image, Picture, Streamlines
+from meshloom.run.views import Chart, Image, Picture, SpacePicture, Streamlines, cut_planes
 
 __all__ = [
     "MOST_ITERATIONS",
@@ -21,8 +21,10 @@ __all__ = [
     "OutputOptions",
     "Picture",
     "RunOptions",
+    "SpacePicture",
     "Streamlines",
     "UnknownLoop",
+    "cut_planes",
     "is_ready",
     "keeping_registry",
     "loops_text",

@@ -18,7 +18,7 @@ from meshloom.case.base import Case
 from meshloom.run.output import check_sizes, write_on_grid
 from meshloom.run.samples import Sampled
 from meshloom.run.task import RunTask
-from meshloom.run.views import Chart, Image, Picture
+from meshloom.run.views import Chart, Image, Picture, SpacePicture
 
 AXES = ml.Grid.axis_names
 
@@ -78,7 +78,7 @@ class GridCase(Case):
     def whereabouts(self, on: ml.Set, element: int) -> str:
         return RunTask.whereabouts(self, on, element)
 
-    def picture(self) -> Picture | Image | Chart | None:
+    def picture(self) -> Picture | Image | SpacePicture | Chart | None:
         """The field ``pictured``: its curve, its map, or that of the plane in the middle of the last axis."""
         return None if self.pictured is None else self.drawing(self.pictured)
 

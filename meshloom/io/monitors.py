@@ -66,6 +66,8 @@ def read_monitors(path: Path) -> tuple[tuple[str, ...], np.ndarray]:
     except ValueError:
         raise UserError(f"{path}: not the monitors of a run: expected iterations from 1 on, and numbers") from None
     return names, values
+
+
 class SampleLog:
     """A CSV file ``iteration,<name>,...`` that grows by a row now and then.
 

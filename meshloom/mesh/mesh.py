@@ -40,10 +40,11 @@ from meshloom.mesh.measured import Measured
 from meshloom.mesh.parts import MeshPart, MeshSet, map_of
 from meshloom.mesh.periodic import Joints, joined, opened
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
+from meshloom.mesh.shown import ShownMesh
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
 
-class Mesh(Measured, ItsOwnCopy):
+class Mesh(Measured, ItsOwnCopy, ShownMesh):
     """Cells of one kind or several, with everything a face or cell loop needs.
 
     Sets: ``nodes``, ``cells``, ``faces`` (interior: two cells each), ``boundary_faces`` (one cell each). In 2-D faces

@@ -14,6 +14,7 @@ from meshloom.backend.base import Backend
 from meshloom.errors import MeshError, ScheduleError
 from meshloom.kernel.model import Param
 from meshloom.kernel.state import State
+from meshloom.markup import Explanation, table
 from meshloom.mesh.box import Box, Offsets
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global, Map, Set
@@ -310,7 +311,7 @@ class Operation(NoCopy):
 
     def explain(self) -> str:
         """How it runs, why, and the figures."""
-        return self.how.explain(self)
+        return Explanation(self.how.explain(self))
 
     # ----- what was derived -------------------------------------------------------------------------------------
     @cached_property
@@ -434,6 +435,13 @@ class Operation(NoCopy):
     def __repr__(self) -> str:
         """Its name, domain and operands; looking at it traces nothing."""
         return f"Operation({self.name} over {self.over}: {', '.join(map(str, self.operands))})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table; how it runs is told once it has run."""
+        rows: list[tuple[object, object]] = [(one.name or one.storage.name, one) for one in self.operands]
+        took = f", {1e3 * self.seconds:.3g} ms each" if self.seconds else ""
+        rows.append(("calls", f"{self.calls:,} on {self.backend.name}{took}; .explain() says how it runs and why"))
+        return table(f"Loop {self.name} over {self.over}, {self.elements:,} elements", rows)
 
 
 def prepared(operations: Iterable[Operation]) -> dict[Operation, Callable[[], None]]:

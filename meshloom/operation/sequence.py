@@ -17,6 +17,7 @@ import numpy as np
 
 from meshloom.backend import current
 from meshloom.errors import ProgramError, SolveError, interrupted, shown, whole_number
+from meshloom.markup import Explanation
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Global, on_host
 from meshloom.mesh.values import named
@@ -105,7 +106,7 @@ class Sequence(NoCopy):
         for number, one in enumerate(self.parts, 1):
             title = f"part {number} of {len(self.parts)}: {part_name(one)}"
             texts.append(f"{title}\n\n{one.explain()}" if isinstance(one, Program) else title)
-        return "\n\n".join(texts)
+        return Explanation("\n\n".join(texts))
 
     def __repr__(self) -> str:
         return f"Sequence({self.name}: {', '.join(map(part_name, self.parts))})"

@@ -14,7 +14,7 @@ from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
 from meshloom.run.task import RunTask
-from meshloom.run.views import Chart, Image, Picture
+from meshloom.run.views import Chart, Image, Picture, SpacePicture
 
 
 def write_on_grid(stem: Path, grid: Grid, fields: Mapping[str, Field | np.ndarray]) -> Path:
@@ -46,6 +46,8 @@ def check_sizes(fields: Mapping[str, Field | np.ndarray], shape: tuple[int, ...]
         if found.shape[: len(shape)] != shape or found.dtype.kind not in "biuf":
             raise ValueError(f"{shown(name)} is an array of shape {found.shape} and type {found.dtype} where {shape} is"
                              f" right, {why}, with a further axis for components")  # fmt: skip
+
+
 def write_faces(
     stem: Path, mesh: Mesh, groups: tuple[str, ...], cell_fields: Mapping[str, Field | np.ndarray],
     node_fields: Mapping[str, Field | np.ndarray], points: np.ndarray | None = None,
@@ -66,10 +68,14 @@ def in_space(fields: Mapping[str, Field | np.ndarray], axes: int) -> dict[str, n
 
 
 def draw(
-    task: RunTask, path: Path, picture: Picture | Image | Chart, title: str, history: Mapping[str, np.ndarray]
+    task: RunTask,
+    path: Path,
+    picture: Picture | Image | SpacePicture | Chart,
+    title: str,
+    history: Mapping[str, np.ndarray],
 ) -> None:
     """A PNG, with monitors beside it where a ``history`` of them is given."""
-    from meshloom.io.plots import save_curves, save_image, save_picture
+    from meshloom.io.plots import save_curves, save_image, save_picture, save_surface
 
     if isinstance(picture, Chart):
         labels = (picture.x_label, picture.y_label)
@@ -83,6 +89,11 @@ def draw(
         return save_image(
             path, picture.x, picture.y, np.asarray(picture.values), label=picture.label, history=curves, title=title,
             axes=picture.axes, flow=flow,
+        )  # fmt: skip
+    if isinstance(picture, SpacePicture):
+        return save_surface(
+            path, picture.points, picture.polygons, picture.values, label=picture.label, view=picture.view,
+            history=curves, title=title,
         )  # fmt: skip
     points, polygons = picture.points, picture.polygons
     if points is None or polygons is None:

@@ -20,7 +20,7 @@ from meshloom.mesh.whereabouts import whereabouts
 from meshloom.run.limit import Limit
 from meshloom.run.residual import ResidualStop
 from meshloom.run.samples import Sampled, Wishes
-from meshloom.run.views import Chart, Corners, Image, Picture
+from meshloom.run.views import Chart, Corners, Image, Picture, SpacePicture
 
 
 class WantedOutput(Protocol):
@@ -224,11 +224,11 @@ class RunTask(ABC):
         """Write the faces of boundary groups with the fields on them; returns the file, ``stem`` with an ending."""
         raise NotImplementedError
 
-    def picture(self) -> Picture | Image | Chart | None:
+    def picture(self) -> Picture | Image | SpacePicture | Chart | None:
         """What to draw at the end."""
         return None
 
-    def maps(self) -> Mapping[str, Picture | Image]:
+    def maps(self) -> Mapping[str, Picture | Image | SpacePicture]:
         """More to draw at the end: name -> what goes into ``map_<name>.png``."""
         return {}
 
