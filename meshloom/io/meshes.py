@@ -29,6 +29,7 @@ from meshloom.io.vtu import read_vtu
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
+from meshloom.native.algorithms import distinct
 from meshloom.recording import MAKE_BEFORE, not_in_program
 
 Fields = Mapping[str, np.ndarray]
@@ -78,7 +79,7 @@ def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
 
 def _warn_of_empty_groups(path: Path, mesh: Mesh) -> None:
     """A warning of names that no element carries: most often one was spelt otherwise where elements were named."""
-    carried = set(np.unique(mesh.boundary_group.numpy()).tolist())
+    carried = set(distinct(mesh.boundary_group.numpy()).tolist())
     faces = [name for name, number in mesh.groups.items() if number not in carried]
     cells = [name for name, members in mesh.cell_groups.items() if len(members) == 0]
     for what, names in (("boundary face", faces), ("cell", cells)):

@@ -67,7 +67,7 @@ def cut_planes(
     coordinates: Sequence[np.ndarray], values: np.ndarray, label: str, curves: tuple[str, ...] | None = ()
 ) -> SpacePicture:
     """The three planes through the middle of a grid in space that has ``values`` (nx, ny, nz)."""
-    kept = [np.unique(np.linspace(0, len(x) - 1, min(len(x), _MOST_ALONG)).round().astype(int)) for x in coordinates]
+    kept = [np.linspace(0, len(x) - 1, min(len(x), _MOST_ALONG)).round().astype(int) for x in coordinates]
     places, faces, found = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for axis in range(3):
         through = [rows if a != axis else rows[len(rows) // 2, None] for a, rows in enumerate(kept)]

@@ -9,6 +9,7 @@ import numpy as np
 from meshloom.io.draw.canvas import plain
 from meshloom.io.draw.colours import ColourScale, colour_scale
 from meshloom.mesh.lists import NodeLists
+from meshloom.native.algorithms import distinct
 
 Window = tuple[float, float, float, float]  # xmin, xmax, ymin, ymax
 HEIGHT = 4.9  # inches, of every figure
@@ -104,7 +105,7 @@ def draw_nodes(
     triangles = triangles[np.isfinite(values[triangles]).all(axis=1)]
     if not len(triangles):
         return None
-    scale = colour_scale(values[np.unique(triangles)], **how)
+    scale = colour_scale(values[distinct(triangles)], **how)
     axes.tripcolor(points[:, 0], points[:, 1], triangles, np.nan_to_num(values), shading="gouraud", cmap=scale.map,
                    norm=scale.norm(), rasterized=True)  # fmt: skip
     return scale
@@ -185,7 +186,7 @@ def draw_arrows(axes: Any, points: np.ndarray, vectors: np.ndarray, window: Wind
     places = [np.arange(low + 0.5 * apart, high, apart) for low, high in ((xmin, xmax), (ymin, ymax))]
     lattice = np.stack([one.ravel() for one in np.meshgrid(*places)], axis=1)
     near, chosen = cKDTree(here).query(lattice)
-    chosen = np.unique(np.asarray(chosen)[near < 0.75 * apart])  # beyond that there is a hole
+    chosen = distinct(np.asarray(chosen)[near < 0.75 * apart])  # beyond that there is a hole
     axes.quiver(*here[chosen].T, *there[chosen].T, color="white", edgecolor="black", linewidth=0.4, angles="xy",
                 scale_units="xy", scale=longest / (1.4 * apart), width=0.003)  # fmt: skip
 

@@ -16,7 +16,7 @@ _EDGE = 0.75  # pixels on either side of an edge that show it
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenPixels:
     """For every pixel (height, width), the lowest row first: the number of the triangle, -1 where there is none, and
     whether one of its edges is there."""
 
@@ -24,7 +24,7 @@ class Seen:
     is_edge: np.ndarray
 
 
-def seen(corners: np.ndarray, edges: np.ndarray, width: int, height: int) -> Seen:
+def seen(corners: np.ndarray, edges: np.ndarray, width: int, height: int) -> SeenPixels:
     """Of triangles ``corners`` (n, 3, 3), in pixels to the right and up and nearer to who looks; ``edges`` (n, 3) says
     whether the side opposite each corner is to be shown."""
     depth, owner = np.full(width * height, -np.inf), np.full(width * height, -1, np.int64)
@@ -43,7 +43,7 @@ def seen(corners: np.ndarray, edges: np.ndarray, width: int, height: int) -> See
         _keep_nearest(y * width + x, near, triangle, depth, owner)
         start = stop
     found = owner.reshape(height, width)
-    return Seen(found, _on_edges(corners, edges, found))
+    return SeenPixels(found, _on_edges(corners, edges, found))
 
 
 def _rows(corners: np.ndarray, height: int) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from meshloom.mesh.cell_kinds import CellKind
 from meshloom.mesh.lists import CellTable, NodeLists, SizeBlock
+from meshloom.native.algorithms import distinct
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def section(x: np.ndarray, cells: CellTable, axis: int, place: float) -> Section
         turned = _round_the_middle(_between(plane, pairs, share), of, len(cut))
         counts = np.bincount(of, minlength=len(cut))
         first = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-        for size in np.unique(counts):
+        for size in distinct(counts):
             those = np.flatnonzero(counts == size)
             rows = starts + first[those][:, None] + np.arange(size)
             blocks.append(rows)
