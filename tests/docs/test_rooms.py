@@ -114,3 +114,10 @@ def test_modules_and_functions_stay_small() -> None:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 assert length < 60, f"{path.name}: {node.name} has {length} lines"
+
+
+def test_what_subclasses_have_to_bring_is_abstract() -> None:
+    """A method that only raises would be found when somebody calls it. ``Matrix`` says why its own ones do."""
+    raising = {path.relative_to(PACKAGE).as_posix() for path, _ in files() for node in ast.walk(parsed(path))
+               if isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node)}  # fmt: skip
+    assert raising == {"linalg/matrix.py"}

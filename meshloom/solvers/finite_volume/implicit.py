@@ -24,12 +24,11 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.errors import SolveError
-from meshloom.solvers.clock import Timing
 from meshloom.solvers.finite_volume.flow import CompressibleFlow
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.jacobians import add_inertia, add_jacobian
 from meshloom.solvers.finite_volume.kernels import keep, primitives
-from meshloom.solvers.finite_volume.steps import FlowSteps, UnsteadySteps, Watch, count
+from meshloom.solvers.finite_volume.steps import FlowSteps, StepsInTime, Watch, count
 from meshloom.solvers.finite_volume.turbulence import ImplicitTurbulence, ModelInTime, SpalartAllmaras
 
 MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what they are
@@ -249,12 +248,12 @@ class ImplicitSteps(FlowSteps):
         self.fields, self.told = (self.newton.kept,), (self.newton.cfl, self.newton.iterations)
         self._model = None if turbulence is None else ImplicitTurbulence(turbulence, self.newton.cfl)
 
-    def step(self) -> None:
-        count(self._clock_set, self.done)
-
     def program(self) -> ml.Sequence:
         model = self._model.parts if self._model is not None else ()
-        return ml.Sequence(*self.newton.parts, *model, ml.Program(self.step), name="implicit step")
+        return ml.Sequence(*self.newton.parts, *model, ml.Program(self._count), name="implicit step")
+
+    def _count(self) -> None:
+        count(self._clock_set, self.done)
 
 
 @dataclass(frozen=True)
@@ -276,14 +275,15 @@ def backward_weights(dt: float, before: float) -> tuple[float, float, float]:
     return (1.0 + 2.0 * w) / (1.0 + w) / dt, -(1.0 + w) / dt, w * w / (1.0 + w) / dt
 
 
-class DualSteps(UnsteadySteps):
+class DualSteps(StepsInTime):
     """In time by BDF2, (3 u - 4 u last + u before) / (2 dt) where two steps are of one length, the first step by BDF1,
     (u - u last) / dt."""
 
     def __init__(self, flow: CompressibleFlow, options: NewtonOptions, dual: DualOptions,
                  watch: Watch = lambda terms: None, turbulence: SpalartAllmaras | None = None):  # fmt: skip
-        super().__init__(flow, Timing(dual.end, True, 2.0, options.cfl), watch, turbulence)
+        super().__init__(flow, watch, turbulence)
         self.options, self.dual = options, dual
+        self.time, self.dt = ml.Global(0.0, "time"), ml.Global(0.0, "dt", dtype=flow.dtype)
         self._last, self._before = flow.u.like("last"), flow.u.like("before_last")
         self._weights = ml.Global(np.zeros(3, flow.dtype), "weights")
         self.newton = Newton(flow, options, self, BackwardTerms(self._last, self._before, self._weights))
@@ -297,11 +297,7 @@ class DualSteps(UnsteadySteps):
             self.fields = (self._last, in_time.last)
         self._shift = ml.Program(self._shift_fields)
 
-    def step(self) -> None:
-        """By the parts of Newton's method, as often as it takes: outside of programs."""
-        raise NotImplementedError
-
-    def steps_left(self, time: float) -> int:
+    def steps_left(self, time: float, pace: float = 0.0) -> int:
         return max(0, math.ceil((self.dual.end - time) / self.dual.dt - 1e-9))
 
     def program(self) -> ml.Sequence:
