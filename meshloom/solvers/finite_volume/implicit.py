@@ -104,7 +104,8 @@ def take_off_change(
 
 class Newton:
     """Steps of Newton's method for a flow. ``parts`` are those of one step, in order; ``time`` adds terms of a step in
-    time. ``clock``: what one step hands to the next besides ``u`` and ``kept``; ``iterations`` are those of GMRES."""
+    time. ``clock``: what one step hands to the next besides ``u`` and ``kept``; ``iterations`` are those of GMRES. A
+    residual below ``noise`` is rounding."""
 
     def __init__(self, flow: CompressibleFlow, options: NewtonOptions, steps: FlowSteps, time: BackwardTerms | None):
         self.flow, self.options, self.totals, self.time, self._steps = flow, options, steps.totals, time, steps
@@ -128,7 +129,7 @@ class Newton:
             self._update,
         )
         sound = float(flow.gas.sound_speed(flow.stream))
-        self._noise = NOISE * float(np.finfo(flow.dtype).eps) * _faces_by_volume(flow)
+        self.noise = NOISE * float(np.finfo(flow.dtype).eps) * _faces_by_volume(flow)
         self._unit = float(flow.gas.density(flow.stream)) * sound ** np.array([1.0, *[2.0] * flow.dim, 3.0])
 
     def begin(self, cfl: float, rate: float) -> None:
@@ -175,7 +176,7 @@ class Newton:
         return float(np.sqrt(np.mean(self.totals.rates.numpy() / self._unit**2) / len(self.flow.mesh.cells)))
 
     def _is_good(self, now: float) -> bool:
-        return bool(np.isfinite(now)) and now <= WORSE * max(float(self.norm.value), self._noise)
+        return bool(np.isfinite(now)) and now <= WORSE * max(float(self.norm.value), self.noise)
 
     def _go_back(self, now: float) -> None:
         last = float(self.norm.value)
@@ -322,22 +323,26 @@ class DualSteps(StepsInTime):
         weights = backward_weights(dt, before)
         self._weights.value = np.array(weights)
         self.newton.begin(self.options.cfl, weights[0])
-        first, total = np.inf, 0
-        for done in range(self.dual.most):
-            measure, judge, *rest = self.newton.parts
-            rest += self._model.parts if self._model is not None else ()
+        self.inner.value, self.newton.iterations.value = self._solved()
+        self.dt.value, self.time.value = dt, self.dual.end if last else time + dt
+
+    def _solved(self) -> tuple[int, int]:
+        """Newton's method for one step in time; how many of its steps, and of GMRES. The last is judged, too."""
+        measure, judge, *rest = self.newton.parts
+        rest += self._model.parts if self._model is not None else ()
+        enough, total = np.inf, 0
+        for done in range(self.dual.most + 1):
             measure()
             judge()
             now = float(self.newton.norm.value)
-            first = now if done == 0 else first
-            if now <= self.dual.tolerance * first:
+            if done == 0:
+                enough = max(self.dual.tolerance * now, self.newton.noise)
+            if now <= enough or done == self.dual.most:
                 break
             for part in rest:
                 part()
             total += int(self.newton.iterations.value)
-            self.inner.value = done + 1
-        self.newton.iterations.value = total
-        self.dt.value, self.time.value = dt, self.dual.end if last else time + dt
+        return done, total
 
     def _shift_fields(self) -> None:
         cells = self.flow.mesh.cells
