@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bench.cases import make
-from bench.grid import Cpu
+from bench.published import Row, Work, latest, measured, parser_of
 from bench.race_loop import Device
 from bench.report import Goal, goal_table, rows_table
-from bench.started import options_of, started
 from meshloom.case import Case
 
 LIFT, DRAG = (0.348, 0.363), (0.0221, 0.0230)  # of the airfoil: AGARD AR-211 and later codes, grid-converged
@@ -68,19 +66,19 @@ def beyond(value: float, low_and_high: tuple[float, float]) -> float:
     return max(low / value - 1.0, value / high - 1.0, 0.0) if value > 0.0 else float("inf")
 
 
-def airfoil(around: int, iterations: int) -> dict[str, Any]:
+def airfoil(around: int, iterations: int) -> Row:
     mesh = (f"mesh.around={around}", f"mesh.outward={3 * around // 8}")
     _, _, row = ran("naca0012_transonic", iterations, *mesh)
     return row | {"lift": row["end"]["lift"], "drag": row["end"]["drag"]}
 
 
-def cylinder(around: int, iterations: int, mach: float) -> dict[str, Any]:
+def cylinder(around: int, iterations: int, mach: float) -> Row:
     size = (f"mesh.around={around}", f"mesh.outward={3 * around // 4}")
     case, _, row = ran("cylinder", iterations, *size, f"stream.mach={mach}")
     return row | {"drag": row["end"]["drag"], "wake": case.wake_length()}  # type: ignore[attr-defined]
 
 
-def street(around: int, end: float) -> dict[str, Any]:
+def street(around: int, end: float) -> Row:
     """Eddies that leave a cylinder in turn, begun by a stream that comes from aside for a while."""
     size = (f"mesh.around={around}", f"mesh.outward={3 * around // 4}", "stream.reynolds=100.0")
     time_ = ("time.mode=unsteady", f"time.end={end}", "time.cfl=0.9", "time.smoothing=0.0")
@@ -118,7 +116,7 @@ def late_mean(t: np.ndarray, values: np.ndarray) -> float:
     return float(np.trapezoid(values[late], t[late]) / np.ptp(t[late]))
 
 
-def plate(along: int, iterations: int) -> dict[str, Any]:
+def plate(along: int, iterations: int) -> Row:
     size = (f"mesh.along={along}", f"mesh.up={3 * along // 4 - along // 24}")
     case, _, row = ran("flat_plate", iterations, *size)
     x, cf = case.friction()  # type: ignore[attr-defined]
@@ -126,7 +124,7 @@ def plate(along: int, iterations: int) -> dict[str, Any]:
     return row | {"friction": float(np.interp(0.97, x, cf)), "y_plus": y.tolist(), "u_plus": u.tolist()}
 
 
-def wing(level: int, iterations: int, extra: tuple[str, ...] = ()) -> dict[str, Any]:
+def wing(level: int, iterations: int, extra: tuple[str, ...] = ()) -> Row:
     _, history, row = ran("onera_m6", iterations, f"mesh.level={level}", *extra)
     at = max(settled(history[name]) for name in ("lift", "drag"))
     return row | {"lift": row["end"]["lift"], "drag": row["end"]["drag"], "steps_to_engineering": at + 1,
@@ -141,10 +139,8 @@ def settled(values: np.ndarray) -> int:
 
 # --- what is run ------------------------------------------------------------------------------------------------------
 
-Makes = list[tuple[str, Callable[[], dict[str, Any]]]]
 
-
-def work(quick: bool) -> dict[str, Makes]:
+def work(quick: bool) -> Work:
     """By its first word: what each row is called, and how it is made."""
     if quick:
         small = ("mesh.cells=3000",)
@@ -167,7 +163,7 @@ def work(quick: bool) -> dict[str, Makes]:
     }
 
 
-def goals(rows: list[dict[str, Any]]) -> list[Goal]:
+def goals(rows: list[Row]) -> list[Goal]:
     found = []
     named = {row["name"]: row for row in rows}
     airfoils = [row for row in rows if row["name"].startswith("airfoil")]
@@ -204,39 +200,21 @@ _SHOWN = ("lift", "drag", "wake", "strouhal", "friction")
 
 
 def text_lines(found: list[dict[str, Any]]) -> list[str]:
-    """All runs on paper; a later row of the same name stands for an earlier one."""
-    rows = {row["name"]: row for result in found for row in result["rows"]}
+    """All runs on paper."""
+    rows = latest(found)
     table = [[row["name"], f"{row['cells']:,}", f"{row['steps']:,}", f"{row['seconds']:.1f}",
               ", ".join(f"{key} {row[key]:.4g}" for key in _SHOWN if key in row),
-              f"{row['fall']:.1e}" if "fall" in row else ""] for row in rows.values()]  # fmt: skip
+              f"{row['fall']:.1e}" if "fall" in row else ""] for row in rows]  # fmt: skip
     head = ("flow", "cells", "steps", "s", "found", "residual fell to")
-    return [*rows_table(head, table), "", *goal_table(goals(list(rows.values())))]
-
-
-def line(row: dict[str, Any]) -> str:
-    figures = ", ".join(f"{key} {value:.4g}" for key, value in row.items() if isinstance(value, float))
-    return f"{row['name']}: {row['cells']} cells, {row['steps']} steps, {figures}"
-
-
-def rows_of(names: list[str], *, quick: bool) -> Iterator[dict[str, Any]]:
-    for word in names:
-        for name, make_row in work(quick)[word]:
-            yield {"name": name} | make_row()
+    return [*rows_table(head, table), "", *goal_table(goals(rows))]
 
 
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
-    parser = options_of("compressible", __doc__)
-    parser.add_argument("--only", nargs="+", choices=tuple(work(True)), default=list(work(True)), help="some of it")
-    parser.add_argument("--quick", action="store_true", help="few cells and steps: to see that it works")
+    parser = parser_of("compressible", __doc__, work)
     options = parser.parse_args(arguments)
-    run = started("compressible", options, device, Cpu)
+    run = measured("compressible", options, work, device)
     if run is None:
         return 2
-    run.result["quick"] = options.quick
-    for row in rows_of(options.only, quick=options.quick):
-        run.result["rows"].append(row)
-        print(line(row), flush=True)
-        run.save()
     return run.finished(goals(run.result["rows"]))
 
 

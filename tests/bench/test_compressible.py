@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import compressible, record
+from bench import compressible, published, record
 
 
 @pytest.mark.slow
@@ -47,3 +47,10 @@ def test_what_is_judged() -> None:
     ]  # fmt: skip
     assert [goal.met for goal in compressible.goals(rows)] == [True, False, True, False, False, True, True]
     assert compressible.beyond(-1.0, (1.0, 2.0)) == float("inf")
+
+
+def test_rows_are_told_and_the_latest_counts() -> None:
+    row = {"name": "plate", "cells": 12, "steps": 3, "friction": 0.002713, "y_plus": [1.0], "found": {"u": 1}}
+    assert published.line_of(row) == "plate: 12 cells, 3 steps, friction 0.002713; {'u': 1}"
+    assert published.latest([{"rows": [row, {"name": "wing"}]}, {"rows": [row | {"cells": 13}]}]) == [
+        row | {"cells": 13}, {"name": "wing"}]  # fmt: skip
