@@ -28,7 +28,7 @@ from meshloom.solvers.finite_volume.flow import CompressibleFlow
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.jacobians import add_inertia, add_jacobian
 from meshloom.solvers.finite_volume.kernels import keep, primitives
-from meshloom.solvers.finite_volume.steps import FlowSteps, StepsInTime, Watch, count
+from meshloom.solvers.finite_volume.steps import FlowSteps, StepsInTime, Watch, count, tell
 from meshloom.solvers.finite_volume.turbulence import ImplicitTurbulence, ModelInTime, SpalartAllmaras
 
 MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what they are
@@ -80,11 +80,7 @@ def updater(gas: IdealGas) -> ml.Kernel:
         taken = np.where(part > 0.0, part * change, 0.0)
         u += taken
         share[...] = part
-        state = gas.primitives(u)
-        pressure[...] = lowest_pressure[...] = state[0]
-        temperature[...] = lowest_temperature[...] = state[-1]
-        mass += volume * u[0]
-        energy += volume * u[-1]
+        tell(gas, u, volume, (pressure, temperature), (lowest_pressure, lowest_temperature), (mass, energy))
 
     return update
 

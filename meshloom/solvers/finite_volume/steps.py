@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -73,13 +73,19 @@ def finisher(gas: IdealGas) -> ml.Kernel:
         """What the monitors show of a step from ``before`` to ``u``."""
         rate = (u - before) / dt
         rates += rate**2
-        v = gas.primitives(u)
-        pressure[...] = lowest_pressure[...] = v[0]
-        temperature[...] = lowest_temperature[...] = v[-1]
-        mass += volume * u[0]
-        energy += volume * u[-1]
+        tell(gas, u, volume, (pressure, temperature), (lowest_pressure, lowest_temperature), (mass, energy))
 
     return finish
+
+
+def tell(gas: IdealGas, u: Any, volume: Any, now: tuple[Any, Any], lowest: tuple[Any, Any], sums: Any) -> None:
+    """What monitors show of every new state ``u``: in a kernel, pressure and temperature ``now`` and their ``lowest``,
+    and the ``sums`` of mass and energy."""
+    state = gas.primitives(u)
+    for one, least, value in zip(now, lowest, (state[0], state[-1]), strict=True):
+        one[...] = least[...] = value
+    for total, value in zip(sums, (u[0], u[-1]), strict=True):
+        total += volume * value
 
 
 @cache
