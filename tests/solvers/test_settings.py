@@ -110,6 +110,12 @@ def test_a_strategy_gives_the_same_flow() -> None:
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", [n for n in ALL if issubclass(cases()[n], FiniteVolumeCase)])
+def test_every_mesh_of_finite_volumes_lies_as_asked(name: str) -> None:
+    ml.use("numpy")
+    assert str(small(name, "mesh.order=random").mesh.arrangement) == "renumbered by random: asked for"
+
+
 # --- words --------------------------------------------------------------------------------------------------
 
 

@@ -44,7 +44,7 @@ class FiniteVolumeCase(Case):
 
     def __init__(self, config: Any):
         self.config = config
-        self.mesh, conditions = join_periodic(self.make_mesh(), self.conditions())
+        self.mesh, conditions = join_periodic(self.make_mesh().arranged(config.mesh.order), self.conditions())
         self.gas, self.stream = gas_and_stream(config, self.mesh.dim)
         start = self.gas.conserved(self.start(self.mesh.cell_centroids)).T
         dtype, turbulent = PRECISIONS[config.run.precision], config.turbulence.model != "none"
@@ -75,8 +75,8 @@ class FiniteVolumeCase(Case):
     # --- what subclasses say
 
     def make_mesh(self) -> ml.Mesh:
-        """By ``config.mesh``."""
-        return ml.read(self.config.mesh.file, order=self.config.mesh.order)
+        """By ``config.mesh``, in any order: ``config.mesh.order`` says how it is to lie in memory."""
+        return ml.read(self.config.mesh.file, order="given")
 
     def conditions(self) -> dict[str, BoundaryCondition]:
         """By the names of the mesh's boundary groups."""
@@ -279,9 +279,7 @@ class FiniteVolume(FiniteVolumeCase):
 
     def make_mesh(self) -> ml.Mesh:
         options = self.config.mesh
-        if options.file:
-            return ml.read(options.file, order=options.order)
-        return ml.generate.bump(options.along, options.up).arranged(options.order)
+        return super().make_mesh() if options.file else ml.generate.bump(options.along, options.up)
 
     def conditions(self) -> dict[str, BoundaryCondition]:
         if self.config.mesh.file:

@@ -88,8 +88,7 @@ class TurbulentPlate(FiniteVolumeCase):
 
     def make_mesh(self) -> ml.Mesh:
         mesh = self.config.mesh
-        made = ml.generate.flat_plate(mesh.along, mesh.up, first_height=mesh.first_height, cells=mesh.kind)
-        return made.arranged(mesh.order)
+        return ml.generate.flat_plate(mesh.along, mesh.up, first_height=mesh.first_height, cells=mesh.kind)
 
     def friction(self) -> tuple[np.ndarray, np.ndarray]:
         """x (n,) of the faces of the plate, ascending, and the coefficient of friction (n,) there."""

@@ -92,8 +92,7 @@ class OneraM6(FiniteVolumeCase):
 
     def make_mesh(self) -> ml.Mesh:
         mesh = self.config.mesh
-        made = ml.generate.onera_m6(mesh.level, cells=mesh.cells or None, viscous=mesh.equations == "rans")
-        return made.arranged(mesh.order)
+        return ml.generate.onera_m6(mesh.level, cells=mesh.cells or None, viscous=mesh.equations == "rans")
 
     def conditions(self) -> dict[str, BoundaryCondition]:
         wall = "slip" if self.config.mesh.equations == "euler" else "no_slip"
