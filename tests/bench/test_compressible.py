@@ -49,6 +49,25 @@ def test_what_is_judged() -> None:
     assert compressible.beyond(-1.0, (1.0, 2.0)) == float("inf")
 
 
+class Made(Exception):
+    """A case was to be made."""
+
+
+def test_settings_do_not_go_by_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four hundred steps of the other method would be another flow: each row says which it takes."""
+
+    def make(name: str, *settings: str) -> Any:
+        raise Made(settings)
+
+    monkeypatch.setattr(compressible, "make", make)
+    for quick in (True, False):
+        for name, run in (one for rows in compressible.work(quick).values() for one in rows):
+            with pytest.raises(Made) as made:
+                run()
+            method = "explicit" if name.startswith("street") else "implicit"
+            assert f"time.method={method}" in made.value.args[0], name
+
+
 def test_rows_are_told_and_the_latest_counts() -> None:
     row = {"name": "plate", "cells": 12, "steps": 3, "friction": 0.002713, "y_plus": [1.0], "found": {"u": 1}}
     assert published.line_of(row) == "plate: 12 cells, 3 steps, friction 0.002713; {'u': 1}"
