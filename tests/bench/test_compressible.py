@@ -43,7 +43,7 @@ def test_what_is_judged() -> None:
         row("airfoil, 128 x 48", 1, lift=0.2, drag=0.1), row("airfoil, 256 x 96", 2, lift=0.35, drag=0.0231),
         row("cylinder, Re 40, Mach 0.1", 1, drag=1.55, wake=2.0),
         row("cylinder, Re 40, Mach 0.01", 1, drag=1.6, wake=2.2),
-        row("street, Re 100", 1, strouhal=0.166), row("plate, 68 x 49", 1, friction=0.0027),
+        row("street, Re 100", 1, strouhal=0.166), row("plate, 68 x 48", 1, friction=0.0027),
     ]  # fmt: skip
     assert [goal.met for goal in compressible.goals(rows)] == [True, False, True, False, False, True, True]
     assert compressible.beyond(-1.0, (1.0, 2.0)) == float("inf")

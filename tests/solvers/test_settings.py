@@ -143,6 +143,7 @@ def runs_two_steps(name: str, key: str, word: str) -> None:
     if key == "turbulence.model" and word != "none":
         more = ["gas.viscosity=constant", "gas.reference_viscosity=0.001"]
     more = ["turbulence.model=none"] if (key, word) == ("gas.viscosity", "none") else more
+    more = ["gas.sutherland_temperature=0.4"] if word == "sutherland" else more
     if key == "run.backend":
         ml.use(word) if word != "auto" else ml.use("numpy")
     case = small(name, *more, f"{key}={word}")

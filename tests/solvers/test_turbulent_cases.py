@@ -9,6 +9,8 @@ import pytest
 
 import meshloom as ml
 from bench.cases import make
+from meshloom.mesh.generators import m6_wing
+from meshloom.solvers.finite_volume import wing
 from meshloom.solvers.finite_volume.plate import PUBLISHED_FRICTION, STATION
 from meshloom.solvers.finite_volume.spalart_allmaras import law_of_the_wall
 from meshloom.solvers.finite_volume.wing import cut, measured_pressure
@@ -104,6 +106,12 @@ def test_friction_of_the_plate(along: int, up: int, iterations: int, margin: flo
 
 
 # --- the wing ---------------------------------------------------------------------------------------------------
+
+
+def test_the_wing_of_the_case_is_that_of_the_mesh() -> None:
+    area = 0.5 * (m6_wing.ROOT_CHORD + m6_wing.TIP_CHORD) * m6_wing.SEMI_SPAN
+    assert (wing.SEMI_SPAN, wing.MEAN_CHORD) == (m6_wing.SEMI_SPAN, m6_wing.MEAN_CHORD)
+    assert abs(wing.HALF_AREA / area - 1.0) < 1e-4 and abs(wing.TEMPERATURE - 460.0 / 1.8) < 0.05
 
 
 def test_measured_pressure() -> None:

@@ -36,6 +36,7 @@ WORSE = 5.0  # a residual so many times that of the step before: it is taken bac
 NOISE = 10.0  # roundings of what goes through the faces of a cell: a residual below that says nothing
 CUT = 0.2  # by which steps become shorter then
 LEAST_CFL = 1e-3  # shorter ones would not help: the flow has no solution, or the mesh is at fault
+FASTER = 1.1  # it becomes so many times longer than the residual becomes smaller, or it would come to rest with that
 SLOWEST = 0.3  # a ``cfl`` becomes at most so many times itself where the residual grows
 
 
@@ -165,7 +166,7 @@ class Newton:
         if now >= last:
             return max(last / now, SLOWEST)
         most = 1.0 if float(self.share.value) < MOST_CHANGE else self.options.growth
-        return most if now == 0.0 else min(1.1 * last / now, most)
+        return most if now == 0.0 else min(FASTER * last / now, most)
 
     def residual(self) -> float:
         """The root of the mean square of the rates, in units of the free stream."""

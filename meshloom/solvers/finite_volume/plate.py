@@ -35,7 +35,7 @@ from meshloom.solvers.finite_volume.spalart_allmaras import law_of_the_wall
 
 #: NASA's turbulence modelling resource, "2D Zero Pressure Gradient Flat Plate": friction by the model at x = 0.97.
 STATION, PUBLISHED_FRICTION = 0.97, 0.00271
-TOTAL_PRESSURE, TOTAL_TEMPERATURE = 1.02828, 1.008  # of Mach 0.2, over static ones
+TOTAL_PRESSURE, TOTAL_TEMPERATURE = 1.02828, 1.008  # of Mach 0.2, over static ones; the same page
 
 
 @dataclass(frozen=True)

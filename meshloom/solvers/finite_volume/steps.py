@@ -27,7 +27,7 @@ from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
 
 #: The share of the state at the start in each of the three stages.
 SSP_STAGES = (0.0, 3.0 / 4.0, 1.0 / 3.0)
-#: How far along the step each of the five stages looks.
+#: How far along the step each of the five stages looks: van Leer, Tai and Powell 1989, for second order.
 STEADY_STAGES = (0.0695, 0.1602, 0.2898, 0.5060, 1.0)
 #: Of the average with neighbours: of Jacobi's iteration of its linear system, which its diagonal dominates.
 _SWEEPS = 2

@@ -33,8 +33,9 @@ from meshloom.solvers.finite_volume.options import (
 )
 
 EQUATIONS = ("euler", "rans")
-SEMI_SPAN, MEAN_CHORD, HALF_AREA = 1.1963, 0.64607, 0.7530  # metres, and square metres: half the wing
-TEMPERATURE = 255.6  # of the free stream in K, for Sutherland's law
+#: Metres, and square metres: half the wing, without the rounded tip (Schmitt and Charpin, AGARD AR-138, 1979).
+SEMI_SPAN, MEAN_CHORD, HALF_AREA = 1.1963, 0.64607, 0.7530
+TEMPERATURE = 255.6  # of the free stream in K, for Sutherland's law: 460 R, as NASA Glenn's validation archive has it
 
 
 @dataclass(frozen=True)
