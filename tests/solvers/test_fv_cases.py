@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +15,8 @@ from tests.one_line import one_line_from
 
 
 @pytest.fixture(autouse=True)
-def one_thread_and_the_same_backend_afterwards() -> Iterator[None]:
-    before = ml.backend(), ml.threads()
+def on_one_thread() -> None:
     ml.use("numpy", threads=1)
-    yield
-    ml.use(before[0], threads=before[1])
 
 
 # --- the shock tube ---------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -34,11 +33,8 @@ KINDS = [name for name in CONDITIONS if name != "periodic"]
 
 
 @pytest.fixture(autouse=True)
-def one_thread_and_the_same_backend_afterwards() -> Iterator[None]:
-    before = ml.backend(), ml.threads()
+def on_one_thread() -> None:
     ml.use("numpy", threads=1)
-    yield
-    ml.use(before[0], threads=before[1])
 
 
 def flow_on(mesh: ml.Mesh, gas: IdealGas, scheme: FlowScheme, kind: str, **given: Any) -> CompressibleFlow:
