@@ -85,10 +85,10 @@ def test_no_model_without_viscosity() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("along", "up", "iterations", "margin"),
-    [(34, 24, 100, 0.10), (68, 48, 140, 0.02), pytest.param(136, 96, 300, 0.01, marks=pytest.mark.gpu)],
+    [(34, 24, 100, 0.04), (68, 48, 140, 0.01), pytest.param(136, 96, 300, 0.01, marks=pytest.mark.gpu)],
 )
 def test_friction_of_the_plate(along: int, up: int, iterations: int, margin: float) -> None:
-    """0.00271 at x = 0.97; 0.00295, 0.00275 and 0.00272 were seen on the three meshes."""
+    """0.00271 at x = 0.97; with Roe's flux, whose entropy fix takes from shear, 9 % and 1.4 % more on the first two."""
     ml.use("cuda" if along > 100 else "cpu")
     case = make("flat_plate", f"mesh.along={along}", f"mesh.up={up}")
     case.program.run(iterations)
