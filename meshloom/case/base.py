@@ -86,7 +86,7 @@ class Case(RunTask):
     def write_fields(self, stem: Path) -> Path:
         return write_on_mesh(stem, self.mesh, self.cell_fields(), self.node_fields(), self.node_positions())
 
-    def drawn_over(self) -> tuple[np.ndarray, Corners]:
+    def drawn_over(self) -> tuple[np.ndarray, Corners] | None:
         return self.node_positions(), self.mesh.lists.cells.nodes
 
     def node_fields(self) -> dict[str, np.ndarray]:

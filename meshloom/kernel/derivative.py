@@ -147,11 +147,12 @@ def _square_from_one(sign: str, a: Node) -> Node:
     return operate(sign, (_c(1.0, a), _mul(a, a)))
 
 
-def _root(y: Node) -> Node:
-    """1 / (2 y) of y = sqrt(a), and 0 where y is: a root of squares that are all 0 has no direction."""
-    positive = operate("gt", (y, _c(0.0, y)))
-    safe = operate("where", (positive, y, _c(1.0, y)))
-    return operate("where", (positive, _quotient(0.5, safe), _c(0.0, y)))
+def _by_root(top: Node, y: Node) -> Node:
+    """top / y of a root y, and 0 where that is 0: a root of squares that are all 0 has no direction. That of a negative
+    number is not a number, and neither is its derivative."""
+    nothing = operate("eq", (y, _c(0.0, y)))
+    safe = operate("where", (nothing, _c(1.0, y), y))
+    return operate("where", (nothing, _c(0.0, y), operate("div", (top, safe))))
 
 
 def _power_by_base(y: Node, a: Node, b: Node) -> Node:
@@ -178,10 +179,10 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "neg": (lambda y, a: _c(-1.0, y),),
     "abs": (lambda y, a: operate("sign", (a,)),),
     "copysign": (lambda y, a, b: operate("copysign", (operate("sign", (a,)), _mul(a, b))), lambda y, a, b: _c(0.0, y)),
-    "sqrt": (lambda y, a: _root(y),),
+    "sqrt": (lambda y, a: _by_root(_c(0.5, y), y),),
     "cbrt": (lambda y, a: _quotient(1.0 / 3.0, _mul(y, y)),),
     "pow": (_power_by_base, lambda y, a, b: _mul(y, operate("log", (a,)))),
-    "hypot": (lambda y, a, b: operate("div", (a, y)), lambda y, a, b: operate("div", (b, y))),
+    "hypot": (lambda y, a, b: _by_root(a, y), lambda y, a, b: _by_root(b, y)),
     "arctan2": (_by_hypotenuse(1.0), _by_hypotenuse(-1.0)),
     "exp": (lambda y, a: y,),
     "exp2": (lambda y, a: _mul(_c(math.log(2.0), y), y),),

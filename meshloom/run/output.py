@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from meshloom.errors import MeshError
 from meshloom.io.grids import suffix_of, write_grid
 from meshloom.io.vtk import write_vtu
 from meshloom.mesh.core import Field
@@ -68,6 +69,8 @@ def draw(
     points, polygons = picture.points, picture.polygons
     if points is None or polygons is None:
         usual = task.drawn_over()
+        if usual is None:
+            raise MeshError("there is no mesh to draw a Picture over: give its points and polygons, or an Image")
         points, polygons = (usual[0] if points is None else points), (usual[1] if polygons is None else polygons)
     return save_picture(
         path,

@@ -190,9 +190,10 @@ class RunTask(ABC):
         """Curves to write and draw at the end, from the monitors (n,) after every iteration."""
         return ()
 
-    def drawn_over(self) -> tuple[np.ndarray, Corners]:
-        """What a Picture that brings none is drawn over: points (n, d), and the corners of every cell."""
-        raise NotImplementedError
+    def drawn_over(self) -> tuple[np.ndarray, Corners] | None:
+        """What a Picture that brings none is drawn over: points (n, d), and the corners of every cell; None: it has to
+        bring them."""
+        return None
 
 
 def is_due(iteration: int, every: int) -> bool:

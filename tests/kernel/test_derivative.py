@@ -121,6 +121,8 @@ def test_single_precision_stays_single_and_small_matrices_have_derivatives() -> 
 
 def test_a_root_of_nothing_has_no_direction() -> None:
     assert ml.jacobian(lambda x: np.sqrt(x @ x), np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
+    assert ml.jacobian(lambda x: np.hypot(x[0], x[1]), np.zeros(2)).tolist() == [0.0, 0.0]
+    assert np.isnan(ml.jacobian(np.sqrt, -1.0)), "and one of a negative number is none"
     assert ml.jacobian(np.abs, 0.0) == 0.0 and ml.jacobian(lambda x: 3.0, 1.0) == 0.0
 
 

@@ -110,6 +110,12 @@ def test_a_strategy_gives_the_same_flow() -> None:
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", [n for n in ALL if issubclass(cases()[n], FiniteVolumeCase)])
+def test_every_mesh_of_finite_volumes_lies_as_asked(name: str) -> None:
+    ml.use("numpy")
+    assert str(small(name, "mesh.order=random").mesh.arrangement) == "renumbered by random: asked for"
+
+
 # --- words --------------------------------------------------------------------------------------------------
 
 
@@ -137,6 +143,7 @@ def runs_two_steps(name: str, key: str, word: str) -> None:
     if key == "turbulence.model" and word != "none":
         more = ["gas.viscosity=constant", "gas.reference_viscosity=0.001"]
     more = ["turbulence.model=none"] if (key, word) == ("gas.viscosity", "none") else more
+    more = ["gas.sutherland_temperature=0.4"] if word == "sutherland" else more
     if key == "run.backend":
         ml.use(word) if word != "auto" else ml.use("numpy")
     case = small(name, *more, f"{key}={word}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
 import meshloom as ml
 from bench.cases import make
+from meshloom.mesh.generators import m6_wing
+from meshloom.solvers.finite_volume import wing
 from meshloom.solvers.finite_volume.plate import PUBLISHED_FRICTION, STATION
 from meshloom.solvers.finite_volume.spalart_allmaras import law_of_the_wall
 from meshloom.solvers.finite_volume.wing import cut, measured_pressure
@@ -16,11 +16,8 @@ from tests.one_line import one_line_from
 
 
 @pytest.fixture(autouse=True)
-def one_thread_and_the_same_backend_afterwards() -> Iterator[None]:
-    before = ml.backend(), ml.threads()
+def on_one_thread() -> None:
     ml.use("numpy", threads=1)
-    yield
-    ml.use(before[0], threads=before[1])
 
 
 # --- the flat plate ---------------------------------------------------------------------------------------------
@@ -88,10 +85,10 @@ def test_no_model_without_viscosity() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("along", "up", "iterations", "margin"),
-    [(34, 24, 100, 0.10), (68, 48, 140, 0.02), pytest.param(136, 96, 300, 0.01, marks=pytest.mark.gpu)],
+    [(34, 24, 100, 0.04), (68, 48, 140, 0.01), pytest.param(136, 96, 300, 0.01, marks=pytest.mark.gpu)],
 )
 def test_friction_of_the_plate(along: int, up: int, iterations: int, margin: float) -> None:
-    """0.00271 at x = 0.97; 0.00295, 0.00275 and 0.00272 were seen on the three meshes."""
+    """0.00271 at x = 0.97; with Roe's flux, whose entropy fix takes from shear, 9 % and 1.4 % more on the first two."""
     ml.use("cuda" if along > 100 else "cpu")
     case = make("flat_plate", f"mesh.along={along}", f"mesh.up={up}")
     case.program.run(iterations)
@@ -104,6 +101,12 @@ def test_friction_of_the_plate(along: int, up: int, iterations: int, margin: flo
 
 
 # --- the wing ---------------------------------------------------------------------------------------------------
+
+
+def test_the_wing_of_the_case_is_that_of_the_mesh() -> None:
+    area = 0.5 * (m6_wing.ROOT_CHORD + m6_wing.TIP_CHORD) * m6_wing.SEMI_SPAN
+    assert (wing.SEMI_SPAN, wing.MEAN_CHORD) == (m6_wing.SEMI_SPAN, m6_wing.MEAN_CHORD)
+    assert abs(wing.HALF_AREA / area - 1.0) < 1e-4 and abs(wing.TEMPERATURE - 460.0 / 1.8) < 0.05
 
 
 def test_measured_pressure() -> None:

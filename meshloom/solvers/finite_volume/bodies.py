@@ -80,10 +80,8 @@ class Cylinder(FiniteVolumeCase):
 
     def make_mesh(self) -> ml.Mesh:
         mesh = self.config.mesh
-        made = ml.generate.cylinder(
-            mesh.around, mesh.outward, far=mesh.far, first_height=mesh.first_height or None, cells=mesh.kind
-        )
-        return made.arranged(mesh.order)
+        height = mesh.first_height or None
+        return ml.generate.cylinder(mesh.around, mesh.outward, far=mesh.far, first_height=height, cells=mesh.kind)
 
     def wake(self) -> tuple[np.ndarray, np.ndarray]:
         """Velocity along x on the axis behind the cylinder, in units of the stream, and where: (n,) each, along x.
@@ -139,4 +137,4 @@ class TransonicAirfoil(FiniteVolumeCase):
 
     def make_mesh(self) -> ml.Mesh:
         mesh = self.config.mesh
-        return ml.generate.naca0012_ogrid(mesh.around, mesh.outward, far=mesh.far, cells=mesh.kind).arranged(mesh.order)
+        return ml.generate.naca0012_ogrid(mesh.around, mesh.outward, far=mesh.far, cells=mesh.kind)

@@ -16,7 +16,7 @@ from meshloom.solvers.finite_volume.geometry import GroupFaces
 from meshloom.solvers.finite_volume.implicit import DualSteps, ImplicitSteps
 from meshloom.solvers.finite_volume.kernels import keep
 from meshloom.solvers.finite_volume.options import FiniteVolumeConfig, condition_of, directions, gas_and_stream
-from meshloom.solvers.finite_volume.steps import FlowSteps, SteadySteps, UnsteadySteps
+from meshloom.solvers.finite_volume.steps import FlowSteps, SteadySteps, StepsInTime, UnsteadySteps
 from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
 
 _WHY = "the flow has broken down; shorter steps (time.cfl), a limiter (scheme.limiter) or another scheme.flux may help"
@@ -44,7 +44,7 @@ class FiniteVolumeCase(Case):
 
     def __init__(self, config: Any):
         self.config = config
-        self.mesh, conditions = join_periodic(self.make_mesh(), self.conditions())
+        self.mesh, conditions = join_periodic(self.make_mesh().arranged(config.mesh.order), self.conditions())
         self.gas, self.stream = gas_and_stream(config, self.mesh.dim)
         start = self.gas.conserved(self.start(self.mesh.cell_centroids)).T
         dtype, turbulent = PRECISIONS[config.run.precision], config.turbulence.model != "none"
@@ -60,7 +60,7 @@ class FiniteVolumeCase(Case):
                        ml.Global(0.0 if dim == 2 else np.zeros(3), "moments"))  # fmt: skip
         self.steps = self._steps()
         totals = self.steps.totals
-        if isinstance(self.steps, UnsteadySteps):
+        if isinstance(self.steps, StepsInTime):
             self.monitors = (*_CLOCK, *_MONITORS)  # type: ignore[misc]
         self.monitors = (*self.monitors, *(one.name for one in self.steps.told))  # type: ignore[misc]
         model = (self.turbulence.nu, self.turbulence.eddy) if self.turbulence else ()
@@ -75,8 +75,8 @@ class FiniteVolumeCase(Case):
     # --- what subclasses say
 
     def make_mesh(self) -> ml.Mesh:
-        """By ``config.mesh``."""
-        return ml.read(self.config.mesh.file, order=self.config.mesh.order)
+        """By ``config.mesh``, in any order: ``config.mesh.order`` says how it is to lie in memory."""
+        return ml.read(self.config.mesh.file, order="given")
 
     def conditions(self) -> dict[str, BoundaryCondition]:
         """By the names of the mesh's boundary groups."""
@@ -131,7 +131,7 @@ class FiniteVolumeCase(Case):
                 _along(friction, drag), self._nose_up(found["moments"]) / (unit * reference.length)]  # fmt: skip
         told = (one.name for one in self.steps.told)
         rows += [found[name][:, 0] for name in ("lowest_pressure", "lowest_temperature", "mass", "energy", *told)]
-        if isinstance(self.steps, UnsteadySteps):
+        if isinstance(self.steps, StepsInTime):
             rows = [found["time"][:, 0], found["dt"][:, 0], *rows]
         return np.stack(rows, axis=1)
 
@@ -151,10 +151,8 @@ class FiniteVolumeCase(Case):
 
     def steps_left(self, recorded: np.ndarray) -> int | None:
         found = self._columns(recorded[None, :])
-        if isinstance(self.steps, DualSteps):
-            return self.steps.steps_left(float(found["time"][0, 0]))
-        if isinstance(self.steps, UnsteadySteps):
-            return self.steps.timing.steps_left(float(found["time"][0, 0]), float(found["pace"][0, 0]))
+        if isinstance(self.steps, StepsInTime):
+            return self.steps.steps_left(float(found["time"][0, 0]), float(found.get("pace", found["dt"])[0, 0]))
         if self.config.time.tolerance == 0.0:
             return None
         done, every = int(found["done"][0, 0]), self.steps.looked_at
@@ -163,12 +161,12 @@ class FiniteVolumeCase(Case):
         return every - done % every
 
     def time_span(self, recorded: np.ndarray) -> tuple[float, float] | None:
-        if not isinstance(self.steps, UnsteadySteps):
+        if not isinstance(self.steps, StepsInTime):
             return None
         return float(recorded[0]), self.config.time.end
 
     def longer(self) -> str:
-        if self.steps_left(self.recorded_now()) == 0 and not isinstance(self.steps, UnsteadySteps):
+        if self.steps_left(self.recorded_now()) == 0 and not isinstance(self.steps, StepsInTime):
             return f"--set time.tolerance={0.1 * self.config.time.tolerance:g}"
         return super().longer()
 
@@ -207,7 +205,7 @@ class FiniteVolumeCase(Case):
         if self.mesh.dim != 2:
             return None
         name, label = self.drawn
-        curves = ("lift", "drag") if isinstance(self.steps, UnsteadySteps) else ("residual_density",)
+        curves = ("lift", "drag") if isinstance(self.steps, StepsInTime) else ("residual_density",)
         return Picture(self.cell_fields()[name], label, self.window(), curves=curves)
 
     def window(self) -> tuple[float, float, float, float]:
@@ -281,9 +279,7 @@ class FiniteVolume(FiniteVolumeCase):
 
     def make_mesh(self) -> ml.Mesh:
         options = self.config.mesh
-        if options.file:
-            return ml.read(options.file, order=options.order)
-        return ml.generate.bump(options.along, options.up).arranged(options.order)
+        return super().make_mesh() if options.file else ml.generate.bump(options.along, options.up)
 
     def conditions(self) -> dict[str, BoundaryCondition]:
         if self.config.mesh.file:

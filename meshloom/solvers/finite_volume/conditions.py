@@ -14,6 +14,7 @@ of the cell to that of the face.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -45,6 +46,9 @@ class BoundaryCondition:
         """One row (n, d + 2) for each face with these centres (n, d), in the free stream V (d + 2,)."""
         return np.tile(stream, (len(centres), 1))
 
+    def check_at(self, normals: np.ndarray) -> None:
+        """ValueError where what a person gave cannot be at faces with these unit normals (n, d)."""
+
     @classmethod
     def state(cls, gas: IdealGas, V: Any, given: Any, normal: Any) -> Any:
         """V at the face."""
@@ -73,6 +77,7 @@ class BoundaryCondition:
 
 #: By kind.
 CONDITIONS: dict[str, type[BoundaryCondition]] = {}
+_ALONG = 1e-3  # of a wall's velocity that may be along its normal: walls in files are not flatter
 TURBULENT_PRANDTL = 0.9  # of air, in what turbulence conducts; Spalart and Allmaras 1994
 
 
@@ -162,6 +167,14 @@ class AdiabaticWall(SlipWall):
         rows = np.zeros((len(centres), len(stream)))
         rows[:, 1:-1] = vector(self.velocity, centres.shape[1], "velocity") if self.velocity else 0.0
         return rows
+
+    def check_at(self, normals: np.ndarray) -> None:
+        """Nothing goes through a wall, nor does the wall go anywhere: the mesh stays."""
+        through = np.abs(normals @ np.array(self.velocity)) if self.velocity else np.zeros(1)
+        if through.max(initial=0.0) > _ALONG * math.hypot(*self.velocity):
+            raise ValueError(
+                f"has a velocity of {list(self.velocity)}, which goes through the wall: it must be along it"
+            )
 
     @classmethod
     def state(cls, gas: IdealGas, V: Any, given: Any, normal: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
+from meshloom.solvers import limiters
 from meshloom.solvers.finite_volume import kernels
 from meshloom.solvers.finite_volume.conditions import BoundaryCondition
 from meshloom.solvers.finite_volume.gas import IdealGas
@@ -110,8 +111,8 @@ class CompressibleFlow:
     def _share(self, v: ml.Field, slope: ml.Field) -> ml.Field:
         inside, at = self.at.inside, self.at.inside.cells
         low, high, share = (v.like(name) for name in ("low", "high", "share"))
-        kernels.own_bounds(self.mesh.cells, v, low, high)
-        kernels.bounds(inside.faces, v[at], low[at], high[at])
+        limiters.own_bounds(self.mesh.cells, v, low, high)
+        limiters.bounds(inside.faces, v[at], low[at], high[at])
         for side in self.at.sides:
             if not side.condition.is_free:
                 widen = self._at_side(side).bounds

@@ -24,12 +24,11 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.errors import SolveError
-from meshloom.solvers.clock import Timing
 from meshloom.solvers.finite_volume.flow import CompressibleFlow
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.jacobians import add_inertia, add_jacobian
 from meshloom.solvers.finite_volume.kernels import keep, primitives
-from meshloom.solvers.finite_volume.steps import FlowSteps, UnsteadySteps, Watch, count
+from meshloom.solvers.finite_volume.steps import FlowSteps, StepsInTime, Watch, count, tell
 from meshloom.solvers.finite_volume.turbulence import ImplicitTurbulence, ModelInTime, SpalartAllmaras
 
 MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what they are
@@ -37,6 +36,7 @@ WORSE = 5.0  # a residual so many times that of the step before: it is taken bac
 NOISE = 10.0  # roundings of what goes through the faces of a cell: a residual below that says nothing
 CUT = 0.2  # by which steps become shorter then
 LEAST_CFL = 1e-3  # shorter ones would not help: the flow has no solution, or the mesh is at fault
+FASTER = 1.1  # it becomes so many times longer than the residual becomes smaller, or it would come to rest with that
 SLOWEST = 0.3  # a ``cfl`` becomes at most so many times itself where the residual grows
 
 
@@ -81,11 +81,7 @@ def updater(gas: IdealGas) -> ml.Kernel:
         taken = np.where(part > 0.0, part * change, 0.0)
         u += taken
         share[...] = part
-        state = gas.primitives(u)
-        pressure[...] = lowest_pressure[...] = state[0]
-        temperature[...] = lowest_temperature[...] = state[-1]
-        mass += volume * u[0]
-        energy += volume * u[-1]
+        tell(gas, u, volume, (pressure, temperature), (lowest_pressure, lowest_temperature), (mass, energy))
 
     return update
 
@@ -105,7 +101,8 @@ def take_off_change(
 
 class Newton:
     """Steps of Newton's method for a flow. ``parts`` are those of one step, in order; ``time`` adds terms of a step in
-    time. ``clock``: what one step hands to the next besides ``u`` and ``kept``; ``iterations`` are those of GMRES."""
+    time. ``clock``: what one step hands to the next besides ``u`` and ``kept``; ``iterations`` are those of GMRES. A
+    residual below ``noise`` is rounding."""
 
     def __init__(self, flow: CompressibleFlow, options: NewtonOptions, steps: FlowSteps, time: BackwardTerms | None):
         self.flow, self.options, self.totals, self.time, self._steps = flow, options, steps.totals, time, steps
@@ -129,7 +126,7 @@ class Newton:
             self._update,
         )
         sound = float(flow.gas.sound_speed(flow.stream))
-        self._noise = NOISE * float(np.finfo(flow.dtype).eps) * _faces_by_volume(flow)
+        self.noise = NOISE * float(np.finfo(flow.dtype).eps) * _faces_by_volume(flow)
         self._unit = float(flow.gas.density(flow.stream)) * sound ** np.array([1.0, *[2.0] * flow.dim, 3.0])
 
     def begin(self, cfl: float, rate: float) -> None:
@@ -169,14 +166,14 @@ class Newton:
         if now >= last:
             return max(last / now, SLOWEST)
         most = 1.0 if float(self.share.value) < MOST_CHANGE else self.options.growth
-        return most if now == 0.0 else min(1.1 * last / now, most)
+        return most if now == 0.0 else min(FASTER * last / now, most)
 
     def residual(self) -> float:
         """The root of the mean square of the rates, in units of the free stream."""
         return float(np.sqrt(np.mean(self.totals.rates.numpy() / self._unit**2) / len(self.flow.mesh.cells)))
 
     def _is_good(self, now: float) -> bool:
-        return bool(np.isfinite(now)) and now <= WORSE * max(float(self.norm.value), self._noise)
+        return bool(np.isfinite(now)) and now <= WORSE * max(float(self.norm.value), self.noise)
 
     def _go_back(self, now: float) -> None:
         last = float(self.norm.value)
@@ -249,12 +246,12 @@ class ImplicitSteps(FlowSteps):
         self.fields, self.told = (self.newton.kept,), (self.newton.cfl, self.newton.iterations)
         self._model = None if turbulence is None else ImplicitTurbulence(turbulence, self.newton.cfl)
 
-    def step(self) -> None:
-        count(self._clock_set, self.done)
-
     def program(self) -> ml.Sequence:
         model = self._model.parts if self._model is not None else ()
-        return ml.Sequence(*self.newton.parts, *model, ml.Program(self.step), name="implicit step")
+        return ml.Sequence(*self.newton.parts, *model, ml.Program(self._count), name="implicit step")
+
+    def _count(self) -> None:
+        count(self._clock_set, self.done)
 
 
 @dataclass(frozen=True)
@@ -276,14 +273,15 @@ def backward_weights(dt: float, before: float) -> tuple[float, float, float]:
     return (1.0 + 2.0 * w) / (1.0 + w) / dt, -(1.0 + w) / dt, w * w / (1.0 + w) / dt
 
 
-class DualSteps(UnsteadySteps):
+class DualSteps(StepsInTime):
     """In time by BDF2, (3 u - 4 u last + u before) / (2 dt) where two steps are of one length, the first step by BDF1,
     (u - u last) / dt."""
 
     def __init__(self, flow: CompressibleFlow, options: NewtonOptions, dual: DualOptions,
                  watch: Watch = lambda terms: None, turbulence: SpalartAllmaras | None = None):  # fmt: skip
-        super().__init__(flow, Timing(dual.end, True, 2.0, options.cfl), watch, turbulence)
+        super().__init__(flow, watch, turbulence)
         self.options, self.dual = options, dual
+        self.time, self.dt = ml.Global(0.0, "time"), ml.Global(0.0, "dt", dtype=flow.dtype)
         self._last, self._before = flow.u.like("last"), flow.u.like("before_last")
         self._weights = ml.Global(np.zeros(3, flow.dtype), "weights")
         self.newton = Newton(flow, options, self, BackwardTerms(self._last, self._before, self._weights))
@@ -297,11 +295,7 @@ class DualSteps(UnsteadySteps):
             self.fields = (self._last, in_time.last)
         self._shift = ml.Program(self._shift_fields)
 
-    def step(self) -> None:
-        """By the parts of Newton's method, as often as it takes: outside of programs."""
-        raise NotImplementedError
-
-    def steps_left(self, time: float) -> int:
+    def steps_left(self, time: float, pace: float = 0.0) -> int:
         return max(0, math.ceil((self.dual.end - time) / self.dual.dt - 1e-9))
 
     def program(self) -> ml.Sequence:
@@ -326,22 +320,26 @@ class DualSteps(UnsteadySteps):
         weights = backward_weights(dt, before)
         self._weights.value = np.array(weights)
         self.newton.begin(self.options.cfl, weights[0])
-        first, total = np.inf, 0
-        for done in range(self.dual.most):
-            measure, judge, *rest = self.newton.parts
-            rest += self._model.parts if self._model is not None else ()
+        self.inner.value, self.newton.iterations.value = self._solved()
+        self.dt.value, self.time.value = dt, self.dual.end if last else time + dt
+
+    def _solved(self) -> tuple[int, int]:
+        """Newton's method for one step in time; how many of its steps, and of GMRES. The last is judged, too."""
+        measure, judge, *rest = self.newton.parts
+        rest += self._model.parts if self._model is not None else ()
+        enough, total = np.inf, 0
+        for done in range(self.dual.most + 1):
             measure()
             judge()
             now = float(self.newton.norm.value)
-            first = now if done == 0 else first
-            if now <= self.dual.tolerance * first:
+            if done == 0:
+                enough = max(self.dual.tolerance * now, self.newton.noise)
+            if now <= enough or done == self.dual.most:
                 break
             for part in rest:
                 part()
             total += int(self.newton.iterations.value)
-            self.inner.value = done + 1
-        self.newton.iterations.value = total
-        self.dt.value, self.time.value = dt, self.dual.end if last else time + dt
+        return done, total
 
     def _shift_fields(self) -> None:
         cells = self.flow.mesh.cells

@@ -33,8 +33,9 @@ from meshloom.solvers.finite_volume.options import (
 )
 
 EQUATIONS = ("euler", "rans")
-SEMI_SPAN, MEAN_CHORD, HALF_AREA = 1.1963, 0.64607, 0.7530  # metres, and square metres: half the wing
-TEMPERATURE = 255.6  # of the free stream in K, for Sutherland's law
+#: Metres, and square metres: half the wing, without the rounded tip (Schmitt and Charpin, AGARD AR-138, 1979).
+SEMI_SPAN, MEAN_CHORD, HALF_AREA = 1.1963, 0.64607, 0.7530
+TEMPERATURE = 255.6  # of the free stream in K, for Sutherland's law: 460 R, as NASA Glenn's validation archive has it
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,7 @@ class OneraM6(FiniteVolumeCase):
 
     def make_mesh(self) -> ml.Mesh:
         mesh = self.config.mesh
-        made = ml.generate.onera_m6(mesh.level, cells=mesh.cells or None, viscous=mesh.equations == "rans")
-        return made.arranged(mesh.order)
+        return ml.generate.onera_m6(mesh.level, cells=mesh.cells or None, viscous=mesh.equations == "rans")
 
     def conditions(self) -> dict[str, BoundaryCondition]:
         wall = "slip" if self.config.mesh.equations == "euler" else "no_slip"
