@@ -191,11 +191,11 @@ class IsothermalWall(AdiabaticWall):
     """The gas sticks to a wall of a given temperature."""
 
     kind: ClassVar[str] = "isothermal"
-    temperature: float = option(1.0, "temperature of the wall", above=0.0)
+    temperature: float = option(0.0, "temperature of the wall; 0 takes that of the free stream", low=0.0)
 
     def given(self, centres: np.ndarray, stream: np.ndarray) -> np.ndarray:
         rows = super().given(centres, stream)
-        rows[:, -1] = self.temperature
+        rows[:, -1] = self.temperature or stream[-1]
         return rows
 
     @classmethod
@@ -296,11 +296,14 @@ class ReservoirInlet(BoundaryCondition):
     """Gas at rest in a reservoir comes in, slower than sound, without loss; a sound wave from inside says how fast."""
 
     kind: ClassVar[str] = "inlet"
-    total_pressure: float = option(1.0, "pressure of the gas at rest", above=0.0)
-    total_temperature: float = option(1.0, "temperature of the gas at rest", above=0.0)
+    total_pressure: float = option(0.0, "pressure of the gas at rest, which has to be given", low=0.0)
+    total_temperature: float = option(0.0, "temperature of the gas at rest, which has to be given", low=0.0)
     direction: tuple[float, ...] = option((), "where the gas goes, x, y, z; [] takes that of the free stream")
 
     def given(self, centres: np.ndarray, stream: np.ndarray) -> np.ndarray:
+        for name in ("total_pressure", "total_temperature"):
+            if getattr(self, name) == 0.0:
+                raise ValueError(f"has no {name}: an inlet needs that of its reservoir")
         way = vector(self.direction, centres.shape[1], "direction") if self.direction else stream[1:-1]
         size = float(np.linalg.norm(way))
         if size == 0.0:

@@ -166,7 +166,7 @@ class Newton:
 
     def _growth(self, last: float, now: float) -> float:
         """By what a step may be longer than the last: as the residual becomes smaller, and a little more."""
-        if now >= last:
+        if now >= last and now > 0.0:
             return max(last / now, SLOWEST)
         most = 1.0 if float(self.share.value) < MOST_CHANGE else self.options.growth
         return most if now == 0.0 else min(1.1 * last / now, most)
@@ -334,7 +334,7 @@ class DualSteps(UnsteadySteps):
             judge()
             now = float(self.newton.norm.value)
             first = now if done == 0 else first
-            if now <= self.dual.tolerance * first:
+            if done and now <= self.dual.tolerance * first:  # one step in any case: the totals are of its end
                 break
             for part in rest:
                 part()
