@@ -14,7 +14,7 @@ import meshloom as ml
 from bench.cases import make
 from meshloom.errors import ConfigError
 from meshloom.solvers.finite_volume.contradictions import check_sense
-from meshloom.solvers.finite_volume.implicit import Newton, NewtonOptions
+from meshloom.solvers.finite_volume.implicit import Newton, NewtonOptions, worst_cell
 from meshloom.solvers.finite_volume.wing import WingConfig
 from tests.one_line import one_line_from
 
@@ -88,3 +88,11 @@ def test_a_flow_in_which_nothing_happens_stays(one_cell: str, mode: str) -> None
     found = {name: rows[:, case.monitors.index(name)] for name in ("residual_density", "lowest_pressure", "mass")}
     np.testing.assert_array_equal(found["residual_density"], 0.0)
     np.testing.assert_array_equal([found["lowest_pressure"], found["mass"]], 1.0)
+
+
+def test_the_cell_where_an_implicit_step_fails_is_named() -> None:
+    mesh = ml.generate.box((3, 1), extent=(3.0, 1.0)).arranged("random")
+    inflow = mesh.cells.field("inflow", 4, data=np.array([[0, 1, 0, 0], [0, 0, -3, 0], [2, 0, 0, 0]], float))
+    assert worst_cell(mesh, inflow) == "cell 1 at (1.5, 0.5)"
+    inflow.assign([[0, 1, 0, 0], [0, 0, -3, 0], [np.nan, 0, 0, 0]])
+    assert worst_cell(mesh, inflow) == "cell 2 at (2.5, 0.5)"

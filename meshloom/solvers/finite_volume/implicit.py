@@ -36,6 +36,7 @@ MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what the
 WORSE = 5.0  # a residual so many times that of the step before: it is taken back
 NOISE = 10.0  # roundings of what goes through the faces of a cell: a residual below that says nothing
 CUT = 0.2  # by which steps become shorter then
+_TRY = "a smaller time.cfl_max, a start with scheme.order = 1, another scheme.limiter or better cells there may help"
 LEAST_CFL = 1e-3  # shorter ones would not help: the flow has no solution, or the mesh is at fault
 SLOWEST = 0.3  # a ``cfl`` becomes at most so many times itself where the residual grows
 
@@ -189,7 +190,8 @@ class Newton:
         """Shorter steps from now on; SolveError where they would not help."""
         cfl = CUT * float(self.cfl.value)
         if cfl < LEAST_CFL or hopeless:
-            raise SolveError(f"implicit step: {why}, and steps of cfl {cfl:.2g} would not help")
+            worst = f"most in {worst_cell(self.flow.mesh, self.inflow)}"
+            raise SolveError(f"implicit step: {why}, {worst}, and steps of cfl {cfl:.2g} would not help; {_TRY}")
         self.cfl.value = cfl
 
     def assemble(self) -> None:
@@ -224,6 +226,13 @@ class Newton:
         keep(self.flow.mesh.cells, self.kept, self.flow.u)
         # the inflow is that of the step after: measured again
         self.measure()
+
+
+def worst_cell(mesh: ml.Mesh, inflow: ml.Field) -> str:
+    """Where most flows into a volume, or something that is no number does: which cell, and its place."""
+    rates = np.abs(inflow.numpy()).max(axis=1) / mesh.cell_volumes
+    cell = int(np.argmax(np.where(np.isfinite(rates), rates, np.inf)))
+    return f"cell {cell} at ({', '.join(f'{part:.4g}' for part in mesh.cell_centroids[cell])})"
 
 
 def _faces_by_volume(flow: CompressibleFlow) -> float:
