@@ -107,6 +107,7 @@ def steady_channel(*settings: str) -> Any:
 def test_a_channel_with_a_bump_converges_and_restarts() -> None:
     case = steady_channel()
     rows = case.monitor_rows(case.program.run(7, record=case.recorded))
+    case.steps.newton.share.value = 0.1  # as if a cell had taken that part of its change: the next step is no longer
     kept = [one.numpy().copy() for one in case.state]
     rows = np.concatenate([rows, case.monitor_rows(case.program.run(5, record=case.recorded))])
     residual, cfl, linear = (rows[:, case.monitors.index(name)]

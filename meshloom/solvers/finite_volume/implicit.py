@@ -118,7 +118,7 @@ class Newton:
         self.norm = ml.Global(np.inf, "norm")  # of the residual at ``kept``
         self.share = ml.Global(1.0, "smallest_share", dtype=flow.dtype)
         self.iterations = ml.Global(0, "linear_iterations", dtype=np.int64)
-        self.clock = (self.cfl, self.norm)
+        self.clock = (self.cfl, self.norm, self.share)
         self._rate = ml.Global(0.0, "rate", dtype=flow.dtype)  # of u in the terms of a step in time
         self._measure, self._assemble = ml.Program(self.measure), ml.Program(self.assemble)
         self._update, self._back = ml.Program(self.update), ml.Program(self._take_back)
