@@ -22,7 +22,7 @@ def check_sense(config: Any, mesh: ml.Mesh, conditions: Mapping[str, BoundaryCon
     for name, condition in conditions.items():
         if isinstance(condition, AdiabaticWall) and name in mesh.groups:
             key = toml_key(("boundary", name))
-            if config.gas.viscosity == "none":
+            if config.gas.viscosity == "none" and config.turbulence.model == "none":  # a model says so itself
                 raise ConfigError(f"{key}: gas sticks to a wall by friction, and gas.viscosity is 'none'; say"
                                   " kind = \"slip\", or choose a viscosity")  # fmt: skip
             _check_along(key, condition, mesh, mesh.group(name))
