@@ -52,6 +52,16 @@ def test_what_contradicts_is_one_line(settings: list[str], why: str) -> None:
         make("fv", *SMALL, *settings)
 
 
+def test_a_shock_tube_is_unsteady() -> None:
+    with one_line_from(ConfigError, "sod3d: time.mode is 'steady'"):
+        make("sod3d", "mesh.cells=[2,1,1]", "time.mode=steady")
+
+
+def test_a_key_where_there_is_none_is_one_line() -> None:
+    with one_line_from(ConfigError, "boundary.wall has the unknown key 'pressure'; none is allowed"):
+        make("fv", *SMALL, 'boundary.wall={kind="slip",pressure=3}')
+
+
 def test_what_a_case_brings_is_no_contradiction() -> None:
     """The wing has a Reynolds number for those who solve for friction; a lid moves along itself."""
     check_sense(WingConfig(), ml.generate.box((1, 1, 2)), {})
@@ -94,5 +104,5 @@ def test_the_cell_where_an_implicit_step_fails_is_named() -> None:
     mesh = ml.generate.box((3, 1), extent=(3.0, 1.0)).arranged("random")
     inflow = mesh.cells.field("inflow", 4, data=np.array([[0, 1, 0, 0], [0, 0, -3, 0], [2, 0, 0, 0]], float))
     assert worst_cell(mesh, inflow) == "cell 1 at (1.5, 0.5)"
-    inflow.assign([[0, 1, 0, 0], [0, 0, -3, 0], [np.nan, 0, 0, 0]])
+    inflow.assign(np.array([[0, 1, 0, 0], [0, 0, -3, 0], [np.nan, 0, 0, 0]]))
     assert worst_cell(mesh, inflow) == "cell 2 at (2.5, 0.5)"
