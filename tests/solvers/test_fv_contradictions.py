@@ -90,14 +90,14 @@ def test_steps_grow_by_a_number_whatever_the_residuals_are(last: float, now: flo
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["steady", "unsteady"])
 def test_a_flow_in_which_nothing_happens_stays(one_cell: str, mode: str) -> None:
-    """The residual is exactly zero from the first step on."""
+    """The residual is zero, or rounding, from the first step on."""
     case = make("fv", one_cell, *JOINED, "time.method=implicit", f"time.mode={mode}", "stream.mach=0", "scheme.order=1")
     before = case.flow.u.numpy().copy()
     rows = case.monitor_rows(case.program.run(3, record=case.recorded))
-    np.testing.assert_array_equal(case.flow.u.numpy(), before)
+    np.testing.assert_allclose(case.flow.u.numpy(), before, rtol=1e-14, atol=1e-14)
     found = {name: rows[:, case.monitors.index(name)] for name in ("residual_density", "lowest_pressure", "mass")}
-    np.testing.assert_array_equal(found["residual_density"], 0.0)
-    np.testing.assert_array_equal([found["lowest_pressure"], found["mass"]], 1.0)
+    assert np.abs(found["residual_density"]).max() < 1e-13
+    np.testing.assert_allclose([found["lowest_pressure"], found["mass"]], 1.0, rtol=1e-13)
 
 
 def test_the_cell_where_an_implicit_step_fails_is_named() -> None:
