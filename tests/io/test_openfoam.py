@@ -84,6 +84,13 @@ def change(folder: Path, name: str, old: str, new: str) -> Path:
     ("points", "(0.0 0.0 0.0)", "(0.0 0.0)", "points holds 80 numbers; expected three for each"),
     ("neighbour", "\n1\n", "\n0\n", "cell 0 has other faces than a tetrahedron, pyramid, prism or hexahedron"),
     ("owner", "(", "[", "owner has no list in brackets"), ("points", "0.0", "zero", "points"),
+    ("points", "27\n", "28\n", "points announces 28 entries and holds 27: truncated or malformed"),
+    ("faces", "36\n", "37\n", "faces announces 37 entries and holds 36"),
+    ("neighbour", "12\n", "11\n", "neighbour announces 11 entries and holds 12"),
+    ("boundary", "6\n", "7\n", "boundary announces 7 entries and holds 6"),
+    ("boundary", "xmax\n", "xmin\n", "two patches xmin; each may be given once"),
+    ("faces", "4(", "-1(", "faces lists a face of -1 points"), ("faces", "4(", "2(", "faces lists a face of 2 points"),
+    ("neighbour", "\n7\n", "\n2147483648\n", "names cell 2147483648, but 36 faces do not make so many"),
 ])  # fmt: skip
 def test_what_is_wrong_is_one_line(tmp_path: Path, name: str, old: str, new: str, why: str) -> None:
     folder = write(tmp_path / "polyMesh", box((2, 2, 2)))

@@ -11,7 +11,6 @@ import meshloom as ml
 from bench.cases import make, run_to_the_end
 from tests.cli.conftest import meshloom  # noqa: F401  a fixture
 from tests.cli.harness import Command
-from tests.one_line import one_line_from
 
 
 @pytest.fixture(autouse=True)
@@ -90,25 +89,6 @@ def test_airfoil_at_mach_08():
         rows = case.monitor_rows(case.program.run(iterations, record=case.recorded))
         found.append(rows[-1, [case.monitors.index("lift"), case.monitors.index("drag")]])
     assert 0.348 < found[-1][0] < 0.363 and 0.0221 < found[-1][1] < 0.0230, found
-
-
-def test_walls_move_along_themselves() -> None:
-    """Through the wall, or round a cylinder, is another flow than the one that is solved."""
-    mesh = ("mesh.around=8", "mesh.outward=4", "mesh.far=5")
-    with one_line_from(ml.errors.ConfigError, r"boundary.wall has a velocity of \[1.0, 0.0\], which goes through"):
-        make("cylinder", *mesh, 'boundary.wall={kind="no_slip", velocity=[1.0, 0.0]}')
-    lid = make("fv", "mesh.along=6", "mesh.up=3", 'boundary.top={kind="no_slip", velocity=[1.0, 0.0]}')
-    assert {row[1] for side in lid.flow.at.sides if side.name == "top" for row in side.given.numpy()} == {1.0}
-
-
-def test_sutherlands_constant_is_in_the_unit_of_the_stream() -> None:
-    """Kelvin beside a temperature of 1 would be another gas, and nobody would see it."""
-    usual = ("mesh.along=6", "mesh.up=3", "gas.viscosity=sutherland", "stream.reynolds=100")
-    with one_line_from(ml.errors.ConfigError, r"sutherland_temperature = 110.4 and stream.temperature = 1 are not"):
-        make("fv", *usual)
-    for unit in (("stream.temperature=288.15",), ("gas.sutherland_temperature=0.4",)):
-        gas = make("fv", *usual, *unit).gas
-        assert gas.viscosity(2.0 * gas.reference_temperature) / gas.reference_viscosity == pytest.approx(1.65, abs=0.02)
 
 
 # --- at the command line ----------------------------------------------------------------------------------------

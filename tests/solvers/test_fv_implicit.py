@@ -77,7 +77,8 @@ def test_the_matrix_of_first_order_is_exact(flux: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_condition_has_its_entries(kind: str) -> None:
-    flow = flow_on(distorted("quad", 2), IdealGas(), FlowScheme(order=1), kind)
+    given = {"total_pressure": 1.0, "total_temperature": 1.0} if kind == "inlet" else {}
+    flow = flow_on(distorted("quad", 2), IdealGas(), FlowScheme(order=1), kind, **given)
     np.testing.assert_allclose(matrix_of(flow), differences(flow), rtol=1e-7, atol=1e-8)
 
 
@@ -103,6 +104,7 @@ def steady_channel(*settings: str) -> Any:
 def test_a_channel_with_a_bump_converges_and_restarts() -> None:
     case = steady_channel()
     rows = case.monitor_rows(case.program.run(7, record=case.recorded))
+    case.steps.newton.share.value = 0.1  # as if a cell had taken that part of its change: the next step is no longer
     kept = [one.numpy().copy() for one in case.state]
     rows = np.concatenate([rows, case.monitor_rows(case.program.run(5, record=case.recorded))])
     residual, cfl, linear = (rows[:, case.monitors.index(name)]

@@ -11,6 +11,7 @@ import meshloom as ml
 from meshloom.case import PRECISIONS, Case, Chart, Limit, Picture
 from meshloom.errors import ConfigError
 from meshloom.solvers.finite_volume.conditions import BoundaryCondition, join_periodic, vector
+from meshloom.solvers.finite_volume.contradictions import check_sense
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.geometry import GroupFaces
 from meshloom.solvers.finite_volume.implicit import DualSteps, ImplicitSteps
@@ -45,6 +46,7 @@ class FiniteVolumeCase(Case):
     def __init__(self, config: Any):
         self.config = config
         self.mesh, conditions = join_periodic(self.make_mesh().arranged(config.mesh.order), self.conditions())
+        check_sense(config, self.mesh, conditions)
         self.gas, self.stream = gas_and_stream(config, self.mesh.dim)
         start = self.gas.conserved(self.start(self.mesh.cell_centroids)).T
         dtype, turbulent = PRECISIONS[config.run.precision], config.turbulence.model != "none"

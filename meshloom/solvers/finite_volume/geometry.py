@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -155,7 +154,6 @@ def _side(
     numbers = part.members.indices[:, 0]
     try:
         given = condition.given(shape.middle[numbers], stream)
-        condition.check_at(shape.boundary_normal[numbers])
     except ValueError as problem:
         raise ConfigError(f"{toml_key(('boundary', name))} {problem}") from None
 
@@ -220,11 +218,6 @@ class _Shape:
         """From the first cell of each face to the second, (faces, d)."""
         return self.reach[:, 0] - self.reach[:, 1]
 
-    @cached_property
-    def boundary_normal(self) -> np.ndarray:
-        """Of length 1, out of the domain, (b, d)."""
-        return self.boundary_area / np.linalg.norm(self.boundary_area, axis=1)[:, None]
-
     @property
     def has_few_neighbours(self) -> np.ndarray:
         """Which cells are triangles or tetrahedra, (cells,)."""
@@ -234,7 +227,7 @@ class _Shape:
     @property
     def to_ghost(self) -> np.ndarray:
         """From the cell of each boundary face to where its ghost is; free faces have theirs mirrored, (b, d)."""
-        normal = self.boundary_normal
+        normal = self.boundary_area / np.linalg.norm(self.boundary_area, axis=1)[:, None]
         mirrored = 2.0 * np.einsum("nd,nd->n", self.boundary_reach, normal)[:, None] * normal
         return np.where(self.at_face[:, None], self.boundary_reach, mirrored)
 

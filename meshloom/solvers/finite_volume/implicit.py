@@ -35,6 +35,7 @@ MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what the
 WORSE = 5.0  # a residual so many times that of the step before: it is taken back
 NOISE = 10.0  # roundings of what goes through the faces of a cell: a residual below that says nothing
 CUT = 0.2  # by which steps become shorter then
+_TRY = "a smaller time.cfl_max, a start with scheme.order = 1, another scheme.limiter or better cells there may help"
 LEAST_CFL = 1e-3  # shorter ones would not help: the flow has no solution, or the mesh is at fault
 FASTER = 1.1  # it becomes so many times longer than the residual becomes smaller, or it would come to rest with that
 SLOWEST = 0.3  # a ``cfl`` becomes at most so many times itself where the residual grows
@@ -114,7 +115,7 @@ class Newton:
         self.norm = ml.Global(np.inf, "norm")  # of the residual at ``kept``
         self.share = ml.Global(1.0, "smallest_share", dtype=flow.dtype)
         self.iterations = ml.Global(0, "linear_iterations", dtype=np.int64)
-        self.clock = (self.cfl, self.norm)
+        self.clock = (self.cfl, self.norm, self.share)
         self._rate = ml.Global(0.0, "rate", dtype=flow.dtype)  # of u in the terms of a step in time
         self._measure, self._assemble = ml.Program(self.measure), ml.Program(self.assemble)
         self._update, self._back = ml.Program(self.update), ml.Program(self._take_back)
@@ -163,7 +164,7 @@ class Newton:
 
     def _growth(self, last: float, now: float) -> float:
         """By what a step may be longer than the last: as the residual becomes smaller, and a little more."""
-        if now >= last:
+        if now >= last and now > 0.0:
             return max(last / now, SLOWEST)
         most = 1.0 if float(self.share.value) < MOST_CHANGE else self.options.growth
         return most if now == 0.0 else min(FASTER * last / now, most)
@@ -186,7 +187,8 @@ class Newton:
         """Shorter steps from now on; SolveError where they would not help."""
         cfl = CUT * float(self.cfl.value)
         if cfl < LEAST_CFL or hopeless:
-            raise SolveError(f"implicit step: {why}, and steps of cfl {cfl:.2g} would not help")
+            worst = f"most in {worst_cell(self.flow.mesh, self.inflow)}"
+            raise SolveError(f"implicit step: {why}, {worst}, and steps of cfl {cfl:.2g} would not help; {_TRY}")
         self.cfl.value = cfl
 
     def assemble(self) -> None:
@@ -217,10 +219,22 @@ class Newton:
                           flow.on_cells("temperature"), self.share, totals.lowest_pressure, totals.lowest_temperature,
                           totals.mass, totals.energy)  # fmt: skip
 
+    def stay(self) -> None:
+        """No step: totals are those of the flow as it is."""
+        self.change.fill(0.0)
+        self._update()
+
     def _take_back(self) -> None:
         keep(self.flow.mesh.cells, self.kept, self.flow.u)
         # the inflow is that of the step after: measured again
         self.measure()
+
+
+def worst_cell(mesh: ml.Mesh, inflow: ml.Field) -> str:
+    """Where most flows into a volume, or something that is no number does: which cell, and its place."""
+    rates = np.abs(inflow.numpy()).max(axis=1) / mesh.cell_volumes
+    cell = int(np.argmax(np.where(np.isfinite(rates), rates, np.inf)))
+    return f"cell {cell} at ({', '.join(f'{part:.4g}' for part in mesh.cell_centroids[cell])})"
 
 
 def _faces_by_volume(flow: CompressibleFlow) -> float:
@@ -339,6 +353,8 @@ class DualSteps(StepsInTime):
             for part in rest:
                 part()
             total += int(self.newton.iterations.value)
+        if done == 0:
+            self.newton.stay()
         return done, total
 
     def _shift_fields(self) -> None:

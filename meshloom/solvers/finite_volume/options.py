@@ -11,7 +11,7 @@ import numpy as np
 
 from meshloom.case import OutputOptions, RunOptions, order_option, schedule_table
 from meshloom.config import checked_section, option, section, table
-from meshloom.errors import ConfigError, nearest, shown
+from meshloom.errors import nearest, shown
 from meshloom.solvers.clock import Timing
 from meshloom.solvers.finite_volume.conditions import CONDITIONS, BoundaryCondition
 from meshloom.solvers.finite_volume.fluxes import FLUXES
@@ -29,7 +29,6 @@ GAS_DOC, STREAM_DOC = "The gas.", "The free stream: what is everywhere at the st
 SCHEME_DOC, TIME_DOC, TURBULENCE_DOC = "The scheme.", "Steps in time.", "What models the turbulence, if anything does."
 REFERENCE_DOC = "What coefficients of forces refer to."
 MOST_STEPS = 10_000_000
-_COLDEST = 10.0  # temperatures of Sutherland's law over that of the stream: air at 11 K is no gas
 
 
 @dataclass(frozen=True)
@@ -246,11 +245,6 @@ def gas_and_stream(config: Any, dim: int) -> tuple[IdealGas, np.ndarray]:
     if stream.reynolds > 0.0:
         viscosity = float(cold.density(V)) * speed * config.reference.length / stream.reynolds
         temperature = stream.temperature
-    if options.viscosity == "sutherland" and options.sutherland_temperature > _COLDEST * stream.temperature:
-        raise ConfigError(
-            f"gas.sutherland_temperature = {options.sutherland_temperature:g} and stream.temperature ="
-            f" {stream.temperature:g} are not in one unit: 110.4 is that of air in kelvin"
-        )
     gas = IdealGas(options.gamma, options.gas_constant, options.prandtl, options.viscosity, viscosity, temperature,
                    options.sutherland_temperature)  # fmt: skip
     return gas, V
