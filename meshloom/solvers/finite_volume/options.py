@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +12,16 @@ import numpy as np
 
 from meshloom.case import OutputOptions, RunOptions, order_option, schedule_table
 from meshloom.config import checked_section, option, section, table
-from meshloom.errors import nearest, shown
+from meshloom.errors import ConfigError, nearest, shown
 from meshloom.solvers.clock import Timing
-from meshloom.solvers.finite_volume.conditions import CONDITIONS, BoundaryCondition
+from meshloom.solvers.finite_volume.conditions import CONDITIONS, AdiabaticWall, BoundaryCondition
 from meshloom.solvers.finite_volume.fluxes import FLUXES
 from meshloom.solvers.finite_volume.gas import VISCOSITIES, IdealGas
 from meshloom.solvers.finite_volume.geometry import GRADIENTS
 from meshloom.solvers.finite_volume.implicit import DualOptions, NewtonOptions
 from meshloom.solvers.finite_volume.kernels import LIMITERS, FlowScheme
 from meshloom.solvers.finite_volume.spalart_allmaras import FREE_STREAM
+from meshloom.toml import toml_key
 
 MODES = ("steady", "unsteady")
 METHODS = ("explicit", "implicit")
@@ -29,6 +31,7 @@ GAS_DOC, STREAM_DOC = "The gas.", "The free stream: what is everywhere at the st
 SCHEME_DOC, TIME_DOC, TURBULENCE_DOC = "The scheme.", "Steps in time.", "What models the turbulence, if anything does."
 REFERENCE_DOC = "What coefficients of forces refer to."
 MOST_STEPS = 10_000_000
+_COLDEST = 10.0  # the constant of Sutherland's law over the temperature: 2 for air at 50 K, where it is hardly a gas
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ class FlowOutput(OutputOptions):
 
     window: tuple[float, ...] = option(
         (),
-        "part of the plane in the picture: xmin, xmax, ymin, ymax; [] shows all",
+        "part of the plane in the picture: xmin, xmax, ymin, ymax; [] shows the body, or all where there is none",
         accepts=("four, with xmin < xmax and ymin < ymax, or none", lambda w: not w or _is_window(w)),
     )
 
@@ -245,4 +248,28 @@ def gas_and_stream(config: Any, dim: int) -> tuple[IdealGas, np.ndarray]:
         temperature = stream.temperature
     gas = IdealGas(options.gamma, options.gas_constant, options.prandtl, options.viscosity, viscosity, temperature,
                    options.sutherland_temperature)  # fmt: skip
+    _check_viscosity(config, gas)
     return gas, V
+
+
+def _check_viscosity(config: Any, gas: IdealGas) -> None:
+    """ConfigError where settings ask for friction and there would be none, or where units do not belong together."""
+    usual = type(config)().stream.reynolds
+    if gas.law == "none" and config.stream.reynolds not in (0.0, usual):
+        raise ConfigError(f"stream.reynolds = {config.stream.reynolds:g} asks for friction; a gas with gas.viscosity"
+                          ' = "none" has none: say constant or sutherland')  # fmt: skip
+    if gas.law != "none" and gas.reference_viscosity == 0.0:
+        raise ConfigError(f'gas.viscosity = "{gas.law}" needs a viscosity above 0: gas.reference_viscosity, or'
+                          " stream.reynolds and a Mach number above 0")  # fmt: skip
+    warm = config.stream.temperature
+    if gas.law == "sutherland" and gas.sutherland_temperature > _COLDEST * warm:
+        raise ConfigError(f"gas.sutherland_temperature = {gas.sutherland_temperature:g} does not fit stream.temperature"
+                          f" = {warm:g}: give both in one unit, such as 110.4 and 288.15 kelvin")  # fmt: skip
+
+
+def check_walls(gas: IdealGas, conditions: Mapping[str, BoundaryCondition]) -> None:
+    """ConfigError where gas without friction shall stick to a wall."""
+    for name, condition in conditions.items():
+        if isinstance(condition, AdiabaticWall) and not gas.viscous:
+            raise ConfigError(f"{toml_key(('boundary', name))} has the kind {condition.kind}, and gas.viscosity ="
+                              ' "none" does not stick: say slip, or give the gas a viscosity')  # fmt: skip
