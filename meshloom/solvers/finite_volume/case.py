@@ -181,10 +181,10 @@ class FiniteVolumeCase(Case):
         return super().longer()
 
     def why_not_after(self, before: Any) -> str:
-        for name in ("mode", "method"):
-            old, new = getattr(before.time, name), getattr(self.config.time, name)
+        for section, name in (("time", "mode"), ("time", "method"), ("turbulence", "model")):
+            old, new = (getattr(getattr(one, section), name) for one in (before, self.config))
             if old != new:
-                return f"a run with time.{name} = {old!r} cannot go on as {new!r}: run anew"
+                return f"a run with {section}.{name} = {old!r} cannot go on as {new!r}: run anew"
         return ""
 
     def cell_fields(self) -> dict[str, np.ndarray]:
