@@ -104,7 +104,8 @@ class Case(RunTask):
     def why_not_after(self, before: Any) -> str:
         """Why a run with the settings ``before`` cannot go on with those of this case; '' where it can.
 
-        For what neither mesh, state nor monitors tell: the meaning of a monitor.
+        For what neither mesh, state nor monitors tell, such as the meaning of a monitor, or tell less well: it is asked
+        before the state is put in.
         """
         return ""
 

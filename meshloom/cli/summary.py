@@ -29,7 +29,7 @@ def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
         ("wall time", _time_text(outcome)),
         *_rate_row(case, outcome.seconds_per_iteration),
         ("numbering", case.numbering()),
-        *((path.name, f"{path}{_what_for(path.name, case, folder, outcome)}") for path in _listed(folder)),
+        *((path.name, f"{path}{_what_for(path, case, folder, outcome)}") for path in listed(folder.files())),
     ]
     width = min(max(len(name) for name, _ in rows), _WIDEST)  # a longer name moves its own line alone
     return "\n".join(f"  {name:{width}}  {text}" for name, text in rows)
@@ -66,15 +66,20 @@ def _time_text(outcome: Outcome) -> str:
     return f"{duration(outcome.seconds)}: {', '.join(parts)}"
 
 
-def _listed(folder: RunFolder) -> list[Path]:
-    """The files worth naming, the one to look at first; a series stands for its VTK files."""
-    return [path for path in reversed(folder.files()) if path.suffix not in (".vtu", ".vti", ".vtr")]
+def listed(files: list[Path]) -> list[Path]:
+    """The files worth naming, those to look at first: pictures, and then the others, the settings last. A series stands
+    for its VTK files, the drawing of a chart for its numbers."""
+    drawn = [path for path in files if path.suffix == ".png"]
+    others = [path for path in files if path.suffix not in (".png", ".vtu", ".vti", ".vtr")]
+    return drawn + [path for path in reversed(others) if path.with_suffix(".png") not in drawn]
 
 
-def _what_for(name: str, case: Case, folder: RunFolder, outcome: Outcome) -> str:
+def _what_for(path: Path, case: Case, folder: RunFolder, outcome: Outcome) -> str:
     go_on = f"go on: {going_on(folder)}{f' {case.longer()}' if outcome.finished else ''}"
     purpose = {"fields.pvd": "open in ParaView", "checkpoint.h5": go_on}
-    return f"  ({purpose[name]})" if name in purpose else ""
+    if path.name in purpose:
+        return f"  ({purpose[path.name]})"
+    return "  (and .csv)" if path.suffix == ".png" and path.with_suffix(".csv").is_file() else ""
 
 
 def going_on(folder: RunFolder) -> str:

@@ -1,4 +1,5 @@
-"""Meshes of OpenFOAM, read only: a folder ``polyMesh`` with the files points, faces, owner, neighbour and boundary.
+"""Meshes of OpenFOAM, read only: a folder ``polyMesh`` with the files points, faces, owner, neighbour and boundary,
+each in text, compressed (``points.gz``) or not.
 
 OpenFOAM knows a cell by its faces alone. The four kinds are told by how many triangles and quadrilaterals a cell has,
 and its nodes are found by walking round: from a base, each of whose nodes has one edge that leaves it.
@@ -6,7 +7,9 @@ and its nodes are found by walking round: from a base, each of whose nodes has o
 
 from __future__ import annotations
 
+import gzip
 import re
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -24,22 +27,23 @@ _KINDS = {(4, 0): ("tetrahedron", 3), (4, 1): ("pyramid", 4), (2, 3): ("prism", 
 def find_polymesh(path: Path) -> Path | None:
     """The folder of the mesh that a path leads to: itself, or ``constant/polyMesh`` of a case; None for any other."""
     for folder in (path, path / "polyMesh", path / "constant" / "polyMesh"):
-        if (folder / "faces").is_file() and (folder / "owner").is_file():
+        if _file(folder, "faces").is_file() and _file(folder, "owner").is_file():
             return folder
     return None
 
 
 def read_openfoam(folder: Path) -> Mesh:
     """The mesh of such a folder. Patches are boundary groups; cells keep their numbers."""
-    missing = [name for name in FILES if not (folder / name).is_file()]
+    path = {name: _file(folder, name) for name in FILES}
+    missing = [name for name in FILES if not path[name].is_file()]
     if missing:
-        raise MeshError(f"no file {missing[0]}; a mesh of OpenFOAM has {', '.join(FILES)}, in text and not compressed")
-    points = _numbers(folder / "points", 3)
-    faces = _faces(folder / "faces")
-    owner, neighbour = (as_integers(_numbers(folder / name), name) for name in ("owner", "neighbour"))
+        raise MeshError(f"no file {missing[0]}; a mesh of OpenFOAM has {', '.join(FILES)}, in text")
+    points = _numbers(path["points"], 3)
+    faces = _faces(path["faces"])
+    owner, neighbour = (as_integers(_numbers(path[name]), name) for name in ("owner", "neighbour"))
     if len(owner) != len(faces) or len(neighbour) > len(faces):
         raise MeshError(f"faces lists {len(faces)}, owner {len(owner)} and neighbour {len(neighbour)}: malformed")
-    patches = _patches(folder / "boundary")
+    patches = _patches(path["boundary"])
     x = points.reshape(-1, 3)
     if len(faces.entries) and (faces.entries.min() < 0 or faces.entries.max() >= len(x)):
         raise MeshError(f"faces names a point beyond the {len(x)} that there are: malformed")
@@ -126,10 +130,25 @@ def _rows(faces: NodeLists, numbers: np.ndarray, length: int) -> np.ndarray:
 # ---- the files ------------------------------------------------------------------------------------------------------
 
 
+def _file(folder: Path, name: str) -> Path:
+    """The file of that name, or the compressed one where that is there instead."""
+    packed = folder / f"{name}.gz"
+    return packed if packed.is_file() and not (folder / name).is_file() else folder / name
+
+
+def _text(path: Path) -> str:
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, OSError, zlib.error) as error:
+            raise MeshError(f"{path.name} cannot be unpacked ({error}): truncated or malformed") from None
+    return data.decode(errors="replace")
+
+
 def _body(path: Path) -> tuple[str, int | None]:
     """What stands between the outer brackets of a file, without comments, and how many entries it announces."""
-    data = path.read_bytes()
-    text = data.decode(errors="replace")
+    text = _text(path)
     if re.search(r"format\s+binary", text[:2000]):
         raise MeshError(f"{path.name} is binary; write it as text: writeFormat ascii, then foamFormatConvert")
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)

@@ -98,10 +98,11 @@ def save_curves(
     title: str,
     dots: Collection[str] = (),
     decades: bool = False,
+    downwards: bool = False,
 ) -> None:
     """A PNG: each of ``curves`` (n,) over ``x`` (n,), those named in ``dots`` as dots; ``labels`` of the axes.
 
-    ``decades``: x is on a logarithmic scale.
+    ``decades``: x is on a logarithmic scale; ``downwards``: the other axis has its least values on top.
 
     UserError where matplotlib is missing.
     """
@@ -109,6 +110,8 @@ def save_curves(
     axes = figure.subplots()
     _draw_curves(axes, x, curves, dots)
     axes.set(xlabel=_plain(labels[0]), ylabel=_plain(labels[1]), xscale="log" if decades else "linear")
+    if downwards:
+        axes.invert_yaxis()
     figure.suptitle(_unread(one_line(title)), wrap=True)
     _save(figure, path)
 

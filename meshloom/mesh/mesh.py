@@ -380,11 +380,12 @@ class Mesh(ItsOwnCopy):
 
     def _with(self, **faces: Any) -> Mesh:
         """The same nodes and cells with other faces, arranged in the same way."""
-        table, order = self.lists.cells, self.arrangement.order
+        table, how = self.lists.cells, self.arrangement
         made = Mesh(
-            self.coordinates.numpy(), kind=table.kind, cell_nodes=table.nodes, cell_groups=self.cell_groups, **faces
-        )
-        return made if self.arrangement.numbers is None else made.arranged(order)
+            self.coordinates.numpy(), kind=table.kind, cell_nodes=table.nodes, cell_groups=self.cell_groups,
+            arrangement=how if how.numbers is None else None, **faces,
+        )  # fmt: skip
+        return made if how.numbers is None else made.arranged(how.order)
 
     def group(self, name: str) -> np.ndarray:
         """The numbers of the boundary faces of a group."""

@@ -56,8 +56,9 @@ def draw(
     if isinstance(picture, Chart):
         labels = (picture.x_label, picture.y_label)
         return save_curves(
-            path, picture.x, picture.curves, labels=labels, title=title, dots=picture.dots, decades=picture.decades
-        )
+            path, picture.x, picture.curves, labels=labels, title=title, dots=picture.dots, decades=picture.decades,
+            downwards=picture.downwards,
+        )  # fmt: skip
     names = (task.monitors if picture.curves is None else picture.curves) if history else ()
     curves = {name: history[name] for name in names}
     if isinstance(picture, Image):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -111,3 +112,16 @@ def test_folders_without_a_mesh_are_one_line(tmp_path: Path) -> None:
         MeshError, "no file neighbour; a mesh of OpenFOAM has points, faces, owner, neighbour, boundary"
     ):
         ml.read(folder)
+
+
+def test_compressed_files_are_read(tmp_path: Path) -> None:
+    """As OpenFOAM writes them with writeCompression on: all of them, or some."""
+    folder = write(tmp_path / "polyMesh", box((2, 1, 1)))
+    for name in ("points", "faces", "owner", "boundary"):
+        (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
+        (folder / name).unlink()
+    assert ml.read(tmp_path).groups == box((2, 1, 1)).groups
+    for wrong in ((folder / "faces.gz").read_bytes()[:30], b"faces"):
+        (folder / "faces.gz").write_bytes(wrong)
+        with one_line_from(MeshError, "polyMesh: faces.gz cannot be unpacked"):
+            ml.read(folder)

@@ -174,3 +174,14 @@ def test_one_run_is_two_with_a_restart(meshloom: Command, tmp_path: Path):  # no
     assert meshloom(*restart).code == 0
     a, b = ((tmp_path / name / "monitors.csv").read_text() for name in "ab")
     assert a == b and len(a.splitlines()) == 7
+
+
+def test_a_restart_says_what_it_cannot_change(meshloom: Command, tmp_path: Path):  # noqa: F811
+    """In the words of the settings, and not in those of the fields that would be missing."""
+    small = ("--set", "mesh.along=6", "--set", "mesh.up=3", "--set", "output.plot=false", "--set", "run.backend=numpy")
+    assert meshloom("run", "fv", *small, "--iterations", "2", "--out", "a", "--quiet").code == 0
+    result = meshloom("run", "--restart", "a", "--iterations", "4", "--quiet", "--set", "time.method=implicit")
+    result.refused(2, "a run with time.method = 'explicit' cannot go on as 'implicit': run anew")
+    plate = ("mesh.along=6", "mesh.up=5", "mesh.first_height=1e-3", "time.method=explicit")
+    before, now = (make("flat_plate", *plate, f"turbulence.model={model}") for model in ("spalart_allmaras", "none"))
+    assert "turbulence.model = 'spalart_allmaras' cannot go on as 'none'" in now.why_not_after(before.config)

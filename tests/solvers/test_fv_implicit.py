@@ -77,8 +77,8 @@ def test_the_matrix_of_first_order_is_exact(flux: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_condition_has_its_entries(kind: str) -> None:
-    given = {"total_pressure": 1.0, "total_temperature": 1.0} if kind == "inlet" else {}
-    flow = flow_on(distorted("quad", 2), IdealGas(), FlowScheme(order=1), kind, **given)
+    at_rest = {"total_pressure": 1.0, "total_temperature": 1.0} if kind == "inlet" else {}
+    flow = flow_on(distorted("quad", 2), IdealGas(), FlowScheme(order=1), kind, **at_rest)
     np.testing.assert_allclose(matrix_of(flow), differences(flow), rtol=1e-7, atol=1e-8)
 
 

@@ -137,13 +137,22 @@ QUICK = [(n, k, w) for n in ALL for k, w in words(n) if not takes_long(n, k, w)]
 REST = [(n, k, w) for n in ALL for k, w in words(n) if takes_long(n, k, w)]
 
 
+#: What a gas with such a viscosity needs besides.
+VISCOSITY = {
+    "none": ["turbulence.model=none"],
+    "constant": ["stream.reynolds=0", "gas.reference_viscosity=0.001"],
+    "sutherland": ["stream.reynolds=0", "gas.reference_viscosity=0.001", "gas.sutherland_temperature=0.4"],
+}
+
+
 def runs_two_steps(name: str, key: str, word: str) -> None:
     more = ["mesh.points=32"] if word in ("cgs", "bicgstab") and name == "taylor_green" else []
     more = ["mesh.points=[32,32]"] if word in ("cgs", "bicgstab") and name == "vortex_outflow" else more
     if key == "turbulence.model" and word != "none":
-        more = ["gas.viscosity=constant", "gas.reference_viscosity=0.001"]
-    more = ["turbulence.model=none"] if (key, word) == ("gas.viscosity", "none") else more
-    more = ["gas.sutherland_temperature=0.4"] if word == "sutherland" else more
+        more = ["gas.viscosity=constant", *VISCOSITY["constant"]]
+    more = [*VISCOSITY[word], *more] if key == "gas.viscosity" else more
+    if (key, word, name) in (("gas.viscosity", "none", "cylinder"), ("gas.viscosity", "none", "flat_plate")):
+        more = [*more, "boundary.wall.kind=slip"]  # nothing sticks to it any more
     if key == "run.backend":
         ml.use(word) if word != "auto" else ml.use("numpy")
     case = small(name, *more, f"{key}={word}")

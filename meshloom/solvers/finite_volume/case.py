@@ -21,6 +21,7 @@ from meshloom.solvers.finite_volume.steps import FlowSteps, SteadySteps, StepsIn
 from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
 
 _WHY = "the flow has broken down; shorter steps (time.cfl), a limiter (scheme.limiter) or another scheme.flux may help"
+_SMALL_BODY = 5.0  # times as long as its walls: then a picture of the whole domain would show none of them
 _CLOCK = ("time", "dt")  # the monitors of unsteady flow, in front of the others
 _MONITORS = (
     "residual_density", "residual_momentum", "residual_energy", "lift", "drag", "friction_drag", "moment",
@@ -173,10 +174,10 @@ class FiniteVolumeCase(Case):
         return super().longer()
 
     def why_not_after(self, before: Any) -> str:
-        for name in ("mode", "method"):
-            old, new = getattr(before.time, name), getattr(self.config.time, name)
+        for section, name in (("time", "mode"), ("time", "method"), ("turbulence", "model")):
+            old, new = (getattr(getattr(one, section), name) for one in (before, self.config))
             if old != new:
-                return f"a run with time.{name} = {old!r} cannot go on as {new!r}: run anew"
+                return f"a run with {section}.{name} = {old!r} cannot go on as {new!r}: run anew"
         return ""
 
     def cell_fields(self) -> dict[str, np.ndarray]:
@@ -214,24 +215,31 @@ class FiniteVolumeCase(Case):
         if self.config.output.window:
             xmin, xmax, ymin, ymax = self.config.output.window
             return xmin, xmax, ymin, ymax
-        low, high = self.mesh.coordinates.numpy().min(axis=0), self.mesh.coordinates.numpy().max(axis=0)
-        return float(low[0]), float(high[0]), float(low[1]), float(high[1])
+        nodes = self.mesh.coordinates.numpy()
+        walls = [side.middle.numpy() for side in self._walls]
+        return shown_window(nodes, np.concatenate(walls) if walls else nodes)
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         """Of every wall: the coefficient of pressure over x, and that of friction where there is any."""
         charts = []
-        for side in (side for side in self.flow.at.sides if side.condition.is_wall):
+        for side in self._walls:
             pressure, shear = self.surface(side)
-            x = side.middle.numpy()[:, 0].astype(np.float64)
-            order = np.argsort(x, kind="stable")
+            middle = side.middle.numpy().astype(np.float64)
+            order = np.argsort(middle[:, 0], kind="stable")
+            x, *others = middle[order].T
+            columns = dict(zip("yz", others, strict=False))
             cp = (pressure - self.stream[0]) / self.dynamic_pressure
-            charts.append(Chart(f"cp_{side.name}", x[order], {"cp": cp[order]}, "x", "pressure coefficient", ("cp",)))
+            charts.append(Chart(f"cp_{side.name}", x, {"cp": cp[order]}, "x", "pressure coefficient", ("cp",),
+                                downwards=True, columns=columns))  # fmt: skip
             if self.gas.viscous:
                 cf = np.linalg.norm(shear, axis=1) / self.dynamic_pressure * np.sign(shear @ self.stream[1:-1])
-                charts.append(
-                    Chart(f"cf_{side.name}", x[order], {"cf": cf[order]}, "x", "friction coefficient", ("cf",))
-                )
+                charts.append(Chart(f"cf_{side.name}", x, {"cf": cf[order]}, "x", "friction coefficient", ("cf",),
+                                    columns=columns))  # fmt: skip
         return tuple(charts)
+
+    @property
+    def _walls(self) -> list[GroupFaces]:
+        return [side for side in self.flow.at.sides if side.condition.is_wall]
 
     def gradients(self) -> np.ndarray:
         """Of pressure, velocity and temperature in all cells, (cells, d + 2, d); 0 where the scheme has none."""
@@ -266,6 +274,16 @@ def _point(point: tuple[float, ...], dim: int) -> np.ndarray:
         return vector(point, dim, "point")
     except ValueError as problem:
         raise ConfigError(f"reference.point {problem}") from None
+
+
+def shown_window(nodes: np.ndarray, walls: np.ndarray) -> tuple[float, float, float, float]:
+    """xmin, xmax, ymin, ymax of a picture: all nodes (n, 2), or where walls (m, 2) are a small part of it, a body in a
+    far field, these with as much again on all sides."""
+    low, high = nodes.min(axis=0), nodes.max(axis=0)
+    size = float((walls.max(axis=0) - walls.min(axis=0)).max())
+    if _SMALL_BODY * size < float((high - low).max()):
+        low, high = np.maximum(low, walls.min(axis=0) - size), np.minimum(high, walls.max(axis=0) + size)
+    return float(low[0]), float(high[0]), float(low[1]), float(high[1])
 
 
 class FiniteVolume(FiniteVolumeCase):

@@ -39,7 +39,12 @@ class BoundaryCondition:
     kind: ClassVar[str] = ""
     ghost_at: ClassVar[str] = MIRRORED
     is_free: ClassVar[bool] = True  # its ghost is a guess, which gradients take only where they lack other faces
-    is_wall: ClassVar[bool] = False  # its forces are part of lift, drag and moment
+    is_wall: ClassVar[bool] = False  # has forces, and charts of them
+
+    @property
+    def counts(self) -> bool:
+        """Whether what acts on it is part of lift, drag and moment."""
+        return False
 
     def given(self, centres: np.ndarray, stream: np.ndarray) -> np.ndarray:
         """One row (n, d + 2) for each face with these centres (n, d), in the free stream V (d + 2,)."""
@@ -110,11 +115,8 @@ def _replaced(V: Any, velocity: Any, temperature: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class SlipWall(BoundaryCondition):
-    """The gas slides along: nothing but its pressure acts on the wall."""
-
-    kind: ClassVar[str] = "slip"
-    is_wall: ClassVar[bool] = True
+class Closed(BoundaryCondition):
+    """Nothing goes through, and nothing but the pressure of the gas acts on what is there."""
 
     @classmethod
     def state(cls, gas: IdealGas, V: Any, given: Any, normal: Any) -> Any:
@@ -141,12 +143,24 @@ class SlipWall(BoundaryCondition):
 
 
 @dataclass(frozen=True)
-class SymmetryPlane(SlipWall):
+class SymmetryPlane(Closed):
     """A plane behind which everything is the same, mirrored."""
 
     kind: ClassVar[str] = "symmetry"
     is_free: ClassVar[bool] = False
-    is_wall: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class SlipWall(Closed):
+    """The gas slides along."""
+
+    kind: ClassVar[str] = "slip"
+    is_wall: ClassVar[bool] = True
+    forces: bool = option(True, "whether what acts on it is part of lift, drag and moment")
+
+    @property
+    def counts(self) -> bool:
+        return self.forces
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,7 @@ class FlowOutput(OutputOptions):
 
     window: tuple[float, ...] = option(
         (),
-        "part of the plane in the picture: xmin, xmax, ymin, ymax; [] shows all",
+        "part of the plane in the picture: xmin, xmax, ymin, ymax; [] shows the body, or all where there is none",
         accepts=("four, with xmin < xmax and ymin < ymax, or none", lambda w: not w or _is_window(w)),
     )
 

@@ -24,7 +24,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.errors import ConfigError
-from meshloom.solvers.finite_volume.conditions import AdiabaticWall, BoundaryCondition, SlipWall, upright
+from meshloom.solvers.finite_volume.conditions import AdiabaticWall, BoundaryCondition, Closed, upright
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.geometry import GroupFaces
@@ -44,7 +44,7 @@ NO_WALL = 1e6  # lengths of the domain to a wall where there is none
 def is_open(condition: BoundaryCondition | type[BoundaryCondition]) -> bool:
     """Does gas go through?"""
     kind = condition if isinstance(condition, type) else type(condition)
-    return not issubclass(kind, SlipWall)
+    return not issubclass(kind, Closed)
 
 
 def sticks(condition: BoundaryCondition | type[BoundaryCondition]) -> bool:

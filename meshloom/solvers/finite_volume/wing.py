@@ -129,7 +129,7 @@ class OneraM6(FiniteVolumeCase):
                        polygons=numbers.reshape(polygons.shape), curves=("residual_density", "lift"))  # fmt: skip
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
-        """The pressure on the seven sections where it was measured, minus on top as is the custom."""
+        """The pressure on the seven sections where it was measured, suction on top as is the custom."""
         measured, found = measured_pressure(), []
         for eta in sorted(set(measured[:, 0])):
             own = measured[measured[:, 0] == eta]
@@ -138,9 +138,10 @@ class OneraM6(FiniteVolumeCase):
             computed = np.concatenate([cp, np.full(len(own), np.nan)])
             test = np.concatenate([np.full(len(x), np.nan), own[:, 2]])
             order = np.argsort(places, kind="stable")
-            curves = {"computed": -computed[order], "test 2308": -test[order]}
+            curves = {"computed": computed[order], "test 2308": test[order]}
             label = f"x/c at {100 * eta:g} % of the span"
-            found.append(Chart(f"section_{round(100 * eta)}", places[order], curves, label, "-cp", tuple(curves)))
+            found.append(Chart(f"section_{round(100 * eta)}", places[order], curves, label, "pressure coefficient",
+                               tuple(curves), downwards=True))  # fmt: skip
         return tuple(found)
 
 
