@@ -59,7 +59,7 @@ def test_a_shock_tube_is_unsteady() -> None:
 
 def test_a_key_where_there_is_none_is_one_line() -> None:
     with one_line_from(ConfigError, "boundary.wall has the unknown key 'pressure'; none is allowed"):
-        make("fv", *SMALL, 'boundary.wall={kind="slip",pressure=3}')
+        make("fv", *SMALL, 'boundary.wall={kind="symmetry",pressure=3}')
 
 
 def test_what_a_case_brings_is_no_contradiction() -> None:
