@@ -77,6 +77,37 @@ def test_a_run_goes_on_with_the_same_bits(method: str) -> None:
     assert np.ptp(straight.cell_fields()["nu_tilde"]) > 0.0
 
 
+def test_turbulence_goes_back_with_the_flow() -> None:
+    """A step that is taken back leaves no viscosity of the step that never was, and is gone again with both."""
+    settings = ("mesh.along=6", "mesh.up=5", "mesh.first_height=1e-3", "time.cfl=1.0")
+    case = make("flat_plate", *settings)
+    case.program.run(2)
+    newton, model = case.steps.newton, case.turbulence
+    nu, eddy, u = (one.numpy().copy() for one in (model.nu, model.eddy, case.flow.u))
+    case.program.run(1)
+    assert newton.model.kept.numpy().tolist() == nu.tolist() != model.nu.numpy().tolist()
+    after, cfl = model.nu.numpy().copy(), float(newton.cfl.value)
+    newton._back()
+    for field, before in ((model.nu, nu), (model.eddy, eddy), (case.flow.u, u)):
+        np.testing.assert_allclose(field.numpy(), before, rtol=1e-13)
+    newton._go_back(1.0)
+    assert float(newton.cfl.value) < cfl
+    assert 0.0 < np.abs(model.nu.numpy() - nu).max() < np.abs(after - nu).max(), "a shorter step"
+
+
+def test_a_system_of_the_model_without_a_solution_makes_steps_shorter() -> None:
+    case = make("flat_plate", "mesh.along=6", "mesh.up=5", "mesh.first_height=1e-3", "time.cfl=1.0")
+    case.program.run(1)
+    newton, model = case.steps.newton, case.steps.newton.model
+    cfl = float(newton.cfl.value)
+    model.model.rate.assign(np.full(model.model.rate.shape, np.nan))
+    model.solve()
+    assert not model.change.numpy().any() and 0.0 < float(newton.cfl.value) < 0.5 * cfl
+    newton.cfl.value = 2e-3
+    with one_line_from(ml.errors.SolveError, "GMRES of the turbulence model: values that are not finite"):
+        model.solve()
+
+
 def test_no_model_without_viscosity() -> None:
     with one_line_from(ml.errors.ConfigError, "needs a viscosity"):
         make("flat_plate", "mesh.along=6", "mesh.up=5", "mesh.first_height=1e-3", "gas.viscosity=none")

@@ -29,7 +29,7 @@ from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.jacobians import add_inertia, add_jacobian
 from meshloom.solvers.finite_volume.kernels import keep, primitives
 from meshloom.solvers.finite_volume.steps import FlowSteps, StepsInTime, Watch, count, tell
-from meshloom.solvers.finite_volume.turbulence import ImplicitTurbulence, ModelInTime, SpalartAllmaras
+from meshloom.solvers.finite_volume.turbulence import USELESS, ImplicitTurbulence, ModelInTime, SpalartAllmaras
 
 MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what they are
 WORSE = 5.0  # a residual so many times that of the step before: it is taken back
@@ -103,7 +103,9 @@ def take_off_change(
 class Newton:
     """Steps of Newton's method for a flow. ``parts`` are those of one step, in order; ``time`` adds terms of a step in
     time. ``clock``: what one step hands to the next besides ``u`` and ``kept``; ``iterations`` are those of GMRES. A
-    residual below ``noise`` is rounding."""
+    residual below ``noise`` is rounding. ``model``: the turbulence that goes along, and back with the flow."""
+
+    model: ImplicitTurbulence | None = None
 
     def __init__(self, flow: CompressibleFlow, options: NewtonOptions, steps: FlowSteps, time: BackwardTerms | None):
         self.flow, self.options, self.totals, self.time, self._steps = flow, options, steps.totals, time, steps
@@ -178,12 +180,13 @@ class Newton:
 
     def _go_back(self, now: float) -> None:
         last = float(self.norm.value)
-        self._shorten(f"the residual is {now:.3g} after {last:.3g}", hopeless=not np.isfinite(last))
+        self.shorten(f"the residual is {now:.3g} after {last:.3g}", hopeless=not np.isfinite(last))
         self._back()
-        for part in (self._assemble, self.solve, self._update, self._measure):
+        model = self.model.parts if self.model is not None else ()
+        for part in (self._assemble, self.solve, self._update, *model, self._measure):
             part()
 
-    def _shorten(self, why: str, hopeless: bool = False) -> None:
+    def shorten(self, why: str, hopeless: bool = False) -> None:
         """Shorter steps from now on; SolveError where they would not help."""
         cfl = CUT * float(self.cfl.value)
         if cfl < LEAST_CFL or hopeless:
@@ -205,9 +208,9 @@ class Newton:
         most = options.directions * options.cycles
         report = self.solver.solve(self.change, self.inflow, tol=options.accuracy, at_most=most)
         self.iterations.value = report.iterations
-        if report.reason in ("broke down", "values that are not finite"):
+        if report.reason in USELESS:
             self.change.fill(0.0)
-            self._shorten(f"GMRES: {report.reason}")
+            self.shorten(f"GMRES: {report.reason}")
 
     def update(self) -> None:
         flow, totals = self.flow, self.totals
@@ -226,6 +229,8 @@ class Newton:
 
     def _take_back(self) -> None:
         keep(self.flow.mesh.cells, self.kept, self.flow.u)
+        if self.model is not None:
+            self.model.take_back()
         # the inflow is that of the step after: measured again
         self.measure()
 
@@ -258,10 +263,12 @@ class ImplicitSteps(FlowSteps):
         self.done = ml.Global(0, "done", dtype=np.int64)
         self.clock = (self.done, self.totals.rates, *self.newton.clock)
         self.fields, self.told = (self.newton.kept,), (self.newton.cfl, self.newton.iterations)
-        self._model = None if turbulence is None else ImplicitTurbulence(turbulence, self.newton.cfl)
+        if turbulence is not None:
+            self.newton.model = ImplicitTurbulence(turbulence, self.newton.cfl, shorten=self.newton.shorten)
+            self.fields = (self.newton.kept, self.newton.model.kept)
 
     def program(self) -> ml.Sequence:
-        model = self._model.parts if self._model is not None else ()
+        model = self.newton.model.parts if self.newton.model is not None else ()
         return ml.Sequence(*self.newton.parts, *model, ml.Program(self._count), name="implicit step")
 
     def _count(self) -> None:
@@ -302,10 +309,9 @@ class DualSteps(StepsInTime):
         self.inner = ml.Global(0, "newton_steps", dtype=np.int64)
         self.clock, self.fields = (self.time, self.dt), (self._last,)
         self.told = (self.inner, self.newton.iterations)
-        self._model: ImplicitTurbulence | None = None
         if turbulence is not None:
             in_time = ModelInTime.of(turbulence, self._weights)
-            self._model = ImplicitTurbulence(turbulence, self.newton.cfl, in_time)
+            self.newton.model = ImplicitTurbulence(turbulence, self.newton.cfl, in_time, shorten=self.newton.shorten)
             self.fields = (self._last, in_time.last)
         self._shift = ml.Program(self._shift_fields)
 
@@ -318,7 +324,7 @@ class DualSteps(StepsInTime):
     @property
     def loops(self) -> tuple[ml.Operation, ...]:
         """Those of all its programs."""
-        parts = (*self.newton.parts, *(self._model.parts if self._model is not None else ()))
+        parts = (*self.newton.parts, *(self.newton.model.parts if self.newton.model is not None else ()))
         programs = (self._shift, *(one for one in parts if isinstance(one, ml.Program)))
         return tuple(loop for one in programs for loop in one.loops)
 
@@ -340,7 +346,7 @@ class DualSteps(StepsInTime):
     def _solved(self) -> tuple[int, int]:
         """Newton's method for one step in time; how many of its steps, and of GMRES. The last is judged, too."""
         measure, judge, *rest = self.newton.parts
-        rest += self._model.parts if self._model is not None else ()
+        rest += self.newton.model.parts if self.newton.model is not None else ()
         enough, total = np.inf, 0
         for done in range(self.dual.most + 1):
             measure()
@@ -361,5 +367,6 @@ class DualSteps(StepsInTime):
         cells = self.flow.mesh.cells
         keep(cells, self._last, self._before)
         keep(cells, self.flow.u, self._last)
-        if self._model is not None and self._model.time is not None:
-            self._model.time.shift(self._model.model.nu)
+        model = self.newton.model
+        if model is not None and model.time is not None:
+            model.time.shift(model.model.nu)
