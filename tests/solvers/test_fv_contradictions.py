@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import meshloom as ml
 from bench.cases import make
 from meshloom.errors import ConfigError
+from meshloom.solvers.finite_volume.bodies import CylinderConfig
 from meshloom.solvers.finite_volume.contradictions import check_sense
 from meshloom.solvers.finite_volume.implicit import Newton, NewtonOptions, worst_cell
 from meshloom.solvers.finite_volume.wing import WingConfig
@@ -38,6 +40,10 @@ def numpy_and_the_same_backend_afterwards() -> Iterator[None]:
     (["gas.viscosity=sutherland"], "gas.viscosity is 'sutherland', but nothing says how much"),
     ([*VISCOUS, "gas.reference_viscosity=1"], "both set the viscosity"),
     ([*VISCOUS, "stream.mach=0"], "stream.mach is 0"),
+    ([*VISCOUS, "gas.reference_temperature=300"], "gas.reference_temperature is 300, but stream.reynolds says"),
+    (["gas.reference_temperature=300"], "gas.reference_temperature is 300, and gas.viscosity is 'none'"),
+    (["time.method=implicit", "time.smoothing=0.3"], "time.smoothing is 0.3, and time.method is 'implicit'"),
+    (["time.mode=unsteady", "time.smoothing=0.3"], "time.smoothing is 0.3, and time.mode is 'unsteady'"),
     (['boundary.wall={kind="no_slip"}'], "boundary.wall: gas sticks to a wall by friction"),
     (['boundary.wall={kind="isothermal"}'], "boundary.wall: gas sticks to a wall by friction"),
     ([*VISCOUS, 'boundary.top={kind="no_slip",velocity=[1,0.1]}'], "boundary.top .* goes through the wall at"),
@@ -63,8 +69,10 @@ def test_a_key_where_there_is_none_is_one_line() -> None:
 
 
 def test_what_a_case_brings_is_no_contradiction() -> None:
-    """The wing has a Reynolds number for those who solve for friction; a lid moves along itself."""
+    """The wing has a Reynolds number for those who solve for friction, the cylinder averages where it can; a lid moves
+    along itself."""
     check_sense(WingConfig(), ml.generate.box((1, 1, 2)), {})
+    check_sense(CylinderConfig(time=replace(CylinderConfig().time, method="implicit")), ml.generate.box((1, 2)), {})
     case = make("fv", *SMALL, *VISCOUS, 'boundary.top={kind="isothermal",velocity=[1,0]}', "stream.temperature=300")
     top = next(side for side in case.flow.at.sides if side.name == "top")
     np.testing.assert_array_equal(top.given.numpy()[:, 1:], [[1.0, 0.0, 300.0]] * 3)  # as hot as the free stream

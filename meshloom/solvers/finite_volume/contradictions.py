@@ -20,6 +20,7 @@ def check_sense(config: Any, mesh: ml.Mesh, conditions: Mapping[str, BoundaryCon
     """ConfigError where a setting would silently do nothing, or something else than it says."""
     _check_axes(config.stream, mesh.dim)
     _check_viscosity(config)
+    _check_smoothing(config.time, type(config)().time)
     for name, condition in conditions.items():
         if isinstance(condition, AdiabaticWall) and name in mesh.groups:
             key = toml_key(("boundary", name))
@@ -44,8 +45,8 @@ def _check_viscosity(config: Any) -> None:
     given = {"stream.reynolds": stream.reynolds, "gas.reference_viscosity": gas.reference_viscosity}
     before = {"stream.reynolds": usual.stream.reynolds, "gas.reference_viscosity": usual.gas.reference_viscosity}
     if gas.viscosity == "none":
-        for key, value in given.items():
-            if value not in (0.0, before[key]):
+        for key, value in (*given.items(), ("gas.reference_temperature", gas.reference_temperature)):
+            if value not in (0.0, before.get(key, 0.0)):
                 raise ConfigError(f"{key} is {value:g}, and gas.viscosity is 'none': choose constant or sutherland")
         return
     if all(given.values()):
@@ -56,9 +57,20 @@ def _check_viscosity(config: Any) -> None:
     if stream.reynolds and stream.mach == 0.0:
         raise ConfigError("stream.reynolds sets the viscosity by the speed of the stream, and stream.mach is 0: say"
                           " stream.reynolds = 0 and give gas.reference_viscosity")  # fmt: skip
+    if stream.reynolds and gas.reference_temperature not in (0.0, stream.temperature):
+        raise ConfigError(f"gas.reference_temperature is {gas.reference_temperature:g}, but stream.reynolds says what"
+                          " the viscosity is at stream.temperature: let one of them be 0")  # fmt: skip
     if gas.viscosity == "sutherland" and gas.sutherland_temperature > _COLDEST * stream.temperature:
         raise ConfigError(f"gas.sutherland_temperature = {gas.sutherland_temperature:g} and stream.temperature ="
                           f" {stream.temperature:g} are not in one unit: 110.4 is that of air in kelvin")  # fmt: skip
+
+
+def _check_smoothing(time: Any, usual: Any) -> None:
+    """Rates are averaged in explicit steps towards a steady flow alone; what a case has by itself does not count."""
+    for key, value, needed in (("mode", time.mode, "steady"), ("method", time.method, "explicit")):
+        if value != needed and time.smoothing not in (0.0, usual.smoothing):
+            raise ConfigError(f"time.smoothing is {time.smoothing:g}, and time.{key} is {value!r}, which has none: let"
+                              f" it be 0, or say {needed!r}")  # fmt: skip
 
 
 def _check_along(key: str, wall: AdiabaticWall, mesh: ml.Mesh, faces: np.ndarray) -> None:

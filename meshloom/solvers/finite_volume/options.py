@@ -43,7 +43,7 @@ class IdealGasOptions:
         0.0, "viscosity at the reference temperature; 0 takes what stream.reynolds says", low=0.0
     )
     reference_temperature: float = option(
-        0.0, "temperature of the reference viscosity; 0 takes that of the free stream", low=0.0
+        0.0, "temperature of the reference viscosity; 0 takes that of the free stream, as stream.reynolds does", low=0.0
     )
     sutherland_temperature: float = option(
         110.4, "the constant of Sutherland's law, as a temperature: 110.4 is that of air in kelvin", low=0.0
@@ -97,7 +97,10 @@ class VolumesTimeOptions:
         0.8, "length of the step as a share of what a sound wave needs to cross a cell", above=0.0, high=100.0
     )
     smoothing: float = option(
-        0.0, "steady: how strongly rates are averaged with those of neighbours; 0 not at all", low=0.0, high=10.0
+        0.0,
+        "steady and explicit: how strongly rates are averaged with those of neighbours; 0 not at all",
+        low=0.0,
+        high=10.0,
     )
     tolerance: float = option(
         0.0, "steady: end when the residual of density is below this; 0 goes on to run.iterations", low=0.0, high=1.0
