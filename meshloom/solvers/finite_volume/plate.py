@@ -32,6 +32,7 @@ from meshloom.solvers.finite_volume.options import (
     boundary_table,
 )
 from meshloom.solvers.finite_volume.spalart_allmaras import law_of_the_wall
+from meshloom.solvers.finite_volume.turbulence import sticks
 
 #: NASA's turbulence modelling resource, "2D Zero Pressure Gradient Flat Plate": friction by the model at x = 0.97.
 STATION, PUBLISHED_FRICTION = 0.97, 0.00271
@@ -115,6 +116,9 @@ class TurbulentPlate(FiniteVolumeCase):
         return centres[above, 1] * u_tau / laminar, V[1] / u_tau
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
+        """Friction beside what is published and the law of the wall; where the gas slides along there is neither."""
+        if not sticks(self._plate.condition):
+            return super().charts(history)
         faces, friction = self.friction()
         x = np.union1d(faces, [STATION])
         cf, published = np.interp(x, faces, friction), np.where(x == STATION, PUBLISHED_FRICTION, np.nan)
