@@ -208,8 +208,12 @@ class FiniteVolumeCase(Case):
         if self.mesh.dim != 2:
             return None
         name, label = self.drawn
-        curves = ("lift", "drag") if isinstance(self.steps, StepsInTime) else ("residual_density",)
-        return Picture(self.cell_fields()[name], label, self.window(), curves=curves)
+        return Picture(self.cell_fields()[name], label, self.window(), curves=self.drawn_monitors)
+
+    @property
+    def drawn_monitors(self) -> tuple[str, ...]:
+        """Those beside the picture: coefficients over time, or how far it is to the steady flow, over decades."""
+        return ("lift", "drag") if isinstance(self.steps, StepsInTime) else ("residual_density",)
 
     def window(self) -> tuple[float, float, float, float]:
         if self.config.output.window:

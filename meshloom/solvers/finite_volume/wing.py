@@ -126,7 +126,7 @@ class OneraM6(FiniteVolumeCase):
         (xmin, ymin), (xmax, ymax) = points.min(axis=0), points.max(axis=0)
         window = (float(xmin), float(xmax), float(ymin), float(ymax))
         return Picture(self.wing_pressure()[upper], "pressure coefficient", window, points=points,
-                       polygons=numbers.reshape(polygons.shape), curves=("residual_density", "lift"))  # fmt: skip
+                       polygons=numbers.reshape(polygons.shape), curves=self.drawn_monitors)  # fmt: skip
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         """The pressure on the seven sections where it was measured, suction on top as is the custom."""
