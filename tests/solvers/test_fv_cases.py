@@ -95,6 +95,16 @@ def test_airfoil_at_mach_08():
     assert 0.348 < found[-1][0] < 0.363 and 0.0221 < found[-1][1] < 0.0230, found
 
 
+def test_the_chart_of_a_wake_says_how_long_it_is() -> None:
+    case = make("cylinder", "mesh.around=16", "mesh.outward=16", "mesh.far=10")
+    V = case.start(case.mesh.cell_centroids)
+    V[1] *= 0.1 * (case.mesh.cell_centroids[:, 0] - 2.5)
+    case.flow.u.assign(case.gas.conserved(V).T)
+    assert case.wake_length() == pytest.approx(2.0, abs=0.004)
+    *_, chart = case.charts({})
+    assert chart.name == "wake" and chart.y_label == "velocity on the axis (eddies: 2 diameters long)"
+
+
 # --- at the command line ----------------------------------------------------------------------------------------
 
 MESH = """NDIME= 2

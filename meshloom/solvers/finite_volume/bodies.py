@@ -111,8 +111,8 @@ class Cylinder(FiniteVolumeCase):
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         x, u = self.wake()
-        near = x < 10.0
-        return (*super().charts(history), Chart("wake", x[near], {"u": u[near]}, "x", "velocity on the axis"))
+        near, label = x < 10.0, f"velocity on the axis (eddies: {self.wake_length():.3g} diameters long)"
+        return (*super().charts(history), Chart("wake", x[near], {"u": u[near]}, "x", label))
 
 
 @dataclass(frozen=True)
