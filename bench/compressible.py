@@ -162,11 +162,12 @@ def work(quick: bool) -> Work:
     return {
         "airfoil": [(f"airfoil, {n} x {3 * n // 8}, implicit", partial(airfoil, n, 400)) for n in (128, 256, 512)],
         "cylinder": [
-            (f"cylinder, Re 40, Mach {mach}, implicit", partial(cylinder, 192, 400, mach)) for mach in (0.1, 0.1 / SLOW)
+            (f"cylinder, Re 40, Mach {mach}, implicit", partial(cylinder, 192, steps, mach))
+            for mach, steps in ((0.1, 400), (0.1 / SLOW, 1600))
         ],
         "street": [("street, Re 100, explicit", partial(street, 128, 150.0))],
         "plate": [(f"plate, {n} x {up_of(n)}, implicit", partial(plate, n, 600)) for n in (34, 68, 136)],
-        "wing": [("wing, Euler, level 3, implicit", partial(wing, 3, 150))],
+        "wing": [("wing, Euler, level 3, implicit", partial(wing, 3, 120))],
     }
 
 

@@ -14,6 +14,7 @@ from meshloom.mesh.core import Field
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.lists import CellTable, NodeLists
 from meshloom.mesh.mesh import Mesh
+from meshloom.native.algorithms import distinct
 
 #: Dimension and number of nodes of every element that may stand in a file.
 ELEMENTS = {
@@ -156,7 +157,7 @@ def _cell_groups(cells: list[MeshBlock], names: Mapping[tuple[int, int], str], d
     first = 0
     for block in cells:
         numbers = np.arange(first, first + len(block.nodes))
-        for tag in np.unique(block.tags[block.tags != 0]).tolist():
+        for tag in distinct(block.tags[block.tags != 0]).tolist():
             members = numbers[block.tags == tag]
             groups.setdefault(names.get((dimension, tag), f"group{tag}"), []).append(members)
         for tag in block.also:
@@ -180,7 +181,7 @@ def _named_boundary(
             raise MeshError(
                 f"boundary group {both[1]}: {len(block.nodes)} of its faces belong to group {both[0]} already"
             )
-        for tag in np.unique(block.tags[block.tags != 0]).tolist():
+        for tag in distinct(block.tags[block.tags != 0]).tolist():
             name = names.get((block.dimension, tag), f"group{tag}")
             numbers.setdefault(name, tag)
             parts.setdefault(name, []).append(block.nodes[block.tags == tag])

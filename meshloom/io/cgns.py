@@ -21,6 +21,7 @@ from meshloom.io.text import rows_of_changing_length
 from meshloom.mesh.cell_kinds import FACE_KINDS
 from meshloom.mesh.faces import checked_cells, derive_faces
 from meshloom.mesh.lists import CellTable, NodeLists
+from meshloom.native.algorithms import distinct
 
 CODES = {
     2: "vertex",
@@ -73,7 +74,7 @@ def _listing(tree: Any) -> Listing:
     sections = [found for section in _children(zone, "Elements_t") for found in _section(section)]
     blocks = [block for _, block in sections]
     numbers = np.concatenate([np.asarray(block.numbers) for block in blocks] or [np.zeros(0, np.int64)])
-    if len(np.unique(numbers)) < len(numbers):
+    if len(distinct(numbers)) < len(numbers):
         raise MeshError("two sections have an element of the same number: the file is malformed")
     for block in blocks:
         if len(block.nodes) and (block.nodes.min() < 0 or block.nodes.max() >= len(points)):
@@ -119,8 +120,8 @@ def _tagged(
             raise MeshError(f"element {numbers[taken[0]]} is in the boundary conditions {both}; it can be in one")
         done.append((section, replace(block, tags=np.where(here, tag, block.tags))))
         found += int(here.sum())
-    if found < len(np.unique(listed)):
-        count = len(np.unique(listed))
+    if found < len(distinct(listed)):
+        count = len(distinct(listed))
         raise MeshError(f"boundary condition {names[tag]} lists {count} elements, of which {found} are faces")
     return done
 

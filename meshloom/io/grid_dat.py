@@ -14,6 +14,7 @@ import numpy as np
 from meshloom.errors import MeshError
 from meshloom.io.text import as_integers, format_rows, parse_numbers
 from meshloom.mesh.mesh import Mesh
+from meshloom.native.algorithms import distinct
 
 _NAMES = {1: "wall", 2: "farfield"}
 
@@ -34,7 +35,7 @@ def read_grid(data: bytes) -> Mesh:
     cells, faces, boundary = (as_integers(part, "grid") for part in (cells, faces, boundary))
     if len(cells) == 0:
         raise MeshError("no cells found; expected quadrilaterals")
-    present = np.unique(boundary[:, 3]).tolist()
+    present = distinct(boundary[:, 3]).tolist()
     groups = {_NAMES.get(number, f"group{number}"): number for number in present}
     x = x + 0.0  # the original program prints "-0.000000" here and there
     ends, cell, group = boundary[:, :2], boundary[:, 2], boundary[:, 3]

@@ -25,6 +25,7 @@ from meshloom.linalg.poisson import floating
 from meshloom.linalg.row_storage import few_widths
 from meshloom.linalg.steps import add_to, multiply_block, multiply_entries, subtract_from
 from meshloom.mesh.core import MOST_LISTED, Field, Global, Map, Set, Subset
+from meshloom.native.algorithms import distinct
 from meshloom.native.cholesky import Sparse
 from meshloom.operation.loop import kernel
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
@@ -91,7 +92,7 @@ class ColoredSGS:
             rows = by_stage[begin:end]
             rows = rows[lengths[rows] > 0]
             width = few_widths(lengths[rows])
-            yield [self._rows(rows[width == one], int(one), starts, chosen, column) for one in np.unique(width)]
+            yield [self._rows(rows[width == one], int(one), starts, chosen, column) for one in distinct(width)]
 
     def _rows(self, numbers: np.ndarray, width: int, starts: np.ndarray, chosen: np.ndarray,
               column: np.ndarray) -> _Rows:  # fmt: skip

@@ -14,6 +14,7 @@ from meshloom.linalg.matrix import Matrix, block_of, library, made_through
 from meshloom.linalg.product import add_block, add_entry
 from meshloom.mesh.core import Arg, Field, Map, Set, Subset
 from meshloom.mesh.values import named
+from meshloom.native.algorithms import distinct
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
 
@@ -33,7 +34,7 @@ class MapMatrix(Matrix):
         size = block_of(name, block)
         left, right = through.positions[: through.source.owned], across.positions[: through.source.owned]
         keys = left[:, :, None].astype(np.int64) * across.target.total + right[:, None, :]
-        self._hold(rows, across.target, np.unique(keys), size, dtype)
+        self._hold(rows, across.target, distinct(keys), size, dtype)
 
     def _hold(self, rows: Set, columns: Set, keys: np.ndarray, block: tuple[int, int], dtype: DTypeLike) -> None:
         """``keys``: row times number of columns plus column of each entry, by position, ascending."""
@@ -75,7 +76,7 @@ class MapMatrix(Matrix):
         row, column = _positions(rows, blocks.row // size[0]), _positions(columns, blocks.col // size[1])
         keys = row.astype(np.int64) * columns.total + column
         dtype = blocks.data.dtype if blocks.data.dtype in (np.float32, np.float64) else np.float64
-        made._hold(rows, columns, np.unique(keys), size, dtype)
+        made._hold(rows, columns, distinct(keys), size, dtype)
         values = np.zeros((len(made.entries), *size), dtype)
         np.add.at(values, (np.searchsorted(made._keys, keys), blocks.row % size[0], blocks.col % size[1]), blocks.data)
         made.values.assign(values.reshape(made.values.shape))

@@ -18,6 +18,7 @@ from meshloom.errors import MeshError
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.product import add_entry
 from meshloom.mesh.core import MOST_LISTED, Field, Map, Set, Subset
+from meshloom.native.algorithms import distinct
 from meshloom.native.cholesky import Sparse
 from meshloom.operation.loop import Kernel, kernel
 
@@ -91,7 +92,7 @@ class RowStage:
         longest = np.zeros(chunk[-1] + 1, np.int64)
         np.maximum.at(longest, chunk, lengths)
         width = few_widths(np.asarray(WIDTHS)[np.searchsorted(WIDTHS, longest)])[chunk]
-        for one in np.unique(width):
+        for one in distinct(width):
             yield self._padded(a, rows[width == one], int(one), storage)
 
     def _padded(self, a: Sparse, rows: np.ndarray, width: int, storage: Storage) -> _EqualRows:
@@ -120,7 +121,7 @@ def few_widths(width: np.ndarray) -> np.ndarray:
     """The widths of chunks, with those that few have raised to the next one: a loop of their own would take longer than
     the few slots that are added."""
     found, most = width.copy(), MOST_ADDED * width.sum()
-    known = np.unique(width)
+    known = distinct(width)
     for shorter, longer in pairwise(known):
         chosen = found == shorter
         added = (longer - shorter) * chosen.sum()

@@ -26,6 +26,7 @@ from meshloom.linalg.cell_level import outer
 from meshloom.linalg.modes import Where
 from meshloom.linalg.poisson import Poisson
 from meshloom.linalg.transforms import libraries
+from meshloom.native.algorithms import distinct
 
 InBox = Callable[[Any, Any], None]
 MOST_FACES = 4096  # between fluid and solid: a matrix of as many rows and columns is kept
@@ -182,7 +183,7 @@ def _regions(axes: tuple[AxisCells, ...], solid: np.ndarray) -> np.ndarray:
 def _free(region: np.ndarray, held: np.ndarray, faces: CellFaces, but: int | None) -> list[np.ndarray]:
     """For each region where no value is held, ``but`` one, what flows out of it, (m,), where x is 1 in it and 0
     elsewhere: the strengths that change nothing, as they come from what is constant there."""
-    loose = [one for one in np.unique(region) if one != but and not held[region == one].any()]
+    loose = [one for one in distinct(region) if one != but and not held[region == one].any()]
     inside, outside = region[faces.cells], region[faces.others]
     return [faces.links * (1.0 * (inside == one) - (outside == one)) for one in loose]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from meshloom.mesh.copies import ItsOwnCopy
+from meshloom.native.algorithms import distinct
 
 if TYPE_CHECKING:
     from meshloom.mesh.grid import Grid
@@ -97,7 +98,7 @@ class Box(ItsOwnCopy):
     def touched(self, offsets: Iterable[Index]) -> int:
         """How many different points are seen at these offsets from all points of the box."""
         parts = [cell for o in offsets for cell in product(*(self._pieces(a, o[a]) for a in range(self.grid.rank)))]
-        cuts = [np.unique([end for part in parts for end in part[a]]) for a in range(self.grid.rank)]
+        cuts = [distinct([end for part in parts for end in part[a]]) for a in range(self.grid.rank)]
         seen = np.zeros([max(len(c) - 1, 0) for c in cuts], bool)
         for part in parts:
             seen[tuple(slice(*np.searchsorted(c, ends)) for c, ends in zip(cuts, part, strict=True))] = True

@@ -15,6 +15,7 @@ from meshloom.mesh.faults import Fault
 from meshloom.mesh.lists import CellTable, NodeLists, node_lists
 from meshloom.mesh.reorder import SETS, Permutation
 from meshloom.mesh.values import as_array, same_kind
+from meshloom.native.algorithms import distinct
 
 S = TypeVar("S", bound=Set)
 T = TypeVar("T")
@@ -111,7 +112,7 @@ def checked_cell_groups(groups: Mapping[str, ArrayLike] | None, count: int) -> d
         wrong = numbers[(numbers < 0) | (numbers >= count)]
         if wrong.size:
             raise MeshError(f"cell group {name!r}: cell {wrong[0]} does not exist; there are {count}, counted from 0")
-        checked[str(name)] = np.unique(numbers).astype(np.int64)
+        checked[str(name)] = distinct(numbers).astype(np.int64)
         checked[str(name)].flags.writeable = False
     return checked
 
@@ -130,7 +131,7 @@ def checked_groups(
     if values.shape not in ((count,), (count, 1)) or not (values.size == 0 or np.issubdtype(values.dtype, np.integer)):
         raise MeshError(f"boundary_group: expected {count} integers, got shape {values.shape} of {values.dtype}")
     values = values.reshape(-1)
-    present = np.unique(values).tolist()
+    present = distinct(values).tolist()
     names = known if groups is not None else group_numbers({f"group{number}": number for number in present})
     if len(set(names.values())) < len(names):
         raise MeshError(f"two boundary groups have the same number: {names}")

@@ -10,6 +10,7 @@ from meshloom.errors import MeshError
 from meshloom.mesh.faces import equal_rows
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.lists import NodeLists, node_lists
+from meshloom.native.algorithms import distinct
 
 
 def group_boundary(
@@ -48,7 +49,7 @@ def _group_rows(boundary_nodes: np.ndarray, arrays: list[np.ndarray], names: lis
         if taken.any():
             face, holder = rows[mine[np.argmax(taken)]], names[groups[faces[taken][0]] - 1]
             raise _group_fault(name, f"face {{nodes}} belongs to group {_unbraced(holder)} already", face)
-        if len(np.unique(faces)) < len(faces):
+        if len(distinct(faces)) < len(faces):
             found, counts = np.unique(faces, return_counts=True)
             again = rows[mine[faces == found[np.argmax(counts)]][0]]
             raise _group_fault(name, "face {nodes} is listed twice", again)

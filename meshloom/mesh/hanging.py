@@ -13,6 +13,7 @@ import numpy as np
 from meshloom.mesh.faces import equal_rows
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.lists import NodeLists
+from meshloom.native.algorithms import distinct
 
 _NEAR = 1e-3  # of the height of a cell, which may be much less than its length: what is nearer lies at one place
 _CHUNK = 4096  # faces whose nodes nearby are looked at together
@@ -26,7 +27,7 @@ def check_slits(x: np.ndarray, ends: NodeLists, cells: np.ndarray, heights: np.n
         return
     from scipy.spatial import cKDTree  # here, because importing it takes longer than checking a small mesh
 
-    used = np.unique(ends.entries)
+    used = distinct(ends.entries)
     tree = cKDTree(x[used])
     near = np.full(len(x), np.inf)  # by the least height of the cells at each node
     np.minimum.at(near, ends.entries, _NEAR * np.repeat(heights, ends.lengths))

@@ -21,6 +21,7 @@ from meshloom.mesh.cell_kinds import KINDS, NAMES, POLYGON, CellKind, kind_name,
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.kinds import Kinds, checked_kinds
 from meshloom.mesh.values import whole_numbers
+from meshloom.native.algorithms import distinct
 
 MIXED = "mixed"  # the kind of a mesh that has several
 Which = np.ndarray | slice  # some elements by number; a slice: all of a run, so that arrays are looked at, not copied
@@ -108,7 +109,7 @@ class NodeLists(ItsOwnCopy):
         """The elements of each number of nodes, which ascends."""
         if self.rows is not None:
             return [SizeBlock(slice(None), self.rows)]
-        return [self._block(np.flatnonzero(self.lengths == size), int(size)) for size in np.unique(self.lengths)]
+        return [self._block(np.flatnonzero(self.lengths == size), int(size)) for size in distinct(self.lengths)]
 
     def of_size(self, size: int) -> SizeBlock:
         """The elements with so many nodes."""

@@ -23,6 +23,7 @@ from meshloom.mesh.faults import Fault
 from meshloom.mesh.geometry import cell_volumes
 from meshloom.mesh.lists import CellTable, NodeLists
 from meshloom.mesh.periodic import Joints
+from meshloom.native.algorithms import distinct
 
 _SAME_PLACE = 1e-6  # of the size of a face: nodes on the two sides of a cut lie no further apart
 _CHUNK = 16384  # faces whose intermediate arrays stay in the cache
@@ -247,7 +248,7 @@ def check_corners(x: np.ndarray, cells: CellTable, boundary: tuple[NodeLists, np
     node = int(np.argmax(full_turns))  # NaN counts as the largest
     if not full_turns[node] <= 1.0 + _SLACK:
         ends, single = boundary  # cells without a neighbour first: who does not belong here has none
-        alone = np.unique(single[_those_with(ends, node)])
+        alone = distinct(single[_those_with(ends, node)])
         around = np.append(alone, np.setdiff1d(_those_with(cells.nodes, node), alone))
         raise Fault(f"cells {{cells}} overlap: round their node {{node}} they fill {full_turns[node]:.6g} full turns",
                     cells=around, nodes=[node])  # fmt: skip
@@ -265,7 +266,7 @@ def _at_nodes(cells: CellTable, values: list[np.ndarray], n_nodes: int) -> np.nd
 
 def _those_with(lists: NodeLists, node: int) -> np.ndarray:
     """The elements that have a node."""
-    return np.unique(np.searchsorted(lists.starts, np.flatnonzero(lists.entries == node), side="right") - 1)
+    return distinct(np.searchsorted(lists.starts, np.flatnonzero(lists.entries == node), side="right") - 1)
 
 
 def _check_fans(x: np.ndarray, cells: CellTable, angles: list[np.ndarray], meeting: np.ndarray) -> None:

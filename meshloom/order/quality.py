@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.native.algorithms import lines_touched
+from meshloom.native.algorithms import distinct, lines_touched
 
 TYPICAL_BLOCK = 1024  # elements; what such blocks load tells about the order
 SAMPLED_BLOCKS = 64
@@ -28,7 +28,7 @@ BAD_EXCESS = 8.0
 def sampled_blocks(elements: int, block: int, most: int = SAMPLED_BLOCKS) -> list[tuple[int, int]]:
     """Ranges of at most ``most`` evenly chosen blocks of consecutive elements."""
     blocks = -(-elements // block)
-    chosen = np.unique(np.linspace(0, blocks - 1, min(blocks, most)).astype(int))
+    chosen = distinct(np.linspace(0, blocks - 1, min(blocks, most)).astype(int))
     return [(b * block, min((b + 1) * block, elements)) for b in chosen.tolist()]
 
 
@@ -54,7 +54,7 @@ def loads_by_elements(rows: np.ndarray, n_targets: int, block: int = TYPICAL_BLO
     share = sum(last - first for first, last in chosen) * n_targets / max(len(rows), 1)
     if not share:
         return Loads()
-    found = [np.unique(rows[first:last]) for first, last in chosen]
+    found = [distinct(rows[first:last]) for first, last in chosen]
     return Loads(sum(map(len, found)) / share, sum(map(_lines_under, found)) * _TARGETS_PER_LINE / share)
 
 

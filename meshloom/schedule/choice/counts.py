@@ -19,6 +19,7 @@ from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Map
+from meshloom.native.algorithms import distinct
 from meshloom.order import sampled_blocks
 from meshloom.schedule.choice.cost import Work
 from meshloom.schedule.choice.loads import OrderOfLoop, distinct_targets
@@ -127,7 +128,7 @@ class Counts:
         for (p, slot, comp), times in self.accesses.items():
             touched.setdefault(p, []).append(self._addresses(p, self._rows(p, slot, first, last), comp) // LINE)
             weight[p] = max(weight.get(p, 0), times)
-        return total + sum(weight[p] * len(np.unique(np.concatenate(parts))) for p, parts in touched.items())
+        return total + sum(weight[p] * len(distinct(np.concatenate(parts))) for p, parts in touched.items())
 
     def _rows(self, param: int, slot: int, first: int, last: int) -> np.ndarray:
         described = self.spec.params[param]
@@ -168,7 +169,7 @@ class Counts:
         if not numbers or not chosen:
             return 1.0
         indices = self.maps[numbers[0]].positions
-        distinct = sum(len(np.unique(indices[first:last])) for first, last in chosen)
+        distinct = sum(len(distinct(indices[first:last])) for first, last in chosen)
         return sum(indices[first:last].size for first, last in chosen) / distinct
 
     def work(self, target: Target) -> Work:

@@ -32,6 +32,7 @@ GRADIENTS = ("least_squares", "green_gauss")
 #: not nearly lie in a plane: least singular value of the matrix at least this share of the largest. A cube at a wall
 #: has 1/2.
 _FLAT = 0.1
+_SINGULAR = 1e-10  # a determinant below that, in units of the largest entry: rounding
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,7 @@ def _weights(shape: _Shape, gradient: str) -> tuple[np.ndarray, np.ndarray, np.n
         at_face = np.where(shape.at_face, 1.0, 0.5)
         outer = at_face[:, None] * shape.boundary_area / shape.volume[shape.boundary_cells][:, None]
     outer = outer * (~shape.is_free | _lacking(shape, both, outer)[shape.boundary_cells])[:, None]
-    inverse = np.linalg.pinv(_of_patches(shape, _moments(shape, both, outer)))
+    inverse = _inverse(_of_patches(shape, _moments(shape, both, outer)))
     if shape.has_few_neighbours.any():
         return both, outer, inverse
     return (np.einsum("nkab,nkb->nka", inverse[shape.cells], both),
@@ -257,11 +258,24 @@ def _weights(shape: _Shape, gradient: str) -> tuple[np.ndarray, np.ndarray, np.n
 def _lacking(shape: _Shape, both: np.ndarray, outer: np.ndarray) -> np.ndarray:
     """Which cells know too little without their free faces, (cells,)."""
     cells, d = len(shape.volume), shape.area.shape[1]
-    singular = np.linalg.svd(_of_patches(shape, _moments(shape, both, outer * ~shape.is_free[:, None])),
-                             compute_uv=False)  # fmt: skip
+    found = np.zeros(cells, bool)
+    asked = np.flatnonzero(np.bincount(shape.boundary_cells, shape.is_free, minlength=cells))  # nobody else has any
+    matrix = _of_patches(shape, _moments(shape, both, outer * ~shape.is_free[:, None]))
+    singular = np.linalg.svd(matrix[asked], compute_uv=False)
     sure = np.bincount(shape.cells.ravel(), minlength=cells)
     sure += np.bincount(shape.boundary_cells, ~shape.is_free, minlength=cells).astype(int)
-    return (singular[:, -1] < _FLAT * singular[:, 0]) | ((sure <= d) & ~shape.has_few_neighbours)
+    few = (sure <= d) & ~shape.has_few_neighbours
+    found[asked] = (singular[:, -1] < _FLAT * singular[:, 0]) | few[asked]
+    return found
+
+
+def _inverse(matrix: np.ndarray) -> np.ndarray:
+    """Of each matrix (n, d, d); where it has none, or hardly one, what serves the directions that are known."""
+    size, d = np.abs(matrix).max(axis=(1, 2)), matrix.shape[1]
+    flat = ~(np.abs(np.linalg.det(matrix)) > _SINGULAR * size**d)
+    inverse = np.empty_like(matrix)
+    inverse[~flat], inverse[flat] = np.linalg.inv(matrix[~flat]), np.linalg.pinv(matrix[flat])
+    return inverse
 
 
 def _of_patches(shape: _Shape, matrix: np.ndarray) -> np.ndarray:
@@ -269,8 +283,9 @@ def _of_patches(shape: _Shape, matrix: np.ndarray) -> np.ndarray:
     few, (first, second) = shape.has_few_neighbours, shape.cells.T
     total = matrix.copy()
     for own, other in ((first, second), (second, first)):
-        takes = few[own]
-        np.add.at(total, own[takes], matrix[other[takes]])
+        of, beside = own[few[own]], other[few[own]]
+        for place in np.ndindex(matrix.shape[1:]):
+            total[:, *place] += np.bincount(of, matrix[beside, *place], minlength=len(matrix))
     return total
 
 

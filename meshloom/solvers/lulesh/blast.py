@@ -165,7 +165,7 @@ def _held_nodes(mesh: ml.Mesh) -> ml.Field:
     """For every node the planes of symmetry that it lies on."""
     bits = np.zeros(len(mesh.nodes), np.int32)
     for axis, name in enumerate(_MIRRORS):
-        bits[np.unique(mesh.boundary_nodes.indices[mesh.group(name)])] |= mirror_bit(axis)
+        bits[mesh.boundary_nodes.indices[mesh.group(name)]] |= mirror_bit(axis)
     return mesh.nodes.field("mirrors", dtype=np.int32, data=bits)
 
 

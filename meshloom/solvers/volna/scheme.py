@@ -97,9 +97,7 @@ class SecondOrder(WaterFlow):
     """The scheme of 2018. ``renew`` False takes the rates of the first stage again in the third, as the original does;
     True evaluates them anew, which makes the four stages the third-order scheme that they are meant to be."""
 
-    def __init__(
-        self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing, renew: bool = False
-    ):
+    def __init__(self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing, renew: bool = False):
         super().__init__(mesh, state, water, timing)
         self.renew = renew
         self.kernels = second_order.kernels(water)
