@@ -184,7 +184,7 @@ def line_of(row: dict[str, Any]) -> str:
     """A row in one line."""
     if row["part"] == "program":
         return f"{row['case']}: {row['cells']:,} cells, {row['ms']:.3f} ms a step"
-    where = f"mesh {row['level']} {row['order']:<8} "
+    where = f"mesh {row['level']} {row['order']:<21} "
     if row["part"] == "groups":
         return f"{where}{row['cells']:,} cells, {row['faces']:,} faces in {row['seconds']:.3f} s: {row['sizes']}"
     name = row.get("algorithm") or row["wish"]

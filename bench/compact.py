@@ -41,7 +41,7 @@ from bench.compact_rows import (
 )
 from bench.compiling import compile_all
 from bench.peers.compact_gpu import PEERS, PeerRun
-from bench.race import Stopped, stopping_cleanly
+from bench.race import check_time, stopping_cleanly
 from bench.race_loop import GROUPS, LAUNCHES, Device
 from bench.started import Started, options_of, started
 
@@ -200,8 +200,7 @@ class Run:
         self.result[part].append(row)
         print(line, flush=True)
         self.record.save()
-        if time.monotonic() > self.until:
-            raise Stopped("the time given by --seconds is up")
+        check_time(self.until)
 
 
 def architecture() -> str:

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bench.cases import make
-from bench.grid import Cpu
+from bench.published import Row, Work, latest, measured, parser_of
 from bench.race_loop import Device
 from bench.report import Goal, goal_table, rows_table
-from bench.started import options_of, started
 from meshloom.case import Case
 
-LIFT, DRAG = (0.348, 0.363), (0.0221, 0.0230)  # of the airfoil: AGARD AR-211 and later codes, grid-converged
+#: Of the airfoil: AGARD AR-211 (1985) and later codes, grid-converged (Vassberg and Jameson 2010 among them).
+LIFT, DRAG = (0.348, 0.363), (0.0221, 0.0230)
+#: Re 40: Dennis and Chang 1970, Fornberg 1980, Linnick and Fasel 2005; Re 100: Williamson 1989 and computations since.
 CYLINDER_DRAG, WAKE, STROUHAL = (1.49, 1.54), (2.2, 2.35), (0.164, 0.167)
 OF_RANGE = 0.03  # beyond either end of a range of the cylinder
 SLOW, OF_SLOW = 10.0, 0.02  # a Mach number so many times smaller may change drag by so much
@@ -33,6 +33,7 @@ FRICTION, OF_FRICTION = 0.00271, 0.03  # NASA's turbulence modelling resource, f
 STEADY = 0.005  # of lift and drag: what engineers call converged
 WING_SECONDS = 180.0
 PIECE = 50  # steps between two looks
+IMPLICIT = ("time.method=implicit", "time.cfl=5.0")  # a few hundred steps to steady flow; explicit ones: thousands
 SETTLED = 0.4  # of a street of eddies: the part of its time that is looked at, at its end
 
 
@@ -68,23 +69,22 @@ def beyond(value: float, low_and_high: tuple[float, float]) -> float:
     return max(low / value - 1.0, value / high - 1.0, 0.0) if value > 0.0 else float("inf")
 
 
-def airfoil(around: int, iterations: int) -> dict[str, Any]:
+def airfoil(around: int, iterations: int) -> Row:
     mesh = (f"mesh.around={around}", f"mesh.outward={3 * around // 8}")
-    _, _, row = ran("naca0012_transonic", iterations, *mesh, "time.method=implicit", "time.cfl=5")
+    _, _, row = ran("naca0012_transonic", iterations, *mesh, *IMPLICIT)
     return row | {"lift": row["end"]["lift"], "drag": row["end"]["drag"]}
 
 
-def cylinder(around: int, iterations: int, mach: float) -> dict[str, Any]:
+def cylinder(around: int, iterations: int, mach: float) -> Row:
     size = (f"mesh.around={around}", f"mesh.outward={3 * around // 4}")
-    steps = ("time.method=implicit", "time.cfl=5", "time.cfl_max=200")
-    case, _, row = ran("cylinder", iterations, *size, f"stream.mach={mach}", *steps)
+    case, _, row = ran("cylinder", iterations, *size, f"stream.mach={mach}", *IMPLICIT, "time.cfl_max=200.0")
     return row | {"drag": row["end"]["drag"], "wake": case.wake_length()}  # type: ignore[attr-defined]
 
 
-def street(around: int, end: float) -> dict[str, Any]:
+def street(around: int, end: float) -> Row:
     """Eddies that leave a cylinder in turn, begun by a stream that comes from aside for a while."""
     size = (f"mesh.around={around}", f"mesh.outward={3 * around // 4}", "stream.reynolds=100.0")
-    time_ = ("time.mode=unsteady", f"time.end={end}", "time.cfl=0.9", "time.smoothing=0.0")
+    time_ = ("time.mode=unsteady", "time.method=explicit", f"time.end={end}", "time.cfl=0.9", "time.smoothing=0.0")
     case = make("cylinder", *size, *time_)
     push_aside(case)
     found, seconds = history_of(case, 10_000_000)
@@ -119,16 +119,21 @@ def late_mean(t: np.ndarray, values: np.ndarray) -> float:
     return float(np.trapezoid(values[late], t[late]) / np.ptp(t[late]))
 
 
-def plate(along: int, iterations: int) -> dict[str, Any]:
-    size = (f"mesh.along={along}", f"mesh.up={3 * along // 4 - along // 24}")
-    case, _, row = ran("flat_plate", iterations, *size)
+def up_of(along: int) -> int:
+    """Cells across the layer, as on NASA's grids of the plate: 34 x 24, 68 x 48, ..."""
+    return 24 * along // 34
+
+
+def plate(along: int, iterations: int) -> Row:
+    size = (f"mesh.along={along}", f"mesh.up={up_of(along)}")
+    case, _, row = ran("flat_plate", iterations, *size, *IMPLICIT)
     x, cf = case.friction()  # type: ignore[attr-defined]
     y, u = case.profile()  # type: ignore[attr-defined]
     return row | {"friction": float(np.interp(0.97, x, cf)), "y_plus": y.tolist(), "u_plus": u.tolist()}
 
 
-def wing(level: int, iterations: int, extra: tuple[str, ...] = ()) -> dict[str, Any]:
-    _, history, row = ran("onera_m6", iterations, f"mesh.level={level}", *extra)
+def wing(level: int, iterations: int, extra: tuple[str, ...] = ()) -> Row:
+    _, history, row = ran("onera_m6", iterations, f"mesh.level={level}", IMPLICIT[0], *extra)
     at = max(settled(history[name]) for name in ("lift", "drag"))
     return row | {"lift": row["end"]["lift"], "drag": row["end"]["drag"], "steps_to_engineering": at + 1,
                   "seconds_to_engineering": float(history["seconds"][at])}  # fmt: skip
@@ -142,34 +147,31 @@ def settled(values: np.ndarray) -> int:
 
 # --- what is run ------------------------------------------------------------------------------------------------------
 
-Makes = list[tuple[str, Callable[[], dict[str, Any]]]]
 
-
-def work(quick: bool) -> dict[str, Makes]:
-    """By its first word: what each row is called, and how it is made."""
+def work(quick: bool) -> Work:
+    """By its first word: what each row is called, with the method of its steps, and how it is made."""
     if quick:
         small = ("mesh.cells=3000",)
         return {
-            "airfoil": [("airfoil, 16 x 6", lambda: airfoil(16, 3))],
-            "cylinder": [("cylinder, Re 40, Mach 0.1", lambda: cylinder(16, 3, 0.1))],
-            "street": [("street, Re 100", lambda: street(16, 0.05))],
-            "plate": [("plate, 12 x 9", lambda: plate(12, 2))],
-            "wing": [("wing, Euler, level 1", lambda: wing(1, 2, small))],
+            "airfoil": [("airfoil, 16 x 6, implicit", lambda: airfoil(16, 3))],
+            "cylinder": [("cylinder, Re 40, Mach 0.1, implicit", lambda: cylinder(16, 3, 0.1))],
+            "street": [("street, Re 100, explicit", lambda: street(16, 0.05))],
+            "plate": [("plate, 12 x 8, implicit", lambda: plate(12, 2))],
+            "wing": [("wing, Euler, level 1, implicit", lambda: wing(1, 2, small))],
         }
-    up = {n: 3 * n // 4 - n // 24 for n in (68, 136)}
     return {
-        "airfoil": [(f"airfoil, {n} x {3 * n // 8}", partial(airfoil, n, 400)) for n in (128, 256, 512)],
+        "airfoil": [(f"airfoil, {n} x {3 * n // 8}, implicit", partial(airfoil, n, 400)) for n in (128, 256, 512)],
         "cylinder": [
-            (f"cylinder, Re 40, Mach {mach}", partial(cylinder, 192, steps, mach))
+            (f"cylinder, Re 40, Mach {mach}, implicit", partial(cylinder, 192, steps, mach))
             for mach, steps in ((0.1, 400), (0.1 / SLOW, 1600))
         ],
-        "street": [("street, Re 100", partial(street, 128, 150.0))],
-        "plate": [(f"plate, {n} x {up[n]}", partial(plate, n, 600)) for n in up],
-        "wing": [("wing, Euler, level 3", partial(wing, 3, 120))],
+        "street": [("street, Re 100, explicit", partial(street, 128, 150.0))],
+        "plate": [(f"plate, {n} x {up_of(n)}, implicit", partial(plate, n, 600)) for n in (34, 68, 136)],
+        "wing": [("wing, Euler, level 3, implicit", partial(wing, 3, 120))],
     }
 
 
-def goals(rows: list[dict[str, Any]]) -> list[Goal]:
+def goals(rows: list[Row]) -> list[Goal]:
     found = []
     named = {row["name"]: row for row in rows}
     airfoils = [row for row in rows if row["name"].startswith("airfoil")]
@@ -178,7 +180,7 @@ def goals(rows: list[dict[str, Any]]) -> list[Goal]:
         for key, allowed in (("lift", LIFT), ("drag", DRAG)):
             text = f"{finest['name']}: {key} {finest[key]:.4f}, outside of {allowed[0]} to {allowed[1]} by the share"
             found.append(Goal(text, beyond(finest[key], allowed), "at most", 0.0))
-    fast, slow = (named.get(f"cylinder, Re 40, Mach {mach}") for mach in (0.1, 0.1 / SLOW))
+    fast, slow = (named.get(f"cylinder, Re 40, Mach {mach}, implicit") for mach in (0.1, 0.1 / SLOW))
     if fast:
         for key, allowed in (("drag", CYLINDER_DRAG), ("wake", WAKE)):
             text = f"cylinder, Re 40: {key} {fast[key]:.3f}, outside of {allowed[0]} to {allowed[1]} by the share"
@@ -186,7 +188,7 @@ def goals(rows: list[dict[str, Any]]) -> list[Goal]:
     if fast and slow:
         found.append(Goal("cylinder, Re 40: drag at Mach 0.01 against 0.1", abs(slow["drag"] / fast["drag"] - 1.0),
                           "at most", OF_SLOW))  # fmt: skip
-    if row := named.get("street, Re 100"):
+    if row := named.get("street, Re 100, explicit"):
         low, high = STROUHAL
         text = f"street, Re 100: Strouhal number {row['strouhal']:.4f}, outside of {low} to {high} by the share"
         found.append(Goal(text, beyond(row["strouhal"], STROUHAL), "at most", OF_RANGE))
@@ -206,39 +208,21 @@ _SHOWN = ("lift", "drag", "wake", "strouhal", "friction")
 
 
 def text_lines(found: list[dict[str, Any]]) -> list[str]:
-    """All runs on paper; a later row of the same name stands for an earlier one."""
-    rows = {row["name"]: row for result in found for row in result["rows"]}
+    """All runs on paper."""
+    rows = latest(found)
     table = [[row["name"], f"{row['cells']:,}", f"{row['steps']:,}", f"{row['seconds']:.1f}",
               ", ".join(f"{key} {row[key]:.4g}" for key in _SHOWN if key in row),
-              f"{row['fall']:.1e}" if "fall" in row else ""] for row in rows.values()]  # fmt: skip
+              f"{row['fall']:.1e}" if "fall" in row else ""] for row in rows]  # fmt: skip
     head = ("flow", "cells", "steps", "s", "found", "residual fell to")
-    return [*rows_table(head, table), "", *goal_table(goals(list(rows.values())))]
-
-
-def line(row: dict[str, Any]) -> str:
-    figures = ", ".join(f"{key} {value:.4g}" for key, value in row.items() if isinstance(value, float))
-    return f"{row['name']}: {row['cells']} cells, {row['steps']} steps, {figures}"
-
-
-def rows_of(names: list[str], *, quick: bool) -> Iterator[dict[str, Any]]:
-    for word in names:
-        for name, make_row in work(quick)[word]:
-            yield {"name": name} | make_row()
+    return [*rows_table(head, table), "", *goal_table(goals(rows))]
 
 
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
-    parser = options_of("compressible", __doc__)
-    parser.add_argument("--only", nargs="+", choices=tuple(work(True)), default=list(work(True)), help="some of it")
-    parser.add_argument("--quick", action="store_true", help="few cells and steps: to see that it works")
+    parser = parser_of("compressible", __doc__, work)
     options = parser.parse_args(arguments)
-    run = started("compressible", options, device, Cpu)
+    run = measured("compressible", options, work, device)
     if run is None:
         return 2
-    run.result["quick"] = options.quick
-    for row in rows_of(options.only, quick=options.quick):
-        run.result["rows"].append(row)
-        print(line(row), flush=True)
-        run.save()
     return run.finished(goals(run.result["rows"]))
 
 

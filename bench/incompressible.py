@@ -13,19 +13,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bench.grid import Cpu
+from bench.cases import make
+from bench.published import Row, Work, latest, measured, parser_of
 from bench.race_loop import Device
 from bench.report import Goal, goal_table
-from bench.started import options_of, started
 from meshloom.case import Case
-from meshloom.config import build, parse_set
-from meshloom.solvers import find_case
 from meshloom.solvers.fractional_step.middle import Line
 
 OF_LID, OF_LENGTH, OF_BALANCE = 0.01, 0.03, 0.02  # what is allowed
@@ -39,8 +37,7 @@ PIECE = 2000  # steps between two looks
 
 def ran(name: str, *settings: str) -> tuple[Case, dict[str, Any]]:
     """A case, run to its end; steps, seconds, the largest divergence of all steps and the monitors at the end."""
-    begin, kind = time.perf_counter(), find_case(name)
-    case = kind(build(kind.Config, [parse_set(one) for one in settings]))
+    begin, case = time.perf_counter(), make(name, *settings)
     steps, worst, now = 0, 0.0, case.recorded_now()
     while left := case.steps_left(now):
         rows = case.monitor_rows(case.program.run(min(left, PIECE), record=case.recorded))
@@ -50,7 +47,7 @@ def ran(name: str, *settings: str) -> tuple[Case, dict[str, Any]]:
     return case, {"steps": steps, "seconds": time.perf_counter() - begin, "divergence": worst, "monitors": last}
 
 
-def cavity(reynolds: int, cells: int) -> dict[str, Any]:
+def cavity(reynolds: int, cells: int) -> Row:
     case, row = ran("cavity2d", f"mesh.cells=[{cells},{cells}]", f"flow.reynolds={reynolds}.0")
     gaps = []
     for chart in case.charts({}):
@@ -78,13 +75,13 @@ def peak(x: np.ndarray, values: np.ndarray) -> float:
     return float(c - b * b / (4.0 * a))
 
 
-def step(reynolds: int, settings: tuple[str, ...]) -> dict[str, Any]:
+def step(reynolds: int, settings: tuple[str, ...]) -> Row:
     _, row = ran("backward_step", f"flow.reynolds={reynolds}.0", *settings)
     found = row["monitors"]["reattachment"]
     return row | {"found": found, "off_erturk": abs(found / ERTURK[reynolds] - 1.0)}
 
 
-def channel(settings: tuple[str, ...]) -> dict[str, Any]:
+def channel(settings: tuple[str, ...]) -> Row:
     case, row = ran("channel", "flow.reynolds_tau=180.0", *settings)
     charts = {chart.name: chart for chart in case.charts({})}
     wall, shear = charts["mean_velocity"], charts["shear_stress"]
@@ -104,18 +101,18 @@ _LONG = ("mesh.cells=[128,96,96]", "scheme.form=staggered", "time.cfl=1.2", "tim
 _SHORT = ("mesh.cells=[8,12,6]", "scheme.form=staggered", "time.end=0.02", "statistics.after=0.0")
 
 
-def work(quick: bool) -> dict[str, list[tuple[str, Callable[[], dict[str, Any]]]]]:
+def work(quick: bool) -> Work:
     """By its first word: what each row is called, and how it is made."""
     cells, reynolds = (8, (100,)) if quick else (129, (100, 400, 1000))
     coarse = ("mesh.cells=4", "time.end=0.1") if quick else ()
     return {
-        "cavity": [(f"cavity, Re {re}", lambda re=re: cavity(re, cells)) for re in reynolds],  # type: ignore[misc]
-        "step": [(f"step, Re {re}", lambda re=re: step(re, coarse)) for re in ERTURK],  # type: ignore[misc]
+        "cavity": [(f"cavity, Re {re}", partial(cavity, re, cells)) for re in reynolds],
+        "step": [(f"step, Re {re}", partial(step, re, coarse)) for re in ERTURK],
         "channel": [("channel, Re_tau 180", lambda: channel(_SHORT if quick else _LONG))],
     }
 
 
-def goals(rows: list[dict[str, Any]]) -> list[Goal]:
+def goals(rows: list[Row]) -> list[Goal]:
     words = {
         "off_ghia": ("largest difference to Ghia's tables, speeds of the lid", OF_LID),
         "off_botella_peyret": ("largest difference to Botella and Peyret's extrema, speeds of the lid", OF_LID),
@@ -131,25 +128,14 @@ def goals(rows: list[dict[str, Any]]) -> list[Goal]:
 
 
 def text_lines(found: list[dict[str, Any]]) -> list[str]:
-    """All runs on paper; a later row of the same name stands for an earlier one."""
-    rows = {row["name"]: row for result in found for row in result["rows"]}
+    """All runs on paper."""
+    rows = latest(found)
     words = "At Re 1000 Ghia's tables, of a grid that was coarse for that, are {:.3f} speeds of the lid away."
-    beside = [words.format(row["off_ghia"]) for row in rows.values() if row["name"] == "cavity, Re 1000"]
-    return [*goal_table(goals(list(rows.values()))), *(["", *beside] if beside else [])]
+    beside = [words.format(row["off_ghia"]) for row in rows if row["name"] == "cavity, Re 1000"]
+    return [*goal_table(goals(rows)), *(["", *beside] if beside else [])]
 
 
-def line(row: dict[str, Any]) -> str:
-    figures = ", ".join(f"{key} {value:.3g}" for key, value in row.items() if isinstance(value, float))
-    return f"{row['name']}: {row['steps']} steps, {figures}; {row.get('found', '')}"
-
-
-def rows_of(names: list[str], *, quick: bool) -> Iterator[dict[str, Any]]:
-    for word in names:
-        for name, make in work(quick)[word]:
-            yield {"name": name} | make()
-
-
-def draw(rows: list[dict[str, Any]], folder: Path) -> None:
+def draw(rows: list[Row], folder: Path) -> None:
     """The picture of the documentation: the channel's mean profile."""
     from meshloom.io.plots import save_curves
 
@@ -163,19 +149,12 @@ def draw(rows: list[dict[str, Any]], folder: Path) -> None:
 
 
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
-    parser = options_of("incompressible", __doc__)
-    parser.add_argument("--only", nargs="+", choices=tuple(work(True)), default=list(work(True)), help="some of it")
-    parser.add_argument("--quick", action="store_true", help="few cells and steps: to see that it works")
+    parser = parser_of("incompressible", __doc__, work)
     parser.add_argument("--plots", type=Path, help="draw the curves into this folder")
     options = parser.parse_args(arguments)
-    run = started("incompressible", options, device, Cpu)
+    run = measured("incompressible", options, work, device)
     if run is None:
         return 2
-    run.result["quick"] = options.quick
-    for row in rows_of(options.only, quick=options.quick):
-        run.result["rows"].append(row)
-        print(line(row), flush=True)
-        run.save()
     if options.plots:
         draw(run.result["rows"], options.plots)
     return run.finished(goals(run.result["rows"]))

@@ -33,7 +33,7 @@ from bench.exclusive import alone
 from bench.frozen import Frozen, Outcome, Ready, deterministic_outcome, reference_outcome
 from bench.locality_loops import CONTESTS, PAPERS, STREAM, Contest
 from bench.measure import surroundings
-from bench.race import BLOCKS, LAYOUTS, Stopped, block_of, line_of, stopping_cleanly
+from bench.race import BLOCKS, LAYOUTS, Stopped, block_of, check_time, line_of, stopping_cleanly
 from bench.race_loop import Choices, Cuda, Device, block_colors, measured, wish_entries
 from bench.record import Record
 from meshloom.case import PRECISIONS, Case
@@ -107,7 +107,7 @@ class Locality:
         application = applications and contest.case not in self.result["applications"]
         if not left and not application:
             return
-        self._check_time()
+        check_time(self.until)
         print(f"\n{name}: {contest.paper.loop} of {contest.case}; {contest.differs}", flush=True)
         ml.use(self.device.backend)
         try:
@@ -153,7 +153,7 @@ class Locality:
               f" {loop.counts.flops} flops per element; compared with {strategy}", flush=True)  # fmt: skip
         del ready, loop
         for order in orders:
-            self._check_time()
+            check_time(self.until)
             self._order(entry, frozen, case.mesh, order, choices, expected)
 
     def _order(self, entry: dict[str, Any], frozen: Frozen, mesh: ml.Mesh, order: str, choices: Choices,
@@ -179,7 +179,7 @@ class Locality:
                 row = {"order": order, "precision": precision, "layout": layout} | row
                 entry["variants"].append(row | colors.get(str(block_of(row)), {}))
                 print(line_of(entry["variants"][-1]), flush=True)
-                self._check_time()
+                check_time(self.until)
             self.save()
             del ready
             self.device.clear()
@@ -188,7 +188,7 @@ class Locality:
 
     def _application(self, contest: Contest, case: Case) -> None:
         """Time per step loop by loop and, on a GPU, fused; then on the cores."""
-        self._check_time()
+        check_time(self.until)
         copy = self.device.copy_bandwidth()
         steps = APPLICATION_STEPS.get(self.device.backend, 3)
         gpu = self.device.backend not in ("cpu", "numpy")
@@ -204,10 +204,6 @@ class Locality:
             ml.use(self.device.backend)
         for line in application_lines(contest.case, found):
             print(line, flush=True)
-
-    def _check_time(self) -> None:
-        if time.monotonic() > self.until:
-            raise Stopped("the time given by --seconds is up")
 
     def save(self) -> None:
         self.record.save()

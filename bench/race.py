@@ -44,6 +44,12 @@ class Stopped(KeyboardInterrupt):
     """The time is up, or somebody asked to stop; nobody may take it for a failure of a peer."""
 
 
+def check_time(until: float) -> None:
+    """Stopped where it is later than that, by ``time.monotonic``."""
+    if time.monotonic() > until:
+        raise Stopped("the time given by --seconds is up")
+
+
 class Race:
     """One run: its result as it grows, and the file that holds it."""
 
@@ -65,7 +71,7 @@ class Race:
     def _order(self, base: ml.Mesh, order: str, choices: Choices) -> None:
         for part in ("variants", "peers"):  # what an earlier run left half done is measured again, as a whole
             self.result[part] = [r for r in self.result[part] if r["order"] != order]
-        self._check_time()
+        check_time(self.until)
         begin = time.perf_counter()
         try:
             mesh = base if order == "given" else base.reordered(order)
@@ -88,7 +94,7 @@ class Race:
             for row in variants(order, data, group, choices, self.device, copy):
                 self.result["variants"].append(row | colors.get(str(block_of(row)), {}))
                 print(line_of(self.result["variants"][-1]), flush=True)
-                self._check_time()
+                check_time(self.until)
             self.save()
             self.device.clear()
         about["complete"] = True
@@ -98,12 +104,8 @@ class Race:
         for row in peers(data, self.device, copy, data.useful_bytes()):
             self.result["peers"].append(row | {"order": order})
             print(peer_line(self.result["peers"][-1]), flush=True)
-            self._check_time()
+            check_time(self.until)
         self.save()
-
-    def _check_time(self) -> None:
-        if time.monotonic() > self.until:
-            raise Stopped("the time given by --seconds is up")
 
     def save(self) -> None:
         self.record.save()

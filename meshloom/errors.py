@@ -87,7 +87,7 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.67)
     if close:
         return f"; did you mean '{close[0]}'?"
-    return f"; allowed: {', '.join(names)}"
+    return f"; allowed: {', '.join(names)}" if names else "; none is allowed"
 
 
 def one_line(text: str) -> str:

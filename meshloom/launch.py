@@ -293,9 +293,9 @@ def _continue_from(case: Case, start: Start) -> None:
         changed = f", and with the same {file}, which may have changed since" if file else ""
         raise UserError(f"{start.path}: checkpoint of another {case.domain} (digest {saved.mesh[:12]}, this one"
                         f" {case.digest()[:12]}); restart with the same [{case.domain}] settings{changed}")  # fmt: skip
-    put_in(case, start)
     if problem := case.why_not_after(start.config):
         raise UserError(f"{start.path}: {problem}")
+    put_in(case, start)
     case.restored()
 
 

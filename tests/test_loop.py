@@ -161,6 +161,7 @@ def test_explain_shows_the_figures() -> None:
 def test_a_gpu_is_no_misspelt_cpu() -> None:
     assert nearest("gpu", ("auto", "numpy", "cpu", "cuda")) == "; allowed: auto, numpy, cpu, cuda"
     assert nearest("cdua", ("auto", "numpy", "cpu", "cuda")) == "; did you mean 'cuda'?"
+    assert nearest("cuda", ()) == "; none is allowed"
 
 
 def test_explain_claims_no_more_than_the_back_end_does() -> None:

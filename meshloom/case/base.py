@@ -125,7 +125,7 @@ class Case(RunTask):
         check_sizes(self.cell_fields(), (len(self.mesh.cells),), "one for each cell")
         check_sizes(self.node_fields(), (len(self.mesh.nodes),), "one for each node")
 
-    def drawn_over(self) -> tuple[np.ndarray, Corners]:
+    def drawn_over(self) -> tuple[np.ndarray, Corners] | None:
         return self.node_positions(), self.mesh.lists.cells.nodes
 
     def node_fields(self) -> dict[str, np.ndarray]:
@@ -143,7 +143,8 @@ class Case(RunTask):
     def why_not_after(self, before: Any) -> str:
         """Why a run with the settings ``before`` cannot go on with those of this case; '' where it can.
 
-        For what neither mesh, state nor monitors tell: the meaning of a monitor.
+        For what neither mesh, state nor monitors tell, such as the meaning of a monitor, or tell less well: it is asked
+        before the state is put in.
         """
         return ""
 

@@ -43,6 +43,9 @@ class GridCase(Case):
     def cell_fields(self) -> dict[str, np.ndarray]:
         return {}
 
+    def drawn_over(self) -> None:
+        return None
+
     @property
     def elements(self) -> int:
         return self.grid.inside.size

@@ -25,23 +25,27 @@ def table(case: Case, folder: RunFolder, outcome: Outcome) -> str:
     """Final monitors, time and rate, and where the files are."""
     rows = [
         *summary_rows(case, outcome),
-        *((path.name, f"{path}{_what_for(path.name, case, folder, outcome)}") for path in _listed(folder)),
+        *((path.name, f"{path}{_what_for(path, case, folder, outcome)}") for path in listed(folder.files())),
     ]
     width = min(max(len(name) for name, _ in rows), _WIDEST)  # a longer name moves its own line alone
     return "\n".join(f"  {name:{width}}  {text}" for name, text in rows)
 
 
-def _listed(folder: RunFolder) -> list[Path]:
-    """The files worth naming, the one to look at first; a series stands for its VTK files, and the page for what it was
-    made of."""
-    found = [path for path in reversed(folder.files()) if path.suffix not in _NOT_NAMED]
+def listed(files: list[Path]) -> list[Path]:
+    """The files worth naming, those to look at first: the page, pictures, and then the others, the settings last. A
+    series stands for its VTK files, the drawing of a chart for its numbers, and the page for what it was made of."""
+    drawn = [path for path in files if path.suffix == ".png"]
+    others = [path for path in reversed(files) if path.suffix not in (".png", *_NOT_NAMED)]
+    found = drawn + [path for path in others if path.with_suffix(".png") not in drawn]
     return sorted(found, key=lambda path: path.name != REPORT)
 
 
-def _what_for(name: str, case: Case, folder: RunFolder, outcome: Outcome) -> str:
+def _what_for(path: Path, case: Case, folder: RunFolder, outcome: Outcome) -> str:
     go_on = f"go on: {going_on(folder)}{f' {case.longer()}' if outcome.finished else ''}"
     purpose = {REPORT: "open in a browser", SERIES: "open in ParaView", CHECKPOINT: go_on}
-    return f"  ({purpose[name]})" if name in purpose else ""
+    if path.name in purpose:
+        return f"  ({purpose[path.name]})"
+    return "  (and .csv)" if path.suffix == ".png" and path.with_suffix(".csv").is_file() else ""
 
 
 def profile(outcome: Outcome) -> str:

@@ -187,6 +187,11 @@ def _named_boundary(
     parts: dict[str, list[np.ndarray]] = {}
     numbers: dict[str, int] = {}
     for block in blocks:
+        if block.also:
+            both = [names.get((dimension, tag), f"group{tag}") for tag in (int(block.tags[0]), *block.also)]
+            raise MeshError(
+                f"boundary group {both[1]}: {len(block.nodes)} of its faces belong to group {both[0]} already"
+            )
         for tag in distinct(block.tags[block.tags != 0]).tolist():
             name = names.get((block.dimension, tag), f"group{tag}")
             numbers.setdefault(name, tag)

@@ -58,12 +58,19 @@ def read_cgns(path: Path) -> Listing:
 
 def _listing(tree: Any) -> Listing:
     base = _only(tree, "CGNSBase_t", "base", "keep one")
-    dimension, in_space = (int(number) for number in _values(base)[:2])
+    dimension, in_space = _integers(base, 2)[:2].tolist()
+    if not 2 <= dimension <= in_space <= 3:
+        raise MeshError(
+            f"base {_name(base)} holds cells of dimension {dimension} in a space of {in_space}; expected 2 or 3"
+        )
     zone = _only(base, "Zone_t", "zone", f"merge them, and {_CONVERT}")
     kind = _text(_only(zone, "ZoneType_t", "zone type", _CONVERT))
     if kind != "Unstructured":
         raise MeshError(f"zone {_name(zone)} is {kind.lower()}; {_CONVERT}")
     points = _points(zone, in_space)
+    announced = int(_integers(zone, 1)[0])
+    if announced != len(points):
+        raise MeshError(f"zone {_name(zone)} announces {announced} points and holds {len(points)}: malformed")
     sections = [found for section in _children(zone, "Elements_t") for found in _section(section)]
     blocks = [block for _, block in sections]
     numbers = np.concatenate([np.asarray(block.numbers) for block in blocks] or [np.zeros(0, np.int64)])
@@ -80,13 +87,14 @@ def _grouped(points: np.ndarray, sections: list[tuple[str, MeshBlock]], groups: 
     """The listing with the groups of boundary conditions and, for faces that none lists, of sections."""
     cells = [block for _, block in sections if block.dimension == dimension]
     faces = [(name, block) for name, block in sections if block.dimension == dimension - 1]
+    last = max((int(np.max(block.numbers, initial=0)) for _, block in sections if block.numbers is not None), default=0)
     tags: dict[str, int] = {}
     by_points: list[MeshBlock] = []
     for group in groups:
-        name, listed = _name(group), _listed(group)
+        name, listed = _name(group), _listed(group, last)
         tag = tags.setdefault(name, len(tags) + 1)
         if listed is None:
-            by_points += _by_points(_values(_point_set(group)), cells, points, tag, name)
+            by_points += _by_points(_integers(_point_set(group)), cells, points, tag, name)
         else:
             faces = _tagged(faces, listed, tag, tags)
     if not by_points:  # else points have named what there is to name
@@ -121,10 +129,9 @@ def _tagged(
 def _by_points(listed: np.ndarray, cells: list[MeshBlock], points: np.ndarray, tag: int, name: str) -> list[MeshBlock]:
     """The boundary faces of cells all of whose nodes are in a list of points, which count from 1."""
     inside = np.zeros(len(points), dtype=bool)
-    numbers = np.ravel(listed).astype(np.int64)
-    if len(numbers) and (numbers.min() < 1 or numbers.max() > len(points)):
+    if len(listed) and (listed.min() < 1 or listed.max() > len(points)):
         raise MeshError(f"boundary condition {name} lists a point beyond the {len(points)} that there are: malformed")
-    inside[numbers - 1] = True
+    inside[listed - 1] = True
     table = CellTable.in_turn([(block.kind, NodeLists.of_rows(block.nodes)) for block in cells])
     found = []
     for part in derive_faces(checked_cells(table, len(points)), len(points)).boundary_nodes.sizes:
@@ -138,9 +145,11 @@ def _by_points(listed: np.ndarray, cells: list[MeshBlock], points: np.ndarray, t
 
 def _section(section: Any) -> Iterator[tuple[str, MeshBlock]]:
     """The elements of a section, with its name; one of mixed elements has many blocks."""
-    name, code = _name(section), int(_values(section)[0])
-    first, last = (int(number) for number in _values(section["ElementRange"])[:2])
-    entries = _values(section["ElementConnectivity"]).astype(np.int64)
+    name, code = _name(section), int(_integers(section, 1)[0])
+    first, last = _integers(section["ElementRange"], 2)[:2].tolist()
+    entries = _integers(section["ElementConnectivity"])
+    if not 1 <= first <= last + 1:
+        raise MeshError(f"section {name} has the elements {first} to {last}: malformed")
     if code == _MIXED:
         what = f"section {name}"
 
@@ -175,15 +184,19 @@ def _point_set(group: Any) -> Any:
     return sets[0]
 
 
-def _listed(group: Any) -> np.ndarray | None:
-    """The elements of a boundary condition, by number; None where it lists points (ranges of which are refused)."""
+def _listed(group: Any, last: int) -> np.ndarray | None:
+    """The elements of a boundary condition, by number, ``last`` at most; None where it lists points (ranges of which
+    are refused)."""
     listed = _point_set(group)
     place = next((_text(one) for one in _children(group, "GridLocation_t")), "Vertex")
-    kind, values = _name(listed), np.ravel(_values(listed)).astype(np.int64)
+    kind, values = _name(listed), _integers(listed)
     if kind.endswith("Range"):
         if kind == "PointRange" and place == "Vertex":
             raise MeshError(f"boundary condition {_name(group)} is a range of points; list its points or its faces")
-        return np.arange(values[0], values[-1] + 1)
+        if len(values) != 2 or not 1 <= values[0] <= values[1] <= last:
+            found = f"has the range {values.tolist()[:4]} of elements; there are 1 to {last}"
+            raise MeshError(f"boundary condition {_name(group)} {found}: malformed")
+        return np.arange(values[0], values[1] + 1)
     if kind == "ElementList" or place in ("FaceCenter", "EdgeCenter", "CellCenter"):
         return values
     return None
@@ -195,7 +208,7 @@ def _points(zone: Any, in_space: int) -> np.ndarray:
     missing = [name for name in names if name not in grid]
     if missing:
         raise MeshError(f"no {missing[0]}; coordinates must be {', '.join(names)}")
-    columns = [np.ravel(_values(grid[name])).astype(np.float64) for name in names]
+    columns = [_values(grid[name], "iuf").astype(np.float64) for name in names]
     if len({len(column) for column in columns}) > 1:
         raise MeshError("coordinates of different lengths: the file is malformed")
     return np.stack(columns, axis=1)
@@ -233,8 +246,22 @@ def _name(node: Any) -> str:
     return str(node.name).rsplit("/", 1)[-1]
 
 
-def _values(node: Any) -> np.ndarray:
-    return np.ravel(np.asarray(node[" data"]))
+def _values(node: Any, kinds: str = "iu") -> np.ndarray:
+    """What a node holds, one after the other: numbers of these kinds of types."""
+    if " data" not in node:
+        raise MeshError(f"{_name(node)} holds no values: malformed")
+    values = np.ravel(np.asarray(node[" data"]))
+    if values.dtype.kind not in kinds:
+        raise MeshError(f"{_name(node)} holds values of type {values.dtype}: malformed")
+    return values
+
+
+def _integers(node: Any, least: int = 0) -> np.ndarray:
+    """Whole numbers, at least so many."""
+    values = _values(node)
+    if len(values) < least:
+        raise MeshError(f"{_name(node)} holds {len(values)} numbers; expected {least}: malformed")
+    return values.astype(np.int64)
 
 
 def _text(node: Any) -> str:

@@ -1,4 +1,5 @@
-"""Meshes of OpenFOAM, read only: a folder ``polyMesh`` with the files points, faces, owner, neighbour and boundary.
+"""Meshes of OpenFOAM, read only: a folder ``polyMesh`` with the files points, faces, owner, neighbour and boundary,
+each in text, compressed (``points.gz``) or not.
 
 OpenFOAM knows a cell by its faces alone. The four kinds are told by how many triangles and quadrilaterals a cell has,
 and its nodes are found by walking round: from a base, each of whose nodes has one edge that leaves it.
@@ -6,7 +7,9 @@ and its nodes are found by walking round: from a base, each of whose nodes has o
 
 from __future__ import annotations
 
+import gzip
 import re
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -24,24 +27,23 @@ _KINDS = {(4, 0): ("tetrahedron", 3), (4, 1): ("pyramid", 4), (2, 3): ("prism", 
 def find_polymesh(path: Path) -> Path | None:
     """The folder of the mesh that a path leads to: itself, or ``constant/polyMesh`` of a case; None for any other."""
     for folder in (path, path / "polyMesh", path / "constant" / "polyMesh"):
-        if (folder / "faces").is_file() and (folder / "owner").is_file():
+        if _file(folder, "faces").is_file() and _file(folder, "owner").is_file():
             return folder
     return None
 
 
 def read_openfoam(folder: Path) -> Mesh:
     """The mesh of such a folder. Patches are boundary groups; cells keep their numbers."""
-    missing = [name for name in FILES if not (folder / name).is_file()]
+    path = {name: _file(folder, name) for name in FILES}
+    missing = [name for name in FILES if not path[name].is_file()]
     if missing:
-        raise MeshError(f"no file {missing[0]}; a mesh of OpenFOAM has {', '.join(FILES)}, in text and not compressed")
-    points = _numbers(folder / "points")
-    if len(points) % 3:
-        raise MeshError(f"points holds {len(points)} numbers; expected three for each")
-    faces = _faces(folder / "faces")
-    owner, neighbour = (as_integers(_numbers(folder / name), name) for name in ("owner", "neighbour"))
+        raise MeshError(f"no file {missing[0]}; a mesh of OpenFOAM has {', '.join(FILES)}, in text")
+    points = _numbers(path["points"], 3)
+    faces = _faces(path["faces"])
+    owner, neighbour = (as_integers(_numbers(path[name]), name) for name in ("owner", "neighbour"))
     if len(owner) != len(faces) or len(neighbour) > len(faces):
         raise MeshError(f"faces lists {len(faces)}, owner {len(owner)} and neighbour {len(neighbour)}: malformed")
-    patches = _patches((folder / "boundary").read_text(errors="replace"))
+    patches = _patches(path["boundary"])
     x = points.reshape(-1, 3)
     if len(faces.entries) and (faces.entries.min() < 0 or faces.entries.max() >= len(x)):
         raise MeshError(f"faces names a point beyond the {len(x)} that there are: malformed")
@@ -61,6 +63,10 @@ def _cells(faces: NodeLists, owner: np.ndarray, neighbour: np.ndarray) -> CellTa
     of = np.concatenate((owner, neighbour))
     if len(of) == 0 or of.min() < 0:
         raise MeshError("no cells, or cells with negative numbers: malformed")
+    if of.max() >= len(of):  # each of the cells from 0 on has some of the faces
+        raise MeshError(
+            f"owner or neighbour names cell {of.max()}, but {len(faces)} faces do not make so many: malformed"
+        )
     side = np.concatenate((np.arange(len(owner)), np.arange(len(neighbour))))
     inwards = np.concatenate((np.zeros(len(owner), dtype=bool), np.ones(len(neighbour), dtype=bool)))
     order = np.lexsort((faces.lengths[side], of))  # triangles before quadrilaterals
@@ -124,10 +130,25 @@ def _rows(faces: NodeLists, numbers: np.ndarray, length: int) -> np.ndarray:
 # ---- the files ------------------------------------------------------------------------------------------------------
 
 
-def _body(path: Path) -> str:
-    """What stands between the outer brackets of a file, without comments."""
+def _file(folder: Path, name: str) -> Path:
+    """The file of that name, or the compressed one where that is there instead."""
+    packed = folder / f"{name}.gz"
+    return packed if packed.is_file() and not (folder / name).is_file() else folder / name
+
+
+def _text(path: Path) -> str:
     data = path.read_bytes()
-    text = data.decode(errors="replace")
+    if path.suffix == ".gz":
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, OSError, zlib.error) as error:
+            raise MeshError(f"{path.name} cannot be unpacked ({error}): truncated or malformed") from None
+    return data.decode(errors="replace")
+
+
+def _body(path: Path) -> tuple[str, int | None]:
+    """What stands between the outer brackets of a file, without comments, and how many entries it announces."""
+    text = _text(path)
     if re.search(r"format\s+binary", text[:2000]):
         raise MeshError(f"{path.name} is binary; write it as text: writeFormat ascii, then foamFormatConvert")
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
@@ -138,33 +159,54 @@ def _body(path: Path) -> str:
     announced = as_integers(parse_numbers(text[:first], path.name), path.name)
     if len(announced) > 1:
         raise MeshError(f"{path.name}: expected one number before its list, got {len(announced)}")
-    return text[first + 1 : last]
+    return text[first + 1 : last], int(announced[0]) if len(announced) else None
 
 
-def _numbers(path: Path) -> np.ndarray:
-    """The numbers of a list, those of points one after the other."""
-    return parse_numbers(_body(path).replace("(", " ").replace(")", " "), path.name)
+def _check_count(name: str, announced: int | None, found: int) -> None:
+    """A list that was cut off can end in a bracket as well."""
+    if announced is not None and announced != found:
+        raise MeshError(f"{name} announces {announced} entries and holds {found}: truncated or malformed")
+
+
+def _numbers(path: Path, each: int = 1) -> np.ndarray:
+    """The numbers of a list, those of points, ``each`` of them, one after the other."""
+    body, announced = _body(path)
+    numbers = parse_numbers(body.replace("(", " ").replace(")", " "), path.name)
+    if len(numbers) % each:
+        raise MeshError(f"{path.name} holds {len(numbers)} numbers; expected three for each")
+    _check_count(path.name, announced, len(numbers) // each)
+    return numbers
 
 
 def _faces(path: Path) -> NodeLists:
-    body = _body(path)
+    body, announced = _body(path)
     flat = as_integers(parse_numbers(body.replace("(", " ").replace(")", " "), path.name), path.name)
-    runs = [*rows_of_changing_length(flat, body.count("("), slice(0, 1), lambda head: 1 + int(head[0]), path.name)]
+    count = body.count("(")
+    _check_count(path.name, announced, count)
+    runs = [*rows_of_changing_length(flat, count, slice(0, 1), _face_length, path.name)]
     if not runs:
         raise MeshError(f"{path.name} lists no faces")
     return NodeLists.joined([NodeLists.of_rows(run[:, 1:]) for run in runs])
 
 
-def _patches(text: str) -> dict[str, tuple[int, int]]:
+def _face_length(head: np.ndarray) -> int:
+    """Numbers in a row: how many points, and these."""
+    if head[0] < 3:
+        raise MeshError(f"faces lists a face of {head[0]} points; expected three or more")
+    return 1 + int(head[0])
+
+
+def _patches(path: Path) -> dict[str, tuple[int, int]]:
     """First face and number of faces of each patch."""
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
-    found = {}
+    text, announced = _body(path)
+    found: dict[str, tuple[int, int]] = {}
     for name, body in re.findall(r"([^\s(){};]+)\s*\{([^{}]*)\}", text):
         values = {key: re.search(rf"\b{key}\s+(\d+)\s*;", body) for key in ("startFace", "nFaces")}
         first, count = values["startFace"], values["nFaces"]
-        if name == "FoamFile":
-            continue
+        if name in found:
+            raise MeshError(f"two patches {name}; each may be given once")
         if first is None or count is None:
             raise MeshError(f"patch {name} has no startFace or no nFaces: malformed")
         found[name] = int(first[1]), int(count[1])
+    _check_count(path.name, announced, len(found))
     return found

@@ -114,10 +114,11 @@ def save_curves(
     title: str,
     dots: Collection[str] = (),
     decades: bool = False,
+    downwards: bool = False,
 ) -> None:
     """A PNG: each of ``curves`` (n,) over ``x`` (n,), those named in ``dots`` as dots; ``labels`` of the axes.
 
-    ``decades``: x is on a logarithmic scale.
+    ``decades``: x is on a logarithmic scale; ``downwards``: the other axis has its least values on top.
 
     UserError where matplotlib is missing.
     """
@@ -125,6 +126,8 @@ def save_curves(
     axes = figure.subplots()
     draw_curves(axes, x, curves, dots)
     axes.set(xlabel=plain(labels[0]), ylabel=plain(labels[1]), xscale="log" if decades else "linear")
+    if downwards:
+        axes.invert_yaxis()
     _finish(figure, path, title)
 
 

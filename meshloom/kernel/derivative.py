@@ -147,15 +147,35 @@ def _square_from_one(sign: str, a: Node) -> Node:
     return operate(sign, (_c(1.0, a), _mul(a, a)))
 
 
+def _unless_zero(y: Node, partial: Callable[[Node], Node]) -> Node:
+    """What ``partial`` makes of y, and 0 where y is 0; it never sees that."""
+    other = operate("ne", (y, _c(0.0, y)))
+    safe = operate("where", (other, y, _c(1.0, y)))
+    return operate("where", (other, partial(safe), _c(0.0, y)))
+
+
 def _root(y: Node) -> Node:
-    """1 / (2 y) of y = sqrt(a), and 0 where y is: a root of squares that are all 0 has no direction."""
-    positive = operate("gt", (y, _c(0.0, y)))
-    safe = operate("where", (positive, y, _c(1.0, y)))
-    return operate("where", (positive, _quotient(0.5, safe), _c(0.0, y)))
+    """1 / (2 y) of y = sqrt(a), and 0 where y is: a root of squares that are all 0 has no direction. That of a negative
+    number is not a number, and neither is its derivative."""
+    return _unless_zero(y, lambda safe: _quotient(0.5, safe))
 
 
 def _power_by_base(y: Node, a: Node, b: Node) -> Node:
-    return _mul(b, operate("pow", (a, operate("sub", (b, _c(1.0, b))))))
+    """b a^(b - 1); 0 where b is, and at a = 0 if b is that of a root."""
+
+    def partial(a: Node) -> Node:
+        return _mul(b, operate("pow", (a, operate("sub", (b, _c(1.0, b))))))
+
+    if b.op != "const":
+        return operate("where", (operate("eq", (b, _c(0.0, b))), _c(0.0, y), partial(a)))
+    if b.value == 0.0:
+        return _c(0.0, y)
+    return _unless_zero(a, partial) if 0.0 < b.value < 1.0 else partial(a)
+
+
+def _power_by_exponent(y: Node, a: Node, b: Node) -> Node:
+    """a^b log a; 0 where a is 0, as all powers there."""
+    return _unless_zero(a, lambda safe: _mul(y, operate("log", (safe,))))
 
 
 def _by_hypotenuse(sign: float) -> Callable[..., Node]:
@@ -179,9 +199,12 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "abs": (lambda y, a: operate("sign", (a,)),),
     "copysign": (lambda y, a, b: operate("copysign", (operate("sign", (a,)), _mul(a, b))), lambda y, a, b: _c(0.0, y)),
     "sqrt": (lambda y, a: _root(y),),
-    "cbrt": (lambda y, a: _quotient(1.0 / 3.0, _mul(y, y)),),
-    "pow": (_power_by_base, lambda y, a, b: _mul(y, operate("log", (a,)))),
-    "hypot": (lambda y, a, b: operate("div", (a, y)), lambda y, a, b: operate("div", (b, y))),
+    "cbrt": (lambda y, a: _unless_zero(y, lambda root: _quotient(1.0 / 3.0, _mul(root, root))),),
+    "pow": (_power_by_base, _power_by_exponent),
+    "hypot": (
+        lambda y, a, b: _unless_zero(y, lambda safe: operate("div", (a, safe))),
+        lambda y, a, b: _unless_zero(y, lambda safe: operate("div", (b, safe))),
+    ),
     "arctan2": (_by_hypotenuse(1.0), _by_hypotenuse(-1.0)),
     "exp": (lambda y, a: y,),
     "exp2": (lambda y, a: _mul(_c(math.log(2.0), y), y),),

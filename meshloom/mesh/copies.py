@@ -11,6 +11,7 @@ is on sets of its own each. Nothing of a kernel or of a program is ever pickled.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 from weakref import ref
@@ -33,9 +34,9 @@ class Sent:
         refuse_in_program(f"pickling {what}", "pickle it before, or after program.run()")
         return _empty, (type(self),), self._sent()
 
+    @abstractmethod
     def _sent(self) -> dict[str, Any]:
         """Its attributes, to be pickled."""
-        raise NotImplementedError
 
 
 def _empty(kind: type[T]) -> T:

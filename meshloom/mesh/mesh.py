@@ -370,12 +370,13 @@ class Mesh(Measured, ItsOwnCopy, ShownMesh):
 
     def _with(self, **faces: Any) -> Mesh:
         """The same nodes and cells with other faces, arranged in the same way."""
-        table, order = self.lists.cells, self.arrangement.order
+        table, how = self.lists.cells, self.arrangement
         made = Mesh(
-            self.coordinates.numpy(), kind=table.kind, cell_nodes=table.nodes, cell_groups=self.cell_groups, **faces
-        )
+            self.coordinates.numpy(), kind=table.kind, cell_nodes=table.nodes, cell_groups=self.cell_groups,
+            arrangement=how if how.numbers is None else None, **faces,
+        )  # fmt: skip
         made._told_by(self)
-        return made if self.arrangement.numbers is None else made.arranged(order)
+        return made if how.numbers is None else made.arranged(how.order)
 
     def __repr__(self) -> str:
         groups = f"groups: {', '.join(self.groups) or 'none'}{self._cell_group_names}{self._joined_names}"

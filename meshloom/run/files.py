@@ -188,22 +188,22 @@ class Files(NoFiles):
             self._write_fields(at)
 
     def show(self, at: Point, history: Mapping[str, np.ndarray]) -> None:
-        self._write_charts(history)
+        charts = self._write_charts(history)
         if self.options.plot:
-            self._draw(at, history)
+            self._draw(at, history, charts)
 
-    def _write_charts(self, history: Mapping[str, np.ndarray]) -> None:
-        """Curves of the whole run, as text; the monitors have them too, but not under their own axis."""
+    def _write_charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
+        """Curves of the whole run, as text; the monitors have them too, but not under their own axis. They are given
+        back, to be drawn: finding them may take a while."""
+        charts: tuple[Chart, ...] = ()
         with self.guard.trying("charts"):
-            for chart in self._charts(history):
-                values = np.stack((chart.x, *chart.curves.values()), axis=1)
-                write_table(self.folder.chart(chart.name, "csv"), (chart.x_label, *chart.curves), values)
+            charts = (*self.task.charts(history), *self.measured.sampler.charts())  # and lines that somebody wished for
+            for chart in charts:
+                columns = {chart.x_label: chart.x, **chart.columns, **chart.curves}
+                write_table(self.folder.chart(chart.name, "csv"), tuple(columns), np.stack([*columns.values()], axis=1))
+        return charts
 
-    def _charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
-        """Those of the case, and the lines that somebody wished for."""
-        return (*self.task.charts(history), *self.measured.sampler.charts())
-
-    def _draw(self, at: Point, history: Mapping[str, np.ndarray]) -> None:
+    def _draw(self, at: Point, history: Mapping[str, np.ndarray], charts: tuple[Chart, ...]) -> None:
         span = self.task.time_span(at.recorded)
         title = f"{self.task.name} after {at.iteration} iterations" + (f", time {span[0]:.4g}" if span else "")
         try:
@@ -215,7 +215,7 @@ class Files(NoFiles):
                 for name, extra in self.task.maps().items():
                     draw(self.task, self.folder.map(name), extra, title, {})
             with self.guard.trying("charts"):
-                for chart in self._charts(history):
+                for chart in charts:
                     draw(self.task, self.folder.chart(chart.name, "png"), chart, title, {})
         except UserError as missing:
             self.report.message(f"no picture: {missing}")

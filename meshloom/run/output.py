@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from meshloom.errors import shown
+from meshloom.errors import MeshError, shown
 from meshloom.io.grids import suffix_of, write_grid
 from meshloom.io.vtk import write_surface, write_vtu
 from meshloom.mesh.core import Field
@@ -80,8 +80,9 @@ def draw(
     if isinstance(picture, Chart):
         labels = (picture.x_label, picture.y_label)
         return save_curves(
-            path, picture.x, picture.curves, labels=labels, title=title, dots=picture.dots, decades=picture.decades
-        )
+            path, picture.x, picture.curves, labels=labels, title=title, dots=picture.dots, decades=picture.decades,
+            downwards=picture.downwards,
+        )  # fmt: skip
     names = (task.monitors if picture.curves is None else picture.curves) if history else ()
     curves = {name: history[name] for name in names}
     if isinstance(picture, Image):
@@ -98,6 +99,8 @@ def draw(
     points, polygons = picture.points, picture.polygons
     if points is None or polygons is None:
         usual = task.drawn_over()
+        if usual is None:
+            raise MeshError("there is no mesh to draw a Picture over: give its points and polygons, or an Image")
         points, polygons = (usual[0] if points is None else points), (usual[1] if polygons is None else polygons)
     return save_picture(
         path,

@@ -13,7 +13,7 @@ from meshloom.errors import UserError, shown
 from meshloom.run.guard import Guard
 from meshloom.run.report import RunReport
 from meshloom.run.task import RunTask
-from meshloom.run.views import Chart, Image, Picture
+from meshloom.run.views import Chart, Image, Picture, SpacePicture
 
 _NUMBERS = "biuf"  # kinds of types
 
@@ -66,8 +66,8 @@ def _check_view(task: RunTask, view: Any) -> None:
     """TypeError or ValueError for what cannot be drawn."""
     if isinstance(view, Chart):
         return _check_chart(view)
-    if not isinstance(view, Picture | Image):
-        raise TypeError(f"it gives {shown(view)} where a Picture, an Image or a Chart is right")
+    if not isinstance(view, Picture | Image | SpacePicture):
+        raise TypeError(f"it gives {shown(view)} where a Picture, a SpacePicture, an Image or a Chart is right")
     if unknown := [name for name in view.curves or () if name not in task.monitors]:
         raise ValueError(f"its curves name {shown(unknown[0])}, which is none of the monitors")
     if isinstance(view, Image):
@@ -75,10 +75,17 @@ def _check_view(task: RunTask, view: Any) -> None:
         for name in ("along_x", "along_y") if view.flow is not None else ():
             _expect(f"flow.{name}", getattr(view.flow, name), (len(view.x), len(view.y)), "one for each x and y")
     else:
-        polygons = view.polygons if view.polygons is not None else task.drawn_over()[1]
-        _expect("values", view.values, (len(polygons),), "one for each cell")
-        if len(view.window) != 4:
-            raise ValueError(f"its window is {shown(view.window)} where (xmin, xmax, ymin, ymax) is right")
+        _check_polygons(task, view)
+
+
+def _check_polygons(task: RunTask, view: Picture | SpacePicture) -> None:
+    over = task.drawn_over()
+    if view.polygons is None and over is None:
+        raise ValueError("it brings no points and polygons, and the case has no mesh to draw it over")
+    polygons = view.polygons if view.polygons is not None or over is None else over[1]
+    _expect("values", view.values, (len(polygons),), "one for each cell")  # type: ignore[arg-type]
+    if isinstance(view, Picture) and len(view.window) != 4:
+        raise ValueError(f"its window is {shown(view.window)} where (xmin, xmax, ymin, ymax) is right")
 
 
 def _check_chart(chart: Any) -> None:

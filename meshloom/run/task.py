@@ -220,9 +220,9 @@ class RunTask(ABC):
         """Numbers that tell what has come out so far, such as lift and drag, by name."""
         return {}
 
+    @abstractmethod
     def write_surface(self, stem: Path, groups: tuple[str, ...]) -> Path:
         """Write the faces of boundary groups with the fields on them; returns the file, ``stem`` with an ending."""
-        raise NotImplementedError
 
     def picture(self) -> Picture | Image | SpacePicture | Chart | None:
         """What to draw at the end."""
@@ -236,9 +236,10 @@ class RunTask(ABC):
         """Curves to write and draw at the end, from the monitors (n,) after every iteration."""
         return ()
 
-    def drawn_over(self) -> tuple[np.ndarray, Corners]:
-        """What a Picture that brings none is drawn over: points (n, d), and the corners of every cell."""
-        raise NotImplementedError
+    def drawn_over(self) -> tuple[np.ndarray, Corners] | None:
+        """What a Picture that brings none is drawn over: points (n, d), and the corners of every cell; None: it has to
+        bring them."""
+        return None
 
 
 def is_due(iteration: int, every: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -93,3 +93,5 @@ class Chart:
     y_label: str
     dots: tuple[str, ...] = ()  # the curves to draw as dots: values known at some places
     decades: bool = False  # x, all above 0, is drawn on a logarithmic scale
+    downwards: bool = False  # the axis of the curves grows downwards, as is the custom for coefficients of pressure
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # (n,) each: in the CSV file beside x, not drawn

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import compressible, record
+from bench import compressible, published, record
 
 
 @pytest.mark.slow
@@ -40,10 +40,37 @@ def test_what_is_judged() -> None:
         return {"name": name, "cells": cells, "steps": 1, "seconds": 1.0} | figures
 
     rows = [
-        row("airfoil, 128 x 48", 1, lift=0.2, drag=0.1), row("airfoil, 256 x 96", 2, lift=0.35, drag=0.0231),
-        row("cylinder, Re 40, Mach 0.1", 1, drag=1.55, wake=2.0),
-        row("cylinder, Re 40, Mach 0.01", 1, drag=1.6, wake=2.2),
-        row("street, Re 100", 1, strouhal=0.166), row("plate, 68 x 49", 1, friction=0.0027),
+        row("airfoil, 128 x 48, implicit", 1, lift=0.2, drag=0.1),
+        row("airfoil, 256 x 96, implicit", 2, lift=0.35, drag=0.0231),
+        row("cylinder, Re 40, Mach 0.1, implicit", 1, drag=1.55, wake=2.0),
+        row("cylinder, Re 40, Mach 0.01, implicit", 1, drag=1.6, wake=2.2),
+        row("street, Re 100, explicit", 1, strouhal=0.166), row("plate, 68 x 48, implicit", 1, friction=0.0027),
     ]  # fmt: skip
     assert [goal.met for goal in compressible.goals(rows)] == [True, False, True, False, False, True, True]
     assert compressible.beyond(-1.0, (1.0, 2.0)) == float("inf")
+
+
+class Made(Exception):
+    """A case was to be made."""
+
+
+def test_settings_do_not_go_by_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four hundred steps of the other method would be another flow: each row says which it takes."""
+
+    def make(name: str, *settings: str) -> Any:
+        raise Made(settings)
+
+    monkeypatch.setattr(compressible, "make", make)
+    for quick in (True, False):
+        for name, run in (one for rows in compressible.work(quick).values() for one in rows):
+            with pytest.raises(Made) as made:
+                run()
+            method = "explicit" if name.startswith("street") else "implicit"
+            assert f"time.method={method}" in made.value.args[0] and name.endswith(f", {method}"), name
+
+
+def test_rows_are_told_and_the_latest_counts() -> None:
+    row = {"name": "plate", "cells": 12, "steps": 3, "friction": 0.002713, "y_plus": [1.0], "found": {"u": 1}}
+    assert published.line_of(row) == "plate: 12 cells, 3 steps, friction 0.002713; {'u': 1}"
+    assert published.latest([{"rows": [row, {"name": "wing"}]}, {"rows": [row | {"cells": 13}]}]) == [
+        row | {"cells": 13}, {"name": "wing"}]  # fmt: skip

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from meshloom.cli.summary import listed
 from meshloom.config import Setting, build, choices, flatten, option, parse_set, parse_settings, section, table, to_toml
 from meshloom.errors import ConfigError, one_line
 from meshloom.run.folder import RunFolder
@@ -299,3 +300,13 @@ def test_charts_and_maps_stay_in_their_folder_under_names_of_their_own(names: li
     paths = [make(name) for name in names for make in (folder.map, lambda name: folder.chart(name, "csv"))]
     assert {path.parent for path in paths} == {folder.path} and len({*paths}) == 4
     assert all(len(path.name.encode()) < 256 and path.name.isprintable() for path in paths)
+
+
+def test_files_are_named_in_the_order_to_look_at_them():
+    """Pictures first, charts as they are numbered with their tables unnamed, a table without a drawing by itself."""
+    names = ("run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png", "chart_a_1.csv", "chart_a_2.csv",
+             "chart_b.csv", "chart_a_1.png", "chart_a_2.png", "map_c.png", "fields_0000012.vtu")  # fmt: skip
+    assert [path.name for path in listed([Path(name) for name in names])] == [
+        "picture.png", "chart_a_1.png", "chart_a_2.png", "map_c.png", "chart_b.csv", "fields.pvd", "checkpoint.h5",
+        "monitors.csv", "run.toml",
+    ]  # fmt: skip

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import meshloom as ml
+from bench import compressible
 from meshloom.errors import install
 
 ROOT = Path(__file__).parents[2]
@@ -83,3 +84,12 @@ def test_modules_and_commands_in_pages_exist() -> None:
     assert len(named) > 12
     for module in named:
         assert find_spec(module) is not None, module
+
+
+def test_figures_of_flows_come_from_files() -> None:
+    """Coefficients in words of the page on finite volumes are published ones; computed ones stand in tables made of
+    result files. The wing's stand by themselves."""
+    page = (ROOT / "docs" / "finite_volume.md").read_text(encoding="utf-8").partition("### The M6 wing")[0]
+    found = re.findall(r"\b(?:lift|drag|friction|wake)\b[^.|;]{0,30}?(\d\.\d{3,})", page)
+    assert set(found) <= {f"{one:g}" for one in (*compressible.LIFT, *compressible.DRAG, compressible.FRICTION)}
+    assert found, "the plate's friction is published"

@@ -114,3 +114,33 @@ def test_modules_and_functions_stay_small() -> None:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 assert length < 60, f"{path.name}: {node.name} has {length} lines"
+
+
+def test_what_subclasses_have_to_bring_is_abstract() -> None:
+    """A method that only raises would be found when somebody calls it. ``Matrix`` says why its own ones do."""
+    raising = {path.relative_to(PACKAGE).as_posix() for path, _ in files()
+               if "raise NotImplementedError" in path.read_text(encoding="utf-8")}  # fmt: skip
+    assert raising == {"linalg/matrix.py"}
+
+
+def bodies(path: Path) -> Iterator[tuple[str, str]]:
+    """Every function of two statements or more: name, and arguments and text without the docstring."""
+    text = path.read_text(encoding="utf-8").splitlines()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.FunctionDef):
+            body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+            if len(body) > 1 or (body and (body[0].end_lineno or 0) > body[0].lineno):
+                lines = [one.strip() for one in text[body[0].lineno - 1 : node.end_lineno]]
+                yield node.name, "\n".join([ast.unparse(node.args), *lines])
+
+
+def test_no_function_is_written_twice() -> None:
+    """The same to the letter in two modules: one of them can import the other's."""
+    found: dict[str, set[str]] = {}
+    benchmarks = sorted((ROOT / "bench").glob("*.py"))
+    assert len(benchmarks) > 30
+    for path in (*(path for path, _ in files()), *benchmarks):
+        for name, body in bodies(path):
+            found.setdefault(body, set()).add(f"{path.relative_to(ROOT)}: {name}")
+    twice = [sorted(places) for places in found.values() if len({place.partition(":")[0] for place in places}) > 1]
+    assert not twice and len(found) > 1000

@@ -168,3 +168,27 @@ def test_other_files_of_the_name_are_one_line(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with one_line_from(MeshError, "old.cgns: "):
         ml.read(path)
+
+
+@pytest.mark.parametrize(("where", "values", "why"), [
+    ("Base/blk-1/Cells/ElementRange", [5, 1], "section Cells has the elements 5 to 1"),
+    ("Base/blk-1/Cells/ElementRange", [5], "ElementRange holds 1 numbers; expected 2"),
+    ("Base/blk-1/Cells/ElementRange", [np.nan, 3.0], "ElementRange holds values of type float64"),
+    ("Base/blk-1/Cells/ElementRange", None, "ElementRange holds no values"),
+    ("Base/blk-1/Cells/ElementConnectivity", [b"abc"], "ElementConnectivity holds values of type"),
+    ("Base/blk-1/ZoneBC/floor/ElementRange", [1, 10**15], r"floor has the range \[1, 1000000000000000\] of elements"),
+    ("Base/blk-1/ZoneBC/floor/ElementRange", [9, 2], "floor has the range"),
+    ("Base/blk-1/ZoneBC/floor/ElementRange", [], "ElementRange holds|floor has the range"),
+    ("Base/blk-1/GridCoordinates/CoordinateX", [1j], "CoordinateX holds values of type complex128"),
+    ("Base/blk-1", [5, 5, 0], "zone blk-1 announces 5 points and holds"),
+    ("Base", [3], "Base holds 1 numbers; expected 2"), ("Base", [3, 0], "of dimension 3 in a space of 0"),
+    ("Base", [7, 7], "of dimension 7 in a space of 7"),
+])  # fmt: skip
+def test_values_that_lie_are_one_line(tmp_path: Path, where: str, values: Any, why: str) -> None:
+    write(tmp_path / "mesh.cgns", named(space), mixed=True, by="range")
+    with h5py.File(tmp_path / "mesh.cgns", "r+") as file:
+        del file[where][" data"]
+        if values is not None:
+            file[where].create_dataset(" data", data=np.array(values))
+    with one_line_from(MeshError, f"mesh.cgns: .*({why})"):
+        ml.read(tmp_path / "mesh.cgns")

@@ -11,6 +11,7 @@ import pytest
 import meshloom as ml
 from meshloom.errors import MeshError
 from meshloom.mesh.mesh import Mesh
+from tests.one_line import one_line_from
 
 # four triangles round the middle of a square: two of air, one of water, one in no group, and two names without elements
 POINTS = np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0.5, 0.5, 0)], float)
@@ -39,9 +40,10 @@ def gmsh_22(binary: bool) -> bytes:
             points + b"\n$EndNodes\n$Elements\n6\n" + elements + b"\n$EndElements\n")  # fmt: skip
 
 
-def gmsh_41(binary: bool) -> bytes:
-    """Curves 1 and 2 are wall and top, surfaces 1, 2 and 3 are air, water and nothing; water is in "oil" as well."""
-    curves, surfaces = {1: [3], 2: [4]}, {1: [7], 2: [8, 9], 3: []}
+def gmsh_41(binary: bool, wall: list[int] | None = None) -> bytes:
+    """Curves 1 and 2 are wall and top, surfaces 1, 2 and 3 are air, water and nothing; water is in "oil" as well.
+    ``wall``: what curve 1 is instead."""
+    curves, surfaces = {1: wall or [3], 2: [4]}, {1: [7], 2: [8, 9], 3: []}
     text = binary is False
 
     def i(*values: int) -> bytes:
@@ -180,3 +182,11 @@ def test_wrong_cells_of_a_group(cells: list, words: str) -> None:
     grid = ml.generate.box((2, 2))
     with pytest.raises(MeshError, match=words):
         Mesh.from_cells(grid.coordinates.numpy(), grid.cell_nodes.indices, "quad", cell_groups={"a": cells})
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_faces_in_two_groups_are_one_line(tmp_path: Path, binary: bool) -> None:
+    """Which condition would hold there? Cells may be in several."""
+    (tmp_path / "mesh.msh").write_bytes(gmsh_41(binary, wall=[3, 5]))
+    with one_line_from(MeshError, "boundary group hole in it: 1 of its faces belong to group wall already"):
+        ml.read(tmp_path / "mesh.msh")

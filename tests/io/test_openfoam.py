@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,6 +85,13 @@ def change(folder: Path, name: str, old: str, new: str) -> Path:
     ("points", "(0.0 0.0 0.0)", "(0.0 0.0)", "points holds 80 numbers; expected three for each"),
     ("neighbour", "\n1\n", "\n0\n", "cell 0 has other faces than a tetrahedron, pyramid, prism or hexahedron"),
     ("owner", "(", "[", "owner has no list in brackets"), ("points", "0.0", "zero", "points"),
+    ("points", "27\n", "28\n", "points announces 28 entries and holds 27: truncated or malformed"),
+    ("faces", "36\n", "37\n", "faces announces 37 entries and holds 36"),
+    ("neighbour", "12\n", "11\n", "neighbour announces 11 entries and holds 12"),
+    ("boundary", "6\n", "7\n", "boundary announces 7 entries and holds 6"),
+    ("boundary", "xmax\n", "xmin\n", "two patches xmin; each may be given once"),
+    ("faces", "4(", "-1(", "faces lists a face of -1 points"), ("faces", "4(", "2(", "faces lists a face of 2 points"),
+    ("neighbour", "\n7\n", "\n2147483648\n", "names cell 2147483648, but 36 faces do not make so many"),
 ])  # fmt: skip
 def test_what_is_wrong_is_one_line(tmp_path: Path, name: str, old: str, new: str, why: str) -> None:
     folder = write(tmp_path / "polyMesh", box((2, 2, 2)))
@@ -104,3 +112,16 @@ def test_folders_without_a_mesh_are_one_line(tmp_path: Path) -> None:
         MeshError, "no file neighbour; a mesh of OpenFOAM has points, faces, owner, neighbour, boundary"
     ):
         ml.read(folder)
+
+
+def test_compressed_files_are_read(tmp_path: Path) -> None:
+    """As OpenFOAM writes them with writeCompression on: all of them, or some."""
+    folder = write(tmp_path / "polyMesh", box((2, 1, 1)))
+    for name in ("points", "faces", "owner", "boundary"):
+        (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
+        (folder / name).unlink()
+    assert ml.read(tmp_path).groups == box((2, 1, 1)).groups
+    for wrong in ((folder / "faces.gz").read_bytes()[:30], b"faces"):
+        (folder / "faces.gz").write_bytes(wrong)
+        with one_line_from(MeshError, "polyMesh: faces.gz cannot be unpacked"):
+            ml.read(folder)

@@ -249,3 +249,12 @@ def test_charts_over_decades(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     figures, x = drawn_by(monkeypatch), np.geomspace(0.1, 100.0, 5)
     save_curves(tmp_path / "a.png", x, {"u": x}, labels=("y+", "u+"), title="t", decades=True)
     assert figures[0].axes[0].get_xscale() == "log" and np.array_equal(figures[0].axes[0].lines[0].get_xdata(), x)
+
+
+def test_an_axis_that_grows_downwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    seen = []
+    monkeypatch.setattr("meshloom.io.plots._save", lambda figure, _: seen.append(figure.axes[0].yaxis_inverted()))
+    x = np.arange(2.0)
+    for downwards in (False, True):
+        save_curves(tmp_path / "a.png", x, {"cp": x}, labels=("x", "cp"), title="t", downwards=downwards)
+    assert seen == [False, True]

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.errors import KernelError
@@ -121,7 +123,36 @@ def test_single_precision_stays_single_and_small_matrices_have_derivatives() -> 
 
 def test_a_root_of_nothing_has_no_direction() -> None:
     assert ml.jacobian(lambda x: np.sqrt(x @ x), np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
+    assert ml.jacobian(lambda x: np.hypot(x[0], x[1]), np.zeros(2)).tolist() == [0.0, 0.0]
+    assert np.isnan(ml.jacobian(np.sqrt, -1.0)), "and one of a negative number is none"
     assert ml.jacobian(np.abs, 0.0) == 0.0 and ml.jacobian(lambda x: 3.0, 1.0) == 0.0
+    assert ml.jacobian(np.cbrt, 0.0) == ml.jacobian(lambda x: x**0.5, 0.0) == 0.0
+    assert ml.jacobian(lambda x: np.hypot(x[0], x[1]), np.zeros(2)).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(("power", "slope"), [(0, 0.0), (0.0, 0.0), (1, 1.0), (1.5, 0.0), (2, 0.0), (3.0, 0.0)])
+def test_powers_of_zero(power: float, slope: float) -> None:
+    """By the base, and by an exponent that is another variable: no 0 times infinity."""
+    assert ml.jacobian(lambda x: x**power, 0.0) == slope
+    assert ml.jacobian(lambda x: x[0] ** x[1], np.array([0.0, power])).tolist() == [slope, 0.0]
+    assert ml.jacobian(lambda x: 0.0**x, power + 1.0) == 0.0
+
+
+@given(st.lists(st.sampled_from([*FUNCTIONS]), min_size=2, max_size=6), st.integers(0, 2**32 - 1))
+@settings(max_examples=25, deadline=None)
+def test_chains_of_operations_against_differences(names: list[str], seed: int) -> None:
+    """Each takes what the one before has made, kept between 0.3 and 1.2, where all of them are defined."""
+
+    def chain(a: Any, b: Any) -> Any:
+        for name in names:
+            a, b = 0.75 + 0.45 * np.sin(FUNCTIONS[name](a, b)), a
+        return a
+
+    at = np.random.default_rng(seed).uniform(0.3, 1.2, 2)
+    found, wanted = ml.jacobian(lambda x: chain(x[0], x[1]), at), differences(chain, at)
+    near = np.abs(differences(chain, at + 3e-6) - wanted).max() < 1e-3  # no step or kink within the differences
+    if near and np.abs(wanted).max() < 1e3:
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_wrong_use_is_one_line() -> None:

@@ -136,6 +136,11 @@ def test_wrong_pairs_are_one_line(pairs: Any, why: str) -> None:
         box((4, 3)).periodic(pairs)
 
 
+def test_why_a_mesh_lies_as_it_does_is_still_known() -> None:
+    mesh = box((20, 20), cells="triangle").arranged()
+    assert str(mesh.periodic({"xmin": "xmax"}).arrangement) == str(mesh.arrangement) != str(box((2, 2)).arrangement)
+
+
 def test_faces_without_a_partner_are_named_with_their_place() -> None:
     mesh = box((3, 3))
     x = mesh.coordinates.numpy()

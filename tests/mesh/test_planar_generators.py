@@ -148,7 +148,10 @@ def test_geometric_spacing_reaches_both_ends(length: float, share: float, cells:
     (naca0012_ogrid, {"around": 6}, "naca0012_ogrid: around must be a whole number from 8 to"),
     (naca0012_ogrid, {"far": float("nan")}, "naca0012_ogrid: far must be a number above 1 and at most 1e+06, got nan"),
     (naca0012_ogrid, {"wall_aspect": 0}, "naca0012_ogrid: wall_aspect must be a number above 0, got 0"),
-    (naca0012_ogrid, {"wall_aspect": 1e5}, "does not fit into"),
+    (naca0012_ogrid, {"wall_aspect": 1e5}, "does not fit into"), (bump, {"height": 1e-300}, "bump: height must be"),
+    *((make, {name: 1e-300}, "is lost in the rounding of")
+      for make, name in ((naca0012_ogrid, "wall_aspect"), (cylinder, "first_height"), (flat_plate, "first_height"),
+                         (bump, "first_height"))),
     (naca0012_ogrid, {"cells": "hexagon"}, "unknown cells of naca0012_ogrid 'hexagon'"),
     (naca0012_ogrid, {"quad_rows": -1, "cells": "mixed"}, "naca0012_ogrid: quad_rows must be a whole number from 0"),
     (cylinder, {"around": 100_000, "outward": 100_000}, "cylinder: 100000 x 100000 cells are too many"),
@@ -157,7 +160,7 @@ def test_geometric_spacing_reaches_both_ends(length: float, share: float, cells:
     (flat_plate, {"along": 1}, "flat_plate: along must be a whole number from 2"),
     (flat_plate, {"first_height": -1.0}, "flat_plate: first_height must be a number above 0, got -1.0"),
     (bump, {"along": 10}, "bump: along must be a multiple of 3, for nodes at both ends of the arc, got 10"),
-    (bump, {"height": 0.6}, "bump: height must be a number above 0 and at most 0.5, got 0.6"),
+    (bump, {"height": 0.6}, "bump: height must be a number above 1e-12 and at most 0.5, got 0.6"),
 ])  # fmt: skip
 def test_wrong_arguments_are_one_line(make: Callable[..., Mesh], given_: dict[str, Any], message: str) -> None:
     with pytest.raises(MeshError) as refused:

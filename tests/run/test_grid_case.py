@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.case import GridCase, Limit, OutputOptions, RunOptions, registry, schedule_table
+from meshloom.case import GridCase, Limit, OutputOptions, Picture, RunOptions, registry, schedule_table
 from meshloom.cli import summary
 from meshloom.config import option, parse_set, section
-from meshloom.errors import RunError, UserError
+from meshloom.errors import MeshError, RunError, UserError
 from meshloom.io import checkpoint
 from meshloom.launch import Request, check, folder_for, launch
 from meshloom.run.folder import RunFolder
+from meshloom.run.output import draw
 from meshloom.run.report import Advance, RunReport
+from tests.one_line import one_line_from
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,13 @@ def test_a_run_leaves_fields_checkpoint_and_picture(tmp_path: Path, changes: tup
     assert text["sizes"]["points"] == case.elements and text["schedules"]["spread"].startswith("box")
     table = summary.table(case, folder, outcome)
     assert "M points/s" in table and "fields.pvd" in table and f"fields_0000012{suffix}" not in table
+
+
+def test_a_picture_without_a_mesh_has_to_bring_its_points(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    case = Heat(HeatConfig())
+    with one_line_from(MeshError, "there is no mesh to draw a Picture over: give its points and polygons"):
+        draw(case, tmp_path / "picture.png", Picture(case.t.numpy(), "t", (0.0, 1.0, 0.0, 1.0)), "heat", {})
 
 
 @pytest.mark.parametrize("ghosts", [0, 2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,19 +14,20 @@ from tests.cli.harness import Command
 
 
 @pytest.fixture(autouse=True)
-def one_thread_and_the_same_backend_afterwards() -> Iterator[None]:
-    before = ml.backend(), ml.threads()
+def on_one_thread() -> None:
     ml.use("numpy", threads=1)
-    yield
-    ml.use(before[0], threads=before[1])
 
 
 # --- the shock tube ---------------------------------------------------------------------------------------------
 
 
+#: At the ends of a tube, which waves do not reach; what a scheme smears of them does, and would go out.
+WALLS = tuple(f"boundary.{end}.kind=slip" for end in ("xmin", "xmax"))
+
+
 def sod_error(cells: tuple[int, int, int], kind: str, *more: str) -> float:
     """Mean error of the density at the end, by volume."""
-    case = make("sod3d", f"mesh.cells={list(cells)}", f"mesh.kind={kind}", *more)
+    case = make("sod3d", f"mesh.cells={list(cells)}", f"mesh.kind={kind}", *WALLS, *more)
     rows = run_to_the_end(case)
     assert rows[-1, 0] == case.config.time.end, "the last step lands on the end"
     np.testing.assert_allclose(rows[:, -2:], np.tile(rows[0, -2:], (len(rows), 1)), rtol=1e-13)  # mass and energy
@@ -93,6 +93,16 @@ def test_airfoil_at_mach_08():
         rows = case.monitor_rows(case.program.run(iterations, record=case.recorded))
         found.append(rows[-1, [case.monitors.index("lift"), case.monitors.index("drag")]])
     assert 0.348 < found[-1][0] < 0.363 and 0.0221 < found[-1][1] < 0.0230, found
+
+
+def test_the_chart_of_a_wake_says_how_long_it_is() -> None:
+    case = make("cylinder", "mesh.around=16", "mesh.outward=16", "mesh.far=10")
+    V = case.start(case.mesh.cell_centroids)
+    V[1] *= 0.1 * (case.mesh.cell_centroids[:, 0] - 2.5)
+    case.flow.u.assign(case.gas.conserved(V).T)
+    assert case.wake_length() == pytest.approx(2.0, abs=0.004)
+    *_, chart = case.charts({})
+    assert chart.name == "wake" and chart.y_label == "velocity on the axis (eddies: 2 diameters long)"
 
 
 # --- at the command line ----------------------------------------------------------------------------------------
@@ -178,3 +188,14 @@ def test_one_run_is_two_with_a_restart(meshloom: Command, tmp_path: Path):  # no
     assert meshloom(*restart).code == 0
     a, b = ((tmp_path / name / "monitors.csv").read_text() for name in "ab")
     assert a == b and len(a.splitlines()) == 7
+
+
+def test_a_restart_says_what_it_cannot_change(meshloom: Command, tmp_path: Path):  # noqa: F811
+    """In the words of the settings, and not in those of the fields that would be missing."""
+    small = ("--set", "mesh.along=6", "--set", "mesh.up=3", "--set", "output.plot=false", "--set", "run.backend=numpy")
+    assert meshloom("run", "fv", *small, "--iterations", "2", "--out", "a", "--quiet").code == 0
+    result = meshloom("run", "--restart", "a", "--iterations", "4", "--quiet", "--set", "time.method=implicit")
+    result.refused(2, "a run with time.method = 'explicit' cannot go on as 'implicit': run anew")
+    plate = ("mesh.along=6", "mesh.up=5", "mesh.first_height=1e-3", "time.method=explicit")
+    before, now = (make("flat_plate", *plate, f"turbulence.model={model}") for model in ("spalart_allmaras", "none"))
+    assert "turbulence.model = 'spalart_allmaras' cannot go on as 'none'" in now.why_not_after(before.config)

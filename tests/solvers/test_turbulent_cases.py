@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
 import meshloom as ml
 from bench.cases import make
+from meshloom.mesh.generators import m6_wing
+from meshloom.solvers.finite_volume import wing
 from meshloom.solvers.finite_volume.plate import PUBLISHED_FRICTION, STATION
 from meshloom.solvers.finite_volume.spalart_allmaras import law_of_the_wall
 from meshloom.solvers.finite_volume.wing import cut, measured_pressure
@@ -16,11 +16,8 @@ from tests.one_line import one_line_from
 
 
 @pytest.fixture(autouse=True)
-def one_thread_and_the_same_backend_afterwards() -> Iterator[None]:
-    before = ml.backend(), ml.threads()
+def on_one_thread() -> None:
     ml.use("numpy", threads=1)
-    yield
-    ml.use(before[0], threads=before[1])
 
 
 # --- the flat plate ---------------------------------------------------------------------------------------------
@@ -45,6 +42,14 @@ def test_what_the_plate_draws_of_a_known_layer() -> None:
     friction = charts["friction"]
     assert np.nanmax(friction.curves["published"]) == PUBLISHED_FRICTION and STATION in friction.x
     assert charts["law_of_the_wall"].decades
+
+
+def test_a_plate_that_the_gas_slides_along_has_no_law_of_the_wall() -> None:
+    """No friction to measure heights and speeds by: nothing is divided by it."""
+    small = ("mesh.along=6", "mesh.up=5", "mesh.first_height=1e-3")
+    case = make("flat_plate", *small, "boundary.wall.kind=slip")
+    with np.errstate(all="raise"):
+        assert [chart.name for chart in case.charts({})] == ["cp_wall", "cf_wall"]
 
 
 def test_the_plate_is_that_of_nasa() -> None:
@@ -80,6 +85,37 @@ def test_a_run_goes_on_with_the_same_bits(method: str) -> None:
     assert np.ptp(straight.cell_fields()["nu_tilde"]) > 0.0
 
 
+def test_turbulence_goes_back_with_the_flow() -> None:
+    """A step that is taken back leaves no viscosity of the step that never was, and is gone again with both."""
+    small = ("mesh.along=3", "mesh.up=3", "mesh.first_height=1e-2", "time.directions=2")
+    case = make("flat_plate", *small, "time.cfl=1.0")
+    case.program.run(1)
+    newton, model = case.steps.newton, case.turbulence
+    nu, eddy, u = (one.numpy().copy() for one in (model.nu, model.eddy, case.flow.u))
+    case.program.run(1)
+    assert newton.model.kept.numpy().tolist() == nu.tolist() != model.nu.numpy().tolist()
+    after, cfl = model.nu.numpy().copy(), float(newton.cfl.value)
+    newton._back()
+    for field, before in ((model.nu, nu), (model.eddy, eddy), (case.flow.u, u)):
+        np.testing.assert_allclose(field.numpy(), before, rtol=1e-13)
+    newton._go_back(1.0)
+    assert float(newton.cfl.value) < cfl
+    assert 0.0 < np.abs(model.nu.numpy() - nu).max() < np.abs(after - nu).max(), "a shorter step"
+
+
+def test_a_system_of_the_model_without_a_solution_makes_steps_shorter() -> None:
+    case = make("flat_plate", "mesh.along=6", "mesh.up=5", "mesh.first_height=1e-3", "time.cfl=1.0")
+    case.program.run(1)
+    newton, model = case.steps.newton, case.steps.newton.model
+    cfl = float(newton.cfl.value)
+    model.model.rate.assign(np.full(model.model.rate.shape, np.nan))
+    model.solve()
+    assert not model.change.numpy().any() and 0.0 < float(newton.cfl.value) < 0.5 * cfl
+    newton.cfl.value = 2e-3
+    with one_line_from(ml.errors.SolveError, "GMRES of the turbulence model: values that are not finite"):
+        model.solve()
+
+
 def test_no_model_without_viscosity() -> None:
     with one_line_from(ml.errors.ConfigError, "needs a viscosity"):
         make("flat_plate", "mesh.along=6", "mesh.up=5", "mesh.first_height=1e-3", "gas.viscosity=none")
@@ -88,10 +124,10 @@ def test_no_model_without_viscosity() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("along", "up", "iterations", "margin"),
-    [(34, 24, 100, 0.10), (68, 48, 140, 0.02), pytest.param(136, 96, 300, 0.01, marks=pytest.mark.gpu)],
+    [(34, 24, 100, 0.04), (68, 48, 140, 0.01), pytest.param(136, 96, 300, 0.01, marks=pytest.mark.gpu)],
 )
 def test_friction_of_the_plate(along: int, up: int, iterations: int, margin: float) -> None:
-    """0.00271 at x = 0.97; 0.00295, 0.00275 and 0.00272 were seen on the three meshes."""
+    """0.00271 at x = 0.97; with Roe's flux, whose entropy fix takes from shear, 9 % and 1.4 % more on the first two."""
     ml.use("cuda" if along > 100 else "cpu")
     case = make("flat_plate", f"mesh.along={along}", f"mesh.up={up}")
     case.program.run(iterations)
@@ -104,6 +140,12 @@ def test_friction_of_the_plate(along: int, up: int, iterations: int, margin: flo
 
 
 # --- the wing ---------------------------------------------------------------------------------------------------
+
+
+def test_the_wing_of_the_case_is_that_of_the_mesh() -> None:
+    area = 0.5 * (m6_wing.ROOT_CHORD + m6_wing.TIP_CHORD) * m6_wing.SEMI_SPAN
+    assert (wing.SEMI_SPAN, wing.MEAN_CHORD) == (m6_wing.SEMI_SPAN, m6_wing.MEAN_CHORD)
+    assert abs(wing.HALF_AREA / area - 1.0) < 1e-4 and abs(wing.TEMPERATURE - 460.0 / 1.8) < 0.05
 
 
 def test_measured_pressure() -> None:
@@ -128,7 +170,10 @@ def test_equations_choose_gas_mesh_and_wall() -> None:
     assert 0.0 < x.min() < 0.1 and 0.9 < x.max() < 1.0 and np.allclose(cp, 0.0, atol=1e-12)  # at first
     picture = euler.picture()
     assert len(picture.values) == len(picture.polygons) < len(euler.mesh.group("wing"))
-    assert [chart.name for chart in euler.charts({})][:2] == ["section_20", "section_44"]
+    assert picture.curves == ("residual_density",), "over decades, which lift would be lost in"
+    first, second, *_ = euler.charts({})
+    assert (first.name, second.name) == ("section_20", "section_44") and first.downwards
+    assert np.nanmin(first.curves["test 2308"]) < -0.9, "suction is negative, in the table as it was measured"
     rans = make("onera_m6", "mesh.cells=20000", "mesh.equations=rans", "time.method=explicit")
     assert rans.gas.law == "sutherland" and rans.conditions()["wing"].kind == "no_slip"
     assert rans.turbulence is not None and rans.turbulence.distance.numpy().min() < 3e-6

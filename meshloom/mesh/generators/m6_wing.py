@@ -16,6 +16,7 @@ import numpy as np
 
 from meshloom.mesh.generators.arrays import cut_in_two
 
+#: Planform: Schmitt and Charpin, AGARD AR-138 (1979), as NASA Glenn's validation archive has it.
 SEMI_SPAN = 1.1963
 ROOT_CHORD = 0.8059
 TIP_CHORD = 0.4529

@@ -127,7 +127,7 @@ def bump(
     along, up = _checked_counts(what, ("along", along, 3), ("up", up, 1))
     if along % 3:
         raise MeshError(f"{what}: along must be a multiple of 3, for nodes at both ends of the arc, got {along}")
-    height = real_number(f"{what}: height", height, 0.0, 0.5)
+    height = real_number(f"{what}: height", height, 1e-12, 0.5)
     first = real_number(f"{what}: first_height", 1.0 / up if first_height is None else first_height, 0.0)
     x = (3 * np.arange(along + 1) - along) / along
     radius = (0.25 + height**2) / (2 * height)

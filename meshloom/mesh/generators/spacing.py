@@ -8,6 +8,8 @@ import numpy as np
 
 from meshloom.errors import MeshError
 
+_LEAST = 1e-14  # a first cell as a share of all
+
 
 def geometric(length: float, first: float, cells: int, what: str) -> np.ndarray:
     """Places (cells + 1,) from 0 to ``length``: the first cell is ``first`` long, each next one longer (or shorter) by
@@ -17,6 +19,8 @@ def geometric(length: float, first: float, cells: int, what: str) -> np.ndarray:
         return np.array([0.0, length])
     if not 0 < first < length:
         raise MeshError(f"{what}: a first cell of {first:g} does not fit into {length:g}; make it smaller")
+    if first < _LEAST * length:
+        raise MeshError(f"{what}: a first cell of {first:g} is lost in the rounding of {length:g}; make it larger")
     return length * np.concatenate(([0.0], _shares(_ratio(length / first, cells), cells)))
 
 

@@ -80,10 +80,8 @@ class Cylinder(FiniteVolumeCase):
 
     def make_mesh(self) -> ml.Mesh:
         mesh = self.config.mesh
-        made = ml.generate.cylinder(
-            mesh.around, mesh.outward, far=mesh.far, first_height=mesh.first_height or None, cells=mesh.kind
-        )
-        return made.arranged(mesh.order)
+        height = mesh.first_height or None
+        return ml.generate.cylinder(mesh.around, mesh.outward, far=mesh.far, first_height=height, cells=mesh.kind)
 
     def wake(self) -> tuple[np.ndarray, np.ndarray]:
         """Velocity along x on the axis behind the cylinder, in units of the stream, and where: (n,) each, along x.
@@ -113,8 +111,8 @@ class Cylinder(FiniteVolumeCase):
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         x, u = self.wake()
-        near = x < 10.0
-        return (*super().charts(history), Chart("wake", x[near], {"u": u[near]}, "x", "velocity on the axis"))
+        near, label = x < 10.0, f"velocity on the axis (eddies: {self.wake_length():.3g} diameters long)"
+        return (*super().charts(history), Chart("wake", x[near], {"u": u[near]}, "x", label))
 
 
 @dataclass(frozen=True)
@@ -139,4 +137,4 @@ class TransonicAirfoil(FiniteVolumeCase):
 
     def make_mesh(self) -> ml.Mesh:
         mesh = self.config.mesh
-        return ml.generate.naca0012_ogrid(mesh.around, mesh.outward, far=mesh.far, cells=mesh.kind).arranged(mesh.order)
+        return ml.generate.naca0012_ogrid(mesh.around, mesh.outward, far=mesh.far, cells=mesh.kind)

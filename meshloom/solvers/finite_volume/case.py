@@ -11,15 +11,17 @@ import meshloom as ml
 from meshloom.case import PRECISIONS, Case, Chart, Limit, Picture, SpacePicture
 from meshloom.errors import ConfigError
 from meshloom.solvers.finite_volume.conditions import BoundaryCondition, join_periodic, vector
+from meshloom.solvers.finite_volume.contradictions import check_sense
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.geometry import GroupFaces
 from meshloom.solvers.finite_volume.implicit import DualSteps, ImplicitSteps
 from meshloom.solvers.finite_volume.kernels import keep
 from meshloom.solvers.finite_volume.options import FiniteVolumeConfig, condition_of, directions, gas_and_stream
-from meshloom.solvers.finite_volume.steps import FlowSteps, SteadySteps, UnsteadySteps
+from meshloom.solvers.finite_volume.steps import FlowSteps, SteadySteps, StepsInTime, UnsteadySteps
 from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
 
 _WHY = "the flow has broken down; shorter steps (time.cfl), a limiter (scheme.limiter) or another scheme.flux may help"
+_SMALL_BODY = 5.0  # times as long as its walls: then a picture of the whole domain would show none of them
 _CLOCK = ("time", "dt")  # the monitors of unsteady flow, in front of the others
 _MONITORS = (
     "residual_density", "residual_momentum", "residual_energy", "lift", "drag", "friction_drag", "moment",
@@ -44,7 +46,8 @@ class FiniteVolumeCase(Case):
 
     def __init__(self, config: Any):
         self.config = config
-        self.mesh, conditions = join_periodic(self.make_mesh(), self.conditions())
+        self.mesh, conditions = join_periodic(self.make_mesh().arranged(config.mesh.order), self.conditions())
+        check_sense(config, self.mesh, conditions)
         self.gas, self.stream = gas_and_stream(config, self.mesh.dim)
         start = self.gas.conserved(self.start(self.mesh.cell_centroids)).T
         dtype, turbulent = PRECISIONS[config.run.precision], config.turbulence.model != "none"
@@ -60,7 +63,7 @@ class FiniteVolumeCase(Case):
                        ml.Global(0.0 if dim == 2 else np.zeros(3), "moments"))  # fmt: skip
         self.steps = self._steps()
         totals = self.steps.totals
-        if isinstance(self.steps, UnsteadySteps):
+        if isinstance(self.steps, StepsInTime):
             self.monitors = (*_CLOCK, *_MONITORS)  # type: ignore[misc]
         self.monitors = (*self.monitors, *(one.name for one in self.steps.told))  # type: ignore[misc]
         model = (self.turbulence.nu, self.turbulence.eddy) if self.turbulence else ()
@@ -75,8 +78,8 @@ class FiniteVolumeCase(Case):
     # --- what subclasses say
 
     def make_mesh(self) -> ml.Mesh:
-        """By ``config.mesh``."""
-        return ml.read(self.config.mesh.file, order=self.config.mesh.order)
+        """By ``config.mesh``, in any order: ``config.mesh.order`` says how it is to lie in memory."""
+        return ml.read(self.config.mesh.file, order="given")
 
     def conditions(self) -> dict[str, BoundaryCondition]:
         """By the names of the mesh's boundary groups."""
@@ -131,7 +134,7 @@ class FiniteVolumeCase(Case):
                 _along(friction, drag), self._nose_up(found["moments"]) / (unit * reference.length)]  # fmt: skip
         told = (one.name for one in self.steps.told)
         rows += [found[name][:, 0] for name in ("lowest_pressure", "lowest_temperature", "mass", "energy", *told)]
-        if isinstance(self.steps, UnsteadySteps):
+        if isinstance(self.steps, StepsInTime):
             rows = [found["time"][:, 0], found["dt"][:, 0], *rows]
         return np.stack(rows, axis=1)
 
@@ -151,10 +154,8 @@ class FiniteVolumeCase(Case):
 
     def steps_left(self, recorded: np.ndarray) -> int | None:
         found = self._columns(recorded[None, :])
-        if isinstance(self.steps, DualSteps):
-            return self.steps.steps_left(float(found["time"][0, 0]))
-        if isinstance(self.steps, UnsteadySteps):
-            return self.steps.timing.steps_left(float(found["time"][0, 0]), float(found["pace"][0, 0]))
+        if isinstance(self.steps, StepsInTime):
+            return self.steps.steps_left(float(found["time"][0, 0]), float(found.get("pace", found["dt"])[0, 0]))
         if self.config.time.tolerance == 0.0:
             return None
         done, every = int(found["done"][0, 0]), self.steps.looked_at
@@ -163,20 +164,20 @@ class FiniteVolumeCase(Case):
         return every - done % every
 
     def time_span(self, recorded: np.ndarray) -> tuple[float, float] | None:
-        if not isinstance(self.steps, UnsteadySteps):
+        if not isinstance(self.steps, StepsInTime):
             return None
         return float(recorded[0]), self.config.time.end
 
     def longer(self) -> str:
-        if self.steps_left(self.recorded_now()) == 0 and not isinstance(self.steps, UnsteadySteps):
+        if self.steps_left(self.recorded_now()) == 0 and not isinstance(self.steps, StepsInTime):
             return f"--set time.tolerance={0.1 * self.config.time.tolerance:g}"
         return super().longer()
 
     def why_not_after(self, before: Any) -> str:
-        for name in ("mode", "method"):
-            old, new = getattr(before.time, name), getattr(self.config.time, name)
+        for section, name in (("time", "mode"), ("time", "method"), ("turbulence", "model")):
+            old, new = (getattr(getattr(one, section), name) for one in (before, self.config))
             if old != new:
-                return f"a run with time.{name} = {old!r} cannot go on as {new!r}: run anew"
+                return f"a run with {section}.{name} = {old!r} cannot go on as {new!r}: run anew"
         return ""
 
     def cell_fields(self) -> dict[str, np.ndarray]:
@@ -205,10 +206,14 @@ class FiniteVolumeCase(Case):
     def picture(self) -> Picture | SpacePicture | None:
         """The field ``drawn`` over a plane mesh, in space on its walls, or on all sides where there are none."""
         name, label = self.drawn
-        curves = ("lift", "drag") if isinstance(self.steps, UnsteadySteps) else ("residual_density",)
         if self.mesh.dim == 3:
-            return self._on_walls(name, label, curves)
-        return Picture(self.cell_fields()[name], label, self.window(), curves=curves)
+            return self._on_walls(name, label, self.drawn_monitors)
+        return Picture(self.cell_fields()[name], label, self.window(), curves=self.drawn_monitors)
+
+    @property
+    def drawn_monitors(self) -> tuple[str, ...]:
+        """Those beside the picture: coefficients over time, or how far it is to the steady flow, over decades."""
+        return ("lift", "drag") if isinstance(self.steps, StepsInTime) else ("residual_density",)
 
     def _on_walls(self, name: str, label: str, curves: tuple[str, ...]) -> SpacePicture | None:
         walls = [side.name for side in self.flow.at.sides if side.condition.is_wall]
@@ -224,24 +229,31 @@ class FiniteVolumeCase(Case):
         if self.config.output.window:
             xmin, xmax, ymin, ymax = self.config.output.window
             return xmin, xmax, ymin, ymax
-        low, high = self.mesh.coordinates.numpy().min(axis=0), self.mesh.coordinates.numpy().max(axis=0)
-        return float(low[0]), float(high[0]), float(low[1]), float(high[1])
+        nodes = self.mesh.coordinates.numpy()
+        walls = [side.middle.numpy() for side in self._walls]
+        return shown_window(nodes, np.concatenate(walls) if walls else nodes)
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         """Of every wall: the coefficient of pressure over x, and that of friction where there is any."""
         charts = []
-        for side in (side for side in self.flow.at.sides if side.condition.is_wall):
+        for side in self._walls:
             pressure, shear = self.surface(side)
-            x = side.middle.numpy()[:, 0].astype(np.float64)
-            order = np.argsort(x, kind="stable")
+            middle = side.middle.numpy().astype(np.float64)
+            order = np.argsort(middle[:, 0], kind="stable")
+            x, *others = middle[order].T
+            columns = dict(zip("yz", others, strict=False))
             cp = (pressure - self.stream[0]) / self.dynamic_pressure
-            charts.append(Chart(f"cp_{side.name}", x[order], {"cp": cp[order]}, "x", "pressure coefficient", ("cp",)))
+            charts.append(Chart(f"cp_{side.name}", x, {"cp": cp[order]}, "x", "pressure coefficient", ("cp",),
+                                downwards=True, columns=columns))  # fmt: skip
             if self.gas.viscous:
                 cf = np.linalg.norm(shear, axis=1) / self.dynamic_pressure * np.sign(shear @ self.stream[1:-1])
-                charts.append(
-                    Chart(f"cf_{side.name}", x[order], {"cf": cf[order]}, "x", "friction coefficient", ("cf",))
-                )
+                charts.append(Chart(f"cf_{side.name}", x, {"cf": cf[order]}, "x", "friction coefficient", ("cf",),
+                                    columns=columns))  # fmt: skip
         return tuple(charts)
+
+    @property
+    def _walls(self) -> list[GroupFaces]:
+        return [side for side in self.flow.at.sides if side.condition.is_wall]
 
     def gradients(self) -> np.ndarray:
         """Of pressure, velocity and temperature in all cells, (cells, d + 2, d); 0 where the scheme has none."""
@@ -278,6 +290,16 @@ def _point(point: tuple[float, ...], dim: int) -> np.ndarray:
         raise ConfigError(f"reference.point {problem}") from None
 
 
+def shown_window(nodes: np.ndarray, walls: np.ndarray) -> tuple[float, float, float, float]:
+    """xmin, xmax, ymin, ymax of a picture: all nodes (n, 2), or where walls (m, 2) are a small part of it, a body in a
+    far field, these with as much again on all sides."""
+    low, high = nodes.min(axis=0), nodes.max(axis=0)
+    size = float((walls.max(axis=0) - walls.min(axis=0)).max())
+    if _SMALL_BODY * size < float((high - low).max()):
+        low, high = np.maximum(low, walls.min(axis=0) - size), np.minimum(high, walls.max(axis=0) + size)
+    return float(low[0]), float(high[0]), float(low[1]), float(high[1])
+
+
 class FiniteVolume(FiniteVolumeCase):
     """Any mesh, any conditions; without a mesh file, a channel with a bump on its floor."""
 
@@ -291,9 +313,7 @@ class FiniteVolume(FiniteVolumeCase):
 
     def make_mesh(self) -> ml.Mesh:
         options = self.config.mesh
-        if options.file:
-            return ml.read(options.file, order=options.order)
-        return ml.generate.bump(options.along, options.up).arranged(options.order)
+        return super().make_mesh() if options.file else ml.generate.bump(options.along, options.up)
 
     def conditions(self) -> dict[str, BoundaryCondition]:
         if self.config.mesh.file:

@@ -39,7 +39,12 @@ class BoundaryCondition:
     kind: ClassVar[str] = ""
     ghost_at: ClassVar[str] = MIRRORED
     is_free: ClassVar[bool] = True  # its ghost is a guess, which gradients take only where they lack other faces
-    is_wall: ClassVar[bool] = False  # its forces are part of lift, drag and moment
+    is_wall: ClassVar[bool] = False  # has forces, and charts of them
+
+    @property
+    def counts(self) -> bool:
+        """Whether what acts on it is part of lift, drag and moment."""
+        return False
 
     def given(self, centres: np.ndarray, stream: np.ndarray) -> np.ndarray:
         """One row (n, d + 2) for each face with these centres (n, d), in the free stream V (d + 2,)."""
@@ -110,11 +115,8 @@ def _replaced(V: Any, velocity: Any, temperature: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class SlipWall(BoundaryCondition):
-    """The gas slides along: nothing but its pressure acts on the wall."""
-
-    kind: ClassVar[str] = "slip"
-    is_wall: ClassVar[bool] = True
+class Closed(BoundaryCondition):
+    """Nothing goes through, and nothing but the pressure of the gas acts on what is there."""
 
     @classmethod
     def state(cls, gas: IdealGas, V: Any, given: Any, normal: Any) -> Any:
@@ -141,12 +143,24 @@ class SlipWall(BoundaryCondition):
 
 
 @dataclass(frozen=True)
-class SymmetryPlane(SlipWall):
+class SymmetryPlane(Closed):
     """A plane behind which everything is the same, mirrored."""
 
     kind: ClassVar[str] = "symmetry"
     is_free: ClassVar[bool] = False
-    is_wall: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class SlipWall(Closed):
+    """The gas slides along."""
+
+    kind: ClassVar[str] = "slip"
+    is_wall: ClassVar[bool] = True
+    forces: bool = option(True, "whether what acts on it is part of lift, drag and moment")
+
+    @property
+    def counts(self) -> bool:
+        return self.forces
 
 
 @dataclass(frozen=True)
@@ -191,11 +205,11 @@ class IsothermalWall(AdiabaticWall):
     """The gas sticks to a wall of a given temperature."""
 
     kind: ClassVar[str] = "isothermal"
-    temperature: float = option(1.0, "temperature of the wall", above=0.0)
+    temperature: float = option(0.0, "temperature of the wall; 0 takes that of the free stream", low=0.0)
 
     def given(self, centres: np.ndarray, stream: np.ndarray) -> np.ndarray:
         rows = super().given(centres, stream)
-        rows[:, -1] = self.temperature
+        rows[:, -1] = self.temperature or stream[-1]
         return rows
 
     @classmethod
@@ -296,11 +310,14 @@ class ReservoirInlet(BoundaryCondition):
     """Gas at rest in a reservoir comes in, slower than sound, without loss; a sound wave from inside says how fast."""
 
     kind: ClassVar[str] = "inlet"
-    total_pressure: float = option(1.0, "pressure of the gas at rest", above=0.0)
-    total_temperature: float = option(1.0, "temperature of the gas at rest", above=0.0)
+    total_pressure: float = option(0.0, "pressure of the gas at rest, which has to be given", low=0.0)
+    total_temperature: float = option(0.0, "temperature of the gas at rest, which has to be given", low=0.0)
     direction: tuple[float, ...] = option((), "where the gas goes, x, y, z; [] takes that of the free stream")
 
     def given(self, centres: np.ndarray, stream: np.ndarray) -> np.ndarray:
+        for name in ("total_pressure", "total_temperature"):
+            if getattr(self, name) == 0.0:
+                raise ValueError(f"has no {name}: an inlet needs that of its reservoir")
         way = vector(self.direction, centres.shape[1], "direction") if self.direction else stream[1:-1]
         size = float(np.linalg.norm(way))
         if size == 0.0:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
+from meshloom.solvers import limiters
 from meshloom.solvers.finite_volume import kernels
 from meshloom.solvers.finite_volume.conditions import BoundaryCondition
 from meshloom.solvers.finite_volume.gas import IdealGas
@@ -60,6 +61,7 @@ class CompressibleFlow:
         self.dim, self.stream = mesh.dim, stream
         self.at = Volumes.of(mesh, conditions, stream, scheme.gradient, dtype)
         self.u = mesh.cells.field("u", self.dim + 2, dtype=dtype, data=start)
+        self._ambient = ml.Global(float(stream[0]), "ambient", dtype=dtype)
         sound = float(gas.sound_speed(stream))
         self._scale = (float(stream[0]), *[sound] * self.dim, float(stream[-1]))
         # cells far away are large: there a change as large as the free stream itself is not small
@@ -110,8 +112,8 @@ class CompressibleFlow:
     def _share(self, v: ml.Field, slope: ml.Field) -> ml.Field:
         inside, at = self.at.inside, self.at.inside.cells
         low, high, share = (v.like(name) for name in ("low", "high", "share"))
-        kernels.own_bounds(self.mesh.cells, v, low, high)
-        kernels.bounds(inside.faces, v[at], low[at], high[at])
+        limiters.own_bounds(self.mesh.cells, v, low, high)
+        limiters.bounds(inside.faces, v[at], low[at], high[at])
         for side in self.at.sides:
             if not side.condition.is_free:
                 widen = self._at_side(side).bounds
@@ -163,14 +165,14 @@ class CompressibleFlow:
         )
 
     def forces(self, terms: FlowTerms, about: ml.Global, totals: tuple[ml.Global, ml.Global, ml.Global]) -> None:
-        """Adds up what the gas does to all walls: pressure (d), friction (d) and their moment about a point (1 or
-        3)."""
+        """Adds up what the gas does to the walls that count: pressure (d) above that of the free stream, friction (d)
+        and their moment about a point (1 or 3)."""
         for total in totals:
             total.value = 0.0
         for side in self.at.sides:
-            if side.condition.is_wall:
+            if side.condition.counts:
                 own = side.cells
                 self._at_side(side).force(
-                    side.faces, terms.v[own], side.given, side.area, side.reach, side.middle, about, *totals,
-                    *self._through(own, terms),
+                    side.faces, terms.v[own], side.given, side.area, side.reach, side.middle, about, self._ambient,
+                    *totals, *self._through(own, terms),
                 )  # fmt: skip

@@ -24,19 +24,20 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.errors import SolveError
-from meshloom.solvers.clock import Timing
 from meshloom.solvers.finite_volume.flow import CompressibleFlow
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.jacobians import add_inertia, add_jacobian
 from meshloom.solvers.finite_volume.kernels import keep, primitives
-from meshloom.solvers.finite_volume.steps import FlowSteps, UnsteadySteps, Watch, count
-from meshloom.solvers.finite_volume.turbulence import ImplicitTurbulence, ModelInTime, SpalartAllmaras
+from meshloom.solvers.finite_volume.steps import FlowSteps, StepsInTime, Watch, count, tell
+from meshloom.solvers.finite_volume.turbulence import USELESS, ImplicitTurbulence, ModelInTime, SpalartAllmaras
 
 MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what they are
 WORSE = 5.0  # a residual so many times that of the step before: it is taken back
 NOISE = 10.0  # roundings of what goes through the faces of a cell: a residual below that says nothing
 CUT = 0.2  # by which steps become shorter then
+_TRY = "a smaller time.cfl_max, a start with scheme.order = 1, another scheme.limiter or better cells there may help"
 LEAST_CFL = 1e-3  # shorter ones would not help: the flow has no solution, or the mesh is at fault
+FASTER = 1.1  # it becomes so many times longer than the residual becomes smaller, or it would come to rest with that
 SLOWEST = 0.3  # a ``cfl`` becomes at most so many times itself where the residual grows
 
 
@@ -81,11 +82,7 @@ def updater(gas: IdealGas) -> ml.Kernel:
         taken = np.where(part > 0.0, part * change, 0.0)
         u += taken
         share[...] = part
-        state = gas.primitives(u)
-        pressure[...] = lowest_pressure[...] = state[0]
-        temperature[...] = lowest_temperature[...] = state[-1]
-        mass += volume * u[0]
-        energy += volume * u[-1]
+        tell(gas, u, volume, (pressure, temperature), (lowest_pressure, lowest_temperature), (mass, energy))
 
     return update
 
@@ -105,7 +102,10 @@ def take_off_change(
 
 class Newton:
     """Steps of Newton's method for a flow. ``parts`` are those of one step, in order; ``time`` adds terms of a step in
-    time. ``clock``: what one step hands to the next besides ``u`` and ``kept``; ``iterations`` are those of GMRES."""
+    time. ``clock``: what one step hands to the next besides ``u`` and ``kept``; ``iterations`` are those of GMRES. A
+    residual below ``noise`` is rounding. ``model``: the turbulence that goes along, and back with the flow."""
+
+    model: ImplicitTurbulence | None = None
 
     def __init__(self, flow: CompressibleFlow, options: NewtonOptions, steps: FlowSteps, time: BackwardTerms | None):
         self.flow, self.options, self.totals, self.time, self._steps = flow, options, steps.totals, time, steps
@@ -117,7 +117,7 @@ class Newton:
         self.norm = ml.Global(np.inf, "norm")  # of the residual at ``kept``
         self.share = ml.Global(1.0, "smallest_share", dtype=flow.dtype)
         self.iterations = ml.Global(0, "linear_iterations", dtype=np.int64)
-        self.clock = (self.cfl, self.norm)
+        self.clock = (self.cfl, self.norm, self.share)
         self._rate = ml.Global(0.0, "rate", dtype=flow.dtype)  # of u in the terms of a step in time
         self._measure, self._assemble = ml.Program(self.measure), ml.Program(self.assemble)
         self._update, self._back = ml.Program(self.update), ml.Program(self._take_back)
@@ -129,7 +129,7 @@ class Newton:
             self._update,
         )
         sound = float(flow.gas.sound_speed(flow.stream))
-        self._noise = NOISE * float(np.finfo(flow.dtype).eps) * _faces_by_volume(flow)
+        self.noise = NOISE * float(np.finfo(flow.dtype).eps) * _faces_by_volume(flow)
         self._unit = float(flow.gas.density(flow.stream)) * sound ** np.array([1.0, *[2.0] * flow.dim, 3.0])
 
     def begin(self, cfl: float, rate: float) -> None:
@@ -166,30 +166,32 @@ class Newton:
 
     def _growth(self, last: float, now: float) -> float:
         """By what a step may be longer than the last: as the residual becomes smaller, and a little more."""
-        if now >= last:
+        if now >= last and now > 0.0:
             return max(last / now, SLOWEST)
         most = 1.0 if float(self.share.value) < MOST_CHANGE else self.options.growth
-        return most if now == 0.0 else min(1.1 * last / now, most)
+        return most if now == 0.0 else min(FASTER * last / now, most)
 
     def residual(self) -> float:
         """The root of the mean square of the rates, in units of the free stream."""
         return float(np.sqrt(np.mean(self.totals.rates.numpy() / self._unit**2) / len(self.flow.mesh.cells)))
 
     def _is_good(self, now: float) -> bool:
-        return bool(np.isfinite(now)) and now <= WORSE * max(float(self.norm.value), self._noise)
+        return bool(np.isfinite(now)) and now <= WORSE * max(float(self.norm.value), self.noise)
 
     def _go_back(self, now: float) -> None:
         last = float(self.norm.value)
-        self._shorten(f"the residual is {now:.3g} after {last:.3g}", hopeless=not np.isfinite(last))
+        self.shorten(f"the residual is {now:.3g} after {last:.3g}", hopeless=not np.isfinite(last))
         self._back()
-        for part in (self._assemble, self.solve, self._update, self._measure):
+        model = self.model.parts if self.model is not None else ()
+        for part in (self._assemble, self.solve, self._update, *model, self._measure):
             part()
 
-    def _shorten(self, why: str, hopeless: bool = False) -> None:
+    def shorten(self, why: str, hopeless: bool = False) -> None:
         """Shorter steps from now on; SolveError where they would not help."""
         cfl = CUT * float(self.cfl.value)
         if cfl < LEAST_CFL or hopeless:
-            raise SolveError(f"implicit step: {why}, and steps of cfl {cfl:.2g} would not help")
+            worst = f"most in {worst_cell(self.flow.mesh, self.inflow)}"
+            raise SolveError(f"implicit step: {why}, {worst}, and steps of cfl {cfl:.2g} would not help; {_TRY}")
         self.cfl.value = cfl
 
     def assemble(self) -> None:
@@ -206,9 +208,9 @@ class Newton:
         most = options.directions * options.cycles
         report = self.solver.solve(self.change, self.inflow, tol=options.accuracy, at_most=most)
         self.iterations.value = report.iterations
-        if report.reason in ("broke down", "values that are not finite"):
+        if report.reason in USELESS:
             self.change.fill(0.0)
-            self._shorten(f"GMRES: {report.reason}")
+            self.shorten(f"GMRES: {report.reason}")
 
     def update(self) -> None:
         flow, totals = self.flow, self.totals
@@ -220,10 +222,24 @@ class Newton:
                           flow.on_cells("temperature"), self.share, totals.lowest_pressure, totals.lowest_temperature,
                           totals.mass, totals.energy)  # fmt: skip
 
+    def stay(self) -> None:
+        """No step: totals are those of the flow as it is."""
+        self.change.fill(0.0)
+        self._update()
+
     def _take_back(self) -> None:
         keep(self.flow.mesh.cells, self.kept, self.flow.u)
+        if self.model is not None:
+            self.model.take_back()
         # the inflow is that of the step after: measured again
         self.measure()
+
+
+def worst_cell(mesh: ml.Mesh, inflow: ml.Field) -> str:
+    """Where most flows into a volume, or something that is no number does: which cell, and its place."""
+    rates = np.abs(inflow.numpy()).max(axis=1) / mesh.cell_volumes
+    cell = int(np.argmax(np.where(np.isfinite(rates), rates, np.inf)))
+    return f"cell {cell} at ({', '.join(f'{part:.4g}' for part in mesh.cell_centroids[cell])})"
 
 
 def _faces_by_volume(flow: CompressibleFlow) -> float:
@@ -247,14 +263,16 @@ class ImplicitSteps(FlowSteps):
         self.done = ml.Global(0, "done", dtype=np.int64)
         self.clock = (self.done, self.totals.rates, *self.newton.clock)
         self.fields, self.told = (self.newton.kept,), (self.newton.cfl, self.newton.iterations)
-        self._model = None if turbulence is None else ImplicitTurbulence(turbulence, self.newton.cfl)
-
-    def step(self) -> None:
-        count(self._clock_set, self.done)
+        if turbulence is not None:
+            self.newton.model = ImplicitTurbulence(turbulence, self.newton.cfl, shorten=self.newton.shorten)
+            self.fields = (self.newton.kept, self.newton.model.kept)
 
     def program(self) -> ml.Sequence:
-        model = self._model.parts if self._model is not None else ()
-        return ml.Sequence(*self.newton.parts, *model, ml.Program(self.step), name="implicit step")
+        model = self.newton.model.parts if self.newton.model is not None else ()
+        return ml.Sequence(*self.newton.parts, *model, ml.Program(self._count), name="implicit step")
+
+    def _count(self) -> None:
+        count(self._clock_set, self.done)
 
 
 @dataclass(frozen=True)
@@ -276,32 +294,28 @@ def backward_weights(dt: float, before: float) -> tuple[float, float, float]:
     return (1.0 + 2.0 * w) / (1.0 + w) / dt, -(1.0 + w) / dt, w * w / (1.0 + w) / dt
 
 
-class DualSteps(UnsteadySteps):
+class DualSteps(StepsInTime):
     """In time by BDF2, (3 u - 4 u last + u before) / (2 dt) where two steps are of one length, the first step by BDF1,
     (u - u last) / dt."""
 
     def __init__(self, flow: CompressibleFlow, options: NewtonOptions, dual: DualOptions,
                  watch: Watch = lambda terms: None, turbulence: SpalartAllmaras | None = None):  # fmt: skip
-        super().__init__(flow, Timing(dual.end, True, 2.0, options.cfl), watch, turbulence)
+        super().__init__(flow, watch, turbulence)
         self.options, self.dual = options, dual
+        self.time, self.dt = ml.Global(0.0, "time"), ml.Global(0.0, "dt", dtype=flow.dtype)
         self._last, self._before = flow.u.like("last"), flow.u.like("before_last")
         self._weights = ml.Global(np.zeros(3, flow.dtype), "weights")
         self.newton = Newton(flow, options, self, BackwardTerms(self._last, self._before, self._weights))
         self.inner = ml.Global(0, "newton_steps", dtype=np.int64)
         self.clock, self.fields = (self.time, self.dt), (self._last,)
         self.told = (self.inner, self.newton.iterations)
-        self._model: ImplicitTurbulence | None = None
         if turbulence is not None:
             in_time = ModelInTime.of(turbulence, self._weights)
-            self._model = ImplicitTurbulence(turbulence, self.newton.cfl, in_time)
+            self.newton.model = ImplicitTurbulence(turbulence, self.newton.cfl, in_time, shorten=self.newton.shorten)
             self.fields = (self._last, in_time.last)
         self._shift = ml.Program(self._shift_fields)
 
-    def step(self) -> None:
-        """By the parts of Newton's method, as often as it takes: outside of programs."""
-        raise NotImplementedError
-
-    def steps_left(self, time: float) -> int:
+    def steps_left(self, time: float, pace: float = 0.0) -> int:
         return max(0, math.ceil((self.dual.end - time) / self.dual.dt - 1e-9))
 
     def program(self) -> ml.Sequence:
@@ -310,7 +324,7 @@ class DualSteps(UnsteadySteps):
     @property
     def loops(self) -> tuple[ml.Operation, ...]:
         """Those of all its programs."""
-        parts = (*self.newton.parts, *(self._model.parts if self._model is not None else ()))
+        parts = (*self.newton.parts, *(self.newton.model.parts if self.newton.model is not None else ()))
         programs = (self._shift, *(one for one in parts if isinstance(one, ml.Program)))
         return tuple(loop for one in programs for loop in one.loops)
 
@@ -326,26 +340,33 @@ class DualSteps(UnsteadySteps):
         weights = backward_weights(dt, before)
         self._weights.value = np.array(weights)
         self.newton.begin(self.options.cfl, weights[0])
-        first, total = np.inf, 0
-        for done in range(self.dual.most):
-            measure, judge, *rest = self.newton.parts
-            rest += self._model.parts if self._model is not None else ()
+        self.inner.value, self.newton.iterations.value = self._solved()
+        self.dt.value, self.time.value = dt, self.dual.end if last else time + dt
+
+    def _solved(self) -> tuple[int, int]:
+        """Newton's method for one step in time; how many of its steps, and of GMRES. The last is judged, too."""
+        measure, judge, *rest = self.newton.parts
+        rest += self.newton.model.parts if self.newton.model is not None else ()
+        enough, total = np.inf, 0
+        for done in range(self.dual.most + 1):
             measure()
             judge()
             now = float(self.newton.norm.value)
-            first = now if done == 0 else first
-            if now <= self.dual.tolerance * first:
+            if done == 0:
+                enough = max(self.dual.tolerance * now, self.newton.noise)
+            if now <= enough or done == self.dual.most:
                 break
             for part in rest:
                 part()
             total += int(self.newton.iterations.value)
-            self.inner.value = done + 1
-        self.newton.iterations.value = total
-        self.dt.value, self.time.value = dt, self.dual.end if last else time + dt
+        if done == 0:
+            self.newton.stay()
+        return done, total
 
     def _shift_fields(self) -> None:
         cells = self.flow.mesh.cells
         keep(cells, self._last, self._before)
         keep(cells, self.flow.u, self._last)
-        if self._model is not None and self._model.time is not None:
-            self._model.time.shift(self._model.model.nu)
+        model = self.newton.model
+        if model is not None and model.time is not None:
+            model.time.shift(model.model.nu)

@@ -18,8 +18,9 @@ from meshloom.solvers.compressible import viscous_flux
 from meshloom.solvers.finite_volume.conditions import TURBULENT_PRANDTL, along_the_line
 from meshloom.solvers.finite_volume.fluxes import FLUXES, NumericalFlux
 from meshloom.solvers.finite_volume.gas import IdealGas
+from meshloom.solvers.limiters import SHARES
 
-LIMITERS = ("none", "barth_jespersen", "venkatakrishnan")
+LIMITERS = ("none", *SHARES)
 
 
 @dataclass(frozen=True)
@@ -91,35 +92,10 @@ def solve_patch(total: ml.Read, around: ml.Read, takes: ml.Read, inverse: ml.Rea
 # --- how much of them each cell may use ---------------------------------------------------------------------------
 
 
-@ml.kernel
-def own_bounds(v: ml.Read, low: ml.Write, high: ml.Write):
-    low[...] = v
-    high[...] = v
-
-
-@ml.kernel
-def bounds(v: ml.Read, low: ml.Min, high: ml.Max):
-    """The smallest and the largest value in a cell and its neighbours."""
-    for mine, other in ((0, 1), (1, 0)):
-        low[mine] = v[other]
-        high[mine] = v[other]
-
-
-def barth_jespersen(change: Any, room: Any, threshold: Any) -> Any:
-    """As much as stays between the bounds."""
-    return np.minimum(room / np.where(change == 0.0, 1.0, change), 1.0)
-
-
-def venkatakrishnan(change: Any, room: Any, threshold: Any) -> Any:
-    """The same, smoothly; below the root of the threshold nothing is limited."""
-    top = room**2 + threshold + 2.0 * change * room
-    return top / (room**2 + threshold + change * room + 2.0 * change**2)
-
-
 @cache
 def limiter(name: str, scale: tuple[float, ...]) -> ml.Kernel:
     """``scale`` (d + 2,) holds a size of each component of v, against which small changes are small."""
-    share_of = {"barth_jespersen": barth_jespersen, "venkatakrishnan": venkatakrishnan}[name]
+    share_of = SHARES[name]
 
     @ml.kernel
     def limit(v: ml.Read, low: ml.Read, high: ml.Read, slope: ml.Read, reach: ml.Read, small: ml.Read, share: ml.Min):

@@ -37,15 +37,17 @@ class IdealGasOptions:
 
     gamma: float = option(1.4, "ratio of specific heats", above=1.0, high=3.0)
     gas_constant: float = option(1.0, "specific gas constant: 287.05 in SI units", above=0.0)
-    prandtl: float = option(0.72, "Prandtl number", above=0.0)
+    prandtl: float = option(0.72, "Prandtl number: 0.72 is that of air", above=0.0)
     viscosity: str = option("none", "none solves Euler's equations", allowed=VISCOSITIES)
     reference_viscosity: float = option(
         0.0, "viscosity at the reference temperature; 0 takes what stream.reynolds says", low=0.0
     )
     reference_temperature: float = option(
-        0.0, "temperature of the reference viscosity; 0 takes that of the free stream", low=0.0
+        0.0, "temperature of the reference viscosity; 0 takes that of the free stream, as stream.reynolds does", low=0.0
     )
-    sutherland_temperature: float = option(110.4, "the constant of Sutherland's law, as a temperature", low=0.0)
+    sutherland_temperature: float = option(
+        110.4, "the constant of Sutherland's law, as a temperature: 110.4 is that of air in kelvin", low=0.0
+    )
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,10 @@ class VolumesTimeOptions:
         0.8, "length of the step as a share of what a sound wave needs to cross a cell", above=0.0, high=100.0
     )
     smoothing: float = option(
-        0.0, "steady: how strongly rates are averaged with those of neighbours; 0 not at all", low=0.0, high=10.0
+        0.0,
+        "steady and explicit: how strongly rates are averaged with those of neighbours; 0 not at all",
+        low=0.0,
+        high=10.0,
     )
     tolerance: float = option(
         0.0, "steady: end when the residual of density is below this; 0 goes on to run.iterations", low=0.0, high=1.0
@@ -165,7 +170,7 @@ class FlowOutput(OutputOptions):
 
     window: tuple[float, ...] = option(
         (),
-        "part of the plane in the picture: xmin, xmax, ymin, ymax; [] shows all",
+        "part of the plane in the picture: xmin, xmax, ymin, ymax; [] shows the body, or all where there is none",
         accepts=("four, with xmin < xmax and ymin < ymax, or none", lambda w: not w or _is_window(w)),
     )
 

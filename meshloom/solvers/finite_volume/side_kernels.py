@@ -85,12 +85,13 @@ def _on_walls(through: Exchange) -> tuple[ml.Kernel, ml.Kernel]:
 
     @ml.kernel
     def wall_force(
-        v: ml.Read, given: ml.Read, area: ml.Read, reach: ml.Read, middle: ml.Read, about: ml.Read, force: ml.Sum,
-        friction_force: ml.Sum, moment: ml.Sum, *more: ml.Read,
+        v: ml.Read, given: ml.Read, area: ml.Read, reach: ml.Read, middle: ml.Read, about: ml.Read, ambient: ml.Read,
+        force: ml.Sum, friction_force: ml.Sum, moment: ml.Sum, *more: ml.Read,
     ):  # fmt: skip
-        """What the gas does to the wall; the moment is about a point, in the plane that about the third axis."""
+        """What the gas does to the wall beyond the pressure ``ambient``, which is taken to be behind it; the moment is
+        about a point, in the plane that about the third axis."""
         convection, friction = through(v, given, area, reach, more)
-        push, rub = convection[1:-1], -friction[1:-1]
+        push, rub = convection[1:-1] - ambient * area, -friction[1:-1]
         arm, total = middle - about, push + rub
         force += push
         friction_force += rub

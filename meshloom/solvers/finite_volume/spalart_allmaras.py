@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+#: Allmaras, Johnson and Spalart 2012; the same numbers as on NASA's turbulence modelling resource, SA-neg.
 CB1, CB2, SIGMA, KAPPA = 0.1355, 0.622, 2.0 / 3.0, 0.41
 CW1, CW2, CW3 = CB1 / KAPPA**2 + (1.0 + CB2) / SIGMA, 0.3, 2.0
 CV1, CV2, CV3 = 7.1, 0.7, 0.9

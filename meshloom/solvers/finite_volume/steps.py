@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,11 +27,10 @@ from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
 
 #: The share of the state at the start in each of the three stages.
 SSP_STAGES = (0.0, 3.0 / 4.0, 1.0 / 3.0)
-#: How far along the step each of the five stages looks.
+#: How far along the step each of the five stages looks: van Leer, Tai and Powell 1989, for second order.
 STEADY_STAGES = (0.0695, 0.1602, 0.2898, 0.5060, 1.0)
-_SWEEPS = (
-    2  # of the average with neighbours: Jacobi's iteration of its linear system, which is dominated by its diagonal
-)
+#: Of the average with neighbours: of Jacobi's iteration of its linear system, which its diagonal dominates.
+_SWEEPS = 2
 
 
 @dataclass(frozen=True)
@@ -74,13 +73,19 @@ def finisher(gas: IdealGas) -> ml.Kernel:
         """What the monitors show of a step from ``before`` to ``u``."""
         rate = (u - before) / dt
         rates += rate**2
-        v = gas.primitives(u)
-        pressure[...] = lowest_pressure[...] = v[0]
-        temperature[...] = lowest_temperature[...] = v[-1]
-        mass += volume * u[0]
-        energy += volume * u[-1]
+        tell(gas, u, volume, (pressure, temperature), (lowest_pressure, lowest_temperature), (mass, energy))
 
     return finish
+
+
+def tell(gas: IdealGas, u: Any, volume: Any, now: tuple[Any, Any], lowest: tuple[Any, Any], sums: Any) -> None:
+    """What monitors show of every new state ``u``: in a kernel, pressure and temperature ``now`` and their ``lowest``,
+    and the ``sums`` of mass and energy."""
+    state = gas.primitives(u)
+    for one, least, value in zip(now, lowest, (state[0], state[-1]), strict=True):
+        one[...] = least[...] = value
+    for total, value in zip(sums, (u[0], u[-1]), strict=True):
+        total += volume * value
 
 
 @cache
@@ -130,10 +135,9 @@ Watch = Callable[[FlowTerms], None]
 
 
 class FlowSteps(ABC):
-    """What both have: ``step()`` calls the loops of one step; ``watch`` is called with what follows from the state at
-    its start, where forces can be taken. ``clock`` are the globals that belong to the state, ``fields`` the fields
-    besides u; ``told`` are shown by monitors. Whether the flow is steady one asks after ``looked_at`` steps.
-    ``turbulence`` goes a step along first, so that the flow takes the new eddy viscosity."""
+    """What all have: ``program()`` runs one step; ``watch`` is called with what follows from the state at its start,
+    where forces can be taken. ``clock`` are the globals that belong to the state, ``fields`` the fields besides u;
+    ``told`` are shown by monitors. Whether the flow is steady one asks after ``looked_at`` steps."""
 
     clock: tuple[ml.Global, ...]
     fields: tuple[ml.Field, ...] = ()
@@ -145,8 +149,31 @@ class FlowSteps(ABC):
         self._clock_set = ml.Set(1, "clock")
 
     @abstractmethod
+    def program(self) -> ml.Program | ml.Sequence:
+        """What runs one step."""
+
+
+class StepsInTime(FlowSteps):
+    """Steps of one length ``dt`` in all cells, to an end; ``time`` is where the flow is."""
+
+    time: ml.Global
+    dt: ml.Global
+
+    @abstractmethod
+    def steps_left(self, time: float, pace: float) -> int:
+        """Steps still to go at least; ``pace``: the last one, before it was made to end at the end."""
+
+
+class ExplicitSteps(FlowSteps):
+    """Steps that a program records as a whole. ``turbulence`` goes a step along first, so that the flow takes the new
+    eddy viscosity."""
+
+    @abstractmethod
     def step(self) -> None:
-        """One step."""
+        """The loops of one step."""
+
+    def program(self) -> ml.Program:
+        return ml.program(self.step)
 
     def _begin(self, terms: FlowTerms, dt: ml.Field | ml.Global) -> None:
         """What is done with the state at the start of a step, whose length is known."""
@@ -154,17 +181,13 @@ class FlowSteps(ABC):
         if self.turbulence is not None:
             self.turbulence.advance(terms, dt)
 
-    def program(self) -> ml.Program | ml.Sequence:
-        """What runs one step."""
-        return ml.program(self.step)
-
     def _finish(self, before: ml.Field, dt: ml.Field | ml.Global) -> None:
         flow = self.flow
         finisher(flow.gas)(flow.mesh.cells, before, flow.u, dt, flow.at.volume, flow.on_cells("pressure"),
                            flow.on_cells("temperature"), *self.totals.emptied())  # fmt: skip
 
 
-class UnsteadySteps(FlowSteps):
+class UnsteadySteps(ExplicitSteps, StepsInTime):
     """Steps of one length in all cells until ``timing.end``."""
 
     def __init__(
@@ -181,6 +204,9 @@ class UnsteadySteps(FlowSteps):
             ml.Global(value, name, dtype=flow.dtype) for name, value in (("pace", np.inf), ("dt", 0.0), ("limit", 0.0))
         )
         self.clock, self._clock = (self.time, self.dt, self.pace), clock.kernels(timing)
+
+    def steps_left(self, time: float, pace: float) -> int:
+        return self.timing.steps_left(time, pace)
 
     def step(self) -> None:
         flow, cells, volume = self.flow, self.flow.mesh.cells, self.flow.at.volume
@@ -202,7 +228,7 @@ class UnsteadySteps(FlowSteps):
         self._clock.tick(self._clock_set, self.limit, self.pace, self.dt, self.time)
 
 
-class SteadySteps(FlowSteps):
+class SteadySteps(ExplicitSteps):
     """Towards a steady flow: steps of ``cfl`` in every cell, rates averaged with ``smoothing`` (0: not at all)."""
 
     def __init__(

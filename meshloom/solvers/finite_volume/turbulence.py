@@ -16,6 +16,7 @@ Jacobi's iteration in a program; in ``ImplicitTurbulence`` a linear system.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.errors import ConfigError
-from meshloom.solvers.finite_volume.conditions import AdiabaticWall, BoundaryCondition, SlipWall, upright
+from meshloom.solvers.finite_volume.conditions import AdiabaticWall, BoundaryCondition, Closed, upright
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.geometry import GroupFaces
@@ -38,13 +39,14 @@ from meshloom.solvers.finite_volume.spalart_allmaras import (
     source_and_slope,
 )
 
+USELESS = ("broke down", "values that are not finite")  # reasons of a solver to end without a change to be taken
 NO_WALL = 1e6  # lengths of the domain to a wall where there is none
 
 
 def is_open(condition: BoundaryCondition | type[BoundaryCondition]) -> bool:
     """Does gas go through?"""
     kind = condition if isinstance(condition, type) else type(condition)
-    return not issubclass(kind, SlipWall)
+    return not issubclass(kind, Closed)
 
 
 def sticks(condition: BoundaryCondition | type[BoundaryCondition]) -> bool:
@@ -160,7 +162,7 @@ class ModelInTime:
 
 class ImplicitTurbulence:
     """Steps of nu by a linear system, each cell with a step of ``cfl`` times what waves need to cross it. ``parts`` are
-    those of one step, in the flow as it is; ``iterations`` those of its solver."""
+    those of one step, in the flow as it is; ``iterations`` those of its solver; ``kept`` is nu before the last step."""
 
     def __init__(
         self,
@@ -170,13 +172,15 @@ class ImplicitTurbulence:
         *,
         tolerance: float = 0.05,
         at_most: int = 40,
+        shorten: Callable[[str], None] = lambda why: None,
     ):
-        """The residual of the system falls to ``tolerance`` of what it was, in at most so many iterations."""
+        """The residual of the system falls to ``tolerance`` of what it was, in at most so many iterations; ``shorten``
+        is told why where it has no solution, and makes the next steps shorter."""
         self.model, self.cfl, self.time, self.tolerance, self.at_most = model, cfl, time, tolerance, at_most
         flow, cells = model.flow, model.flow.mesh.cells
         self.matrix = ml.Matrix(cells, through=flow.at.inside.cells, dtype=flow.dtype, name="turbulence")
         self._own = self.matrix[ml.Map(cells, cells, np.arange(len(cells)), "itself")]
-        self.change = flow.on_cells("nu_change")
+        self.change, self.kept, self._shorten = flow.on_cells("nu_change"), flow.on_cells("nu_kept"), shorten
         self.iterations = ml.Global(0, "model_iterations", dtype=np.int64)
         self._solver = ml.linalg.GMRES(self.matrix, preconditioner="lu_sgs", restart=min(at_most, 20))
         self.parts = (ml.Program(self.assemble), self.solve, ml.Program(self.update))
@@ -196,9 +200,19 @@ class ImplicitTurbulence:
         self.change.fill(0.0)
         report = self._solver.solve(self.change, self.model.rate, tol=self.tolerance, at_most=self.at_most)
         self.iterations.value = report.iterations
+        if report.reason in USELESS:
+            self.change.fill(0.0)
+            self._shorten(f"GMRES of the turbulence model: {report.reason}")
 
     def update(self) -> None:
         """nu after the step, and its eddy viscosity."""
+        keep(self.model.flow.mesh.cells, self.model.nu, self.kept)
+        self.model.set_new_eddy(self.change)
+
+    def take_back(self) -> None:
+        """nu before the step, and its eddy viscosity in the flow as it is: loops that a program records."""
+        keep(self.model.flow.mesh.cells, self.kept, self.model.nu)
+        self.change.fill(0.0)
         self.model.set_new_eddy(self.change)
 
 

@@ -33,8 +33,9 @@ from meshloom.solvers.finite_volume.options import (
 )
 
 EQUATIONS = ("euler", "rans")
-SEMI_SPAN, MEAN_CHORD, HALF_AREA = 1.1963, 0.64607, 0.7530  # metres, and square metres: half the wing
-TEMPERATURE = 255.6  # of the free stream in K, for Sutherland's law
+#: Metres, and square metres: half the wing, without the rounded tip (Schmitt and Charpin, AGARD AR-138, 1979).
+SEMI_SPAN, MEAN_CHORD, HALF_AREA = 1.1963, 0.64607, 0.7530
+TEMPERATURE = 255.6  # of the free stream in K, for Sutherland's law: 460 R, as NASA Glenn's validation archive has it
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,7 @@ class OneraM6(FiniteVolumeCase):
 
     def make_mesh(self) -> ml.Mesh:
         mesh = self.config.mesh
-        made = ml.generate.onera_m6(mesh.level, cells=mesh.cells or None, viscous=mesh.equations == "rans")
-        return made.arranged(mesh.order)
+        return ml.generate.onera_m6(mesh.level, cells=mesh.cells or None, viscous=mesh.equations == "rans")
 
     def conditions(self) -> dict[str, BoundaryCondition]:
         wall = "slip" if self.config.mesh.equations == "euler" else "no_slip"
@@ -126,7 +126,7 @@ class OneraM6(FiniteVolumeCase):
         (xmin, ymin), (xmax, ymax) = points.min(axis=0), points.max(axis=0)
         window = (float(xmin), float(xmax), float(ymin), float(ymax))
         return Picture(self.wing_pressure()[upper], "pressure coefficient", window, points=points,
-                       polygons=numbers.reshape(polygons.shape), curves=("residual_density", "lift"))  # fmt: skip
+                       polygons=numbers.reshape(polygons.shape), curves=self.drawn_monitors)  # fmt: skip
 
     def maps(self) -> dict[str, SpacePicture]:
         """The same in space, from above and upstream."""
@@ -134,7 +134,7 @@ class OneraM6(FiniteVolumeCase):
         return {"wing": SpacePicture(self.wing_pressure(), "pressure coefficient", points, self._triangles, view, ())}
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
-        """The pressure on the seven sections where it was measured, minus on top as is the custom."""
+        """The pressure on the seven sections where it was measured, suction on top as is the custom."""
         measured, found = measured_pressure(), []
         for eta in sorted(set(measured[:, 0])):
             own = measured[measured[:, 0] == eta]
@@ -143,9 +143,10 @@ class OneraM6(FiniteVolumeCase):
             computed = np.concatenate([cp, np.full(len(own), np.nan)])
             test = np.concatenate([np.full(len(x), np.nan), own[:, 2]])
             order = np.argsort(places, kind="stable")
-            curves = {"computed": -computed[order], "test 2308": -test[order]}
+            curves = {"computed": computed[order], "test 2308": test[order]}
             label = f"x/c at {100 * eta:g} % of the span"
-            found.append(Chart(f"section_{round(100 * eta)}", places[order], curves, label, "-cp", tuple(curves)))
+            found.append(Chart(f"section_{round(100 * eta)}", places[order], curves, label, "pressure coefficient",
+                               tuple(curves), downwards=True))  # fmt: skip
         return tuple(found)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.solvers.compressible import mirrored, roe_flux
+from meshloom.solvers.limiters import bounds, own_bounds, venkatakrishnan
 from meshloom.solvers.miniaero.gas import MiniAeroGas, viscous_flux
 
 TANGENT, EXTRAPOLATE, INFLOW, NO_SLIP = 1, 2, 3, 4  # kinds of boundary faces
@@ -128,20 +129,6 @@ def boundary_gradient(v: ml.Read, area: ml.Read, volume: ml.Read, slope: ml.Inc)
 # --- how much of them each cell may use (Venkatakrishnan 1993) -----------------------------------------------
 
 
-@ml.kernel
-def own_bounds(v: ml.Read, low: ml.Write, high: ml.Write):
-    low[...] = v
-    high[...] = v
-
-
-@ml.kernel
-def bounds(v: ml.Read, low: ml.Min, high: ml.Max):
-    """The smallest and the largest value in a cell and its neighbours."""
-    for mine, other in ((0, 1), (1, 0)):
-        low[mine] = v[other]
-        high[mine] = v[other]
-
-
 def limiter(scheme: MiniAeroScheme) -> ml.Kernel:
     @ml.kernel
     def limit(v: ml.Read, low: ml.Read, high: ml.Read, slope: ml.Read, centre: ml.Read, middle: ml.Read, share: ml.Min):
@@ -151,10 +138,7 @@ def limiter(scheme: MiniAeroScheme) -> ml.Kernel:
             change = slope[side].reshape(5, 3) @ to_face
             room = np.where(change > 0.0, high[side], low[side]) - v[side]
             threshold = (to_face @ to_face) ** (0.5 * scheme.limiter_exponent)
-            allowed = (room**2 + threshold + 2.0 * change * room) / (
-                room**2 + threshold + change * room + 2.0 * change**2
-            )
-            share[side] = np.where(np.abs(change) > _FLAT, allowed, 1.0)
+            share[side] = np.where(np.abs(change) > _FLAT, venkatakrishnan(change, room, threshold), 1.0)
 
     return limit
 

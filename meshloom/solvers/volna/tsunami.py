@@ -198,7 +198,8 @@ class Tsunami(WaterCase):
 
     def why_not_after(self, before: TsunamiConfig) -> str:
         """A column of monitors.csv is one place."""
-        places = ((name, [*before.gauges.get(name, [])], [*self.config.gauges[name]]) for name in self.gauges.names)
+        both = (name for name in self.gauges.names if name in before.gauges)
+        places = ((name, [*before.gauges[name]], [*self.config.gauges[name]]) for name in both)
         moved = [f"{toml_key((name,))} from {old} to {new}" for name, old, new in places if old != new]
         return f"a gauge cannot move at a restart ({', '.join(moved)}); give another name and run anew" if moved else ""
 
