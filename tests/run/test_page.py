@@ -108,7 +108,8 @@ def test_a_run_leaves_a_page(tmp_path: Path):
                  f"meshloom {ml.__version__}"):  # fmt: skip
         assert part in found.text, part
     assert "flow.incidence (changed)" not in found.text, "a default is not marked"
-    names = {"run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png", "fields_0000012.vtu"}
+    names = {"run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png", "fields_0000012.vtu",
+             "integrals.csv", "chart_cp.csv", "chart_cp.png"}  # fmt: skip
     assert set(found.links) == {*names, "report.json"} and "img" in found.tags
     assert found.tags.count("path") > 5, "the curve is drawn without JavaScript"
 
