@@ -169,8 +169,8 @@ class Counts:
         if not numbers or not chosen:
             return 1.0
         indices = self.maps[numbers[0]].positions
-        distinct = sum(len(distinct(indices[first:last])) for first, last in chosen)
-        return sum(indices[first:last].size for first, last in chosen) / distinct
+        loads = sum(len(distinct(indices[first:last])) for first, last in chosen)
+        return sum(indices[first:last].size for first, last in chosen) / loads
 
     def work(self, target: Target) -> Work:
         """The input of the cost model for some target; most of it asks the maps for their order."""
